@@ -1,0 +1,212 @@
+"""Who takes part in a job and where each worker sits: values, and the pure questions one asks of them.
+
+    Placement   what a node's environment says about the cluster, before anybody has talked
+    Node        one machine or pod of a formed cluster, with the ports that it holds for its workers
+    Cluster     one formation: the nodes in rank order, with a generation number
+    Seat        one worker's place: role, rank, node, endpoint
+
+Words: a *node* is a machine or pod, a *worker* is a process, a *rank* is a worker's number, a *generation* is
+the number of a formation. See docs/reference/glossary.md.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from umiak.core.value import value
+
+
+class Role(str, Enum):
+    """What a worker does. A collective job has trainers only."""
+
+    SERVER = "server"
+    TRAINER = "trainer"
+    HETER = "heter"
+
+
+class Mode(str, Enum):
+    """How the workers of a job work together; the values are Paddle's ``--run_mode`` words."""
+
+    COLLECTIVE = "collective"
+    PS = "ps"
+    PS_HETER = "ps-heter"
+    RPC = "rpc"
+
+    @property
+    def has_servers(self) -> bool:
+        return self in (Mode.PS, Mode.PS_HETER)
+
+
+# The order in which a node's ports belong to its workers, and the order in which roles are started.
+ROLES = (Role.SERVER, Role.TRAINER, Role.HETER)
+
+
+@value
+class Placement:
+    """What the environment of one node says about the cluster. ``None`` and ``()`` mean: it does not say."""
+
+    platform: str
+    """A word for the platform: ``slurm``, ``modelarts``, ``paddlejob``, ..."""
+    reason: str
+    """Which variables led to this, for the one line that is printed: ``SLURM_NODEID=1 of SLURM_NNODES=2``."""
+    nodes: int | None = None
+    """How many nodes (all roles together)."""
+    rank: int | None = None
+    """This node's rank among them, from 0. With servers: first all servers, then all trainers."""
+    hosts: tuple[str, ...] = ()
+    """The nodes' addresses in rank order."""
+    master: str | None = None
+    """``host:port`` where the nodes meet, or ``etcd://...``."""
+    host: str | None = None
+    """The address by which peers reach this node."""
+    job_id: str | None = None
+    workers: int | None = None
+    """Worker processes that this launcher should start, if the platform says it."""
+    role: Role | None = None
+    """This node's role where nodes have roles; ``None`` where every node does the same."""
+    server_endpoints: tuple[str, ...] = ()
+    """``host:port`` of every parameter server, where the platform fixes them (also: their number)."""
+    trainer_endpoints: tuple[str, ...] = ()
+    heter_endpoints: tuple[str, ...] = ()
+    local_rank: int | None = None
+    """Set where the platform starts one launcher per *process* (mpirun -n 4, srun -n 4): this process's number on its host."""
+    local_size: int | None = None
+
+
+@value
+class Node:
+    """One machine or pod of a formed cluster.
+
+    ``home`` orders the nodes: a node that comes back sits where it sat. ``ports`` are held by the node's launcher
+    for its servers, trainers and heter workers, in that order, and one more for a store on this node.
+    """
+
+    name: str
+    host: str
+    home: int
+    ports: tuple[int, ...]
+    trainers: int = 1
+    servers: int = 0
+    heters: int = 0
+    link_port: int = 0
+    """Where this node's launcher listens, so that it can become the next master."""
+    first_local_rank: int = 0
+    """More than 0 where several launchers, one per process, stand on the same host."""
+    local_size: int = 0
+    """Workers on the host over all its launchers; 0 means: just this node's."""
+
+    def count(self, role: Role) -> int:
+        """How many workers of this role the node runs."""
+        if role is Role.SERVER:
+            return self.servers
+        return self.trainers if role is Role.TRAINER else self.heters
+
+    @property
+    def store_port(self) -> int:
+        """The port for a framework's own store, should this be the first node."""
+        return self.ports[-1]
+
+
+@value
+class Seat:
+    """One worker's place in a cluster."""
+
+    role: Role
+    rank: int
+    """Number among all workers of this role."""
+    local_rank: int
+    """Number among the workers of this role on the same host."""
+    local_size: int
+    node_rank: int
+    node: str
+    """The node's name."""
+    host: str
+    port: int
+
+    @property
+    def key(self) -> str:
+        """A short name that is unique on its node: ``trainer.0``; with the log file's number."""
+        return f"{self.role.value}.{self.local_rank}"
+
+    @property
+    def endpoint(self) -> str:
+        return join_host_port(self.host, self.port)
+
+
+@value
+class Cluster:
+    """One formation of a job: who takes part, in rank order (a node's index is its node rank)."""
+
+    job_id: str
+    generation: int
+    nodes: tuple[Node, ...]
+    coordinator: str
+    """The name of the node whose launcher coordinates this generation: the master."""
+    restarts: int = 0
+    """How many restarts after a failure the job has had."""
+
+    def node(self, name: str) -> Node:
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        raise KeyError(name)
+
+    def node_rank(self, name: str) -> int:
+        return next(rank for rank, node in enumerate(self.nodes) if node.name == name)
+
+    def seats(self, role: Role) -> tuple[Seat, ...]:
+        """Every worker of one role over all nodes, in rank order."""
+        seats: list[Seat] = []
+        for node_rank, node in enumerate(self.nodes):
+            first_port = sum(node.count(earlier) for earlier in ROLES[: ROLES.index(role)])
+            for local in range(node.count(role)):
+                seats.append(
+                    Seat(
+                        role=role,
+                        rank=len(seats),
+                        local_rank=node.first_local_rank + local,
+                        local_size=node.local_size or node.count(role),
+                        node_rank=node_rank,
+                        node=node.name,
+                        host=node.host,
+                        port=node.ports[first_port + local],
+                    )
+                )
+        return tuple(seats)
+
+    def seats_on(self, name: str) -> tuple[Seat, ...]:
+        """Every worker of one node, servers first."""
+        return tuple(seat for role in ROLES for seat in self.seats(role) if seat.node == name)
+
+    def endpoints(self, role: Role) -> tuple[str, ...]:
+        return tuple(seat.endpoint for seat in self.seats(role))
+
+    @property
+    def store(self) -> str:
+        """``host:port`` on the first node, for a framework's own store (PADDLE_MASTER, MASTER_ADDR:MASTER_PORT)."""
+        return join_host_port(self.nodes[0].host, self.nodes[0].store_port)
+
+
+def join_host_port(host: str, port: int) -> str:
+    """``10.0.0.1:80``, or ``[fe80::1]:80`` for IPv6."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def split_host_port(text: str) -> tuple[str, int | None]:
+    """The two parts of ``host:port``, ``[v6]:port``, a bare host or a bare IPv6 address. ValueError if the port is no port."""
+    if text.startswith("["):
+        host, bracket, rest = text[1:].partition("]")
+        if not bracket or (rest and not rest.startswith(":")):
+            raise ValueError(f"not a host and port: {text}")
+        port_text = rest[1:]
+    elif text.count(":") > 1:
+        return text, None
+    else:
+        host, _, port_text = text.partition(":")
+    if not host:
+        raise ValueError(f"no host in: {text}")
+    if not port_text:
+        return host, None
+    if not port_text.isdecimal() or not 0 < int(port_text) < 65536:
+        raise ValueError(f"not a port between 1 and 65535: {port_text}")
+    return host, int(port_text)

@@ -1,0 +1,50 @@
+"""Problems: what went wrong, said so that a person can mend it. Values, plus the one exception that carries them.
+
+A problem has a stable code (``UM-LAUNCH-001``) with a heading in docs/reference/errors.md, what happened
+with the offending value, why if that is known, and a hint with the command or change that mends it.
+Problems are collected and raised together, so that a file with five mistakes is mended in one go.
+"""
+
+from __future__ import annotations
+
+from umiak.core.value import value
+
+
+class Exit:
+    """The exit status of every umiak command. ``launch`` passes on the code of the worker that failed first."""
+
+    DONE = 0
+    JOB_FAILED = 1
+    BAD_REQUEST = 2
+    REFUSED = 3
+    OUR_BUG = 70
+
+
+@value
+class Problem:
+    """One thing that is wrong. ``where`` is ``file:line`` or another place a person can go to."""
+
+    code: str
+    what: str
+    why: str | None = None
+    hint: str | None = None
+    where: str | None = None
+
+    def lines(self) -> list[str]:
+        """The problem as it is printed: ``error:``, the cause, then ``hint:``."""
+        place = f"{self.where}: " if self.where else ""
+        lines = [f"error: {place}{self.what} [{self.code}]"]
+        if self.why:
+            lines.append(f"  because: {self.why}")
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return lines
+
+
+class UmiakError(Exception):
+    """An expected failure: its problems are printed without a traceback, and the command ends with ``exit_status``."""
+
+    def __init__(self, *problems: Problem, exit_status: int = Exit.BAD_REQUEST) -> None:
+        super().__init__("; ".join(problem.what for problem in problems))
+        self.problems = problems
+        self.exit_status = exit_status

@@ -1,0 +1,104 @@
+"""Values: frozen, slotted, keyword-only classes, made without the standard ``dataclasses`` module.
+
+A value says what something *is*; it has no behaviour beyond questions about itself and is never
+changed, only replaced (``replace(node, host="10.0.0.2")``). Type checkers treat ``@value`` exactly
+like ``@dataclass(frozen=True, slots=True, kw_only=True)``.
+
+Why not ``dataclasses`` itself: importing it and building forty classes costs 35-50 ms, more than the
+rest of ``umiak launch`` together, because it imports ``inspect`` and compiles several methods per
+class. Here methods are shared closures, so a class costs some microseconds
+(docs/decisions/0002-values-without-dataclasses.md).
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, TypeVar
+
+    from typing_extensions import dataclass_transform
+
+    T = TypeVar("T")
+
+    @dataclass_transform(kw_only_default=True, frozen_default=True)
+    def value(cls: type[T]) -> type[T]: ...
+
+else:
+
+    def value(cls):
+        """Turn annotated class attributes into the fields of a frozen, slotted, keyword-only class."""
+        names = tuple(cls.__dict__.get("__annotations__", {}))
+        defaults = {name: cls.__dict__[name] for name in names if name in cls.__dict__}
+        body = {
+            key: item
+            for key, item in cls.__dict__.items()
+            if key not in defaults and key not in ("__dict__", "__weakref__")
+        }
+        body.update(
+            __slots__=names,
+            __fields__=names,
+            __defaults_by_name__=defaults,
+            __match_args__=names,
+            __init__=_init,
+            __repr__=_repr,
+            __eq__=_eq,
+            __hash__=_hash,
+            __setattr__=_refuse_change,
+            __delattr__=_refuse_change,
+        )
+        made = type(cls)(cls.__name__, cls.__bases__, body)
+        made.__qualname__ = cls.__qualname__
+        # How the fields are really written, once: the slot descriptors go round the frozen __setattr__.
+        made.__setters__ = tuple((name, made.__dict__[name].__set__) for name in names)
+        return made
+
+
+def fields(item: Any) -> tuple[str, ...]:
+    """The field names of a value or of its class, in the order of their declaration."""
+    names: tuple[str, ...] = item.__fields__
+    return names
+
+
+def is_value(item: object) -> bool:
+    """Whether this is a value (or the class of one)."""
+    return hasattr(item, "__fields__")
+
+
+def replace(item: T, **changes: Any) -> T:
+    """A copy of a value with some fields changed."""
+    return type(item)(**{**dict(_items(item)), **changes})
+
+
+def _items(item: Any) -> Iterator[tuple[str, Any]]:
+    return ((name, getattr(item, name)) for name in item.__fields__)
+
+
+def _init(self: Any, **given: Any) -> None:
+    for name, set_field in self.__setters__:
+        if name in given:
+            set_field(self, given.pop(name))
+        elif name in self.__defaults_by_name__:
+            set_field(self, self.__defaults_by_name__[name])
+        else:
+            raise TypeError(f"{type(self).__name__} needs {name}=")
+    if given:
+        raise TypeError(f"{type(self).__name__} has no field {', '.join(given)}")
+
+
+def _repr(self: Any) -> str:
+    return f"{type(self).__name__}({', '.join(f'{name}={item!r}' for name, item in _items(self))})"
+
+
+def _eq(self: Any, other: object) -> bool:
+    if type(self) is not type(other):
+        return NotImplemented
+    return all(getattr(self, name) == getattr(other, name) for name in self.__fields__)
+
+
+def _hash(self: Any) -> int:
+    return hash((type(self).__name__, *(item for _, item in _items(self))))
+
+
+def _refuse_change(self: Any, name: str, *_: object) -> None:
+    raise AttributeError(f"{type(self).__name__} is a value, {name} can't be changed; use replace()")

@@ -1,0 +1,101 @@
+"""What a person asked `umiak launch` for: one frozen value, made by the command line, read by everything behind it."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from umiak.core.cluster import Mode
+from umiak.core.value import value
+
+
+class Tee(str, Enum):
+    """Whose output is shown live on the console, beside the log files."""
+
+    FIRST = "0"
+    ALL = "all"
+    NONE = "none"
+
+
+class TrainerRestart(str, Enum):
+    """What happens in parameter-server mode when one trainer fails and restarts are left."""
+
+    GROUP = "group"
+    ALONE = "alone"
+
+
+@value
+class LaunchOptions:
+    """Every option of `umiak launch`, parsed and valid. ``None`` and ``()`` mean: not said."""
+
+    program: tuple[str, ...]
+    """What a worker runs: the script, module or executable with its arguments."""
+    is_module: bool = False
+    """``-m package.module``: the first word of ``program`` is a Python module."""
+
+    # Who takes part
+    job_id: str = "default"
+    mode: Mode = Mode.COLLECTIVE
+    least_nodes: int = 1
+    most_nodes: int = 1
+    nodes_said: bool = False
+    """Whether ``--nnodes`` was said at all; if not, the platform may know better."""
+    rank: int | None = None
+    host: str | None = None
+    master: str | None = None
+    """``host:port`` or ``etcd://host:port[,host:port]``."""
+    node_hosts: tuple[str, ...] = ()
+    """``--ips``: the nodes' addresses in rank order; no master is needed then."""
+    start_port: int | None = None
+    """First of the consecutive ports that workers get with ``--ips``; ``None``: free ports are held."""
+    sort_ip: bool = False
+    topology: str | None = None
+    """Force one platform's rule (``slurm``), or ``none`` for no detection."""
+
+    # What each node runs
+    workers_per_node: int | None = None
+    devices: tuple[str, ...] | None = None
+    servers_per_node: int | None = None
+    trainers_per_node: int | None = None
+    heters_per_node: int | None = None
+    server_endpoints: tuple[str, ...] = ()
+    trainer_endpoints: tuple[str, ...] = ()
+    heter_endpoints: tuple[str, ...] = ()
+    with_gloo: int = 1
+    gloo_port: int | None = None
+
+    # When things go wrong
+    max_restart: int = 3
+    restart_wanted: bool = False
+    """Whether a failed group restarts at all: ``--max_restart`` was said, or the job is elastic."""
+    elastic_level: int = -1
+    elastic_timeout_s: float = 30.0
+    join_timeout_s: float = 600.0
+    heartbeat_timeout_s: float = 5.0
+    grace_s: float = 30.0
+    """How long workers may take after SIGTERM or SIGINT to the launcher."""
+    failure_grace_s: float = 5.0
+    """How long they may take when the generation is stopped because a worker failed or the nodes changed."""
+    hang_timeout_s: float | None = None
+    trainer_restart: TrainerRestart = TrainerRestart.GROUP
+
+    # What a person sees
+    log_dir: str = "log"
+    log_level: str = "INFO"
+    log_overwrite: bool = False
+    log_max_bytes: int = 256 * 1024 * 1024
+    """A log file larger than this is rotated to ``workerlog.0.1``; two old ones are kept."""
+    tee: Tee = Tee.FIRST
+    enable_gpu_log: bool = True
+    check: bool = False
+    """``--check``: examine the nodes instead of running the job."""
+    as_json: bool = False
+
+    shown: tuple[tuple[str, str], ...] = ()
+    """Flag names and texts for the configuration block, in Paddle's spelling, sorted."""
+    program_argv: tuple[str, ...] = ()
+    """The words that a person typed after `launch`, for the command that is printed for the other nodes."""
+
+    @property
+    def elastic(self) -> bool:
+        """Whether the number of nodes may change while the job runs."""
+        return self.least_nodes < self.most_nodes
