@@ -75,15 +75,14 @@ def _items(item: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _init(self: Any, **given: Any) -> None:
-    for name, set_field in self.__setters__:
-        if name in given:
-            set_field(self, given.pop(name))
-        elif name in self.__defaults_by_name__:
-            set_field(self, self.__defaults_by_name__[name])
-        else:
-            raise TypeError(f"{type(self).__name__} needs {name}=")
-    if given:
-        raise TypeError(f"{type(self).__name__} has no field {', '.join(given)}")
+    filled = {**self.__defaults_by_name__, **given}
+    try:
+        for name, set_field in self.__setters__:
+            set_field(self, filled[name])
+    except KeyError as missing:
+        raise TypeError(f"{type(self).__name__} needs {missing.args[0]}=") from None
+    if len(filled) > len(self.__fields__):
+        raise TypeError(f"{type(self).__name__} has no field {', '.join(set(filled) - set(self.__fields__))}")
 
 
 def _repr(self: Any) -> str:

@@ -60,6 +60,10 @@ class LaunchOptions:
     server_endpoints: tuple[str, ...] = ()
     trainer_endpoints: tuple[str, ...] = ()
     heter_endpoints: tuple[str, ...] = ()
+    heter_device: str | None = None
+    """``--heter_devices``: what the heter workers compute on, ``gpu``, ``xpu`` or ``cpu``."""
+    backend: str | None = None
+    """``--backend`` of the old launcher, for PADDLE_DISTRI_BACKEND: ``nccl``, ``gloo``, ..."""
     with_gloo: int = 1
     gloo_port: int | None = None
 

@@ -1,0 +1,71 @@
+"""What this machine is called and which addresses it has. An adapter; it never asks a name server for our own name.
+
+Looking one's own host name up is how launchers end up with 127.0.1.1 on Debian. Addresses are asked of the kernel instead.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+_SIOCGIFADDR = 0x8915
+
+
+def addresses() -> tuple[str, ...]:
+    """This machine's addresses: those of its network interfaces first, loopback last."""
+    found = [*_ipv4_addresses(), *_ipv6_addresses()]
+    return tuple(sorted(dict.fromkeys(found), key=lambda address: address.startswith("127.") or address == "::1"))
+
+
+def address_towards(host: str) -> str:
+    """The local address of the route to a host; empty if there is no route. Nothing is sent."""
+    try:
+        family, _, _, _, target = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as sock:
+            sock.connect(target)
+            own: str = sock.getsockname()[0]
+            return own
+    except OSError:
+        return ""
+
+
+def public_address() -> str:
+    """The address by which other machines most likely reach this one: that of the way out, else the first interface's."""
+    for outside in ("192.0.2.1", "2001:db8::1"):  # reserved for documentation: nobody has them, routes lead there all the same
+        own = address_towards(outside)
+        if own and not own.startswith("127."):
+            return own
+    return next(iter(addresses()), "127.0.0.1")
+
+
+def resolve(host: str) -> str:
+    """The address of a host, or the name itself if nobody knows it (yet)."""
+    try:
+        address: str = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0]  # type: ignore[assignment]
+    except OSError:
+        return host
+    return address
+
+
+def _ipv4_addresses() -> list[str]:
+    import fcntl
+
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(sock.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+            except OSError:
+                continue  # an interface without an address
+            found.append(socket.inet_ntoa(answer[20:24]))
+    return found
+
+
+def _ipv6_addresses() -> list[str]:
+    try:
+        with open("/proc/net/if_inet6", encoding="ascii") as file:
+            rows = [line.split() for line in file]
+    except OSError:
+        return []
+    # Link-local addresses (scope 20) mean nothing without their interface.
+    return [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0])) for row in rows if row[3] != "20"]

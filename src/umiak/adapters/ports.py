@@ -1,0 +1,96 @@
+"""Ports that stay ours until a worker takes them over. An adapter.
+
+A port that was found free and let go may be somebody else's a second later. Here a port is *held*: bound, not listening, until
+the worker that it belongs to is started. It comes from below the range from which the kernel serves outgoing connections, so
+none of those can land on it while the worker starts, and an abstract socket of the same number keeps every other umiak
+launcher of this host away from it as long as the generation lasts. Both vanish with the launcher, however it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from umiak.core.problem import Exit, Problem, UmiakError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FIRST, BEYOND = 20000, 32768
+
+
+class HeldPorts:
+    """Some ports of this host. ``release(port)`` just before its worker starts, ``close()`` when the generation is over."""
+
+    def __init__(self) -> None:
+        self._bound: dict[int, socket.socket] = {}
+        self._locks: dict[int, socket.socket] = {}
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return tuple(self._locks)
+
+    def hold_any(self, count: int) -> None:
+        """Hold this many free ports."""
+        first, beyond = _usable_range()
+        start = first + int.from_bytes(os.urandom(2), "big") % (beyond - first)
+        for step in range(beyond - first):
+            if len(self._locks) == count:
+                return
+            self._hold(first + (start - first + step) % (beyond - first))
+        raise UmiakError(
+            Problem(code="UM-PORT-002", what=f"no {count} free ports between {first} and {beyond - 1}"),
+            exit_status=Exit.REFUSED,
+        )
+
+    def hold_these(self, numbers: Sequence[int]) -> None:
+        """Hold exactly these ports; all that are taken are reported together."""
+        problems = []
+        for number in numbers:
+            error = self._hold(number)
+            if error:
+                hint = "end the program that uses it (`ss -ltnp` shows it), or choose others with --start_port"
+                problems.append(Problem(code="UM-PORT-001", what=f"port {number} is taken", why=error, hint=hint))
+        if problems:
+            self.close()
+            raise UmiakError(*problems, exit_status=Exit.REFUSED)
+
+    def release(self, number: int) -> None:
+        """Let the worker bind it now; other launchers still keep away."""
+        bound = self._bound.pop(number, None)
+        if bound:
+            bound.close()
+
+    def close(self) -> None:
+        for held in (*self._bound.values(), *self._locks.values()):
+            held.close()
+        self._bound.clear()
+        self._locks.clear()
+
+    def _hold(self, number: int) -> str:
+        """Empty if the port is ours now, otherwise why not."""
+        lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            # Ports of workers that ended a moment ago may be held again; one that somebody listens on may not.
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            lock.bind(f"\0umiak-port-{number}")
+            bound.bind(("", number))
+        except OSError as error:
+            lock.close()
+            bound.close()
+            return error.strerror or str(error)
+        self._locks[number] = lock
+        self._bound[number] = bound
+        return ""
+
+
+def _usable_range() -> tuple[int, int]:
+    """Below the kernel's range for outgoing connections where that leaves room, else all that is usual."""
+    try:
+        with open("/proc/sys/net/ipv4/ip_local_port_range", "rb") as file:
+            lowest = int(file.read().split()[0])
+    except (OSError, ValueError):
+        lowest = BEYOND
+    return (FIRST, min(lowest, BEYOND)) if lowest >= FIRST + 2000 else (FIRST, BEYOND)

@@ -1,0 +1,248 @@
+"""Processes: starting them so that they can't outlive us, and ending whole trees of them. An adapter, Linux only.
+
+No orphan ever. Three things together see to that:
+
+- every worker asks the kernel for SIGKILL when its launcher dies (parent-death signal);
+- the launcher is a *sub-reaper*: whatever its workers leave behind becomes its child, so it can find and kill it, also
+  what went into a session of its own or was forked twice;
+- the launcher is two processes, `guard()`: the one that a person started only waits, forwards signals and passes the exit
+  status on; the other one does the work. Whichever of the two is killed, the other one ends the tree.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import signal
+
+from umiak.core.value import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+GUARDIAN_GONE = signal.SIGRTMIN + 8
+"""What the working half of the launcher receives when the waiting half was killed."""
+
+FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+
+_prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+
+@value
+class Child:
+    """A started process: its output arrives on ``output``, its end on ``pidfd``."""
+
+    pid: int
+    pidfd: int
+    output: int
+
+
+class NotStarted(Exception):
+    """A program could not be executed. ``exit_code`` follows the shell: 127 not found, 126 not executable."""
+
+    def __init__(self, program: str, error_number: int) -> None:
+        super().__init__(f"{program}: {os.strerror(error_number)}")
+        self.exit_code = 127 if error_number == errno.ENOENT else 126
+
+
+def become_subreaper() -> None:
+    """From now on orphaned descendants become children of this process."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def spawn(argv: Sequence[str], environ: Mapping[str, str], *, read_stdin: bool = False) -> Child:
+    """Start a program in a session of its own; it is killed if this process dies. NotStarted if it can't be executed."""
+    output_read, output_write = os.pipe2(os.O_CLOEXEC)
+    error_read, error_write = os.pipe2(os.O_CLOEXEC)
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _exec_child(argv, environ, parent, output_write, read_stdin=read_stdin)
+        except OSError as error:
+            os.write(error_write, str(error.errno or 0).encode())
+        finally:
+            os._exit(127)
+    os.close(output_write)
+    os.close(error_write)
+    failed = os.read(error_read, 16)
+    os.close(error_read)
+    if failed:
+        os.close(output_read)
+        os.waitpid(pid, 0)
+        raise NotStarted(argv[0], int(failed))
+    os.set_blocking(output_read, False)
+    return Child(pid=pid, pidfd=os.pidfd_open(pid), output=output_read)
+
+
+def _exec_child(
+    argv: Sequence[str], environ: Mapping[str, str], parent: int, output: int, *, read_stdin: bool
+) -> None:
+    signal.set_wakeup_fd(-1)
+    for number in (*FORWARDED, GUARDIAN_GONE, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    os.setsid()
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(127)  # the launcher died before the kernel was told to tell us
+    if not read_stdin:
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.execvpe(argv[0], list(argv), dict(environ))  # noqa: S606 - no shell is wanted
+
+
+def reap(child: Child) -> int:
+    """The wait status of a child whose pidfd is readable: exit code, or minus the signal."""
+    _, status = os.waitpid(child.pid, 0)
+    os.close(child.pidfd)
+    return os.waitstatus_to_exitcode(status)
+
+
+def signal_group(child: Child, number: int) -> None:
+    """Send a signal to a child's whole process group."""
+    try:
+        os.killpg(child.pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def kill_descendants(*, spare: Sequence[int] = ()) -> int:
+    """SIGKILL to every descendant of this process, again and again until none is left alive. How many there were.
+
+    Children of ours are left unreaped for whoever waits for them (``spare``), adopted orphans are reaped here.
+    """
+    killed: set[int] = set()
+    while True:
+        alive = [pid for pid, state in descendants(os.getpid()) if state not in "ZX"]
+        if not alive:
+            break
+        for pid in alive:
+            killed.add(pid)
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        _reap_adopted(spare)
+        os.sched_yield()
+    _reap_adopted(spare)
+    return len(killed)
+
+
+def reap_adopted(spare: Sequence[int]) -> None:
+    """Collect orphans that became our children and have ended, but none of ``spare``."""
+    _reap_adopted(spare)
+
+
+def _reap_adopted(spare: Sequence[int]) -> None:
+    for pid, state in _children(os.getpid()):
+        if state == "Z" and pid not in spare:
+            try:
+                os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                pass
+
+
+def descendants(ancestor: int) -> list[tuple[int, str]]:
+    """Every process below this one, with its state letter."""
+    parents: dict[int, list[tuple[int, str]]] = {}
+    for pid, parent, state in _processes():
+        parents.setdefault(parent, []).append((pid, state))
+    found: list[tuple[int, str]] = []
+    todo = [ancestor]
+    while todo:
+        children = parents.get(todo.pop(), [])
+        found.extend(children)
+        todo.extend(pid for pid, _ in children)
+    return found
+
+
+def _children(parent: int) -> list[tuple[int, str]]:
+    return [(pid, state) for pid, its_parent, state in _processes() if its_parent == parent]
+
+
+def _processes() -> list[tuple[int, int, str]]:
+    """(pid, parent, state) of every process that can be seen."""
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdecimal():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                text = file.read()
+        except OSError:
+            continue  # it ended while we looked
+        # The command's name stands in brackets and may hold anything, so count from its last bracket.
+        state, parent = text[text.rindex(b")") + 2 :].split(b" ", 2)[:2]
+        found.append((int(name), int(parent), state.decode()))
+    return found
+
+
+def out_of_memory_kills() -> int:
+    """How many processes the kernel has killed for want of memory, since it booted."""
+    try:
+        with open("/proc/vmstat", "rb") as file:
+            for line in file:
+                if line.startswith(b"oom_kill "):
+                    return int(line.split()[1])
+    except OSError:
+        pass
+    return 0
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler of its own for this signal, so that it may be sent without ending it."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            for line in file:
+                if line.startswith(b"SigCgt:"):
+                    return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    except OSError:
+        pass
+    return False
+
+
+def guard() -> int | None:
+    """Split the launcher in two. None in the half that goes on to work; in the half that waited, the exit status."""
+    become_subreaper()
+    # Signals that arrive while there are two of us but no handlers yet would be lost: hold them back.
+    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
+    guardian = os.getpid()
+    worker = os.fork()
+    if worker == 0:
+        os.setsid()
+        become_subreaper()
+        _prctl(_PR_SET_PDEATHSIG, int(GUARDIAN_GONE), 0, 0, 0)
+        if os.getppid() != guardian:
+            os._exit(137)
+        return None
+    for number in FORWARDED:
+        signal.signal(number, lambda number, _frame: _forward(worker, number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+    while True:
+        try:
+            _, status = os.waitpid(worker, 0)
+            break
+        except InterruptedError:
+            continue
+    kill_descendants()
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def open_for_signals() -> None:
+    """In the working half, once its handlers are in place: let the signals in that were held back."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+
+
+def _forward(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass

@@ -1,0 +1,283 @@
+"""Reads a command line with a table of flags: words and environment in, settings and problems out. Pure.
+
+    parse(FLAGS, ["--nnodes", "2", "train.py", "--lr", "0.1"], {"PADDLE_RANK": "1"})
+
+The rules are few. ``--flag value`` and ``--flag=value``; hyphens and underscores are the same; a flag that is true or
+false may stand alone (``--sort_ip``) or have its word (``--sort_ip True``). The first word that is no flag is the program,
+and everything after it belongs to the program; ``-m module`` and ``--`` end the flags too. The command line beats the
+environment. Nothing may be abbreviated: a new flag would then change what an old script means.
+
+Why not ``argparse``: importing it costs more than the whole start of `umiak launch`, it stops at the first
+mistake, and it can't say where a value came from.
+"""
+
+from __future__ import annotations
+
+from umiak.compat.flags import Flag, Kind, Parsed, Setting, Source, without_password
+from umiak.core.problem import Problem
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from umiak.compat.flags import Value
+
+TRUE_WORDS = ("true", "t", "yes", "y", "on", "1")
+FALSE_WORDS = ("false", "f", "no", "n", "off", "0")
+UNITS_S = {"s": 1, "m": 60, "h": 3600}
+UNITS_BYTES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def parse(flags: Sequence[Flag], argv: Sequence[str], environ: Mapping[str, str], *, command: str = "umiak") -> Parsed:
+    """Read the words of a command line and the variables that stand for flags. ``command`` is named in hints."""
+    words = _Words(flags, argv, command)
+    words.read()
+    problems = words.problems
+    notes: list[str] = []
+    settings: dict[str, Setting] = {}
+    for flag in flags:
+        heard = [words.said[flag.name]] if flag.name in words.said else []
+        heard += _from_environment(flag, environ)
+        settings[flag.name] = _chosen(flag, heard, problems, notes)
+    return Parsed(
+        settings=settings,
+        program=words.program,
+        is_module=words.is_module,
+        argv=tuple(argv),
+        wants_help=words.wants_help,
+        wants_version=words.wants_version,
+        problems=tuple(problems),
+        notes=tuple(notes),
+    )
+
+
+def convert(flag: Flag, text: str) -> Value:
+    """The value that a text stands for. ValueError says what is wrong with the text, without repeating it."""
+    if flag.kind is Kind.TEXT:
+        return text.strip()
+    if flag.kind in (Kind.TRUTH, Kind.SWITCH):
+        return _truth(text)
+    if flag.kind is Kind.CHOICE:
+        return _choice(flag, text)
+    number: int | float
+    if flag.kind is Kind.NUMBER:
+        number = _whole(text)
+    elif flag.kind is Kind.SECONDS:
+        number = _seconds(text)
+    else:
+        number = _bytes(text)
+    if flag.least is not None and number < flag.least:
+        raise ValueError(f"less than {flag.least:g}")
+    return number
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that was probably meant: one that begins so, or one that is a few slips away."""
+    known = tuple(known)
+    longer = sorted((len(one), one) for one in known if len(word) > 1 and one.startswith(word))
+    if longer:
+        return longer[0][1]
+    distance, best = min(((_slips(word, one), one) for one in known), default=(len(word), ""))
+    return best if distance < len(word) and distance <= max(1, len(word) // 3) else None
+
+
+class _Words:
+    """One walk over the words of a command line."""
+
+    def __init__(self, flags: Sequence[Flag], argv: Sequence[str], command: str) -> None:
+        self.argv = tuple(argv)
+        self.command = command
+        self.known = {spelling: flag for flag in flags for spelling in flag.spellings}
+        self.elsewhere = {name: flag.name for flag in flags for name in flag.elsewhere}
+        self.said: dict[str, Setting] = {}  # What is said twice counts as it was said last.
+        self.problems: list[Problem] = []
+        self.program: tuple[str, ...] = ()
+        self.is_module = False
+        self.wants_help = False
+        self.wants_version = False
+
+    def read(self) -> None:
+        position = 0
+        while position < len(self.argv):
+            word = self.argv[position]
+            if word in ("--", "-m"):
+                self.program = self.argv[position + 1 :]
+                self.is_module = word == "-m"
+                return
+            if word == "-" or not word.startswith("-"):
+                self.program = self.argv[position:]
+                return
+            if word in ("-h", "--help"):
+                self.wants_help = True
+            elif word == "--version":
+                self.wants_version = True
+            else:
+                position = self._flag(word, position)
+            position += 1
+
+    def _flag(self, word: str, position: int) -> int:
+        """Take in a flag; the answer is the position of the last word that belongs to it."""
+        typed, equals, text = word.partition("=")
+        name = typed[2:].replace("-", "_")
+        flag = self.known.get(name) if typed.startswith("--") else None
+        if flag is None:
+            return self._unknown(typed, position, has_value=bool(equals))
+        found: Value = None
+        if not equals:
+            following = self.argv[position + 1] if position + 1 < len(self.argv) else None
+            if _belongs(following, flag):
+                text, position = following or "", position + 1
+            elif flag.takes_value:
+                self._problem_no_value(flag, typed)
+                return position
+            else:
+                found = True
+        self.said[flag.name] = Setting(flag=flag, value=found, source=Source.COMMAND, said_as=typed, text=text)
+        return position
+
+    def _problem_no_value(self, flag: Flag, typed: str) -> None:
+        hint = f"write `{typed} {flag.metavar}`, or `{typed}={flag.metavar}` if the value begins with a dash"
+        self.problems.append(
+            Problem(code="UM-CLI-002", what=f"no value after a flag that needs one: {typed}", hint=hint)
+        )
+
+    def _unknown(self, typed: str, position: int, *, has_value: bool) -> int:
+        name = typed.lstrip("-").replace("-", "_")
+        meant = self.elsewhere.get(name) or nearest(name, self.known)
+        hint = f"`{self.command} --help` lists all flags"
+        if meant:
+            hint = f"did you mean `--{meant}`? {hint}"
+        self.problems.append(Problem(code="UM-CLI-001", what=f"unknown flag: {typed}", hint=hint))
+        # Guess where the next flag begins, so that the mistakes behind this one are found as well.
+        after = self.argv[position + 1 : position + 3]
+        if has_value or not after or _looks_like_flag(after[0]) or after[0].endswith(".py"):
+            return position
+        takes_value = self.known[meant].takes_value if meant else len(after) == 2 and after[1].startswith("--")
+        return position + 1 if takes_value else position
+
+
+def _belongs(following: str | None, flag: Flag) -> bool:
+    """Whether the word after a flag is its value."""
+    if following is None:
+        return False
+    if flag.takes_value:
+        return not _looks_like_flag(following)
+    return flag.kind is Kind.TRUTH and following.lower() in TRUE_WORDS + FALSE_WORDS
+
+
+def _looks_like_flag(word: str) -> bool:
+    return len(word) > 1 and word[0] == "-" and not (word[1].isdecimal() or word[1] == ".")
+
+
+def _from_environment(flag: Flag, environ: Mapping[str, str]) -> list[Setting]:
+    return [
+        Setting(flag=flag, value=None, source=Source.ENVIRONMENT, said_as=name, text=environ[name])
+        for name in flag.env
+        if environ.get(name)  # An empty variable is how a shell says "not set".
+    ]
+
+
+def _chosen(flag: Flag, heard: list[Setting], problems: list[Problem], notes: list[str]) -> Setting:
+    """The first of several settings for one flag, converted; the others are mentioned if they disagree."""
+    if not heard:
+        return Setting(flag=flag, value=flag.default)
+    first, others = heard[0], heard[1:]
+    try:
+        found = _converted(first)
+    except ValueError as error:
+        problems.append(_bad_value(first, str(error)))
+        return Setting(flag=flag, value=flag.default)
+    chosen = Setting(flag=flag, value=found, source=first.source, said_as=first.said_as, text=first.text)
+    for other in others:
+        try:
+            agrees = _converted(other) == found
+        except ValueError:
+            agrees = False
+        if not agrees:
+            notes.append(
+                f"{chosen.spoken} is used; the environment says {other.said_as}={without_password(other.text)}"
+            )
+    return chosen
+
+
+def _converted(setting: Setting) -> Value:
+    return convert(setting.flag, setting.text) if setting.value is None else setting.value
+
+
+def _bad_value(setting: Setting, reason: str) -> Problem:
+    flag = setting.flag
+    if flag.kind is Kind.CHOICE:
+        meant = nearest(setting.text.strip().lower(), (choice.lower() for choice in flag.choices))
+        hint = f"it is one of {', '.join(flag.choices)}"
+        if meant:
+            hint = f"did you mean `{meant}`? {hint}"
+    elif flag.least is None or flag.kind is Kind.SIZE:
+        hint = f"write {flag.kind.value}"
+    else:
+        hint = f"write {flag.kind.value}; {flag.least:g} is the least"
+    return Problem(code="UM-CLI-003", what=f"{reason}: {setting.spoken}", hint=hint)
+
+
+def _truth(text: str) -> bool:
+    word = text.strip().lower()
+    if word in TRUE_WORDS:
+        return True
+    if word in FALSE_WORDS:
+        return False
+    raise ValueError("neither true nor false")
+
+
+def _choice(flag: Flag, text: str) -> str:
+    word = text.strip().lower()
+    for choice in flag.choices:
+        if choice.lower() == word:
+            return choice
+    for synonym, choice in flag.synonyms:
+        if synonym.lower() == word:
+            return choice
+    raise ValueError("unknown value")
+
+
+def _whole(text: str) -> int:
+    digits = text.strip()
+    if not digits.lstrip("+-").isdecimal() or len(digits.lstrip("+-")) < len(digits) - 1:
+        raise ValueError("not a whole number")
+    return int(digits)
+
+
+def _seconds(text: str) -> float:
+    word = text.strip().lower()
+    unit = UNITS_S.get(word[-1:], 0)
+    return _decimal(word[:-1] if unit else word, "not a number of seconds") * (unit or 1)
+
+
+def _bytes(text: str) -> int:
+    word = text.strip().upper()
+    for ending in ("IB", "B"):
+        if word.endswith(ending):
+            word = word[: -len(ending)]
+            break
+    unit = UNITS_BYTES.get(word[-1:], 0)
+    return int(_decimal(word[:-1] if unit else word, "not a number of bytes") * (unit or 1))
+
+
+def _decimal(text: str, complaint: str) -> float:
+    whole, _, fraction = text.lstrip("+-").partition(".")
+    # float() alone would let "nan", "inf" and "1_0" through.
+    if len(text.lstrip("+-")) < len(text) - 1 or not (whole + fraction).isdecimal():
+        raise ValueError(complaint)
+    return float(text)
+
+
+def _slips(one: str, other: str) -> int:
+    """How many letters must be added, dropped, changed or swapped with a neighbour to get from one word to the other."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, start=1):
+        before, above, row = row, before, [i]
+        for j, wanted in enumerate(other, start=1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != wanted))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
+                cost = min(cost, above[j - 2] + 1)
+            row.append(cost)
+    return row[-1]

@@ -1,0 +1,70 @@
+"""`umiak launch`: reads the command line and hands the job to the launcher.
+
+    read(argv, environ)             what is asked for, or an UmiakError with everything that is wrong
+    main(argv, environ, printer)    the command itself
+
+The launcher is imported only once the request is known to be right: a mistake is told in milliseconds.
+"""
+
+from __future__ import annotations
+
+from umiak.cli import flags
+from umiak.cli.launch_flags import FLAGS, with_own
+from umiak.compat import paddle_launch
+from umiak.compat.flags import Findings
+from umiak.core.problem import Exit, UmiakError
+from umiak.core.value import value
+from umiak.launch.options import LaunchOptions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from umiak.cli.output import Printer
+    from umiak.compat.flags import Parsed
+
+
+@value
+class Request:
+    """What a person asks `umiak launch` for."""
+
+    options: LaunchOptions
+    notes: tuple[str, ...] = ()
+    """One line each: what was said twice and how it was decided."""
+
+
+def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> int:
+    """Run `umiak launch`. The result is the exit status."""
+    parsed, notes = _parse(argv, environ)
+    if parsed.wants_help:
+        from umiak.cli import help_text
+
+        printer.data(help_text.launch())
+        return Exit.DONE
+    if parsed.wants_version:
+        from umiak import __version__
+
+        printer.data(f"umiak {__version__}")
+        return Exit.DONE
+    request = _request(parsed, notes)
+    from umiak.launch import program
+
+    return program.run(request.options, request.notes, environ)
+
+
+def read(argv: Sequence[str], environ: Mapping[str, str]) -> Request:
+    """What is asked for. UmiakError carries every problem of the command line at once."""
+    return _request(*_parse(argv, environ))
+
+
+def _parse(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[Parsed, tuple[str, ...]]:
+    environ, notes = paddle_launch.inherited(environ)
+    return flags.parse(FLAGS, argv, environ, command="umiak launch"), notes
+
+
+def _request(parsed: Parsed, notes: tuple[str, ...]) -> Request:
+    findings = Findings(parsed)
+    options = with_own(paddle_launch.options(parsed, findings), parsed, findings)
+    if findings.problems:
+        raise UmiakError(*findings.problems, exit_status=Exit.BAD_REQUEST)
+    return Request(options=options, notes=(*notes, *findings.notes))

@@ -1,0 +1,194 @@
+"""The flags that `umiak launch` has beyond Paddle's: a table, and what its rows mean. Pure.
+
+Their variables begin with UMIAK_. ``--check`` and ``--json`` have none, because they ask for something else than the job,
+and a variable that is forgotten in a shell would ask for it for ever.
+"""
+
+from __future__ import annotations
+
+from umiak.compat import paddle_flags, paddle_old_flags
+from umiak.compat.flags import Flag, Kind, Origin
+from umiak.core.value import replace
+from umiak.launch.options import Tee, TrainerRestart
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from umiak.compat.flags import Findings, Parsed
+    from umiak.launch.options import LaunchOptions
+
+OWN = (
+    Flag(
+        name="join_timeout",
+        help="How long to wait for nodes that are missing; then the job ends and names them.",
+        group=paddle_flags.NODES,
+        origin=Origin.UMIAK,
+        kind=Kind.SECONDS,
+        default=600.0,
+        least=0.1,
+        metavar="SECONDS",
+        env=("UMIAK_JOIN_TIMEOUT",),
+        elsewhere=("rdzv_conf",),
+    ),
+    Flag(
+        name="topology",
+        help="Whose variables describe the cluster: slurm, openmpi, modelarts, ... Not said: whichever are found; "
+        "none: nobody's.",
+        group=paddle_flags.NODES,
+        origin=Origin.UMIAK,
+        metavar="NAME",
+        env=("UMIAK_TOPOLOGY",),
+    ),
+    Flag(
+        name="heartbeat_timeout",
+        help="A node that is silent for this long counts as lost.",
+        group=paddle_flags.FAILURES,
+        origin=Origin.UMIAK,
+        kind=Kind.SECONDS,
+        default=5.0,
+        least=0.1,
+        metavar="SECONDS",
+        env=("UMIAK_HEARTBEAT_TIMEOUT",),
+    ),
+    Flag(
+        name="hang_timeout",
+        help="A worker without progress for this long counts as failed; umiak.progress() in the script is progress. "
+        "Not said: no watch is kept.",
+        group=paddle_flags.FAILURES,
+        origin=Origin.UMIAK,
+        kind=Kind.SECONDS,
+        least=0.1,
+        metavar="SECONDS",
+        env=("UMIAK_HANG_TIMEOUT",),
+    ),
+    Flag(
+        name="grace",
+        help="How long workers may take to end after the launcher gets SIGTERM or Ctrl-C.",
+        group=paddle_flags.FAILURES,
+        origin=Origin.UMIAK,
+        kind=Kind.SECONDS,
+        default=30.0,
+        least=0,
+        metavar="SECONDS",
+        env=("UMIAK_GRACE",),
+        elsewhere=("shutdown_timeout",),
+    ),
+    Flag(
+        name="failure_grace",
+        help="How long they may take when the job stops for a failure or for a change of nodes.",
+        group=paddle_flags.FAILURES,
+        origin=Origin.UMIAK,
+        kind=Kind.SECONDS,
+        default=5.0,
+        least=0,
+        metavar="SECONDS",
+        env=("UMIAK_FAILURE_GRACE",),
+    ),
+    Flag(
+        name="trainer_restart",
+        help="With parameter servers: whether a trainer's failure restarts the whole group or that trainer alone.",
+        group=paddle_flags.FAILURES,
+        origin=Origin.UMIAK,
+        kind=Kind.CHOICE,
+        default="group",
+        choices=("group", "alone"),
+        metavar="group|alone",
+        env=("UMIAK_TRAINER_RESTART",),
+    ),
+    Flag(
+        name="tee",
+        help="Whose output is shown live beside the log files: the first worker's, everybody's with a tag, nobody's.",
+        group=paddle_flags.SEEN,
+        origin=Origin.UMIAK,
+        kind=Kind.CHOICE,
+        default="0",
+        choices=("0", "all", "none"),
+        metavar="0|all|none",
+        env=("UMIAK_TEE",),
+        elsewhere=("local_ranks_filter", "redirects"),
+    ),
+    Flag(
+        name="log_max_bytes",
+        help="A log file that grows beyond this is rotated; two old ones are kept.",
+        group=paddle_flags.SEEN,
+        origin=Origin.UMIAK,
+        kind=Kind.SIZE,
+        default=256 * 1024 * 1024,
+        least=1024,
+        metavar="SIZE",
+        env=("UMIAK_LOG_MAX_BYTES",),
+    ),
+    Flag(
+        name="check",
+        help="Let the nodes meet and examine them, and start nothing. No program is needed.",
+        group=paddle_flags.SEEN,
+        origin=Origin.UMIAK,
+        kind=Kind.SWITCH,
+        default=False,
+        elsewhere=("dry_run", "dryrun"),
+    ),
+    Flag(
+        name="json",
+        help="With --check: the result as JSON on stdout.",
+        group=paddle_flags.SEEN,
+        origin=Origin.UMIAK,
+        kind=Kind.SWITCH,
+        default=False,
+    ),
+)
+
+FLAGS = paddle_flags.FLAGS + OWN + paddle_old_flags.FLAGS
+
+
+def with_own(made: LaunchOptions, parsed: Parsed, findings: Findings) -> LaunchOptions:
+    """Paddle's options, and umiak's own on top."""
+    made = replace(
+        made,
+        topology=_topology(made, parsed, findings),
+        join_timeout_s=parsed.seconds("join_timeout"),
+        heartbeat_timeout_s=parsed.seconds("heartbeat_timeout"),
+        hang_timeout_s=parsed.seconds("hang_timeout"),
+        grace_s=parsed.seconds("grace"),
+        failure_grace_s=parsed.seconds("failure_grace"),
+        trainer_restart=TrainerRestart(parsed.text("trainer_restart")),
+        tee=Tee(parsed.text("tee")),
+        log_max_bytes=parsed.number("log_max_bytes"),
+        check=parsed.truth("check"),
+        as_json=parsed.truth("json"),
+    )
+    _check_program(made, parsed, findings)
+    return made
+
+
+def _topology(made: LaunchOptions, parsed: Parsed, findings: Findings) -> str | None:
+    setting, old = parsed["topology"], parsed["use_paddlecloud"]
+    if not setting.said:
+        return made.topology
+    name = parsed.text("topology").lower()
+    if made.topology not in (None, name):
+        if setting.source is old.source:
+            findings.problem(
+                "UM-LAUNCH-119",
+                f"two sources for the cluster: {setting.spoken} and {old.spoken}",
+                hint=f"leave out {old.said_as}: it is an old name for --topology paddlecloud",
+            )
+            return name
+        findings.note(f"{old.spoken} is used; the environment says {setting.spoken}")
+        return made.topology
+    return name
+
+
+def _check_program(made: LaunchOptions, parsed: Parsed, findings: Findings) -> None:
+    if parsed.program[:1] == ("run_check",) and not parsed.is_module:
+        findings.problem(
+            "UM-LAUNCH-116",
+            "not supported: run_check",
+            why="it is a test inside Paddle's launcher",
+            hint="`umiak launch --check --nnodes 2` examines the nodes; ./run_check runs a program of that name",
+        )
+    if not parsed.program and not made.check:
+        after = "a module after -m" if parsed.is_module else "a program"
+        findings.problem(
+            "UM-LAUNCH-101",
+            f"nothing to run: {after} is missing",
+            hint="write it after the flags: `umiak launch --nnodes 2 train.py`",
+        )

@@ -1,0 +1,95 @@
+"""The `umiak` command: finds the subcommand, runs it, and turns whatever happens into an exit status.
+
+A subcommand is a module of umiak.cli with ``main(argv, environ, printer) -> int``, imported only when it is called, so that
+one command never pays for another.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from umiak.cli.output import Printer, wants_colour
+from umiak.core.problem import Exit, Problem, UmiakError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+COMMANDS = {"launch": "start a training program on this node, as part of a job on one or many nodes"}
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line. The result is the exit status; see umiak.core.problem.Exit."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    environ = os.environ
+    printer = Printer(sys.stdout, sys.stderr, colour=wants_colour(sys.stderr, environ))
+    try:
+        return _run(words, environ, printer)
+    except UmiakError as error:
+        printer.problems(error.problems)
+        return error.exit_status
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the last line of defence
+        _admit(error, printer)
+        return Exit.OUR_BUG
+
+
+def _run(words: list[str], environ: Mapping[str, str], printer: Printer) -> int:
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
+    if not words:
+        printer.err.write(_help())
+        return Exit.BAD_REQUEST
+    if words[0] in ("-h", "--help"):
+        printer.data(_help())
+        return Exit.DONE
+    if words[0] in ("-V", "--version"):
+        from umiak import __version__
+
+        printer.data(f"umiak {__version__}")
+        return Exit.DONE
+    if words[0] == "launch":
+        from umiak.cli import launch
+
+        return launch.main(words[1:], environ, printer)
+    raise UmiakError(_unknown(words[0]))
+
+
+def _help() -> str:
+    from umiak.cli import help_text
+
+    return help_text.commands(COMMANDS)
+
+
+def _unknown(word: str) -> Problem:
+    from umiak.cli.flags import nearest
+
+    meant = nearest(word.lower(), COMMANDS)
+    if meant:
+        hint = f"did you mean `umiak {meant}`?"
+    elif word.endswith(".py"):
+        hint = f"to start a script, write `umiak launch {word}`"
+    else:
+        hint = "`umiak --help` lists all commands"
+    kind = "flag" if word.startswith("-") else "command"
+    return Problem(code="UM-CLI-004", what=f"unknown {kind}: {word}", hint=hint)
+
+
+def _admit(error: Exception, printer: Printer) -> None:
+    """Say that it is our fault, with what somebody needs to mend it."""
+    import traceback
+
+    from umiak import __version__
+
+    for line in "".join(traceback.format_exception(error)).rstrip().splitlines():
+        printer.talk(line)
+    python = ".".join(str(part) for part in sys.version_info[:3])
+    printer.talk("error: this is a bug in umiak, not in your job")
+    printer.talk(f"  hint: please report it with the lines above, umiak {__version__} and Python {python}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

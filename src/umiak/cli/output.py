@@ -1,0 +1,67 @@
+"""How umiak speaks: data to stdout, talk to stderr. An adapter, and the only place that prints.
+
+A Printer is handed to each command. Colour only repeats what the words say (``error:``, ``hint:``, ``note:``); it is used on
+terminals, and never where NO_COLOR is set.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import TextIO
+
+    from umiak.core.problem import Problem
+
+RED, YELLOW, CYAN, RESET = "\x1b[1;31m", "\x1b[33m", "\x1b[36m", "\x1b[0m"
+COLOURS = {"error:": RED, "because:": YELLOW, "hint:": CYAN, "note:": YELLOW, "warning:": YELLOW}
+
+
+class Printer:
+    """Writes to two streams, in colour or not."""
+
+    def __init__(self, out: TextIO, err: TextIO, *, colour: bool = False) -> None:
+        self.out = out
+        self.err = err
+        self.colour = colour
+
+    def data(self, text: str) -> None:
+        """What a person asked for, and what a pipe wants. A reader that has gone away is no error of ours."""
+        try:
+            self.out.write(text if text.endswith("\n") else f"{text}\n")
+            self.out.flush()
+        except BrokenPipeError:
+            # Python flushes once more at its end; let that go nowhere instead of into a traceback.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.out.fileno())
+
+    def talk(self, line: str) -> None:
+        """One line to the person."""
+        self.err.write(f"{self._coloured(line)}\n")
+        self.err.flush()
+
+    def note(self, line: str) -> None:
+        self.talk(f"note: {line}")
+
+    def problems(self, problems: Iterable[Problem]) -> None:
+        """Everything that is wrong, each with its cause and its remedy."""
+        for problem in problems:
+            for line in problem.lines():
+                self.talk(line)
+
+    def _coloured(self, line: str) -> str:
+        if not self.colour:
+            return line
+        indented = line.lstrip()
+        word = indented.partition(" ")[0]
+        if word not in COLOURS:
+            return line
+        return f"{line[: len(line) - len(indented)]}{COLOURS[word]}{word}{RESET}{indented[len(word) :]}"
+
+
+def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Whether this stream is a terminal and nobody asked for plain text (https://no-color.org)."""
+    if environ.get("NO_COLOR") or environ.get("TERM") == "dumb":
+        return False
+    return stream.isatty()

@@ -1,0 +1,107 @@
+"""Reads what people write for nodes and where they are: ``2:4``, ``10.0.0.1:80``, ``etcd://a:2379,b:2379``. Pure.
+
+Every function takes the text of one flag and gives a value, or raises ValueError with a phrase that says what is wrong
+with it, to which the caller adds the flag: ``no port: --master 10.0.0.1``.
+"""
+
+from __future__ import annotations
+
+from umiak.core.cluster import join_host_port, split_host_port
+
+ETCD = "etcd://"
+ETCD_PORT = 2379
+LOOPBACK = ("localhost", "::1")
+
+
+def node_range(text: str) -> tuple[int, int]:
+    """``2`` is 2 to 2, ``2:4`` is 2 to 4."""
+    least_text, colon, most_text = text.partition(":")
+    try:
+        least, most = int(least_text), int(most_text if colon else least_text)
+    except ValueError:
+        raise ValueError("not a number of nodes") from None
+    if least < 1:
+        raise ValueError("fewer than one node")
+    if most < least:
+        raise ValueError("the largest number of nodes is smaller than the smallest")
+    return least, most
+
+
+def master(text: str) -> str:
+    """``host:port`` or ``etcd://host:port[,host:port]``, in one spelling. Paddle's ``http://`` prefix is dropped."""
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        return endpoint(text)
+    if scheme == "http":
+        return endpoint(rest.rstrip("/"))
+    if scheme != "etcd":
+        raise ValueError(f"neither a host and port nor an etcd address, but {scheme}")
+    return ETCD + ",".join(endpoint(one, default_port=ETCD_PORT) for one in split(rest.rstrip("/"), ","))
+
+
+def endpoint(text: str, *, default_port: int | None = None) -> str:
+    """``host:port``, with IPv6 in brackets."""
+    host, port = _host_and_port(text)
+    if port is None:
+        port = default_port
+    if port is None:
+        raise ValueError("no port, and IPv6 needs [ ] before one" if ":" in host else "no port")
+    return join_host_port(host, port)
+
+
+def endpoints(text: str) -> tuple[str, ...]:
+    """A list of ``host:port``; each may stand in it once."""
+    found = tuple(endpoint(one) for one in split(text, ","))
+    _refuse_repetition(found)
+    return found
+
+
+def hosts(text: str) -> tuple[str, ...]:
+    """A list of hosts. ModelArts hands out ``host:port`` here; the port is another program's and is dropped."""
+    found = tuple(host(one) for one in split(text, ","))
+    _refuse_repetition(found)
+    near = [one for one in found if one in LOOPBACK or one.startswith("127.")]
+    if near and len(near) < len(found):
+        raise ValueError(f"{near[0]} is this node for every node, and stands beside addresses of others")
+    return found
+
+
+def host(text: str) -> str:
+    """A host name or address; a port is dropped."""
+    return _host_and_port(text)[0]
+
+
+def host_of(endpoint: str) -> str:
+    """The host of an endpoint that was read before."""
+    return split_host_port(endpoint)[0]
+
+
+def devices(text: str) -> tuple[str, ...]:
+    """Device numbers, or names that begin with a letter (``GPU-8932f937``)."""
+    found = split(text, ",")
+    if not all(one.isdecimal() or one[0].isalpha() for one in found):
+        raise ValueError("not a list of device numbers")
+    return found
+
+
+def split(text: str, separator: str) -> tuple[str, ...]:
+    """The items of a list; none of them may be empty, but a separator at the end is forgiven."""
+    items = tuple(item.strip() for item in text.strip().rstrip(separator).split(separator))
+    if not all(items):
+        raise ValueError(f"nothing between two {separator!r}")
+    return items
+
+
+def _host_and_port(text: str) -> tuple[str, int | None]:
+    if "@" in text:
+        raise ValueError("a user name or password has no place in it")
+    found, port = split_host_port(text.strip())
+    if not all(letter.isalnum() or letter in "-._:%" for letter in found):
+        raise ValueError(f"not a host: {found}")
+    return found, port
+
+
+def _refuse_repetition(items: tuple[str, ...]) -> None:
+    for item in items:
+        if items.count(item) > 1:
+            raise ValueError(f"{item} stands in it twice")

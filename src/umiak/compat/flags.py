@@ -1,0 +1,175 @@
+"""What a flag is, and what was said with it: the values between a command line and its meaning.
+
+    Flag       one row of a table: its names, its environment variables, what kind of value it takes
+    Setting    one flag's value, with who said it: the command line, the environment, or nobody
+    Parsed     a whole command line, read; the meaning is found elsewhere (paddle_launch)
+    Findings   problems and notes, collected while a meaning is looked for
+
+The reading itself is in umiak.cli.flags. Tables of flags are plain tuples, so that help, reference documentation
+and tests are made from the same rows.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from umiak.core.problem import Problem
+from umiak.core.value import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import TypeAlias
+
+    Value: TypeAlias = "str | int | float | bool | None"
+
+
+class Kind(Enum):
+    """What stands after a flag; the values are phrases for hints: ``write ...``."""
+
+    TEXT = "text"
+    NUMBER = "digits only"
+    SECONDS = "seconds, as in 30, 1.5, 90s, 10m or 2h"
+    SIZE = "bytes, as in 1048576, 512K, 256M or 1G"
+    TRUTH = "True or False, or nothing, which means True"
+    SWITCH = "the flag alone, or =True or =False behind it"
+    CHOICE = "one of a few words"
+
+
+class Origin(Enum):
+    """Where a flag comes from."""
+
+    PADDLE = "paddle"
+    OLD = "old"
+    UMIAK = "umiak"
+
+
+class Source(Enum):
+    """Who said it."""
+
+    COMMAND = "command line"
+    ENVIRONMENT = "environment"
+    DEFAULT = "default"
+
+
+@value
+class Flag:
+    """One flag. Names are written with underscores and without dashes; hyphens are understood as well."""
+
+    name: str
+    help: str
+    group: str
+    origin: Origin = Origin.PADDLE
+    kind: Kind = Kind.TEXT
+    default: Value = None
+    metavar: str = "TEXT"
+    aliases: tuple[str, ...] = ()
+    """Other names with the same standing: ``gpus`` for ``devices``."""
+    old: tuple[str, ...] = ()
+    """Names that the flag had in older launchers."""
+    elsewhere: tuple[str, ...] = ()
+    """What other launchers call it: not understood, but suggested to whoever types it."""
+    env: tuple[str, ...] = ()
+    """Environment variables that say the same; the first one that is set counts."""
+    choices: tuple[str, ...] = ()
+    synonyms: tuple[tuple[str, str], ...] = ()
+    """Further words for a choice: ``("20", "INFO")``."""
+    least: float | None = None
+    """The smallest number that makes sense."""
+    refused: str = ""
+    """Why the flag is known but can't be obeyed. Saying it with a value that asks for something is an error."""
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """Every name that is understood, the real one first."""
+        return (self.name, *self.aliases, *self.old)
+
+    @property
+    def takes_value(self) -> bool:
+        """Whether the next word always belongs to the flag."""
+        return self.kind not in (Kind.TRUTH, Kind.SWITCH)
+
+
+@value
+class Setting:
+    """The value of one flag, and who said it."""
+
+    flag: Flag
+    value: Value
+    source: Source = Source.DEFAULT
+    said_as: str = ""
+    """The flag as it was typed (``--gpus``), or the variable (``PADDLE_DEVICES``)."""
+    text: str = ""
+    """The value as it was typed."""
+
+    @property
+    def said(self) -> bool:
+        """Whether anybody said it, and said more than nothing: ``--ips=`` from an empty shell variable says nothing."""
+        return self.source is not Source.DEFAULT and self.value != ""
+
+    @property
+    def spoken(self) -> str:
+        """The setting as one would type it: ``--nnodes 2``, ``PADDLE_NNODES=2``, ``--check``."""
+        shown = without_password(self.text)
+        if self.source is Source.ENVIRONMENT:
+            return f"{self.said_as}={shown}"
+        return f"{self.said_as} {shown}".rstrip()
+
+
+@value
+class Parsed:
+    """A command line, read. Every flag of the table has a setting; a value that can't be read counts as not said."""
+
+    settings: Mapping[str, Setting]
+    program: tuple[str, ...] = ()
+    is_module: bool = False
+    argv: tuple[str, ...] = ()
+    wants_help: bool = False
+    wants_version: bool = False
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+    """One line for each setting that two sources say differently."""
+
+    def __getitem__(self, name: str) -> Setting:
+        return self.settings[name]
+
+    def said(self, name: str) -> bool:
+        return self.settings[name].said
+
+    def text(self, name: str) -> str:
+        """The text of a flag; empty when there is none."""
+        found = self.settings[name].value
+        return "" if found is None else str(found)
+
+    def number(self, name: str) -> int | None:
+        found = self.settings[name].value
+        return None if found is None or found == "" else int(found)
+
+    def seconds(self, name: str) -> float | None:
+        found = self.settings[name].value
+        return None if found is None or found == "" else float(found)
+
+    def truth(self, name: str) -> bool:
+        return self.settings[name].value is True
+
+
+class Findings:
+    """Problems and notes, collected. The only thing here that changes; it lives for one translation."""
+
+    def __init__(self, parsed: Parsed) -> None:
+        self.problems = list(parsed.problems)
+        self.notes = list(parsed.notes)
+
+    def problem(self, code: str, what: str, *, why: str | None = None, hint: str | None = None) -> None:
+        self.problems.append(Problem(code=code, what=what, why=why, hint=hint))
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def without_password(text: str) -> str:
+    """The text of an address, with a user name and password in it covered."""
+    scheme, separator, rest = text.rpartition("://")
+    if "@" not in rest:
+        return text
+    return f"{scheme}{separator}***@{rest.rpartition('@')[2]}"

@@ -1,0 +1,26 @@
+"""What a launcher decided about its workers and the cluster does not say. A value."""
+
+from __future__ import annotations
+
+from umiak.core.cluster import Mode
+from umiak.core.devices import Devices
+from umiak.core.value import value
+
+
+@value
+class WorkerSetting:
+    """The same for every worker of one node and one generation."""
+
+    mode: Mode = Mode.COLLECTIVE
+    log_dir: str
+    """Absolute. The backup of a worker's contract goes there (``PADDLE_BACKUP_ENV_PATH``)."""
+    max_restarts: int = 0
+    restart_count: int = 0
+    with_gloo: int = 1
+    """Paddle's ``PADDLE_WITH_GLOO`` with parameter servers: 0 no barrier, 1 between trainers, 2 between all."""
+    gloo_endpoint: str | None = None
+    """``host:port`` on the first server's host; ``None``: the port that its node holds for a store."""
+    devices: Devices | None = None
+    """``None``: the workers compute on the CPU."""
+    endpoints_limit: int = 48_000
+    """A list of endpoints as long as this is left out of the environment and kept in the backup only."""

@@ -1,0 +1,461 @@
+"""The loop of one node's launcher: it feeds events to the deciders and performs what they decide. An adapter.
+
+    links, workers, signals, timers --events--> NodeMachine   --actions--> here
+                                     --events--> Coordinator  --actions--> here     (on the node that leads)
+
+Every event goes through `_feed`, which asks the decider, journals event and actions, and performs them in order.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+from umiak.adapters import link as links
+from umiak.adapters.ports import HeldPorts
+from umiak.core.decode import Malformed, decode_tagged, encode_tagged
+from umiak.core.problem import UmiakError
+from umiak.launch import machine as node_machine
+from umiak.launch import rendezvous
+from umiak.launch.journal import Start
+from umiak.launch.machine import Meeting, NodeMachine
+from umiak.launch.protocol import FROM_MASTER, FROM_NODE, Join, Moved
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from umiak.adapters.etcd import Election
+    from umiak.adapters.link import Caller, Heart, Link, Listener, Visitor
+    from umiak.adapters.loop import Loop, Timer
+    from umiak.launch.journal import Journal
+    from umiak.launch.machine import NodeAction, NodeSetting
+    from umiak.launch.plan import Plan
+    from umiak.launch.protocol import FromMaster
+    from umiak.launch.rendezvous import RendezvousAction
+    from umiak.launch.supervisor import Supervisor
+    from umiak.launch.talk import Talk
+
+LINGER_S = 3.0
+"""How long a master that ends waits until every node has its last message."""
+HOLD_EVERY_S = 0.5
+BEACON_EVERY_S = 1.0
+
+
+class Agent:
+    """One node's launcher at work."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        *,
+        plan: Plan,
+        setting: NodeSetting,
+        supervisor: Supervisor,
+        held: HeldPorts,
+        journal: Journal,
+        talk: Talk,
+        heart: Heart,
+        listener: Listener | None,
+        election: Election | None,
+        token: bytes | None,
+    ) -> None:
+        self._loop, self._plan, self._supervisor = loop, plan, supervisor
+        self._held, self._journal, self._talk = held, journal, talk
+        self._heart, self._listener, self._election, self._token = heart, listener, election, token
+        self._name = setting.offer.name
+        self._host = setting.offer.host
+        self._machine = NodeMachine(setting)
+        self._coordinator: rendezvous.Coordinator | None = None
+        self._queue: deque[tuple[str, object]] = deque()
+        self._pumping = False
+        self._timers: dict[str, Timer | None] = {}
+        self._caller: Caller | None = None
+        self._link: Link | None = None  # to a master elsewhere
+        self._master_at: tuple[str, int] | None = None
+        self._node_links: dict[str, Link] = {}  # the nodes of a master that is here
+        self._visitors: list[Visitor] = []  # not known yet who leads
+        self._status: int | None = None
+        supervisor.on_exit = self._worker_exited
+        supervisor.on_listening = lambda key, generation: self._node(
+            node_machine.WorkerListening(key=key, generation=generation)
+        )
+        supervisor.on_hung = lambda key, generation, failure: self._node(
+            node_machine.WorkerHung(key=key, generation=generation, failure=failure)
+        )
+        supervisor.on_trouble = lambda text: talk.say(text, "WARNING")
+        if listener:
+            listener.on_visitor = self._visited
+        if election:
+            election.on_elected = lambda: self._node(node_machine.Elected())
+            election.on_master = lambda host, port: self._node(node_machine.LeaderAt(host=host, port=port))
+            election.on_trouble = lambda text: talk.say(text, "WARNING")
+
+    def run(self) -> int:
+        """Until the job is over; the launcher's exit status."""
+        self._node(Start())
+        self._loop.run()
+        self._say_goodbye()
+        assert self._status is not None
+        return self._status
+
+    def signalled(self, number: int) -> None:
+        self._node(node_machine.SignalReceived(number=number))
+
+    def passed_on(self, number: int) -> None:
+        """A signal that means something to the workers only, such as SIGUSR1 before a time limit."""
+        self._supervisor.pass_on(number)
+
+    def guardian_gone(self, _number: int) -> None:
+        """The waiting half of the launcher was killed: nothing may live on."""
+        self._supervisor.kill_all()
+        self._status = 137
+        self._loop.stop()
+
+    # ---- feeding the deciders
+
+    def _node(self, event: object) -> None:
+        self._queue.append(("node", event))
+        self._pump()
+
+    def _master(self, event: object) -> None:
+        self._queue.append(("master", event))
+        self._pump()
+
+    def _pump(self) -> None:
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            while self._queue and self._status is None:
+                self._feed(*self._queue.popleft())
+        finally:
+            self._pumping = False
+        self._set_timer("node", self._machine.next_deadline)
+        self._set_timer("master", self._coordinator.next_deadline if self._coordinator else None)
+
+    def _feed(self, who: str, event: object) -> None:
+        now = self._loop.now()
+        if who == "node":
+            if isinstance(event, Start):
+                actions: tuple[NodeAction, ...] = self._machine.start(now)
+            else:
+                actions = self._machine.step(now, event)  # type: ignore[arg-type]
+            self._journal.record(now, who, event, actions)
+            for action in actions:
+                self._perform(action)
+        elif self._coordinator:
+            decided = self._coordinator.step(now, event)  # type: ignore[arg-type]
+            self._journal.record(now, who, event, decided)
+            for decision in decided:
+                self._perform_for_master(decision)
+
+    def _set_timer(self, who: str, when: float | None) -> None:
+        timer = self._timers.get(who)
+        if timer and timer.when == when and timer.call:
+            return
+        if timer:
+            timer.cancel()
+        tick = self._node_tick if who == "node" else self._master_tick
+        self._timers[who] = self._loop.at(when, tick) if when is not None else None
+
+    def _node_tick(self) -> None:
+        self._timers["node"] = None
+        self._node(node_machine.Tick())
+
+    def _master_tick(self) -> None:
+        self._timers["master"] = None
+        self._master(rendezvous.Tick())
+
+    # ---- performing a node's actions
+
+    def _perform(self, action: NodeAction) -> None:
+        match action:
+            case node_machine.Say(text=text, level=level):
+                self._talk.say(text, level)
+            case node_machine.Tell(message=message):
+                self._tell(message)
+            case node_machine.StartWorkers(cluster=cluster, seats=seats, restarts=restarts):
+                self._held.release(cluster.node(self._name).store_port)
+                for seat in seats:
+                    self._held.release(seat.port)
+                    self._supervisor.start(cluster, seat, restarts)
+            case node_machine.AwaitListening(keys=keys):
+                for key in keys:
+                    self._supervisor.await_listening(key)
+            case node_machine.SignalWorkers(number=number):
+                self._supervisor.signal_all(number)
+            case node_machine.KillWorkers():
+                self._supervisor.kill_all()
+            case node_machine.DumpStacks():
+                self._supervisor.dump_stacks()
+            case node_machine.HoldPorts():
+                self._hold_ports()
+            case node_machine.Exit(status=status, failure=failure, words=words):
+                self._status = status
+                self._talk.goodbye(status, failure, words)
+                self._loop.stop()
+            case _:
+                self._perform_on_links(action)
+
+    def _perform_on_links(self, action: NodeAction) -> None:
+        match action:
+            case node_machine.Dial(host=host, port=port):
+                self._dial(host, port)
+            case node_machine.HangUp():
+                self._hang_up()
+            case node_machine.Lead():
+                self._lead(action)
+            case node_machine.Campaign(gone_host=host, gone_port=port):
+                assert self._election is not None
+                assert self._listener is not None
+                self._election.campaign(self._host, self._listener.port, gone=(host, port) if host else None)
+
+    def _tell(self, message: object) -> None:
+        if self._coordinator:
+            self._queue.append(("master", rendezvous.NodeSaid(name=self._name, message=message, at=time.time())))  # type: ignore[arg-type]
+        elif self._link:
+            self._link.send(links.message_frame(encode_tagged(message)))
+
+    def _hold_ports(self) -> None:
+        self._held.close()
+        try:
+            if self._plan.ports:
+                self._held.hold_these(self._plan.ports)
+            else:
+                self._held.hold_any(self._plan.port_count)
+        except UmiakError as error:
+            self._talk.problems(error.problems)
+            self._status = error.exit_status
+            self._loop.stop()
+            return
+        self._queue.append(("node", node_machine.PortsHeld(ports=self._held.numbers)))
+
+    def _worker_exited(self, key: str, generation: int, failure: object) -> None:
+        self._node(node_machine.WorkerExited(key=key, generation=generation, failure=failure))  # type: ignore[arg-type]
+
+    # ---- the link to a master elsewhere
+
+    def _dial(self, host: str, port: int) -> None:
+        self._hang_up()
+        caller = self._caller = links.Caller(
+            self._loop, self._heart, host=host, port=port, job_id=self._machine.terms.job_id, token=self._token
+        )
+        self._master_at = (host, port)
+        caller.on_link = self._linked
+        caller.on_moved = lambda there, its_port: self._node(node_machine.LinkMoved(host=there, port=its_port))
+        caller.on_failed = lambda refused, why, fatal: self._node(
+            node_machine.LinkFailed(refused=refused, why=why, fatal=fatal)
+        )
+
+    def _linked(self, link: Link) -> None:
+        self._link = link
+        self._supervisor.wall_offset_s = link.clock_offset_s
+        link.on_message = self._heard_master
+        link.on_closed = lambda: self._link_ended(node_machine.LinkClosed())
+        link.on_silent = lambda: self._link_ended(node_machine.LinkSilent())
+        self._host = self._host or link.local_host
+        self._redirect_visitors()
+        self._node(node_machine.LinkUp(host=link.local_host))
+
+    def _heard_master(self, content: object) -> None:
+        try:
+            message = decode_tagged(FROM_MASTER, content)
+        except Malformed as error:
+            self._talk.say(f"the master sent something that makes no sense: {error}", "ERROR")
+            self._link_ended(node_machine.LinkClosed())
+            return
+        self._node(node_machine.Received(message=message))  # type: ignore[arg-type]
+
+    def _link_ended(self, event: object) -> None:
+        if self._link:
+            self._node(event)
+
+    def _hang_up(self) -> None:
+        if self._caller:
+            self._caller.cancel()
+            self._caller = None
+        if self._link:
+            self._link.close()
+            self._link = None
+        if self._coordinator:
+            # The master here stands down; its nodes have been told where to go.
+            self._coordinator = None
+            self._node_links.clear()
+
+    # ---- a master here
+
+    def _lead(self, lead: node_machine.Lead) -> None:
+        now = self._loop.now()
+        self._journal.lead(now, lead)
+        self._coordinator = rendezvous.Coordinator(
+            self._machine.terms, name=self._name, now=now, previous=lead.previous, dead=lead.dead, silent=lead.silent
+        )
+        self._host = self._host or (self._election.own_host if self._election else "")
+        for visitor in self._take_visitors():
+            self._welcome(visitor)
+        for probe in self._coordinator.probes():
+            self._probe(probe)
+        if lead.previous and self._plan.meeting is Meeting.ADDRESS:
+            self._beacon()
+        self._queue.append(("node", node_machine.LinkUp(host=self._host)))
+
+    def _perform_for_master(self, action: RendezvousAction) -> None:
+        match action:
+            case rendezvous.Send(names=names, message=message):
+                self._send(names, message)
+            case rendezvous.Drop(name=name):
+                # The link stays open until the other side closes it: closing it here would look like a death.
+                link = self._node_links.pop(name, None)
+                if link:
+                    link.on_message = lambda _content: None
+                    link.on_closed = link.on_silent = lambda: None
+
+    def _send(self, names: tuple[str, ...], message: FromMaster) -> None:
+        if self._name in names:
+            self._queue.append(("node", node_machine.Received(message=message)))
+        others = [self._node_links[name] for name in names if name in self._node_links]
+        if others:
+            frame = links.message_frame(encode_tagged(message))
+            for link in others:
+                link.send(frame)
+
+    def _visited(self, visitor: Visitor) -> None:
+        if visitor.purpose.startswith("takeover "):
+            self._stand_down(visitor.purpose)
+        elif visitor.purpose != "join":
+            return  # a probe: it only wanted to know whether anybody is here
+        elif self._coordinator:
+            self._welcome(visitor)
+        elif self._link and self._master_at:
+            visitor.moved(*self._master_at)
+        else:
+            self._visitors.append(visitor)
+            if len(self._visitors) == 1:
+                self._hold_visitors()
+
+    def _hold_visitors(self) -> None:
+        if self._visitors:
+            for visitor in self._visitors:
+                visitor.hold()
+            self._loop.after(HOLD_EVERY_S, self._hold_visitors)
+
+    def _take_visitors(self) -> list[Visitor]:
+        visitors, self._visitors = self._visitors, []
+        return [visitor for visitor in visitors if visitor.is_open]
+
+    def _redirect_visitors(self) -> None:
+        assert self._master_at is not None
+        for visitor in self._take_visitors():
+            visitor.moved(*self._master_at)
+
+    def _welcome(self, visitor: Visitor) -> None:
+        link = visitor.welcome()
+        link.on_message = lambda content: self._first_words(link, content)
+
+    def _first_words(self, link: Link, content: object) -> None:
+        """A node's first message says who it is."""
+        try:
+            message = decode_tagged(FROM_NODE, content)
+        except Malformed as error:
+            self._talk.say(f"{link.peer_host} sent something that makes no sense: {error}", "WARNING")
+            link.close()
+            return
+        if not isinstance(message, Join):
+            link.close()
+            return
+        name = message.offer.name
+        old = self._node_links.pop(name, None)
+        if old:
+            old.on_closed = old.on_silent = lambda: None
+            old.close()
+        self._node_links[name] = link
+        link.on_message = lambda later: self._heard_node(name, link, later)
+        link.on_closed = lambda: self._master(rendezvous.NodeClosed(name=name, at=time.time()))
+        link.on_silent = lambda: self._master(rendezvous.NodeSilent(name=name, at=time.time()))
+        self._master(rendezvous.NodeSaid(name=name, message=message, at=time.time()))
+
+    def _heard_node(self, name: str, link: Link, content: object) -> None:
+        try:
+            message = decode_tagged(FROM_NODE, content)
+        except Malformed as error:
+            self._talk.say(f"{link.peer_host} sent something that makes no sense: {error}", "WARNING")
+            link.close()
+            self._master(rendezvous.NodeClosed(name=name, at=time.time()))
+            return
+        self._master(rendezvous.NodeSaid(name=name, message=message, at=time.time()))  # type: ignore[arg-type]
+
+    # ---- after a take-over
+
+    def _probe(self, probe: rendezvous.Probe) -> None:
+        """A launcher whose host refuses the connection is gone; any other outcome tells nothing."""
+
+        def failed(refused: bool, _why: str, _fatal: bool) -> None:
+            if refused:
+                self._master(rendezvous.NodeClosed(name=probe.name, at=time.time()))
+
+        caller = self._call_once(probe.host, probe.port, "probe")
+        caller.on_failed = failed
+
+    def _beacon(self) -> None:
+        """Tell whoever starts again at the job's first address that the job is led from here now."""
+        coordinator = self._coordinator
+        assert self._listener is not None
+        if coordinator is None or coordinator.phase is rendezvous.Phase.ENDED:
+            return
+        host, port = self._plan.master_host, self._plan.master_port
+        if host and (host, port) != (self._host, self._listener.port):
+            generation = coordinator.cluster.generation if coordinator.cluster else 0
+            self._call_once(host, port, f"takeover {self._host} {self._listener.port} {generation}")
+        self._loop.after(BEACON_EVERY_S, self._beacon)
+
+    def _call_once(self, host: str, port: int, purpose: str) -> Caller:
+        caller = links.Caller(
+            self._loop,
+            self._heart,
+            host=host,
+            port=port,
+            job_id=self._machine.terms.job_id,
+            token=self._token,
+            purpose=purpose,
+        )
+        caller.on_link = lambda link: link.close()
+        self._loop.after(self._heart.timeout_s, caller.cancel)
+        return caller
+
+    def _stand_down(self, purpose: str) -> None:
+        """The job is led by another node already: if nothing was formed here, go there, with everyone who came."""
+        words = purpose.split()
+        if len(words) != 4 or not words[2].isdecimal() or self._coordinator is None or self._coordinator.cluster:
+            return
+        moved = Moved(host=words[1], port=int(words[2]))
+        self._talk.say(f"the job is led by {words[1]} now, joining it there", "WARNING")
+        self._send(tuple(self._node_links), moved)
+        self._node(node_machine.Received(message=moved))
+
+    # ---- the end
+
+    def _say_goodbye(self) -> None:
+        """Let every node have its last message before this process, and with it the links, are gone."""
+        if self._election:
+            self._election.resign()
+        until = self._loop.now() + LINGER_S
+        open_links = [link for link in (*self._heart.links,) if link.is_open]
+        for link in open_links:
+            link.on_message = lambda _content: None
+            link.on_closed = link.on_silent = lambda: None
+
+        def check() -> None:
+            for link in open_links:
+                if not link.has_unsent:
+                    link.finish_sending()
+            waiting = any(link.is_open for link in open_links)
+            if not waiting or self._loop.now() >= until:
+                self._loop.stop()
+            else:
+                self._loop.after(0.005, check)
+
+        if open_links:
+            check()
+            self._loop.run()
+        elif self._election:
+            self._loop.after(0.2, self._loop.stop)
+            self._loop.run()

@@ -1,0 +1,35 @@
+"""What the end of a worker's output tells about its death: pure functions from text to text."""
+
+from __future__ import annotations
+
+TRACEBACK = "Traceback (most recent call last):"
+PORT_TAKEN = ("Address already in use", "EADDRINUSE", "address already in use")
+
+
+def traceback_in(text: str) -> str:
+    """The last Python traceback in an output, with its chain of causes; empty if there is none."""
+    lines = text.splitlines()
+    starts = [number for number, line in enumerate(lines) if line.strip() == TRACEBACK]
+    if not starts:
+        return ""
+    first = starts[-1]
+    # "During handling of ..." and "The above exception was ..." tie several tracebacks to one story.
+    for earlier in reversed(starts[:-1]):
+        between = lines[earlier:first]
+        if not any(line.startswith(("During handling of", "The above exception was")) for line in between):
+            break
+        first = earlier
+    last = starts[-1] + 1
+    while last < len(lines) and (lines[last].startswith((" ", "\t")) or not lines[last].strip()):
+        last += 1
+    return "\n".join(lines[first : last + 1])
+
+
+def end_of(text: str, *, lines: int = 20) -> str:
+    """The last lines of an output."""
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def port_was_taken(text: str) -> bool:
+    """Whether the worker died because its address was in use."""
+    return any(words in text for words in PORT_TAKEN)

@@ -1,0 +1,165 @@
+"""Where output goes: a file per worker, and tagged live lines on the console. An adapter.
+
+Log files are readable by their owner only, and are rotated when they grow too large. A console that does not
+take its lines (a paused terminal, a full pipe) never holds the launcher up: lines that do not fit are left out with a
+note, and stand in the file.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+TAIL_BYTES = 64 * 1024
+CONSOLE_BACKLOG_BYTES = 1024 * 1024
+OLD_FILES = 2
+LONGEST_PARTIAL_LINE = 64 * 1024
+_COLOURS = (36, 33, 32, 35, 34, 31)
+
+
+class Console:
+    """Standard output or standard error, written without ever waiting for it."""
+
+    def __init__(self, fd: int, environ: Mapping[str, str], on_writable: Callable[[int, Callable[[], None] | None], None]):
+        mode = os.fstat(fd).st_mode
+        self.is_terminal = os.isatty(fd)
+        self.colours = self.is_terminal and "NO_COLOR" not in environ
+        self._on_writable = on_writable
+        self._fd = _not_blocking(fd) if stat.S_ISFIFO(mode) or self.is_terminal else fd
+        self._waiting = bytearray()
+        self._left_out = 0
+        self._dead = False
+
+    def write(self, data: bytes) -> None:
+        """Show whole lines, as far as the console takes them."""
+        if self._dead:
+            return
+        if len(self._waiting) + len(data) > CONSOLE_BACKLOG_BYTES:
+            self._left_out += data.count(b"\n")
+            return
+        if self._left_out:
+            self._waiting += f"... {self._left_out} lines left out here, they are in the log files\n".encode()
+            self._left_out = 0
+        self._waiting += data
+        self._flush()
+
+    def drain(self, seconds: float) -> None:
+        """At the end: give a slow reader this long to take what waits."""
+        until = time.monotonic() + seconds
+        while self._waiting and not self._dead and time.monotonic() < until:
+            self._flush()
+            if self._waiting:
+                time.sleep(0.01)
+
+    def _flush(self) -> None:
+        while self._waiting:
+            try:
+                sent = os.write(self._fd, self._waiting)
+            except BlockingIOError:
+                self._on_writable(self._fd, self._writable)
+                return
+            except OSError:
+                self._dead = True  # nobody reads any more; the job goes on, the files have everything
+                self._waiting.clear()
+                return
+            del self._waiting[:sent]
+
+    def _writable(self) -> None:
+        self._on_writable(self._fd, None)
+        self._flush()
+
+
+def _not_blocking(fd: int) -> int:
+    """The same terminal or pipe, opened anew: switching the shared one to non-blocking would disturb the shell."""
+    try:
+        return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return fd
+
+
+class WorkerLog:
+    """One worker's output: its file, its last words, and its tagged lines on the console if that is wanted."""
+
+    def __init__(self, path: str, *, tag: str, number: int, most_bytes: int, overwrite: bool, console: Console | None):
+        self.path = path
+        self._most_bytes = most_bytes
+        self._console = console
+        colour = _COLOURS[number % len(_COLOURS)]
+        shown = f"[{tag}] "
+        self._tag = (f"\x1b[{colour}m{shown}\x1b[0m" if console and console.colours else shown).encode()
+        self._partial = b""
+        self._tail = bytearray()
+        self._trouble = ""
+        self._fd = open_private(path, overwrite=overwrite)
+        self._size = os.fstat(self._fd).st_size
+        self.last_output = time.monotonic()
+
+    @property
+    def tail(self) -> str:
+        """The end of what this worker has written since it was started."""
+        return self._tail.decode(errors="replace")
+
+    def forget_tail(self) -> None:
+        """A new process writes to this log: what the last one said is not its own."""
+        self._tail.clear()
+        self.last_output = time.monotonic()
+
+    def feed(self, data: bytes) -> str:
+        """Take output as it comes. The text is empty, or says why the file can't be written (once)."""
+        self.last_output = time.monotonic()
+        self._tail += data
+        if len(self._tail) > TAIL_BYTES:
+            del self._tail[: len(self._tail) - TAIL_BYTES]
+        if self._console:
+            self._show(data)
+        return self._store(data)
+
+    def close(self) -> None:
+        if self._console and self._partial:
+            self._console.write(self._tag + self._partial + b"\n")
+            self._partial = b""
+        os.close(self._fd)
+
+    def _show(self, data: bytes) -> None:
+        assert self._console is not None
+        # A progress bar ends its lines with a carriage return; it must be seen as well.
+        lines = (self._partial + data).replace(b"\r\n", b"\n").splitlines(keepends=True)
+        self._partial = b""
+        if lines and not lines[-1].endswith((b"\n", b"\r")) and len(lines[-1]) < LONGEST_PARTIAL_LINE:
+            self._partial = lines.pop()
+        if lines:
+            self._console.write(b"".join([self._tag + line for line in lines]))
+
+    def _store(self, data: bytes) -> str:
+        try:
+            if self._size and self._size + len(data) > self._most_bytes:
+                self._rotate()
+            os.write(self._fd, data)
+            self._size += len(data)
+        except OSError as error:
+            trouble = f"{self.path} can't be written, its worker goes on without a log: {error.strerror}"
+            self._trouble, first = trouble, not self._trouble
+            return trouble if first else ""
+        return ""
+
+    def _rotate(self) -> None:
+        os.close(self._fd)
+        for number in range(OLD_FILES, 0, -1):
+            younger = f"{self.path}.{number - 1}" if number > 1 else self.path
+            if os.path.exists(younger):
+                os.replace(younger, f"{self.path}.{number}")
+        self._fd = open_private(self.path, overwrite=True)
+        self._size = 0
+
+
+def open_private(path: str, *, overwrite: bool = False) -> int:
+    """A file to append to that nobody else can read, also if it was there before."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    fd = os.open(path, flags | (os.O_TRUNC if overwrite else 0), 0o600)
+    os.fchmod(fd, 0o600)
+    return fd

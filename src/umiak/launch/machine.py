@@ -1,0 +1,776 @@
+"""One node's decisions: finding the master, running the workers of a generation, ending well. A pure decider.
+
+    machine = NodeMachine(setting)
+    actions = machine.start(now)
+    actions = machine.step(now, WorkerExited(...))
+
+Events go in, actions come out, nothing is touched: `agent` performs the actions and journals the events, so a run can be
+replayed from its ``events.jsonl``.
+
+    SEEKING --joined--> JOINED --Form--> RUNNING --Stop--> STOPPING --gone--> JOINED
+       ^                   the master is lost: stop, then seek the next one
+       +-----------------------------------------------+
+
+How the next master is found is the business of `succession`; whether a side may go on is decided by whoever leads
+it, with `quorum`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from umiak.core.cluster import Cluster, Role, Seat
+from umiak.core.value import replace, value
+from umiak.launch import words
+from umiak.launch.protocol import (
+    Done,
+    Failed,
+    Failure,
+    FailureKind,
+    Finish,
+    Form,
+    FromMaster,
+    FromNode,
+    Go,
+    Join,
+    Leaving,
+    Moved,
+    Offer,
+    Ready,
+    Refuse,
+    RestartWorker,
+    Standby,
+    Stop,
+    Stopped,
+    Terms,
+    Waiting,
+)
+from umiak.launch.succession import Search
+
+ASK_AGAIN_S = 0.2
+DUMP_TIME_S = 1.0
+"""How long the workers get to write their stacks before they are stopped."""
+
+
+class Meeting(str, Enum):
+    """How the master is found when the job starts."""
+
+    ALONE = "alone"
+    """One node: this one leads, nobody else is asked."""
+    ADDRESS = "address"
+    """``--master host:port``."""
+    ETCD = "etcd"
+
+
+@value
+class NodeSetting:
+    """What a node knows before anything has happened."""
+
+    terms: Terms
+    offer: Offer
+    meeting: Meeting = Meeting.ALONE
+    leads: bool = True
+    """Meeting at an address: whether this node tries to be the master there."""
+    master_host: str = ""
+    master_port: int = 0
+
+
+# ---- events
+
+
+@value
+class LinkUp:
+    """The master (or this node's own one) takes messages now. ``host`` is this node's address on that route."""
+
+    host: str
+
+
+@value
+class LinkFailed:
+    """Nobody could be reached there. ``refused``: the host answered that nothing listens."""
+
+    refused: bool
+    why: str
+    fatal: bool = False
+    """It makes no sense to try again: a wrong token, or another program listens there."""
+
+
+@value
+class LinkClosed:
+    """The master's launcher is gone."""
+
+
+@value
+class LinkSilent:
+    """The master was not heard for the heartbeat timeout."""
+
+
+@value
+class LinkMoved:
+    """The node that was asked does not lead, and says who does."""
+
+    host: str
+    port: int
+
+
+@value
+class Elected:
+    """etcd: this node is the master."""
+
+
+@value
+class LeaderAt:
+    """etcd: that node is the master."""
+
+    host: str
+    port: int
+
+
+@value
+class Received:
+    """A message from the master."""
+
+    message: FromMaster
+
+
+@value
+class WorkerExited:
+    """A worker ended. ``failure`` says how, unless it ended well."""
+
+    key: str
+    generation: int
+    failure: Failure | None = None
+
+
+@value
+class WorkerListening:
+    """A server accepts connections."""
+
+    key: str
+    generation: int
+
+
+@value
+class WorkerHung:
+    """A worker showed no sign of life for ``--hang_timeout``."""
+
+    key: str
+    generation: int
+    failure: Failure
+
+
+@value
+class PortsHeld:
+    """These ports are held for the next generation."""
+
+    ports: tuple[int, ...]
+
+
+@value
+class SignalReceived:
+    """The launcher was sent SIGTERM, SIGINT or the like."""
+
+    number: int
+
+
+@value
+class Tick:
+    """The deadline that the decider asked for has come."""
+
+
+NodeEvent = (
+    LinkUp
+    | LinkFailed
+    | LinkClosed
+    | LinkSilent
+    | LinkMoved
+    | Elected
+    | LeaderAt
+    | Received
+    | WorkerExited
+    | WorkerListening
+    | WorkerHung
+    | PortsHeld
+    | SignalReceived
+    | Tick
+)
+NODE_EVENTS = (
+    LinkUp,
+    LinkFailed,
+    LinkClosed,
+    LinkSilent,
+    LinkMoved,
+    Elected,
+    LeaderAt,
+    Received,
+    WorkerExited,
+    WorkerListening,
+    WorkerHung,
+    PortsHeld,
+    SignalReceived,
+    Tick,
+)
+
+
+# ---- actions
+
+
+@value
+class Lead:
+    """Become the master: start a coordinator here, after this generation and with what is known of its nodes."""
+
+    previous: Cluster | None = None
+    dead: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
+
+
+@value
+class Dial:
+    """Connect to the launcher at this address."""
+
+    host: str
+    port: int
+
+
+@value
+class Campaign:
+    """etcd: become the master, or find out who is. The one at the given address is known to be gone."""
+
+    gone_host: str = ""
+    gone_port: int = 0
+
+
+@value
+class HangUp:
+    """Let go of the link to the master."""
+
+
+@value
+class Tell:
+    """Say something to the master."""
+
+    message: FromNode
+
+
+@value
+class StartWorkers:
+    """Start these workers of a generation."""
+
+    cluster: Cluster
+    seats: tuple[Seat, ...]
+    restarts: int = 0
+
+
+@value
+class AwaitListening:
+    """Report as soon as each of these servers accepts connections."""
+
+    keys: tuple[str, ...]
+
+
+@value
+class SignalWorkers:
+    """Send a signal to every worker of this node."""
+
+    number: int
+
+
+@value
+class KillWorkers:
+    """SIGKILL to every process that this launcher's workers ever started."""
+
+
+@value
+class DumpStacks:
+    """Have every worker write its Python stacks to the log directory."""
+
+
+@value
+class HoldPorts:
+    """Hold fresh ports for the next generation, then report them."""
+
+
+@value
+class Say:
+    """A line for the person at the console."""
+
+    text: str
+    level: str = "INFO"
+
+
+@value
+class Exit:
+    """End the launcher, after everything that was said has been sent."""
+
+    status: int
+    failure: Failure | None = None
+    words: str = ""
+
+
+NodeAction = (
+    Lead
+    | Dial
+    | Campaign
+    | HangUp
+    | Tell
+    | StartWorkers
+    | AwaitListening
+    | SignalWorkers
+    | KillWorkers
+    | DumpStacks
+    | HoldPorts
+    | Say
+    | Exit
+)
+
+
+class Phase(str, Enum):
+    """Where this node stands."""
+
+    SEEKING = "seeking"
+    JOINED = "joined"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    ENDED = "ended"
+
+
+class NodeMachine:
+    """The state of one node's launcher."""
+
+    def __init__(self, setting: NodeSetting) -> None:
+        self.setting = setting
+        self.terms = setting.terms
+        self.phase = Phase.SEEKING
+        self.cluster: Cluster | None = None
+        self.linked = False
+        self._offer = setting.offer
+        self._search: Search | None = None
+        self._running: dict[str, Seat] = {}  # by key
+        self._waiting_seats: tuple[Seat, ...] = ()  # trainers that start at Go
+        self._unready: set[str] = set()
+        self._told_done = False
+        self._stop_at: float | None = None  # when the workers get their SIGTERM
+        self._stop_signal = 15
+        self._grace_s = 0.0
+        self._kill_at: float | None = None
+        self._give_up_at: float | None = None
+        self._dial_at: float | None = None
+        self._last_link_error = ""
+        self._finish: Finish | None = None  # how this node will end, once its workers are gone
+        self._told_signal: int | None = None
+        self._master_dead: bool | None = None  # the master is lost: it is dead, or it is silent; None: it is there
+        self._dialled: tuple[str, int] | None = None
+        self._asked: str | None = None  # the candidate that was dialled last
+        self._ask_at: float | None = None
+        self._search_until = 0.0
+        self._actions: list[NodeAction] = []
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When a Tick is wanted, if nothing else happens before."""
+        times = [self._stop_at, self._kill_at, self._dial_at, self._ask_at, self._give_up_at]
+        return min((time for time in times if time is not None), default=None)
+
+    @property
+    def worker_keys(self) -> tuple[str, ...]:
+        """The workers that should be alive now."""
+        return tuple(self._running)
+
+    def start(self, now: float) -> tuple[NodeAction, ...]:
+        """The first actions of a launcher."""
+        self._actions = []
+        self._give_up_at = now + self.terms.join_timeout_s
+        if self.setting.meeting is Meeting.ETCD:
+            self._campaign()
+        elif self.setting.leads:
+            self._do(Lead())
+        else:
+            self._dial(self.setting.master_host, self.setting.master_port)
+        return tuple(self._actions)
+
+    def step(self, now: float, event: NodeEvent) -> tuple[NodeAction, ...]:
+        """Take one event and say what is to be done."""
+        self._actions = []
+        if self.phase is Phase.ENDED:
+            return ()
+        match event:
+            case Received(message=message):
+                self._received(now, message)
+            case WorkerExited() | WorkerListening() | WorkerHung():
+                self._worker(now, event)
+            case SignalReceived(number=number):
+                self._signalled(now, number)
+            case PortsHeld(ports=ports):
+                self._ports_held(ports)
+            case Tick():
+                self._tick(now)
+            case _:
+                self._link(now, event)
+        return tuple(self._actions)
+
+    # ---- the link to the master
+
+    def _link(self, now: float, event: NodeEvent) -> None:
+        match event:
+            case LinkUp(host=host):
+                self.linked = True
+                self._dial_at = None
+                if not self._offer.host:
+                    self._offer = replace(self._offer, host=host)
+                self._join()
+            case LinkFailed():
+                self._link_failed(now, event)
+            case LinkMoved(host=host, port=port):
+                self._moved(now, host, port)
+            case Elected():
+                self._do(self._lead_after_search())
+            case LeaderAt(host=host, port=port):
+                self._dial(host, port)
+            case LinkClosed() if self.linked:
+                self._master_lost(now, dead=True)
+            case LinkSilent() if self.linked:
+                self._master_lost(now, dead=False)
+
+    def _join(self) -> None:
+        if self._offer.ports and not self._running:
+            self._enter(Phase.JOINED)
+            self._do(Tell(message=Join(offer=self._offer, terms=self.terms)))
+
+    def _link_failed(self, now: float, event: LinkFailed) -> None:
+        self._last_link_error = event.why
+        if event.fatal:
+            self._end(now, Finish(exit_status=3, words=event.why))
+        elif self.setting.meeting is Meeting.ETCD:
+            self._campaign(gone=self._dialled if event.refused else None)
+        elif self._search:
+            self._next_candidate(now, dead=event.refused)
+        else:
+            self._dial_at = now + ASK_AGAIN_S
+
+    def _moved(self, now: float, host: str, port: int) -> None:
+        if self._search is None or self._search.may_follow(host, port):
+            self._asked = None
+            self._dial(host, port)
+        elif now < self._search_until:
+            # The other node has not noticed yet that its master is gone, or it can still reach it.
+            self._ask_at = now + ASK_AGAIN_S
+        else:
+            lost = "the master can't be reached from here, while other nodes still follow it"
+            self._end(now, Finish(exit_status=3, words=lost, at_once=True))
+
+    def _master_lost(self, now: float, *, dead: bool) -> None:
+        self.linked = False
+        if not dead:
+            # A connection that we close says that we are dead, so nothing of ours may live on by then.
+            self._do(KillWorkers())
+        self._do(HangUp())
+        how = "its connection was closed" if dead else f"silent for {self.terms.heartbeat_timeout_s:g} s"
+        if self._finish or self._told_signal:
+            if not self._running:
+                self._leave()
+            return
+        if self.cluster is None:
+            self._say(f"the master went away before the job was formed ({how}), looking for it again", "WARNING")
+            self._enter(Phase.SEEKING)
+            if self.setting.meeting is Meeting.ETCD:
+                self._campaign(gone=self._dialled if dead else None)
+            else:
+                self._dial_at = now + ASK_AGAIN_S
+            return
+        host = self.cluster.node(self.cluster.coordinator).host
+        lost = f"the master node {host} was lost: {how}"
+        if not self._may_go_on_without_master():
+            self._end(now, Finish(exit_status=1 if dead else 3, words=lost, at_once=not dead))
+            return
+        self._say(f"{lost}; the remaining nodes look for the next one", "WARNING")
+        self._master_dead = dead
+        self._stop_workers(now, grace_s=self.terms.failure_grace_s if dead else 0.0)
+
+    def _may_go_on_without_master(self) -> bool:
+        return self.terms.elastic or self.terms.restart_wanted or self.terms.elastic_level == 0
+
+    def _seek_master(self, now: float) -> None:
+        """The old master is lost and no worker is left: find, or become, the next one."""
+        assert self.cluster is not None
+        dead = self._master_dead is True
+        self._master_dead = None
+        self._enter(Phase.SEEKING)
+        self._give_up_at = now + self.terms.join_timeout_s
+        self._search = Search(self.cluster)
+        self._search.lost(self.cluster.coordinator, dead=dead)
+        self._search_until = now + self.terms.heartbeat_timeout_s + self.terms.fence_s
+        if self.setting.meeting is Meeting.ETCD:
+            master = self.cluster.node(self.cluster.coordinator)
+            self._campaign(gone=(master.host, master.link_port) if dead else None)
+        else:
+            self._ask_next_candidate()
+
+    def _next_candidate(self, now: float, *, dead: bool) -> None:
+        assert self._search is not None
+        if self._asked is None:
+            # Where another node pointed, nobody answers; that says nothing about the node that pointed there.
+            self._ask_at = now + ASK_AGAIN_S
+            return
+        self._search.lost(self._asked, dead=dead)
+        self._ask_next_candidate()
+
+    def _ask_next_candidate(self) -> None:
+        assert self._search is not None
+        candidate = self._search.candidate
+        if candidate is None or candidate.name == self._offer.name:
+            self._do(self._lead_after_search())
+        else:
+            self._asked = candidate.name
+            self._dial(candidate.host, candidate.link_port)
+
+    def _lead_after_search(self) -> Lead:
+        if self._search is None:
+            return Lead()
+        return Lead(previous=self.cluster, dead=self._search.dead, silent=self._search.silent)
+
+    # ---- messages
+
+    def _received(self, now: float, message: FromMaster) -> None:
+        match message:
+            case Waiting(text=text):
+                self._say(text)
+            case Standby(text=text, cluster=cluster):
+                self._give_up_at = None
+                self.cluster = cluster or self.cluster
+                self._say(text)
+            case Form(cluster=cluster):
+                self._form(cluster)
+            case Go(generation=generation) if self._is_current(generation):
+                self._launch(self._waiting_seats)
+                self._waiting_seats = ()
+                self._check_done()
+            case Stop(generation=generation) if self._is_current(generation):
+                self._stop(now, message)
+            case RestartWorker(generation=generation) if self._is_current(generation):
+                self._restart(message)
+            case Moved(host=host, port=port):
+                self.linked = False
+                self._do(HangUp())
+                self._enter(Phase.SEEKING)
+                self._dial(host, port)
+            case Refuse(text=text, hint=hint, exit_status=status):
+                self._end(now, Finish(exit_status=status, words=f"{text}\n  hint: {hint}" if hint else text))
+            case Finish():
+                self._end(now, message)
+
+    def _form(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._search = None
+        self._give_up_at = None
+        self._told_done = False
+        self._enter(Phase.RUNNING)
+        nodes = len(cluster.nodes)
+        self._say(
+            f"Job: {cluster.job_id}, mode {self.terms.mode.value}, replicas {nodes}[{self.terms.least}:{self.terms.most}], "
+            f"elastic {self.terms.elastic}"
+        )
+        seats = cluster.seats_on(self._offer.name)
+        self._say(f"Run Pod: {self._offer.name}, replicas {len(seats)}, status ready")
+        servers = tuple(seat for seat in seats if seat.role is Role.SERVER)
+        others = tuple(seat for seat in seats if seat.role is not Role.SERVER)
+        if not self.terms.mode.has_servers:
+            self._launch(others)
+        else:
+            self._waiting_seats = others
+            self._unready = {seat.key for seat in servers}
+            self._launch(servers)
+            if servers:
+                self._do(AwaitListening(keys=tuple(self._unready)))
+            else:
+                self._do(Tell(message=Ready(generation=cluster.generation)))
+        self._say(f"Watching Pod: {self._offer.name}, replicas {len(seats)}, status running")
+
+    def _launch(self, seats: tuple[Seat, ...]) -> None:
+        assert self.cluster is not None
+        if seats:
+            self._running.update({seat.key: seat for seat in seats})
+            self._do(StartWorkers(cluster=self.cluster, seats=seats, restarts=self.cluster.restarts))
+
+    def _restart(self, message: RestartWorker) -> None:
+        assert self.cluster is not None
+        for seat in self.cluster.seats_on(self._offer.name):
+            if seat.key == message.key and seat.key not in self._running:
+                self._say(f"restarting {seat.role.value} {seat.rank} in its place ({seat.endpoint})", "WARNING")
+                self._running[seat.key] = seat
+                self._do(StartWorkers(cluster=self.cluster, seats=(seat,), restarts=message.restarts))
+
+    def _stop(self, now: float, message: Stop) -> None:
+        self._say(f"stopping generation {message.generation}: {message.why}", "WARNING")
+        if message.dump_stacks and self._running:
+            self._do(DumpStacks())
+        self._stop_workers(now, grace_s=message.grace_s, after_s=DUMP_TIME_S if message.dump_stacks else 0.0)
+
+    # ---- workers
+
+    def _worker(self, now: float, event: WorkerExited | WorkerListening | WorkerHung) -> None:
+        if not self._is_current(event.generation) or event.key not in self._running:
+            return
+        generation = event.generation
+        match event:
+            case WorkerListening(key=key):
+                self._unready.discard(key)
+                if not self._unready and self._waiting_seats is not None and self.phase is Phase.RUNNING:
+                    self._do(Tell(message=Ready(generation=generation)))
+            case WorkerHung(failure=failure):
+                if self.phase is Phase.RUNNING:
+                    self._do(Tell(message=Failed(generation=generation, failure=failure)))
+            case WorkerExited(key=key, failure=failure):
+                del self._running[key]
+                if self.phase is Phase.RUNNING and failure:
+                    self._say(words.describe(failure), "ERROR")
+                    self._do(Tell(message=Failed(generation=generation, failure=failure)))
+                elif failure and failure.kind is not FailureKind.NOT_STARTED and self._finish is None:
+                    self._do(Tell(message=Failed(generation=generation, failure=failure)))
+                self._check_done()
+                self._check_gone(now)
+
+    def _check_done(self) -> None:
+        trainers_left = self._waiting_seats or any(seat.role is not Role.SERVER for seat in self._running.values())
+        if self.phase is Phase.RUNNING and not trainers_left and not self._told_done and self._all_ended_well():
+            assert self.cluster is not None
+            self._told_done = True
+            self._do(Tell(message=Done(generation=self.cluster.generation)))
+
+    def _all_ended_well(self) -> bool:
+        return not any(isinstance(action, Tell) and isinstance(action.message, Failed) for action in self._actions)
+
+    def _stop_workers(self, now: float, *, grace_s: float, after_s: float = 0.0, signal: int = 15) -> None:
+        """Ask the workers to end; whoever is there after the grace is killed."""
+        self._waiting_seats = ()
+        if self.phase is not Phase.STOPPING:
+            self._enter(Phase.STOPPING)
+        self._stop_signal = signal
+        self._grace_s = grace_s
+        self._stop_at = now + after_s
+        self._tick(now)
+        self._check_gone(now)
+
+    def _check_gone(self, now: float) -> None:
+        """If this node is stopping and its last worker has ended, go on to what comes next."""
+        if self.phase is not Phase.STOPPING or self._running:
+            return
+        self._stop_at = self._kill_at = None
+        self._do(KillWorkers())  # whatever the workers left behind
+        if self._finish:
+            self._leave()
+        elif self._told_signal and not self.linked:
+            self._finish = Finish(exit_status=128 + self._told_signal)
+            self._leave()
+        else:
+            self._offer = replace(self._offer, ports=())
+            self._do(HoldPorts())
+            if self._master_dead is not None:
+                self._seek_master(now)
+
+    def _ports_held(self, ports: tuple[int, ...]) -> None:
+        self._offer = replace(self._offer, ports=ports)
+        if self.phase is Phase.STOPPING and self.linked:
+            assert self.cluster is not None
+            self._enter(Phase.JOINED)
+            self._do(Tell(message=Stopped(generation=self.cluster.generation, ports=ports)))
+        elif self.phase is Phase.SEEKING and self.linked:
+            self._join()
+
+    # ---- ends
+
+    def _signalled(self, now: float, number: int) -> None:
+        if self._told_signal is not None:
+            self._say("second signal: killing all workers now", "WARNING")
+            self._do(KillWorkers())
+            self._kill_at = None
+            self._finish = self._finish or Finish(exit_status=128 + self._told_signal)
+            if not self._running:
+                self._leave()
+            return
+        self._told_signal = number
+        running = f", {len(self._running)} workers have {self.terms.grace_s:g} s to end" if self._running else ""
+        self._say(f"received {words.signal_name(number)}{running}", "WARNING")
+        if self.linked and self.cluster is not None:
+            self._do(Tell(message=Leaving(signal=number)))
+            self._give_up_at = now + self.terms.grace_s + 5.0
+            self._stop_workers(now, grace_s=self.terms.grace_s, signal=number)
+        else:
+            if self.linked:
+                self._do(Tell(message=Leaving(signal=number)))
+            self._end(now, Finish(exit_status=128 + number))
+
+    def _end(self, now: float, finish: Finish) -> None:
+        """Remember how to end, and stop what still runs; the launcher exits when the last worker is gone."""
+        self._finish = finish
+        self._give_up_at = None
+        if not self._running:
+            self._leave()
+        elif finish.at_once:
+            self._enter(Phase.STOPPING)
+            self._do(KillWorkers())
+        elif self.phase is not Phase.STOPPING:
+            self._stop_workers(now, grace_s=self.terms.grace_s if finish.exit_status == 0 else self.terms.failure_grace_s)
+
+    def _leave(self) -> None:
+        finish = self._finish or Finish(exit_status=1)
+        status = 128 + self._told_signal if self._told_signal else finish.exit_status
+        self._enter(Phase.ENDED)
+        self._stop_at = self._kill_at = self._dial_at = self._ask_at = self._give_up_at = None
+        self._do(KillWorkers())
+        self._do(Exit(status=status, failure=finish.failure, words=finish.words))
+
+    def _tick(self, now: float) -> None:
+        if self._stop_at is not None and now >= self._stop_at:
+            self._stop_at = None
+            if self._grace_s > 0:
+                self._do(SignalWorkers(number=self._stop_signal))
+                self._kill_at = now + self._grace_s
+            else:
+                self._do(KillWorkers())
+        if self._kill_at is not None and now >= self._kill_at:
+            self._kill_at = None
+            keys = ", ".join(self._running)
+            self._say(f"still running after {self._grace_s:g} s, killed: {keys}", "WARNING")
+            self._do(KillWorkers())
+        if self._dial_at is not None and now >= self._dial_at:
+            self._dial_at = None
+            self._dial(self.setting.master_host, self.setting.master_port)
+        if self._ask_at is not None and now >= self._ask_at:
+            self._ask_at = None
+            if self._search:
+                self._ask_next_candidate()
+        if self._give_up_at is not None and now >= self._give_up_at:
+            self._give_up(now)
+
+    def _give_up(self, now: float) -> None:
+        self._give_up_at = None
+        if self._told_signal:
+            self._finish = Finish(exit_status=128 + self._told_signal)
+            self._leave()
+        elif not self.linked:
+            where = f"{self.setting.master_host}:{self.setting.master_port}" if self.setting.master_host else "etcd"
+            because = f": {self._last_link_error}" if self._last_link_error else ""
+            seconds = f"{self.terms.join_timeout_s:g}"
+            self._end(now, Finish(exit_status=3, words=f"no master at {where} after --join_timeout {seconds}{because}"))
+
+    # ---- small parts
+
+    def _is_current(self, generation: int) -> bool:
+        return self.cluster is not None and generation == self.cluster.generation
+
+    def _campaign(self, gone: tuple[str, int] | None = None) -> None:
+        host, port = gone or ("", 0)
+        self._do(Campaign(gone_host=host, gone_port=port))
+
+    def _dial(self, host: str, port: int) -> None:
+        self._dialled = (host, port)
+        self._do(Dial(host=host, port=port))
+
+    def _enter(self, phase: Phase) -> None:
+        self.phase = phase
+
+    def _say(self, text: str, level: str = "INFO") -> None:
+        self._do(Say(text=text, level=level))
+
+    def _do(self, action: NodeAction) -> None:
+        self._actions.append(action)

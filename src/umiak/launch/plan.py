@@ -1,0 +1,275 @@
+"""From what was asked and where we are to what this node will do: a pure decider.
+
+    plan(options, placement, local) -> Plan
+
+``options`` is what a person typed, ``placement`` what the platform's environment says, ``local`` what this machine knows of
+itself. What was typed wins; the platform fills in the rest; contradictions are errors, all of them at once.
+"""
+
+from __future__ import annotations
+
+from umiak.core.cluster import Mode, Placement, Role, join_host_port, split_host_port
+from umiak.core.problem import Problem, UmiakError
+from umiak.core.value import value
+from umiak.launch.machine import Meeting
+from umiak.launch.options import LaunchOptions
+from umiak.launch.protocol import Terms
+
+DEFAULT_START_PORT = 6070
+"""First port of workers with ``--ips``, as with Paddle."""
+LISTS_MASTER_PORT = 6768
+"""Where launchers meet that were given whole endpoint lists and no master."""
+
+
+@value
+class Local:
+    """What this machine knows of itself."""
+
+    addresses: tuple[str, ...]
+    """Its own addresses, loopback included."""
+    devices: int | None = None
+    """How many accelerators its workers may use; None: it has none."""
+    resolved: dict[str, str] = {}  # noqa: RUF008 - read only
+    """Host names of the options and the placement, with the addresses that they have here."""
+
+
+@value
+class Plan:
+    """What this node will do."""
+
+    terms: Terms
+    meeting: Meeting
+    master_host: str = ""
+    master_port: int = 0
+    etcd: tuple[tuple[str, int], ...] = ()
+    may_lead: bool = True
+    """Whether this node tries to listen at the master's address."""
+    must_lead: bool = False
+    """Whether nobody else can: no master was named, so this node is it, and prints the command for the others."""
+    rank: int | None = None
+    host: str = ""
+    trainers: int = 1
+    servers: int = 0
+    heters: int = 0
+    ports: tuple[int, ...] = ()
+    """Fixed ports of the workers; empty: free ones are held."""
+    first_local_rank: int = 0
+    local_size: int = 0
+    gloo_port: int | None = None
+
+    @property
+    def port_count(self) -> int:
+        """How many ports this node holds: one per worker and one for a store."""
+        return self.servers + self.trainers + self.heters + 1
+
+
+def plan(options: LaunchOptions, placement: Placement | None, local: Local) -> Plan:
+    """What this node will do. UmiakError with every contradiction that was found."""
+    return _Planner(options, placement, local).plan()
+
+
+class _Planner:
+    def __init__(self, options: LaunchOptions, placement: Placement | None, local: Local) -> None:
+        self.options = options
+        self.placement = placement or Placement(platform="none", reason="")
+        self.local = local
+        self.problems: list[Problem] = []
+        lists = bool(options.server_endpoints or options.trainer_endpoints or options.heter_endpoints)
+        from_placement = not lists and not options.node_hosts
+        self.server_endpoints = options.server_endpoints or (self.placement.server_endpoints if from_placement else ())
+        self.trainer_endpoints = options.trainer_endpoints or (self.placement.trainer_endpoints if from_placement else ())
+        self.heter_endpoints = options.heter_endpoints or (self.placement.heter_endpoints if from_placement else ())
+        self.mode = options.mode
+        if self.mode is Mode.COLLECTIVE and (self.placement.role is not None or self.server_endpoints):
+            has_servers = self.placement.role is Role.SERVER or self.server_endpoints
+            self.mode = Mode.PS if has_servers else self.mode
+        if self.mode is Mode.PS and self.heter_endpoints:
+            self.mode = Mode.PS_HETER
+
+    def plan(self) -> Plan:
+        least, most = self._node_range()
+        hosts = self._hosts()
+        rank = self._rank(hosts)
+        meeting, master_host, master_port, etcd = self._meeting(most, hosts)
+        trainers, servers, heters, ports = self._workers(rank)
+        host = self.options.host or self.placement.host or (hosts[rank] if hosts and rank is not None else "")
+        if self.problems:
+            raise UmiakError(*self.problems)
+        is_alone = meeting is Meeting.ALONE
+        must_lead = meeting is Meeting.ADDRESS and not master_host
+        local_master = self._is_local(master_host) or (rank == 0 and not self.options.master)
+        return Plan(
+            terms=self._terms(least, most),
+            meeting=meeting,
+            master_host=master_host,
+            master_port=master_port,
+            etcd=etcd,
+            may_lead=is_alone or must_lead or local_master or rank == 0,
+            must_lead=must_lead,
+            rank=None if is_alone else rank,
+            host=host or ("127.0.0.1" if is_alone else ""),
+            trainers=trainers,
+            servers=servers,
+            heters=heters,
+            ports=ports,
+            first_local_rank=self.placement.local_rank or 0,
+            local_size=self.placement.local_size or 0,
+            gloo_port=self.options.gloo_port,
+        )
+
+    def _terms(self, least: int, most: int) -> Terms:
+        options = self.options
+        return Terms(
+            job_id=options.job_id if options.job_id != "default" or not self.placement.job_id else self.placement.job_id,
+            mode=self.mode,
+            least=least,
+            most=most,
+            max_restart=options.max_restart,
+            restart_wanted=options.restart_wanted,
+            elastic_level=options.elastic_level,
+            elastic_timeout_s=options.elastic_timeout_s,
+            join_timeout_s=options.join_timeout_s,
+            heartbeat_timeout_s=options.heartbeat_timeout_s,
+            failure_grace_s=min(options.failure_grace_s, options.grace_s),
+            grace_s=options.grace_s,
+            trainer_restart=options.trainer_restart,
+            sort_ip=options.sort_ip,
+            fence_s=min(1.0, options.heartbeat_timeout_s / 5),
+        )
+
+    def _node_range(self) -> tuple[int, int]:
+        options = self.options
+        if options.node_hosts:
+            count = len(options.node_hosts)
+            if options.nodes_said and options.most_nodes != count:
+                self._problem("UM-LAUNCH-301", f"--nnodes {options.most_nodes}, but --ips names {count} nodes")
+            return count, count
+        if options.nodes_said:
+            return options.least_nodes, options.most_nodes
+        listed = self._hosts_of_lists() if options.server_endpoints or options.trainer_endpoints else ()
+        count = len(listed) or self.placement.nodes or 1
+        return count, count
+
+    def _hosts(self) -> tuple[str, ...]:
+        """Every node's address in rank order, where that is known."""
+        return self.options.node_hosts or self._hosts_of_lists() or self.placement.hosts
+
+    def _hosts_of_lists(self) -> tuple[str, ...]:
+        """The hosts of explicit endpoint lists, each once, servers first; a platform's lists are not taken apart."""
+        if not (self.options.server_endpoints or self.options.trainer_endpoints):
+            return ()
+        endpoints = (*self.server_endpoints, *self.trainer_endpoints, *self.heter_endpoints)
+        return tuple(dict.fromkeys(split_host_port(endpoint)[0] for endpoint in endpoints))
+
+    def _rank(self, hosts: tuple[str, ...]) -> int | None:
+        options = self.options
+        if options.rank is not None:
+            return options.rank
+        if not (options.node_hosts or self._hosts_of_lists()):
+            return self.placement.rank
+        if len(hosts) == 1:
+            return 0
+        own = [number for number, host in enumerate(hosts) if self._is_me(host)]
+        flag = "--ips" if options.node_hosts else "--servers and --trainers"
+        if not own:
+            mine = options.host or ", ".join(address for address in self.local.addresses if address != "127.0.0.1")
+            self._problem(
+                "UM-LAUNCH-302",
+                f"this node ({mine}) is not among the hosts of {flag}: {', '.join(hosts)}",
+                "name this node's address with --host, or its place with --rank",
+            )
+            return None
+        if len(own) > 1:
+            self._problem(
+                "UM-LAUNCH-303",
+                f"several hosts of {flag} are this machine: {', '.join(hosts[number] for number in own)}",
+                "say which one this launcher is with --host or --rank",
+            )
+        return own[0]
+
+    def _meeting(
+        self, most: int, hosts: tuple[str, ...]
+    ) -> tuple[Meeting, str, int, tuple[tuple[str, int], ...]]:
+        """How the nodes meet, where, and the etcd endpoints."""
+        options = self.options
+        # A list of hosts says where the nodes meet: at the first one. A master that was typed wins over both.
+        from_hosts = ""
+        if hosts and (options.node_hosts or options.server_endpoints or options.trainer_endpoints):
+            port = (options.start_port or DEFAULT_START_PORT) - 1 if options.node_hosts else LISTS_MASTER_PORT
+            from_hosts = join_host_port(hosts[0], port)
+        master = options.master or from_hosts or self.placement.master or ""
+        if master.startswith("etcd://"):
+            endpoints = [split_host_port(part) for part in master.removeprefix("etcd://").split(",")]
+            return Meeting.ETCD, "", 0, tuple((host, port or 2379) for host, port in endpoints)
+        if most == 1 and not options.check:
+            return Meeting.ALONE, "", 0, ()
+        if not master:
+            return (Meeting.ALONE if most == 1 else Meeting.ADDRESS), "", 0, ()
+        master_host, master_port = split_host_port(master)
+        return Meeting.ADDRESS, master_host, master_port or LISTS_MASTER_PORT, ()
+
+    def _workers(self, rank: int | None) -> tuple[int, int, int, tuple[int, ...]]:
+        """How many trainers, servers and heter workers this node runs, and their fixed ports."""
+        options = self.options
+        if options.server_endpoints or options.trainer_endpoints:
+            return self._workers_of_lists(rank)
+        if self.placement.role is not None and self.mode.has_servers:
+            return self._workers_of_role(rank)
+        if self.mode.has_servers:
+            trainers = 1 if options.trainers_per_node is None else options.trainers_per_node
+            servers = 1 if options.servers_per_node is None else options.servers_per_node
+            return trainers, servers, options.heters_per_node or 0, ()
+        count = options.workers_per_node or self.placement.workers or self.local.devices or 1
+        ports: tuple[int, ...] = ()
+        if options.node_hosts:
+            first = options.start_port or DEFAULT_START_PORT
+            ports = tuple(range(first, first + count + 1))
+        elif options.start_port is not None:
+            ports = tuple(range(options.start_port, options.start_port + count + 1))
+        return count, 0, 0, ports
+
+    def _workers_of_lists(self, rank: int | None) -> tuple[int, int, int, tuple[int, ...]]:
+        hosts = self._hosts_of_lists()
+        if rank is None or rank >= len(hosts):
+            return 1, 0, 0, ()
+        mine = hosts[rank]
+        counts, ports = [], []
+        for endpoints in (self.server_endpoints, self.trainer_endpoints, self.heter_endpoints):
+            own = [split_host_port(endpoint)[1] or 0 for endpoint in endpoints if split_host_port(endpoint)[0] == mine]
+            counts.append(len(own))
+            ports += own
+        servers, trainers, heters = counts
+        store = self.options.gloo_port or 6767
+        return trainers, servers, heters, (*ports, store)
+
+    def _workers_of_role(self, rank: int | None) -> tuple[int, int, int, tuple[int, ...]]:
+        placement = self.placement
+        endpoints = {
+            Role.SERVER: placement.server_endpoints,
+            Role.TRAINER: placement.trainer_endpoints,
+            Role.HETER: placement.heter_endpoints,
+        }
+        role = placement.role or Role.TRAINER
+        index = (rank or 0) - {
+            Role.SERVER: 0,
+            Role.TRAINER: len(placement.server_endpoints),
+            Role.HETER: len(placement.server_endpoints) + len(placement.trainer_endpoints),
+        }[role]
+        own = endpoints[role]
+        port = split_host_port(own[index])[1] if 0 <= index < len(own) else None
+        ports = (port, port + 1) if port else ()
+        return int(role is Role.TRAINER), int(role is Role.SERVER), int(role is Role.HETER), ports
+
+    def _is_me(self, host: str) -> bool:
+        if self.options.host:
+            return host == self.options.host or self.local.resolved.get(host) == self.options.host
+        return self._is_local(host)
+
+    def _is_local(self, host: str) -> bool:
+        if not host:
+            return False
+        address = self.local.resolved.get(host, host)
+        return address == "localhost" or address.startswith("127.") or address in self.local.addresses
+
+    def _problem(self, code: str, what: str, hint: str | None = None) -> None:
+        self.problems.append(Problem(code=code, what=what, hint=hint))

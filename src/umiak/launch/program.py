@@ -1,0 +1,316 @@
+"""`umiak launch` from its options to its exit status: puts the parts together and runs the agent. The composition root.
+
+    options -> platforms.detect -> plan -> ports, listener, logs -> Agent.run()
+
+What is imported here is on the way of every launch, so modules that only some launches need are imported where they
+are needed: hmac with a token, etcd with etcd, the preflight with ``--check``.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+from umiak import contracts, platforms
+from umiak.adapters import devices as device_files
+from umiak.adapters import hostinfo, process
+from umiak.adapters import link as links
+from umiak.adapters.loop import Loop
+from umiak.adapters.ports import HeldPorts
+from umiak.contracts import devices
+from umiak.core.cluster import split_host_port
+from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.value import replace
+from umiak.launch import logs, supervisor
+from umiak.launch.agent import Agent
+from umiak.launch.journal import Journal
+from umiak.launch.machine import Meeting, NodeSetting
+from umiak.launch.plan import Local, Plan, plan
+from umiak.launch.protocol import Offer
+from umiak.launch.talk import Talk
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Mapping
+
+    from umiak.adapters.etcd import Election
+    from umiak.core.cluster import Placement
+    from umiak.core.devices import Devices
+    from umiak.launch.options import LaunchOptions
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def run(options: LaunchOptions, notes: tuple[str, ...], environ: Mapping[str, str]) -> int:
+    """Run this node's part of the job; the exit status."""
+    status = process.guard()
+    if status is not None:
+        return status
+    return _Launch(options, notes, environ).run()
+
+
+class _Launch:
+    """One launch, from what was asked to the end."""
+
+    def __init__(self, options: LaunchOptions, notes: tuple[str, ...], environ: Mapping[str, str]) -> None:
+        self.options = options
+        self.notes = notes
+        self.environ = environ
+        self.loop = Loop()
+        self.console = logs.Console(1, environ, self.loop.on_writable)
+        self.talk = Talk(logs.Console(2, environ, self.loop.on_writable), options.log_level)
+        self.name = "".join(LETTERS[byte % 26] for byte in os.urandom(6))
+
+    def run(self) -> int:
+        try:
+            return self._run()
+        except UmiakError as error:
+            self.talk.problems(error.problems)
+            return error.exit_status
+        finally:
+            process.kill_descendants()
+
+    def _run(self) -> int:
+        options = self.options
+        self._check_program()
+        if not options.as_json:
+            self.talk.configuration(options.shown)
+        for note in self.notes:
+            self.talk.say(note, "WARNING")
+        placement = self._placement()
+        found = self._devices()
+        self.plan = plan(options, placement, self._local(placement, found))
+        devices.check_workers(found, self.plan.trainers)
+        log_dir = self._log_dir()
+        token = _token(self.environ)
+        listener, token = self._listener(token)
+        held = HeldPorts()
+        if self.plan.ports:
+            held.hold_these(self.plan.ports)
+        else:
+            held.hold_any(self.plan.port_count)
+        setting = self._setting(held, listener)
+        heart = links.Heart(self.loop, self.plan.terms.heartbeat_timeout_s)
+        journal = Journal(os.path.join(log_dir, "events.jsonl"))
+        journal.begin(self.name, time.time(), setting)
+        keeper = supervisor.Supervisor(self.loop, self._program(log_dir, found), self.console)
+        job_id = self.plan.terms.job_id
+        agent = Agent(
+            self.loop,
+            plan=self.plan,
+            setting=setting,
+            supervisor=keeper,
+            held=held,
+            journal=journal,
+            talk=self.talk,
+            heart=heart,
+            listener=links.Listener(self.loop, heart, listener, job_id=job_id, token=token) if listener else None,
+            election=self._election(),
+            token=token,
+        )
+        self._take_signals(agent)
+        status = agent.run()
+        keeper.close()
+        journal.close()
+        self.console.drain(1.0)
+        return status
+
+    # ---- where are we, what is there
+
+    def _placement(self) -> Placement | None:
+        placement = platforms.detect(self.environ, only=self.options.topology)
+        if placement:
+            rank = "" if placement.rank is None else f", node {placement.rank}"
+            count = "" if placement.nodes is None else f" of {placement.nodes}"
+            self.talk.say(f"platform: {placement.platform}{rank}{count} ({placement.reason})")
+        return placement
+
+    def _devices(self) -> Devices | None:
+        found = device_files.find(self.environ)
+        return devices.choose(found, self.options.devices) if self.options.devices else found
+
+    def _local(self, placement: Placement | None, found: Devices | None) -> Local:
+        """What this machine knows of itself; names are only looked up where it matters which machine they mean."""
+        options = self.options
+        names = {*options.node_hosts, *(_hosts_in(options.server_endpoints)), *(_hosts_in(options.trainer_endpoints))}
+        for master in (options.master, placement.master if placement else None):
+            if master and not master.startswith("etcd://"):
+                names.add(split_host_port(master)[0])
+        count = devices.workers_for(found) if found else None
+        if not names:
+            return Local(addresses=(), devices=count)
+        resolved = {name: hostinfo.resolve(name) for name in names}
+        return Local(addresses=hostinfo.addresses(), devices=count, resolved=resolved)
+
+    def _check_program(self) -> None:
+        options = self.options
+        script = options.program[0] if options.program else ""
+        if not options.is_module and script.endswith((".py", ".pyxes")) and not os.path.isfile(script):
+            raise UmiakError(
+                Problem(
+                    code="UM-LAUNCH-201",
+                    what=f"no such script: {script}",
+                    why=f"the working directory is {os.getcwd()}",
+                    hint="name it relative to the working directory, or use -m for a module",
+                )
+            )
+
+    # ---- meeting the other nodes
+
+    def _listener(self, token: bytes | None) -> tuple[socket.socket | None, bytes | None]:
+        """Listen for other launchers, where there may be any. Fixes who leads at the master's address."""
+        plan_ = self.plan
+        if plan_.meeting is Meeting.ALONE:
+            return None, token
+        if plan_.must_lead and token is None:
+            token = os.urandom(16).hex().encode()
+            os.environ["UMIAK_TOKEN"] = token.decode()
+        loopback = plan_.master_host in ("localhost", "::1") or plan_.master_host.startswith("127.")
+        if token is None and not loopback:
+            self.talk.say(
+                "no UMIAK_TOKEN is set: whoever can reach this node's ports can join the job. "
+                "Set the same secret UMIAK_TOKEN on every node",
+                "WARNING",
+            )
+        bind_to = ("::1" if plan_.master_host == "::1" else "127.0.0.1") if loopback else ""
+        listener: socket.socket | None = None
+        if plan_.meeting is Meeting.ADDRESS and plan_.may_lead:
+            try:
+                listener = links.listen(bind_to, plan_.master_port)
+            except OSError as error:
+                # Another launcher of this machine may be the master already; if it is no launcher, dialling it will tell.
+                self.talk.say(f"port {plan_.master_port} is taken here ({error.strerror}), joining whoever listens there")
+        leads = listener is not None
+        listener = listener or links.listen(bind_to, 0)
+        if plan_.must_lead:
+            self.plan = replace(plan_, master_host=hostinfo.public_address(), master_port=listener.getsockname()[1])
+            self.plan = replace(self.plan, host=self.plan.host or self.plan.master_host)
+            self._print_command(token)
+        elif leads and not plan_.host:
+            self.plan = replace(plan_, host=self._own_host(plan_))
+        self.plan = replace(self.plan, may_lead=leads)
+        return listener, token
+
+    @staticmethod
+    def _own_host(plan_: Plan) -> str:
+        """A master's own address: the one that the others were given, if it is an address of this machine."""
+        address = hostinfo.resolve(plan_.master_host)
+        if address in hostinfo.addresses() and not address.startswith("127.0.1."):
+            return address
+        return "127.0.0.1" if address.startswith("127.0.0.") else hostinfo.public_address()
+
+    def _print_command(self, token: bytes | None) -> None:
+        import shlex
+
+        master = f"{self.plan.master_host}:{self.plan.master_port}"
+        if ":" in self.plan.master_host:
+            master = f"[{self.plan.master_host}]:{self.plan.master_port}"
+        start = ["umiak", "launch"] if os.path.basename(sys.argv[0]) == "umiak" else ["python", "-m", "umiak.launch"]
+        command = shlex.join([*start, "--master", master, *self.options.program_argv])
+        secret = f"UMIAK_TOKEN={shlex.quote(token.decode())} " if token else ""
+        self.talk.command_for_other_nodes(secret + command)
+
+    def _election(self) -> Election | None:
+        if self.plan.meeting is not Meeting.ETCD:
+            return None
+        from umiak.adapters.etcd import Election
+
+        lease_s = max(2, round(self.plan.terms.heartbeat_timeout_s))
+        return Election(self.loop, self.plan.etcd, self.plan.terms.job_id, lease_s=lease_s)
+
+    def _setting(self, held: HeldPorts, listener: socket.socket | None) -> NodeSetting:
+        plan_ = self.plan
+        offer = Offer(
+            name=self.name,
+            host=plan_.host,
+            ports=held.numbers,
+            trainers=plan_.trainers,
+            servers=plan_.servers,
+            heters=plan_.heters,
+            link_port=listener.getsockname()[1] if listener else 0,
+            rank=plan_.rank,
+            first_local_rank=plan_.first_local_rank,
+            local_size=plan_.local_size,
+        )
+        return NodeSetting(
+            terms=plan_.terms,
+            offer=offer,
+            meeting=plan_.meeting,
+            leads=plan_.may_lead,
+            master_host=plan_.master_host,
+            master_port=plan_.master_port,
+        )
+
+    # ---- the workers
+
+    def _program(self, log_dir: str, found: Devices | None) -> supervisor.Program:
+        options = self.options
+        command = supervisor.command_for(options.program, is_module=options.is_module)
+        return supervisor.Program(
+            command=command,
+            environ=dict(os.environ),
+            setting=contracts.WorkerSetting(
+                mode=self.plan.terms.mode,
+                log_dir=log_dir,
+                max_restarts=options.max_restart,
+                with_gloo=options.with_gloo,
+                devices=found,
+            ),
+            log_dir=log_dir,
+            log_max_bytes=options.log_max_bytes,
+            log_overwrite=options.log_overwrite,
+            tee=options.tee,
+            hang_timeout_s=options.hang_timeout_s,
+        )
+
+    def _log_dir(self) -> str:
+        path = os.path.abspath(self.options.log_dir)
+        try:
+            os.makedirs(path, mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise UmiakError(
+                Problem(
+                    code="UM-LAUNCH-202",
+                    what=f"the log directory can't be made: {path}",
+                    why=error.strerror,
+                    hint="choose another with --log_dir",
+                ),
+                exit_status=Exit.REFUSED,
+            ) from None
+        return path
+
+    def _take_signals(self, agent: Agent) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+            self.loop.on_signal(number, agent.signalled)
+        self.loop.on_signal(int(process.GUARDIAN_GONE), agent.guardian_gone)
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            self.loop.on_signal(number, agent.passed_on)
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        process.open_for_signals()
+
+
+def _token(environ: Mapping[str, str]) -> bytes | None:
+    """The job's secret, from UMIAK_TOKEN or the file that UMIAK_TOKEN_FILE names."""
+    path = environ.get("UMIAK_TOKEN_FILE")
+    if environ.get("UMIAK_TOKEN"):
+        return environ["UMIAK_TOKEN"].encode()
+    if not path:
+        return None
+    try:
+        with open(path, "rb") as file:
+            token = file.read().strip()
+    except OSError as error:
+        raise UmiakError(
+            Problem(code="UM-LAUNCH-203", what=f"the token file can't be read: {path}", why=error.strerror),
+            exit_status=Exit.REFUSED,
+        ) from None
+    if not token:
+        raise UmiakError(Problem(code="UM-LAUNCH-204", what=f"the token file is empty: {path}"))
+    return token
+
+
+def _hosts_in(endpoints: tuple[str, ...]) -> list[str]:
+    return [split_host_port(endpoint)[0] for endpoint in endpoints]

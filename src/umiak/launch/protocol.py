@@ -1,0 +1,220 @@
+"""What launchers say to one another: values only. `adapters/link.py` carries them, `rendezvous` and `machine` decide over them.
+
+    node -> master    Join  Ready  Done  Failed  Stopped  Leaving
+    master -> node    Waiting  Form  Go  Stop  RestartWorker  Standby  Finish  Refuse  Moved
+
+A message that belongs to one formation carries its generation, so that one that arrives late is recognised and dropped.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from umiak.core.cluster import Cluster, Mode, Role
+from umiak.core.value import value
+from umiak.launch.options import TrainerRestart
+
+
+@value
+class Terms:
+    """The rules of one job, the same on every node; the master refuses a node that joins with other ones."""
+
+    job_id: str
+    mode: Mode
+    least: int
+    most: int
+    max_restart: int = 3
+    restart_wanted: bool = False
+    elastic_level: int = -1
+    elastic_timeout_s: float = 30.0
+    join_timeout_s: float = 600.0
+    heartbeat_timeout_s: float = 5.0
+    failure_grace_s: float = 5.0
+    grace_s: float = 30.0
+    trainer_restart: TrainerRestart = TrainerRestart.GROUP
+    sort_ip: bool = False
+    fence_s: float = 1.0
+    """After silence: how long a new formation waits, so that a side that was cut off has surely stopped."""
+    settle_s: float = 0.5
+    """How long a running job waits for further nodes before it grows."""
+
+    @property
+    def elastic(self) -> bool:
+        return self.least < self.most
+
+
+@value
+class Offer:
+    """What a node brings when it joins: who it is, what it will run, which ports it holds."""
+
+    name: str
+    host: str
+    ports: tuple[int, ...]
+    trainers: int = 1
+    servers: int = 0
+    heters: int = 0
+    link_port: int = 0
+    rank: int | None = None
+    """The node rank that was asked for explicitly."""
+    first_local_rank: int = 0
+    local_size: int = 0
+
+
+class FailureKind(str, Enum):
+    """How a job was brought down."""
+
+    EXITED = "exited"
+    KILLED = "killed"
+    NOT_STARTED = "not-started"
+    HUNG = "hung"
+    NODE_LOST = "node-lost"
+    NODE_LEFT = "node-left"
+
+
+@value
+class Failure:
+    """One failure: who, when, how, and the last words. ``at`` is wall time on the master's clock."""
+
+    kind: FailureKind
+    at: float
+    node: str
+    host: str
+    role: Role | None = None
+    rank: int | None = None
+    key: str = ""
+    """The worker's name on its node: ``trainer.0``."""
+    exit_code: int | None = None
+    signal: int | None = None
+    out_of_memory: bool = False
+    port_taken: bool = False
+    """The worker said that its address is in use: another process took the port between our hold and its bind."""
+    what: str = ""
+    log_path: str = ""
+    log_end: str = ""
+    traceback: str = ""
+
+    @property
+    def exit_status(self) -> int:
+        """The launcher's own exit status for this failure: the worker's code, or 128 plus its signal."""
+        if self.signal is not None:
+            return 128 + self.signal
+        return self.exit_code if self.exit_code else 1
+
+
+# ---- node to master
+
+
+@value
+class Join:
+    offer: Offer
+    terms: Terms
+
+
+@value
+class Ready:
+    """Every server of this node accepts connections (at once on a node without servers)."""
+
+    generation: int
+
+
+@value
+class Done:
+    """Every trainer of this node has ended well."""
+
+    generation: int
+
+
+@value
+class Failed:
+    generation: int
+    failure: Failure
+
+
+@value
+class Stopped:
+    """No worker of this generation lives on this node any more; these ports are held for the next one."""
+
+    generation: int
+    ports: tuple[int, ...]
+
+
+@value
+class Leaving:
+    """This node was told to stop by a signal, and is stopping its workers."""
+
+    signal: int
+
+
+# ---- master to node
+
+
+@value
+class Waiting:
+    text: str
+
+
+@value
+class Form:
+    cluster: Cluster
+
+
+@value
+class Go:
+    """Parameter-server mode: every server is there, the trainers may start."""
+
+    generation: int
+
+
+@value
+class Stop:
+    generation: int
+    why: str
+    grace_s: float
+    dump_stacks: bool = False
+
+
+@value
+class RestartWorker:
+    """Start one worker again in its seat, with the same endpoint."""
+
+    generation: int
+    key: str
+    restarts: int
+
+
+@value
+class Standby:
+    text: str
+    cluster: Cluster | None = None
+
+
+@value
+class Finish:
+    exit_status: int
+    words: str = ""
+    failure: Failure | None = None
+    at_once: bool = False
+    """Workers are killed without grace: this side of a cut must not go on for a moment."""
+
+
+@value
+class Refuse:
+    """This node can't take part. It says so and ends with this status."""
+
+    text: str
+    hint: str = ""
+    exit_status: int = 3
+
+
+@value
+class Moved:
+    """The job runs elsewhere: a master that came back tells this to those who met at its old address."""
+
+    host: str
+    port: int
+
+
+FromNode = Join | Ready | Done | Failed | Stopped | Leaving
+FromMaster = Waiting | Form | Go | Stop | RestartWorker | Standby | Finish | Refuse | Moved
+FROM_NODE = (Join, Ready, Done, Failed, Stopped, Leaving)
+FROM_MASTER = (Waiting, Form, Go, Stop, RestartWorker, Standby, Finish, Refuse, Moved)

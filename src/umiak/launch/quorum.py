@@ -1,0 +1,33 @@
+"""Who may go on after nodes were lost: the rule that keeps two halves of a job from training at once. Pure.
+
+A *closed* connection is a death: the launcher is gone, and its workers with it. *Silence* may be a cut: the other side may
+be alive and training. So, of the nodes of the last generation, leave out those that are known to be dead; of the rest,
+the side that goes on must hold more than half, and at exactly half it must hold the first of them in line: the
+master, then the others by rank.
+
+Two disjoint sides can't both satisfy this, whatever each of them knows of the dead, because only true deaths are ever known
+(proof in docs/explanation/never-two-halves.md; tests/laws/test_quorum.py tries to break it).
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from umiak.core.cluster import Cluster
+
+
+def line_of_succession(cluster: Cluster) -> tuple[str, ...]:
+    """The nodes of a generation in the order in which they lead: the master, then by rank."""
+    others = (name for name in cluster.names if name != cluster.coordinator)
+    return (cluster.coordinator, *others)
+
+
+def may_go_on(cluster: Cluster, *, here: Collection[str], dead: Collection[str]) -> bool:
+    """Whether the nodes that are ``here`` may form the next generation after this one."""
+    voters = [name for name in line_of_succession(cluster) if name not in dead]
+    present = [name for name in voters if name in here]
+    if 2 * len(present) != len(voters):
+        return 2 * len(present) > len(voters)
+    return not voters or voters[0] in here

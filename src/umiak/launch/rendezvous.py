@@ -1,0 +1,648 @@
+"""The master's decisions: who takes part, when a generation starts and stops, how the job ends. A pure decider.
+
+    coordinator = Coordinator(terms, name="abc", now=0.0)
+    actions = coordinator.step(now, NodeJoined(...))
+
+No socket, clock or process is touched here: an event goes in, actions come out, the same events give the same
+actions. `agent` performs them; `tests/scripts` and `tests/laws` drive this class without waiting for anything.
+
+    GATHERING --enough nodes--> RUNNING --all done--> ENDED
+        ^                          | a failure, a lost node, a joining node
+        +----------- STOPPING <----+        (or ENDED, if nothing may restart)
+
+Failure detection is not decided here: a link says that a node's connection was closed (it is dead) or that
+it fell silent (it may be cut off). `quorum` says what follows from that.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from umiak.core.cluster import Cluster, Node, Role
+from umiak.core.value import replace, value
+from umiak.launch import quorum, words
+from umiak.launch.options import TrainerRestart
+from umiak.launch.protocol import (
+    Done,
+    Failed,
+    Failure,
+    FailureKind,
+    Finish,
+    Form,
+    FromMaster,
+    FromNode,
+    Go,
+    Join,
+    Leaving,
+    Offer,
+    Ready,
+    Refuse,
+    RestartWorker,
+    Standby,
+    Stop,
+    Stopped,
+    Terms,
+    Waiting,
+)
+
+WAITING_NOTE_EVERY_S = 5.0
+PORT_RETRIES = 3
+FIXED_SIZE_PATIENCE = 10
+"""A job of fixed size waits this many times ``--elastic_timeout`` for a lost node to come back, as Paddle's does."""
+
+
+# ---- events
+
+
+@value
+class NodeSaid:
+    """A message from a node; the first one from each is its Join. ``at`` is wall time on the master's clock."""
+
+    name: str
+    message: FromNode
+    at: float = 0.0
+
+
+@value
+class NodeClosed:
+    """The node's connection was closed: its launcher is gone, and its workers with it."""
+
+    name: str
+    at: float = 0.0
+
+
+@value
+class NodeSilent:
+    """Nothing was heard from the node for the heartbeat timeout: it may be dead, or cut off and alive."""
+
+    name: str
+    at: float = 0.0
+
+
+@value
+class Tick:
+    """The deadline that the decider asked for has come."""
+
+
+RendezvousEvent = NodeSaid | NodeClosed | NodeSilent | Tick
+RENDEZVOUS_EVENTS = (NodeSaid, NodeClosed, NodeSilent, Tick)
+
+
+# ---- actions
+
+
+@value
+class Send:
+    """Send a message to these nodes."""
+
+    names: tuple[str, ...]
+    message: FromMaster
+
+
+@value
+class Drop:
+    """This node takes no further part: forget its link once what was sent has arrived."""
+
+    name: str
+
+
+@value
+class Probe:
+    """Find out whether this node's launcher is really gone: nothing listens there any more."""
+
+    name: str
+    host: str
+    port: int
+
+
+RendezvousAction = Send | Drop | Probe
+
+
+class Phase(str, Enum):
+    """Where the job stands."""
+
+    GATHERING = "gathering"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    ENDED = "ended"
+
+
+class _Member:
+    """One connected node, as the master sees it."""
+
+    def __init__(self, offer: Offer, home: int) -> None:
+        self.offer = offer
+        self.home = home
+        self.standby = False
+        self.leaving = False
+        self.farewell: Finish | None = None
+        self.ready = False
+        self.done = False
+        self.idle = True  # no worker of any generation lives there
+
+
+class Coordinator:
+    """The master's state. ``previous`` is set when it takes over from a lost master."""
+
+    def __init__(
+        self,
+        terms: Terms,
+        *,
+        name: str,
+        now: float,
+        previous: Cluster | None = None,
+        dead: tuple[str, ...] = (),
+        silent: tuple[str, ...] = (),
+    ) -> None:
+        self.terms = terms
+        self.name = name
+        self.phase = Phase.GATHERING
+        self.cluster = previous
+        self.restarts = previous.restarts if previous else 0
+        self.failures: list[Failure] = []
+        self._members: dict[str, _Member] = {}
+        self._homes: dict[str, int] = {}  # host -> home rank of a node that sat there and is gone
+        self._dead: set[str] = set(dead)
+        self._silent: set[str] = set(silent)
+        self._awaited: set[str] = set()
+        self._port_retries = 0
+        self._went = False  # the trainers of this generation were told to start
+        self._reform = previous is not None
+        self._grow_at: float | None = None
+        self._note_at = now + WAITING_NOTE_EVERY_S
+        self._last_change = now
+        self._not_before = now
+        self._deadline: float | None = now + terms.join_timeout_s
+        self._actions: list[RendezvousAction] = []
+        if previous:
+            self._take_over(previous, now)
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When a Tick is wanted, if nothing else happens before."""
+        if self.phase is Phase.GATHERING:
+            times = [self._deadline, self._note_at, self._form_time()]
+        elif self.phase is Phase.RUNNING:
+            times = [self._grow_at]
+        else:
+            times = []
+        return min((time for time in times if time is not None), default=None)
+
+    def step(self, now: float, event: RendezvousEvent) -> tuple[RendezvousAction, ...]:
+        """Take one event and say what is to be done."""
+        self._actions = []
+        if self.phase is Phase.ENDED:
+            self._answer_after_the_end(event)
+        else:
+            match event:
+                case NodeSaid(message=Join() as join):
+                    self._joined(now, event, join)
+                case NodeSaid(name=name) if name in self._members:
+                    self._said(self._members[name], event)
+                case NodeClosed(name=name):
+                    self._lost(now, name, event.at, dead=True)
+                case NodeSilent(name=name):
+                    self._lost(now, name, event.at, dead=False)
+            self._decide(now)
+        return tuple(self._actions)
+
+    # ---- events one by one
+
+    def _joined(self, now: float, event: NodeSaid, join: Join) -> None:
+        offer, name = join.offer, event.name
+        if name in self._members:
+            # The same launcher on a new connection: whatever it ran before, it has stopped.
+            self._lost(now, name, event.at, dead=True)
+        refusal = self._refusal(join)
+        if refusal:
+            self._send(refusal, name)
+            self._actions.append(Drop(name=name))
+            return
+        self._dead.discard(name)
+        self._silent.discard(name)
+        self._awaited.discard(name)
+        member = self._members[name] = _Member(offer, self._home_for(offer))
+        self._last_change = now
+        if self.phase is not Phase.GATHERING:
+            member.standby = True
+            if self.terms.elastic and len(self._active()) < self.terms.most and not self._anyone_done():
+                self._grow_at = now + self.terms.settle_s
+                text = "the job will grow to take this node in"
+            else:
+                text = f"standing by: the job has {len(self._active())} of {self.terms.most} nodes"
+            self._send(Standby(text=text, cluster=self.cluster), name)
+        elif len(self._active()) > self.terms.most:
+            member.standby = True
+            self._send(
+                Standby(text=f"standing by: the job has its {self.terms.most} nodes", cluster=self.cluster), name
+            )
+
+    def _refusal(self, join: Join) -> Refuse | None:
+        """Why this node can't take part, if it can't."""
+        offer, terms = join.offer, self.terms
+        differences = [
+            f"{flag} {theirs} here, {ours} on the master"
+            for flag, theirs, ours in (
+                ("--job_id", join.terms.job_id, terms.job_id),
+                ("--run_mode", join.terms.mode.value, terms.mode.value),
+                ("--nnodes", f"{join.terms.least}:{join.terms.most}", f"{terms.least}:{terms.most}"),
+            )
+            if theirs != ours
+        ]
+        if differences:
+            return Refuse(
+                text=f"the master runs another job: {'; '.join(differences)}",
+                hint="start every node with the same command",
+                exit_status=2,
+            )
+        if offer.rank is not None:
+            if offer.rank >= terms.most:
+                return Refuse(text=f"--rank {offer.rank} is too large for {terms.most} nodes", exit_status=2)
+            for member in self._members.values():
+                if member.offer.rank == offer.rank:
+                    return Refuse(
+                        text=f"two nodes ask for rank {offer.rank}: {_place(member.offer)} and {_place(offer)}",
+                        hint="give each node another --rank, or none at all",
+                        exit_status=2,
+                    )
+        present = self._active()
+        if not terms.elastic and len(present) >= terms.most:
+            have = ", ".join(member.offer.host for member in present)
+            return Refuse(
+                text=f"the job has its {terms.most} nodes already: {have}",
+                hint=f"use --nnodes {terms.most}:{terms.most + 1} if a further node should stand by",
+            )
+        return None
+
+    def _said(self, member: _Member, event: NodeSaid) -> None:
+        message = event.message
+        generation = self.cluster.generation if self.cluster else 0
+        match message:
+            case Ready(generation=number) if number == generation:
+                member.ready = True
+            case Done(generation=number) if number == generation:
+                member.done = True
+            case Failed(generation=number, failure=failure) if number == generation:
+                self._failed(member, failure)
+            case Stopped(ports=ports):
+                member.idle = True
+                member.offer = replace(member.offer, ports=ports)
+            case Leaving(signal=signal):
+                self._leaving(member, signal, event.at)
+
+    def _failed(self, member: _Member, failure: Failure) -> None:
+        self.failures.append(failure)
+        if self.phase is not Phase.RUNNING:
+            return
+        if failure.port_taken and self._port_retries < PORT_RETRIES:
+            self._port_retries += 1
+            self.failures.clear()
+            self._stop(f"{words.who(failure)} found its port taken, trying others", reform=True)
+            return
+        restart_left = self.restarts < self.terms.max_restart and failure.kind is not FailureKind.NOT_STARTED
+        if self._in_place(failure) and restart_left:
+            self.restarts += 1
+            self.failures.clear()
+            again = RestartWorker(generation=self._generation(), key=failure.key, restarts=self.restarts)
+            self._send(again, member.offer.name)
+            return
+        dump = failure.kind is FailureKind.HUNG
+        if self.terms.elastic_level == 0 and self._can_hold(member):
+            self._send(self._verdict(failure), member.offer.name)
+            self._stop(f"{words.who(failure)} failed, its node leaves", reform=True, dump_stacks=dump)
+            self._forget(member.offer.name, dead=True)
+        elif self.terms.restart_wanted and restart_left:
+            self.restarts += 1
+            why = f"{words.who(failure)} failed, restart {self.restarts} of {self.terms.max_restart}"
+            self._stop(why, reform=True, dump_stacks=dump)
+        else:
+            self._stop(f"{words.who(failure)} failed", reform=False, dump_stacks=dump)
+
+    def _in_place(self, failure: Failure) -> bool:
+        """Whether this one worker is started again while the others go on."""
+        if not self.terms.mode.has_servers or not self._all_ready():
+            return False
+        if failure.role is Role.SERVER:
+            return True
+        return self.terms.trainer_restart is TrainerRestart.ALONE
+
+    def _can_hold(self, failed: _Member) -> bool:
+        """Elastic level 0: whether the other nodes hold while the failed one leaves."""
+        return len(self._active()) > 1 and failed.offer.name != self.name
+
+    def _leaving(self, member: _Member, signal: int, at: float) -> None:
+        member.leaving = True
+        name, host = member.offer.name, member.offer.host
+        told = f"node {host} was told to stop by signal {signal}"
+        member.farewell = Finish(exit_status=128 + signal, words=told)
+        if name == self.name and not self._generation():
+            self._end(member.farewell)
+        elif self.phase is Phase.GATHERING or member.standby:
+            self._part_with(member)
+            if name == self.name:
+                self.phase = Phase.ENDED
+        elif self.phase is Phase.STOPPING:
+            return
+        elif self._can_reform_without(1) and (self.terms.elastic or name == self.name):
+            # When the master leaves, the others find the next one as soon as this launcher is gone.
+            self._stop(f"node {host} is leaving", reform=True)
+        else:
+            self.failures.append(
+                Failure(kind=FailureKind.NODE_LEFT, at=at, node=name, host=host, signal=signal, what=told)
+            )
+            self._stop(told, reform=False)
+
+    def _lost(self, now: float, name: str, at: float, *, dead: bool) -> None:
+        self._awaited.discard(name)
+        if not dead and name not in self._dead:
+            self._silent.add(name)
+            self._not_before = max(self._not_before, now + self.terms.fence_s)
+        if dead:
+            self._dead.add(name)
+            self._silent.discard(name)
+        if name not in self._members:
+            return
+        member = self._members[name]
+        if not dead:
+            # It arrives only if the link works again; then that node must know that the job went on without it.
+            self._send(Finish(exit_status=3, words="this node was out of reach, the job went on without it", at_once=True), name)
+        self._forget(name, dead=dead)
+        if member.standby or member.leaving or self.phase is Phase.GATHERING:
+            return
+        if self.phase is Phase.STOPPING and not self._reform:
+            return
+        how = "its connection was closed" if dead else f"silent for {self.terms.heartbeat_timeout_s:g} s"
+        what = f"node {member.offer.host} was lost: {how}"
+        reform = self._can_reform_without(0)
+        if not reform:
+            failure = Failure(kind=FailureKind.NODE_LOST, at=at, node=name, host=member.offer.host, what=what)
+            self.failures.append(failure)
+        if self.phase is Phase.STOPPING:
+            self._reform = reform
+            return
+        if reform and not self.terms.elastic:
+            self.restarts += 1
+        self._stop(what, reform=reform)
+
+    def _can_reform_without(self, leaving: int) -> bool:
+        """Whether a job that loses nodes may go on without them, or wait for others in their place."""
+        if len(self._active()) - leaving < 1:
+            return False
+        if self.terms.elastic or self.terms.elastic_level == 0:
+            return True
+        return self.terms.restart_wanted and self.restarts < self.terms.max_restart
+
+    # ---- decisions that follow from the state
+
+    def _decide(self, now: float) -> None:
+        if self.phase is Phase.RUNNING:
+            self._decide_running(now)
+        if self.phase is Phase.STOPPING and all(member.idle for member in self._members.values() if not member.standby):
+            self._after_stopping(now)
+        if self.phase is Phase.GATHERING:
+            self._decide_gathering(now)
+
+    def _decide_running(self, now: float) -> None:
+        active = self._active()
+        if not self._went and self._all_ready():
+            self._went = True
+            self._send(Go(generation=self._generation()), *(member.offer.name for member in active))
+        if all(member.done for member in active):
+            self._end(Finish(exit_status=0, words=f"the job is done: {len(active)} nodes"))
+        elif self._grow_at is not None and now >= self._grow_at:
+            self._grow_at = None
+            newcomers = self._standing_by()[: self.terms.most - len(active)]
+            if newcomers and not self._anyone_done():
+                hosts = ", ".join(member.offer.host for member in newcomers)
+                self._stop(
+                    f"growing from {len(active)} to {len(active) + len(newcomers)} nodes: {hosts} joined", reform=True
+                )
+
+    def _after_stopping(self, now: float) -> None:
+        if not self._reform:
+            self._end(self._verdict(min(self.failures, key=lambda failure: failure.at)))
+            return
+        for member in [each for each in self._members.values() if each.leaving]:
+            self._part_with(member)
+        if self.name not in self._members:
+            self.phase = Phase.ENDED
+            return
+        self.phase = Phase.GATHERING
+        self.failures.clear()
+        self._last_change = now
+        self._note_at = now + WAITING_NOTE_EVERY_S
+        self._deadline = now + self._patience_s()
+
+    def _decide_gathering(self, now: float) -> None:
+        self._call_up_standbys()
+        if self._reform and self.cluster and not self._awaited and not self._quorum():
+            lost = ", ".join(self._host_of(name) for name in sorted(self._silent))
+            verdict = (
+                f"cut off from {lost}: this side has no majority of generation {self.cluster.generation}, "
+                "so it stops and leaves the job to the other side"
+            )
+            self._end(Finish(exit_status=3, words=verdict, at_once=True))
+            return
+        when = self._form_time()
+        if when is not None and now >= when:
+            self._form()
+        elif self._awaited and now >= self._not_before:
+            # Whoever has not come to the new master by now counts as silent.
+            self._silent |= self._awaited
+            self._awaited.clear()
+            self._decide_gathering(now)
+        elif self._deadline is not None and now >= self._deadline:
+            self._give_up()
+        elif now >= self._note_at:
+            self._note_at = now + WAITING_NOTE_EVERY_S
+            self._broadcast(Waiting(text=self._waiting_text()))
+
+    def _form_time(self) -> float | None:
+        """When a generation may be formed from the nodes that are here, if nothing changes; None: not with these."""
+        count = len(self._active())
+        if self.phase is not Phase.GATHERING or count < self.terms.least or self.name not in self._members:
+            return None
+        if count < self.terms.most and not self.terms.elastic:
+            return None
+        if self._reform:
+            return None if self._awaited else self._not_before
+        return self._not_before if count >= self.terms.most else self._last_change + self.terms.elastic_timeout_s
+
+    def _form(self) -> None:
+        members = sorted(self._active(), key=lambda member: (member.home, member.offer.name))
+        if self.terms.sort_ip and self._generation() == 0:
+            members.sort(key=lambda member: (member.offer.rank is None, _ip_order(member.offer.host)))
+            for home, member in enumerate(members):
+                member.home = home
+        nodes = tuple(_node(member) for member in members)
+        self.cluster = Cluster(
+            job_id=self.terms.job_id,
+            generation=self._generation() + 1,
+            nodes=nodes,
+            coordinator=self.name,
+            restarts=self.restarts,
+        )
+        for member in members:
+            member.ready = member.done = member.idle = False
+        self._dead.clear()
+        self._silent.clear()
+        self._reform = False
+        self._grow_at = None
+        self._went = not self.terms.mode.has_servers
+        self.phase = Phase.RUNNING
+        self._send(Form(cluster=self.cluster), *self.cluster.names)
+
+    def _give_up(self) -> None:
+        text = self._waiting_text()
+        if self._reform or self._generation():
+            self._end(Finish(exit_status=1, words=f"{text}; gave up after --elastic_timeout"))
+        else:
+            gave_up = f"{text}; gave up after --join_timeout {self.terms.join_timeout_s:g}"
+            self._end(Finish(exit_status=3, words=gave_up))
+
+    # ---- small parts
+
+    def _take_over(self, previous: Cluster, now: float) -> None:
+        """Start as the successor of a lost master: wait for the others of its last generation, not for ever."""
+        self._reform = True
+        self._homes = {node.host: node.home for node in previous.nodes}
+        self._awaited = set(previous.names) - {self.name} - self._dead - self._silent
+        self._deadline = now + self._patience_s()
+        if self._awaited:
+            self._not_before = now + 2 * self.terms.heartbeat_timeout_s
+        if self._silent:
+            self._not_before = max(self._not_before, now + self.terms.fence_s)
+
+    def probes(self) -> tuple[Probe, ...]:
+        """After a take-over: whom to probe, so that a node that died with the master is not waited for."""
+        if not self.cluster:
+            return ()
+        return tuple(
+            Probe(name=node.name, host=node.host, port=node.link_port)
+            for node in self.cluster.nodes
+            if node.name in self._awaited
+        )
+
+    def _stop(self, why: str, *, reform: bool, dump_stacks: bool = False) -> None:
+        self.phase = Phase.STOPPING
+        self._reform = reform
+        names = [member.offer.name for member in self._active()]
+        grace_s = self.terms.failure_grace_s
+        self._send(Stop(generation=self._generation(), why=why, grace_s=grace_s, dump_stacks=dump_stacks), *names)
+
+    def _end(self, finish: Finish) -> None:
+        self.phase = Phase.ENDED
+        self._broadcast(finish)
+
+    def _answer_after_the_end(self, event: RendezvousEvent) -> None:
+        if isinstance(event, NodeSaid) and isinstance(event.message, Join):
+            self._send(Refuse(text="the job has ended"), event.name)
+            self._actions.append(Drop(name=event.name))
+
+    def _verdict(self, failure: Failure) -> Finish:
+        return Finish(exit_status=failure.exit_status, words=words.describe(failure), failure=failure)
+
+    def _all_ready(self) -> bool:
+        return all(member.ready for member in self._active())
+
+    def _anyone_done(self) -> bool:
+        return any(member.done and member.offer.trainers for member in self._active())
+
+    def _active(self) -> list[_Member]:
+        return [member for member in self._members.values() if not member.standby]
+
+    def _standing_by(self) -> list[_Member]:
+        return [member for member in self._members.values() if member.standby]
+
+    def _call_up_standbys(self) -> None:
+        room = self.terms.most - len(self._active())
+        for member in self._standing_by()[: max(room, 0)]:
+            member.standby = False
+
+    def _quorum(self) -> bool:
+        if not self.cluster or not self._silent:
+            return True
+        return quorum.may_go_on(self.cluster, here=[*self._members], dead=self._dead)
+
+    def _generation(self) -> int:
+        return self.cluster.generation if self.cluster else 0
+
+    def _patience_s(self) -> float:
+        return self.terms.elastic_timeout_s * (1 if self.terms.elastic else FIXED_SIZE_PATIENCE)
+
+    def _home_for(self, offer: Offer) -> int:
+        """Where a node sits: the rank that it asked for, the one that it had, the master first, or the lowest free one."""
+        taken = {member.home for member in self._members.values()}
+        if offer.rank is not None:
+            return offer.rank
+        if self.cluster and offer.name in self.cluster.names:
+            return self.cluster.node(offer.name).home
+        if offer.host in self._homes and self._homes[offer.host] not in taken:
+            return self._homes[offer.host]
+        if not taken and offer.name == self.name:
+            return 0
+        asked = {member.offer.rank for member in self._members.values()}
+        kept = set(self._homes.values()) | ({0} if self.name not in self._members else set())
+        free = [home for home in range(len(taken) + len(kept) + len(asked) + 1) if home not in taken | asked]
+        return next((home for home in free if home not in kept), free[0])
+
+    def _forget(self, name: str, *, dead: bool) -> None:
+        member = self._members.pop(name)
+        self._homes[member.offer.host] = member.home
+        if dead:
+            self._dead.add(name)
+        self._actions.append(Drop(name=name))
+
+    def _part_with(self, member: _Member) -> None:
+        """Let a node go that was told to stop."""
+        if member.farewell:
+            self._send(member.farewell, member.offer.name)
+        self._forget(member.offer.name, dead=True)
+
+    def _host_of(self, name: str) -> str:
+        return next((node.host for node in (self.cluster.nodes if self.cluster else ()) if node.name == name), name)
+
+    def _waiting_text(self) -> str:
+        have = ", ".join(member.offer.host for member in self._active()) or "none"
+        missing = self.terms.least - len(self._active())
+        if missing <= 0 and self.terms.elastic:
+            return (
+                f"have {len(self._active())} of {self.terms.least}:{self.terms.most} nodes ({have}), waiting for more"
+            )
+        wanted = self.terms.most if not self.terms.elastic else self.terms.least
+        return f"waiting for {max(missing, 0)} of {wanted} nodes: have {have}"
+
+    def _send(self, message: FromMaster, *names: str) -> None:
+        if names:
+            self._actions.append(Send(names=tuple(names), message=message))
+
+    def _broadcast(self, message: FromMaster) -> None:
+        self._send(message, *self._members)
+
+
+def _place(offer: Offer) -> str:
+    return f"{offer.host} ({offer.name})"
+
+
+def _node(member: _Member) -> Node:
+    offer = member.offer
+    return Node(
+        name=offer.name,
+        host=offer.host,
+        home=member.home,
+        ports=offer.ports,
+        trainers=offer.trainers,
+        servers=offer.servers,
+        heters=offer.heters,
+        link_port=offer.link_port,
+        first_local_rank=offer.first_local_rank,
+        local_size=offer.local_size,
+    )
+
+
+def _ip_order(host: str) -> tuple[int, ...]:
+    """IPv4 addresses by their number, anything else after them by its letters."""
+    parts = host.split(".")
+    if len(parts) == 4 and all(part.isdecimal() for part in parts):
+        return (0, *(int(part) for part in parts))
+    return (1, *host.encode())

@@ -1,0 +1,47 @@
+"""Finding the next master without a person: a small pure decider that walks the line of succession.
+
+The nodes of a generation all know its line: the master, then the others by rank. When the master is lost, every node
+asks the first one left; who is first itself leads. One that refuses is dead, one that does not answer may be
+cut off; both are remembered, because the node that leads in the end must know them to apply the rule of `quorum`.
+"""
+
+from __future__ import annotations
+
+from umiak.core.cluster import Cluster, Node
+from umiak.launch import quorum
+
+
+class Search:
+    """One node's walk along the line of succession of a generation."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._line = list(quorum.line_of_succession(cluster))
+        self._dead: list[str] = []
+        self._silent: list[str] = []
+        self._unreachable: set[tuple[str, int]] = set()
+
+    @property
+    def candidate(self) -> Node | None:
+        """Who should lead next, as far as this node knows; None if nobody of the line is left."""
+        lost = {*self._dead, *self._silent}
+        name = next((name for name in self._line if name not in lost), None)
+        return None if name is None else self._cluster.node(name)
+
+    @property
+    def dead(self) -> tuple[str, ...]:
+        return tuple(self._dead)
+
+    @property
+    def silent(self) -> tuple[str, ...]:
+        return tuple(self._silent)
+
+    def lost(self, name: str, *, dead: bool) -> None:
+        """This node is known to be gone, or it is out of reach."""
+        (self._dead if dead else self._silent).append(name)
+        node = self._cluster.node(name)
+        self._unreachable.add((node.host, node.link_port))
+
+    def may_follow(self, host: str, port: int) -> bool:
+        """Whether to go where another node points: not to one that this node found unreachable."""
+        return (host, port) not in self._unreachable

@@ -1,0 +1,319 @@
+"""The workers of one node: starting, watching, signalling and ending them. An adapter; it reports, `machine` decides.
+
+Nothing is polled: a worker's end arrives on its pidfd, its output on a pipe, a hang on a timer.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+
+from umiak import contracts
+from umiak.adapters import process
+from umiak.contracts import stacks
+from umiak.core.value import replace, value
+from umiak.launch import lastwords, logs
+from umiak.launch.options import Tee
+from umiak.launch.protocol import Failure, FailureKind
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from umiak.adapters.loop import Loop, Timer
+    from umiak.contracts import WorkerSetting
+    from umiak.core.cluster import Cluster, Seat
+
+STACK_SIGNAL = signal.SIGRTMIN + 7
+LISTEN_CHECK_S = 0.02
+_READ_BYTES = 64 * 1024
+
+
+@value
+class Program:
+    """What every worker of this node runs, and how its output is kept."""
+
+    command: tuple[str, ...]
+    environ: dict[str, str]
+    setting: WorkerSetting
+    log_dir: str
+    log_max_bytes: int
+    log_overwrite: bool
+    tee: Tee
+    hang_timeout_s: float | None = None
+
+
+class _Worker:
+    """One running worker."""
+
+    def __init__(self, seat: Seat, generation: int, child: process.Child, log: logs.WorkerLog) -> None:
+        self.seat = seat
+        self.generation = generation
+        self.child = child
+        self.log = log
+        self.asked_to_end = False
+        self.exited = False
+        self.output_closed = False
+        self.memory_kills = process.out_of_memory_kills()
+        self.hang_timer: Timer | None = None
+
+
+class Supervisor:
+    """Keeps this node's workers. The callbacks are the launcher's events."""
+
+    def __init__(self, loop: Loop, program: Program, console: logs.Console) -> None:
+        self._loop = loop
+        self._program = program
+        self._console = console
+        self._workers: dict[str, _Worker] = {}
+        self._logs: dict[str, logs.WorkerLog] = {}
+        self.wall_offset_s = 0.0
+        """What to add to this machine's clock to get the master's, so that failures of all nodes can be put in order."""
+        self.on_exit: Callable[[str, int, Failure | None], None] = lambda _key, _generation, _failure: None
+        self.on_listening: Callable[[str, int], None] = lambda _key, _generation: None
+        self.on_hung: Callable[[str, int, Failure], None] = lambda _key, _generation, _failure: None
+        self.on_trouble: Callable[[str], None] = lambda _text: None
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return tuple(worker.child.pid for worker in self._workers.values())
+
+    def start(self, cluster: Cluster, seat: Seat, restarts: int) -> None:
+        """Start one worker in its seat."""
+        setting = replace(self._program.setting, restart_count=restarts)
+        contract = contracts.environment(cluster, seat, setting)
+        environ = contracts.inherit(self._program.environ, contract)
+        self._write_contract(cluster, seat, contract)
+        log = self._log_of(seat)
+        if self._program.hang_timeout_s is not None:
+            environ.update(self._watch_for_hangs(seat, environ))
+        try:
+            child = process.spawn(self._program.command, environ, read_stdin=seat.local_rank == 0)
+        except (process.NotStarted, OSError) as error:
+            failure = self._failure(seat, FailureKind.NOT_STARTED, log, what=str(error))
+            failure = replace(failure, exit_code=getattr(error, "exit_code", 126))
+            self._loop.soon(lambda: self.on_exit(seat.key, cluster.generation, failure))
+            return
+        worker = self._workers[seat.key] = _Worker(seat, cluster.generation, child, log)
+        self._loop.on_readable(child.output, lambda: _ignore(self._read(worker)))
+        self._loop.on_readable(child.pidfd, lambda: self._ended(worker))
+        if self._program.hang_timeout_s is not None:
+            self._arm_hang_timer(worker, self._program.hang_timeout_s)
+
+    def await_listening(self, key: str) -> None:
+        """Report as soon as this server accepts connections. Its own port is asked, softly, some times a second."""
+        worker = self._workers.get(key)
+        if worker is None or worker.exited:
+            return
+        if _accepts(worker.seat.host, worker.seat.port):
+            self.on_listening(key, worker.generation)
+        else:
+            self._loop.after(LISTEN_CHECK_S, lambda: self.await_listening(key))
+
+    def signal_all(self, number: int) -> None:
+        for worker in self._workers.values():
+            worker.asked_to_end = True
+            process.signal_group(worker.child, number)
+
+    def pass_on(self, number: int) -> None:
+        """Hand a signal to those workers that have a handler for it; to any other it would be deadly."""
+        for worker in self._workers.values():
+            if process.catches(worker.child.pid, number):
+                os.kill(worker.child.pid, number)
+
+    def kill_all(self) -> None:
+        """Every process that the workers ever started; the workers' own ends are then reported as usual."""
+        for worker in self._workers.values():
+            worker.asked_to_end = True
+        process.kill_descendants(spare=self.pids)
+
+    def dump_stacks(self) -> None:
+        """Python workers write the stacks of all their threads to stacks.<key> in the log directory."""
+        for key, worker in self._workers.items():
+            if process.catches(worker.child.pid, STACK_SIGNAL):
+                try:
+                    os.kill(worker.child.pid, STACK_SIGNAL)
+                except ProcessLookupError:
+                    pass
+            else:
+                self.on_trouble(f"{key} does not write stacks: it is not Python, or has not started yet")
+
+    def close(self) -> None:
+        for log in self._logs.values():
+            log.close()
+        self._logs.clear()
+
+    # ---- output and ends
+
+    def _read(self, worker: _Worker) -> bool:
+        """Take one piece of output; False when there is none left for now."""
+        try:
+            data = os.read(worker.child.output, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._close_output(worker)
+            return False
+        trouble = worker.log.feed(data)
+        if trouble:
+            self.on_trouble(trouble)
+        return True
+
+    def _close_output(self, worker: _Worker) -> None:
+        self._loop.forget(worker.child.output)
+        os.close(worker.child.output)
+        worker.output_closed = True
+
+    def _ended(self, worker: _Worker) -> None:
+        self._loop.forget(worker.child.pidfd)
+        worker.exited = True
+        code = process.reap(worker.child)
+        if worker.hang_timer:
+            worker.hang_timer.cancel()
+        while not worker.output_closed and self._read(worker):
+            pass
+        if not worker.output_closed:
+            # A grandchild still holds the pipe. Its words no longer count; it is ended with the generation.
+            self._close_output(worker)
+        self._workers.pop(worker.seat.key, None)
+        process.reap_adopted(self.pids)
+        self.on_exit(worker.seat.key, worker.generation, self._verdict(worker, code))
+
+    def _verdict(self, worker: _Worker, code: int) -> Failure | None:
+        """What this end means: None if the worker ended well, or only because it was told to."""
+        if code == 0 or worker.asked_to_end:
+            return None
+        kind = FailureKind.KILLED if code < 0 else FailureKind.EXITED
+        failure = self._failure(worker.seat, kind, worker.log)
+        starved = code == -signal.SIGKILL and process.out_of_memory_kills() > worker.memory_kills
+        return replace(
+            failure,
+            exit_code=code if code > 0 else None,
+            signal=-code if code < 0 else None,
+            out_of_memory=starved,
+            port_taken=code != 0 and lastwords.port_was_taken(failure.log_end + failure.traceback),
+        )
+
+    def _failure(self, seat: Seat, kind: FailureKind, log: logs.WorkerLog, what: str = "") -> Failure:
+        return Failure(
+            kind=kind,
+            at=time.time() + self.wall_offset_s,
+            node=seat.node,
+            host=seat.host,
+            role=seat.role,
+            rank=seat.rank,
+            key=seat.key,
+            what=what,
+            log_path=log.path,
+            log_end=lastwords.end_of(log.tail),
+            traceback=lastwords.traceback_in(log.tail),
+        )
+
+    # ---- hangs
+
+    def _watch_for_hangs(self, seat: Seat, environ: Mapping[str, str]) -> dict[str, str]:
+        progress = self._progress_file(seat)
+        os.close(logs.open_private(progress))
+        os.utime(progress)
+        return stacks.stack_environment(
+            environ,
+            directory=os.path.join(os.path.dirname(__file__), "inject"),
+            signal_number=int(STACK_SIGNAL),
+            stack_file=os.path.join(self._program.log_dir, f"stacks.{seat.key}"),
+            progress_file=progress,
+        )
+
+    def _arm_hang_timer(self, worker: _Worker, after_s: float) -> None:
+        worker.hang_timer = self._loop.after(after_s, lambda: self._check_hang(worker))
+
+    def _check_hang(self, worker: _Worker) -> None:
+        limit_s = self._program.hang_timeout_s
+        assert limit_s is not None
+        idle_s = self._idle_s(worker)
+        if idle_s < limit_s:
+            self._arm_hang_timer(worker, limit_s - idle_s)
+            return
+        what = f"no output and no umiak.progress() for {limit_s:g} s"
+        self.on_hung(worker.seat.key, worker.generation, self._failure(worker.seat, FailureKind.HUNG, worker.log, what))
+
+    def _idle_s(self, worker: _Worker) -> float:
+        quiet_s = time.monotonic() - worker.log.last_output
+        try:
+            return min(quiet_s, time.time() - os.stat(self._progress_file(worker.seat)).st_mtime)
+        except OSError:
+            return quiet_s
+
+    # ---- files
+
+    def _progress_file(self, seat: Seat) -> str:
+        return os.path.join(self._program.log_dir, f"progress.{seat.key}")
+
+    def _log_of(self, seat: Seat) -> logs.WorkerLog:
+        if seat.key in self._logs:
+            self._logs[seat.key].forget_tail()
+            return self._logs[seat.key]
+        stem = "serverlog" if seat.role.value == "server" else "workerlog" if seat.role.value == "trainer" else "heterlog"
+        shown = self._program.tee is Tee.ALL or (self._program.tee is Tee.FIRST and _is_first(seat))
+        word = "worker" if seat.role.value == "trainer" else seat.role.value
+        log = self._logs[seat.key] = logs.WorkerLog(
+            os.path.join(self._program.log_dir, f"{stem}.{seat.local_rank}"),
+            tag=f"{word} {seat.rank}",
+            number=seat.rank,
+            most_bytes=self._program.log_max_bytes,
+            overwrite=self._program.log_overwrite,
+            console=self._console if shown else None,
+        )
+        return log
+
+    def _write_contract(self, cluster: Cluster, seat: Seat, contract: Mapping[str, str]) -> None:
+        """envlog.<n>: what this worker was told, without the secrets; and Paddle's backup file where it names one."""
+        import json
+
+        text = "".join(f"{name}={text}\n" for name, text in sorted(contracts.redacted(contract).items()))
+        _write_private(os.path.join(self._program.log_dir, f"envlog.{seat.key}"), text)
+        backup = contract.get("PADDLE_BACKUP_ENV_PATH")
+        if backup:
+            _write_private(backup, json.dumps(contracts.backup(cluster, seat, self._program.setting)))
+
+
+def command_for(program: tuple[str, ...], *, is_module: bool) -> tuple[str, ...]:
+    """The words to execute: Python for scripts and modules, anything else as it is."""
+    if is_module:
+        return (sys.executable, "-u", "-m", *program)
+    if program[0].endswith(".py"):
+        return (sys.executable, "-u", *program)
+    if program[0].endswith(".pyxes"):
+        return (sys.executable, *program)
+    if "/" not in program[0] and os.path.isfile(program[0]) and os.access(program[0], os.X_OK):
+        return (f"./{program[0]}", *program[1:])
+    return program
+
+
+def _ignore(_answer: bool) -> None:
+    """For callbacks that only do."""
+
+
+def _is_first(seat: Seat) -> bool:
+    """The worker whose output is shown by default: this node's first trainer."""
+    return seat.role.value == "trainer" and seat.local_rank == 0
+
+
+def _accepts(host: str, port: int) -> bool:
+    """Whether something listens there. The address is this machine's own, so the answer comes at once."""
+    try:
+        with socket.create_connection((host, port), timeout=0.2) as sock:
+            return bool(sock.getsockname() != sock.getpeername())
+    except OSError:
+        return False
+
+
+def _write_private(path: str, text: str) -> None:
+    try:
+        fd = logs.open_private(path, overwrite=True)
+        os.write(fd, text.encode())
+        os.close(fd)
+    except OSError:
+        pass  # a full disk is reported by the worker's log

@@ -1,0 +1,76 @@
+"""How the launcher speaks on the console: lines in the form of Paddle's launcher, and the last words. An adapter.
+
+    LAUNCH INFO 2022-05-18 11:53:09,773 Run Pod: gistdo, replicas 2, status ready
+"""
+
+from __future__ import annotations
+
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from umiak.core.problem import Problem
+    from umiak.launch.logs import Console
+    from umiak.launch.protocol import Failure
+
+_LEVELS = {"DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
+_COLOURS = {"WARNING": 33, "ERROR": 31, "CRITICAL": 31}
+RULE = "-" * 80
+
+
+class Talk:
+    """Says things to the person who started the launcher, on standard error."""
+
+    def __init__(self, console: Console, level: str = "INFO") -> None:
+        self._console = console
+        self._least = _LEVELS.get(level.upper(), 20)
+
+    def say(self, text: str, level: str = "INFO") -> None:
+        """One line of the launcher's own."""
+        if _LEVELS[level] < self._least:
+            return
+        now = time.time()
+        stamp = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now))},{int(now * 1000) % 1000:03d}"
+        head = f"LAUNCH {level} {stamp}"
+        if self._console.colours and level in _COLOURS:
+            head = f"\x1b[{_COLOURS[level]}m{head}\x1b[0m"
+        self.plain("".join(f"{head} {line}\n" for line in text.splitlines() or [""]))
+
+    def plain(self, text: str) -> None:
+        """Text as it is."""
+        self._console.write(text.encode(errors="backslashreplace"))
+
+    def configuration(self, shown: Sequence[tuple[str, str]]) -> None:
+        """Every option with its value, one line each."""
+        self.say("-----------  Configuration  ----------------------")
+        for name, text in shown:
+            self.say(f"{name}: {text}")
+        self.say("--------------------------------------------------")
+
+    def command_for_other_nodes(self, command: str) -> None:
+        """Ready to be pasted on the other nodes."""
+        self.plain(f"Copy the following command to other nodes to run.\n{RULE}\n{command}\n{RULE}\n")
+
+    def problems(self, problems: Sequence[Problem]) -> None:
+        self.plain("".join(f"{line}\n" for problem in problems for line in problem.lines()))
+
+    def goodbye(self, status: int, failure: Failure | None, words: str) -> None:
+        """How the job ended; after a failure with what the worker that failed first had to say."""
+        if status == 0:
+            if words:
+                self.say(words)
+            return
+        if failure is None:
+            if words:
+                self.plain(f"error: {words}\n")
+            return
+        lines = [f"error: {words}"]
+        if failure.traceback:
+            lines += ["its traceback:", *(f"  {line}" for line in failure.traceback.splitlines())]
+        elif failure.log_end:
+            lines += ["the end of its output:", *(f"  {line}" for line in failure.log_end.splitlines())]
+        if failure.log_path:
+            lines.append(f"hint: the whole output is on {failure.host} in {failure.log_path}")
+        self.plain("".join(f"{line}\n" for line in lines))

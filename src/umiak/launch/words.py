@@ -1,0 +1,40 @@
+"""What happened to a job, in plain words: pure functions from values to text, shared by master and node."""
+
+from __future__ import annotations
+
+from umiak.launch.protocol import FailureKind
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from umiak.launch.protocol import Failure
+
+
+def describe(failure: Failure) -> str:
+    """One failure in one line, as it is printed at the end on every node."""
+    if failure.kind in (FailureKind.NODE_LOST, FailureKind.NODE_LEFT):
+        return failure.what
+    who = f"{who(failure)} on node {failure.host}"
+    if failure.kind is FailureKind.NOT_STARTED:
+        return f"{who} could not be started: {failure.what}"
+    if failure.kind is FailureKind.HUNG:
+        return f"{who} hung: {failure.what}"
+    if failure.signal is not None:
+        cause = ": the system ran out of memory (OOM kill)" if failure.out_of_memory else ""
+        return f"{who} was killed by {signal_name(failure.signal)}{cause}"
+    return f"{who} failed with exit code {failure.exit_code}"
+
+
+def signal_name(number: int) -> str:
+    """``SIGKILL (9)``."""
+    import signal
+
+    try:
+        return f"{signal.Signals(number).name} ({number})"
+    except ValueError:
+        return f"signal {number}"
+
+
+def who(failure: Failure) -> str:
+    if failure.role is None:
+        return f"node {failure.host}"
+    return f"{failure.role.value} {failure.rank}"

@@ -1,0 +1,63 @@
+"""MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE: one contract, two meanings.
+
+Kubeflow's PyTorchJob, PAI-DLC and AIHC number *nodes* with RANK and WORLD_SIZE and say how many processes each should
+start with NPROC_PER_NODE. torchrun, Ray Train and their like number *processes*, and those have a LOCAL_RANK. So
+LOCAL_RANK (or torchrun's own mark) tells the meanings apart; nothing else does.
+
+Traps
+- A torchrun child inherits its pod's variables but overwrites RANK and WORLD_SIZE, hence the early rule for it.
+- torchrun's agent itself may listen on MASTER_PORT; the port beside it is then where launchers meet.
+- The first pod of an older PyTorchJob sees MASTER_ADDR=localhost while its peers see its name.
+"""
+
+from __future__ import annotations
+
+from umiak.core.cluster import Placement
+from umiak.platforms import MASTER_PORT
+from umiak.platforms.reading import meeting_point
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from umiak.platforms.reading import Reader
+
+
+def torchrun(reader: Reader) -> Placement | None:
+    """A process that torchrun started."""
+    return read(reader, job_id=_unless_default(reader.text("TORCHELASTIC_RUN_ID")))
+
+
+def bare(reader: Reader) -> Placement | None:
+    """The variables alone, whoever set them. MASTER_ADDR without a rank and a count says nothing about a cluster."""
+    return read(reader)
+
+
+def read(reader: Reader, *, job_id: str | None = None, master: str | None = None) -> Placement | None:
+    """The contract at whichever of its two levels it is; ``None`` if it is not complete."""
+    address = reader.text("MASTER_ADDR")
+    if reader.text("RANK") is None or reader.text("WORLD_SIZE") is None or (address is None and master is None):
+        return None
+    per_process = reader.text("LOCAL_RANK") is not None or reader.text("TORCHELASTIC_RUN_ID") is not None
+    local_rank = reader.number("LOCAL_RANK")
+    placement = Placement(
+        platform=reader.platform,
+        reason=reader.reason("RANK", "WORLD_SIZE") + (f", LOCAL_RANK={local_rank}" if per_process else ""),
+        nodes=reader.needed("WORLD_SIZE", least=1),
+        rank=reader.needed("RANK"),
+        master=master or meeting_point(address or "", _port(reader)),
+        job_id=job_id,
+        workers=1 if per_process else (reader.number("NPROC_PER_NODE") or None),  # 0 cards: a CPU job
+        local_rank=local_rank,
+        local_size=reader.number("LOCAL_WORLD_SIZE", least=1) if per_process else None,
+    )
+    return reader.settle(placement, rank="RANK", nodes="WORLD_SIZE", hosts="MASTER_ADDR")
+
+
+def _port(reader: Reader) -> int:
+    port = reader.port("MASTER_PORT") or MASTER_PORT
+    if reader.text("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        return port + 1 if port < 65535 else port - 1
+    return port
+
+
+def _unless_default(run_id: str | None) -> str | None:
+    return None if run_id == "none" else run_id

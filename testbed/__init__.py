@@ -1,0 +1,22 @@
+"""Real clusters on one machine, as context managers that tests, benchmarks, examples and people share.
+
+    from testbed import etcd, hosts
+
+    with hosts.network(3) as net, etcd.server(net.hosts[0]) as store:
+        a, b, c = net.hosts
+        trainer = b.popen(["python", "train.py"], env={**os.environ, "STORE": store.endpoint})
+        net.cut(a, b)           # no packet passes between the two, and nobody is told
+        c.power_off()
+
+`python -m testbed hosts 3` and `python -m testbed etcd` open the same things for a person.
+
+| module | what it gives |
+|---|---|
+| `hosts` | machines with names, addresses and process tables of their own, on a switch whose links can be cut |
+| `etcd` | an etcd server that can be stopped, started, paused and emptied |
+| `workspace` | a temporary directory and the programs started in it, which go away together |
+| `pytest_support` | the fixtures, and the rule for machines that cannot have one of these |
+
+Nothing here outlives the process that asked for it, even when that process is killed with SIGKILL. Nothing here is
+imported by the product.
+"""
