@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from umiak.contracts import WorkerSetting
 from umiak.core.cluster import Cluster, Node
 
@@ -31,5 +33,5 @@ def two_by_two() -> Cluster:
     return cluster(node("alpha", "10.0.0.1", trainers=2), node("beta", "10.0.0.2", trainers=2), generation=3)
 
 
-def setting(**more: object) -> WorkerSetting:
+def setting(**more: Any) -> WorkerSetting:
     return WorkerSetting(**{"log_dir": "/job/log", **more})

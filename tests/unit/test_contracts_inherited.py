@@ -38,6 +38,7 @@ def test_a_persons_variables_are_kept_and_the_contract_lies_on_top() -> None:
         "UMIAK_NODE_HOST",
         "UMIAK_MASTER",
         "UMIAK_TOKEN",
+        "UMIAK_HANG_TIMEOUT",
         "UMIAK_PROGRESS_FILE",
         "UMIAK_STACK_FILE",
         "TORCHELASTIC_ERROR_FILE",

@@ -111,15 +111,14 @@ def test_each_flag(flag: str, variable: str | None, text: str, field: str, defau
         assert getattr(options("x.py", {variable: text}), field) == expected
 
 
-@pytest.mark.parametrize(("flag", "variable", "text", "field", "default", "expected"), TABLE)
+@pytest.mark.parametrize(("flag", "variable", "text", "field", "default", "expected"), [row for row in TABLE if row[1]])
 def test_each_flag_beats_its_variable(
-    flag: str, variable: str | None, text: str, field: str, default: object, expected: object
+    flag: str, variable: str, text: str, field: str, default: object, expected: object
 ) -> None:
-    if variable is None:
-        return
-    made = ask(f"--{flag} {text} x.py", {variable: "1"})
+    other = "0" if expected == 1 else "1"
+    made = ask(f"--{flag} {text} x.py", {variable: other})
     assert getattr(made.options, field) == expected
-    assert f"--{flag} {text} is used; the environment says {variable}=1" in made.notes or expected == 1
+    assert f"--{flag} {text} is used; the environment says {variable}={other}" in made.notes
 
 
 def test_the_table_above_is_complete() -> None:
@@ -284,11 +283,9 @@ def test_second_variables() -> None:
     assert options("--ips a,b x.py", {"FLAGS_START_PORT": "7000"}).start_port == 7000
 
 
-@pytest.mark.parametrize("name", ["../x", "a/b", "a b", ".x", "-x", "a\n"])
+@pytest.mark.parametrize("name", ["../x", "a/b", "a b", ".x", "-x", "a\tb"])
 def test_no_name_for_a_job(name: str) -> None:
-    with pytest.raises(UmiakError) as caught:
-        read([f"--job_id=x{name}" if name == "a b" else f"--job_id={name}y", "x.py"], {})
-    assert [problem.code for problem in caught.value.problems] == ["UM-LAUNCH-115"]
+    assert problems(f"'--job_id={name}' x.py") == ["UM-LAUNCH-115"]
 
 
 # Lists of nodes

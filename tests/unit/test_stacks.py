@@ -8,7 +8,6 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -90,17 +89,17 @@ def test_a_stuck_worker_shows_where(tmp_path: Path, code: str, function: str) ->
             assert stacks.read_text() == ""
             for times in (1, 2):
                 worker.send_signal(signal.SIGUSR2)
-                wait_until(lambda times=times: stacks.read_text().count(f"in {function}") == times)
+                wait_until(stacks, f"in {function}", times)
             assert "train.py" in stacks.read_text()
             assert worker.poll() is None
         finally:
             worker.kill()
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
+def wait_until(file: Path, words: str, times: int) -> None:
     deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
+    while file.read_text().count(words) < times:
+        assert time.monotonic() < deadline, f"waited in vain for: {words}"
         time.sleep(0.002)
 
 

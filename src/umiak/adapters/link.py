@@ -259,9 +259,18 @@ class Caller:
     """Dials another launcher and goes through the handshake. Exactly one of the callbacks is called, once."""
 
     def __init__(
-        self, loop: Loop, heart: Heart, *, host: str, port: int, job_id: str, token: bytes | None, purpose: str = "join"
+        self,
+        loop: Loop,
+        heart: Heart,
+        *,
+        host: str,
+        port: int,
+        job_id: str,
+        token: bytes | None,
+        purpose: str,
+        patience_s: float,
     ) -> None:
-        self._loop, self._heart = loop, heart
+        self._loop, self._heart, self._patience_s = loop, heart, patience_s
         self._job_id, self._token, self._purpose = job_id, token, purpose
         self.on_link: Callable[[Link], None] = _ignore
         self.on_moved: Callable[[str, int], None] = lambda _host, _port: None
@@ -297,7 +306,7 @@ class Caller:
         except OSError as failure:
             self._fail(refused=False, why=f"{self._where}: {failure.strerror or failure}")
             return
-        self._timer = self._loop.after(self._heart.timeout_s, self._timed_out)
+        self._timer = self._loop.after(self._patience_s, self._timed_out)
         if error in (0, 115):  # EINPROGRESS
             self._loop.on_writable(self._sock.fileno(), self._connected)
         else:
@@ -351,7 +360,7 @@ class Caller:
             # The other side is alive but does not know yet who leads: it is worth waiting.
             if self._timer:
                 self._timer.cancel()
-            self._timer = self._loop.after(self._heart.timeout_s, self._timed_out)
+            self._timer = self._loop.after(self._patience_s, self._timed_out)
             return
         if self._refused(content):
             return
@@ -378,7 +387,7 @@ class Caller:
         return True
 
     def _timed_out(self) -> None:
-        self._fail(refused=False, why=f"{self._where}: no answer for {self._heart.timeout_s:g} s")
+        self._fail(refused=False, why=f"{self._where}: no answer for {self._patience_s:g} s")
 
     def _fail(self, *, refused: bool, why: str, fatal: bool = False) -> None:
         if not self._over:

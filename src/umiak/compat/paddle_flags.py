@@ -73,11 +73,12 @@ FLAGS = (
     ),
     Flag(
         name="start_port",
-        help="With --ips: the first of the consecutive ports that each node's workers get.",
+        help="With --ips: the first of the consecutive ports that each node's workers get. The launchers meet on the one "
+        "before it.",
         group=NODES,
         kind=Kind.NUMBER,
         default=6070,
-        least=1,
+        least=2,
         metavar="PORT",
         env=("PADDLE_START_PORT", "FLAGS_START_PORT"),
         old=("started_port",),

@@ -3,7 +3,7 @@
 What a person exported reaches the worker unchanged, with three exceptions:
 
     names that a contract owns        an outer launcher's RANK must not reach a server that gets none of its own
-    names that launchers take         PADDLE_RANK, UMIAK_MASTER, ...: meant for us, false for anybody inside
+    names that launchers take         PADDLE_RANK, UMIAK_*, ...: meant for us, false for anybody inside
     numbers of a process manager      OMPI_COMM_WORLD_RANK, SLURM_PROCID, ...: kept where they say what the contract
                                       says (one launcher per process), dropped where a program would take two workers
                                       for the same process
@@ -13,7 +13,7 @@ Proxy variables stay: programs need them to fetch data.
 
 from __future__ import annotations
 
-from umiak.contracts import jax, native, paddle, stacks, torch
+from umiak.contracts import jax, native, paddle, torch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _PERSONS = frozenset(
         "PADDLE_GLOO_FS_PATH",
     ]
 )
-_OWNED = (paddle.NAMES | torch.NAMES | jax.NAMES | native.NAMES | stacks.NAMES) - _PERSONS
+_OWNED = (paddle.NAMES | torch.NAMES | jax.NAMES) - _PERSONS
 
 _TAKEN = frozenset(
     [
@@ -43,6 +43,7 @@ _TAKEN = frozenset(
         "PADDLE_RUN_MODE",
         "PADDLE_IPS",
         "PADDLE_START_PORT",
+        "FLAGS_START_PORT",
         "PADDLE_SORT_IP",
         "PADDLE_SERVER_NUM",
         "PADDLE_TRAINER_NUM",
@@ -63,20 +64,14 @@ _TAKEN = frozenset(
         "TRAINER_PORTS_NUM",
         "TRAINER_IP_PORT_LIST",
         "DISTRIBUTED_TRAINER_ENDPOINTS",
-        "UMIAK_NNODES",
-        "UMIAK_MASTER",
-        "UMIAK_HOST",
-        "UMIAK_HOSTS",
-        "UMIAK_NPROC_PER_NODE",
-        "UMIAK_DEVICES",
-        "UMIAK_TOKEN",
-        "UMIAK_TOKEN_FILE",
     ]
 )
-_TAKEN_PREFIXES = ("PADDLE_ELASTIC_", "UMIAK_NODE_", "TORCHELASTIC_", "FLAGS_selected_")
+# All of UMIAK_ is ours, the job's token among it: what a worker should know of it is in the contract.
+_TAKEN_PREFIXES = ("UMIAK_", "PADDLE_ELASTIC_", "TORCHELASTIC_", "FLAGS_selected_")
 
 # Per process manager: its rank, its size, and what goes when they are false. Slurm's sizes stay: they describe the
-# allocation, and srun inside a worker reads them. JAX takes OMPI_MCA_orte_hnp_uri for proof of the other OMPI names.
+# allocation, and srun inside a worker reads them. JAX takes Open MPI's uri and version for proof that its other names
+# are there.
 _MANAGERS = (
     (
         "OMPI_COMM_WORLD_RANK",
@@ -88,6 +83,7 @@ _MANAGERS = (
             "OMPI_COMM_WORLD_LOCAL_SIZE",
             "OMPI_COMM_WORLD_NODE_RANK",
             "OMPI_MCA_orte_hnp_uri",
+            "OMPI_VERSION",
             "PMIX_RANK",
         ),
     ),

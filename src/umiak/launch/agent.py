@@ -198,8 +198,8 @@ class Agent:
 
     def _perform_on_links(self, action: NodeAction) -> None:
         match action:
-            case node_machine.Dial(host=host, port=port):
-                self._dial(host, port)
+            case node_machine.Dial(host=host, port=port, patience_s=patience_s):
+                self._dial(host, port, patience_s)
             case node_machine.HangUp():
                 self._hang_up()
             case node_machine.Lead():
@@ -234,11 +234,9 @@ class Agent:
 
     # ---- the link to a master elsewhere
 
-    def _dial(self, host: str, port: int) -> None:
+    def _dial(self, host: str, port: int, patience_s: float) -> None:
         self._hang_up()
-        caller = self._caller = links.Caller(
-            self._loop, self._heart, host=host, port=port, job_id=self._machine.terms.job_id, token=self._token
-        )
+        caller = self._caller = self._call(host, port, "join", patience_s)
         self._master_at = (host, port)
         caller.on_link = self._linked
         caller.on_moved = lambda there, its_port: self._node(node_machine.LinkMoved(host=there, port=its_port))
@@ -408,7 +406,13 @@ class Agent:
         self._loop.after(BEACON_EVERY_S, self._beacon)
 
     def _call_once(self, host: str, port: int, purpose: str) -> Caller:
-        caller = links.Caller(
+        """Call, and hang up as soon as somebody answers."""
+        caller = self._call(host, port, purpose, self._heart.timeout_s)
+        caller.on_link = lambda link: link.close()
+        return caller
+
+    def _call(self, host: str, port: int, purpose: str, patience_s: float) -> Caller:
+        return links.Caller(
             self._loop,
             self._heart,
             host=host,
@@ -416,10 +420,8 @@ class Agent:
             job_id=self._machine.terms.job_id,
             token=self._token,
             purpose=purpose,
+            patience_s=patience_s,
         )
-        caller.on_link = lambda link: link.close()
-        self._loop.after(self._heart.timeout_s, caller.cancel)
-        return caller
 
     def _stand_down(self, purpose: str) -> None:
         """The job is led by another node already: if nothing was formed here, go there, with everyone who came."""

@@ -230,6 +230,8 @@ class Dial:
 
     host: str
     port: int
+    patience_s: float
+    """After so much silence nobody answers there."""
 
 
 @value
@@ -359,6 +361,7 @@ class NodeMachine:
         self._finish: Finish | None = None  # how this node will end, once its workers are gone
         self._told_signal: int | None = None
         self._master_dead: bool | None = None  # the master is lost: it is dead, or it is silent; None: it is there
+        self._master: str | None = None  # the node that leads now, where it is not the last generation's coordinator
         self._dialled: tuple[str, int] | None = None
         self._asked: str | None = None  # the candidate that was dialled last
         self._ask_at: float | None = None
@@ -415,6 +418,7 @@ class NodeMachine:
             case LinkUp(host=host):
                 self.linked = True
                 self._dial_at = None
+                self._master = self._search.name_at(self._dialled) if self._search else None
                 if not self._offer.host:
                     self._offer = replace(self._offer, host=host)
                 self._join()
@@ -477,7 +481,8 @@ class NodeMachine:
             else:
                 self._dial_at = now + ASK_AGAIN_S
             return
-        host = self.cluster.node(self.cluster.coordinator).host
+        name = self._master or self.cluster.coordinator
+        host = self.cluster.node(name).host
         lost = f"the master node {host} was lost: {how}"
         if not self._may_go_on_without_master():
             self._end(now, Finish(exit_status=1 if dead else 3, words=lost, at_once=not dead))
@@ -496,14 +501,15 @@ class NodeMachine:
         self._master_dead = None
         self._enter(Phase.SEEKING)
         self._give_up_at = now + self.terms.join_timeout_s
-        self._search = Search(self.cluster)
-        self._search.lost(self.cluster.coordinator, dead=dead)
+        # If the master was lost that was to form the next generation, the search for it goes on where it was.
+        self._search = self._search or Search(self.cluster)
+        self._search.lost(self._master or self.cluster.coordinator, dead=dead)
         self._search_until = now + self.terms.heartbeat_timeout_s + self.terms.fence_s
         if self.setting.meeting is Meeting.ETCD:
-            master = self.cluster.node(self.cluster.coordinator)
+            master = self.cluster.node(self._master or self.cluster.coordinator)
             self._campaign(gone=(master.host, master.link_port) if dead else None)
         else:
-            self._ask_next_candidate()
+            self._ask_next_candidate(now)
 
     def _next_candidate(self, now: float, *, dead: bool) -> None:
         assert self._search is not None
@@ -512,16 +518,20 @@ class NodeMachine:
             self._ask_at = now + ASK_AGAIN_S
             return
         self._search.lost(self._asked, dead=dead)
-        self._ask_next_candidate()
+        self._ask_next_candidate(now)
 
-    def _ask_next_candidate(self) -> None:
+    def _ask_next_candidate(self, now: float) -> None:
         assert self._search is not None
+        if self._search.is_hopeless:
+            lost = ", ".join(self._search.hosts_out_of_reach)
+            self._end(now, Finish(exit_status=3, words=words.cut_off(lost, self._generation())))
+            return
         candidate = self._search.candidate
         if candidate is None or candidate.name == self._offer.name:
             self._do(self._lead_after_search())
         else:
             self._asked = candidate.name
-            self._dial(candidate.host, candidate.link_port)
+            self._dial(candidate.host, candidate.link_port, patience_s=min(2.0, self.terms.heartbeat_timeout_s))
 
     def _lead_after_search(self) -> Lead:
         if self._search is None:
@@ -560,7 +570,7 @@ class NodeMachine:
 
     def _form(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self._search = None
+        self._search = self._master = None
         self._give_up_at = None
         self._told_done = False
         self._enter(Phase.RUNNING)
@@ -600,6 +610,8 @@ class NodeMachine:
                 self._do(StartWorkers(cluster=self.cluster, seats=(seat,), restarts=message.restarts))
 
     def _stop(self, now: float, message: Stop) -> None:
+        if self._told_signal is not None:
+            return  # this node is stopping already, with the grace that was promised to whoever sent the signal
         self._say(f"stopping generation {message.generation}: {message.why}", "WARNING")
         if message.dump_stacks and self._running:
             self._do(DumpStacks())
@@ -738,7 +750,7 @@ class NodeMachine:
         if self._ask_at is not None and now >= self._ask_at:
             self._ask_at = None
             if self._search:
-                self._ask_next_candidate()
+                self._ask_next_candidate(now)
         if self._give_up_at is not None and now >= self._give_up_at:
             self._give_up(now)
 
@@ -755,6 +767,9 @@ class NodeMachine:
 
     # ---- small parts
 
+    def _generation(self) -> int:
+        return self.cluster.generation if self.cluster else 0
+
     def _is_current(self, generation: int) -> bool:
         return self.cluster is not None and generation == self.cluster.generation
 
@@ -762,9 +777,9 @@ class NodeMachine:
         host, port = gone or ("", 0)
         self._do(Campaign(gone_host=host, gone_port=port))
 
-    def _dial(self, host: str, port: int) -> None:
+    def _dial(self, host: str, port: int, patience_s: float | None = None) -> None:
         self._dialled = (host, port)
-        self._do(Dial(host=host, port=port))
+        self._do(Dial(host=host, port=port, patience_s=patience_s or self.terms.heartbeat_timeout_s))
 
     def _enter(self, phase: Phase) -> None:
         self.phase = phase

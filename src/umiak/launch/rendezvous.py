@@ -165,6 +165,7 @@ class Coordinator:
         self._dead: set[str] = set(dead)
         self._silent: set[str] = set(silent)
         self._awaited: set[str] = set()
+        self._await_until = now
         self._port_retries = 0
         self._went = False  # the trainers of this generation were told to start
         self._reform = previous is not None
@@ -181,7 +182,7 @@ class Coordinator:
     def next_deadline(self) -> float | None:
         """When a Tick is wanted, if nothing else happens before."""
         if self.phase is Phase.GATHERING:
-            times = [self._deadline, self._note_at, self._form_time()]
+            times = [self._deadline, self._note_at, self._form_time(), self._await_until if self._awaited else None]
         elif self.phase is Phase.RUNNING:
             times = [self._grow_at]
         else:
@@ -350,7 +351,7 @@ class Coordinator:
             self.failures.append(
                 Failure(kind=FailureKind.NODE_LEFT, at=at, node=name, host=host, signal=signal, what=told)
             )
-            self._stop(told, reform=False)
+            self._stop(told, reform=False, grace_s=self.terms.grace_s)
 
     def _lost(self, now: float, name: str, at: float, *, dead: bool) -> None:
         self._awaited.discard(name)
@@ -408,7 +409,7 @@ class Coordinator:
             self._went = True
             self._send(Go(generation=self._generation()), *(member.offer.name for member in active))
         if all(member.done for member in active):
-            self._end(Finish(exit_status=0, words=f"the job is done: {len(active)} nodes"))
+            self._end(Finish(exit_status=0, words="the job is done"))
         elif self._grow_at is not None and now >= self._grow_at:
             self._grow_at = None
             newcomers = self._standing_by()[: self.terms.most - len(active)]
@@ -437,16 +438,13 @@ class Coordinator:
         self._call_up_standbys()
         if self._reform and self.cluster and not self._awaited and not self._quorum():
             lost = ", ".join(self._host_of(name) for name in sorted(self._silent))
-            verdict = (
-                f"cut off from {lost}: this side has no majority of generation {self.cluster.generation}, "
-                "so it stops and leaves the job to the other side"
-            )
+            verdict = words.cut_off(lost, self.cluster.generation)
             self._end(Finish(exit_status=3, words=verdict, at_once=True))
             return
         when = self._form_time()
         if when is not None and now >= when:
             self._form()
-        elif self._awaited and now >= self._not_before:
+        elif self._awaited and now >= self._await_until:
             # Whoever has not come to the new master by now counts as silent.
             self._silent |= self._awaited
             self._awaited.clear()
@@ -508,8 +506,7 @@ class Coordinator:
         self._homes = {node.host: node.home for node in previous.nodes}
         self._awaited = set(previous.names) - {self.name} - self._dead - self._silent
         self._deadline = now + self._patience_s()
-        if self._awaited:
-            self._not_before = now + 2 * self.terms.heartbeat_timeout_s
+        self._await_until = now + 2 * self.terms.heartbeat_timeout_s
         if self._silent:
             self._not_before = max(self._not_before, now + self.terms.fence_s)
 
@@ -523,11 +520,11 @@ class Coordinator:
             if node.name in self._awaited
         )
 
-    def _stop(self, why: str, *, reform: bool, dump_stacks: bool = False) -> None:
+    def _stop(self, why: str, *, reform: bool, dump_stacks: bool = False, grace_s: float | None = None) -> None:
         self.phase = Phase.STOPPING
         self._reform = reform
         names = [member.offer.name for member in self._active()]
-        grace_s = self.terms.failure_grace_s
+        grace_s = self.terms.failure_grace_s if grace_s is None else grace_s
         self._send(Stop(generation=self._generation(), why=why, grace_s=grace_s, dump_stacks=dump_stacks), *names)
 
     def _end(self, finish: Finish) -> None:

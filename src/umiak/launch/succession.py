@@ -29,6 +29,12 @@ class Search:
         return None if name is None else self._cluster.node(name)
 
     @property
+    def is_hopeless(self) -> bool:
+        """Whether this node's side could not go on even if everyone came who was not found to be out of reach."""
+        within_reach = [name for name in self._line if name not in self._silent]
+        return not quorum.may_go_on(self._cluster, here=within_reach, dead=self._dead)
+
+    @property
     def dead(self) -> tuple[str, ...]:
         return tuple(self._dead)
 
@@ -36,11 +42,19 @@ class Search:
     def silent(self) -> tuple[str, ...]:
         return tuple(self._silent)
 
+    @property
+    def hosts_out_of_reach(self) -> tuple[str, ...]:
+        return tuple(self._cluster.node(name).host for name in self._silent)
+
     def lost(self, name: str, *, dead: bool) -> None:
         """This node is known to be gone, or it is out of reach."""
         (self._dead if dead else self._silent).append(name)
         node = self._cluster.node(name)
         self._unreachable.add((node.host, node.link_port))
+
+    def name_at(self, address: tuple[str, int] | None) -> str | None:
+        """Which node of the generation is reached at this address, if it is one of them."""
+        return next((node.name for node in self._cluster.nodes if (node.host, node.link_port) == address), None)
 
     def may_follow(self, host: str, port: int) -> bool:
         """Whether to go where another node points: not to one that this node found unreachable."""

@@ -257,10 +257,9 @@ class Supervisor:
             return self._logs[seat.key]
         stem = "serverlog" if seat.role.value == "server" else "workerlog" if seat.role.value == "trainer" else "heterlog"
         shown = self._program.tee is Tee.ALL or (self._program.tee is Tee.FIRST and _is_first(seat))
-        word = "worker" if seat.role.value == "trainer" else seat.role.value
         log = self._logs[seat.key] = logs.WorkerLog(
             os.path.join(self._program.log_dir, f"{stem}.{seat.local_rank}"),
-            tag=f"{word} {seat.rank}",
+            tag=f"{seat.role.value} {seat.rank}",
             number=seat.rank,
             most_bytes=self._program.log_max_bytes,
             overwrite=self._program.log_overwrite,

@@ -13,15 +13,15 @@ def describe(failure: Failure) -> str:
     """One failure in one line, as it is printed at the end on every node."""
     if failure.kind in (FailureKind.NODE_LOST, FailureKind.NODE_LEFT):
         return failure.what
-    who = f"{who(failure)} on node {failure.host}"
+    worker = f"{who(failure)} on node {failure.host}"
     if failure.kind is FailureKind.NOT_STARTED:
-        return f"{who} could not be started: {failure.what}"
+        return f"{worker} could not be started: {failure.what}"
     if failure.kind is FailureKind.HUNG:
-        return f"{who} hung: {failure.what}"
+        return f"{worker} hung: {failure.what}"
     if failure.signal is not None:
         cause = ": the system ran out of memory (OOM kill)" if failure.out_of_memory else ""
-        return f"{who} was killed by {signal_name(failure.signal)}{cause}"
-    return f"{who} failed with exit code {failure.exit_code}"
+        return f"{worker} was killed by {signal_name(failure.signal)}{cause}"
+    return f"{worker} failed with exit code {failure.exit_code}"
 
 
 def signal_name(number: int) -> str:
@@ -35,6 +35,15 @@ def signal_name(number: int) -> str:
 
 
 def who(failure: Failure) -> str:
+    """``trainer 1``, or the node where no worker is to blame."""
     if failure.role is None:
         return f"node {failure.host}"
     return f"{failure.role.value} {failure.rank}"
+
+
+def cut_off(lost: str, generation: int) -> str:
+    """Why this side of a cut does not go on."""
+    return (
+        f"cut off from {lost}: this side has no majority of generation {generation}, "
+        "so it stops and leaves the job to the other side"
+    )

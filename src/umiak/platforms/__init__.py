@@ -52,12 +52,12 @@ def _rule(name: str, place: str, markers: str, also: str = "") -> Rule:
 
 # fmt: off
 RULES = (
-    # Who started this very process.
-    _rule("nested", "native:nested", "UMIAK_RANK", "UMIAK_JOB_ID"),
+    # What was spelled out for us, then who started this very process.
     _rule("umiak", "native:explicit",
           "UMIAK_NNODES UMIAK_NODE_RANK UMIAK_MASTER UMIAK_HOSTS UMIAK_HOST UMIAK_NODE_ROLE UMIAK_NPROC_PER_NODE "
           "UMIAK_TOPOLOGY_JOB_ID UMIAK_SERVER_ENDPOINTS UMIAK_TRAINER_ENDPOINTS UMIAK_HETER_ENDPOINTS "
           "UMIAK_NODE_LOCAL_RANK UMIAK_NODE_LOCAL_SIZE"),
+    _rule("nested", "native:nested", "UMIAK_RANK", "UMIAK_JOB_ID"),
     _rule("torchrun", "torch:torchrun", "TORCHELASTIC_RUN_ID",
           "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT TORCHELASTIC_USE_AGENT_STORE"),
     _rule("paddle-launch", "paddlecloud:launched", "PADDLE_CURRENT_ENDPOINT",

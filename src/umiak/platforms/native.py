@@ -6,8 +6,9 @@
 gets (UMIAK_RANK, UMIAK_LOCAL_RANK, UMIAK_NODE, UMIAK_ROLE, UMIAK_JOB_ID, ...).
 
 The trap: workers inherit their launcher's environment, so a launcher started *by a worker*, say for an evaluation at
-the end of an epoch, sees the whole outer cluster and would join it a second time. The two variables that only a worker
-has give that away; such a launch is a job of its own on this node. It takes flags, or `--topology umiak`, to be more.
+the end of an epoch, sees the outer platform and would join that cluster a second time. The two variables that only a
+worker has give it away; such a launch is a job of its own on this node. The names above do not reach workers (see
+`umiak.contracts`), so where a worker's launcher has them nevertheless, they were meant for it and count.
 """
 
 from __future__ import annotations

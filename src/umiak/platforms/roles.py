@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from umiak.platforms.reading import Reader
 
-PORTS = {Role.SERVER: MASTER_PORT + 1, Role.TRAINER: MASTER_PORT + 2, Role.HETER: MASTER_PORT + 3}
-"""The port of a server, a trainer and a heter worker on its host, where the platform gives none."""
+PORTS = {Role.SERVER: MASTER_PORT + 1, Role.TRAINER: MASTER_PORT + 3, Role.HETER: MASTER_PORT + 5}
+"""The port of a server, a trainer and a heter worker, where the platform gives none; each has the next one to spare."""
 
 WORDS = {
     Role.SERVER: ("ps", "pserver", "server", "parameter_server"),

@@ -1,0 +1,475 @@
+"""A cluster that exists in memory only: launchers' deciders, a network that delays and cuts, and virtual time.
+
+    world = World(terms, seed=7)
+    world.start("a"); world.start("b")
+    world.run(10)                      # ten virtual seconds, some milliseconds of real ones
+    world.cut({"a"}, {"b"}); world.run(30)
+
+It drives the same `NodeMachine` and `Coordinator` that the launcher drives, with the same rules for what a link tells:
+a killed launcher closes its links, a cut is silence that each side notices after its own heartbeat timeout, messages of
+one link keep their order. After every event `check()` looks for what must never be: workers of two formations alive at once.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+
+from umiak.core.value import replace
+from umiak.launch import machine, rendezvous
+from umiak.launch.machine import Meeting, NodeMachine, NodeSetting
+from umiak.launch.protocol import Failure, FailureKind, Moved, Offer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from umiak.core.cluster import Cluster, Seat
+    from umiak.launch.protocol import FromMaster, FromNode, Terms
+
+BEAT_S = 1.0
+
+
+class TwoHalves(AssertionError):
+    """Workers of two formations were alive at the same time."""
+
+
+class SimNode:
+    """One launcher: its deciders, its link to the master, its workers."""
+
+    def __init__(self, world: World, name: str, setting: NodeSetting) -> None:
+        self.world = world
+        self.name = name
+        self.machine = NodeMachine(setting)
+        self.coordinator: rendezvous.Coordinator | None = None
+        self.alive = True
+        self.exit_status: int | None = None
+        self.words = ""
+        self.said: list[str] = []
+        self.cluster: Cluster | None = None
+        self.workers: dict[str, Seat] = {}
+        self.stubborn = False
+        """Whether its workers ignore SIGTERM."""
+        self.master: str | None = None  # the node that this one is linked to
+        self.held: list[str] = []  # callers that wait until this node knows who leads
+        self.link_id = 0
+        self._timers: dict[str, float] = {}
+
+    @property
+    def address(self) -> tuple[str, int]:
+        offer = self.machine.setting.offer
+        return offer.host, offer.link_port
+
+    def feed(self, event: object, *, master: bool = False) -> None:
+        """Give an event to one of this node's deciders and perform what it decides."""
+        if not self.alive:
+            return
+        now = self.world.now
+        if master:
+            if self.coordinator:
+                for decision in self.coordinator.step(now, event):  # type: ignore[arg-type]
+                    self._perform_for_master(decision)
+        else:
+            for action in self.machine.step(now, event):  # type: ignore[arg-type]
+                self._perform(action)
+        self.arm()
+        self.world.check()
+
+    def begin(self) -> None:
+        for action in self.machine.start(self.world.now):
+            self._perform(action)
+        self.arm()
+
+    def arm(self) -> None:
+        """Ask for the ticks that the deciders want."""
+        deadlines = {"node": self.machine.next_deadline}
+        deadlines["master"] = self.coordinator.next_deadline if self.coordinator else None
+        for who, when in deadlines.items():
+            if when is None:
+                self._timers.pop(who, None)
+            elif self._timers.get(who) != when:
+                self._timers[who] = when
+                self.world.at(max(when, self.world.now), lambda who=who, when=when: self._tick(who, when))  # type: ignore[misc]
+
+    def _tick(self, who: str, when: float) -> None:
+        if self._timers.get(who) == when:
+            del self._timers[who]
+            self.feed(rendezvous.Tick() if who == "master" else machine.Tick(), master=who == "master")
+
+    def _perform(self, action: object) -> None:
+        world = self.world
+        match action:
+            case machine.Say(text=text):
+                self.said.append(text)
+            case machine.Lead():
+                self._lead(action)
+            case machine.Dial(host=host, port=port, patience_s=patience_s):
+                self.hang_up()
+                world.dial(self, host, port, patience_s)
+            case machine.HangUp():
+                self.hang_up()
+            case machine.Tell(message=message):
+                self._tell(message)
+            case machine.StartWorkers(cluster=cluster, seats=seats):
+                self.cluster = cluster
+                self.workers.update({seat.key: seat for seat in seats})
+            case machine.AwaitListening(keys=keys):
+                for key in keys:
+                    generation = self._generation()
+                    world.later(
+                        0.01, lambda key=key: self.feed(machine.WorkerListening(key=key, generation=generation))
+                    )  # type: ignore[misc]
+            case machine.SignalWorkers():
+                if not self.stubborn:
+                    for key in tuple(self.workers):
+                        world.later(world.random.uniform(0.0, 0.3), lambda key=key: self._worker_ends(key))  # type: ignore[misc]
+            case machine.KillWorkers():
+                for key in tuple(self.workers):
+                    self._worker_ends(key)
+            case machine.HoldPorts():
+                ports = tuple(world.random.sample(range(20000, 30000), len(self.machine.setting.offer.ports)))
+                world.soon(lambda: self.feed(machine.PortsHeld(ports=ports)))
+            case machine.Exit(status=status, words=words):
+                self.exit_status, self.words = status, words
+                world.soon(lambda: world.end(self))
+
+    def _worker_ends(self, key: str) -> None:
+        if self.workers.pop(key, None):
+            generation = self._generation()
+            self.world.soon(lambda: self.feed(machine.WorkerExited(key=key, generation=generation)))
+
+    def fail_worker(self, code: int = 1) -> None:
+        """One of this node's workers fails."""
+        for key, seat in tuple(self.workers.items()):
+            del self.workers[key]
+            failure = Failure(
+                kind=FailureKind.EXITED,
+                at=self.world.now,
+                node=self.name,
+                host=seat.host,
+                role=seat.role,
+                rank=seat.rank,
+                key=key,
+                exit_code=code,
+            )
+            self.feed(machine.WorkerExited(key=key, generation=self._generation(), failure=failure))
+            return
+
+    def finish_workers(self) -> None:
+        """All of this node's workers end well."""
+        for key in tuple(self.workers):
+            self._worker_ends(key)
+
+    def _generation(self) -> int:
+        return self.cluster.generation if self.cluster else 0
+
+    def _tell(self, message: FromNode) -> None:
+        said = rendezvous.NodeSaid(name=self.name, message=message, at=self.world.now)
+        if self.coordinator:
+            self.world.soon(lambda: self.feed(said, master=True))
+        elif self.master:
+            there = self.world.nodes[self.master]
+            self.world.deliver(self, there, self.link_id, lambda: there.feed(said, master=True))
+
+    def _lead(self, lead: machine.Lead) -> None:
+        self.coordinator = rendezvous.Coordinator(
+            self.machine.terms,
+            name=self.name,
+            now=self.world.now,
+            previous=lead.previous,
+            dead=lead.dead,
+            silent=lead.silent,
+        )
+        for probe in self.coordinator.probes():
+            self.world.probe(self, probe)
+        host = self.address[0]
+        self.world.soon(lambda: self.feed(machine.LinkUp(host=host)))
+        if lead.previous:
+            self.world.later(1.0, lambda: self.world.beacon(self))
+        self._answer_held()
+
+    def _answer_held(self) -> None:
+        held, self.held = self.held, []
+        for name in held:
+            self.world.answer_call(self.world.nodes[name], self)
+
+    def _perform_for_master(self, action: object) -> None:
+        if isinstance(action, rendezvous.Send):
+            for name in action.names:
+                self.send(name, action.message)
+
+    def send(self, name: str, message: FromMaster) -> None:
+        received = machine.Received(message=message)
+        if name == self.name:
+            self.world.soon(lambda: self.feed(received))
+            return
+        there = self.world.nodes[name]
+        if there.master == self.name:
+            self.world.deliver(self, there, there.link_id, lambda: there.feed(received))
+
+    def hang_up(self) -> None:
+        self.world.unlink(self)
+        if self.coordinator:
+            self.coordinator = None
+
+    def now_follows(self, master: str) -> None:
+        self.master = master
+        self._answer_held()
+
+
+class World:
+    """Virtual time, the network, and the launchers on it."""
+
+    def __init__(
+        self, terms: Terms, *, seed: int = 0, workers: int = 1, servers: int = 0, latency_s: float = 0.02
+    ) -> None:
+        self.terms = terms
+        self.now = 0.0
+        self.random = random.Random(seed)  # noqa: S311 - the seed is the point
+        self.nodes: dict[str, SimNode] = {}
+        self._workers, self._servers = workers, servers
+        self._latency_s = latency_s
+        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+        self._cuts: set[frozenset[str]] = set()
+        self._cut_count: dict[frozenset[str], int] = {}
+        self._last_arrival: dict[tuple[str, str, int], float] = {}
+        self._links = 0
+        self._master_of_link: dict[int, str] = {}
+        self._unheard_ends: list[tuple[frozenset[str], Callable[[], None]]] = []  # closed behind a cut
+        self._home: str | None = None
+        self.formations: list[Cluster] = []
+
+    # ---- what a test does
+
+    def start(
+        self, name: str, *, rank: int | None = None, terms: Terms | None = None, host: str | None = None
+    ) -> SimNode:
+        """Start a launcher. The first name that is ever started is the one that ``--master`` names."""
+        first = self._home is None
+        self._home = self._home or name
+        identity = name
+        while identity in self.nodes:
+            identity += "'"  # the same machine, a new launcher
+        host = host or f"host-{name}"
+        offer = Offer(
+            name=identity,
+            host=host,
+            ports=tuple(range(20000, 20001 + self._workers + self._servers)),
+            trainers=self._workers,
+            servers=self._servers,
+            link_port=self._port_of(host),
+            rank=rank,
+        )
+        setting = NodeSetting(
+            terms=terms or self.terms,
+            offer=offer,
+            meeting=Meeting.ADDRESS,
+            leads=first or host == f"host-{self._home}",
+            master_host=f"host-{self._home}",
+            master_port=1,
+        )
+        node = self.nodes[identity] = SimNode(self, identity, setting)
+        node.begin()
+        return node
+
+    def kill(self, name: str) -> None:
+        """SIGKILL to a launcher: its workers die with it, its links are closed."""
+        node = self.nodes[name]
+        if node.alive:
+            node.workers.clear()
+            self.end(node)
+
+    def cut(self, one: Iterable[str], other: Iterable[str]) -> None:
+        """From now on nothing gets through between these two groups, and nobody is told."""
+        for a in one:
+            for b in other:
+                pair = frozenset((a, b))
+                if a != b and pair not in self._cuts:
+                    self._cuts.add(pair)
+                    self._cut_count[pair] = self._cut_count.get(pair, 0) + 1
+                    self._start_silence(a, b, self._cut_count[pair])
+
+    def heal(self) -> None:
+        """Everything gets through again, first of all the ends of connections that were closed behind a cut."""
+        self._cuts.clear()
+        unheard, self._unheard_ends = self._unheard_ends, []
+        for _, call in unheard:
+            self.later(self._latency_s, call)
+
+    def run(self, seconds: float) -> None:
+        """Let so much virtual time pass."""
+        until = self.now + seconds
+        while self._queue and self._queue[0][0] <= until:
+            self.now, _, call = heapq.heappop(self._queue)
+            call()
+        self.now = until
+
+    def running(self) -> dict[str, Cluster]:
+        """Nodes with live workers, and the formation that those belong to."""
+        return {
+            node.name: node.cluster
+            for node in self.nodes.values()
+            if node.alive and node.workers and node.cluster is not None
+        }
+
+    def check(self) -> None:
+        """Raise TwoHalves if workers of two formations are alive."""
+        formations = {(cluster.generation, cluster.names) for cluster in self.running().values()}
+        if len(formations) > 1:
+            raise TwoHalves(f"at {self.now:.3f}: {sorted(formations)}")
+
+    # ---- time
+
+    def at(self, when: float, call: Callable[[], None]) -> None:
+        self._count += 1
+        heapq.heappush(self._queue, (when, self._count, call))
+
+    def later(self, seconds: float, call: Callable[[], None]) -> None:
+        self.at(self.now + seconds, call)
+
+    def soon(self, call: Callable[[], None]) -> None:
+        self.at(self.now, call)
+
+    # ---- network
+
+    def is_cut(self, one: str, other: str) -> bool:
+        return frozenset((one, other)) in self._cuts
+
+    def deliver(self, sender: SimNode, receiver: SimNode, link: int, call: Callable[[], None]) -> None:
+        """Carry a message, in order; what is sent into a cut is lost with the link."""
+        if self.is_cut(sender.name, receiver.name):
+            return
+        key = (sender.name, receiver.name, link)
+        when = max(self.now + self.random.uniform(0, self._latency_s), self._last_arrival.get(key, 0.0))
+        self._last_arrival[key] = when
+
+        def arrive() -> None:
+            follower = sender if sender.master == receiver.name else receiver
+            if follower.link_id == link and receiver.alive:
+                call()
+
+        self.at(when, arrive)
+
+    def dial(self, caller: SimNode, host: str, port: int, patience_s: float) -> None:
+        def try_it() -> None:
+            if not caller.alive or caller.master:
+                return
+            there = next((n for n in reversed(self.nodes.values()) if n.address == (host, port) and n.alive), None)
+            if there is None:
+                known = next((n for n in reversed(self.nodes.values()) if n.address == (host, port)), None)
+                if known is not None and self.is_cut(caller.name, known.name):
+                    self.later(patience_s, lambda: caller.feed(machine.LinkFailed(refused=False, why="no answer")))
+                else:
+                    caller.feed(machine.LinkFailed(refused=True, why="refused"))
+            elif self.is_cut(caller.name, there.name):
+                self.later(patience_s, lambda: caller.feed(machine.LinkFailed(refused=False, why="no answer")))
+            else:
+                self.answer_call(caller, there)
+
+        self.later(self.random.uniform(0, self._latency_s), try_it)
+
+    def answer_call(self, caller: SimNode, there: SimNode) -> None:
+        if not caller.alive or not there.alive or caller.master:
+            return
+        if there.coordinator:
+            self._links += 1
+            caller.link_id = self._links
+            self._master_of_link[self._links] = there.name
+            caller.now_follows(there.name)
+            self.soon(lambda: caller.feed(machine.LinkUp(host=caller.address[0])))
+        elif there.master:
+            host, port = self.nodes[there.master].address
+            caller.feed(machine.LinkMoved(host=host, port=port))
+        else:
+            there.held.append(caller.name)
+
+    def probe(self, prober: SimNode, probe: rendezvous.Probe) -> None:
+        def answer() -> None:
+            target = self.nodes[probe.name]
+            if not target.alive and not self.is_cut(prober.name, target.name):
+                prober.feed(rendezvous.NodeClosed(name=probe.name, at=self.now), master=True)
+
+        self.later(self.random.uniform(0, self._latency_s), answer)
+
+    def beacon(self, leader: SimNode) -> None:
+        """A master that took over tells whoever starts again at the first address."""
+        if not leader.alive or not leader.coordinator or leader.coordinator.phase is rendezvous.Phase.ENDED:
+            return
+        for node in tuple(self.nodes.values()):
+            at_home = node.address == (f"host-{self._home}", 1)
+            if node is not leader and at_home and node.alive and not self.is_cut(node.name, leader.name):
+                self._stand_down(node, leader)
+        self.later(1.0, lambda: self.beacon(leader))
+
+    def _stand_down(self, node: SimNode, leader: SimNode) -> None:
+        if node.coordinator is None or node.coordinator.cluster:
+            return
+        moved = Moved(host=leader.address[0], port=leader.address[1])
+        for follower in self.nodes.values():
+            if follower.master == node.name:
+                node.send(follower.name, moved)
+        node.feed(machine.Received(message=moved))
+
+    def unlink(self, node: SimNode) -> None:
+        """A node lets go of its link; the master sees it closed."""
+        if node.master:
+            there, node.master = self.nodes[node.master], None
+            self._tell_closed(there, node)
+        node.link_id = 0
+
+    def end(self, node: SimNode) -> None:
+        """A launcher's process is gone: whoever is linked to it is told, unless there is a cut."""
+        node.alive = False
+        node.coordinator = None
+        if node.master:
+            self._tell_closed(self.nodes[node.master], node)
+        for other in self.nodes.values():
+            if other.master == node.name:
+                link = other.link_id
+                self._carry_end(node, other, lambda other=other, link=link: self._closed(other, link))  # type: ignore[misc]
+        self.check()
+
+    def _closed(self, node: SimNode, link: int) -> None:
+        if node.alive and node.master and node.link_id == link:
+            node.master = None
+            node.feed(machine.LinkClosed())
+
+    def _tell_closed(self, master: SimNode, node: SimNode) -> None:
+        gone = rendezvous.NodeClosed(name=node.name, at=self.now)
+        self._carry_end(master, node, lambda: master.feed(gone, master=True))
+
+    def _carry_end(self, one: SimNode, other: SimNode, call: Callable[[], None]) -> None:
+        if self.is_cut(one.name, other.name):
+            self._unheard_ends.append((frozenset((one.name, other.name)), call))
+        else:
+            self.later(self._latency_s, call)
+
+    def _start_silence(self, one: str, other: str, number: int) -> None:
+        """Each side of a link notices the cut by itself: a heartbeat timeout after the last beat that it heard."""
+        pair = frozenset((one, other))
+        timeout = self.terms.heartbeat_timeout_s
+
+        def notice(name: str, peer: str, link: int) -> None:
+            if pair not in self._cuts or self._cut_count[pair] != number:
+                return
+            node = self.nodes[name]
+            if node.master == peer and node.link_id == link:
+                node.master = None
+                node.feed(machine.LinkSilent())
+            elif self._master_of_link.get(link) == name:
+                node.feed(rendezvous.NodeSilent(name=peer, at=self.now), master=True)
+
+        for name, peer in ((one, other), (other, one)):
+            follower = self.nodes[name] if self.nodes[name].master == peer else self.nodes[peer]
+            if follower.master not in (name, peer):
+                continue
+            link = follower.link_id
+            heard_before = self.random.uniform(0.0, BEAT_S * 0.9)
+            self.later(timeout - heard_before, lambda name=name, peer=peer, link=link: notice(name, peer, link))  # type: ignore[misc]
+
+    def _port_of(self, host: str) -> int:
+        return 1 if host == f"host-{self._home}" else 7000 + self._count
+
+
+__all__ = ["SimNode", "TwoHalves", "World", "replace"]
