@@ -39,14 +39,11 @@ def _hosts(count: int) -> int:
             "\n  exit               take the network down\n",
             file=sys.stderr,
         )
-        environment = {**os.environ, **_shell_functions(net)}
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for what runs in the shell
-        return subprocess.run(
-            ["bash", "--norc"],
-            env={**environment, "PS1": "testbed$ "},
-            check=False,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        ).returncode
+        with subprocess.Popen(
+            ["bash", "--norc"], env={**os.environ, **_shell_functions(net), "PS1": "testbed$ "}
+        ) as shell:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for what runs in the shell
+            return shell.wait()
 
 
 def _shell_functions(net: hosts.Network) -> dict[str, str]:

@@ -361,9 +361,9 @@ class Host(Machine):
             f"addr add {self.address6}/64 dev eth0 nodad",
         ]
         for peer in self._network.hosts:
+            known = f"lladdr {peer.hardware_address} dev eth0 nud permanent"
             if peer is not self:
-                for address in (peer.address, peer.address6):
-                    commands.append(f"neigh add {address} lladdr {peer.hardware_address} dev eth0 nud permanent")
+                commands += [f"neigh add {address} {known}" for address in (peer.address, peer.address6)]
         self.ip(commands)
 
     def unplug(self) -> None:

@@ -74,6 +74,13 @@ def test_backend_per_device_kind(kind: DeviceKind | None, backend: str | None, x
     assert contract.get("PADDLE_XCCL_BACKEND") == xccl
 
 
+@pytest.mark.parametrize(("asked", "backend"), [("flagcx", "flagcx"), ("auto", "gloo"), (None, "gloo")])
+def test_a_person_may_choose_the_backend(asked: str | None, backend: str) -> None:
+    formed = two_by_two()
+    contract = contracts.environment(formed, formed.seats(Role.TRAINER)[0], setting(backend=asked))
+    assert contract["PADDLE_DISTRI_BACKEND"] == backend
+
+
 def test_long_endpoint_lists_are_left_to_the_backup() -> None:
     formed = two_by_two()
     seat = formed.seats(Role.TRAINER)[0]
@@ -168,6 +175,16 @@ def test_heterogeneous_stages(role: Role, stage: tuple[str | None, ...], before:
     assert contract.get("PADDLE_NEXT_HETER_TRAINER_IP_PORT_LIST") == after
     assert ("PADDLE_TRAINER_ID" in contract) == (role is Role.TRAINER)
     assert ("FLAGS_selected_gpus" in contract) == (role is Role.HETER)
+
+
+@pytest.mark.parametrize(("asked", "has_device"), [("cpu", False), ("gpu", True)])
+def test_a_person_may_say_what_heter_workers_compute_on(asked: str, has_device: bool) -> None:
+    devices = Devices(kind=DeviceKind.GPU, ids=("0", "1"))
+    chosen = setting(mode=Mode.PS_HETER, devices=devices, heter_device=asked)
+    contract = contracts.environment(HETER, HETER.seats(Role.HETER)[0], chosen)
+    assert contract["HETER_DEVICE_TYPE"] == asked
+    assert ("FLAGS_selected_gpus" in contract) == has_device
+    assert contracts.environment(HETER, HETER.seats(Role.TRAINER)[0], chosen)["HETER_DEVICE_TYPE"] == "cpu"
 
 
 def test_heter_workers_can_not_be_ascend() -> None:

@@ -119,12 +119,15 @@ def _trainer(worker: Worker) -> dict[str, str]:
 
 def _backend(worker: Worker) -> dict[str, str]:
     """Which collective library: said for the CPU and for custom devices; on GPU and XPU Paddle finds it by itself."""
-    devices = worker.devices
+    devices, asked = worker.devices, worker.setting.backend
+    variables: dict[str, str] = {}
     if devices is None:
-        return {"PADDLE_DISTRI_BACKEND": "gloo"}
-    if devices.kind is DeviceKind.NPU:
-        return {"PADDLE_DISTRI_BACKEND": "xccl", "PADDLE_XCCL_BACKEND": devices.kind.paddle_word}
-    return {}
+        variables["PADDLE_DISTRI_BACKEND"] = "gloo"
+    elif devices.kind is DeviceKind.NPU:
+        variables = {"PADDLE_DISTRI_BACKEND": "xccl", "PADDLE_XCCL_BACKEND": devices.kind.paddle_word}
+    if asked is not None and asked != "auto":
+        variables["PADDLE_DISTRI_BACKEND"] = asked
+    return variables
 
 
 def _parameter_server(worker: Worker) -> dict[str, str]:
@@ -176,7 +179,9 @@ def _heter(worker: Worker) -> dict[str, str]:
 
 
 def _heter_device(worker: Worker) -> str:
-    devices = worker.devices
+    devices, asked = worker.devices, worker.setting.heter_device
+    if asked is not None and worker.seat.role is Role.HETER:
+        return asked
     if devices is None:
         return "cpu"
     if devices.kind is DeviceKind.NPU:

@@ -22,5 +22,9 @@ class WorkerSetting:
     """``host:port`` on the first server's host; ``None``: the port that its node holds for a store."""
     devices: Devices | None = None
     """``None``: the workers compute on the CPU."""
+    heter_device: str | None = None
+    """What heter workers compute on if a person said it: ``cpu``, ``gpu`` or ``xpu``; ``None``: on the devices, if any."""
+    backend: str | None = None
+    """The collective library that a person asked for (``PADDLE_DISTRI_BACKEND``); ``None`` and ``auto``: what fits."""
     endpoints_limit: int = 48_000
     """A list of endpoints as long as this is left out of the environment and kept in the backup only."""

@@ -59,7 +59,7 @@ class Worker:
         """The node's devices, if a worker of this role is to use them.
 
         Servers never are. With parameter servers, trainers compute on the CPU unless a person chose devices, and
-        heter workers are there for the devices' sake.
+        heter workers are there for the devices' sake, unless a person put them on the CPU.
         """
         mode, devices, role = self.setting.mode, self.setting.devices, self.seat.role
         if devices is None or role is Role.SERVER:
@@ -67,7 +67,7 @@ class Worker:
         if mode is Mode.PS:
             return devices if devices.chosen is not None else None
         if mode is Mode.PS_HETER:
-            return devices if role is Role.HETER else None
+            return devices if role is Role.HETER and self.setting.heter_device != "cpu" else None
         return devices
 
 

@@ -73,12 +73,12 @@ def replay(lines: Iterable[str]) -> Iterator[tuple[dict[str, Any], list[Any]]]:
             )
         elif entry["who"] == "master":
             assert master is not None
-            event = decode_tagged(rendezvous.RENDEZVOUS_EVENTS, entry["event"])
+            event: Any = decode_tagged(rendezvous.RENDEZVOUS_EVENTS, entry["event"])
             yield entry, [_tagged(action) for action in master.step(now, event)]
         elif entry["event"] == {"is": "Start"}:
             yield entry, [_tagged(action) for action in node.start(now)]
         else:
-            happened = decode_tagged(machine.NODE_EVENTS, entry["event"])
+            happened: Any = decode_tagged(machine.NODE_EVENTS, entry["event"])
             yield entry, [_tagged(action) for action in node.step(now, happened)]
 
 

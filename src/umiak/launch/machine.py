@@ -573,6 +573,10 @@ class NodeMachine:
         self._search = self._master = None
         self._give_up_at = None
         self._told_done = False
+        if self._told_signal is not None or self._finish:
+            # This node is leaving; the master did not know that yet.
+            self._do(Tell(message=Stopped(generation=cluster.generation, ports=self._offer.ports)))
+            return
         self._enter(Phase.RUNNING)
         nodes = len(cluster.nodes)
         self._say(

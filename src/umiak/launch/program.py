@@ -83,7 +83,8 @@ class _Launch:
         placement = self._placement()
         found = self._devices()
         self.plan = plan(options, placement, self._local(placement, found))
-        devices.check_workers(found, self.plan.trainers)
+        if self.options.devices or not self.plan.terms.mode.has_servers:
+            devices.check_workers(found, self.plan.trainers)
         log_dir = self._log_dir()
         token = _token(self.environ)
         listener, token = self._listener(token)
@@ -258,6 +259,8 @@ class _Launch:
                 max_restarts=options.max_restart,
                 with_gloo=options.with_gloo,
                 devices=found,
+                heter_device=options.heter_device,
+                backend=options.backend,
             ),
             log_dir=log_dir,
             log_max_bytes=options.log_max_bytes,

@@ -285,7 +285,7 @@ class Coordinator:
                 member.done = True
             case Failed(generation=number, failure=failure) if number == generation:
                 self._failed(member, failure)
-            case Stopped(ports=ports):
+            case Stopped(generation=number, ports=ports) if number == generation:
                 member.idle = True
                 member.offer = replace(member.offer, ports=ports)
             case Leaving(signal=signal):
@@ -396,6 +396,10 @@ class Coordinator:
     # ---- decisions that follow from the state
 
     def _decide(self, now: float) -> None:
+        if self.cluster and self._silent and not self._awaited and not self._quorum():
+            lost = ", ".join(self._host_of(name) for name in sorted(self._silent))
+            verdict = words.cut_off(lost, self.cluster.generation)
+            self._end(Finish(exit_status=3, words=verdict, at_once=True))
         if self.phase is Phase.RUNNING:
             self._decide_running(now)
         if self.phase is Phase.STOPPING and all(member.idle for member in self._members.values() if not member.standby):
@@ -436,11 +440,6 @@ class Coordinator:
 
     def _decide_gathering(self, now: float) -> None:
         self._call_up_standbys()
-        if self._reform and self.cluster and not self._awaited and not self._quorum():
-            lost = ", ".join(self._host_of(name) for name in sorted(self._silent))
-            verdict = words.cut_off(lost, self.cluster.generation)
-            self._end(Finish(exit_status=3, words=verdict, at_once=True))
-            return
         when = self._form_time()
         if when is not None and now >= when:
             self._form()
@@ -448,7 +447,7 @@ class Coordinator:
             # Whoever has not come to the new master by now counts as silent.
             self._silent |= self._awaited
             self._awaited.clear()
-            self._decide_gathering(now)
+            self._decide(now)
         elif self._deadline is not None and now >= self._deadline:
             self._give_up()
         elif now >= self._note_at:
@@ -506,7 +505,11 @@ class Coordinator:
         self._homes = {node.host: node.home for node in previous.nodes}
         self._awaited = set(previous.names) - {self.name} - self._dead - self._silent
         self._deadline = now + self._patience_s()
-        self._await_until = now + 2 * self.terms.heartbeat_timeout_s
+        # A node that this one never had a link to notices by itself that it is cut off, and stops, within this time.
+        others_stop_s = max(self.terms.heartbeat_timeout_s, self.terms.failure_grace_s) + self.terms.fence_s
+        self._await_until = now + others_stop_s + self.terms.heartbeat_timeout_s
+        if self._silent - {previous.coordinator}:
+            self._not_before = now + others_stop_s
         if self._silent:
             self._not_before = max(self._not_before, now + self.terms.fence_s)
 
@@ -557,8 +560,7 @@ class Coordinator:
             member.standby = False
 
     def _quorum(self) -> bool:
-        if not self.cluster or not self._silent:
-            return True
+        assert self.cluster is not None
         return quorum.may_go_on(self.cluster, here=[*self._members], dead=self._dead)
 
     def _generation(self) -> int:

@@ -86,7 +86,7 @@ class Supervisor:
         setting = replace(self._program.setting, restart_count=restarts)
         contract = contracts.environment(cluster, seat, setting)
         environ = contracts.inherit(self._program.environ, contract)
-        self._write_contract(cluster, seat, contract)
+        self._write_contract(contract, contracts.backup(cluster, seat, setting), seat)
         log = self._log_of(seat)
         if self._program.hang_timeout_s is not None:
             environ.update(self._watch_for_hangs(seat, environ))
@@ -267,15 +267,14 @@ class Supervisor:
         )
         return log
 
-    def _write_contract(self, cluster: Cluster, seat: Seat, contract: Mapping[str, str]) -> None:
-        """envlog.<n>: what this worker was told, without the secrets; and Paddle's backup file where it names one."""
+    def _write_contract(self, contract: Mapping[str, str], backup: Mapping[str, str], seat: Seat) -> None:
+        """envlog.<worker>: what this worker was told, without secrets; and the file that Paddle reads long lists from."""
         import json
 
         text = "".join(f"{name}={text}\n" for name, text in sorted(contracts.redacted(contract).items()))
         _write_private(os.path.join(self._program.log_dir, f"envlog.{seat.key}"), text)
-        backup = contract.get("PADDLE_BACKUP_ENV_PATH")
-        if backup:
-            _write_private(backup, json.dumps(contracts.backup(cluster, seat, self._program.setting)))
+        if "PADDLE_BACKUP_ENV_PATH" in contract:
+            _write_private(contract["PADDLE_BACKUP_ENV_PATH"], json.dumps(backup))
 
 
 def command_for(program: tuple[str, ...], *, is_module: bool) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ class Reader:
 
     def wrong(self, number: str, where: str, what: str, *, why: str | None = None, hint: str = CHECK) -> None:
         """Note a problem of kind ``number``; ``settle`` raises it."""
-        self.problems.append(Problem(code=f"UM-PLATFORM-{number}", where=where, what=what, why=why, hint=hint))
+        self.problems.append(Problem(code=f"UM-PLATFORM-{number}", where=where, what=_clip(what), why=why, hint=hint))
 
     def text(self, name: str) -> str | None:
         return self.environ.get(name, "").strip() or None
@@ -51,7 +51,7 @@ class Reader:
             return None
         found = whole(text)
         if found is None or found < least:
-            self.wrong("003", name, f"not a whole number of {least} or more: {_short(text)}")
+            self.wrong("003", name, f"not a whole number of {least} or more: {text}")
             return None
         return found
 
@@ -74,7 +74,7 @@ class Reader:
             return None
         ends = [whole(end) for end in text.split(":")]
         if len(ends) > 2 or not all(ends):
-            self.wrong("003", name, f"not a number of nodes: {_short(text)}")
+            self.wrong("003", name, f"not a number of nodes: {text}")
         return ends[0] if ends[0] == ends[-1] else None
 
     def items(self, name: str) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ class Reader:
         """A JSON object."""
         found = self._json(name)
         if not isinstance(found, dict):
-            self.wrong("008", name, f"not a JSON object: {_short(str(found))}")
+            self.wrong("008", name, f"not a JSON object: {found}")
             raise UmiakError(*self.problems)
         return found
 
@@ -116,7 +116,7 @@ class Reader:
         """A list of strings out of the JSON of variable ``name``."""
         if isinstance(found, list) and all(isinstance(item, str) and item.strip() for item in found):
             return tuple(item.strip() for item in found)
-        self.wrong("008", name, f"not a list of hosts: {_short(str(found))}")
+        self.wrong("008", name, f"not a list of hosts: {found}")
         return ()
 
     def json_strings(self, name: str) -> tuple[str, ...]:
@@ -129,7 +129,7 @@ class Reader:
         try:
             return json.loads(text)
         except ValueError as error:
-            self.wrong("008", name, f"not JSON: {_short(text)}", why=str(error))
+            self.wrong("008", name, f"not JSON: {text}", why=str(error))
             raise UmiakError(*self.problems) from None  # nothing behind it can be read
 
     def lines(self, name: str, *, needed: bool = True) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ class Reader:
 
     def reason(self, rank: str, nodes: str) -> str:
         """The deciding variables as a person may read them: ``SLURM_NODEID=1 of SLURM_STEP_NUM_NODES=2``."""
-        said = [f"{name}={_short(self.text(name) or '?')}" for name in (rank, nodes) if self.text(name) is not None]
+        said = [f"{name}={self.text(name)}" for name in (rank, nodes) if self.text(name) is not None]
         return " of ".join(said)
 
     def settle(self, placement: Placement, *, rank: str, nodes: str, hosts: str, host: str | None = None) -> Placement:
@@ -204,8 +204,8 @@ def _duplicates(words: tuple[str, ...]) -> tuple[str, ...]:
     return unique(tuple(twice))
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= 60 else text[:57] + "..."
+def _clip(text: str, most: int = 200) -> str:
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 _FILE_HINT = (

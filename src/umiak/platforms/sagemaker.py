@@ -20,6 +20,8 @@ def place(reader: Reader) -> Placement | None:
     """A container of a SageMaker training job."""
     hosts = reader.json_strings("SM_HOSTS")
     own = reader.text("SM_CURRENT_HOST")
+    if not hosts:
+        reader.wrong("008", "SM_HOSTS", "no hosts in it")
     if own is None:
         reader.wrong("011", "SM_CURRENT_HOST", "not set, but SM_HOSTS is")
     reader.raise_problems()
@@ -40,7 +42,7 @@ def place(reader: Reader) -> Placement | None:
         nodes=len(hosts),
         rank=hosts.index(own) if own in hosts else None,
         hosts=hosts,
-        master=meeting_point(hosts[0]) if hosts else None,
+        master=meeting_point(hosts[0]),
         host=own,
         job_id=job_id,
     )

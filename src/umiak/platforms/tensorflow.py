@@ -45,7 +45,7 @@ def _read(reader: Reader, name: str, words: dict[str, str], job_id: str | None) 
     if not isinstance(cluster, dict) or not isinstance(task, dict):
         reader.wrong("008", name, "no object `cluster` and object `task` in it")
         return None
-    groups = {words.get(group) or str(group): reader.strings(hosts, name) for group, hosts in cluster.items()}
+    groups = {words.get(group) or str(group): reader.strings(hosts, name) for group, hosts in cluster.items() if hosts}
     own = str(task.get("type", "?"))
     index = _index(reader, name, task)
     reader.raise_problems()

@@ -122,7 +122,11 @@ class SimNode:
             case machine.SignalWorkers():
                 if not self.stubborn:
                     for key in tuple(self.workers):
-                        world.later(world.random.uniform(0.0, 0.3), lambda key=key: self._worker_ends(key))  # type: ignore[misc]
+                        generation = self._generation()
+                        world.later(
+                            world.random.uniform(0.0, 0.3),
+                            lambda key=key, generation=generation: self._worker_obeys(key, generation),  # type: ignore[misc]
+                        )
             case machine.KillWorkers():
                 for key in tuple(self.workers):
                     self._worker_ends(key)
@@ -132,6 +136,10 @@ class SimNode:
             case machine.Exit(status=status, words=words):
                 self.exit_status, self.words = status, words
                 world.soon(lambda: world.end(self))
+
+    def _worker_obeys(self, key: str, generation: int) -> None:
+        if self._generation() == generation:
+            self._worker_ends(key)
 
     def _worker_ends(self, key: str) -> None:
         if self.workers.pop(key, None):
@@ -236,7 +244,7 @@ class World:
         self._last_arrival: dict[tuple[str, str, int], float] = {}
         self._links = 0
         self._master_of_link: dict[int, str] = {}
-        self._unheard_ends: list[tuple[frozenset[str], Callable[[], None]]] = []  # closed behind a cut
+        self._undelivered: list[tuple[SimNode, SimNode, int, Callable[[], None], bool]] = []
         self._home: str | None = None
         self.formations: list[Cluster] = []
 
@@ -291,11 +299,11 @@ class World:
                     self._start_silence(a, b, self._cut_count[pair])
 
     def heal(self) -> None:
-        """Everything gets through again, first of all the ends of connections that were closed behind a cut."""
+        """Everything gets through again, first of all what was sent into a cut."""
         self._cuts.clear()
-        unheard, self._unheard_ends = self._unheard_ends, []
-        for _, call in unheard:
-            self.later(self._latency_s, call)
+        undelivered, self._undelivered = self._undelivered, []
+        for sender, receiver, link, call, end in undelivered:
+            self.deliver(sender, receiver, link, call, end=end)
 
     def run(self, seconds: float) -> None:
         """Let so much virtual time pass."""
@@ -336,19 +344,22 @@ class World:
     def is_cut(self, one: str, other: str) -> bool:
         return frozenset((one, other)) in self._cuts
 
-    def deliver(self, sender: SimNode, receiver: SimNode, link: int, call: Callable[[], None]) -> None:
-        """Carry a message, in order; what is sent into a cut is lost with the link."""
-        if self.is_cut(sender.name, receiver.name):
-            return
+    def deliver(self, sender: SimNode, receiver: SimNode, link: int, call: Callable[[], None], *, end: bool = False) -> None:
+        """Carry a message, in order; what is sent into a cut arrives when it heals, if the link is still there.
+
+        ``end``: it is the end of the link, which arrives after everything else.
+        """
+
+        def arrive() -> None:
+            follower = sender if self._master_of_link.get(link) == receiver.name else receiver
+            if self.is_cut(sender.name, receiver.name):
+                self._undelivered.append((sender, receiver, link, call, end))
+            elif receiver.alive and (end or follower.link_id == link or not follower.alive):
+                call()
+
         key = (sender.name, receiver.name, link)
         when = max(self.now + self.random.uniform(0, self._latency_s), self._last_arrival.get(key, 0.0))
         self._last_arrival[key] = when
-
-        def arrive() -> None:
-            follower = sender if sender.master == receiver.name else receiver
-            if follower.link_id == link and receiver.alive:
-                call()
-
         self.at(when, arrive)
 
     def dial(self, caller: SimNode, host: str, port: int, patience_s: float) -> None:
@@ -427,7 +438,7 @@ class World:
         for other in self.nodes.values():
             if other.master == node.name:
                 link = other.link_id
-                self._carry_end(node, other, lambda other=other, link=link: self._closed(other, link))  # type: ignore[misc]
+                self.deliver(node, other, link, lambda other=other, link=link: self._closed(other, link), end=True)  # type: ignore[misc]
         self.check()
 
     def _closed(self, node: SimNode, link: int) -> None:
@@ -437,13 +448,7 @@ class World:
 
     def _tell_closed(self, master: SimNode, node: SimNode) -> None:
         gone = rendezvous.NodeClosed(name=node.name, at=self.now)
-        self._carry_end(master, node, lambda: master.feed(gone, master=True))
-
-    def _carry_end(self, one: SimNode, other: SimNode, call: Callable[[], None]) -> None:
-        if self.is_cut(one.name, other.name):
-            self._unheard_ends.append((frozenset((one.name, other.name)), call))
-        else:
-            self.later(self._latency_s, call)
+        self.deliver(node, master, node.link_id, lambda: master.feed(gone, master=True), end=True)
 
     def _start_silence(self, one: str, other: str, number: int) -> None:
         """Each side of a link notices the cut by itself: a heartbeat timeout after the last beat that it heard."""
@@ -455,7 +460,6 @@ class World:
                 return
             node = self.nodes[name]
             if node.master == peer and node.link_id == link:
-                node.master = None
                 node.feed(machine.LinkSilent())
             elif self._master_of_link.get(link) == name:
                 node.feed(rendezvous.NodeSilent(name=peer, at=self.now), master=True)
