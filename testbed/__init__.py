@@ -15,6 +15,7 @@
 | `hosts` | machines with names, addresses and process tables of their own, on a switch whose links can be cut |
 | `etcd` | an etcd server that can be stopped, started, paused and emptied |
 | `workspace` | a temporary directory and the programs started in it, which go away together |
+| `processes` | pausing a program for certain |
 | `pytest_support` | the fixtures, and the rule for machines that cannot have one of these |
 
 Nothing here outlives the process that asked for it, even when that process is killed with SIGKILL. Nothing here is

@@ -21,6 +21,8 @@ def main() -> int:
     store = commands.add_parser("etcd", help="an etcd server, until Ctrl-C")
     store.add_argument("--port", type=int, help="where to listen on 127.0.0.1 (any free port)")
     wanted = parser.parse_args()
+    if wanted.command == "hosts" and not 1 <= wanted.count <= hosts.MOST_HOSTS:
+        parser.error(f"a network has 1 to {hosts.MOST_HOSTS} hosts: {wanted.count}")
     missing = hosts.available() if wanted.command == "hosts" else etcd.available()
     if missing is not None:
         print(f"error: {missing}", file=sys.stderr)
@@ -33,12 +35,12 @@ def _hosts(count: int) -> int:
         first, last = net.hosts[0].name, net.hosts[-1].name
         for host in net.hosts:
             print(f"{host.name}  {host.address}  {host.address6}", file=sys.stderr)
-        print(
-            f"\n  {first} COMMAND...      run a command on {first}; with no command, a shell"
-            f"\n  cut {first} {last}      lose all packets between the two; heal {first} {last} ends that"
-            "\n  exit               take the network down\n",
-            file=sys.stderr,
-        )
+        helps = {
+            f"{first} COMMAND...": f"run a command on {first}; with no command, a shell",
+            f"cut {first} {last}": "lose all packets between the two, until you heal them in the same way",
+            "exit": "take the network down",
+        }
+        print("", *(f"  {what:20}  {meaning}" for what, meaning in helps.items()), "", sep="\n", file=sys.stderr)
         with subprocess.Popen(
             ["bash", "--norc"], env={**os.environ, **_shell_functions(net), "PS1": "testbed$ "}
         ) as shell:
@@ -62,12 +64,11 @@ def _shell_functions(net: hosts.Network) -> dict[str, str]:
 
 def _etcd(port: int | None) -> int:
     with etcd.server(port=port) as store:
+        endings = {signal.SIGINT, signal.SIGTERM}
+        signal.pthread_sigmask(signal.SIG_BLOCK, endings)  # from here on they wait for us
         print(store.endpoint, flush=True)
         print("etcd runs; Ctrl-C ends it", file=sys.stderr)
-        try:
-            signal.pause()
-        except KeyboardInterrupt:
-            return 0
+        signal.sigwait(endings)
     return 0
 
 

@@ -25,7 +25,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from testbed import hosts, workspace
+from testbed import hosts, processes, workspace
 
 START_TIMEOUT_S = 60
 PORTS_TRIED = 20
@@ -120,15 +120,15 @@ class Server:
 
     def pause(self) -> None:
         """Let the server hang: it accepts connections and answers nothing."""
-        self._signal(signal.SIGSTOP)
+        processes.pause(self._alive())
 
     def resume(self) -> None:
-        self._signal(signal.SIGCONT)
+        processes.resume(self._alive())
 
-    def _signal(self, number: signal.Signals) -> None:
-        if self._process is None:
+    def _alive(self) -> subprocess.Popen[str]:
+        if self._process is None or not self.running:
             raise EtcdError("etcd is stopped")
-        self._process.send_signal(number)
+        return self._process
 
     def _start_on(self, port: int) -> bool:
         """Whether the port was free; anything else that goes wrong is an error."""

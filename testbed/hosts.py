@@ -37,10 +37,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import IO, TypeAlias
 
-from testbed import namespaces
+from testbed import namespaces, processes
 
 Stream: TypeAlias = "int | IO[str] | IO[bytes] | None"
 
@@ -172,22 +171,8 @@ class Machine:
         """Start process 1. A second call makes it a machine, so that many can boot at a time."""
         if self._init is not None:
             raise NetworkError(f"{self.name} is already running")
-        command = [sys.executable, "-E", "-s", "-S", "-m", "testbed.host_init", self.name]
-        owner = os.pidfd_open(os.getpid())
-        try:
-            with namespaces.children_in_pid_namespace(None):
-                self._init = subprocess.Popen(
-                    [*command, str(owner)],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                    cwd=Path(__file__).parent.parent,
-                    pass_fds=[owner],
-                    start_new_session=True,
-                )
-        finally:
-            os.close(owner)
+        with namespaces.children_in_pid_namespace(None):
+            self._init = processes.keeper("testbed.host_init", self.name, talks=True)
         assert self._init.stdin is not None
         with contextlib.suppress(BrokenPipeError), self._init.stdin as pipe:
             pipe.write(hosts_file)

@@ -24,6 +24,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from testbed import processes
+
 if TYPE_CHECKING:
     from testbed import hosts
 
@@ -34,14 +36,15 @@ MARK = "TESTBED_WORKSPACE"
 def opened(name: str) -> Iterator[Workspace]:
     """Make a workspace, with `name` in its path for whoever finds it."""
     path = Path(tempfile.mkdtemp(prefix=f"testbed-{name}-"))
-    guard = _start_guard(path)
+    unmarked = {name: value for name, value in os.environ.items() if name != MARK}
+    guardian = processes.keeper("testbed.workspace", str(path), env=unmarked)
     work = Workspace(path)
     try:
         yield work
     finally:
         work.close()
-        guard.kill()
-        guard.wait()
+        guardian.kill()
+        guardian.wait()
 
 
 class Workspace:
@@ -104,21 +107,6 @@ def guard(path: Path, owner: int) -> None:
     time.sleep(0.1)  # a program that was being started got its environment meanwhile
     kill_all(path)
     shutil.rmtree(path, ignore_errors=True)
-
-
-def _start_guard(path: Path) -> subprocess.Popen[bytes]:
-    owner = os.pidfd_open(os.getpid())
-    try:
-        return subprocess.Popen(
-            [sys.executable, "-E", "-s", "-S", "-m", "testbed.workspace", str(path), str(owner)],
-            stdin=subprocess.DEVNULL,
-            env={name: value for name, value in os.environ.items() if name != MARK},
-            cwd=Path(__file__).parent.parent,
-            pass_fds=[owner],
-            start_new_session=True,
-        )
-    finally:
-        os.close(owner)
 
 
 def _pids() -> list[int]:

@@ -19,7 +19,7 @@ WITHOUT_RANK = ("kubeflow-paddlejob",)
 WITHOUT_COUNT = ("indexed-job",)
 ONE_PROCESS_EACH = ("torchrun", "paddle-launch", "jax", "dmlc")
 
-few = settings(max_examples=600, deadline=None)  # of each platform
+few = settings(max_examples=20, deadline=None)  # of each platform
 many = settings(deadline=None)
 
 

@@ -70,7 +70,7 @@ TABLE = [
     ("cluster_node_ips", None, "a:80,b:80", "node_hosts", (), ("a", "b")),
     ("node_ip", None, "10.0.0.2", "host", None, "10.0.0.2"),
     ("started_port", None, "6170", "start_port", None, 6170),
-    ("use_paddlecloud", None, "True", "topology", None, "paddlecloud"),
+    ("use_paddlecloud", None, "True", "topology", None, "paddlejob"),
     ("workers", None, "h:1,h:2", "trainer_endpoints", (), ("h:1", "h:2")),
     ("worker_num", None, "2", "trainers_per_node", None, 2),
     ("heter_workers", None, "h:1,h:2", "heter_endpoints", (), ("h:1", "h:2")),
@@ -552,12 +552,12 @@ def test_legacy_changes_nothing_and_says_so() -> None:
 
 
 def test_topology() -> None:
-    assert options("--use_paddlecloud x.py").topology == "paddlecloud"
-    assert options("--use_paddlecloud --topology PaddleCloud x.py").topology == "paddlecloud"
+    assert options("--use_paddlecloud x.py").topology == "paddlejob"
+    assert options("--use_paddlecloud --topology PaddleJob x.py").topology == "paddlejob"
     assert options("--use_paddlecloud False x.py").topology is None
     assert problems("--use_paddlecloud --topology slurm x.py") == ["UM-LAUNCH-119"]
     made = ask("--use_paddlecloud x.py", {"UMIAK_TOPOLOGY": "slurm"})
-    assert made.options.topology == "paddlecloud"
+    assert made.options.topology == "paddlejob"
     assert made.notes == ("--use_paddlecloud is used; the environment says UMIAK_TOPOLOGY=slurm",)
 
 

@@ -261,6 +261,9 @@ class TestMpi:
 
     def test_all_on_one_host_meet_on_loopback(self) -> None:
         assert found(environment("mpich", 1, 3, per_node=4)).master == "127.0.0.1:6768"
+        assert (
+            found(environment("openmpi", 1, 3, per_node=4)).master == f"127.0.0.1:{20000 + (1949302784 >> 16) % 8192}"
+        )
         assert found(environment("mpich", 2, 3, per_node=2)).master is None
         assert found(environment("mpich", 1, 0)).master is None
 

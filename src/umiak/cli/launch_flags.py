@@ -169,7 +169,7 @@ def _topology(made: LaunchOptions, parsed: Parsed, findings: Findings) -> str | 
             findings.problem(
                 "UM-LAUNCH-119",
                 f"two sources for the cluster: {setting.spoken} and {old.spoken}",
-                hint=f"leave out {old.said_as}: it is an old name for --topology paddlecloud",
+                hint=f"leave out {old.said_as}: it is an old name for --topology paddlejob",
             )
             return name
         findings.note(f"{old.spoken} is used; the environment says {setting.spoken}")

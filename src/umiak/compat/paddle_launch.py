@@ -57,7 +57,7 @@ def options(parsed: Parsed, findings: Findings) -> LaunchOptions:
         node_hosts=node_hosts,
         start_port=parsed.number("start_port") if node_hosts or parsed.said("start_port") else None,
         sort_ip=parsed.truth("sort_ip"),
-        topology="paddlecloud" if parsed.truth("use_paddlecloud") else None,
+        topology="paddlejob" if parsed.truth("use_paddlecloud") else None,
         workers_per_node=parsed.number("nproc_per_node"),
         devices=_read(parsed, "devices", addresses.devices, findings, "UM-LAUNCH-108", DEVICES_HINT),
         backend=None if parsed.text("backend") == "auto" else parsed.text("backend"),

@@ -47,7 +47,7 @@ FLAGS = (
     ),
     Flag(
         name="use_paddlecloud",
-        help="Take the cluster from PaddleCloud's variables: the same as --topology paddlecloud.",
+        help="Take the cluster from PaddleCloud's variables: the same as --topology paddlejob.",
         group=OLDER,
         origin=Origin.OLD,
         kind=Kind.TRUTH,

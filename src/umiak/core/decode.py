@@ -124,7 +124,10 @@ def _plain_reader(kind: type) -> Reader:
 def _float_reader(data: object, where: str) -> float:
     if type(data) not in (int, float):
         raise Malformed(f"{where}: expected a number, got {_short(data)}")
-    return float(data)  # type: ignore[arg-type]
+    try:
+        return float(data)  # type: ignore[arg-type]
+    except OverflowError:
+        raise Malformed(f"{where}: a number that is too large") from None
 
 
 def _enum_reader(kind: type[Enum]) -> Reader:
@@ -178,5 +181,8 @@ def _container_reader(kind: types.GenericAlias) -> Reader:
 
 
 def _short(data: object) -> str:
-    text = repr(data)
+    try:
+        text = repr(data)
+    except (RecursionError, ValueError):  # nested too deeply, or a number of too many digits
+        text = f"a {type(data).__name__} that can't be shown"
     return text if len(text) <= 60 else text[:57] + "..."

@@ -85,13 +85,11 @@ def _not_blocking(fd: int) -> int:
 class WorkerLog:
     """One worker's output: its file, its last words, and its tagged lines on the console if that is wanted."""
 
-    def __init__(self, path: str, *, tag: str, number: int, most_bytes: int, overwrite: bool, console: Console | None):
+    def __init__(self, path: str, *, most_bytes: int, overwrite: bool, console: Console | None):
         self.path = path
         self._most_bytes = most_bytes
         self._console = console
-        colour = _COLOURS[number % len(_COLOURS)]
-        shown = f"[{tag}] "
-        self._tag = (f"\x1b[{colour}m{shown}\x1b[0m" if console and console.colours else shown).encode()
+        self._tag = b""
         self._partial = b""
         self._tail = bytearray()
         self._trouble = ""
@@ -104,10 +102,13 @@ class WorkerLog:
         """The end of what this worker has written since it was started."""
         return self._tail.decode(errors="replace")
 
-    def forget_tail(self) -> None:
-        """A new process writes to this log: what the last one said is not its own."""
+    def begin(self, tag: str, number: int) -> None:
+        """A new process writes to this log, under this tag; what the last one said is not its own."""
         self._tail.clear()
         self.last_output = time.monotonic()
+        self._tag = f"[{tag}] ".encode() if tag else b""
+        if tag and self._console and self._console.colours:
+            self._tag = b"\x1b[%dm%b\x1b[0m" % (_COLOURS[number % len(_COLOURS)], self._tag)
 
     def feed(self, data: bytes) -> str:
         """Take output as it comes. The text is empty, or says why the file can't be written (once)."""

@@ -81,8 +81,7 @@ class _Planner:
         self.heter_endpoints = options.heter_endpoints or (self.placement.heter_endpoints if from_placement else ())
         self.mode = options.mode
         if self.mode is Mode.COLLECTIVE and (self.placement.role is not None or self.server_endpoints):
-            has_servers = self.placement.role is Role.SERVER or self.server_endpoints
-            self.mode = Mode.PS if has_servers else self.mode
+            self.mode = Mode.PS  # a platform names roles only where a job has more than one
         if self.mode is Mode.PS and self.heter_endpoints:
             self.mode = Mode.PS_HETER
 
@@ -166,7 +165,7 @@ class _Planner:
         if options.rank is not None:
             return options.rank
         if not (options.node_hosts or self._hosts_of_lists()):
-            return self.placement.rank
+            return self._rank_by_platform(hosts)
         if len(hosts) == 1:
             return 0
         own = [number for number, host in enumerate(hosts) if self._is_me(host)]
@@ -186,6 +185,20 @@ class _Planner:
                 "say which one this launcher is with --host or --rank",
             )
         return own[0]
+
+    def _rank_by_platform(self, hosts: tuple[str, ...]) -> int | None:
+        """The platform's word, or this machine's place in its list of hosts."""
+        placement = self.placement
+        if placement.rank and placement.nodes is None and not self.options.nodes_said:
+            self._problem(
+                "UM-LAUNCH-304",
+                f"{placement.platform} says that this is node {placement.rank}, but not of how many",
+                "say the number of nodes with --nnodes",
+            )
+        if placement.rank is None and hosts:
+            own = [number for number, host in enumerate(hosts) if self._is_local(host)]
+            return own[0] if len(own) == 1 else None
+        return placement.rank
 
     def _meeting(
         self, most: int, hosts: tuple[str, ...]

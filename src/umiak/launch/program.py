@@ -137,6 +137,8 @@ class _Launch:
         """What this machine knows of itself; names are only looked up where it matters which machine they mean."""
         options = self.options
         names = {*options.node_hosts, *(_hosts_in(options.server_endpoints)), *(_hosts_in(options.trainer_endpoints))}
+        if placement and placement.rank is None:
+            names.update(placement.hosts)
         for master in (options.master, placement.master if placement else None):
             if master and not master.startswith("etcd://"):
                 names.add(split_host_port(master)[0])
@@ -169,7 +171,8 @@ class _Launch:
         if plan_.must_lead and token is None:
             token = os.urandom(16).hex().encode()
             os.environ["UMIAK_TOKEN"] = token.decode()
-        loopback = plan_.master_host in ("localhost", "::1") or plan_.master_host.startswith("127.")
+        loopback = all(_is_loopback(host) for host in (plan_.master_host, *(host for host, _ in plan_.etcd)) if host)
+        loopback = loopback and not plan_.must_lead
         if token is None and not loopback:
             self.talk.say(
                 "no UMIAK_TOKEN is set: whoever can reach this node's ports can join the job. "
@@ -313,6 +316,10 @@ def _token(environ: Mapping[str, str]) -> bytes | None:
     if not token:
         raise UmiakError(Problem(code="UM-LAUNCH-204", what=f"the token file is empty: {path}"))
     return token
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _hosts_in(endpoints: tuple[str, ...]) -> list[str]:

@@ -14,6 +14,7 @@ import time
 from umiak import contracts
 from umiak.adapters import process
 from umiak.contracts import stacks
+from umiak.core.cluster import Role
 from umiak.core.value import replace, value
 from umiak.launch import lastwords, logs
 from umiak.launch.options import Tee
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from umiak.contracts import WorkerSetting
     from umiak.core.cluster import Cluster, Seat
 
+LOG_NAMES = {Role.SERVER: "serverlog", Role.TRAINER: "workerlog", Role.HETER: "heterlog"}
 STACK_SIGNAL = signal.SIGRTMIN + 7
 LISTEN_CHECK_S = 0.02
 _READ_BYTES = 64 * 1024
@@ -252,19 +254,17 @@ class Supervisor:
         return os.path.join(self._program.log_dir, f"progress.{seat.key}")
 
     def _log_of(self, seat: Seat) -> logs.WorkerLog:
-        if seat.key in self._logs:
-            self._logs[seat.key].forget_tail()
-            return self._logs[seat.key]
-        stem = "serverlog" if seat.role.value == "server" else "workerlog" if seat.role.value == "trainer" else "heterlog"
-        shown = self._program.tee is Tee.ALL or (self._program.tee is Tee.FIRST and _is_first(seat))
-        log = self._logs[seat.key] = logs.WorkerLog(
-            os.path.join(self._program.log_dir, f"{stem}.{seat.local_rank}"),
-            tag=f"{seat.role.value} {seat.rank}",
-            number=seat.rank,
-            most_bytes=self._program.log_max_bytes,
-            overwrite=self._program.log_overwrite,
-            console=self._console if shown else None,
-        )
+        """This seat's log, with the tag of the rank that it has in this generation."""
+        if seat.key not in self._logs:
+            shown = self._program.tee is Tee.ALL or (self._program.tee is Tee.FIRST and _is_first(seat))
+            self._logs[seat.key] = logs.WorkerLog(
+                os.path.join(self._program.log_dir, f"{LOG_NAMES[seat.role]}.{seat.local_rank}"),
+                most_bytes=self._program.log_max_bytes,
+                overwrite=self._program.log_overwrite,
+                console=self._console if shown else None,
+            )
+        log = self._logs[seat.key]
+        log.begin(f"{seat.role.value} {seat.rank}", seat.rank)
         return log
 
     def _write_contract(self, contract: Mapping[str, str], backup: Mapping[str, str], seat: Seat) -> None:
@@ -296,7 +296,7 @@ def _ignore(_answer: bool) -> None:
 
 def _is_first(seat: Seat) -> bool:
     """The worker whose output is shown by default: this node's first trainer."""
-    return seat.role.value == "trainer" and seat.local_rank == 0
+    return seat.role is Role.TRAINER and seat.local_rank == 0
 
 
 def _accepts(host: str, port: int) -> bool:

@@ -27,7 +27,7 @@ def lsf(reader: Reader) -> Placement | None:
     """A process of a jsrun step, or one launcher per host of an LSF job."""
     listed = reader.lines("LSB_DJOB_RANKFILE", needed=False)
     job_id = reader.text("LSB_JOBID")
-    if reader.text("JSM_NAMESPACE_SIZE") is not None:
+    if reader.text(reader.first("JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK")) is not None:
         hosts = unique(listed[1:])
         one_each = len(hosts) == reader.number("JSM_NAMESPACE_SIZE")
         return mpi.read(

@@ -97,7 +97,7 @@ def read(
     per_process = local_size != 1
     if local_rank is not None and local_size is not None and local_rank >= local_size:
         reader.wrong("004", names.local_rank, f"out of range, {names.local_size} says {local_size}: {local_rank}")
-    if master is None and local_size == size > 1:
+    if local_size == size:  # whatever name this host has, it need not resolve
         master = meeting_point("127.0.0.1", port)
     rank = reader.needed(names.rank)
     own = "" if per_process or rank >= len(hosts) else hosts[rank]

@@ -1,0 +1,101 @@
+"""`python -m umiak.launch.preflight ERRAND`: one worker of a check, in the seat of a worker of the job. A program.
+
+It ends with status 0 whatever is found; see the package's docstring. A port that it can't listen on ends it like any
+other program, so that the launcher does what it does then: try other ports.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from umiak.adapters.loop import Loop
+from umiak.core.problem import Problem
+from umiak.launch.preflight import doors, facts, table
+from umiak.launch.preflight.collector import Collector
+from umiak.launch.preflight.errand import Errand, Result, bring, read_errand
+from umiak.launch.preflight.member import Member
+from umiak.launch.preflight.post import read_post
+from umiak.core.cluster import Role
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from umiak.adapters.link import FramedSocket
+    from umiak.launch.preflight.verdict import Verdict
+
+LOOK_UP_S = 5.0
+
+
+def main(word: str, environ: Mapping[str, str]) -> None:
+    """Take part in a check until it is over."""
+    _Worker(read_errand(word), environ).run()
+
+
+class _Worker:
+    """One worker of the check: a member of it, and in the first trainer's seat its collector as well."""
+
+    def __init__(self, errand: Errand, environ: Mapping[str, str]) -> None:
+        self._errand = errand
+        self._post = post = read_post(environ)
+        self._speaks = post.key == errand.first
+        self._loop = loop = Loop()
+        self._unfinished = 2 if post.collects else 1
+        # Before the limit is raised: what the node allows is one of its facts.
+        found = facts.gather(errand) if self._speaks else None
+        doors.raise_descriptor_limit()
+        for endpoint in post.doors:
+            doors.Door(loop, endpoint, post.node, _let_stand)
+        if post.collects:
+            collector = Collector(
+                loop,
+                endpoints=post.endpoints,
+                store=post.store,
+                patience_s=errand.patience_s,
+                on_verdict=self._judged,
+                on_over=self._over,
+            )
+            doors.Door(loop, post.store, post.node, collector.welcome)
+        addresses = doors.Addresses()
+        addresses.learn(post.all_doors if self._speaks else (post.store,), LOOK_UP_S)
+        Member(loop, post, errand, found, addresses, on_result=self._bring, on_over=self._over)
+
+    def run(self) -> None:
+        self._loop.run()
+
+    def _bring(self, result: Result) -> None:
+        """Tell the launcher, for this node; and the log, for this worker."""
+        if result.problem:
+            _write("".join(f"{line}\n" for line in result.problem.lines()))
+        if self._speaks:
+            bring(self._errand.result_fd, result)
+
+    def _judged(self, verdict: Verdict) -> None:
+        """The collector's launcher shows the table."""
+        text = json.dumps(table.as_plain(verdict)) + "\n" if self._errand.as_json else table.as_text(verdict)
+        _write(text)
+        problem = None
+        if not verdict.ready:
+            problem = Problem(code="UM-CHECK-001", what=f"the nodes are {table.in_words(verdict)}")
+        bring(self._errand.result_fd, Result(final=True, problem=problem, shown=text))
+
+    def _over(self) -> None:
+        """A server stays until its launcher ends it: one that ends by itself would count as failed."""
+        self._unfinished -= 1
+        if not self._unfinished and self._post.role is not Role.SERVER:
+            self._loop.stop()
+
+
+def _let_stand(_guest: FramedSocket) -> None:
+    """Whoever comes to see whether this port works goes away by itself."""
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], os.environ)

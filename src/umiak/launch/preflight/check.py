@@ -1,0 +1,108 @@
+"""The launcher's side of `--check`: what is different from an ordinary launch, and the outcome at the end.
+
+A check never restarts anything, shows no worker's output and has a job id of its own, so that it neither joins a running
+job nor lets in a node that was started without `--check`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from umiak.core.cluster import Role
+from umiak.core.problem import Exit, Problem
+from umiak.core.value import replace
+from umiak.launch.options import Tee
+from umiak.launch.preflight.errand import Errand, errand_word, open_results, read_result
+from umiak.launch.talk import Talk
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from umiak.core.devices import Devices
+    from umiak.launch.options import LaunchOptions
+    from umiak.launch.plan import Plan
+    from umiak.launch.protocol import Failure
+
+JOB_SUFFIX = ".check"
+PATIENCE_S = 20.0
+"""How long the collector waits for reports; a shorter --join_timeout holds here, too."""
+SCRIPTS = (".py", ".pyxes", ".sh", ".pyz")
+
+
+class CheckTalk(Talk):
+    """Does not say that the job is done: whether the check went well is known only after the workers' end."""
+
+    def goodbye(self, status: int, failure: Failure | None, words: str) -> None:
+        if status != 0:
+            super().goodbye(status, failure, words)
+
+
+class Check:
+    """One check, from the launcher's point of view."""
+
+    def __init__(self, options: LaunchOptions) -> None:
+        self._asked = options
+        self._results = open_results()
+        self.options = replace(
+            options, tee=Tee.NONE, hang_timeout_s=None, max_restart=0, restart_wanted=False, elastic_level=-1
+        )
+        """What the launch works with instead."""
+
+    def plan(self, plan: Plan) -> Plan:
+        """The same plan for a job of the check's own."""
+        return replace(plan, terms=replace(plan.terms, job_id=plan.terms.job_id + JOB_SUFFIX))
+
+    def command(self, plan: Plan, found: Devices | None, *, log_dir: str, link_port: int, token: bool) -> tuple[str, ...]:
+        """What every worker runs."""
+        options = self._asked
+        role = Role.SERVER if plan.servers else Role.TRAINER if plan.trainers else Role.HETER
+        moves = options.elastic or options.restart_wanted
+        errand = Errand(
+            result_fd=self._results,
+            first=f"{role.value}.{plan.first_local_rank}",
+            patience_s=min(PATIENCE_S, options.join_timeout_s),
+            # Only a job that may lose its master goes on with other launchers' ports.
+            link_port=link_port if moves else 0,
+            token=token,
+            device_kind=found.kind.value if found else "",
+            device_count=len(found.used) if found else 0,
+            program=program_to_compare(options),
+            is_module=options.is_module,
+            log_dir=log_dir,
+            as_json=options.as_json,
+        )
+        return (sys.executable, "-u", "-m", "umiak.launch.preflight", errand_word(errand))
+
+    def conclude(self, status: int, talk: Talk) -> int:
+        """Say how it went; the exit status. ``status`` is how the check ended as a job."""
+        if status != 0:
+            return status
+        result = read_result(self._results)
+        if result is None:
+            problem = Problem(code="UM-CHECK-003", what="this node was not examined: the check ended without it")
+            talk.problems([problem])
+            return Exit.REFUSED
+        _show(result.shown)
+        if result.note:
+            talk.say(result.note)
+        if result.problem:
+            talk.problems([result.problem])
+            return Exit.REFUSED
+        return Exit.DONE
+
+
+def program_to_compare(options: LaunchOptions) -> str:
+    """The module, or the first script among the words of the program; empty if there is none."""
+    if options.is_module:
+        return options.program[0] if options.program else ""
+    return next((word for word in options.program if word.endswith(SCRIPTS)), "")
+
+
+def _show(text: str) -> None:
+    """To standard output, waiting for it: a long table is data, and all of it is wanted."""
+    data = text.encode(errors="backslashreplace")
+    try:
+        while data:
+            data = data[os.write(1, data) :]
+    except OSError:
+        pass  # whoever read it has gone away

@@ -1,0 +1,201 @@
+"""Every worker's side of the check: reach the collector, compare clocks, report, try the connections, hear the outcome.
+
+An adapter. It tells its owner `Result`s: preliminary ones while the collector can't be reached, then a final one.
+"""
+
+from __future__ import annotations
+
+import time
+
+from umiak.adapters import link as links
+from umiak.core.cluster import Role, join_host_port, split_host_port
+from umiak.core.decode import Malformed, decode_tagged, encode_tagged
+from umiak.core.problem import Problem
+from umiak.launch.preflight import doors, table
+from umiak.launch.preflight.errand import Result
+from umiak.launch.preflight.messages import FROM_COLLECTOR_BYTES, TO_MEMBER, AskTime, Here, Outcome, Probe, Report, Time
+from umiak.launch.preflight.prober import Prober
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+    from typing import Any
+
+    from umiak.adapters.loop import Loop
+    from umiak.launch.preflight.errand import Errand
+    from umiak.launch.preflight.messages import Facts, Probed
+    from umiak.launch.preflight.post import Post
+
+ATTEMPT_S = 4.0
+AGAIN_AFTER_S = 0.1
+CLOCK_QUESTIONS = 5
+
+
+class Member:
+    """One worker's talk with the collector."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        post: Post,
+        errand: Errand,
+        facts: Facts | None,
+        addresses: doors.Addresses,
+        *,
+        on_result: Callable[[Result], None],
+        on_over: Callable[[], None],
+    ) -> None:
+        self._loop, self._post, self._errand, self._facts = loop, post, errand, facts
+        self._addresses, self._on_result, self._on_over = addresses, on_result, on_over
+        self._sock: socket.socket | None = None
+        self._framed: links.FramedSocket | None = None
+        self._collector: Here | None = None
+        self._asked = (0.0, 0.0)
+        self._times: list[tuple[float, float]] = []  # round trip, offset
+        self._reported = False
+        self._over = False
+        self._why = "nobody was asked yet"
+        # The launcher ends servers when all trainers have ended; these must end by themselves, and before the
+        # collector does, so that it does not matter to them how long it waits for others.
+        self._until = float("inf") if post.role is Role.SERVER else loop.now() + errand.patience_s * 0.75
+        loop.soon(self._dial)
+
+    # ---- reaching the collector
+
+    def _dial(self) -> None:
+        address = self._addresses.of(self._post.store)
+        if isinstance(address, str):
+            self._not_reached(address)
+            return
+        limit_s = min(ATTEMPT_S, max(0.5, self._until - self._loop.now()))
+        doors.Dial(self._loop, address, limit_s, on_connected=self._connected, on_failed=self._not_reached)
+
+    def _connected(self, sock: socket.socket) -> None:
+        self._sock = sock
+        framed = self._framed = links.FramedSocket(self._loop, sock, most_bytes=FROM_COLLECTOR_BYTES)
+        framed.on_frame = self._heard
+        framed.on_end = self._not_reached
+        self._loop.after(ATTEMPT_S, lambda: self._check_greeted(framed))
+
+    def _check_greeted(self, framed: links.FramedSocket) -> None:
+        if self._collector is None and not framed.ended:
+            framed.close()
+            self._not_reached("connected, but nobody answers")
+
+    def _not_reached(self, why: str) -> None:
+        if self._reported:
+            what = f"the collector of the check at {self._post.store} went away: {why}"
+            self._on_result(Result(final=False, problem=Problem(code="UM-CHECK-003", what=what)))
+            self._end()
+            return
+        if why != self._why:
+            self._why = why
+            self._on_result(Result(final=False, problem=self._unreached(why)))
+        if self._loop.now() + AGAIN_AFTER_S >= self._until:
+            self._end()
+        else:
+            self._collector = None
+            self._times.clear()
+            self._loop.after(AGAIN_AFTER_S, self._dial)
+
+    def _unreached(self, why: str) -> Problem:
+        host, port = split_host_port(self._post.store)
+        return Problem(
+            code="UM-CHECK-002",
+            what=f"{self._post.host} can't connect to {self._post.store}: {why}",
+            why="the first trainer listens there, and every other worker needs it",
+            hint=f"let port {port} of {host} through the firewalls, or name another address for that node with --host",
+        )
+
+    # ---- talking to it
+
+    def _heard(self, content: dict[str, Any]) -> None:
+        assert self._framed is not None
+        try:
+            message = decode_tagged(TO_MEMBER, content)  # type: ignore[var-annotated]
+        except Malformed as error:
+            self._framed.close()
+            self._not_reached(f"what answers there is not the check's collector ({error})")
+            return
+        match message:
+            case Here():
+                self._collector = message
+                self._ask_time()
+            case Time(at=at) if len(self._times) < CLOCK_QUESTIONS:
+                self._compare_clocks(at)
+            case Probe():
+                self._probe(message)
+            case Outcome():
+                self._tell(message)
+
+    def _send(self, message: object) -> None:
+        if self._framed:
+            self._framed.send(links.frame(encode_tagged(message)))
+
+    def _ask_time(self) -> None:
+        self._asked = (time.time(), time.monotonic())
+        self._send(AskTime())
+
+    def _compare_clocks(self, at: float) -> None:
+        wall, monotonic = self._asked
+        round_trip_s = time.monotonic() - monotonic
+        self._times.append((round_trip_s, wall + round_trip_s / 2 - at))
+        if len(self._times) < CLOCK_QUESTIONS:
+            self._ask_time()
+        else:
+            self._report()
+
+    def _report(self) -> None:
+        post, errand = self._post, self._errand
+        self._reported = True
+        round_trip_s, offset_s = min(self._times)
+        launcher = join_host_port(post.host, errand.link_port) if errand.link_port else ""
+        self._send(
+            Report(
+                node=post.node,
+                node_rank=post.node_rank,
+                host=post.host,
+                role=post.role,
+                rank=post.rank,
+                doors=post.doors,
+                clock_offset_s=offset_s,
+                round_trip_s=round_trip_s,
+                launcher=launcher if self._facts else "",
+                facts=self._facts,
+            )
+        )
+
+    def _probe(self, wanted: Probe) -> None:
+        others = [endpoint for endpoint in self._post.all_doors if endpoint not in wanted.own]
+        Prober(
+            self._loop, self._addresses, self._post.node, self._probed, workers=others, launchers=wanted.launchers
+        )
+
+    def _probed(self, probed: Probed) -> None:
+        self._send(probed)
+
+    # ---- the end
+
+    def _tell(self, outcome: Outcome) -> None:
+        assert self._collector is not None
+        if self._collector.node != self._post.node:
+            self._on_result(_result(outcome, split_host_port(self._post.store)[0]))
+        self._end()
+
+    def _end(self) -> None:
+        if self._over:
+            return
+        self._over = True
+        if self._framed and self._sock and not self._framed.ended:
+            doors.close_without_trace(self._sock)
+            self._framed.close()
+        self._on_over()
+
+
+def _result(outcome: Outcome, host: str) -> Result:
+    summary = table.printable(outcome.summary)
+    where = f"the whole table is on the console of {host}"
+    if outcome.ready:
+        return Result(final=True, note=f"{summary}; {where}")
+    return Result(final=True, problem=Problem(code="UM-CHECK-001", what=f"the nodes are not ready: {summary}", hint=where))

@@ -1,0 +1,127 @@
+"""What is encoded can be decoded, through JSON and back; and whatever else comes is Malformed, never another error."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+import types
+from enum import Enum
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.laws.effort import effort
+from umiak.core.cluster import Cluster, Node
+from umiak.core.decode import Malformed, decode, decode_tagged, encode, encode_tagged
+from umiak.core.value import fields, is_value
+from umiak.launch import journal, machine, protocol, rendezvous
+
+MESSAGES = (*protocol.FROM_NODE, *protocol.FROM_MASTER)
+EVENTS = (*machine.NODE_EVENTS, *rendezvous.RENDEZVOUS_EVENTS)
+OTHERS = (machine.NodeSetting, machine.Lead, protocol.Terms, protocol.Offer, protocol.Failure, Cluster)
+
+words = st.text(max_size=8)
+numbers = st.integers(-(2**53), 2**53)
+reals = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@functools.cache
+def values_of(kind: Any) -> st.SearchStrategy[Any]:
+    """Any value of this type, made from the types of its fields."""
+    plain = {int: numbers, float: reals, str: words, bool: st.booleans(), type(None): st.none()}
+    if kind in plain:
+        return plain[kind]
+    if isinstance(kind, types.UnionType):
+        return st.one_of([values_of(each) for each in kind.__args__])
+    if isinstance(kind, types.GenericAlias) and kind.__args__[-1] is ...:
+        return st.lists(values_of(kind.__args__[0]), max_size=3).map(tuple)
+    if isinstance(kind, types.GenericAlias):
+        return st.tuples(*(values_of(each) for each in kind.__args__))
+    if issubclass(kind, Enum):
+        return st.sampled_from(kind)
+    assert is_value(kind)
+    names = vars(sys.modules[kind.__module__])
+    of_fields = {name: values_of(eval(kind.__annotations__[name], dict(names))) for name in fields(kind)}
+    return st.fixed_dictionaries(of_fields).map(lambda given_fields: kind(**given_fields))
+
+
+def through_json(plain: Any) -> Any:
+    return json.loads(json.dumps(plain))
+
+
+def named(classes: tuple[type, ...]) -> list[Any]:
+    return [pytest.param(cls, id=f"{cls.__module__.rsplit('.', 1)[-1]}-{cls.__name__}") for cls in classes]
+
+
+@pytest.mark.parametrize("cls", named((*OTHERS, Node)))
+@effort(0.15)
+@given(st.data())
+def test_a_value_is_the_same_after_a_journey(cls: type, data: st.DataObject) -> None:
+    item = data.draw(values_of(cls))
+    assert decode(cls, through_json(encode(item))) == item
+
+
+@pytest.mark.parametrize("cls", named(MESSAGES))
+@effort(0.15)
+@given(st.data())
+def test_a_message_is_the_same_after_a_journey(cls: type, data: st.DataObject) -> None:
+    message = data.draw(values_of(cls))
+    assert decode_tagged(MESSAGES, through_json(encode_tagged(message))) == message
+
+
+@pytest.mark.parametrize("cls", named(EVENTS))
+@effort(0.15)
+@given(st.data())
+def test_an_event_is_the_same_after_a_stay_in_the_journal(cls: type, data: st.DataObject) -> None:
+    event = data.draw(values_of(cls))
+    kinds = machine.NODE_EVENTS if cls in machine.NODE_EVENTS else rendezvous.RENDEZVOUS_EVENTS
+    assert decode_tagged(kinds, through_json(journal._tagged(event))) == event
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.just(10**400) | st.floats() | words,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    max_leaves=8,
+)
+every_field = st.sampled_from(sorted({name for cls in (*MESSAGES, *EVENTS) for name in fields(cls)}))
+nearly = st.builds(
+    lambda kind, rest: {**rest, "is": kind.__name__},
+    st.sampled_from([*MESSAGES, *EVENTS]),
+    st.dictionaries(every_field, anything, max_size=4),
+)
+
+
+@effort(3)
+@given(anything | nearly)
+def test_garbage_is_malformed_and_nothing_else(garbage: Any) -> None:
+    for kinds in (protocol.FROM_NODE, protocol.FROM_MASTER, machine.NODE_EVENTS, rendezvous.RENDEZVOUS_EVENTS):
+        try:
+            decode_tagged(kinds, garbage)
+        except Malformed as error:
+            assert str(error)
+
+
+@pytest.mark.parametrize("cls", named((*MESSAGES, *OTHERS)))
+@effort(0.15)
+@given(st.data())
+def test_a_message_with_one_piece_exchanged_is_malformed_or_well_formed(cls: type, data: st.DataObject) -> None:
+    plain = through_json(encode_tagged(data.draw(values_of(cls))))
+    inside = plain
+    while True:  # walk to a random place in it
+        places = list(inside) if isinstance(inside, dict) else range(len(inside))
+        if not places:
+            return
+        place = data.draw(st.sampled_from(list(places)))
+        if not isinstance(inside[place], (dict, list)) or data.draw(st.booleans()):
+            break
+        inside = inside[place]
+    inside[place] = data.draw(anything)
+    try:
+        again = decode_tagged((*MESSAGES, *OTHERS), plain)
+    except Malformed as error:
+        assert str(error)
+    else:
+        assert type(again).__name__ == plain["is"]

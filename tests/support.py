@@ -1,0 +1,123 @@
+"""What several tests share: waiting for something to become true, terms and nodes with short names, small real programs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from umiak.adapters.loop import Loop
+from umiak.core.cluster import Cluster, Mode, Node
+from umiak.launch.options import TrainerRestart
+from umiak.launch.protocol import Offer, Terms
+
+T = TypeVar("T")
+PATIENCE_S = 30.0
+"""How long a test waits for what must happen; a test that passes never waits this long."""
+
+
+def eventually(look: Callable[[], T], *, within_s: float = PATIENCE_S) -> T:
+    """Look again and again until there is something to see, and return it."""
+    deadline = time.monotonic() + within_s
+    while not (seen := look()):
+        assert time.monotonic() < deadline, f"nothing to see after {within_s:g} s"
+        time.sleep(0.005)
+    return seen
+
+
+def run_until(loop: Loop, happened: Callable[[], Any], *, within_s: float = PATIENCE_S) -> None:
+    """Run a loop until something has happened."""
+    deadline = loop.now() + within_s
+
+    def look() -> None:
+        if happened() or loop.now() >= deadline:
+            loop.stop()
+        else:
+            loop.after(0.002, look)
+
+    loop.soon(look)
+    loop.run()
+    assert happened(), f"it did not happen within {within_s:g} s"
+
+
+def python(code: str, *arguments: str | Path, **more: Any) -> subprocess.Popen[str]:
+    """A real Python process that runs this code, with its output in pipes."""
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
+        **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **more},
+    )
+
+
+def output_of(code: str, *arguments: str | Path, **more: Any) -> str:
+    """What a piece of Python prints in a process of its own, which must end well."""
+    with python(code, *arguments, **more) as process:
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    return out
+
+
+def is_running(pid: int) -> bool:
+    """Whether this process exists and is no zombie."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return text[text.rindex(")") + 2] not in "ZX"
+
+
+def terms(nnodes: str = "2", **more: Any) -> Terms:
+    """The terms of a job of so many nodes (``2`` or ``2:4``); a fixed job restarts only if that is asked for."""
+    least, _, most = nnodes.partition(":")
+    wanted = {"restart_wanted": "max_restart" in more or bool(most), "mode": Mode.COLLECTIVE, **more}
+    for name, kind in (("mode", Mode), ("trainer_restart", TrainerRestart)):
+        if name in wanted:
+            wanted[name] = kind(wanted[name])
+    return Terms(job_id="ctr", least=int(least), most=int(most or least), **wanted)
+
+
+def host_of(name: str) -> str:
+    """10.0.0.1 for node a, 10.0.0.2 for node b."""
+    return f"10.0.0.{ord(name[0]) - ord('a') + 1}"
+
+
+def offer(name: str, *, trainers: int = 1, servers: int = 0, **more: Any) -> Offer:
+    """What a node of this name brings."""
+    first = 20000 + 100 * (ord(name[0]) - ord("a"))
+    ports = tuple(range(first, first + trainers + servers + 1))
+    return Offer(
+        **{
+            "name": name,
+            "host": host_of(name),
+            "ports": ports,
+            "trainers": trainers,
+            "servers": servers,
+            "link_port": 7000,
+            **more,
+        }
+    )
+
+
+def node_of(given: Offer, home: int) -> Node:
+    """The node that an offer becomes."""
+    return Node(
+        name=given.name,
+        host=given.host,
+        home=home,
+        ports=given.ports,
+        trainers=given.trainers,
+        servers=given.servers,
+        heters=given.heters,
+        link_port=given.link_port,
+    )
+
+
+def formation(names: str, *, generation: int = 1, coordinator: str = "", restarts: int = 0, **more: Any) -> Cluster:
+    """A cluster of nodes with one-letter names, in this order."""
+    nodes = tuple(node_of(offer(name, **more), home) for home, name in enumerate(names))
+    return Cluster(
+        job_id="ctr", generation=generation, nodes=nodes, coordinator=coordinator or names[0], restarts=restarts
+    )
