@@ -1,8 +1,8 @@
 """How hard the laws are tried: some seconds by default, always the same examples in CI, and at length on request.
 
-    pytest tests/laws                                  new examples each time
-    CI=1 pytest tests/laws                             the same examples each time
-    HYPOTHESIS_PROFILE=thorough pytest tests/laws      twenty times as many
+pytest tests/laws                                  new examples each time
+CI=1 pytest tests/laws                             the same examples each time
+HYPOTHESIS_PROFILE=thorough pytest tests/laws      twenty times as many
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """Stories of one node alone: links, workers, signals and the master's messages go in, what the node does comes out.
 
-    $ node b nnodes=2 [meeting=alone|address|etcd] [leads] [trainers=] [servers=]      and it starts
-    $ link up | refused | lost WHY | fatal WHY | closed | silent        its link to the master
-    $ link moved HOST PORT            the node that was asked does not lead, and says who does
-    $ elected   /   $ leader HOST PORT                                     what etcd says
-    $ form 1 abc | standby | go 1 | stop 1 WHY [stacks] [grace=] | restart server.0
-    $ finish 0 [at_once] | refuse 2 TEXT | waiting TEXT | moved HOST PORT     messages of the master
-    $ exit trainer.0 | fail trainer.0 code=3 | hung trainer.0 | listening server.0     its workers
-    $ ports 30000 30001               these ports are held for the next generation
-    $ signal 15                       a signal for the launcher
-    $ tick 5                          five seconds pass
+$ node b nnodes=2 [meeting=alone|address|etcd] [leads] [trainers=] [servers=]      and it starts
+$ link up | refused | lost WHY | fatal WHY | closed | silent        its link to the master
+$ link moved HOST PORT            the node that was asked does not lead, and says who does
+$ elected   /   $ leader HOST PORT                                     what etcd says
+$ form 1 abc | standby | go 1 | stop 1 WHY [stacks] [grace=] | restart server.0
+$ finish 0 [at_once] | refuse 2 TEXT | waiting TEXT | moved HOST PORT     messages of the master
+$ exit trainer.0 | fail trainer.0 code=3 | hung trainer.0 | listening server.0     its workers
+$ ports 30000 30001               these ports are held for the next generation
+$ signal 15                       a signal for the launcher
+$ tick 5                          five seconds pass
 """
 
 from __future__ import annotations
@@ -122,9 +122,7 @@ class NodeStory:
 
     def do_exit(self, *keys: str) -> list[str]:
         return [
-            line
-            for key in keys
-            for line in self._feed(machine.WorkerExited(key=key, generation=self._generation()))
+            line for key in keys for line in self._feed(machine.WorkerExited(key=key, generation=self._generation()))
         ]
 
     def do_fail(self, key: str, code: str = "1") -> list[str]:

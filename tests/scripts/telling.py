@@ -24,9 +24,7 @@ FLAGS = ("sort_ip",)
 
 def take_terms(plain: tuple[str, ...], given: dict[str, str]) -> protocol.Terms:
     """The terms that a script's words describe; the words are taken out of ``given``."""
-    wanted: dict[str, Any] = {
-        name: kind(given.pop(word)) for word, (name, kind) in TERM_WORDS.items() if word in given
-    }
+    wanted: dict[str, Any] = {name: kind(given.pop(word)) for word, (name, kind) in TERM_WORDS.items() if word in given}
     wanted.update({flag: True for flag in FLAGS if flag in plain})
     return terms(given.pop("nnodes", "2"), **wanted)
 
@@ -98,7 +96,9 @@ def node_action(action: object) -> str:
             return f"AwaitListening {' '.join(sorted(keys))}"
         case machine.Lead(previous=previous, dead=dead, silent=silent):
             after = f" after generation {previous.generation}" if previous else ""
-            known = "".join(f", {word} {' '.join(names)}" for word, names in (("dead", dead), ("silent", silent)) if names)
+            known = "".join(
+                f", {word} {' '.join(names)}" for word, names in (("dead", dead), ("silent", silent)) if names
+            )
             return f"Lead{after}{known}"
         case machine.Campaign(gone_host=host, gone_port=port):
             return f"Campaign, {host}:{port} is gone" if host else "Campaign"

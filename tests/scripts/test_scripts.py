@@ -39,7 +39,9 @@ def test_a_story_that_goes_otherwise_is_noticed() -> None:
     assert play(script) == "# alone\n\n$ master nnodes=1\n$ join a\n-> a: Form generation 1: a\n"
 
 
-@pytest.mark.parametrize("script", ["stray output\n", "$ join a\n", "$ master nnodes=2\n$ dance\n", "$ master colour=red\n"])
+@pytest.mark.parametrize(
+    "script", ["stray output\n", "$ join a\n", "$ master nnodes=2\n$ dance\n", "$ master colour=red\n"]
+)
 def test_a_script_that_makes_no_sense_is_told(script: str) -> None:
     with pytest.raises(Mistake):
         play(script)

@@ -107,7 +107,9 @@ class Election:
 
     def _lost_to(self, pair: dict[str, Any]) -> None:
         if self._leads:
-            self.on_trouble("another node holds the master's key in etcd; this one goes on with the nodes that follow it")
+            self.on_trouble(
+                "another node holds the master's key in etcd; this one goes on with the nodes that follow it"
+            )
             return
         try:
             place = json.loads(base64.b64decode(pair["value"]))

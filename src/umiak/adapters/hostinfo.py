@@ -13,7 +13,7 @@ _SIOCGIFADDR = 0x8915
 
 def addresses() -> tuple[str, ...]:
     """This machine's addresses: those of its network interfaces first, loopback last."""
-    found = [*_ipv4_addresses(), *_ipv6_addresses()]
+    found = [address for _, address in _interfaces()]
     return tuple(sorted(dict.fromkeys(found), key=lambda address: address.startswith("127.") or address == "::1"))
 
 
@@ -31,7 +31,10 @@ def address_towards(host: str) -> str:
 
 def public_address() -> str:
     """The address by which other machines most likely reach this one: that of the way out, else the first interface's."""
-    for outside in ("192.0.2.1", "2001:db8::1"):  # reserved for documentation: nobody has them, routes lead there all the same
+    for outside in (
+        "192.0.2.1",
+        "2001:db8::1",
+    ):  # reserved for documentation: nobody has them, routes lead there all the same
         own = address_towards(outside)
         if own and not own.startswith("127."):
             return own
@@ -47,7 +50,17 @@ def resolve(host: str) -> str:
     return address
 
 
-def _ipv4_addresses() -> list[str]:
+def interface_with(address: str) -> str:
+    """The name of the network interface that has this address; empty if none has."""
+    return next((name for name, its_address in _interfaces() if its_address == address), "")
+
+
+def _interfaces() -> list[tuple[str, str]]:
+    """(interface, address) of every address of this machine."""
+    return [*_ipv4_interfaces(), *_ipv6_interfaces()]
+
+
+def _ipv4_interfaces() -> list[tuple[str, str]]:
     import fcntl
 
     found = []
@@ -57,15 +70,15 @@ def _ipv4_addresses() -> list[str]:
                 answer = fcntl.ioctl(sock.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
             except OSError:
                 continue  # an interface without an address
-            found.append(socket.inet_ntoa(answer[20:24]))
+            found.append((name, socket.inet_ntoa(answer[20:24])))
     return found
 
 
-def _ipv6_addresses() -> list[str]:
+def _ipv6_interfaces() -> list[tuple[str, str]]:
     try:
         with open("/proc/net/if_inet6", encoding="ascii") as file:
             rows = [line.split() for line in file]
     except OSError:
         return []
     # Link-local addresses (scope 20) mean nothing without their interface.
-    return [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0])) for row in rows if row[3] != "20"]
+    return [(row[5], socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0]))) for row in rows if row[3] != "20"]

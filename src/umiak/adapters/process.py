@@ -80,9 +80,7 @@ def spawn(argv: Sequence[str], environ: Mapping[str, str], *, read_stdin: bool =
     return Child(pid=pid, pidfd=os.pidfd_open(pid), output=output_read)
 
 
-def _exec_child(
-    argv: Sequence[str], environ: Mapping[str, str], parent: int, output: int, *, read_stdin: bool
-) -> None:
+def _exec_child(argv: Sequence[str], environ: Mapping[str, str], parent: int, output: int, *, read_stdin: bool) -> None:
     signal.set_wakeup_fd(-1)
     for number in (*FORWARDED, GUARDIAN_GONE, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)

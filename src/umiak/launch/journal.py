@@ -38,9 +38,7 @@ class Journal:
         self._write({"t": now, "who": "master", "lead": encode(lead)})
 
     def record(self, now: float, who: str, event: object, actions: Iterable[object]) -> None:
-        self._write(
-            {"t": now, "who": who, "event": _tagged(event), "actions": [_tagged(action) for action in actions]}
-        )
+        self._write({"t": now, "who": who, "event": _tagged(event), "actions": [_tagged(action) for action in actions]})
 
     def close(self) -> None:
         os.close(self._fd)

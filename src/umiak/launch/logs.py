@@ -25,7 +25,9 @@ _COLOURS = (36, 33, 32, 35, 34, 31)
 class Console:
     """Standard output or standard error, written without ever waiting for it."""
 
-    def __init__(self, fd: int, environ: Mapping[str, str], on_writable: Callable[[int, Callable[[], None] | None], None]):
+    def __init__(
+        self, fd: int, environ: Mapping[str, str], on_writable: Callable[[int, Callable[[], None] | None], None]
+    ):
         mode = os.fstat(fd).st_mode
         self.is_terminal = os.isatty(fd)
         self.colours = self.is_terminal and "NO_COLOR" not in environ

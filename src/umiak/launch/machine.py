@@ -725,7 +725,9 @@ class NodeMachine:
             self._enter(Phase.STOPPING)
             self._do(KillWorkers())
         elif self.phase is not Phase.STOPPING:
-            self._stop_workers(now, grace_s=self.terms.grace_s if finish.exit_status == 0 else self.terms.failure_grace_s)
+            self._stop_workers(
+                now, grace_s=self.terms.grace_s if finish.exit_status == 0 else self.terms.failure_grace_s
+            )
 
     def _leave(self) -> None:
         finish = self._finish or Finish(exit_status=1)

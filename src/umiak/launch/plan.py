@@ -77,7 +77,9 @@ class _Planner:
         lists = bool(options.server_endpoints or options.trainer_endpoints or options.heter_endpoints)
         from_placement = not lists and not options.node_hosts
         self.server_endpoints = options.server_endpoints or (self.placement.server_endpoints if from_placement else ())
-        self.trainer_endpoints = options.trainer_endpoints or (self.placement.trainer_endpoints if from_placement else ())
+        self.trainer_endpoints = options.trainer_endpoints or (
+            self.placement.trainer_endpoints if from_placement else ()
+        )
         self.heter_endpoints = options.heter_endpoints or (self.placement.heter_endpoints if from_placement else ())
         self.mode = options.mode
         if self.mode is Mode.COLLECTIVE and (self.placement.role is not None or self.server_endpoints):
@@ -119,7 +121,9 @@ class _Planner:
     def _terms(self, least: int, most: int) -> Terms:
         options = self.options
         return Terms(
-            job_id=options.job_id if options.job_id != "default" or not self.placement.job_id else self.placement.job_id,
+            job_id=options.job_id
+            if options.job_id != "default" or not self.placement.job_id
+            else self.placement.job_id,
             mode=self.mode,
             least=least,
             most=most,
@@ -200,9 +204,7 @@ class _Planner:
             return own[0] if len(own) == 1 else None
         return placement.rank
 
-    def _meeting(
-        self, most: int, hosts: tuple[str, ...]
-    ) -> tuple[Meeting, str, int, tuple[tuple[str, int], ...]]:
+    def _meeting(self, most: int, hosts: tuple[str, ...]) -> tuple[Meeting, str, int, tuple[tuple[str, int], ...]]:
         """How the nodes meet, where, and the etcd endpoints."""
         options = self.options
         # A list of hosts says where the nodes meet: at the first one. A master that was typed wins over both.

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from umiak.core.cluster import Placement
     from umiak.core.devices import Devices
     from umiak.launch.options import LaunchOptions
+    from umiak.launch.preflight.check import Check
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -61,7 +62,14 @@ class _Launch:
         self.environ = environ
         self.loop = Loop()
         self.console = logs.Console(1, environ, self.loop.on_writable)
-        self.talk = Talk(logs.Console(2, environ, self.loop.on_writable), options.log_level)
+        talk = Talk
+        self.check: Check | None = None
+        if options.check:
+            from umiak.launch.preflight import check
+
+            self.check, talk = check.Check(options), check.CheckTalk
+            self.options = self.check.options
+        self.talk = talk(logs.Console(2, environ, self.loop.on_writable), options.log_level)
         self.name = "".join(LETTERS[byte % 26] for byte in os.urandom(6))
 
     def run(self) -> int:
@@ -75,7 +83,8 @@ class _Launch:
 
     def _run(self) -> int:
         options = self.options
-        self._check_program()
+        if not self.check:
+            self._check_program()
         if not options.as_json:
             self.talk.configuration(options.shown)
         for note in self.notes:
@@ -83,6 +92,8 @@ class _Launch:
         placement = self._placement()
         found = self._devices()
         self.plan = plan(options, placement, self._local(placement, found))
+        if self.check:
+            self.plan = self.check.plan(self.plan)
         if self.options.devices or not self.plan.terms.mode.has_servers:
             devices.check_workers(found, self.plan.trainers)
         log_dir = self._log_dir()
@@ -97,7 +108,7 @@ class _Launch:
         heart = links.Heart(self.loop, self.plan.terms.heartbeat_timeout_s)
         journal = Journal(os.path.join(log_dir, "events.jsonl"))
         journal.begin(self.name, time.time(), setting)
-        keeper = supervisor.Supervisor(self.loop, self._program(log_dir, found), self.console)
+        keeper = supervisor.Supervisor(self.loop, self._program(log_dir, found, setting, token), self.console)
         job_id = self.plan.terms.job_id
         agent = Agent(
             self.loop,
@@ -117,7 +128,7 @@ class _Launch:
         keeper.close()
         journal.close()
         self.console.drain(1.0)
-        return status
+        return self.check.conclude(status, self.talk) if self.check else status
 
     # ---- where are we, what is there
 
@@ -186,7 +197,9 @@ class _Launch:
                 listener = links.listen(bind_to, plan_.master_port)
             except OSError as error:
                 # Another launcher of this machine may be the master already; if it is no launcher, dialling it will tell.
-                self.talk.say(f"port {plan_.master_port} is taken here ({error.strerror}), joining whoever listens there")
+                self.talk.say(
+                    f"port {plan_.master_port} is taken here ({error.strerror}), joining whoever listens there"
+                )
         leads = listener is not None
         listener = listener or links.listen(bind_to, 0)
         if plan_.must_lead:
@@ -250,9 +263,15 @@ class _Launch:
 
     # ---- the workers
 
-    def _program(self, log_dir: str, found: Devices | None) -> supervisor.Program:
+    def _program(
+        self, log_dir: str, found: Devices | None, setting: NodeSetting, token: bytes | None
+    ) -> supervisor.Program:
         options = self.options
-        command = supervisor.command_for(options.program, is_module=options.is_module)
+        if self.check:
+            offer = setting.offer
+            command = self.check.command(offer, found, log_dir=log_dir, has_token=token is not None)
+        else:
+            command = supervisor.command_for(options.program, is_module=options.is_module)
         return supervisor.Program(
             command=command,
             environ=dict(os.environ),

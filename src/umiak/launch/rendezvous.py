@@ -366,7 +366,10 @@ class Coordinator:
         member = self._members[name]
         if not dead:
             # It arrives only if the link works again; then that node must know that the job went on without it.
-            self._send(Finish(exit_status=3, words="this node was out of reach, the job went on without it", at_once=True), name)
+            self._send(
+                Finish(exit_status=3, words="this node was out of reach, the job went on without it", at_once=True),
+                name,
+            )
         self._forget(name, dead=dead)
         if member.standby or member.leaving or self.phase is Phase.GATHERING:
             return

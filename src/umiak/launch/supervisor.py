@@ -12,7 +12,7 @@ import sys
 import time
 
 from umiak import contracts
-from umiak.adapters import process
+from umiak.adapters import hostinfo, process
 from umiak.contracts import stacks
 from umiak.core.cluster import Role
 from umiak.core.value import replace, value
@@ -88,6 +88,10 @@ class Supervisor:
         setting = replace(self._program.setting, restart_count=restarts)
         contract = contracts.environment(cluster, seat, setting)
         environ = contracts.inherit(self._program.environ, contract)
+        interface = hostinfo.interface_with(seat.host)
+        if interface:
+            # Left alone, gloo (in Paddle and in PyTorch) looks up this machine's own name and, on Debian, finds 127.0.1.1.
+            environ.setdefault("GLOO_SOCKET_IFNAME", interface)
         self._write_contract(contract, contracts.backup(cluster, seat, setting), seat)
         log = self._log_of(seat)
         if self._program.hang_timeout_s is not None:

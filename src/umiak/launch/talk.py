@@ -1,6 +1,6 @@
 """How the launcher speaks on the console: lines in the form of Paddle's launcher, and the last words. An adapter.
 
-    LAUNCH INFO 2022-05-18 11:53:09,773 Run Pod: gistdo, replicas 2, status ready
+LAUNCH INFO 2022-05-18 11:53:09,773 Run Pod: gistdo, replicas 2, status ready
 """
 
 from __future__ import annotations

@@ -344,7 +344,9 @@ class World:
     def is_cut(self, one: str, other: str) -> bool:
         return frozenset((one, other)) in self._cuts
 
-    def deliver(self, sender: SimNode, receiver: SimNode, link: int, call: Callable[[], None], *, end: bool = False) -> None:
+    def deliver(
+        self, sender: SimNode, receiver: SimNode, link: int, call: Callable[[], None], *, end: bool = False
+    ) -> None:
         """Carry a message, in order; what is sent into a cut arrives when it heals, if the link is still there.
 
         ``end``: it is the end of the link, which arrives after everything else.

@@ -3,15 +3,20 @@
 The check is an ordinary job whose program is `python -m umiak.launch.preflight`. Launchers meet, form a cluster, hold
 ports and start a worker in every seat as always, so what is examined is what the job would use.
 
-    launcher   check       what is changed for a check, and how its outcome is told at the end
-    worker     __main__    one worker: opens its seat's port, reports, waits for the outcome
-               doors       listening on ports, connecting to them, frames
-               facts       what a node knows of itself
-               member      every worker's side of the talk with the collector; tries the connections to the other nodes
-               collector   the first trainer's second duty, at the store's address: gathers, asks for the trials, judges
-    both       messages    what they say to one another
-    pure       verdict     reports in, findings out
-               table       a verdict as text and as JSON
+    launcher   check         what is different from an ordinary launch, and how the outcome is told at the end
+    both       errand        what a launcher sends its workers to do, and what they bring back
+    worker     __main__      one worker: opens its seat's port, takes part, ends with the check
+               post          its seat and everybody else's
+               doors         listening on ports, and connecting to them
+               facts         what its node knows of itself
+               member        its talk with the collector
+               prober        tries the connections to the other nodes
+               collector     the first trainer's second duty, at the store's address: gathers, asks for trials, tells
+    values     messages      what members and collector say to one another
+               examination   what was gathered, and what comes of it
+    deciders   verdict       examination in, verdict out
+               findings      everything but the connections
+               table         a verdict as text and as JSON
 
 A worker that has found something bad still ends well, with status 0: a failing worker would have all others stopped
 before the table is whole. Each node's launcher learns the outcome from a file without a name that its workers inherit, and

@@ -11,20 +11,20 @@ import os
 import sys
 
 from umiak.adapters.loop import Loop
+from umiak.core.cluster import Role
 from umiak.core.problem import Problem
 from umiak.launch.preflight import doors, facts, table
 from umiak.launch.preflight.collector import Collector
 from umiak.launch.preflight.errand import Errand, Result, bring, read_errand
 from umiak.launch.preflight.member import Member
 from umiak.launch.preflight.post import read_post
-from umiak.core.cluster import Role
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from umiak.adapters.link import FramedSocket
-    from umiak.launch.preflight.verdict import Verdict
+    from umiak.launch.preflight.examination import Verdict
 
 LOOK_UP_S = 5.0
 
@@ -43,6 +43,7 @@ class _Worker:
         self._speaks = post.key == errand.first
         self._loop = loop = Loop()
         self._unfinished = 2 if post.collects else 1
+        self._problem: Problem | None = None
         # Before the limit is raised: what the node allows is one of its facts.
         found = facts.gather(errand) if self._speaks else None
         doors.raise_descriptor_limit()
@@ -66,9 +67,8 @@ class _Worker:
         self._loop.run()
 
     def _bring(self, result: Result) -> None:
-        """Tell the launcher, for this node; and the log, for this worker."""
-        if result.problem:
-            _write("".join(f"{line}\n" for line in result.problem.lines()))
+        """Tell the launcher, if this worker speaks for the node."""
+        self._problem = result.problem
         if self._speaks:
             bring(self._errand.result_fd, result)
 
@@ -84,7 +84,11 @@ class _Worker:
     def _over(self) -> None:
         """A server stays until its launcher ends it: one that ends by itself would count as failed."""
         self._unfinished -= 1
-        if not self._unfinished and self._post.role is not Role.SERVER:
+        if self._unfinished:
+            return
+        if self._problem:
+            _write("".join(f"{line}\n" for line in self._problem.lines()))
+        if self._post.role is not Role.SERVER:
             self._loop.stop()
 
 

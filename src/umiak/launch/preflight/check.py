@@ -7,6 +7,7 @@ job nor lets in a node that was started without `--check`.
 from __future__ import annotations
 
 import os
+import select
 import sys
 
 from umiak.core.cluster import Role
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
     from umiak.core.devices import Devices
     from umiak.launch.options import LaunchOptions
     from umiak.launch.plan import Plan
-    from umiak.launch.protocol import Failure
+    from umiak.launch.protocol import Failure, Offer
 
 JOB_SUFFIX = ".check"
 PATIENCE_S = 20.0
 """How long the collector waits for reports; a shorter --join_timeout holds here, too."""
 SCRIPTS = (".py", ".pyxes", ".sh", ".pyz")
+INTERPRETERS = ("python", "bash", "sh")
+_WRITE_BYTES = 4096
 
 
 class CheckTalk(Talk):
@@ -52,18 +55,18 @@ class Check:
         """The same plan for a job of the check's own."""
         return replace(plan, terms=replace(plan.terms, job_id=plan.terms.job_id + JOB_SUFFIX))
 
-    def command(self, plan: Plan, found: Devices | None, *, log_dir: str, link_port: int, token: bool) -> tuple[str, ...]:
+    def command(self, offer: Offer, found: Devices | None, *, log_dir: str, has_token: bool) -> tuple[str, ...]:
         """What every worker runs."""
         options = self._asked
-        role = Role.SERVER if plan.servers else Role.TRAINER if plan.trainers else Role.HETER
+        role = Role.SERVER if offer.servers else Role.TRAINER if offer.trainers else Role.HETER
         moves = options.elastic or options.restart_wanted
         errand = Errand(
             result_fd=self._results,
-            first=f"{role.value}.{plan.first_local_rank}",
+            first=f"{role.value}.{offer.first_local_rank}",
             patience_s=min(PATIENCE_S, options.join_timeout_s),
             # Only a job that may lose its master goes on with other launchers' ports.
-            link_port=link_port if moves else 0,
-            token=token,
+            link_port=offer.link_port if moves else 0,
+            token=has_token,
             device_kind=found.kind.value if found else "",
             device_count=len(found.used) if found else 0,
             program=program_to_compare(options),
@@ -92,10 +95,13 @@ class Check:
 
 
 def program_to_compare(options: LaunchOptions) -> str:
-    """The module, or the first script among the words of the program; empty if there is none."""
+    """The module or the script that a worker runs, also behind an interpreter's name; empty: neither."""
+    words = options.program
     if options.is_module:
-        return options.program[0] if options.program else ""
-    return next((word for word in options.program if word.endswith(SCRIPTS)), "")
+        return words[0] if words else ""
+    if words and os.path.basename(words[0]).startswith(INTERPRETERS):
+        words = tuple(word for word in words[1:] if not word.startswith("-"))
+    return words[0] if words and words[0].endswith(SCRIPTS) else ""
 
 
 def _show(text: str) -> None:
@@ -103,6 +109,7 @@ def _show(text: str) -> None:
     data = text.encode(errors="backslashreplace")
     try:
         while data:
-            data = data[os.write(1, data) :]
+            select.select([], [1], [])  # the shell may have left it non-blocking
+            data = data[os.write(1, data[:_WRITE_BYTES]) :]
     except OSError:
         pass  # whoever read it has gone away

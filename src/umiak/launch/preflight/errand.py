@@ -87,4 +87,4 @@ def read_result(fd: int) -> Result | None:
     lines = b"".join(pieces).split(b"\n")[:-1]
     results = [decode(Result, json.loads(line)) for line in lines]
     final = [result for result in results if result.final]
-    return (final or results or [None])[-1]
+    return (final or results)[-1] if results else None

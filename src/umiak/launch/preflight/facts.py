@@ -84,18 +84,18 @@ def _module_file(name: str) -> str:
     """The file that ``python -m name`` would run. Found step by step, so that no package is imported on the way."""
     from importlib.machinery import PathFinder
 
-    path = None
+    packages: list[str] | None = None
     parts = name.split(".")
-    for number in range(1, len(parts) + 1):
-        spec = PathFinder.find_spec(".".join(parts[:number]), path)
-        if spec is None:
+    for number in range(1, len(parts)):
+        spec = PathFinder.find_spec(".".join(parts[:number]), packages)
+        packages = spec.submodule_search_locations if spec else None
+        if packages is None:
             return ""
-        path = spec.submodule_search_locations
-        if path is None and number < len(parts):
-            return ""
-    if path is not None:
-        return next((file for file in (os.path.join(each, "__main__.py") for each in path) if os.path.isfile(file)), "")
-    return spec.origin or ""
+    spec = PathFinder.find_spec(name, packages)
+    if spec is None or spec.submodule_search_locations is None:
+        return (spec.origin or "") if spec else ""
+    files = [os.path.join(directory, "__main__.py") for directory in spec.submodule_search_locations]
+    return next((file for file in files if os.path.isfile(file)), "")
 
 
 def _room(directory: str) -> tuple[bool, int]:

@@ -11,10 +11,9 @@ from umiak.adapters import link as links
 from umiak.core.cluster import Role, join_host_port, split_host_port
 from umiak.core.decode import Malformed, decode_tagged, encode_tagged
 from umiak.core.problem import Problem
-from umiak.launch.preflight import doors, table
+from umiak.launch.preflight import collector, doors, prober, table
 from umiak.launch.preflight.errand import Result
 from umiak.launch.preflight.messages import FROM_COLLECTOR_BYTES, TO_MEMBER, AskTime, Here, Outcome, Probe, Report, Time
-from umiak.launch.preflight.prober import Prober
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +27,9 @@ if TYPE_CHECKING:
     from umiak.launch.preflight.post import Post
 
 ATTEMPT_S = 4.0
+GREETING_S = 10.0
+PART_FOR_REACHING = 0.75
+"""Of the collector's patience: whoever reaches it later would be too late with its report."""
 AGAIN_AFTER_S = 0.1
 CLOCK_QUESTIONS = 5
 
@@ -56,9 +58,14 @@ class Member:
         self._reported = False
         self._over = False
         self._why = "nobody was asked yet"
-        # The launcher ends servers when all trainers have ended; these must end by themselves, and before the
-        # collector does, so that it does not matter to them how long it waits for others.
-        self._until = float("inf") if post.role is Role.SERVER else loop.now() + errand.patience_s * 0.75
+        self._until = float("inf")
+        if post.role is not Role.SERVER:
+            # The launcher ends servers when all others have ended, so servers may try for ever, and the others may not.
+            self._until = loop.now() + errand.patience_s * PART_FOR_REACHING
+            loop.after(collector.longest_s(errand.patience_s, len(post.all_doors)), self._fell_silent)
+            # Nodes that are better off still try this one's port. If the collector can't be reached, the port stays
+            # open as long as they may need, so that it is not found closed for this reason.
+            loop.after(errand.patience_s + prober.longest_s(len(post.all_doors)) + 1.0, self._stop_waiting)
         loop.soon(self._dial)
 
     # ---- reaching the collector
@@ -76,28 +83,37 @@ class Member:
         framed = self._framed = links.FramedSocket(self._loop, sock, most_bytes=FROM_COLLECTOR_BYTES)
         framed.on_frame = self._heard
         framed.on_end = self._not_reached
-        self._loop.after(ATTEMPT_S, lambda: self._check_greeted(framed))
+        self._loop.after(GREETING_S, lambda: self._check_greeted(framed))
 
     def _check_greeted(self, framed: links.FramedSocket) -> None:
-        if self._collector is None and not framed.ended:
+        if not self._reported and not framed.ended:
             framed.close()
             self._not_reached("connected, but nobody answers")
 
     def _not_reached(self, why: str) -> None:
         if self._reported:
-            what = f"the collector of the check at {self._post.store} went away: {why}"
-            self._on_result(Result(final=False, problem=Problem(code="UM-CHECK-003", what=what)))
-            self._end()
+            self._lost(f"went away: {why}")
             return
         if why != self._why:
             self._why = why
             self._on_result(Result(final=False, problem=self._unreached(why)))
-        if self._loop.now() + AGAIN_AFTER_S >= self._until:
-            self._end()
-        else:
+        if self._loop.now() + AGAIN_AFTER_S < self._until:
             self._collector = None
             self._times.clear()
             self._loop.after(AGAIN_AFTER_S, self._dial)
+
+    def _stop_waiting(self) -> None:
+        if not self._reported:
+            self._end()
+
+    def _fell_silent(self) -> None:
+        if not self._over:
+            self._lost("fell silent")
+
+    def _lost(self, how: str) -> None:
+        what = f"the collector of the check at {self._post.store} {how}"
+        self._on_result(Result(final=False, problem=Problem(code="UM-CHECK-003", what=what)))
+        self._end()
 
     def _unreached(self, why: str) -> Problem:
         host, port = split_host_port(self._post.store)
@@ -113,16 +129,19 @@ class Member:
     def _heard(self, content: dict[str, Any]) -> None:
         assert self._framed is not None
         try:
-            message = decode_tagged(TO_MEMBER, content)  # type: ignore[var-annotated]
+            message = decode_tagged(TO_MEMBER, content)
         except Malformed as error:
             self._framed.close()
             self._not_reached(f"what answers there is not the check's collector ({error})")
             return
         match message:
+            case Here(endpoint=endpoint) if endpoint != self._post.store:
+                self._framed.close()
+                self._not_reached(f"{endpoint} answers there")
             case Here():
                 self._collector = message
                 self._ask_time()
-            case Time(at=at) if len(self._times) < CLOCK_QUESTIONS:
+            case Time(at=at) if not self._reported:
                 self._compare_clocks(at)
             case Probe():
                 self._probe(message)
@@ -141,7 +160,8 @@ class Member:
         wall, monotonic = self._asked
         round_trip_s = time.monotonic() - monotonic
         self._times.append((round_trip_s, wall + round_trip_s / 2 - at))
-        if len(self._times) < CLOCK_QUESTIONS:
+        # The quickest answer tells the time best. Only the node's first worker needs to know it well.
+        if self._facts and len(self._times) < CLOCK_QUESTIONS:
             self._ask_time()
         else:
             self._report()
@@ -168,7 +188,7 @@ class Member:
 
     def _probe(self, wanted: Probe) -> None:
         others = [endpoint for endpoint in self._post.all_doors if endpoint not in wanted.own]
-        Prober(
+        prober.Prober(
             self._loop, self._addresses, self._post.node, self._probed, workers=others, launchers=wanted.launchers
         )
 
@@ -178,8 +198,8 @@ class Member:
     # ---- the end
 
     def _tell(self, outcome: Outcome) -> None:
-        assert self._collector is not None
-        if self._collector.node != self._post.node:
+        # The launcher of the collector's own node hears it from the collector itself.
+        if self._collector and self._collector.node != self._post.node:
             self._on_result(_result(outcome, split_host_port(self._post.store)[0]))
         self._end()
 
@@ -198,4 +218,6 @@ def _result(outcome: Outcome, host: str) -> Result:
     where = f"the whole table is on the console of {host}"
     if outcome.ready:
         return Result(final=True, note=f"{summary}; {where}")
-    return Result(final=True, problem=Problem(code="UM-CHECK-001", what=f"the nodes are not ready: {summary}", hint=where))
+    return Result(
+        final=True, problem=Problem(code="UM-CHECK-001", what=f"the nodes are not ready: {summary}", hint=where)
+    )

@@ -35,6 +35,8 @@ class AskTime:
 
 @value
 class Time:
+    """It is so late at the collector."""
+
     at: float
 
 
@@ -97,6 +99,8 @@ class Probe:
 
 @value
 class Unreachable:
+    """A connection that does not work."""
+
     endpoint: str
     why: str
 

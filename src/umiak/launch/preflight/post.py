@@ -45,7 +45,9 @@ class Post:
     @property
     def doors(self) -> tuple[str, ...]:
         """Where this worker listens, the collector's address aside."""
-        return (self.endpoint, self.gloo) if self.gloo and (self.role, self.rank) == (Role.SERVER, 0) else (self.endpoint,)
+        return (
+            (self.endpoint, self.gloo) if self.gloo and (self.role, self.rank) == (Role.SERVER, 0) else (self.endpoint,)
+        )
 
     @property
     def all_doors(self) -> tuple[str, ...]:
@@ -70,7 +72,9 @@ def read_post(environ: Mapping[str, str]) -> Post:
         store=store,
         # A collective job may find a person's own setting for Gloo in its environment.
         gloo=gloo if gloo != store and contract.get(native.SERVERS) else "",
-        endpoints={each: tuple(contract[name].split(",")) if contract.get(name) else () for each, name in _LISTS.items()},
+        endpoints={
+            each: tuple(contract[name].split(",")) if contract.get(name) else () for each, name in _LISTS.items()
+        },
     )
 
 

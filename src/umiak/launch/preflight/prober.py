@@ -42,7 +42,9 @@ class Prober:
     ) -> None:
         self.loop, self.addresses, self.node = loop, addresses, node
         self._on_done = on_done
-        self._waiting = deque([(endpoint, True) for endpoint in workers] + [(endpoint, False) for endpoint in launchers])
+        self._waiting = deque(
+            [(endpoint, True) for endpoint in workers] + [(endpoint, False) for endpoint in launchers]
+        )
         self._tried = len(self._waiting)
         self._running = 0
         self._failed = 0

@@ -8,14 +8,15 @@ What came over the network is shown without control characters: a table must not
 
 from __future__ import annotations
 
-from umiak.launch.preflight.verdict import Level, devices_in_words
+from umiak.launch.preflight.examination import Level
+from umiak.launch.preflight.findings import devices_in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from umiak.launch.preflight.verdict import Finding, Row, Verdict
+    from umiak.launch.preflight.examination import Finding, Row, Verdict
 
 HEADINGS = ("node", "host", "name", "Python", "umiak", "frameworks", "devices", "clock", "program")
 MOST_LINES = 40
@@ -67,7 +68,8 @@ def as_plain(verdict: Verdict) -> dict[str, Any]:
             "tried": verdict.tried,
             "failed": verdict.failed,
             "pairs": [
-                {"from": pair.source, "to": pair.host, "ports": list(pair.ports), "why": pair.why} for pair in verdict.pairs
+                {"from": pair.source, "to": pair.host, "ports": list(pair.ports), "why": pair.why}
+                for pair in verdict.pairs
             ],
         },
         "findings": [
@@ -112,7 +114,8 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     widths = [max(len(printable(row[column])) for row in full) for column in range(len(HEADINGS))]
     widths[1] = max(widths[1], *(len(row[1]) for row in rows))
     return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths[: len(row)], strict=True)).rstrip() for row in rows
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths[: len(row)], strict=True)).rstrip()
+        for row in rows
     ]
 
 

@@ -1,0 +1,53 @@
+# Everything a person or CI does with this checkout. `make help` lists it.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.made-from
+PEERS := .venv-peers
+TEST_FLAGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench bench-peers docs clean
+
+help: ## Show what there is to do
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Make .venv with everything that users and tests need
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(f"umiak needs Python 3.10 or newer, {sys.executable} is {sys.version.split()[0]}: make PYTHON=python3.11 setup" if sys.version_info < (3, 10) else 0)'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable . --group dev --group paddle
+	@touch $(STAMP)
+
+demo: setup ## Train on this machine: two processes, then two simulated hosts with one of them killed and brought back
+	@$(BIN)/python examples/demo.py
+
+test: setup check ## Everything: checks, unit tests, laws, scripts, real clusters
+	$(BIN)/python -m testbed.prepare
+	$(BIN)/pytest -n 2 --dist worksteal $(TEST_FLAGS)
+
+check: setup ## Format, lint, types, import contracts, fresh docs (under a minute)
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python docs/generate.py --check
+
+format: setup ## Let the formatter and the linter mend what they can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup ## Measure the launcher side by side with its peers (torchrun after `make bench-peers`)
+	$(BIN)/python benchmarks/launch.py
+
+bench-peers: setup ## Make .venv-peers with torch for the comparison (3 GB)
+	$(BIN)/python benchmarks/peers.py
+
+docs: setup ## Write the generated pages of docs/reference anew
+	$(BIN)/python docs/generate.py
+
+clean: ## Remove what was made here, except the virtual environments
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache log

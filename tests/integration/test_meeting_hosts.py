@@ -1,0 +1,325 @@
+"""How nodes meet on real hosts: by address, by name, over IPv6, by the printed command, by lists; and who is turned away.
+
+The hosts are like Debian's: their own name is 127.0.1.1, which no peer may ever be told.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from testbed.pytest_support import NetworkFactory
+from tests.integration.launching import LAUNCH, OBEDIENT, WORKERS, Launcher, Life, Stage, until
+
+pytestmark = pytest.mark.netns
+
+FACTS = WORKERS / "facts.py"
+BIN = os.path.dirname(sys.executable)
+RULE = "-" * 80
+
+
+def by_rank(lives: list[Life], role: str = "trainer") -> list[Life]:
+    return sorted((life for life in lives if life.role == role), key=lambda life: life.rank)
+
+
+def hosts_of(endpoints: str) -> list[str]:
+    return [endpoint.rpartition(":")[0] for endpoint in endpoints.split(",")]
+
+
+def both_well(*launchers: Launcher) -> None:
+    assert [launcher.wait() for launcher in launchers] == [0] * len(launchers)
+
+
+# ---- addresses
+
+
+@pytest.mark.parametrize(
+    ("master", "addresses"),
+    [
+        ("10.88.0.1:7000", ["10.88.0.1", "10.88.0.2"]),
+        ("node0:7000", ["10.88.0.1", "10.88.0.2"]),
+        ("[fd00:88::1]:7000", ["[fd00:88::1]", "[fd00:88::2]"]),
+        ("node0-v6:7000", ["[fd00:88::1]", "[fd00:88::2]"]),
+    ],
+)
+def test_peers_are_told_addresses_that_reach_them(
+    stage: Stage, network: NetworkFactory, master: str, addresses: list[str]
+) -> None:
+    a, b = network(2).hosts
+    # The second node comes first, so nobody listens yet when it asks for the master.
+    second = stage.launch(f"--nnodes 2 --nproc_per_node 2 --master {master}", WORKERS / "neighbours.py", host=b)
+    first = stage.launch(f"--nnodes 2 --nproc_per_node 2 --master {master}", WORKERS / "neighbours.py", host=a)
+    both_well(first, second)
+    lives = by_rank(stage.story.lives())
+    assert [life.host for life in lives] == ["node0", "node0", "node1", "node1"]
+    for life in lives:
+        assert hosts_of(life.env["PADDLE_TRAINER_ENDPOINTS"]) == [address for address in addresses for _ in range(2)]
+        assert life.env["PADDLE_CURRENT_ENDPOINT"] == life.env["PADDLE_TRAINER_ENDPOINTS"].split(",")[life.rank]
+        assert hosts_of(life.env["PADDLE_MASTER"]) == [addresses[0]]
+        assert life.env["PADDLE_NNODES"] == "2"
+        assert life.moment("reached all") is not None
+
+
+def test_the_host_flag_says_the_address(stage: Stage, network: NetworkFactory) -> None:
+    a, b = network(2).hosts
+    first = stage.launch("--nnodes 2 --master 10.88.0.1:7000 --host node0", FACTS, host=a)
+    second = stage.launch("--nnodes 2 --master 10.88.0.1:7000 --host fd00:88::2", FACTS, host=b)
+    both_well(first, second)
+    endpoints = {life.env["PADDLE_TRAINER_ENDPOINTS"] for life in stage.story.lives()}
+    assert [hosts_of(each) for each in endpoints] == [["node0", "[fd00:88::2]"]]
+
+
+def test_nodes_with_ranks_get_them_in_any_order_of_arrival(stage: Stage, network: NetworkFactory) -> None:
+    a, b, c = network(3).hosts
+    flags = "--nnodes 3 --master 10.88.0.1:7000"
+    first = stage.launch(f"{flags} --rank 2", FACTS, host=a)
+    third = stage.launch(f"{flags} --rank 0", FACTS, host=c)
+    third.expect("no UMIAK_TOKEN")
+    second = stage.launch(f"{flags} --rank 1", FACTS, host=b)
+    both_well(first, second, third)
+    assert {life.host: life.rank for life in stage.story.lives()} == {"node0": 2, "node1": 1, "node2": 0}
+    assert {hosts_of(life.env["PADDLE_MASTER"])[0] for life in stage.story.lives()} == {"10.88.0.3"}
+
+
+def test_sort_ip_numbers_the_nodes_by_address(stage: Stage, network: NetworkFactory) -> None:
+    a, b, c = network(3).hosts
+    flags = "--nnodes 3 --master 10.88.0.2:7000 --sort_ip true"
+    launchers = [stage.launch(flags, FACTS, host=host) for host in (b, c, a)]
+    both_well(*launchers)
+    assert {life.host: life.rank for life in stage.story.lives()} == {"node0": 0, "node1": 1, "node2": 2}
+
+
+# ---- the printed command
+
+
+@pytest.mark.parametrize(
+    "command",
+    [(sys.executable, "-m", "umiak.launch"), (f"{BIN}/umiak", "launch")],
+    ids=["python -m umiak.launch", "umiak launch"],
+)
+def test_the_printed_command_can_be_pasted_on_the_other_node(
+    stage: Stage, network: NetworkFactory, command: tuple[str, ...]
+) -> None:
+    a, b = network(2).hosts
+    awkward = ["two words", "it's", "$HOME", "*", "", 'say "hi"', "back\\slash", "--nnodes", "-x;y&z|", "é"]
+    path = {"PATH": f"{BIN}:{os.environ['PATH']}"}
+    first = stage.start([*command, "--nnodes", "2", str(FACTS), *awkward], host=a, env=path)
+    first.expect(f"\n{RULE}\n")
+    lines = until(lambda: _between_rules(first.stderr), "a command between two rules", talk=stage.transcript)
+    assert "Copy the following command to other nodes to run." in first.stderr
+    assert len(lines) == 1
+    assert lines[0].split()[0].startswith("UMIAK_TOKEN=")
+    assert "--master 10.88.0.1:" in lines[0]
+    second = stage.start(["sh", "-c", lines[0]], host=b, env=path)
+    both_well(first, second)
+    assert sorted(life.host for life in stage.story.lives()) == ["node0", "node1"]
+    for life in stage.story.lives():
+        assert life.told[0]["argv"][1:] == awkward
+
+
+def test_nobody_joins_without_the_token_of_the_printed_command(stage: Stage, network: NetworkFactory) -> None:
+    a, b = network(2).hosts
+    path = {"PATH": f"{BIN}:{os.environ['PATH']}"}
+    first = stage.launch("--nnodes 2 --job_id secret", FACTS, host=a, env=path)
+    first.expect(f"\n{RULE}\n")
+    (line,) = until(lambda: _between_rules(first.stderr), "a command", talk=stage.transcript)
+    assignment, _, without = line.partition(" ")
+    second = stage.start(["sh", "-c", without], host=b, env=path)
+    assert second.wait() == 3
+    assert "this job has a token: set the same UMIAK_TOKEN on every node" in second.stderr
+    third = stage.start(["sh", "-c", line], host=b, env=path)
+    both_well(first, third)
+    token = shlex.split(assignment)[0].partition("=")[2]
+    assert len(token) >= 32
+    assert first.stderr.count(token) == 1, "only in the command"
+    assert token not in second.said + third.said
+
+
+def _between_rules(text: str) -> list[str]:
+    parts = text.split(f"{RULE}\n")
+    return parts[1].splitlines() if len(parts) >= 3 else []
+
+
+# ---- lists of nodes and endpoints
+
+
+def test_ips_need_no_master_and_fix_ranks_and_ports(stage: Stage, network: NetworkFactory) -> None:
+    a, b = network(2).hosts
+    flags = "--ips 10.88.0.2,10.88.0.1 --start_port 6200 --nproc_per_node 2"
+    both_well(stage.launch(flags, FACTS, host=a), stage.launch(flags, FACTS, host=b))
+    lives = by_rank(stage.story.lives())
+    assert [life.host for life in lives] == ["node1", "node1", "node0", "node0"]
+    endpoints = "10.88.0.2:6200,10.88.0.2:6201,10.88.0.1:6200,10.88.0.1:6201"
+    assert {life.env["PADDLE_TRAINER_ENDPOINTS"] for life in lives} == {endpoints}
+
+
+def test_the_flags_of_the_first_launcher_mean_what_they_meant(stage: Stage, network: NetworkFactory) -> None:
+    a, b = network(2).hosts
+    both = "--cluster_node_ips=10.88.0.1,10.88.0.2 --started_port=6170"
+    first = stage.launch(f"{both} --node_ip=10.88.0.1", FACTS, host=a)
+    second = stage.launch(f"{both} --node_ip=10.88.0.2", FACTS, host=b)
+    both_well(first, second)
+    lives = by_rank(stage.story.lives())
+    assert [life.env["PADDLE_CURRENT_ENDPOINT"] for life in lives] == ["10.88.0.1:6170", "10.88.0.2:6170"]
+    assert {life.env["PADDLE_TRAINERS_NUM"] for life in lives} == {"2"}
+
+
+def test_a_node_that_is_not_in_the_list_is_an_error(stage: Stage, network: NetworkFactory) -> None:
+    (a,) = network(1).hosts
+    alone = stage.launch("--ips 10.88.0.7,10.88.0.8", FACTS, host=a)
+    assert alone.wait() == 2
+    assert "UM-LAUNCH-302" in alone.stderr
+    assert "this node (10.88.0.1" in alone.stderr
+
+
+@pytest.mark.parametrize("trainers", ["--trainers", "--workers"])
+def test_lists_of_servers_and_trainers_over_two_hosts(stage: Stage, network: NetworkFactory, trainers: str) -> None:
+    a, b = network(2).hosts
+    flags = f"--servers 10.88.0.1:6170,10.88.0.2:6170 {trainers} 10.88.0.1:6171,10.88.0.1:6172,10.88.0.2:6171"
+    program = WORKERS / "parameter_server.py"
+    first, second = stage.launch(flags, program, host=a), stage.launch(flags, program, host=b)
+    stage.story.until_told("all servers are there", count=3)
+    stage.story.order("end")
+    both_well(first, second)
+    servers, working = by_rank(stage.story.lives(), "server"), by_rank(stage.story.lives())
+    assert [life.env["PADDLE_CURRENT_ENDPOINT"] for life in servers] == ["10.88.0.1:6170", "10.88.0.2:6170"]
+    assert [life.env["PADDLE_CURRENT_ENDPOINT"] for life in working] == [
+        "10.88.0.1:6171",
+        "10.88.0.1:6172",
+        "10.88.0.2:6171",
+    ]
+    assert {life.env["PADDLE_PSERVERS_IP_PORT_LIST"] for life in (*servers, *working)} == {
+        "10.88.0.1:6170,10.88.0.2:6170"
+    }
+    assert [life.env["TRAINING_ROLE"] for life in (*servers, *working)] == ["PSERVER"] * 2 + ["TRAINER"] * 3
+    assert [life.env.get("PADDLE_TRAINER_ID") for life in servers] == [None, None]
+
+
+# ---- who is turned away
+
+
+def test_a_surplus_node_is_told_so_and_exits_3_at_once(stage: Stage, network: NetworkFactory) -> None:
+    a, b, c = network(3).hosts
+    flags = "--nnodes 2 --master 10.88.0.1:7000 --join_timeout 600"
+    first, second = stage.launch(flags, host=a), stage.launch(flags, host=b)
+    stage.story.until_alive(generation=1, world=2)
+    third = stage.launch(flags, host=c)
+    assert third.wait() == 3
+    assert "error: the job has its 2 nodes already: 10.88.0.1, 10.88.0.2" in third.stderr
+    assert "hint: use --nnodes 2:3 if a further node should stand by" in third.stderr
+    stage.story.order("end")
+    both_well(first, second)
+
+
+def test_a_duplicate_rank_names_both_nodes(stage: Stage, network: NetworkFactory) -> None:
+    a, b, c = network(3).hosts
+    flags = "--nnodes 3 --master 10.88.0.1:7000 --rank"
+    first = stage.launch(f"{flags} 0", FACTS, host=a)
+    second = stage.launch(f"{flags} 1", FACTS, host=b)
+    first.expect("have 10.88.0.1, 10.88.0.2")
+    third = stage.launch(f"{flags} 1", FACTS, host=c)
+    assert third.wait() == 2
+    assert "two nodes ask for rank 1: 10.88.0.2 (" in third.stderr
+    assert " and 10.88.0.3 (" in third.stderr
+    both_well(first, second, stage.launch(f"{flags} 2", FACTS, host=c))
+
+
+def test_who_is_missing_is_said_while_waiting_and_at_the_end(stage: Stage, network: NetworkFactory) -> None:
+    a, b = network(2).hosts
+    flags = "--nnodes 3 --master 10.88.0.1:7000 --join_timeout 6"
+    first, second = stage.launch(flags, FACTS, host=a), stage.launch(flags, FACTS, host=b)
+    assert [first.wait(), second.wait()] == [3, 3]
+    for launcher in (first, second):
+        assert "waiting for 1 of 3 nodes: have 10.88.0.1, 10.88.0.2" in launcher.stderr
+        assert (
+            "error: waiting for 1 of 3 nodes: have 10.88.0.1, 10.88.0.2; gave up after --join_timeout 6"
+            in launcher.stderr
+        )
+    assert stage.story.lives() == []
+
+
+@pytest.mark.parametrize("why", ["nobody listens", "the host is cut off"])
+def test_without_a_master_it_gives_up_after_the_join_timeout(stage: Stage, network: NetworkFactory, why: str) -> None:
+    net = network(2)
+    a, b = net.hosts
+    if why == "the host is cut off":
+        net.cut(a, b)
+    second = stage.launch("--nnodes 2 --master 10.88.0.1:7000 --join_timeout 1 --heartbeat_timeout 0.5", host=b)
+    assert second.wait() == 3
+    assert "error: no master at 10.88.0.1:7000 after --join_timeout 1" in second.stderr
+    if why == "nobody listens":
+        assert "Connection refused" in second.stderr
+
+
+def test_a_node_with_another_job_or_other_terms_is_refused(stage: Stage, network: NetworkFactory) -> None:
+    a, b = network(2).hosts
+    first = stage.launch("--nnodes 2 --master 10.88.0.1:7000", FACTS, host=a)
+    other_job = stage.launch("--nnodes 2 --master 10.88.0.1:7000 --job_id other", FACTS, host=b)
+    assert other_job.wait() == 3
+    assert "this launcher runs --job_id default, the caller another job" in other_job.stderr
+    other_size = stage.launch("--nnodes 3 --master 10.88.0.1:7000", FACTS, host=b)
+    assert other_size.wait() == 2
+    assert "--nnodes 3:3 here, 2:2 on the master" in other_size.stderr
+    both_well(first, stage.launch("--nnodes 2 --master 10.88.0.1:7000", FACTS, host=b))
+
+
+def test_a_node_without_the_token_or_with_another_one_is_refused(stage: Stage, network: NetworkFactory) -> None:
+    a, b = network(2).hosts
+    flags = "--nnodes 2 --master 10.88.0.1:7000"
+    first = stage.launch(flags, FACTS, host=a, env={"UMIAK_TOKEN": "right and long"})
+    for env in ({"UMIAK_TOKEN": "wrong"}, {}):
+        stranger = stage.launch(flags, FACTS, host=b, env=env)
+        assert stranger.wait() == 3
+        assert "UMIAK_TOKEN" in stranger.stderr.rpartition("error: ")[2]
+    key = Path(stage.directory, "token")
+    key.write_text("right and long\n")
+    key.chmod(0o600)
+    second = stage.launch(flags, FACTS, host=b, env={"UMIAK_TOKEN_FILE": str(key)})
+    both_well(first, second)
+    assert "no UMIAK_TOKEN is set" not in first.stderr + second.stderr
+
+
+def test_a_token_never_shows(stage: Stage, network: NetworkFactory) -> None:
+    a, b = network(2).hosts
+    token = "a-token-that-nobody-may-see"
+    flags = "--nnodes 2 --nproc_per_node 2 --master 10.88.0.1:7000 --log_level DEBUG"
+    launchers = [stage.launch(flags, host=host, env={"UMIAK_TOKEN": token}) for host in (a, b)]
+    stage.story.until_alive(generation=1, world=4)
+    words = [word for launcher in launchers for relative in launcher.family() for word in relative.words]
+    assert str(OBEDIENT) in words
+    assert not [word for word in words if token in word]
+    for launcher in launchers:
+        for worker in launcher.workers():
+            assert token not in json.dumps(dict(worker.env)), "a worker has no use for it"
+    stage.story.order("raise", rank=3)
+    assert [launcher.wait() for launcher in launchers] == [1, 1]
+    for launcher in launchers:
+        assert token not in launcher.said
+        files = list(launcher.log_dir.iterdir())
+        assert {"events.jsonl", "envlog.trainer.0", "workerlog.0", "backup_env.0.json"} & {each.name for each in files}
+        assert not [each.name for each in files if token.encode() in each.read_bytes()]
+
+
+def test_a_program_that_is_no_launcher_at_the_masters_port_is_named(stage: Stage, network: NetworkFactory) -> None:
+    a, b = network(2).hosts
+    a.popen([sys.executable, "-m", "http.server", "7000", "--bind", "10.88.0.1"], cwd=stage.directory)
+    second = stage.launch("--nnodes 2 --master 10.88.0.1:7000 --join_timeout 4", FACTS, host=b)
+    assert second.wait() == 3
+    assert "10.88.0.1" in second.stderr.rpartition("error: ")[2]
+    first = stage.launch("--nnodes 2 --master 10.88.0.1:7000 --join_timeout 4", FACTS, host=a)
+    assert first.wait() == 3
+    assert "port 7000 is taken here" in first.stderr
+
+
+def test_a_launcher_is_started_by_any_of_its_names(stage: Stage, network: NetworkFactory) -> None:
+    a, b = network(2).hosts
+    flags = ["--nnodes", "2", "--master", "10.88.0.1:7000", str(FACTS)]
+    both_well(
+        stage.start([*LAUNCH, *flags], host=a),
+        stage.start([f"{BIN}/umiak", "launch", *flags], host=b),
+    )

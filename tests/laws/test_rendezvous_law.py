@@ -1,0 +1,258 @@
+"""Whatever befalls the launchers of a job, and in whatever order: never two halves, and never a node that is stuck.
+
+A story is a job's terms and a list of blows: launchers killed and started, ways cut and healed, workers that fail, end, or do not
+listen, signals, and pauses of any length in between. It is played in the simulation, which drives the real deciders.
+
+Two things no rule of this launcher promises, so no story holds them: a launcher that is started anew at the first address knows
+nothing of a job that went on elsewhere until it is told, so there is a pause after it and no cut before it; and no more
+launchers are alive at once than the job takes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.laws.effort import effort
+from tests.support import formation, offer, terms
+from umiak.core.cluster import Cluster, Role
+from umiak.core.value import replace
+from umiak.launch import machine, protocol, rendezvous
+from umiak.launch.protocol import Failure, FailureKind, Terms
+from umiak.testing.simulation import SimNode, World
+
+NAMES = "abcdef"
+TOLD_WHO_LEADS_S = 1.5
+"""After this time a launcher that is started at the first address has been told that the job is led from elsewhere."""
+
+pauses = st.sampled_from([0.0, 0.001, 0.02, 0.3, 1.0, 3.0, 5.0, 6.0, 12.0])
+
+
+@dataclass(frozen=True)
+class Blow:
+    """One thing that happens, to the node with this number, and the time that passes after it."""
+
+    kind: str
+    whom: int
+    side: int
+    pause_s: float
+
+
+@dataclass(frozen=True)
+class Story:
+    terms: Terms
+    seed: int
+    latency_s: float
+    servers: int
+    blows: tuple[Blow, ...]
+
+
+KINDS = ("kill", "start", "cut", "isolate", "heal", "fail", "stubborn", "signal", "finish", "nothing")
+blows = st.builds(Blow, kind=st.sampled_from(KINDS), whom=st.integers(0, 5), side=st.integers(1, 62), pause_s=pauses)
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> Story:
+    least = draw(st.integers(1, 3))
+    most = draw(st.integers(least, 5))
+    servers = draw(st.sampled_from([0, 0, 1]))
+    job = terms(
+        f"{least}:{most}",
+        mode="ps" if servers else "collective",
+        max_restart=draw(st.integers(0, 4)),
+        restart_wanted=draw(st.booleans()) or least < most,
+        elastic_timeout_s=20.0,
+        trainer_restart=draw(st.sampled_from(["group", "alone"])),
+    )
+    return Story(
+        terms=job,
+        seed=draw(st.integers(0, 2**16)),
+        latency_s=draw(st.sampled_from([0.0, 0.02, 0.5])),
+        servers=servers,
+        blows=tuple(draw(st.lists(blows, max_size=14))),
+    )
+
+
+class WatchedWorld(World):
+    """A world that looks, after every event, at what each node was ever told to run."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.last_generation: dict[str, int] = {}
+
+    def check(self) -> None:
+        super().check()
+        for name, cluster in self.running().items():
+            assert cluster.generation >= self.last_generation.get(name, 0), f"{name} went back to an older generation"
+            self.last_generation[name] = cluster.generation
+            assert name in cluster.names
+            assert len(set(cluster.names)) == len(cluster.names)
+            assert self.terms.least <= len(cluster.names) <= self.terms.most
+            for role in Role:
+                seats = cluster.seats(role)
+                assert [seat.rank for seat in seats] == list(range(len(seats)))
+
+
+def play(story: Story) -> WatchedWorld:
+    world = WatchedWorld(story.terms, seed=story.seed, servers=story.servers, latency_s=story.latency_s)
+    for name in NAMES[: story.terms.most]:
+        world.start(name)
+    for blow in story.blows:
+        strike(world, blow)
+        world.run(blow.pause_s)
+    return world
+
+
+def strike(world: WatchedWorld, blow: Blow) -> None:
+    alive = [node for node in world.nodes.values() if node.alive]
+    if not alive:
+        return
+    node = alive[blow.whom % len(alive)]
+    match blow.kind:
+        case "kill":
+            world.kill(node.name)
+        case "start":
+            start_another(world, alive, blow.whom)
+        case "cut":
+            side = {name for number, name in enumerate(world.nodes) if blow.side >> number & 1}
+            world.cut(side, set(world.nodes) - side)
+        case "isolate":
+            world.cut({node.name}, set(world.nodes))
+        case "heal":
+            world.heal()
+        case "fail":
+            node.fail_worker(3)
+        case "stubborn":
+            node.stubborn = True
+        case "signal":
+            node.feed(machine.SignalReceived(number=15))
+        case "finish":
+            for key in [key for key, seat in node.workers.items() if seat.role is not Role.SERVER]:
+                node._worker_ends(key)
+
+
+def start_another(world: WatchedWorld, alive: list[SimNode], whom: int) -> None:
+    there = {node.name.rstrip("'") for node in alive}
+    absent = [name for name in NAMES if name not in there]
+    if len(alive) >= world.terms.most or not absent:
+        return
+    name = absent[whom % len(absent)]
+    if name == NAMES[0]:
+        world.heal()
+    world.start(name)
+    if name == NAMES[0]:
+        world.run(TOLD_WHO_LEADS_S)
+
+
+@effort(4)
+@given(stories())
+def test_never_two_halves_and_nobody_is_stuck(story: Story) -> None:
+    world = play(story)
+    world.heal()
+    world.run(700)
+    alive = [node for node in world.nodes.values() if node.alive]
+    running = world.running()
+    for node in alive:
+        assert running, f"{node.name} is alive, and nobody runs anything: {node.machine.phase}, {node.said[-2:]}"
+        if node.name in running:
+            continue
+        formed = next(iter(running.values()))
+        is_done = node.machine.phase is machine.Phase.RUNNING and node.machine.cluster == formed
+        master = node if node.coordinator else world.nodes[node.master] if node.master else None
+        waits = (
+            node.machine.phase is machine.Phase.JOINED and master is not None and master.alive and master.coordinator
+        )
+        assert is_done or waits, f"{node.name} is stuck: {node.machine.phase}, {node.said[-2:]}"
+
+
+@effort(1)
+@given(stories())
+def test_the_same_story_always_goes_the_same_way(story: Story) -> None:
+    one, other = play(story), play(story)
+    for name, node in one.nodes.items():
+        assert node.said == other.nodes[name].said
+        assert node.exit_status == other.nodes[name].exit_status
+        assert node.cluster == other.nodes[name].cluster
+
+
+# ---- the master alone, with events that no real network would bring: doubled, forged, out of order
+
+node_names = st.sampled_from("abcd")
+generations = st.integers(0, 4)
+
+
+def failure_of(name: str, key: str, kind: FailureKind, port_taken: bool, at: float) -> Failure:
+    role = Role(key.split(".")[0])
+    return Failure(
+        kind=kind, at=at, node=name, host=f"host-{name}", role=role, rank=0, key=key, exit_code=3, port_taken=port_taken
+    )
+
+
+failures = st.builds(
+    failure_of,
+    node_names,
+    st.sampled_from(["trainer.0", "server.0"]),
+    st.sampled_from([FailureKind.EXITED, FailureKind.HUNG, FailureKind.NOT_STARTED]),
+    st.booleans(),
+    st.floats(0, 100),
+)
+
+
+def messages(job: Terms) -> st.SearchStrategy[Any]:
+    def join(name: str, rank: int | None) -> rendezvous.NodeSaid:
+        return rendezvous.NodeSaid(name=name, message=protocol.Join(offer=offer(name, rank=rank), terms=job))
+
+    def said(name: str, message: protocol.FromNode) -> rendezvous.NodeSaid:
+        return rendezvous.NodeSaid(name=name, message=message)
+
+    others = st.one_of(
+        st.builds(protocol.Ready, generation=generations),
+        st.builds(protocol.Done, generation=generations),
+        st.builds(protocol.Failed, generation=generations, failure=failures),
+        st.builds(protocol.Stopped, generation=generations, ports=st.just((30000, 30001))),
+        st.builds(protocol.Leaving, signal=st.sampled_from([2, 15])),
+    )
+    return st.one_of(
+        st.builds(join, node_names, st.none() | st.integers(0, 3)),
+        st.builds(said, node_names, others),
+        st.builds(rendezvous.NodeClosed, name=node_names),
+        st.builds(rendezvous.NodeSilent, name=node_names),
+        st.just(rendezvous.Tick()),
+    )
+
+
+@effort(3)
+@given(st.data())
+def test_the_master_takes_anything_and_forms_only_what_is_sound(data: st.DataObject) -> None:
+    least, most = data.draw(st.sampled_from([(1, 1), (2, 2), (1, 3), (2, 3)]))
+    mode = data.draw(st.sampled_from(["collective", "ps"]))
+    level = data.draw(st.sampled_from([-1, 0]))
+    job = replace(terms(f"{least}:{most}", mode=mode, max_restart=2), elastic_level=level)
+    previous = data.draw(st.none() | st.just(formation("abcd", generation=1, coordinator="b")))
+    master = rendezvous.Coordinator(job, name="a", now=0.0, previous=previous)
+    now, last_generation = 0.0, previous.generation if previous else 0
+    for event in data.draw(st.lists(messages(job), max_size=30)):
+        now += data.draw(st.sampled_from([0.0, 0.1, 1.0, 6.0, 31.0]))
+        ended = master.phase is rendezvous.Phase.ENDED
+        actions = master.step(now, event)
+        formed = [
+            a.message.cluster
+            for a in actions
+            if isinstance(a, rendezvous.Send) and isinstance(a.message, protocol.Form)
+        ]
+        assert len(formed) <= 1
+        assert not (ended and formed), "a job that has ended was formed again"
+        for cluster in formed:
+            assert cluster.generation == last_generation + 1
+            last_generation = cluster.generation
+            assert sound(cluster, least, most)
+        if isinstance(event, rendezvous.Tick) and master.next_deadline is not None:
+            assert master.next_deadline > now, "a tick was asked for, given, and is asked for again"
+
+
+def sound(cluster: Cluster, least: int, most: int) -> bool:
+    names = cluster.names
+    return cluster.coordinator in names and len(set(names)) == len(names) and least <= len(names) <= most
