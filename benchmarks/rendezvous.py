@@ -200,7 +200,7 @@ def umiak(count: int, directory: str) -> Callable[[int], Agent]:
     from umiak.launch import logs
     from umiak.launch.agent import Agent as RealAgent
     from umiak.launch.journal import Journal
-    from umiak.launch.machine import Meeting, NodeSetting
+    from umiak.launch.events import Meeting, NodeSetting
     from umiak.launch.plan import Plan
     from umiak.launch.protocol import Offer, Terms
     from umiak.launch.supervisor import Supervisor

@@ -38,6 +38,10 @@ class Mode(str, Enum):
         return self in (Mode.PS, Mode.PS_HETER)
 
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 # The order in which a node's ports belong to its workers, and the order in which roles are started.
 ROLES = (Role.SERVER, Role.TRAINER, Role.HETER)
 
@@ -229,7 +233,7 @@ class Cluster:
         if len({len(column) for column in rows}) != 1:
             raise Malformed(f"{where}.nodes: columns of different length")
         nodes = tuple([Node(**dict(zip(fields(Node), row, strict=True))) for row in zip(*rows, strict=True)])
-        head = {name: data[name] for name in ("job_id", "generation", "coordinator", "restarts")}
+        head: dict[str, Any] = {name: data[name] for name in ("job_id", "generation", "coordinator", "restarts")}
         for name, item in head.items():
             if type(item) is not (str if name in ("job_id", "coordinator") else int):
                 raise Malformed(f"{where}.{name}: {item!r}")

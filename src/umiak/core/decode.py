@@ -58,9 +58,9 @@ def decode(cls: type[T], data: object, where: str = "") -> T:
     """A value of this class from plain data; unknown and missing fields and wrong types raise Malformed."""
     if not isinstance(data, dict):
         raise Malformed(f"{where or cls.__name__}: expected an object, got {_short(data)}")
-    if hasattr(cls, "from_plain"):
-        made: T = cls.from_plain(data, where or cls.__name__)
-        return made
+    own_reader: Callable[[dict[str, Any], str], T] | None = getattr(cls, "from_plain", None)
+    if own_reader:
+        return own_reader(data, where or cls.__name__)
     readers = _readers(cls)
     given: dict[str, Any] = {}
     for name, item in data.items():

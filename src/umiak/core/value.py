@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
     @dataclass_transform(kw_only_default=True, frozen_default=True)
-    def value(cls: type[T]) -> type[T]: ...
+    def value(cls: type[T]) -> type[T]:
+        """A frozen, slotted, keyword-only class with the annotated attributes as its fields."""
+        raise AssertionError("for type checkers only")
 
 else:
 
-    def value(cls):
+    def value(cls: type) -> type:
         """Turn annotated class attributes into the fields of a frozen, slotted, keyword-only class."""
         names = tuple(cls.__dict__.get("__annotations__", {}))
         defaults = {name: cls.__dict__[name] for name in names if name in cls.__dict__}
@@ -89,9 +91,9 @@ def _repr(self: Any) -> str:
     return f"{type(self).__name__}({', '.join(f'{name}={item!r}' for name, item in _items(self))})"
 
 
-def _eq(self: Any, other: object) -> bool:
+def _eq(self: Any, other: Any) -> bool:
     if type(self) is not type(other):
-        return NotImplemented
+        return False
     return all(getattr(self, name) == getattr(other, name) for name in self.__fields__)
 
 

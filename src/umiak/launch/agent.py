@@ -15,10 +15,10 @@ from umiak.adapters import link as links
 from umiak.adapters.ports import HeldPorts
 from umiak.core.decode import Malformed, decode_tagged, encode_tagged
 from umiak.core.problem import UmiakError
-from umiak.launch import machine as node_machine
-from umiak.launch import rendezvous
+from umiak.launch import events, rendezvous
+from umiak.launch.events import Meeting
 from umiak.launch.journal import Start
-from umiak.launch.machine import Meeting, NodeMachine
+from umiak.launch.machine import NodeMachine
 from umiak.launch.protocol import FROM_MASTER, FROM_NODE, Join, Moved
 
 TYPE_CHECKING = False
@@ -26,11 +26,10 @@ if TYPE_CHECKING:
     from umiak.adapters.etcd import Election
     from umiak.adapters.link import Caller, Heart, Link, Listener, Visitor
     from umiak.adapters.loop import Loop, Timer
+    from umiak.launch.events import NodeAction, NodeSetting, RendezvousAction
     from umiak.launch.journal import Journal
-    from umiak.launch.machine import NodeAction, NodeSetting
     from umiak.launch.plan import Plan
     from umiak.launch.protocol import FromMaster
-    from umiak.launch.rendezvous import RendezvousAction
     from umiak.launch.supervisor import Supervisor
     from umiak.launch.talk import Talk
 
@@ -76,17 +75,17 @@ class Agent:
         self._status: int | None = None
         supervisor.on_exit = self._worker_exited
         supervisor.on_listening = lambda key, generation: self._node(
-            node_machine.WorkerListening(key=key, generation=generation)
+            events.WorkerListening(key=key, generation=generation)
         )
         supervisor.on_hung = lambda key, generation, failure: self._node(
-            node_machine.WorkerHung(key=key, generation=generation, failure=failure)
+            events.WorkerHung(key=key, generation=generation, failure=failure)
         )
         supervisor.on_trouble = lambda text: talk.say(text, "WARNING")
         if listener:
             listener.on_visitor = self._visited
         if election:
-            election.on_elected = lambda: self._node(node_machine.Elected())
-            election.on_master = lambda host, port: self._node(node_machine.LeaderAt(host=host, port=port))
+            election.on_elected = lambda: self._node(events.Elected())
+            election.on_master = lambda host, port: self._node(events.LeaderAt(host=host, port=port))
             election.on_trouble = lambda text: talk.say(text, "WARNING")
 
     def run(self) -> int:
@@ -98,7 +97,7 @@ class Agent:
         return self._status
 
     def signalled(self, number: int) -> None:
-        self._node(node_machine.SignalReceived(number=number))
+        self._node(events.SignalReceived(number=number))
 
     def passed_on(self, number: int) -> None:
         """A signal that means something to the workers only, such as SIGUSR1 before a time limit."""
@@ -159,37 +158,37 @@ class Agent:
 
     def _node_tick(self) -> None:
         self._timers["node"] = None
-        self._node(node_machine.Tick())
+        self._node(events.Tick())
 
     def _master_tick(self) -> None:
         self._timers["master"] = None
-        self._master(rendezvous.Tick())
+        self._master(events.Tick())
 
     # ---- performing a node's actions
 
     def _perform(self, action: NodeAction) -> None:
         match action:
-            case node_machine.Say(text=text, level=level):
+            case events.Say(text=text, level=level):
                 self._talk.say(text, level)
-            case node_machine.Tell(message=message):
+            case events.Tell(message=message):
                 self._tell(message)
-            case node_machine.StartWorkers(cluster=cluster, seats=seats, restarts=restarts):
+            case events.StartWorkers(cluster=cluster, seats=seats, restarts=restarts):
                 self._held.release(cluster.node(self._name).store_port)
                 for seat in seats:
                     self._held.release(seat.port)
                     self._supervisor.start(cluster, seat, restarts)
-            case node_machine.AwaitListening(keys=keys):
+            case events.AwaitListening(keys=keys):
                 for key in keys:
                     self._supervisor.await_listening(key)
-            case node_machine.SignalWorkers(number=number):
+            case events.SignalWorkers(number=number):
                 self._supervisor.signal_all(number)
-            case node_machine.KillWorkers():
+            case events.KillWorkers():
                 self._supervisor.kill_all()
-            case node_machine.DumpStacks():
+            case events.DumpStacks():
                 self._supervisor.dump_stacks()
-            case node_machine.HoldPorts():
+            case events.HoldPorts():
                 self._hold_ports()
-            case node_machine.Exit(status=status, failure=failure, words=words):
+            case events.Exit(status=status, failure=failure, words=words):
                 self._status = status
                 self._talk.goodbye(status, failure, words)
                 self._loop.stop()
@@ -198,20 +197,20 @@ class Agent:
 
     def _perform_on_links(self, action: NodeAction) -> None:
         match action:
-            case node_machine.Dial(host=host, port=port, patience_s=patience_s):
+            case events.Dial(host=host, port=port, patience_s=patience_s):
                 self._dial(host, port, patience_s)
-            case node_machine.HangUp():
+            case events.HangUp():
                 self._hang_up()
-            case node_machine.Lead():
+            case events.Lead():
                 self._lead(action)
-            case node_machine.Campaign(gone_host=host, gone_port=port):
+            case events.Campaign(gone_host=host, gone_port=port):
                 assert self._election is not None
                 assert self._listener is not None
                 self._election.campaign(self._host, self._listener.port, gone=(host, port) if host else None)
 
     def _tell(self, message: object) -> None:
         if self._coordinator:
-            self._queue.append(("master", rendezvous.NodeSaid(name=self._name, message=message, at=time.time())))  # type: ignore[arg-type]
+            self._queue.append(("master", events.NodeSaid(name=self._name, message=message, at=time.time())))  # type: ignore[arg-type]
         elif self._link:
             self._link.send(links.message_frame(encode_tagged(message)))
 
@@ -227,10 +226,10 @@ class Agent:
             self._status = error.exit_status
             self._loop.stop()
             return
-        self._queue.append(("node", node_machine.PortsHeld(ports=self._held.numbers)))
+        self._queue.append(("node", events.PortsHeld(ports=self._held.numbers)))
 
     def _worker_exited(self, key: str, generation: int, failure: object) -> None:
-        self._node(node_machine.WorkerExited(key=key, generation=generation, failure=failure))  # type: ignore[arg-type]
+        self._node(events.WorkerExited(key=key, generation=generation, failure=failure))  # type: ignore[arg-type]
 
     # ---- the link to a master elsewhere
 
@@ -239,29 +238,29 @@ class Agent:
         caller = self._caller = self._call(host, port, "join", patience_s)
         self._master_at = (host, port)
         caller.on_link = self._linked
-        caller.on_moved = lambda there, its_port: self._node(node_machine.LinkMoved(host=there, port=its_port))
+        caller.on_moved = lambda there, its_port: self._node(events.LinkMoved(host=there, port=its_port))
         caller.on_failed = lambda refused, why, fatal: self._node(
-            node_machine.LinkFailed(refused=refused, why=why, fatal=fatal)
+            events.LinkFailed(refused=refused, why=why, fatal=fatal)
         )
 
     def _linked(self, link: Link) -> None:
         self._link = link
         self._supervisor.wall_offset_s = link.clock_offset_s
         link.on_message = self._heard_master
-        link.on_closed = lambda: self._link_ended(node_machine.LinkClosed())
-        link.on_silent = lambda: self._link_ended(node_machine.LinkSilent())
+        link.on_closed = lambda: self._link_ended(events.LinkClosed())
+        link.on_silent = lambda: self._link_ended(events.LinkSilent())
         self._host = self._host or link.local_host
         self._redirect_visitors()
-        self._node(node_machine.LinkUp(host=link.local_host))
+        self._node(events.LinkUp(host=link.local_host))
 
     def _heard_master(self, content: object) -> None:
         try:
             message = decode_tagged(FROM_MASTER, content)
         except Malformed as error:
             self._talk.say(f"the master sent something that makes no sense: {error}", "ERROR")
-            self._link_ended(node_machine.LinkClosed())
+            self._link_ended(events.LinkClosed())
             return
-        self._node(node_machine.Received(message=message))  # type: ignore[arg-type]
+        self._node(events.Received(message=message))  # type: ignore[arg-type]
 
     def _link_ended(self, event: object) -> None:
         if self._link:
@@ -281,7 +280,7 @@ class Agent:
 
     # ---- a master here
 
-    def _lead(self, lead: node_machine.Lead) -> None:
+    def _lead(self, lead: events.Lead) -> None:
         now = self._loop.now()
         self._journal.lead(now, lead)
         self._coordinator = rendezvous.Coordinator(
@@ -294,13 +293,13 @@ class Agent:
             self._probe(probe)
         if lead.previous and self._plan.meeting is Meeting.ADDRESS:
             self._beacon()
-        self._queue.append(("node", node_machine.LinkUp(host=self._host)))
+        self._queue.append(("node", events.LinkUp(host=self._host)))
 
     def _perform_for_master(self, action: RendezvousAction) -> None:
         match action:
-            case rendezvous.Send(names=names, message=message):
+            case events.Send(names=names, message=message):
                 self._send(names, message)
-            case rendezvous.Drop(name=name):
+            case events.Drop(name=name):
                 # The link stays open until the other side closes it: closing it here would look like a death.
                 link = self._node_links.pop(name, None)
                 if link:
@@ -309,7 +308,7 @@ class Agent:
 
     def _send(self, names: tuple[str, ...], message: FromMaster) -> None:
         if self._name in names:
-            self._queue.append(("node", node_machine.Received(message=message)))
+            self._queue.append(("node", events.Received(message=message)))
         others = [self._node_links[name] for name in names if name in self._node_links]
         if others:
             frame = links.message_frame(encode_tagged(message))
@@ -367,9 +366,9 @@ class Agent:
             old.close()
         self._node_links[name] = link
         link.on_message = lambda later: self._heard_node(name, link, later)
-        link.on_closed = lambda: self._master(rendezvous.NodeClosed(name=name, at=time.time()))
-        link.on_silent = lambda: self._master(rendezvous.NodeSilent(name=name, at=time.time()))
-        self._master(rendezvous.NodeSaid(name=name, message=message, at=time.time()))
+        link.on_closed = lambda: self._master(events.NodeClosed(name=name, at=time.time()))
+        link.on_silent = lambda: self._master(events.NodeSilent(name=name, at=time.time()))
+        self._master(events.NodeSaid(name=name, message=message, at=time.time()))
 
     def _heard_node(self, name: str, link: Link, content: object) -> None:
         try:
@@ -377,18 +376,18 @@ class Agent:
         except Malformed as error:
             self._talk.say(f"{link.peer_host} sent something that makes no sense: {error}", "WARNING")
             link.close()
-            self._master(rendezvous.NodeClosed(name=name, at=time.time()))
+            self._master(events.NodeClosed(name=name, at=time.time()))
             return
-        self._master(rendezvous.NodeSaid(name=name, message=message, at=time.time()))  # type: ignore[arg-type]
+        self._master(events.NodeSaid(name=name, message=message, at=time.time()))  # type: ignore[arg-type]
 
     # ---- after a take-over
 
-    def _probe(self, probe: rendezvous.Probe) -> None:
+    def _probe(self, probe: events.Probe) -> None:
         """A launcher whose host refuses the connection is gone; any other outcome tells nothing."""
 
         def failed(refused: bool, _why: str, _fatal: bool) -> None:
             if refused:
-                self._master(rendezvous.NodeClosed(name=probe.name, at=time.time()))
+                self._master(events.NodeClosed(name=probe.name, at=time.time()))
 
         caller = self._call_once(probe.host, probe.port, "probe")
         caller.on_failed = failed
@@ -431,7 +430,7 @@ class Agent:
         moved = Moved(host=words[1], port=int(words[2]))
         self._talk.say(f"the job is led by {words[1]} now, joining it there", "WARNING")
         self._send(tuple(self._node_links), moved)
-        self._node(node_machine.Received(message=moved))
+        self._node(events.Received(message=moved))
 
     # ---- the end
 

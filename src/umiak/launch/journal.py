@@ -14,14 +14,14 @@ import json
 import os
 
 from umiak.core.decode import decode, decode_tagged, encode, encode_tagged
-from umiak.launch import logs, machine, rendezvous
+from umiak.launch import events, logs, machine, rendezvous
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-    from umiak.launch.machine import Lead, NodeSetting
+    from umiak.launch.events import Lead, NodeSetting
 
 
 class Journal:
@@ -59,24 +59,24 @@ def replay(lines: Iterable[str]) -> Iterator[tuple[dict[str, Any], list[Any]]]:
     for line in lines:
         entry = json.loads(line)
         if "run" in entry:
-            node = machine.NodeMachine(decode(machine.NodeSetting, entry["setting"]))
+            node = machine.NodeMachine(decode(events.NodeSetting, entry["setting"]))
             continue
         assert node is not None, "a journal begins with its setting"
         now = entry["t"]
         if "lead" in entry:
-            lead = decode(machine.Lead, entry["lead"])
+            lead = decode(events.Lead, entry["lead"])
             offer = node.setting.offer
             master = rendezvous.Coordinator(
                 node.terms, name=offer.name, now=now, previous=lead.previous, dead=lead.dead, silent=lead.silent
             )
         elif entry["who"] == "master":
             assert master is not None
-            event: Any = decode_tagged(rendezvous.RENDEZVOUS_EVENTS, entry["event"])
+            event: Any = decode_tagged(events.RENDEZVOUS_EVENTS, entry["event"])
             yield entry, [_tagged(action) for action in master.step(now, event)]
         elif entry["event"] == {"is": "Start"}:
             yield entry, [_tagged(action) for action in node.start(now)]
         else:
-            happened: Any = decode_tagged(machine.NODE_EVENTS, entry["event"])
+            happened: Any = decode_tagged(events.NODE_EVENTS, entry["event"])
             yield entry, [_tagged(action) for action in node.step(now, happened)]
 
 

@@ -27,7 +27,7 @@ class Console:
 
     def __init__(
         self, fd: int, environ: Mapping[str, str], on_writable: Callable[[int, Callable[[], None] | None], None]
-    ):
+    ) -> None:
         mode = os.fstat(fd).st_mode
         self.is_terminal = os.isatty(fd)
         self.colours = self.is_terminal and "NO_COLOR" not in environ
@@ -87,7 +87,7 @@ def _not_blocking(fd: int) -> int:
 class WorkerLog:
     """One worker's output: its file, its last words, and its tagged lines on the console if that is wanted."""
 
-    def __init__(self, path: str, *, most_bytes: int, overwrite: bool, console: Console | None):
+    def __init__(self, path: str, *, most_bytes: int, overwrite: bool, console: Console | None) -> None:
         self.path = path
         self._most_bytes = most_bytes
         self._console = console

@@ -11,7 +11,7 @@ from __future__ import annotations
 from umiak.core.cluster import Mode, Placement, Role, join_host_port, split_host_port
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import value
-from umiak.launch.machine import Meeting
+from umiak.launch.events import Meeting
 from umiak.launch.options import LaunchOptions
 from umiak.launch.protocol import Terms
 
@@ -29,7 +29,7 @@ class Local:
     """Its own addresses, loopback included."""
     devices: int | None = None
     """How many accelerators its workers may use; None: it has none."""
-    resolved: dict[str, str] = {}  # noqa: RUF008 - read only
+    resolved: dict[str, str] = {}  # read only
     """Host names of the options and the placement, with the addresses that they have here."""
 
 

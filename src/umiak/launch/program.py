@@ -25,8 +25,8 @@ from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import replace
 from umiak.launch import logs, supervisor
 from umiak.launch.agent import Agent
+from umiak.launch.events import Meeting, NodeSetting
 from umiak.launch.journal import Journal
-from umiak.launch.machine import Meeting, NodeSetting
 from umiak.launch.plan import Local, Plan, plan
 from umiak.launch.protocol import Offer
 from umiak.launch.talk import Talk

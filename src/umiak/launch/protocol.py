@@ -106,6 +106,8 @@ class Failure:
 
 @value
 class Join:
+    """The first words of a node."""
+
     offer: Offer
     terms: Terms
 
@@ -126,6 +128,8 @@ class Done:
 
 @value
 class Failed:
+    """A worker of this node failed."""
+
     generation: int
     failure: Failure
 
@@ -150,11 +154,15 @@ class Leaving:
 
 @value
 class Waiting:
+    """Who is there and who is missing, for the person at each node's console."""
+
     text: str
 
 
 @value
 class Form:
+    """A generation is complete: start the workers."""
+
     cluster: Cluster
 
 
@@ -167,6 +175,8 @@ class Go:
 
 @value
 class Stop:
+    """End the workers of this generation; whoever is there after the grace is killed."""
+
     generation: int
     why: str
     grace_s: float
@@ -184,12 +194,16 @@ class RestartWorker:
 
 @value
 class Standby:
+    """This node is not needed now, and stays in case another one is lost."""
+
     text: str
     cluster: Cluster | None = None
 
 
 @value
 class Finish:
+    """The job is over for this node."""
+
     exit_status: int
     words: str = ""
     failure: Failure | None = None

@@ -19,8 +19,18 @@ from __future__ import annotations
 from enum import Enum
 
 from umiak.core.cluster import Cluster, Node, Role
-from umiak.core.value import replace, value
+from umiak.core.value import replace
 from umiak.launch import quorum, words
+from umiak.launch.events import (
+    Drop,
+    NodeClosed,
+    NodeSaid,
+    NodeSilent,
+    Probe,
+    RendezvousAction,
+    RendezvousEvent,
+    Send,
+)
 from umiak.launch.options import TrainerRestart
 from umiak.launch.protocol import (
     Done,
@@ -30,7 +40,6 @@ from umiak.launch.protocol import (
     Finish,
     Form,
     FromMaster,
-    FromNode,
     Go,
     Join,
     Leaving,
@@ -49,73 +58,6 @@ WAITING_NOTE_EVERY_S = 5.0
 PORT_RETRIES = 3
 FIXED_SIZE_PATIENCE = 10
 """A job of fixed size waits this many times ``--elastic_timeout`` for a lost node to come back, as Paddle's does."""
-
-
-# ---- events
-
-
-@value
-class NodeSaid:
-    """A message from a node; the first one from each is its Join. ``at`` is wall time on the master's clock."""
-
-    name: str
-    message: FromNode
-    at: float = 0.0
-
-
-@value
-class NodeClosed:
-    """The node's connection was closed: its launcher is gone, and its workers with it."""
-
-    name: str
-    at: float = 0.0
-
-
-@value
-class NodeSilent:
-    """Nothing was heard from the node for the heartbeat timeout: it may be dead, or cut off and alive."""
-
-    name: str
-    at: float = 0.0
-
-
-@value
-class Tick:
-    """The deadline that the decider asked for has come."""
-
-
-RendezvousEvent = NodeSaid | NodeClosed | NodeSilent | Tick
-RENDEZVOUS_EVENTS = (NodeSaid, NodeClosed, NodeSilent, Tick)
-
-
-# ---- actions
-
-
-@value
-class Send:
-    """Send a message to these nodes."""
-
-    names: tuple[str, ...]
-    message: FromMaster
-
-
-@value
-class Drop:
-    """This node takes no further part: forget its link once what was sent has arrived."""
-
-    name: str
-
-
-@value
-class Probe:
-    """Find out whether this node's launcher is really gone: nothing listens there any more."""
-
-    name: str
-    host: str
-    port: int
-
-
-RendezvousAction = Send | Drop | Probe
 
 
 class Phase(str, Enum):

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import heapq
 import random
+from functools import partial
 
-from umiak.core.value import replace
-from umiak.launch import machine, rendezvous
-from umiak.launch.machine import Meeting, NodeMachine, NodeSetting
+from umiak.launch import events, rendezvous
+from umiak.launch.events import Meeting, NodeSetting
+from umiak.launch.machine import NodeMachine
 from umiak.launch.protocol import Failure, FailureKind, Moved, Offer
 
 TYPE_CHECKING = False
@@ -89,53 +90,54 @@ class SimNode:
                 self._timers.pop(who, None)
             elif self._timers.get(who) != when:
                 self._timers[who] = when
-                self.world.at(max(when, self.world.now), lambda who=who, when=when: self._tick(who, when))  # type: ignore[misc]
+                self.world.at(max(when, self.world.now), partial(self._tick, who, when))
 
     def _tick(self, who: str, when: float) -> None:
         if self._timers.get(who) == when:
             del self._timers[who]
-            self.feed(rendezvous.Tick() if who == "master" else machine.Tick(), master=who == "master")
+            self.feed(events.Tick(), master=who == "master")
 
     def _perform(self, action: object) -> None:
         world = self.world
         match action:
-            case machine.Say(text=text):
+            case events.Say(text=text):
                 self.said.append(text)
-            case machine.Lead():
+            case events.Lead():
                 self._lead(action)
-            case machine.Dial(host=host, port=port, patience_s=patience_s):
+            case events.Dial(host=host, port=port, patience_s=patience_s):
                 self.hang_up()
                 world.dial(self, host, port, patience_s)
-            case machine.HangUp():
+            case events.HangUp():
                 self.hang_up()
-            case machine.Tell(message=message):
+            case events.Tell(message=message):
                 self._tell(message)
-            case machine.StartWorkers(cluster=cluster, seats=seats):
-                self.cluster = cluster
-                self.workers.update({seat.key: seat for seat in seats})
-            case machine.AwaitListening(keys=keys):
-                for key in keys:
-                    generation = self._generation()
-                    world.later(
-                        0.01, lambda key=key: self.feed(machine.WorkerListening(key=key, generation=generation))
-                    )  # type: ignore[misc]
-            case machine.SignalWorkers():
-                if not self.stubborn:
-                    for key in tuple(self.workers):
-                        generation = self._generation()
-                        world.later(
-                            world.random.uniform(0.0, 0.3),
-                            lambda key=key, generation=generation: self._worker_obeys(key, generation),  # type: ignore[misc]
-                        )
-            case machine.KillWorkers():
-                for key in tuple(self.workers):
-                    self._worker_ends(key)
-            case machine.HoldPorts():
+            case events.HoldPorts():
                 ports = tuple(world.random.sample(range(20000, 30000), len(self.machine.setting.offer.ports)))
-                world.soon(lambda: self.feed(machine.PortsHeld(ports=ports)))
-            case machine.Exit(status=status, words=words):
+                world.soon(lambda: self.feed(events.PortsHeld(ports=ports)))
+            case events.Exit(status=status, words=words):
                 self.exit_status, self.words = status, words
                 world.soon(lambda: world.end(self))
+            case _:
+                self._perform_on_workers(action)
+
+    def _perform_on_workers(self, action: object) -> None:
+        match action:
+            case events.StartWorkers(cluster=cluster, seats=seats):
+                self.cluster = cluster
+                self.workers.update({seat.key: seat for seat in seats})
+            case events.AwaitListening(keys=keys):
+                for key in keys:
+                    self.world.later(0.01, partial(self._worker_listens, key, self._generation()))
+            case events.SignalWorkers() if not self.stubborn:
+                for key in self.workers:
+                    obeys_after_s = self.world.random.uniform(0.0, 0.3)
+                    self.world.later(obeys_after_s, partial(self._worker_obeys, key, self._generation()))
+            case events.KillWorkers():
+                for key in tuple(self.workers):
+                    self._worker_ends(key)
+
+    def _worker_listens(self, key: str, generation: int) -> None:
+        self.feed(events.WorkerListening(key=key, generation=generation))
 
     def _worker_obeys(self, key: str, generation: int) -> None:
         if self._generation() == generation:
@@ -144,7 +146,7 @@ class SimNode:
     def _worker_ends(self, key: str) -> None:
         if self.workers.pop(key, None):
             generation = self._generation()
-            self.world.soon(lambda: self.feed(machine.WorkerExited(key=key, generation=generation)))
+            self.world.soon(lambda: self.feed(events.WorkerExited(key=key, generation=generation)))
 
     def fail_worker(self, code: int = 1) -> None:
         """One of this node's workers fails."""
@@ -160,7 +162,7 @@ class SimNode:
                 key=key,
                 exit_code=code,
             )
-            self.feed(machine.WorkerExited(key=key, generation=self._generation(), failure=failure))
+            self.feed(events.WorkerExited(key=key, generation=self._generation(), failure=failure))
             return
 
     def finish_workers(self) -> None:
@@ -172,14 +174,14 @@ class SimNode:
         return self.cluster.generation if self.cluster else 0
 
     def _tell(self, message: FromNode) -> None:
-        said = rendezvous.NodeSaid(name=self.name, message=message, at=self.world.now)
+        said = events.NodeSaid(name=self.name, message=message, at=self.world.now)
         if self.coordinator:
             self.world.soon(lambda: self.feed(said, master=True))
         elif self.master:
             there = self.world.nodes[self.master]
             self.world.deliver(self, there, self.link_id, lambda: there.feed(said, master=True))
 
-    def _lead(self, lead: machine.Lead) -> None:
+    def _lead(self, lead: events.Lead) -> None:
         self.coordinator = rendezvous.Coordinator(
             self.machine.terms,
             name=self.name,
@@ -191,7 +193,7 @@ class SimNode:
         for probe in self.coordinator.probes():
             self.world.probe(self, probe)
         host = self.address[0]
-        self.world.soon(lambda: self.feed(machine.LinkUp(host=host)))
+        self.world.soon(lambda: self.feed(events.LinkUp(host=host)))
         if lead.previous:
             self.world.later(1.0, lambda: self.world.beacon(self))
         self._answer_held()
@@ -202,12 +204,12 @@ class SimNode:
             self.world.answer_call(self.world.nodes[name], self)
 
     def _perform_for_master(self, action: object) -> None:
-        if isinstance(action, rendezvous.Send):
+        if isinstance(action, events.Send):
             for name in action.names:
                 self.send(name, action.message)
 
     def send(self, name: str, message: FromMaster) -> None:
-        received = machine.Received(message=message)
+        received = events.Received(message=message)
         if name == self.name:
             self.world.soon(lambda: self.feed(received))
             return
@@ -372,11 +374,11 @@ class World:
             if there is None:
                 known = next((n for n in reversed(self.nodes.values()) if n.address == (host, port)), None)
                 if known is not None and self.is_cut(caller.name, known.name):
-                    self.later(patience_s, lambda: caller.feed(machine.LinkFailed(refused=False, why="no answer")))
+                    self.later(patience_s, lambda: caller.feed(events.LinkFailed(refused=False, why="no answer")))
                 else:
-                    caller.feed(machine.LinkFailed(refused=True, why="refused"))
+                    caller.feed(events.LinkFailed(refused=True, why="refused"))
             elif self.is_cut(caller.name, there.name):
-                self.later(patience_s, lambda: caller.feed(machine.LinkFailed(refused=False, why="no answer")))
+                self.later(patience_s, lambda: caller.feed(events.LinkFailed(refused=False, why="no answer")))
             else:
                 self.answer_call(caller, there)
 
@@ -390,18 +392,18 @@ class World:
             caller.link_id = self._links
             self._master_of_link[self._links] = there.name
             caller.now_follows(there.name)
-            self.soon(lambda: caller.feed(machine.LinkUp(host=caller.address[0])))
+            self.soon(lambda: caller.feed(events.LinkUp(host=caller.address[0])))
         elif there.master:
             host, port = self.nodes[there.master].address
-            caller.feed(machine.LinkMoved(host=host, port=port))
+            caller.feed(events.LinkMoved(host=host, port=port))
         else:
             there.held.append(caller.name)
 
-    def probe(self, prober: SimNode, probe: rendezvous.Probe) -> None:
+    def probe(self, prober: SimNode, probe: events.Probe) -> None:
         def answer() -> None:
             target = self.nodes[probe.name]
             if not target.alive and not self.is_cut(prober.name, target.name):
-                prober.feed(rendezvous.NodeClosed(name=probe.name, at=self.now), master=True)
+                prober.feed(events.NodeClosed(name=probe.name, at=self.now), master=True)
 
         self.later(self.random.uniform(0, self._latency_s), answer)
 
@@ -422,7 +424,7 @@ class World:
         for follower in self.nodes.values():
             if follower.master == node.name:
                 node.send(follower.name, moved)
-        node.feed(machine.Received(message=moved))
+        node.feed(events.Received(message=moved))
 
     def unlink(self, node: SimNode) -> None:
         """A node lets go of its link; the master sees it closed."""
@@ -440,16 +442,16 @@ class World:
         for other in self.nodes.values():
             if other.master == node.name:
                 link = other.link_id
-                self.deliver(node, other, link, lambda other=other, link=link: self._closed(other, link), end=True)  # type: ignore[misc]
+                self.deliver(node, other, link, partial(self._closed, other, link), end=True)
         self.check()
 
     def _closed(self, node: SimNode, link: int) -> None:
         if node.alive and node.master and node.link_id == link:
             node.master = None
-            node.feed(machine.LinkClosed())
+            node.feed(events.LinkClosed())
 
     def _tell_closed(self, master: SimNode, node: SimNode) -> None:
-        gone = rendezvous.NodeClosed(name=node.name, at=self.now)
+        gone = events.NodeClosed(name=node.name, at=self.now)
         self.deliver(node, master, node.link_id, lambda: master.feed(gone, master=True), end=True)
 
     def _start_silence(self, one: str, other: str, number: int) -> None:
@@ -462,9 +464,9 @@ class World:
                 return
             node = self.nodes[name]
             if node.master == peer and node.link_id == link:
-                node.feed(machine.LinkSilent())
+                node.feed(events.LinkSilent())
             elif self._master_of_link.get(link) == name:
-                node.feed(rendezvous.NodeSilent(name=peer, at=self.now), master=True)
+                node.feed(events.NodeSilent(name=peer, at=self.now), master=True)
 
         for name, peer in ((one, other), (other, one)):
             follower = self.nodes[name] if self.nodes[name].master == peer else self.nodes[peer]
@@ -472,10 +474,7 @@ class World:
                 continue
             link = follower.link_id
             heard_before = self.random.uniform(0.0, BEAT_S * 0.9)
-            self.later(timeout - heard_before, lambda name=name, peer=peer, link=link: notice(name, peer, link))  # type: ignore[misc]
+            self.later(timeout - heard_before, partial(notice, name, peer, link))
 
     def _port_of(self, host: str) -> int:
         return 1 if host == f"host-{self._home}" else 7000 + self._count
-
-
-__all__ = ["SimNode", "TwoHalves", "World", "replace"]
