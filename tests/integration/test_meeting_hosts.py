@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -76,13 +77,13 @@ def test_the_host_flag_says_the_address(stage: Stage, network: NetworkFactory) -
 
 def test_nodes_with_ranks_get_them_in_any_order_of_arrival(stage: Stage, network: NetworkFactory) -> None:
     a, b, c = network(3).hosts
-    flags = "--nnodes 3 --master 10.88.0.1:7000"
-    first = stage.launch(f"{flags} --rank 2", FACTS, host=a)
-    third = stage.launch(f"{flags} --rank 0", FACTS, host=c)
-    third.expect("no UMIAK_TOKEN")
-    second = stage.launch(f"{flags} --rank 1", FACTS, host=b)
+    flags = "--nnodes 3 --master 10.88.0.3:7000"
+    third = stage.launch(f"{flags} --rank 2", FACTS, host=b)
+    second = stage.launch(f"{flags} --rank 1", FACTS, host=a)
+    second.expect("no UMIAK_TOKEN")
+    first = stage.launch(f"{flags} --rank 0", FACTS, host=c)
     both_well(first, second, third)
-    assert {life.host: life.rank for life in stage.story.lives()} == {"node0": 2, "node1": 1, "node2": 0}
+    assert {life.host: life.rank for life in stage.story.lives()} == {"node0": 1, "node1": 2, "node2": 0}
     assert {hosts_of(life.env["PADDLE_MASTER"])[0] for life in stage.story.lives()} == {"10.88.0.3"}
 
 
@@ -305,15 +306,25 @@ def test_a_token_never_shows(stage: Stage, network: NetworkFactory) -> None:
         assert not [each.name for each in files if token.encode() in each.read_bytes()]
 
 
-def test_a_program_that_is_no_launcher_at_the_masters_port_is_named(stage: Stage, network: NetworkFactory) -> None:
+@pytest.mark.parametrize(
+    ("greeting", "message"),
+    [("SSH-2.0-other", "what listens there is not umiak"), ("", "something listens there, but no answer for 0.5 s")],
+    ids=["that talks", "that is silent"],
+)
+def test_another_program_at_the_masters_port_is_said(
+    stage: Stage, network: NetworkFactory, greeting: str, message: str
+) -> None:
     a, b = network(2).hosts
-    a.popen([sys.executable, "-m", "http.server", "7000", "--bind", "10.88.0.1"], cwd=stage.directory)
-    second = stage.launch("--nnodes 2 --master 10.88.0.1:7000 --join_timeout 4", FACTS, host=b)
-    assert second.wait() == 3
-    assert "10.88.0.1" in second.stderr.rpartition("error: ")[2]
-    first = stage.launch("--nnodes 2 --master 10.88.0.1:7000 --join_timeout 4", FACTS, host=a)
-    assert first.wait() == 3
-    assert "port 7000 is taken here" in first.stderr
+    other = a.popen([sys.executable, WORKERS / "other_program.py", "7000", greeting], stdout=subprocess.PIPE)
+    assert other.stdout is not None
+    with other.stdout as output:
+        assert output.readline() == "ready\n"
+    flags = "--nnodes 2 --master 10.88.0.1:7000 --join_timeout 2 --heartbeat_timeout 0.5"
+    first, second = stage.launch(flags, FACTS, host=a), stage.launch(flags, FACTS, host=b)
+    assert [first.wait(), second.wait()] == [3, 3]
+    assert "port 7000 is taken here (Address already in use)" in first.stderr
+    for launcher in (first, second):
+        assert f"10.88.0.1 port 7000: {message}" in launcher.stderr.rpartition("error: ")[2]
 
 
 def test_a_launcher_is_started_by_any_of_its_names(stage: Stage, network: NetworkFactory) -> None:

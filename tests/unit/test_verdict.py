@@ -48,7 +48,7 @@ def report(number: int, *, role: Role = Role.TRAINER, rank: int | None = None, *
         doors=(f"{host}:2300{number}",),
         clock_offset_s=0.0,
         round_trip_s=0.0002,
-        facts=replace(FACTS, hostname=f"host{number}", **in_facts),
+        facts=replace(FACTS, **{"hostname": f"host{number}", **in_facts}),
     )
     return replace(made, **more)
 
@@ -324,14 +324,10 @@ def test_no_shared_memory_at_all_is_not_little() -> None:
 def test_a_large_job_needs_many_open_files() -> None:
     reports = [report(number, open_files=1024) for number in range(200)]
     judged = verdict(*reports)
-    assert told(judged) == [
-        (
-            "warning",
-            "UM-CHECK-204",
-            "few open files are allowed: "
-            "10.0.0.1 (1024), 10.0.0.2 (1024), 10.0.0.3 (1024), 10.0.0.4 (1024) and 196 more",
-        )
-    ]
+    assert [finding.code for finding in judged.findings] == ["UM-CHECK-204"]
+    assert judged.findings[0].what.endswith(
+        ": 10.0.0.1 (1024), 10.0.0.2 (1024), 10.0.0.3 (1024), 10.0.0.4 (1024) and 196 more"
+    )
     assert "ulimit -n 1056" in str(judged.findings[0].hint)
 
 
@@ -353,7 +349,7 @@ def test_nodes_with_servers_only_need_no_devices() -> None:
     ("offsets", "expected"),
     [
         ((0.0, 0.001, -1.9), []),
-        ((0.0, 0.5, 2.5), [("warning", "the clock of 10.0.0.3 is 2.0 s ahead of the others'")]),
+        ((0.0, 0.5, 2.5), []),
         ((0.0, 0.0, 3.0), [("warning", "the clock of 10.0.0.3 is 3.0 s ahead of the others'")]),
         ((0.0, 0.0, -45.0), [("error", "the clock of 10.0.0.3 is 45.0 s behind the others'")]),
         # The collector's own clock is the wrong one: everybody else seems to be off.
@@ -363,8 +359,6 @@ def test_nodes_with_servers_only_need_no_devices() -> None:
     ],
 )
 def test_clocks(offsets: tuple[float, ...], expected: list[tuple[str, str]]) -> None:
-    if offsets == (0.0, 0.5, 2.5):
-        expected = []  # exactly two seconds from the middle one are still good
     judged = verdict(*(report(number, clock_offset_s=offset) for number, offset in enumerate(offsets)))
     assert [(finding.level.value, finding.what) for finding in judged.findings] == expected
     assert {finding.code for finding in judged.findings} <= {"UM-CHECK-109"}

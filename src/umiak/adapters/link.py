@@ -32,6 +32,7 @@ STRANGER_FRAME_BYTES = 4096
 FRIEND_FRAME_BYTES = 64 * 1024 * 1024
 MOST_STRANGERS = 4096
 """Connections that have not proved anything yet; one more is closed at once."""
+NOT_UMIAK = "what listens there is not umiak"
 _READ_BYTES = 256 * 1024
 
 
@@ -57,6 +58,8 @@ class FramedSocket:
         self.on_end: Callable[[str], None] = _ignore
         self.last_heard = loop.now()
         self.ended = False
+        self.is_garbled = False
+        """Whether it ended because the other side does not speak in frames."""
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         loop.on_readable(sock.fileno(), self._read)
@@ -143,6 +146,7 @@ class FramedSocket:
         while not self.ended and len(self._received) >= 4:
             length = int.from_bytes(self._received[:4], "big")
             if length > self._most_bytes:
+                self.is_garbled = True
                 self._end(f"a frame of {length} bytes, at most {self._most_bytes} are taken")
                 return
             if len(self._received) < 4 + length:
@@ -152,6 +156,7 @@ class FramedSocket:
             try:
                 content = json.loads(body)
             except (ValueError, RecursionError):
+                self.is_garbled = True
                 self._end("a frame that is not JSON")
                 return
             if not isinstance(content, dict):
@@ -324,7 +329,7 @@ class Caller:
             return
         self._framed = FramedSocket(self._loop, self._sock, most_bytes=STRANGER_FRAME_BYTES)
         self._framed.on_frame = self._challenged
-        self._framed.on_end = lambda reason: self._fail(refused=False, why=f"{self._where}: {reason}")
+        self._framed.on_end = self._ended
         self._asked_at = time.time()
         hello = {"umiak": VERSION, "job": self._job_id, "nonce": self._nonce, "for": self._purpose}
         self._framed.send(frame(hello))
@@ -342,7 +347,7 @@ class Caller:
             return
         challenge = content.get("challenge")
         if content.get("umiak") != VERSION or not isinstance(challenge, str):
-            self._fail(refused=False, why=f"{self._where}: what listens there is not umiak", fatal=True)
+            self._fail(refused=False, why=f"{self._where}: {NOT_UMIAK}", fatal=True)
             return
         if self._token is not None:
             theirs = content.get("proof")
@@ -386,8 +391,16 @@ class Caller:
         self._fail(refused=False, why=f"{self._where}: {content['refused']}", fatal=True)
         return True
 
+    def _ended(self, reason: str) -> None:
+        assert self._framed is not None
+        if self._framed.is_garbled:
+            self._fail(refused=False, why=f"{self._where}: {NOT_UMIAK}", fatal=True)
+        else:
+            self._fail(refused=False, why=f"{self._where}: {reason}")
+
     def _timed_out(self) -> None:
-        self._fail(refused=False, why=f"{self._where}: no answer for {self._patience_s:g} s")
+        listens = "something listens there, but " if self._framed else ""
+        self._fail(refused=False, why=f"{self._where}: {listens}no answer for {self._patience_s:g} s")
 
     def _fail(self, *, refused: bool, why: str, fatal: bool = False) -> None:
         if not self._over:

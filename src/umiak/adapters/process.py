@@ -58,26 +58,40 @@ def become_subreaper() -> None:
 def spawn(argv: Sequence[str], environ: Mapping[str, str], *, read_stdin: bool = False) -> Child:
     """Start a program in a session of its own; it is killed if this process dies. NotStarted if it can't be executed."""
     output_read, output_write = os.pipe2(os.O_CLOEXEC)
+    try:
+        pid = _fork_and_exec(argv, environ, output_write, read_stdin=read_stdin)
+    except BaseException:
+        os.close(output_read)
+        raise
+    finally:
+        os.close(output_write)
+    os.set_blocking(output_read, False)
+    return Child(pid=pid, pidfd=os.pidfd_open(pid), output=output_read)
+
+
+def spawn_helper(argv: Sequence[str], output: int) -> int:
+    """Start a program that nobody waits for, writing to a file; it ends with the other descendants. Its process id."""
+    return _fork_and_exec(argv, os.environ, output, read_stdin=False)
+
+
+def _fork_and_exec(argv: Sequence[str], environ: Mapping[str, str], output: int, *, read_stdin: bool) -> int:
     error_read, error_write = os.pipe2(os.O_CLOEXEC)
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
         try:
-            _exec_child(argv, environ, parent, output_write, read_stdin=read_stdin)
+            _exec_child(argv, environ, parent, output, read_stdin=read_stdin)
         except OSError as error:
             os.write(error_write, str(error.errno or 0).encode())
         finally:
             os._exit(127)
-    os.close(output_write)
     os.close(error_write)
     failed = os.read(error_read, 16)
     os.close(error_read)
     if failed:
-        os.close(output_read)
         os.waitpid(pid, 0)
         raise NotStarted(argv[0], int(failed))
-    os.set_blocking(output_read, False)
-    return Child(pid=pid, pidfd=os.pidfd_open(pid), output=output_read)
+    return pid
 
 
 def _exec_child(argv: Sequence[str], environ: Mapping[str, str], parent: int, output: int, *, read_stdin: bool) -> None:

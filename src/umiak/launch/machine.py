@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from umiak.core.cluster import Cluster, Role, Seat
+from umiak.core.cluster import Cluster, Role, Seat, join_host_port
 from umiak.core.value import replace
 from umiak.launch import words
 from umiak.launch.events import (
@@ -77,6 +77,8 @@ from umiak.launch.protocol import (
 from umiak.launch.succession import Search
 
 ASK_AGAIN_S = 0.2
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 0.5
+NOTE_EVERY_S = 5.0
 DUMP_TIME_S = 1.0
 """How long the workers get to write their stacks before they are stopped."""
 
@@ -120,13 +122,15 @@ class NodeMachine:
         self._dialled: tuple[str, int] | None = None
         self._asked: str | None = None  # the candidate that was dialled last
         self._ask_at: float | None = None
+        self._pause_s = FIRST_PAUSE_S  # before the master's address is dialled again
+        self._note_at: float | None = None
         self._search_until = 0.0
         self._actions: list[NodeAction] = []
 
     @property
     def next_deadline(self) -> float | None:
         """When a Tick is wanted, if nothing else happens before."""
-        times = [self._stop_at, self._kill_at, self._dial_at, self._ask_at, self._give_up_at]
+        times = [self._stop_at, self._kill_at, self._dial_at, self._ask_at, self._note_at, self._give_up_at]
         return min((time for time in times if time is not None), default=None)
 
     @property
@@ -138,6 +142,7 @@ class NodeMachine:
         """The first actions of a launcher."""
         self._actions = []
         self._give_up_at = now + self.terms.join_timeout_s
+        self._note_at = now + NOTE_EVERY_S
         if self.setting.meeting is Meeting.ETCD:
             self._campaign()
         elif self.setting.leads:
@@ -172,7 +177,8 @@ class NodeMachine:
         match event:
             case LinkUp(host=host):
                 self.linked = True
-                self._dial_at = None
+                self._dial_at = self._note_at = None
+                self._pause_s = FIRST_PAUSE_S
                 self._master = self._search.name_at(self._dialled) if self._search else None
                 if not self._offer.host:
                     self._offer = replace(self._offer, host=host)
@@ -204,7 +210,8 @@ class NodeMachine:
         elif self._search:
             self._next_candidate(now, dead=event.refused)
         else:
-            self._dial_at = now + ASK_AGAIN_S
+            self._dial_at = now + self._pause_s
+            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
 
     def _moved(self, now: float, host: str, port: int) -> None:
         if self._search is None or self._search.may_follow(host, port):
@@ -488,7 +495,7 @@ class NodeMachine:
         finish = self._finish or Finish(exit_status=1)
         status = 128 + self._told_signal if self._told_signal else finish.exit_status
         self._enter(Phase.ENDED)
-        self._stop_at = self._kill_at = self._dial_at = self._ask_at = self._give_up_at = None
+        self._stop_at = self._kill_at = self._dial_at = self._ask_at = self._note_at = self._give_up_at = None
         self._do(KillWorkers())
         self._do(Exit(status=status, failure=finish.failure, words=finish.words))
 
@@ -512,6 +519,9 @@ class NodeMachine:
             self._ask_at = None
             if self._search:
                 self._ask_next_candidate(now)
+        if self._note_at is not None and now >= self._note_at:
+            self._note_at = now + NOTE_EVERY_S
+            self._say(f"waiting for the master at {self._where()}")
         if self._give_up_at is not None and now >= self._give_up_at:
             self._give_up(now)
 
@@ -521,12 +531,18 @@ class NodeMachine:
             self._finish = Finish(exit_status=128 + self._told_signal)
             self._leave()
         elif not self.linked:
-            where = f"{self.setting.master_host}:{self.setting.master_port}" if self.setting.master_host else "etcd"
-            because = f": {self._last_link_error}" if self._last_link_error else ""
             seconds = f"{self.terms.join_timeout_s:g}"
-            self._end(now, Finish(exit_status=3, words=f"no master at {where} after --join_timeout {seconds}{because}"))
+            self._end(now, Finish(exit_status=3, words=f"no master after --join_timeout {seconds} at {self._where()}"))
 
     # ---- small parts
+
+    def _where(self) -> str:
+        """Where the master is looked for, and what came of it the last time."""
+        setting = self.setting
+        where = (
+            join_host_port(setting.master_host, setting.master_port) if setting.master_host else "the address in etcd"
+        )
+        return f"{where} ({self._last_link_error})" if self._last_link_error else where
 
     def _generation(self) -> int:
         return self.cluster.generation if self.cluster else 0

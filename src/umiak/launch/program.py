@@ -21,6 +21,7 @@ from umiak.adapters.loop import Loop
 from umiak.adapters.ports import HeldPorts
 from umiak.contracts import devices
 from umiak.core.cluster import split_host_port
+from umiak.core.devices import DeviceKind
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import replace
 from umiak.launch import logs, supervisor
@@ -289,6 +290,7 @@ class _Launch:
             log_overwrite=options.log_overwrite,
             tee=options.tee,
             hang_timeout_s=options.hang_timeout_s,
+            gpu_log=options.enable_gpu_log and found is not None and found.kind is DeviceKind.GPU,
         )
 
     def _log_dir(self) -> str:
@@ -305,7 +307,24 @@ class _Launch:
                 ),
                 exit_status=Exit.REFUSED,
             ) from None
-        return path
+        return path if self._is_only_user_of(path) else self._own_log_dir(path)
+
+    def _is_only_user_of(self, path: str) -> bool:
+        """Whether no other launcher writes its logs there; the lock goes with this process."""
+        import fcntl
+
+        self._log_lock = logs.open_private(os.path.join(path, "events.jsonl"))
+        try:
+            fcntl.flock(self._log_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+    def _own_log_dir(self, path: str) -> str:
+        own = os.path.join(path, self.name)
+        os.makedirs(own, mode=0o700, exist_ok=True)
+        self.talk.say(f"another launcher writes its logs to {path}, this one writes to {own}", "WARNING")
+        return own
 
     def _take_signals(self, agent: Agent) -> None:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):

@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 LOG_NAMES = {Role.SERVER: "serverlog", Role.TRAINER: "workerlog", Role.HETER: "heterlog"}
 STACK_SIGNAL = signal.SIGRTMIN + 7
 LISTEN_CHECK_S = 0.02
+GPU_LOG_COMMAND = (
+    "nvidia-smi",
+    "--query-gpu=index,utilization.gpu,memory.total,memory.used,memory.free,timestamp",
+    "--format=csv,nounits",
+    "--loop=5",
+)
 _READ_BYTES = 64 * 1024
 
 
@@ -46,6 +52,7 @@ class Program:
     log_overwrite: bool
     tee: Tee
     hang_timeout_s: float | None = None
+    gpu_log: bool = False
 
 
 class _Worker:
@@ -72,6 +79,7 @@ class Supervisor:
         self._console = console
         self._workers: dict[str, _Worker] = {}
         self._logs: dict[str, logs.WorkerLog] = {}
+        self._gpu_logger = 0
         self.wall_offset_s = 0.0
         """What to add to this machine's clock to get the master's, so that failures of all nodes can be put in order."""
         self.on_exit: Callable[[str, int, Failure | None], None] = lambda _key, _generation, _failure: None
@@ -104,6 +112,7 @@ class Supervisor:
             self._loop.soon(lambda: self.on_exit(seat.key, cluster.generation, failure))
             return
         worker = self._workers[seat.key] = _Worker(seat, cluster.generation, child, log)
+        self._log_gpus(cluster.job_id)
         self._loop.on_readable(child.output, lambda: _ignore(self._read(worker)))
         self._loop.on_readable(child.pidfd, lambda: self._ended(worker))
         if self._program.hang_timeout_s is not None:
@@ -253,6 +262,17 @@ class Supervisor:
             return quiet_s
 
     # ---- files
+
+    def _log_gpus(self, job_id: str) -> None:
+        """<job>.gpu.log: use and memory of every GPU, every five seconds, as long as workers run."""
+        if not self._program.gpu_log or self._gpu_logger in {pid for pid, _ in process.descendants(os.getpid())}:
+            return
+        log = logs.open_private(os.path.join(self._program.log_dir, f"{job_id}.gpu.log"))
+        try:
+            self._gpu_logger = process.spawn_helper(GPU_LOG_COMMAND, log)
+        except process.NotStarted:
+            self._program = replace(self._program, gpu_log=False)
+        os.close(log)
 
     def _progress_file(self, seat: Seat) -> str:
         return os.path.join(self._program.log_dir, f"progress.{seat.key}")

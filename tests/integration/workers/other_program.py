@@ -1,0 +1,12 @@
+"""No worker at all: a program that has taken a port and greets whoever comes, `other_program.py PORT GREETING`."""
+
+import socket
+import sys
+
+server = socket.create_server(("", int(sys.argv[1])))
+print("ready", flush=True)
+connections = []
+while True:
+    connection, _ = server.accept()
+    connection.sendall(sys.argv[2].encode())
+    connections.append(connection)
