@@ -20,7 +20,7 @@ from enum import Enum
 
 from umiak.core.cluster import Cluster, Node, Role
 from umiak.core.value import replace
-from umiak.launch import quorum, words
+from umiak.launch import admission, quorum, words
 from umiak.launch.events import (
     Drop,
     NodeClosed,
@@ -103,7 +103,7 @@ class Coordinator:
         self.restarts = previous.restarts if previous else 0
         self.failures: list[Failure] = []
         self._members: dict[str, _Member] = {}
-        self._homes: dict[str, int] = {}  # host -> home rank of a node that sat there and is gone
+        self._left: list[tuple[str, int]] = []  # hosts and homes of nodes that are gone
         self._dead: set[str] = set(dead)
         self._silent: set[str] = set(silent)
         self._awaited: set[str] = set()
@@ -156,7 +156,8 @@ class Coordinator:
         if name in self._members:
             # The same launcher on a new connection: whatever it ran before, it has stopped.
             self._lost(now, name, event.at, dead=True)
-        refusal = self._refusal(join)
+        members = [member.offer for member in self._members.values()]
+        refusal = admission.refusal(join, self.terms, members, [member.offer for member in self._active()])
         if refusal:
             self._send(refusal, name)
             self._actions.append(Drop(name=name))
@@ -179,43 +180,6 @@ class Coordinator:
             self._send(
                 Standby(text=f"standing by: the job has its {self.terms.most} nodes", cluster=self.cluster), name
             )
-
-    def _refusal(self, join: Join) -> Refuse | None:
-        """Why this node can't take part, if it can't."""
-        offer, terms = join.offer, self.terms
-        differences = [
-            f"{flag} {theirs} here, {ours} on the master"
-            for flag, theirs, ours in (
-                ("--job_id", join.terms.job_id, terms.job_id),
-                ("--run_mode", join.terms.mode.value, terms.mode.value),
-                ("--nnodes", f"{join.terms.least}:{join.terms.most}", f"{terms.least}:{terms.most}"),
-            )
-            if theirs != ours
-        ]
-        if differences:
-            return Refuse(
-                text=f"the master runs another job: {'; '.join(differences)}",
-                hint="start every node with the same command",
-                exit_status=2,
-            )
-        if offer.rank is not None:
-            if offer.rank >= terms.most:
-                return Refuse(text=f"--rank {offer.rank} is too large for {terms.most} nodes", exit_status=2)
-            for member in self._members.values():
-                if member.offer.rank == offer.rank:
-                    return Refuse(
-                        text=f"two nodes ask for rank {offer.rank}: {_place(member.offer)} and {_place(offer)}",
-                        hint="give each node another --rank, or none at all",
-                        exit_status=2,
-                    )
-        present = self._active()
-        if not terms.elastic and len(present) >= terms.most:
-            have = ", ".join(member.offer.host for member in present)
-            return Refuse(
-                text=f"the job has its {terms.most} nodes already: {have}",
-                hint=f"use --nnodes {terms.most}:{terms.most + 1} if a further node should stand by",
-            )
-        return None
 
     def _said(self, member: _Member, event: NodeSaid) -> None:
         message = event.message
@@ -411,9 +375,11 @@ class Coordinator:
         return self._not_before if count >= self.terms.most else self._last_change + self.terms.elastic_timeout_s
 
     def _form(self) -> None:
-        members = sorted(self._active(), key=lambda member: (member.home, member.offer.name))
-        if self.terms.sort_ip and self._generation() == 0:
-            members.sort(key=lambda member: (member.offer.rank is None, _ip_order(member.offer.host)))
+        first = self._generation() == 0
+        seated = [(member.offer, member.home) for member in self._active()]
+        order = admission.in_rank_order(seated, by_address=self.terms.sort_ip and first)
+        members = [self._members[name] for name in order]
+        if first:
             for home, member in enumerate(members):
                 member.home = home
         nodes = tuple(_node(member) for member in members)
@@ -447,7 +413,7 @@ class Coordinator:
     def _take_over(self, previous: Cluster, now: float) -> None:
         """Start as the successor of a lost master: wait for the others of its last generation, not for ever."""
         self._reform = True
-        self._homes = {node.host: node.home for node in previous.nodes}
+        self._left = [(node.host, node.home) for node in previous.nodes]
         self._awaited = set(previous.names) - {self.name} - self._dead - self._silent
         self._deadline = now + self._patience_s()
         # A node that this one never had a link to notices by itself that it is cut off, and stops, within this time.
@@ -515,24 +481,19 @@ class Coordinator:
         return self.terms.elastic_timeout_s * (1 if self.terms.elastic else FIXED_SIZE_PATIENCE)
 
     def _home_for(self, offer: Offer) -> int:
-        """Where a node sits: the rank that it asked for, the one that it had, the master first, or the lowest free one."""
-        taken = {member.home for member in self._members.values()}
-        if offer.rank is not None:
-            return offer.rank
         if self.cluster and offer.name in self.cluster.names:
             return self.cluster.node(offer.name).home
-        if offer.host in self._homes and self._homes[offer.host] not in taken:
-            return self._homes[offer.host]
-        if not taken and offer.name == self.name:
-            return 0
-        asked = {member.offer.rank for member in self._members.values()}
-        kept = set(self._homes.values()) | ({0} if self.name not in self._members else set())
-        free = [home for home in range(len(taken) + len(kept) + len(asked) + 1) if home not in taken | asked]
-        return next((home for home in free if home not in kept), free[0])
+        return admission.home_for(
+            offer,
+            taken={member.home for member in self._members.values()},
+            left=self._left,
+            is_master=offer.name == self.name,
+            master_here=self.name in self._members,
+        )
 
     def _forget(self, name: str, *, dead: bool) -> None:
         member = self._members.pop(name)
-        self._homes[member.offer.host] = member.home
+        self._left.append((member.offer.host, member.home))
         if dead:
             self._dead.add(name)
         self._actions.append(Drop(name=name))
@@ -564,10 +525,6 @@ class Coordinator:
         self._send(message, *self._members)
 
 
-def _place(offer: Offer) -> str:
-    return f"{offer.host} ({offer.name})"
-
-
 def _node(member: _Member) -> Node:
     offer = member.offer
     return Node(
@@ -582,11 +539,3 @@ def _node(member: _Member) -> Node:
         first_local_rank=offer.first_local_rank,
         local_size=offer.local_size,
     )
-
-
-def _ip_order(host: str) -> tuple[int, ...]:
-    """IPv4 addresses by their number, anything else after them by its letters."""
-    parts = host.split(".")
-    if len(parts) == 4 and all(part.isdecimal() for part in parts):
-        return (0, *(int(part) for part in parts))
-    return (1, *host.encode())
