@@ -97,7 +97,8 @@ def _fork_and_exec(argv: Sequence[str], environ: Mapping[str, str], output: int,
 def _exec_child(argv: Sequence[str], environ: Mapping[str, str], parent: int, output: int, *, read_stdin: bool) -> None:
     signal.set_wakeup_fd(-1)
     for number in (*FORWARDED, GUARDIAN_GONE, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_DFL)
+        if callable(signal.getsignal(number)) or number == signal.SIGPIPE:
+            signal.signal(number, signal.SIG_DFL)  # what was ignored before us (nohup) stays ignored
     os.setsid()
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
@@ -234,7 +235,7 @@ def guard() -> int | None:
         if os.getppid() != guardian:
             os._exit(137)
         return None
-    for number in FORWARDED:
+    for number in heeded(FORWARDED):
         signal.signal(number, lambda number, _frame: _forward(worker, number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
     while True:
@@ -246,6 +247,11 @@ def guard() -> int | None:
     kill_descendants()
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
+
+
+def heeded(numbers: Sequence[signal.Signals]) -> list[signal.Signals]:
+    """Those signals that this process was not told to ignore, as nohup and background shells do."""
+    return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 def open_for_signals() -> None:

@@ -58,7 +58,6 @@ from umiak.launch.events import (
 from umiak.launch.protocol import (
     Done,
     Failed,
-    FailureKind,
     Finish,
     Form,
     FromMaster,
@@ -107,6 +106,7 @@ class NodeMachine:
         self._running: dict[str, Seat] = {}  # by key
         self._waiting_seats: tuple[Seat, ...] = ()  # trainers that start at Go
         self._unready: set[str] = set()
+        self._failed_keys: set[str] = set()  # workers of this generation that failed and were not started again
         self._told_done = False
         self._stop_at: float | None = None  # when the workers get their SIGTERM
         self._stop_signal = 15
@@ -335,6 +335,7 @@ class NodeMachine:
         self._search = self._master = None
         self._give_up_at = None
         self._told_done = False
+        self._failed_keys.clear()
         if self._told_signal is not None or self._finish:
             # This node is leaving; the master did not know that yet.
             self._do(Tell(message=Stopped(generation=cluster.generation, ports=self._offer.ports)))
@@ -372,6 +373,7 @@ class NodeMachine:
         for seat in self.cluster.seats_on(self._offer.name):
             if seat.key == message.key and seat.key not in self._running:
                 self._say(f"restarting {seat.role.value} {seat.rank} in its place ({seat.endpoint})", "WARNING")
+                self._failed_keys.discard(seat.key)
                 self._running[seat.key] = seat
                 self._do(StartWorkers(cluster=self.cluster, seats=(seat,), restarts=message.restarts))
 
@@ -392,30 +394,27 @@ class NodeMachine:
         match event:
             case WorkerListening(key=key):
                 self._unready.discard(key)
-                if not self._unready and self._waiting_seats is not None and self.phase is Phase.RUNNING:
+                if not self._unready and self.phase is Phase.RUNNING:
                     self._do(Tell(message=Ready(generation=generation)))
             case WorkerHung(failure=failure):
                 if self.phase is Phase.RUNNING:
                     self._do(Tell(message=Failed(generation=generation, failure=failure)))
             case WorkerExited(key=key, failure=failure):
                 del self._running[key]
-                if self.phase is Phase.RUNNING and failure:
-                    self._say(words.describe(failure), "ERROR")
+                if failure:
+                    self._failed_keys.add(key)
                     self._do(Tell(message=Failed(generation=generation, failure=failure)))
-                elif failure and failure.kind is not FailureKind.NOT_STARTED and self._finish is None:
-                    self._do(Tell(message=Failed(generation=generation, failure=failure)))
+                    if self.phase is Phase.RUNNING:
+                        self._say(words.describe(failure), "ERROR")
                 self._check_done()
                 self._check_gone(now)
 
     def _check_done(self) -> None:
         trainers_left = self._waiting_seats or any(seat.role is not Role.SERVER for seat in self._running.values())
-        if self.phase is Phase.RUNNING and not trainers_left and not self._told_done and self._all_ended_well():
+        if self.phase is Phase.RUNNING and not trainers_left and not self._told_done and not self._failed_keys:
             assert self.cluster is not None
             self._told_done = True
             self._do(Tell(message=Done(generation=self.cluster.generation)))
-
-    def _all_ended_well(self) -> bool:
-        return not any(isinstance(action, Tell) and isinstance(action.message, Failed) for action in self._actions)
 
     def _stop_workers(self, now: float, *, grace_s: float, after_s: float = 0.0, signal: int = 15) -> None:
         """Ask the workers to end; whoever is there after the grace is killed."""

@@ -327,10 +327,10 @@ class _Launch:
         return own
 
     def _take_signals(self, agent: Agent) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        for number in process.heeded((signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)):
             self.loop.on_signal(number, agent.signalled)
         self.loop.on_signal(int(process.GUARDIAN_GONE), agent.guardian_gone)
-        for number in (signal.SIGUSR1, signal.SIGUSR2):
+        for number in process.heeded((signal.SIGUSR1, signal.SIGUSR2)):
             self.loop.on_signal(number, agent.passed_on)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         process.open_for_signals()

@@ -214,10 +214,10 @@ class Coordinator:
             self._send(again, member.offer.name)
             return
         dump = failure.kind is FailureKind.HUNG
-        if self.terms.elastic_level == 0 and self._can_hold(member):
-            self._send(self._verdict(failure), member.offer.name)
+        if self.terms.elastic_level == 0 and len(self._active()) > 1:
+            member.leaving = True
+            member.farewell = self._verdict(failure)
             self._stop(f"{words.who(failure)} failed, its node leaves", reform=True, dump_stacks=dump)
-            self._forget(member.offer.name, dead=True)
         elif self.terms.restart_wanted and restart_left:
             self.restarts += 1
             why = f"{words.who(failure)} failed, restart {self.restarts} of {self.terms.max_restart}"
@@ -227,15 +227,11 @@ class Coordinator:
 
     def _in_place(self, failure: Failure) -> bool:
         """Whether this one worker is started again while the others go on."""
-        if not self.terms.mode.has_servers or not self._all_ready():
+        if not self.terms.mode.has_servers or not self._all_ready() or failure.kind is FailureKind.HUNG:
             return False
         if failure.role is Role.SERVER:
             return True
         return self.terms.trainer_restart is TrainerRestart.ALONE
-
-    def _can_hold(self, failed: _Member) -> bool:
-        """Elastic level 0: whether the other nodes hold while the failed one leaves."""
-        return len(self._active()) > 1 and failed.offer.name != self.name
 
     def _leaving(self, member: _Member, signal: int, at: float) -> None:
         member.leaving = True
@@ -250,7 +246,7 @@ class Coordinator:
                 self.phase = Phase.ENDED
         elif self.phase is Phase.STOPPING:
             return
-        elif self._can_reform_without(1) and (self.terms.elastic or name == self.name):
+        elif self.terms.elastic and self._can_reform_without(1):
             # When the master leaves, the others find the next one as soon as this launcher is gone.
             self._stop(f"node {host} is leaving", reform=True)
         else:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 LOG_NAMES = {Role.SERVER: "serverlog", Role.TRAINER: "workerlog", Role.HETER: "heterlog"}
 STACK_SIGNAL = signal.SIGRTMIN + 7
 LISTEN_CHECK_S = 0.02
+MOST_LAST_READS = 64
 GPU_LOG_COMMAND = (
     "nvidia-smi",
     "--query-gpu=index,utilization.gpu,memory.total,memory.used,memory.free,timestamp",
@@ -188,11 +189,11 @@ class Supervisor:
         code = process.reap(worker.child)
         if worker.hang_timer:
             worker.hang_timer.cancel()
-        while not worker.output_closed and self._read(worker):
-            pass
-        if not worker.output_closed:
-            # A grandchild still holds the pipe. Its words no longer count; it is ended with the generation.
-            self._close_output(worker)
+        # What it wrote last is still in the pipe. If a grandchild holds the pipe open it may go on writing; whatever
+        # it says is logged until it ends, with the generation at the latest.
+        for _ in range(MOST_LAST_READS):
+            if worker.output_closed or not self._read(worker):
+                break
         self._workers.pop(worker.seat.key, None)
         process.reap_adopted(self.pids)
         self.on_exit(worker.seat.key, worker.generation, self._verdict(worker, code))

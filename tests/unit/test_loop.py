@@ -1,0 +1,209 @@
+"""The event loop: whatever comes is handled, what was received before what is due, and signals outside their handlers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support import output_of, run_until
+from umiak.adapters.loop import Loop
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    some = Loop()
+    yield some
+    some._epoll.close()
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    one, other = socket.socketpair()
+    with one, other:
+        one.setblocking(False)
+        other.setblocking(False)
+        yield one, other
+
+
+def test_timers_fire_in_the_order_of_their_times(loop: Loop) -> None:
+    fired: list[str] = []
+    now = loop.now()
+    loop.at(now + 0.02, lambda: fired.append("third"))
+    loop.at(now, lambda: fired.append("first"))
+    loop.after(0.01, lambda: fired.append("second"))
+    loop.at(now + 0.03, loop.stop)
+    loop.run()
+    assert fired == ["first", "second", "third"]
+    assert loop.now() >= now + 0.03
+
+
+def test_a_cancelled_timer_does_not_fire(loop: Loop) -> None:
+    fired: list[str] = []
+    timer = loop.after(0.0, lambda: fired.append("cancelled"))
+    loop.after(0.0, lambda: other.cancel())
+    other = loop.after(0.001, lambda: fired.append("cancelled by another"))
+    timer.cancel()
+    loop.after(0.005, loop.stop)
+    loop.run()
+    assert fired == []
+
+
+def test_a_timer_may_set_the_next_one(loop: Loop) -> None:
+    fired: list[int] = []
+
+    def tick() -> None:
+        fired.append(len(fired))
+        if len(fired) == 5:
+            loop.stop()
+        else:
+            loop.after(0.001, tick)
+
+    loop.after(0.001, tick)
+    loop.run()
+    assert fired == [0, 1, 2, 3, 4]
+
+
+def test_soon_comes_before_waiting_and_may_ask_for_more(loop: Loop) -> None:
+    seen: list[str] = []
+    loop.after(0.0, lambda: (seen.append("timer"), loop.stop()))
+    loop.soon(lambda: (seen.append("soon"), loop.soon(lambda: seen.append("then"))))
+    loop.run()
+    assert seen == ["soon", "then", "timer"]
+
+
+def test_a_loop_that_was_stopped_can_run_again(loop: Loop) -> None:
+    for _ in range(3):
+        loop.soon(loop.stop)
+        loop.run()
+    done: list[int] = []
+    loop.soon(loop.stop)
+    loop.soon(lambda: done.append(1))
+    loop.run()
+    assert done == [1], "what was asked for together is done together"
+
+
+def test_what_can_be_read_is_told_until_it_is_read(loop: Loop, pair: tuple[socket.socket, socket.socket]) -> None:
+    here, there = pair
+    received: list[bytes] = []
+    loop.on_readable(here.fileno(), lambda: received.append(here.recv(2)))
+    there.send(b"abcdef")
+    run_until(loop, lambda: len(received) == 3)
+    assert received == [b"ab", b"cd", b"ef"]
+
+
+def test_the_other_sides_end_is_something_to_read(loop: Loop, pair: tuple[socket.socket, socket.socket]) -> None:
+    here, there = pair
+    ended: list[bytes] = []
+
+    def read() -> None:
+        ended.append(here.recv(10))
+        loop.forget(here.fileno())
+
+    loop.on_readable(here.fileno(), read)
+    there.close()
+    run_until(loop, lambda: ended)
+    assert ended == [b""]
+
+
+def test_nobody_is_called_after_they_said_no_more(loop: Loop, pair: tuple[socket.socket, socket.socket]) -> None:
+    here, there = pair
+    calls: list[str] = []
+    loop.on_readable(here.fileno(), lambda: calls.append("read"))
+    loop.on_writable(here.fileno(), lambda: calls.append("write"))
+    loop.forget(here.fileno())
+    loop.forget(here.fileno())
+    there.send(b"x")
+    loop.after(0.005, loop.stop)
+    loop.run()
+    assert calls == []
+
+
+def test_reading_and_writing_are_asked_for_apart(loop: Loop, pair: tuple[socket.socket, socket.socket]) -> None:
+    here, there = pair
+    calls: list[str] = []
+
+    def write() -> None:
+        calls.append("write")
+        loop.on_writable(here.fileno(), None)
+
+    loop.on_readable(here.fileno(), lambda: calls.append(here.recv(10).decode()))
+    loop.on_writable(here.fileno(), write)
+    run_until(loop, lambda: calls == ["write"])
+    there.send(b"read")
+    run_until(loop, lambda: calls == ["write", "read"])
+
+
+def test_what_was_received_is_handled_before_what_is_due(loop: Loop, pair: tuple[socket.socket, socket.socket]) -> None:
+    here, there = pair
+    order: list[str] = []
+    loop.on_readable(here.fileno(), lambda: order.append(here.recv(10).decode()))
+    loop.at(loop.now() - 100, lambda: order.append("long due"))
+    there.send(b"heartbeat")
+    run_until(loop, lambda: len(order) == 2)
+    assert order == ["heartbeat", "long due"]
+
+
+def test_a_handler_may_forget_another_that_is_ready_as_well(loop: Loop) -> None:
+    pairs = [socket.socketpair() for _ in range(2)]
+    called: list[int] = []
+
+    def handler(number: int) -> None:
+        called.append(number)
+        for one, _ in pairs:
+            loop.forget(one.fileno())
+
+    for number, (one, other) in enumerate(pairs):
+        loop.on_readable(one.fileno(), lambda number=number: handler(number))
+        other.send(b"x")
+    loop.after(0.005, loop.stop)
+    loop.run()
+    assert len(called) == 1
+    for one, other in pairs:
+        one.close()
+        other.close()
+
+
+def test_signals_are_handled_by_the_loop_in_their_order() -> None:
+    seen = output_of(
+        """
+        import os, signal
+        from umiak.adapters.loop import Loop
+        loop = Loop()
+        seen = []
+        loop.on_signal(signal.SIGUSR1, seen.append)
+        loop.on_signal(signal.SIGTERM, lambda number: (seen.append(number), loop.stop()))
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert seen == [], "not inside the handler"
+        loop.soon(lambda: os.kill(os.getpid(), signal.SIGTERM))
+        loop.run()
+        print(seen == [signal.SIGUSR1, signal.SIGTERM])
+        """
+    )
+    assert seen == "True\n"
+
+
+def test_a_signal_wakes_a_loop_that_waits_for_nothing_else() -> None:
+    seen = output_of(
+        """
+        import os, signal
+        from umiak.adapters.loop import Loop
+        loop = Loop()
+        loop.on_signal(signal.SIGUSR1, lambda number: loop.stop())
+        if os.fork() == 0:
+            os.kill(os.getppid(), signal.SIGUSR1)
+            os._exit(0)
+        loop.run()
+        os.wait()
+        print("woken")
+        """
+    )
+    assert seen == "woken\n"
+
+
+def test_descriptors_of_the_loop_are_not_inherited(loop: Loop) -> None:
+    assert not os.get_inheritable(loop._epoll.fileno())
+    assert signal.getsignal(signal.SIGUSR2) is not None
