@@ -74,5 +74,13 @@ def test_a_machine_without_ipv6_has_no_such_addresses(monkeypatch: pytest.Monkey
     def refuse(*_: object, **__: object) -> object:
         raise FileNotFoundError
 
-    monkeypatch.setattr("builtins.open", refuse)
-    assert hostinfo._ipv6_addresses() == []
+    monkeypatch.setattr(hostinfo, "open", refuse, raising=False)
+    found = hostinfo.addresses()
+    assert "127.0.0.1" in found
+    assert not any(":" in address for address in found)
+
+
+def test_an_address_leads_to_its_interface() -> None:
+    assert hostinfo.interface_with("127.0.0.1") == "lo"
+    assert hostinfo.interface_with("192.0.2.77") == ""
+    assert all(hostinfo.interface_with(address) for address in hostinfo.addresses())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 from collections.abc import Iterator
 
@@ -206,4 +205,3 @@ def test_a_signal_wakes_a_loop_that_waits_for_nothing_else() -> None:
 
 def test_descriptors_of_the_loop_are_not_inherited(loop: Loop) -> None:
     assert not os.get_inheritable(loop._epoll.fileno())
-    assert signal.getsignal(signal.SIGUSR2) is not None

@@ -35,6 +35,7 @@ def _other_job(join: Join, terms: Terms) -> Refuse | None:
         return None
     return Refuse(
         text=f"the master runs another job: {'; '.join(differences)}",
+        code="UM-MEET-006",
         hint="start every node with the same command",
         exit_status=2,
     )
@@ -44,12 +45,14 @@ def _bad_rank(offer: Offer, terms: Terms, members: Sequence[Offer]) -> Refuse | 
     if offer.rank is None:
         return None
     if offer.rank >= terms.most:
-        return Refuse(text=f"--rank {offer.rank} is too large for {terms.most} nodes", exit_status=2)
+        text = f"--rank {offer.rank} is too large for {terms.most} nodes"
+        return Refuse(text=text, code="UM-MEET-007", exit_status=2)
     for other in members:
         if other.rank == offer.rank:
             both = f"{other.host} ({other.name}) and {offer.host} ({offer.name})"
             hint = "give each node another --rank, or none at all"
-            return Refuse(text=f"two nodes ask for rank {offer.rank}: {both}", hint=hint, exit_status=2)
+            text = f"two nodes ask for rank {offer.rank}: {both}"
+            return Refuse(text=text, code="UM-MEET-007", hint=hint, exit_status=2)
     return None
 
 
@@ -58,6 +61,7 @@ def _surplus(terms: Terms, present: Sequence[Offer]) -> Refuse | None:
         return None
     return Refuse(
         text=f"the job has its {terms.most} nodes already: {', '.join(offer.host for offer in present)}",
+        code="UM-MEET-008",
         hint=f"use --nnodes {terms.most}:{terms.most + 1} if a further node should stand by",
     )
 

@@ -188,9 +188,9 @@ class Agent:
                 self._supervisor.dump_stacks()
             case events.HoldPorts():
                 self._hold_ports()
-            case events.Exit(status=status, failure=failure, words=words):
-                self._status = status
-                self._talk.goodbye(status, failure, words)
+            case events.Exit():
+                self._status = action.status
+                self._talk.goodbye(action)
                 self._loop.stop()
             case _:
                 self._perform_on_links(action)

@@ -268,6 +268,8 @@ class Exit:
     status: int
     failure: Failure | None = None
     words: str = ""
+    code: str = ""
+    hint: str = ""
 
 
 NodeAction = (

@@ -204,7 +204,7 @@ class NodeMachine:
     def _link_failed(self, now: float, event: LinkFailed) -> None:
         self._last_link_error = event.why
         if event.fatal:
-            self._end(now, Finish(exit_status=3, words=event.why))
+            self._end(now, Finish(exit_status=3, code="UM-MEET-003", words=event.why))
         elif self.setting.meeting is Meeting.ETCD:
             self._campaign(gone=self._dialled if event.refused else None)
         elif self._search:
@@ -222,7 +222,7 @@ class NodeMachine:
             self._ask_at = now + ASK_AGAIN_S
         else:
             lost = "the master can't be reached from here, while other nodes still follow it"
-            self._end(now, Finish(exit_status=3, words=lost, at_once=True))
+            self._end(now, Finish(exit_status=3, code="UM-MEET-001", words=lost, at_once=True))
 
     def _master_lost(self, now: float, *, dead: bool) -> None:
         self.linked = False
@@ -247,7 +247,8 @@ class NodeMachine:
         host = self.cluster.node(name).host
         lost = f"the master node {host} was lost: {how}"
         if not self._may_go_on_without_master():
-            self._end(now, Finish(exit_status=1 if dead else 3, words=lost, at_once=not dead))
+            status = 1 if dead else 3
+            self._end(now, Finish(exit_status=status, code="UM-JOB-005", words=lost, at_once=not dead))
             return
         self._say(f"{lost}; the remaining nodes look for the next one", "WARNING")
         self._master_dead = dead
@@ -286,7 +287,7 @@ class NodeMachine:
         assert self._search is not None
         if self._search.is_hopeless:
             lost = ", ".join(self._search.hosts_out_of_reach)
-            self._end(now, Finish(exit_status=3, words=words.cut_off(lost, self._generation())))
+            self._end(now, words.cut_off(lost, self._generation()))
             return
         candidate = self._search.candidate
         if candidate is None or candidate.name == self._offer.name:
@@ -325,8 +326,8 @@ class NodeMachine:
                 self._do(HangUp())
                 self._enter(Phase.SEEKING)
                 self._dial(host, port)
-            case Refuse(text=text, hint=hint, exit_status=status):
-                self._end(now, Finish(exit_status=status, words=f"{text}\n  hint: {hint}" if hint else text))
+            case Refuse(text=text, code=code, hint=hint, exit_status=status):
+                self._end(now, Finish(exit_status=status, words=text, code=code, hint=hint))
             case Finish():
                 self._end(now, message)
 
@@ -496,7 +497,7 @@ class NodeMachine:
         self._enter(Phase.ENDED)
         self._stop_at = self._kill_at = self._dial_at = self._ask_at = self._note_at = self._give_up_at = None
         self._do(KillWorkers())
-        self._do(Exit(status=status, failure=finish.failure, words=finish.words))
+        self._do(Exit(status=status, failure=finish.failure, words=finish.words, code=finish.code, hint=finish.hint))
 
     def _tick(self, now: float) -> None:
         if self._stop_at is not None and now >= self._stop_at:
@@ -531,7 +532,9 @@ class NodeMachine:
             self._leave()
         elif not self.linked:
             seconds = f"{self.terms.join_timeout_s:g}"
-            self._end(now, Finish(exit_status=3, words=f"no master after --join_timeout {seconds} at {self._where()}"))
+            none = f"no master after --join_timeout {seconds} at {self._where()}"
+            hint = "is the master running, and is its port open? `umiak launch --check` on every node tells"
+            self._end(now, Finish(exit_status=3, code="UM-MEET-002", words=none, hint=hint))
 
     # ---- small parts
 

@@ -206,6 +206,10 @@ class Finish:
 
     exit_status: int
     words: str = ""
+    """What happened, in one line."""
+    code: str = ""
+    """The error's code in docs/reference/errors.md."""
+    hint: str = ""
     failure: Failure | None = None
     at_once: bool = False
     """Workers are killed without grace: this side of a cut must not go on for a moment."""
@@ -216,6 +220,7 @@ class Refuse:
     """This node can't take part. It says so and ends with this status."""
 
     text: str
+    code: str
     hint: str = ""
     exit_status: int = 3
 

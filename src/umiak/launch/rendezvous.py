@@ -216,7 +216,7 @@ class Coordinator:
         dump = failure.kind is FailureKind.HUNG
         if self.terms.elastic_level == 0 and len(self._active()) > 1:
             member.leaving = True
-            member.farewell = self._verdict(failure)
+            member.farewell = words.verdict(failure)
             self._stop(f"{words.who(failure)} failed, its node leaves", reform=True, dump_stacks=dump)
         elif self.terms.restart_wanted and restart_left:
             self.restarts += 1
@@ -237,7 +237,7 @@ class Coordinator:
         member.leaving = True
         name, host = member.offer.name, member.offer.host
         told = f"node {host} was told to stop by signal {signal}"
-        member.farewell = Finish(exit_status=128 + signal, words=told)
+        member.farewell = Finish(exit_status=128 + signal, code="UM-JOB-006", words=told)
         if name == self.name and not self._generation():
             self._end(member.farewell)
         elif self.phase is Phase.GATHERING or member.standby:
@@ -269,7 +269,12 @@ class Coordinator:
         if not dead:
             # It arrives only if the link works again; then that node must know that the job went on without it.
             self._send(
-                Finish(exit_status=3, words="this node was out of reach, the job went on without it", at_once=True),
+                Finish(
+                    exit_status=3,
+                    code="UM-MEET-001",
+                    words="this node was out of reach, the job went on without it",
+                    at_once=True,
+                ),
                 name,
             )
         self._forget(name, dead=dead)
@@ -303,8 +308,7 @@ class Coordinator:
     def _decide(self, now: float) -> None:
         if self.cluster and self._silent and not self._awaited and not self._quorum():
             lost = ", ".join(self._host_of(name) for name in sorted(self._silent))
-            verdict = words.cut_off(lost, self.cluster.generation)
-            self._end(Finish(exit_status=3, words=verdict, at_once=True))
+            self._end(words.cut_off(lost, self.cluster.generation))
         if self.phase is Phase.RUNNING:
             self._decide_running(now)
         if self.phase is Phase.STOPPING and all(member.idle for member in self._members.values() if not member.standby):
@@ -330,7 +334,7 @@ class Coordinator:
 
     def _after_stopping(self, now: float) -> None:
         if not self._reform:
-            self._end(self._verdict(min(self.failures, key=lambda failure: failure.at)))
+            self._end(words.verdict(min(self.failures, key=lambda failure: failure.at)))
             return
         for member in [each for each in self._members.values() if each.leaving]:
             self._part_with(member)
@@ -399,10 +403,12 @@ class Coordinator:
     def _give_up(self) -> None:
         text = self._waiting_text()
         if self._reform or self._generation():
-            self._end(Finish(exit_status=1, words=f"{text}; gave up after --elastic_timeout"))
+            gave_up = f"{text}; gave up after --elastic_timeout"
+            self._end(Finish(exit_status=1, code="UM-MEET-005", words=gave_up))
         else:
             gave_up = f"{text}; gave up after --join_timeout {self.terms.join_timeout_s:g}"
-            self._end(Finish(exit_status=3, words=gave_up))
+            hint = "start the missing nodes with the same --master, or raise --join_timeout"
+            self._end(Finish(exit_status=3, code="UM-MEET-004", words=gave_up, hint=hint))
 
     # ---- small parts
 
@@ -443,11 +449,8 @@ class Coordinator:
 
     def _answer_after_the_end(self, event: RendezvousEvent) -> None:
         if isinstance(event, NodeSaid) and isinstance(event.message, Join):
-            self._send(Refuse(text="the job has ended"), event.name)
+            self._send(Refuse(text="the job has ended", code="UM-MEET-009"), event.name)
             self._actions.append(Drop(name=event.name))
-
-    def _verdict(self, failure: Failure) -> Finish:
-        return Finish(exit_status=failure.exit_status, words=words.describe(failure), failure=failure)
 
     def _all_ready(self) -> bool:
         return all(member.ready for member in self._active())

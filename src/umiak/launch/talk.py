@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import time
 
+from umiak.core.problem import Problem
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from umiak.core.problem import Problem
+    from umiak.launch.events import Exit
     from umiak.launch.logs import Console
-    from umiak.launch.protocol import Failure
 
 _LEVELS = {"DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
 _COLOURS = {"WARNING": 33, "ERROR": 31, "CRITICAL": 31}
@@ -56,21 +57,19 @@ class Talk:
     def problems(self, problems: Sequence[Problem]) -> None:
         self.plain("".join(f"{line}\n" for problem in problems for line in problem.lines()))
 
-    def goodbye(self, status: int, failure: Failure | None, words: str) -> None:
+    def goodbye(self, end: Exit) -> None:
         """How the job ended; after a failure with what the worker that failed first had to say."""
-        if status == 0:
-            if words:
-                self.say(words)
+        if end.status == 0 or not end.code:
+            if end.words:
+                self.say(end.words)
             return
-        if failure is None:
-            if words:
-                self.plain(f"error: {words}\n")
-            return
-        lines = [f"error: {words}"]
-        if failure.traceback:
-            lines += ["its traceback:", *(f"  {line}" for line in failure.traceback.splitlines())]
-        elif failure.log_end:
-            lines += ["the end of its output:", *(f"  {line}" for line in failure.log_end.splitlines())]
-        if failure.log_path:
-            lines.append(f"hint: the whole output is on {failure.host} in {failure.log_path}")
-        self.plain("".join(f"{line}\n" for line in lines))
+        failure, hint = end.failure, end.hint
+        quoted: list[str] = []
+        if failure and failure.traceback:
+            quoted = ["its traceback:", *(f"  {line}" for line in failure.traceback.splitlines())]
+        elif failure and failure.log_end:
+            quoted = ["the end of its output:", *(f"  {line}" for line in failure.log_end.splitlines())]
+        if quoted and failure:
+            hint = f"the whole output is on {failure.host} in {failure.log_path}"
+        first, *rest = Problem(code=end.code, what=end.words, hint=hint or None).lines()
+        self.plain("".join(f"{line}\n" for line in (first, *quoted, *rest)))

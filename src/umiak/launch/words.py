@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from umiak.launch.protocol import FailureKind
+from umiak.launch.protocol import FailureKind, Finish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from umiak.launch.protocol import Failure
+
+
+CODES = {
+    FailureKind.EXITED: "UM-JOB-001",
+    FailureKind.KILLED: "UM-JOB-002",
+    FailureKind.NOT_STARTED: "UM-JOB-003",
+    FailureKind.HUNG: "UM-JOB-004",
+    FailureKind.NODE_LOST: "UM-JOB-005",
+    FailureKind.NODE_LEFT: "UM-JOB-006",
+}
+
+
+def verdict(failure: Failure) -> Finish:
+    """The end of a job that this failure brought down."""
+    return Finish(exit_status=failure.exit_status, code=CODES[failure.kind], words=describe(failure), failure=failure)
 
 
 def describe(failure: Failure) -> str:
@@ -41,9 +56,10 @@ def who(failure: Failure) -> str:
     return f"{failure.role.value} {failure.rank}"
 
 
-def cut_off(lost: str, generation: int) -> str:
-    """Why this side of a cut does not go on."""
-    return (
+def cut_off(lost: str, generation: int) -> Finish:
+    """The end of this side of a cut, which must not go on."""
+    what = (
         f"cut off from {lost}: this side has no majority of generation {generation}, "
         "so it stops and leaves the job to the other side"
     )
+    return Finish(exit_status=3, code="UM-MEET-001", words=what, at_once=True)

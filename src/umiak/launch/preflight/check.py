@@ -20,9 +20,10 @@ from umiak.launch.talk import Talk
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from umiak.core.devices import Devices
+    from umiak.launch import events
     from umiak.launch.options import LaunchOptions
     from umiak.launch.plan import Plan
-    from umiak.launch.protocol import Failure, Offer
+    from umiak.launch.protocol import Offer
 
 JOB_SUFFIX = ".check"
 PATIENCE_S = 20.0
@@ -35,9 +36,9 @@ _WRITE_BYTES = 4096
 class CheckTalk(Talk):
     """Does not say that the job is done: whether the check went well is known only after the workers' end."""
 
-    def goodbye(self, status: int, failure: Failure | None, words: str) -> None:
-        if status != 0:
-            super().goodbye(status, failure, words)
+    def goodbye(self, end: events.Exit) -> None:
+        if end.status != 0:
+            super().goodbye(end)
 
 
 class Check:
