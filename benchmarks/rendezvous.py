@@ -23,6 +23,7 @@ import gc
 import importlib
 import json
 import os
+import random
 import resource
 import select
 import signal
@@ -34,6 +35,8 @@ import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import NoReturn
+
+from benchmarks.measure import free_port
 
 WORKERS = 8
 """On every node, each with an endpoint in the list."""
@@ -107,6 +110,7 @@ class Stage:
         try:
             os.close(self._release)
             PRCTL(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            random.seed()  # agents that draw the same numbers would always step back, and collide, together
             self._play(number, prepare(number), profile)
             status = 0
         except BaseException as error:  # noqa: BLE001 - a child must not fall through into its parent's code
@@ -199,8 +203,8 @@ def umiak(count: int, directory: str) -> Callable[[int], Agent]:
     from umiak.core.cluster import Cluster, Mode, Seat
     from umiak.launch import logs
     from umiak.launch.agent import Agent as RealAgent
-    from umiak.launch.journal import Journal
     from umiak.launch.events import Meeting, NodeSetting
+    from umiak.launch.journal import Journal
     from umiak.launch.plan import Plan
     from umiak.launch.protocol import Offer, Terms
     from umiak.launch.supervisor import Supervisor
@@ -362,11 +366,11 @@ def paddle(count: int, directory: str) -> Callable[[int], Agent]:  # noqa: ARG00
         )
 
         def agent(done: Done) -> None:
-            found, _ = masters.HTTPMaster(context).sync_peers(
-                "/bench/info", f"pod{number:05d}", json.dumps(_offer(number)), count, -1
-            )
+            master = masters.HTTPMaster(context)
+            found, _ = master.sync_peers("/bench/info", f"pod{number:05d}", json.dumps(_offer(number)), count, -1)
             assert len(found) == count
             done()
+            signal.pause()  # the server is here as long as this function is
 
         return agent
 
@@ -394,18 +398,11 @@ def c10d(count: int, directory: str) -> Callable[[int], Agent]:  # noqa: ARG001
             found = dynamic.create_handler(store, backend, parameters).next_rendezvous()
             assert found.world_size == count
             done()
+            signal.pause()  # the store is here as long as this function is
 
         return agent
 
     return prepare
-
-
-def free_port() -> int:
-    """A port of this machine that is free now; a peer that can't be handed a bound socket has to take its chance."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 DESIGNS: dict[str, Callable[[int, str], Callable[[int], Agent]]] = {

@@ -20,7 +20,7 @@ from tests.laws.effort import effort
 from tests.support import formation, offer, terms
 from umiak.core.cluster import Cluster, Role
 from umiak.core.value import replace
-from umiak.launch import machine, protocol, rendezvous
+from umiak.launch import events, machine, protocol, rendezvous
 from umiak.launch.protocol import Failure, FailureKind, Terms
 from umiak.testing.simulation import SimNode, World
 
@@ -128,7 +128,7 @@ def strike(world: WatchedWorld, blow: Blow) -> None:
         case "stubborn":
             node.stubborn = True
         case "signal":
-            node.feed(machine.SignalReceived(number=15))
+            node.feed(events.SignalReceived(number=15))
         case "finish":
             for key in [key for key, seat in node.workers.items() if seat.role is not Role.SERVER]:
                 node._worker_ends(key)
@@ -185,7 +185,7 @@ generations = st.integers(0, 4)
 
 
 def failure_of(name: str, key: str, kind: FailureKind, port_taken: bool, at: float) -> Failure:
-    role = Role(key.split(".")[0])
+    role = Role(key.split(".", maxsplit=1)[0])
     return Failure(
         kind=kind, at=at, node=name, host=f"host-{name}", role=role, rank=0, key=key, exit_code=3, port_taken=port_taken
     )
@@ -202,11 +202,11 @@ failures = st.builds(
 
 
 def messages(job: Terms) -> st.SearchStrategy[Any]:
-    def join(name: str, rank: int | None) -> rendezvous.NodeSaid:
-        return rendezvous.NodeSaid(name=name, message=protocol.Join(offer=offer(name, rank=rank), terms=job))
+    def join(name: str, rank: int | None) -> events.NodeSaid:
+        return events.NodeSaid(name=name, message=protocol.Join(offer=offer(name, rank=rank), terms=job))
 
-    def said(name: str, message: protocol.FromNode) -> rendezvous.NodeSaid:
-        return rendezvous.NodeSaid(name=name, message=message)
+    def said(name: str, message: protocol.FromNode) -> events.NodeSaid:
+        return events.NodeSaid(name=name, message=message)
 
     others = st.one_of(
         st.builds(protocol.Ready, generation=generations),
@@ -218,9 +218,9 @@ def messages(job: Terms) -> st.SearchStrategy[Any]:
     return st.one_of(
         st.builds(join, node_names, st.none() | st.integers(0, 3)),
         st.builds(said, node_names, others),
-        st.builds(rendezvous.NodeClosed, name=node_names),
-        st.builds(rendezvous.NodeSilent, name=node_names),
-        st.just(rendezvous.Tick()),
+        st.builds(events.NodeClosed, name=node_names),
+        st.builds(events.NodeSilent, name=node_names),
+        st.just(events.Tick()),
     )
 
 
@@ -241,7 +241,7 @@ def test_the_master_takes_anything_and_forms_only_what_is_sound(data: st.DataObj
         formed = [
             a.message.cluster
             for a in actions
-            if isinstance(a, rendezvous.Send) and isinstance(a.message, protocol.Form)
+            if isinstance(a, events.Send) and isinstance(a.message, protocol.Form)
         ]
         assert len(formed) <= 1
         assert not (ended and formed), "a job that has ended was formed again"
@@ -249,7 +249,7 @@ def test_the_master_takes_anything_and_forms_only_what_is_sound(data: st.DataObj
             assert cluster.generation == last_generation + 1
             last_generation = cluster.generation
             assert sound(cluster, least, most)
-        if isinstance(event, rendezvous.Tick) and master.next_deadline is not None:
+        if isinstance(event, events.Tick) and master.next_deadline is not None:
             assert master.next_deadline > now, "a tick was asked for, given, and is asked for again"
 
 

@@ -22,7 +22,7 @@ from collections.abc import Iterable
 
 from tests.scripts.telling import take_terms
 from umiak.core.cluster import Cluster
-from umiak.launch import machine
+from umiak.launch import events
 from umiak.testing.simulation import SimNode, World
 
 STEP_S = 0.05
@@ -80,7 +80,7 @@ class ClusterStory:
         return []
 
     def do_signal(self, name: str, number: str) -> list[str]:
-        self.world.nodes[name].feed(machine.SignalReceived(number=int(number)))
+        self.world.nodes[name].feed(events.SignalReceived(number=int(number)))
         return []
 
     def do_stubborn(self, *names: str) -> list[str]:

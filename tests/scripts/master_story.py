@@ -19,7 +19,7 @@ from tests.scripts.telling import master_action, take_terms
 from tests.support import formation, host_of, offer, terms
 from umiak.core.cluster import Role
 from umiak.core.value import replace
-from umiak.launch import rendezvous
+from umiak.launch import events, rendezvous
 from umiak.launch.protocol import Done, Failed, Failure, FailureKind, FromNode, Join, Leaving, Offer, Ready, Stopped
 
 WHAT = {
@@ -87,10 +87,10 @@ class MasterStory:
         return [line for name in names for line in self.do_say(name, "stopped")]
 
     def do_closed(self, name: str) -> list[str]:
-        return self._feed(rendezvous.NodeClosed(name=name, at=self.now))
+        return self._feed(events.NodeClosed(name=name, at=self.now))
 
     def do_silent(self, name: str) -> list[str]:
-        return self._feed(rendezvous.NodeSilent(name=name, at=self.now))
+        return self._feed(events.NodeSilent(name=name, at=self.now))
 
     def do_tick(self, seconds: str) -> list[str]:
         """Let time pass, with a tick at each moment that the master asks for on the way."""
@@ -98,7 +98,7 @@ class MasterStory:
         output = []
         while (due := self.master.next_deadline) is not None and due <= until:
             self.now = max(self.now, due)
-            output += [f"at {self.now:g}: {line}" for line in self._feed(rendezvous.Tick())]
+            output += [f"at {self.now:g}: {line}" for line in self._feed(events.Tick())]
             again = self.master.next_deadline
             assert again is None or again > self.now, "a tick was asked for, given, and is asked for again"
         self.now = until
@@ -139,10 +139,10 @@ class MasterStory:
             what=WHAT.get(kind, ""),
         )
 
-    def _said(self, name: str, message: FromNode) -> rendezvous.NodeSaid:
-        return rendezvous.NodeSaid(name=name, message=message, at=self.now)
+    def _said(self, name: str, message: FromNode) -> events.NodeSaid:
+        return events.NodeSaid(name=name, message=message, at=self.now)
 
-    def _feed(self, event: rendezvous.RendezvousEvent) -> list[str]:
+    def _feed(self, event: events.RendezvousEvent) -> list[str]:
         return [master_action(action) for action in self.master.step(self.now, event)]
 
     def _generation(self) -> int:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from tests.scripts.telling import node_action, take_terms
 from tests.support import formation, offer
 from umiak.core.cluster import Role
-from umiak.launch import machine
+from umiak.launch import events, machine
 from umiak.launch.protocol import (
     Failure,
     FailureKind,
@@ -46,10 +46,10 @@ class NodeStory:
         self._shape = {word: int(given.pop(word)) for word in ("trainers", "servers") if word in given}
         has_address = meeting == "address"
         self.node = machine.NodeMachine(
-            machine.NodeSetting(
+            events.NodeSetting(
                 terms=terms,
                 offer=offer(name, **self._shape, **({"host": given.pop("host")} if "host" in given else {})),
-                meeting=machine.Meeting(meeting),
+                meeting=events.Meeting(meeting),
                 leads="leads" in plain,
                 master_host=MASTER if has_address else "",
                 master_port=7000 if has_address else 0,
@@ -63,26 +63,26 @@ class NodeStory:
     def do_link(self, what: str, *words: str) -> list[str]:
         match what:
             case "up":
-                return self._feed(machine.LinkUp(host=words[0] if words else "10.0.0.99"))
+                return self._feed(events.LinkUp(host=words[0] if words else "10.0.0.99"))
             case "refused":
-                return self._feed(machine.LinkFailed(refused=True, why="Connection refused"))
+                return self._feed(events.LinkFailed(refused=True, why="Connection refused"))
             case "lost":
-                return self._feed(machine.LinkFailed(refused=False, why=" ".join(words)))
+                return self._feed(events.LinkFailed(refused=False, why=" ".join(words)))
             case "fatal":
-                return self._feed(machine.LinkFailed(refused=False, why=" ".join(words), fatal=True))
+                return self._feed(events.LinkFailed(refused=False, why=" ".join(words), fatal=True))
             case "closed":
-                return self._feed(machine.LinkClosed())
+                return self._feed(events.LinkClosed())
             case "silent":
-                return self._feed(machine.LinkSilent())
+                return self._feed(events.LinkSilent())
             case "moved":
-                return self._feed(machine.LinkMoved(host=words[0], port=int(words[1])))
+                return self._feed(events.LinkMoved(host=words[0], port=int(words[1])))
         raise ValueError(what)
 
     def do_elected(self) -> list[str]:
-        return self._feed(machine.Elected())
+        return self._feed(events.Elected())
 
     def do_leader(self, host: str, port: str) -> list[str]:
-        return self._feed(machine.LeaderAt(host=host, port=int(port)))
+        return self._feed(events.LeaderAt(host=host, port=int(port)))
 
     # ---- messages of the master
 
@@ -110,7 +110,7 @@ class NodeStory:
         return self._hear(Finish(exit_status=int(status), words=text, at_once="at_once" in words))
 
     def do_refuse(self, status: str, *words: str) -> list[str]:
-        return self._hear(Refuse(text=" ".join(words), exit_status=int(status)))
+        return self._hear(Refuse(text=" ".join(words), code="UM-MEET-007", exit_status=int(status)))
 
     def do_waiting(self, *words: str) -> list[str]:
         return self._hear(Waiting(text=" ".join(words)))
@@ -122,27 +122,27 @@ class NodeStory:
 
     def do_exit(self, *keys: str) -> list[str]:
         return [
-            line for key in keys for line in self._feed(machine.WorkerExited(key=key, generation=self._generation()))
+            line for key in keys for line in self._feed(events.WorkerExited(key=key, generation=self._generation()))
         ]
 
     def do_fail(self, key: str, code: str = "1") -> list[str]:
         failure = self._failure(key, FailureKind.EXITED, exit_code=int(code))
-        return self._feed(machine.WorkerExited(key=key, generation=self._generation(), failure=failure))
+        return self._feed(events.WorkerExited(key=key, generation=self._generation(), failure=failure))
 
     def do_hung(self, key: str) -> list[str]:
         failure = self._failure(key, FailureKind.HUNG)
-        return self._feed(machine.WorkerHung(key=key, generation=self._generation(), failure=failure))
+        return self._feed(events.WorkerHung(key=key, generation=self._generation(), failure=failure))
 
     def do_listening(self, key: str) -> list[str]:
-        return self._feed(machine.WorkerListening(key=key, generation=self._generation()))
+        return self._feed(events.WorkerListening(key=key, generation=self._generation()))
 
     # ---- this machine
 
     def do_ports(self, *numbers: str) -> list[str]:
-        return self._feed(machine.PortsHeld(ports=tuple(map(int, numbers))))
+        return self._feed(events.PortsHeld(ports=tuple(map(int, numbers))))
 
     def do_signal(self, number: str) -> list[str]:
-        return self._feed(machine.SignalReceived(number=int(number)))
+        return self._feed(events.SignalReceived(number=int(number)))
 
     def do_tick(self, seconds: str) -> list[str]:
         """Let time pass, with a tick at each moment that the node asks for on the way."""
@@ -150,7 +150,7 @@ class NodeStory:
         output = []
         while (due := self.node.next_deadline) is not None and due <= until:
             self.now = max(self.now, due)
-            output += [f"at {self.now:g}: {line}" for line in self._feed(machine.Tick())]
+            output += [f"at {self.now:g}: {line}" for line in self._feed(events.Tick())]
             again = self.node.next_deadline
             assert again is None or again > self.now, "a tick was asked for, given, and is asked for again"
         self.now = until
@@ -177,9 +177,9 @@ class NodeStory:
         )
 
     def _hear(self, message: FromMaster) -> list[str]:
-        return self._feed(machine.Received(message=message))
+        return self._feed(events.Received(message=message))
 
-    def _feed(self, event: machine.NodeEvent) -> list[str]:
+    def _feed(self, event: events.NodeEvent) -> list[str]:
         return [node_action(action) for action in self.node.step(self.now, event)]
 
     def _generation(self) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.support import terms
 from umiak.core.value import fields
-from umiak.launch import machine, protocol, rendezvous
+from umiak.launch import events, protocol
 from umiak.launch.words import signal_name
 
 TERM_WORDS: dict[str, tuple[str, type]] = {
@@ -46,10 +46,10 @@ def message(said: object) -> str:  # noqa: C901 - one line for each kind of mess
             return f"RestartWorker {key} of generation {generation}, restart {restarts}"
         case protocol.Standby(text=text):
             return f"Standby: {text}"
-        case protocol.Finish(exit_status=status, words=words, at_once=at_once):
-            return f"Finish with {status}{' at once' if at_once else ''}: {words}"
-        case protocol.Refuse(text=text, hint=hint, exit_status=status):
-            return f"Refuse with {status}: {text}" + (f" (hint: {hint})" if hint else "")
+        case protocol.Finish(exit_status=status, words=words, code=code, hint=hint, at_once=at_once):
+            return f"Finish with {status}{' at once' if at_once else ''}{_ending(words, code, hint)}"
+        case protocol.Refuse(text=text, code=code, hint=hint, exit_status=status):
+            return f"Refuse with {status}{_ending(text, code, hint)}"
         case protocol.Moved(host=host, port=port):
             return f"Moved to {host}:{port}"
         case protocol.Join(offer=offer):
@@ -69,11 +69,11 @@ def message(said: object) -> str:  # noqa: C901 - one line for each kind of mess
 def master_action(action: object) -> str:
     """One action of the master."""
     match action:
-        case rendezvous.Send(names=names, message=said):
+        case events.Send(names=names, message=said):
             return f"-> {' '.join(names)}: {message(said)}"
-        case rendezvous.Drop(name=name):
+        case events.Drop(name=name):
             return f"drop {name}"
-        case rendezvous.Probe(name=name):
+        case events.Probe(name=name):
             return f"probe {name}"
     raise TypeError(action)
 
@@ -81,29 +81,34 @@ def master_action(action: object) -> str:
 def node_action(action: object) -> str:
     """One action of a node."""
     match action:
-        case machine.Tell(message=said):
+        case events.Tell(message=said):
             return f"Tell {message(said)}"
-        case machine.Say(text=text, level=level):
+        case events.Say(text=text, level=level):
             return f"Say {level}: " + text.replace("\n", " / ")
-        case machine.Dial(host=host, port=port, patience_s=patience_s):
+        case events.Dial(host=host, port=port, patience_s=patience_s):
             return f"Dial {host}:{port} for {patience_s:g} s"
-        case machine.StartWorkers(seats=seats, restarts=restarts):
+        case events.StartWorkers(seats=seats, restarts=restarts):
             again = f", restart {restarts}" if restarts else ""
             return f"StartWorkers {' '.join(f'{seat.key}=rank {seat.rank}' for seat in seats)}{again}"
-        case machine.SignalWorkers(number=number):
+        case events.SignalWorkers(number=number):
             return f"SignalWorkers {signal_name(number)}"
-        case machine.AwaitListening(keys=keys):
-            return f"AwaitListening {' '.join(sorted(keys))}"
-        case machine.Lead(previous=previous, dead=dead, silent=silent):
+        case events.AwaitListening(keys=keys):
+            return f"AwaitListening {' '.join(keys)}"
+        case events.Lead(previous=previous, dead=dead, silent=silent):
             after = f" after generation {previous.generation}" if previous else ""
             known = "".join(
                 f", {word} {' '.join(names)}" for word, names in (("dead", dead), ("silent", silent)) if names
             )
             return f"Lead{after}{known}"
-        case machine.Campaign(gone_host=host, gone_port=port):
+        case events.Campaign(gone_host=host, gone_port=port):
             return f"Campaign, {host}:{port} is gone" if host else "Campaign"
-        case machine.Exit(status=status, words=words):
-            return f"Exit {status}" + (": " + words.replace("\n", " / ") if words else "")
+        case events.Exit(status=status, words=words, code=code, hint=hint):
+            return f"Exit {status}{_ending(words, code, hint)}"
     if not fields(action):
         return type(action).__name__
     raise TypeError(action)
+
+
+def _ending(words: str, code: str, hint: str) -> str:
+    """Why something ends: its words, its code, and what to do about it."""
+    return (f": {words}" if words else "") + (f" [{code}]" if code else "") + (f" (hint: {hint})" if hint else "")

@@ -31,7 +31,7 @@ class Boat:
     planks: tuple[Plank, ...] = ()
     size: tuple[int, int] = (1, 2)
     owner: str | None = None
-    by_place: dict[str, Plank] = {}  # noqa: RUF008
+    by_place: dict[str, Plank] = {}
     afloat: bool = False
 
 

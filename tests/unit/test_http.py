@@ -137,7 +137,9 @@ def test_an_answer_is_understood(serve: Any, answer: bytes) -> None:
     assert asked.answers == [(200, {"a": [1, 2]})]
 
 
-@pytest.mark.parametrize("answer", [sized(b'{"a": "\xc3\xa9"}'), chunked(b'{"a": "\xc3', b'\xa9"}')], ids=["length", "chunks"])
+@pytest.mark.parametrize(
+    "answer", [sized(b'{"a": "\xc3\xa9"}'), chunked(b'{"a": "\xc3', b'\xa9"}')], ids=["length", "chunks"]
+)
 def test_an_answer_that_comes_byte_by_byte_is_understood(serve: Any, answer: bytes) -> None:
     asked = Asked(serve(says(*(bytes([byte]) for byte in answer))).address).wait()
     assert asked.answers == [(200, {"a": "é"})]
@@ -177,7 +179,11 @@ def test_an_error_of_the_server_is_an_answer(serve: Any) -> None:
         pytest.param(b"\x15\x03\x01\x00\x02\x02\x46\r\n\r\n", "an answer that is not HTTP", id="TLS"),
         pytest.param(sized(b"<html>"), "an answer that is not JSON", id="a web page"),
         pytest.param(sized(b"\xff\xfe"), "an answer that is not JSON", id="no text"),
-        pytest.param(OK + b"Transfer-Encoding: chunked\r\n\r\nsize\r\n{}\r\n", "a chunk that is not HTTP", id="a chunk of no size"),
+        pytest.param(
+            OK + b"Transfer-Encoding: chunked\r\n\r\nsize\r\n{}\r\n",
+            "a chunk that is not HTTP",
+            id="a chunk of no size",
+        ),
     ],
 )
 def test_what_is_no_answer_is_a_failure_with_its_reason(serve: Any, answer: bytes, why: str) -> None:
@@ -228,9 +234,10 @@ def test_nobody_knows_the_name() -> None:
 
 
 def test_a_request_that_was_taken_back_is_never_answered(serve: Any) -> None:
-    answered = threading.Event()
+    taken_back, answered = threading.Event(), threading.Event()
 
     def talk(sock: socket.socket) -> None:
+        taken_back.wait(PATIENCE_S)
         try:
             sock.sendall(sized(b"{}"))
         finally:
@@ -241,6 +248,7 @@ def test_a_request_that_was_taken_back_is_never_answered(serve: Any) -> None:
     run_until(asked.loop, lambda: asked.post.local_host)
     asked.post.cancel()
     asked.post.cancel()
+    taken_back.set()
     run_until(asked.loop, answered.is_set)
     assert (asked.answers, asked.failures) == ([], [])
 
@@ -272,7 +280,7 @@ def test_a_stream_has_a_time_limit_for_its_beginning_only(serve: Any) -> None:
         go_on.wait(PATIENCE_S)
         sock.sendall(b'{"n": 2}\n')
 
-    asked = Asked(serve(talk).address, stream=True, timeout_s=2.0)
+    asked = Asked(serve(talk).address, stream=True)
     run_until(asked.loop, lambda: asked.answers or asked.failures)
     assert asked.failures == []
     assert asked.post._timer.call is None, "no clock ticks for a stream that has begun"

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 from tests.support import formation, offer, terms
-from umiak.launch import machine, rendezvous
+from umiak.launch import events, rendezvous, words
+from umiak.launch.events import Lead, Meeting, NodeSetting
 from umiak.launch.journal import Journal, Start, replay
-from umiak.launch.machine import Lead, Meeting, NodeMachine, NodeSetting
+from umiak.launch.machine import NodeMachine
+from umiak.launch.protocol import Finish, Form
 from umiak.testing import simulation
 
 SECRET = "correct-horse-battery-staple"
@@ -98,7 +100,7 @@ def test_every_launcher_of_a_simulated_run_decides_the_same_again(
         world.run(5)
     world.cut({"d"}, {"a'", "b'", "c"})
     world.run(30)
-    world.nodes["c"].feed(machine.SignalReceived(number=15))
+    world.nodes["c"].feed(events.SignalReceived(number=15))
     world.run(60)
     monkeypatch.undo()  # the deciders that replay uses write no journal
     written = sorted(path.stem for path in journals.glob("*.jsonl"))
@@ -119,7 +121,7 @@ def test_a_decider_that_decides_otherwise_is_noticed(journals: Path, monkeypatch
     world.nodes["b"].fail_worker(7)
     world.run(10)
     monkeypatch.undo()
-    monkeypatch.setattr(rendezvous.Coordinator, "_verdict", lambda _self, _failure: machine.Finish(exit_status=0))
+    monkeypatch.setattr(words, "verdict", lambda _failure: Finish(exit_status=0))
     assert differences(journals / "a.jsonl")[1] != []
 
 
@@ -163,9 +165,9 @@ def test_a_journal_is_appended_to_and_replays_each_run_from_its_own_beginning(tm
         journal.begin(run, 0.0, setting)
         node = NodeMachine(setting)
         journal.record(0.0, "node", Start(), node.start(0.0))
-        link_up = machine.LinkUp(host="10.0.0.1")
+        link_up = events.LinkUp(host="10.0.0.1")
         journal.record(0.1, "node", link_up, node.step(0.1, link_up))
-        form = machine.Received(message=machine.Form(cluster=formation("a")))
+        form = events.Received(message=Form(cluster=formation("a")))
         journal.record(0.2, "node", form, node.step(0.2, form))
         journal.close()
     assert differences(path) == (6, [])
@@ -188,7 +190,7 @@ def test_every_line_is_one_entry(tmp_path: Path) -> None:
     journal = Journal(str(path))
     setting = NodeSetting(terms=terms("1"), offer=offer("a", host="two\nlines"))
     journal.begin("run", 0.0, setting)
-    journal.record(1.5, "node", machine.LinkFailed(refused=False, why="two\nlines"), ())
+    journal.record(1.5, "node", events.LinkFailed(refused=False, why="two\nlines"), ())
     journal.close()
     first, second = (json.loads(line) for line in path.read_text().splitlines())
     assert first["setting"]["offer"]["host"] == "two\nlines"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -197,10 +198,8 @@ def pipe() -> Iterator[tuple[int, int]]:
     read_end, write_end = os.pipe2(os.O_CLOEXEC)
     yield read_end, write_end
     for end in (read_end, write_end):
-        try:
+        with contextlib.suppress(OSError):  # a test may have closed it
             os.close(end)
-        except OSError:
-            pass
 
 
 def read_all(fd: int) -> bytes:
@@ -253,7 +252,6 @@ def test_a_reader_who_stops_holds_nobody_up_and_is_told_what_was_left_out(pipe: 
     console = Console(write_end, {}, lambda fd, call: waiting.update({fd: call}))
     lines_of(console, 30_000)  # three megabytes into a pipe that nobody reads
     assert any(waiting.values()), "the console wants to know when it may go on"
-
 
     def read_on() -> bytes:
         seen = read_all(read_end)

@@ -43,8 +43,8 @@ def test_timers_fire_in_the_order_of_their_times(loop: Loop) -> None:
 def test_a_cancelled_timer_does_not_fire(loop: Loop) -> None:
     fired: list[str] = []
     timer = loop.after(0.0, lambda: fired.append("cancelled"))
-    loop.after(0.0, lambda: other.cancel())
     other = loop.after(0.001, lambda: fired.append("cancelled by another"))
+    loop.after(0.0, other.cancel)
     timer.cancel()
     loop.after(0.005, loop.stop)
     loop.run()

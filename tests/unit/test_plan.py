@@ -21,7 +21,9 @@ SLURM = Placement(
 FIRST_OF_SLURM = Placement(
     platform="slurm", reason="", nodes=3, rank=0, hosts=("n1", "n2", "n3"), master="n1:6768", host="n1", job_id="4242"
 )
-MPI = Placement(platform="openmpi", reason="", nodes=4, rank=3, master="10.0.0.1:6768", local_rank=1, local_size=2, workers=1)
+MPI = Placement(
+    platform="openmpi", reason="", nodes=4, rank=3, master="10.0.0.1:6768", local_rank=1, local_size=2, workers=1
+)
 SERVERS = ("ps-0:2379", "ps-1:2379")
 TRAINERS = ("w-0:2380", "w-1:2390")
 SERVER_POD = Placement(
@@ -200,7 +202,9 @@ def case(name: str, given: dict[str, Any], placement: Placement | None, local: L
         ),
     ],
 )  # fmt: skip
-def test_what_follows(given: LaunchOptions, placement: Placement | None, local: Local, expected: dict[str, Any]) -> None:
+def test_what_follows(
+    given: LaunchOptions, placement: Placement | None, local: Local, expected: dict[str, Any]
+) -> None:
     made = plan(given, placement, local)
     assert {name: _asked(made, name) for name in expected} == expected
 

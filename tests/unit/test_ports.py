@@ -168,7 +168,10 @@ def test_no_free_ports_at_all_is_a_problem_with_a_code(held: HeldPorts, monkeypa
 
 def test_a_port_whose_last_worker_just_ended_can_be_held_again(held: HeldPorts) -> None:
     number = free_ports(1)[0]
-    with socket.create_server(("127.0.0.1", number)) as server, socket.create_connection(("127.0.0.1", number)) as client:
+    with (
+        socket.create_server(("127.0.0.1", number)) as server,
+        socket.create_connection(("127.0.0.1", number)) as client,
+    ):
         accepted, _ = server.accept()
         accepted.close()  # this side closes first: its end of the connection lingers
         client.recv(1)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 RETRY_S = 0.5
 SAME_MASTER_AGAIN_S = 2.0
+RIVAL_AGAIN_S = 0.5
 
 
 class Election:
@@ -44,11 +45,13 @@ class Election:
         self._watch: http.Post | None = None
         self._refresh: Timer | None = None
         self._wait: Timer | None = None
-        self._said_down = False
+        self._said_down = self._said_rival = False
         self.own_host = ""
         """This machine's address on the route to etcd."""
         self.on_elected: Callable[[], None] = lambda: None
         self.on_master: Callable[[str, int], None] = lambda _host, _port: None
+        self.on_rival: Callable[[str, int], None] = lambda _host, _port: None
+        """This node leads, but its key was lost, and that node has put its own there."""
         self.on_trouble: Callable[[str], None] = lambda _text: None
 
     def campaign(self, host: str, port: int, *, gone: tuple[str, int] | None = None) -> None:
@@ -106,11 +109,6 @@ class Election:
             self.on_elected()
 
     def _lost_to(self, pair: dict[str, Any]) -> None:
-        if self._leads:
-            self.on_trouble(
-                "another node holds the master's key in etcd; this one goes on with the nodes that follow it"
-            )
-            return
         try:
             place = json.loads(base64.b64decode(pair["value"]))
             master = (str(place["host"]), int(place["port"]))
@@ -118,7 +116,9 @@ class Election:
             self.on_trouble("the master's key in etcd holds no address; waiting for it to change")
             self._wait_for_change(pair)
             return
-        if master == self._gone:
+        if self._leads:
+            self._has_rival(master)
+        elif master == self._gone:
             self._compete(instead_of=str(pair["mod_revision"]))
         elif master == self._last_told:
             # It was tried a moment ago, in vain. Wait until its key fades; now and then it is worth another try.
@@ -126,6 +126,15 @@ class Election:
             self._wait = self._loop.after(SAME_MASTER_AGAIN_S, lambda: self._tell(master))
         else:
             self._tell(master)
+
+    def _has_rival(self, rival: tuple[str, int]) -> None:
+        """The key was lost while etcd could not be reached. Whoever took it is told, and it is tried until it is free."""
+        if not self._said_rival:
+            self._said_rival = True
+            self.on_trouble(f"the master's key in etcd was lost, and {rival[0]} has taken it; the job is led from here")
+        self.on_rival(*rival)
+        self._stop_waiting()
+        self._wait = self._loop.after(RIVAL_AGAIN_S, self._compete_again)
 
     def _tell(self, master: tuple[str, int]) -> None:
         self._stop_waiting()

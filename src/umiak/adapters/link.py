@@ -8,7 +8,7 @@
 With a token each side proves by HMAC-SHA256 over both nonces that it knows it, before anything it says is acted upon; the
 token itself never travels. A link tells its owner one of two things about its end: *closed*, the other process is gone, or
 *silent*, nothing was heard for the heartbeat timeout. A close after a long silence counts as silence: what closed
-the connection may have been this machine's own network stack.
+the connection may have been this machine's own network stack. So does a close after this launcher itself stood still.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ class Link:
         self._heart.links.discard(self)
         if self._silent_said:
             return
-        if self._heart.now() - self._framed.last_heard > self._heart.timeout_s / 2:
+        if self._heart.is_in_doubt or self._heart.now() - self._framed.last_heard > self._heart.timeout_s / 2:
             self._silent_said = True
             self.on_silent()
         else:
@@ -243,10 +243,24 @@ class Heart:
         self.timeout_s = timeout_s
         self.links: set[Link] = set()
         self._every_s = min(BEAT_EVERY_S, timeout_s / 5)
+        self._in_doubt_until = 0.0
+        loop.on_nap = self._napped
         loop.after(self._every_s, self._beat)
 
     def now(self) -> float:
         return self._loop.now()
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether this launcher stood still so long a moment ago that the others may have given it up.
+
+        Then their hanging up is no sign that they died.
+        """
+        return self.now() < self._in_doubt_until
+
+    def _napped(self, seconds: float) -> None:
+        if seconds > self.timeout_s / 2:
+            self._in_doubt_until = self.now() + self.timeout_s
 
     def _beat(self) -> None:
         now = self._loop.now()

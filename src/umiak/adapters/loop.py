@@ -19,6 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+SHORTEST_NAP_S = 0.05
+
 
 class Timer:
     """A call that is due at a time; ``cancel()`` takes it back."""
@@ -49,6 +51,9 @@ class Loop:
         self._running = False
         self._signal_handlers: dict[int, Callable[[int], None]] = {}
         self._wake_read = -1
+        self._turned_at = self.now()
+        self.on_nap: Callable[[float], None] = lambda _seconds: None
+        """Called first thing after this process stood still (SIGSTOP, a sleeping laptop), with for how long."""
 
     @staticmethod
     def now() -> float:
@@ -108,8 +113,12 @@ class Loop:
         timeout = max(0.0, self._timers[0].when - self.now()) if self._timers else -1
         try:
             ready = self._epoll.poll(timeout)
+            if not ready and timeout > 0:
+                # A process that was stopped for longer than the timeout gets an empty answer, whatever is waiting for it.
+                ready = self._epoll.poll(0)
         except InterruptedError:
             return
+        self._notice_nap(timeout)
         for fd, mask in ready:
             if mask & ~select.EPOLLOUT and (reader := self._readers.get(fd)):
                 reader()
@@ -120,6 +129,12 @@ class Loop:
             call = heapq.heappop(self._timers).call
             if call:
                 call()
+
+    def _notice_nap(self, timeout: float) -> None:
+        turned_at, self._turned_at = self._turned_at, self.now()
+        late_s = self._turned_at - turned_at - timeout
+        if timeout >= 0 and late_s >= SHORTEST_NAP_S:
+            self.on_nap(late_s)
 
     def _run_soon(self) -> None:
         while self._soon and self._running:

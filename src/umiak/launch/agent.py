@@ -72,6 +72,7 @@ class Agent:
         self._master_at: tuple[str, int] | None = None
         self._node_links: dict[str, Link] = {}  # the nodes of a master that is here
         self._visitors: list[Visitor] = []  # not known yet who leads
+        self._is_heir = False  # this node leads as the successor of a lost master
         self._status: int | None = None
         supervisor.on_exit = self._worker_exited
         supervisor.on_listening = lambda key, generation: self._node(
@@ -86,6 +87,7 @@ class Agent:
         if election:
             election.on_elected = lambda: self._node(events.Elected())
             election.on_master = lambda host, port: self._node(events.LeaderAt(host=host, port=port))
+            election.on_rival = self._call_rival
             election.on_trouble = lambda text: talk.say(text, "WARNING")
 
     def run(self) -> int:
@@ -283,6 +285,7 @@ class Agent:
     def _lead(self, lead: events.Lead) -> None:
         now = self._loop.now()
         self._journal.lead(now, lead)
+        self._is_heir = lead.previous is not None
         self._coordinator = rendezvous.Coordinator(
             self._machine.terms, name=self._name, now=now, previous=lead.previous, dead=lead.dead, silent=lead.silent
         )
@@ -400,9 +403,15 @@ class Agent:
             return
         host, port = self._plan.master_host, self._plan.master_port
         if host and (host, port) != (self._host, self._listener.port):
+            self._call_rival(host, port)
+        self._loop.after(BEACON_EVERY_S, self._beacon)
+
+    def _call_rival(self, host: str, port: int) -> None:
+        """Tell the launcher there that the job is led from here."""
+        coordinator = self._coordinator
+        if coordinator and self._listener:
             generation = coordinator.cluster.generation if coordinator.cluster else 0
             self._call_once(host, port, f"takeover {self._host} {self._listener.port} {generation}")
-        self._loop.after(BEACON_EVERY_S, self._beacon)
 
     def _call_once(self, host: str, port: int, purpose: str) -> Caller:
         """Call, and hang up as soon as somebody answers."""
@@ -423,9 +432,17 @@ class Agent:
         )
 
     def _stand_down(self, purpose: str) -> None:
-        """The job is led by another node already: if nothing was formed here, go there, with everyone who came."""
+        """The job is led by another node already: go there, with everyone who came; if a job was formed here, end it.
+
+        One that leads as the successor of a lost master knows better.
+        """
         words = purpose.split()
-        if len(words) != 4 or not words[2].isdecimal() or self._coordinator is None or self._coordinator.cluster:
+        if len(words) != 4 or not words[2].isdecimal() or self._coordinator is None or self._is_heir:
+            return
+        if self._election:
+            self._election.resign()
+        if self._coordinator.cluster:
+            self._master(events.Superseded(host=words[1]))
             return
         moved = Moved(host=words[1], port=int(words[2]))
         self._talk.say(f"the job is led by {words[1]} now, joining it there", "WARNING")

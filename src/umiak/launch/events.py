@@ -317,8 +317,15 @@ class NodeSilent:
     at: float = 0.0
 
 
-RendezvousEvent = NodeSaid | NodeClosed | NodeSilent | Tick
-RENDEZVOUS_EVENTS = (NodeSaid, NodeClosed, NodeSilent, Tick)
+@value
+class Superseded:
+    """Another node has led this job all along, which was not known where it was formed once more."""
+
+    host: str
+
+
+RendezvousEvent = NodeSaid | NodeClosed | NodeSilent | Superseded | Tick
+RENDEZVOUS_EVENTS = (NodeSaid, NodeClosed, NodeSilent, Superseded, Tick)
 
 
 # ---- what the master decides

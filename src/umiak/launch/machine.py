@@ -358,7 +358,7 @@ class NodeMachine:
             self._unready = {seat.key for seat in servers}
             self._launch(servers)
             if servers:
-                self._do(AwaitListening(keys=tuple(self._unready)))
+                self._do(AwaitListening(keys=tuple(seat.key for seat in servers)))
             else:
                 self._do(Tell(message=Ready(generation=cluster.generation)))
         self._say(f"Watching Pod: {self._offer.name}, replicas {len(seats)}, status running")

@@ -98,6 +98,7 @@ class _Planner:
             raise UmiakError(*self.problems)
         is_alone = meeting is Meeting.ALONE
         must_lead = meeting is Meeting.ADDRESS and not master_host
+        # A platform's name for the first node may belong to a service in front of it; a typed address is taken at its word.
         local_master = self._is_local(master_host) or (rank == 0 and not self.options.master)
         return Plan(
             terms=self._terms(least, most),
@@ -105,7 +106,7 @@ class _Planner:
             master_host=master_host,
             master_port=master_port,
             etcd=etcd,
-            may_lead=is_alone or must_lead or local_master or rank == 0,
+            may_lead=is_alone or must_lead or local_master,
             must_lead=must_lead,
             rank=None if is_alone else rank,
             host=host or ("127.0.0.1" if is_alone else ""),

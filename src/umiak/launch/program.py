@@ -129,6 +129,7 @@ class _Launch:
         keeper.close()
         journal.close()
         self.console.drain(1.0)
+        self.talk.drain(1.0)
         return self.check.conclude(status, self.talk) if self.check else status
 
     # ---- where are we, what is there
@@ -297,23 +298,23 @@ class _Launch:
         path = os.path.abspath(self.options.log_dir)
         try:
             os.makedirs(path, mode=0o700, exist_ok=True)
+            self._log_lock = logs.open_private(os.path.join(path, "events.jsonl"))
         except OSError as error:
             raise UmiakError(
                 Problem(
                     code="UM-LAUNCH-202",
-                    what=f"the log directory can't be made: {path}",
+                    what=f"the log directory can't be written: {path}",
                     why=error.strerror,
                     hint="choose another with --log_dir",
                 ),
                 exit_status=Exit.REFUSED,
             ) from None
-        return path if self._is_only_user_of(path) else self._own_log_dir(path)
+        return path if self._has_log_dir_alone() else self._own_log_dir(path)
 
-    def _is_only_user_of(self, path: str) -> bool:
+    def _has_log_dir_alone(self) -> bool:
         """Whether no other launcher writes its logs there; the lock goes with this process."""
         import fcntl
 
-        self._log_lock = logs.open_private(os.path.join(path, "events.jsonl"))
         try:
             fcntl.flock(self._log_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -30,6 +30,7 @@ from umiak.launch.events import (
     RendezvousAction,
     RendezvousEvent,
     Send,
+    Superseded,
 )
 from umiak.launch.options import TrainerRestart
 from umiak.launch.protocol import (
@@ -146,6 +147,8 @@ class Coordinator:
                     self._lost(now, name, event.at, dead=True)
                 case NodeSilent(name=name):
                     self._lost(now, name, event.at, dead=False)
+                case Superseded(host=host):
+                    self._end(words.superseded(host))
             self._decide(now)
         return tuple(self._actions)
 
@@ -417,10 +420,11 @@ class Coordinator:
         self._reform = True
         self._left = [(node.host, node.home) for node in previous.nodes]
         self._awaited = set(previous.names) - {self.name} - self._dead - self._silent
-        self._deadline = now + self._patience_s()
         # A node that this one never had a link to notices by itself that it is cut off, and stops, within this time.
         others_stop_s = max(self.terms.heartbeat_timeout_s, self.terms.failure_grace_s) + self.terms.fence_s
         self._await_until = now + others_stop_s + self.terms.heartbeat_timeout_s
+        # Whether this side may go on at all is known only then, and comes before the question whether it is enough.
+        self._deadline = max(now + self._patience_s(), self._await_until)
         if self._silent - {previous.coordinator}:
             self._not_before = now + others_stop_s
         if self._silent:

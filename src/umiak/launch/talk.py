@@ -43,6 +43,10 @@ class Talk:
         """Text as it is."""
         self._console.write(text.encode(errors="backslashreplace"))
 
+    def drain(self, seconds: float) -> None:
+        """At the end: give a slow console this long to take what was said."""
+        self._console.drain(seconds)
+
     def configuration(self, shown: Sequence[tuple[str, str]]) -> None:
         """Every option with its value, one line each."""
         self.say("-----------  Configuration  ----------------------")

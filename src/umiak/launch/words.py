@@ -56,6 +56,12 @@ def who(failure: Failure) -> str:
     return f"{failure.role.value} {failure.rank}"
 
 
+def superseded(host: str) -> Finish:
+    """The end of a formation that should not have been made."""
+    what = f"the job was led by {host} already when it was formed here once more, and goes on there"
+    return Finish(exit_status=3, code="UM-MEET-001", words=what, at_once=True)
+
+
 def cut_off(lost: str, generation: int) -> Finish:
     """The end of this side of a cut, which must not go on."""
     what = (

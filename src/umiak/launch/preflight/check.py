@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from umiak.launch.protocol import Offer
 
 JOB_SUFFIX = ".check"
-PATIENCE_S = 20.0
+PATIENCE_S = 30.0
 """How long the collector waits for reports; a shorter --join_timeout holds here, too."""
 SCRIPTS = (".py", ".pyxes", ".sh", ".pyz")
 INTERPRETERS = ("python", "bash", "sh")

@@ -57,7 +57,7 @@ class Member:
         self._times: list[tuple[float, float]] = []  # round trip, offset
         self._reported = False
         self._over = False
-        self._why = "nobody was asked yet"
+        self._why = ""
         self._until = float("inf")
         if post.role is not Role.SERVER:
             # The launcher ends servers when all others have ended, so servers may try for ever, and the others may not.
@@ -65,7 +65,7 @@ class Member:
             loop.after(collector.longest_s(errand.patience_s, len(post.all_doors)), self._fell_silent)
             # Nodes that are better off still try this one's port. If the collector can't be reached, the port stays
             # open as long as they may need, so that it is not found closed for this reason.
-            loop.after(errand.patience_s + prober.longest_s(len(post.all_doors)) + 1.0, self._stop_waiting)
+            loop.after(errand.patience_s + prober.connecting_s(len(post.all_doors)) + 1.0, self._stop_waiting)
         loop.soon(self._dial)
 
     # ---- reaching the collector
@@ -94,9 +94,7 @@ class Member:
         if self._reported:
             self._lost(f"went away: {why}")
             return
-        if why != self._why:
-            self._why = why
-            self._on_result(Result(final=False, problem=self._unreached(why)))
+        self._tell_unreached(why)
         if self._loop.now() + AGAIN_AFTER_S < self._until:
             self._collector = None
             self._times.clear()
@@ -104,6 +102,7 @@ class Member:
 
     def _stop_waiting(self) -> None:
         if not self._reported:
+            self._tell_unreached(self._why or "connected, but nobody answers")
             self._end()
 
     def _fell_silent(self) -> None:
@@ -115,14 +114,18 @@ class Member:
         self._on_result(Result(final=False, problem=Problem(code="UM-CHECK-003", what=what)))
         self._end()
 
-    def _unreached(self, why: str) -> Problem:
+    def _tell_unreached(self, why: str) -> None:
+        if why == self._why:
+            return
+        self._why = why
         host, port = split_host_port(self._post.store)
-        return Problem(
+        problem = Problem(
             code="UM-CHECK-002",
-            what=f"{self._post.host} can't connect to {self._post.store}: {why}",
+            what=f"{self._post.host} can't reach {self._post.store}: {why}",
             why="the first trainer listens there, and every other worker needs it",
             hint=f"let port {port} of {host} through the firewalls, or name another address for that node with --host",
         )
+        self._on_result(Result(final=False, problem=problem))
 
     # ---- talking to it
 

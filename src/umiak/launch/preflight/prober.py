@@ -17,14 +17,25 @@ if TYPE_CHECKING:
 
     from umiak.adapters.loop import Loop, Timer
 
-TRIAL_S = 4.0
+CONNECT_S = 4.0
 """A lost first packet is sent again after one second, and again after two more."""
+ANSWER_S = 10.0
+"""The network works by then; how soon a worker answers is a matter of how busy its node is."""
 AT_ONCE = 128
 
 
+def connecting_s(count: int) -> float:
+    """How long so many trials take if no packet arrives."""
+    return CONNECT_S * _rounds(count)
+
+
 def longest_s(count: int) -> float:
-    """How long so many trials take if all of them fail."""
-    return TRIAL_S * -(-count // AT_ONCE)
+    """How long so many trials take at most."""
+    return (CONNECT_S + ANSWER_S) * _rounds(count)
+
+
+def _rounds(count: int) -> int:
+    return -(-count // AT_ONCE)
 
 
 class Prober:
@@ -81,8 +92,7 @@ class _Trial:
         if isinstance(address, str):
             prober.loop.soon(lambda: prober.ended(endpoint, address))
             return
-        self._until = prober.loop.now() + TRIAL_S
-        doors.Dial(prober.loop, address, TRIAL_S, on_connected=self._connected, on_failed=self._over)
+        doors.Dial(prober.loop, address, CONNECT_S, on_connected=self._connected, on_failed=self._over)
 
     def _connected(self, sock: socket.socket) -> None:
         doors.close_without_trace(sock)
@@ -90,7 +100,7 @@ class _Trial:
             sock.close()
             self._over("")
             return
-        self._timer = self._prober.loop.at(self._until, lambda: self._over("connected, but nobody answers"))
+        self._timer = self._prober.loop.after(ANSWER_S, lambda: self._over("connected, but nobody answers"))
         self._framed = links.FramedSocket(self._prober.loop, sock, most_bytes=BANNER_BYTES)
         self._framed.on_frame = self._answered
         self._framed.on_end = lambda reason: self._over(f"another program answers there ({reason})")
