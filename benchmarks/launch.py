@@ -40,13 +40,26 @@ class Run:
     quick: bool
     launchers: Sequence[Launcher]
 
-    def times(self, full: int, quick: int) -> range:
-        return range(quick if self.quick else full)
+    def in_turn(self, figure: Figure, *others: Figure, rounds: int) -> Iterator[Launcher]:
+        """Every launcher once a round. In a quick run the peers only take part in the first one.
+
+        What a peer did not do in the first round is not waited for again.
+        """
+        for launcher in self.launchers:
+            for each in (figure, *others):
+                each.row(launcher.name).note = launcher.missing
+        for number in range(min(rounds, 3) if self.quick else rounds):
+            with measure.other_work(figure):
+                for launcher in self.launchers:
+                    is_peer = launcher is not self.launchers[0]
+                    given_up = number and is_peer and (self.quick or not figure.row(launcher.name).values)
+                    if not launcher.missing and not given_up:
+                        yield launcher
 
     @property
     def unlimited_s(self) -> float:
         """How long to wait for a peer that may never do it."""
-        return 8.0 if self.quick else PATIENCE_S
+        return 4.0 if self.quick else PATIENCE_S
 
 
 def main() -> int:
@@ -100,11 +113,10 @@ def start(run: Run) -> Iterator[Figure]:
     whole = Figure(
         "end", "The whole command, script that ends at once", "from exec until the launcher has ended; same runs"
     )
-    launchers = [*_present(run, first, whole), Plain()]
-    for _ in run.times(15, 4):
-        with measure.other_work(first):
-            for launcher in launchers:
-                _start_once(launcher, first, whole)
+    for launcher in run.in_turn(first, whole, rounds=10):
+        _start_once(launcher, first, whole)
+        if launcher is run.launchers[0]:
+            _start_once(Plain(), first, whole)
     yield first
     yield whole
 
@@ -129,24 +141,21 @@ def _start_once(launcher: Launcher, *figures: Figure) -> None:
 
 def nodes(run: Run) -> Iterator[Figure]:
     """Two launchers on loopback."""
-    for workers in (1, 2):
+    for workers in (1,) if run.quick else (1, 2):
         figure = Figure(
             f"nodes-2x{workers}",
             f"2 nodes x {workers}: every worker has begun",
             "two launchers on loopback, started one after the other; from the first exec to the last worker's first line",
             goal=0.3,
         )
-        launchers = _present(run, figure)
-        for _ in run.times(6, 2):
-            with measure.other_work(figure):
-                for launcher in launchers:
-                    with measure.bench() as bench:
-                        first, _ = _two_nodes(bench, launcher, Asked(nodes="2", workers=workers))
-                        reports = bench.reports(2 * workers, PATIENCE_S)
-                        if len(reports) == 2 * workers:
-                            figure.add(launcher.name, max(report.at for report in reports) - first.began)
-                        else:
-                            _failed(figure, launcher, bench)
+        for launcher in run.in_turn(figure, rounds=5):
+            with measure.bench() as bench:
+                first, _ = _two_nodes(bench, launcher, Asked(nodes="2", workers=workers))
+                reports = bench.reports(2 * workers, PATIENCE_S)
+                if len(reports) == 2 * workers:
+                    figure.add(launcher.name, max(report.at for report in reports) - first.began)
+                else:
+                    _failed(figure, launcher, bench)
         yield figure
 
 
@@ -171,7 +180,7 @@ def _node(asked: Asked, port: int, number: int) -> Asked:
 
 def quiet(run: Run) -> Iterator[Figure]:
     """What a launcher costs while it has nothing to do."""
-    seconds = 3.0 if run.quick else 8.0
+    seconds = 2.0 if run.quick else 5.0
     memory = Figure(
         "memory",
         "Memory of a launcher with one quiet worker: its largest process",
@@ -194,14 +203,9 @@ def quiet(run: Run) -> Iterator[Figure]:
         running.unit,
         0.5,
     )
-    launchers = _present(run, memory, together, running, waiting)
-    for _ in run.times(3, 1):
-        with measure.other_work(running):
-            for launcher in launchers:
-                _watch_running(launcher, seconds, memory, together, running)
-        with measure.other_work(waiting):
-            for launcher in launchers:
-                _watch_waiting(launcher, seconds, waiting)
+    for launcher in run.in_turn(running, memory, together, waiting, rounds=1 if run.quick else 3):
+        _watch_running(launcher, seconds, memory, together, running)
+        _watch_waiting(launcher, seconds, waiting)
     yield from (memory, together, running, waiting)
 
 
@@ -251,12 +255,8 @@ def restart(run: Run) -> Iterator[Figure]:
             "whose client (etcd3) can't be imported beside the protobuf that Paddle 3.3.1 installs: run with its HTTP master",
             goal=goal,
         )
-        launchers = _present(run, figure)
-        for number in run.times(8, 2):
-            with measure.other_work(figure):
-                for launcher in launchers:
-                    if number == 0 or figure.row(launcher.name).values:  # what never happens is waited for only once
-                        _restart_once(launcher, figure, count, min(20.0, run.unlimited_s))
+        for launcher in run.in_turn(figure, rounds=5):
+            _restart_once(launcher, figure, count, min(20.0, run.unlimited_s))
         yield figure
 
 
@@ -284,10 +284,15 @@ def _restart_once(launcher: Launcher, figure: Figure, nodes: int, limit_s: float
 def lost(run: Run) -> Iterator[Figure]:
     """A whole node goes, with its launcher; the other one goes on alone."""
     cases = (
-        ("node-killed", "SIGKILL to everything on it", signal.SIGKILL, 5, 2),
-        ("node-frozen", "SIGSTOP to everything on it, so that connections stay open", signal.SIGSTOP, 2, 1),
+        ("node-killed", "SIGKILL to everything on it", signal.SIGKILL, 5),
+        (
+            "node-frozen",
+            "SIGSTOP to everything on it, so that connections stay open",
+            signal.SIGSTOP,
+            1 if run.quick else 3,
+        ),
     )
-    for name, title, number, full, quick in cases:
+    for name, title, number, rounds in cases:
         figure = Figure(
             name,
             f"One of two nodes (--nnodes 1:2) is lost: {title}; the other's worker runs again, alone",
@@ -295,12 +300,12 @@ def lost(run: Run) -> Iterator[Figure]:
             f"--heartbeat_timeout of {HEARTBEAT_S:g} s; Paddle's HTTP master knows no range of nodes and runs with --nnodes 2",
             goal=HEARTBEAT_S + 1,
         )
-        launchers = _present(run, figure)
-        for turn in run.times(full, quick):
-            with measure.other_work(figure):
-                for launcher in launchers:
-                    if turn == 0 or figure.row(launcher.name).values:
-                        _lose_once(launcher, figure, number, run.unlimited_s)
+        for launcher in run.in_turn(figure, rounds=rounds):
+            is_peer = launcher is not run.launchers[0]
+            if is_peer and run.quick and number == signal.SIGSTOP:
+                figure.note(launcher.name, "not waited for in a quick run")
+            else:
+                _lose_once(launcher, figure, number, run.unlimited_s if is_peer else PATIENCE_S)
         yield figure
 
 
@@ -364,7 +369,7 @@ def rendezvous(run: Run) -> Iterator[Figure]:
             goal=goals.get(count),
         )
         figure.row("umiak")
-        for _ in run.times(2 if count >= 1024 else 5, 2):
+        for _ in range(2 if run.quick or count >= 1024 else 4):
             with measure.other_work(figure):
                 _meet(figure, "umiak", "umiak", sys.executable, count)
                 _meet(figure, "floor", "floor", sys.executable, count)
@@ -375,7 +380,7 @@ def rendezvous(run: Run) -> Iterator[Figure]:
                 figure.note(launcher.name, "not run at this size")
             else:
                 design = "paddle" if launcher.name == "paddle" else "c10d"
-                _meet(figure, launcher.name, design, others[launcher.name], count)
+                _meet(figure, launcher.name, design, others[launcher.name], count, limit_s=20 if run.quick else 60)
         own = figure.row("umiak")
         if own.values:
             per_agent[count] = min(own.values) / count
@@ -385,10 +390,10 @@ def rendezvous(run: Run) -> Iterator[Figure]:
         yield figure
 
 
-def _meet(figure: Figure, subject: str, design: str, python: str, count: int) -> None:
-    limit_s = 60 if count <= 256 else 120
+def _meet(figure: Figure, subject: str, design: str, python: str, count: int, *, limit_s: float = 120) -> None:
     with measure.bench() as bench:
-        argv = [python, "-m", "benchmarks.rendezvous", design, str(count), "--timeout", str(limit_s)]
+        # As a script, not with -m: torch looks at the call stack for every step, and seconds go into what -m adds to it.
+        argv = [python, str(ROOT / "benchmarks" / "rendezvous.py"), design, str(count), "--timeout", str(limit_s)]
         program = bench.start(argv, PYTHONPATH=f"{ROOT}:{ROOT / 'src'}")
         program.wait(limit_s + PATIENCE_S)
         try:
@@ -403,14 +408,6 @@ def _meet(figure: Figure, subject: str, design: str, python: str, count: int) ->
 
 
 # ---- small parts
-
-
-def _present(run: Run, *figures: Figure) -> list[Launcher]:
-    """The launchers that are there; of the others the figures say why not."""
-    for launcher in run.launchers:
-        for figure in figures:
-            figure.row(launcher.name).note = launcher.missing
-    return [launcher for launcher in run.launchers if not launcher.missing]
 
 
 def _failed(figure: Figure, launcher: Launcher, bench: Bench) -> None:

@@ -1,6 +1,6 @@
 """How long N agents need to find one another, all of them processes of this machine. An adapter and a program of its own.
 
-    python -m benchmarks.rendezvous umiak 1024        prints one line of JSON
+    PYTHONPATH=. python benchmarks/rendezvous.py umiak 1024        prints one line of JSON
 
 The agents are forked after everything was imported, wait at a common barrier, and are released together. The time ends when
 the last of them has the complete list of peers. Four designs can be compared:
@@ -51,7 +51,7 @@ Agent = Callable[[Done], None]
 
 def main() -> int:
     """Run one rendezvous and print what it took."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.rendezvous")
+    parser = argparse.ArgumentParser(prog="rendezvous.py")
     parser.add_argument("design", choices=sorted(DESIGNS))
     parser.add_argument("count", type=int)
     parser.add_argument("--timeout", type=float, default=120.0)

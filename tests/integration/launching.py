@@ -39,7 +39,7 @@ PATIENCE_S = 60.0
 WORKERS = Path(__file__).parent / "workers"
 OBEDIENT = WORKERS / "obedient.py"
 MARK = "LAUNCH_MARK"
-KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
+KEPT_VARIABLES = ("PATH", "PYTHONPATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
 END_OF_CONFIGURATION = f" {'-' * 50}\n"
 LAUNCH = (sys.executable, "-m", "umiak.launch")
 

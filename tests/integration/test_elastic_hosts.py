@@ -5,6 +5,7 @@ That no two formations ever lived at once is checked at the end of every test: s
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
@@ -70,14 +71,15 @@ def test_one_of_two_goes_on_alone_and_grows_again(stage: Stage, network: Network
     finish(stage, first, second)
 
 
+@pytest.mark.parametrize("half", [0, 1], ids=["the one that was started", "the one that works"])
 def test_a_launcher_that_is_killed_and_started_again_at_once_replaces_itself(
-    stage: Stage, network: NetworkFactory
+    stage: Stage, network: NetworkFactory, half: int
 ) -> None:
     a, b = network(2).hosts
     job = f"--nnodes 1:2 --master {MASTER} {QUICK}"
     first, second = stage.launch(job, host=a), stage.launch(job, host=b)
     stage.story.until_alive(generation=1, world=2)
-    second.signal(signal.SIGKILL)
+    os.kill(second.halves()[half], signal.SIGKILL)
     again = stage.launch(job, host=b)
     again.expect("Run Pod")
     lives = until(
@@ -357,3 +359,17 @@ def test_a_job_of_fixed_size_that_may_restart_waits_for_a_lost_node(stage: Stage
     assert ranks(lives) == {"node0": 0, "node1": 1}
     assert {life.restarts for life in lives} == {1}
     finish(stage, first, again)
+
+
+def test_a_job_of_fixed_size_that_may_restart_waits_for_its_lost_master(stage: Stage, network: NetworkFactory) -> None:
+    a, b = network(2).hosts
+    job = f"--nnodes 2 --max_restart 1 --master {MASTER} {QUICK}"
+    stage.launch(job, host=a)
+    second = stage.launch(job, host=b)
+    stage.story.until_alive(generation=1, world=2)
+    a.kill()
+    second.expect("the master node 10.88.0.1 was lost")
+    a.start()
+    again = stage.launch(job, host=a)
+    assert ranks(stage.story.until_alive(generation=2, world=2)) == {"node0": 0, "node1": 1}
+    finish(stage, again, second)

@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 
-from tests.integration.launching import LAUNCH, WORKERS, Stage, until
+from testbed.pytest_support import NetworkFactory
+from tests.integration.launching import LAUNCH, WORKERS, Stage, free_port, until
 
 CHATTY = WORKERS / "chatty.py"
 
@@ -80,6 +81,35 @@ def test_a_reader_that_goes_away_does_not_end_the_job(stage: Stage) -> None:
     until(lambda: "nobody hears this" in launcher.log("workerlog.0"), "it is in the log", talk=stage.transcript)
     stage.story.order("end")
     assert launcher.wait() == 0
+
+
+def test_closed_streams_are_no_reason_to_fail(stage: Stage) -> None:
+    launcher = stage.start(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *LAUNCH, str(CHATTY), "2"])
+    assert launcher.wait() == 0
+    assert launcher.log("workerlog.0").count("line ") == 2
+
+
+@pytest.mark.netns
+def test_a_full_disk_does_not_stop_the_job(stage: Stage, network: NetworkFactory) -> None:
+    (a,) = network(1).hosts
+    place = stage.directory / "place" / "log"
+    place.mkdir(parents=True)
+    a.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "none", str(place)], check=True)
+    launcher = stage.launch("", CHATTY, "20000", host=a, cwd=place.parent)
+    assert launcher.wait() == 0
+    assert launcher.stdout.count("[trainer 0] line ") == 20000
+    assert "workerlog.0 can't be written, its worker goes on without a log: No space left on device" in launcher.stderr
+
+
+def test_two_launchers_in_one_directory_keep_their_logs_apart(stage: Stage) -> None:
+    place = stage.directory / "place"
+    flags = f"--nnodes 2 --master 127.0.0.1:{free_port()}"
+    launchers = [stage.launch(flags, cwd=place) for _ in range(2)]
+    stage.story.until_alive(generation=1, world=2)
+    stage.story.order("end")
+    assert [launcher.wait() for launcher in launchers] == [0, 0]
+    said = sorted(path.read_text() for path in (place / "log").rglob("workerlog.0"))
+    assert said == ["born as trainer 0\n", "born as trainer 1\n"]
 
 
 def test_workers_see_an_empty_input_and_the_first_one_the_launchers(stage: Stage) -> None:

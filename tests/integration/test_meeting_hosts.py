@@ -141,6 +141,28 @@ def test_nobody_joins_without_the_token_of_the_printed_command(stage: Stage, net
     assert token not in second.said + third.said
 
 
+def test_the_printed_command_says_what_only_the_first_nodes_environment_said(
+    stage: Stage, network: NetworkFactory
+) -> None:
+    a, b = network(2).hosts
+    path = {"PATH": f"{BIN}:{os.environ['PATH']}"}
+    said = {"PADDLE_NNODES": "2", "PADDLE_JOB_ID": "named", "PADDLE_RANK": "1", "POD_IP": "10.88.0.1"}
+    first = stage.launch("--nproc_per_node=2", FACTS, "--rank", "7", host=a, env={**path, **said})
+    (line,) = until(lambda: _between_rules(first.stderr), "a command", talk=stage.transcript)
+    assert shlex.split(line)[-3:] == [str(FACTS), "--rank", "7"]
+    both_well(first, stage.start(["sh", "-c", line], host=b, env=path))
+    assert {life.rank: life.host for life in stage.story.lives()} == dict(enumerate(["node1"] * 2 + ["node0"] * 2))
+
+
+def test_the_printed_command_leaves_this_nodes_own_place_out(stage: Stage, network: NetworkFactory) -> None:
+    a, b = network(2).hosts
+    path = {"PATH": f"{BIN}:{os.environ['PATH']}"}
+    first = stage.launch("--nnodes=2 --rank 1 --host=10.88.0.1", FACTS, host=a, env=path)
+    (line,) = until(lambda: _between_rules(first.stderr), "a command", talk=stage.transcript)
+    both_well(first, stage.start(["sh", "-c", line], host=b, env=path))
+    assert {life.rank: life.host for life in stage.story.lives()} == {0: "node1", 1: "node0"}
+
+
 def _between_rules(text: str) -> list[str]:
     parts = text.split(f"{RULE}\n")
     return parts[1].splitlines() if len(parts) >= 3 else []

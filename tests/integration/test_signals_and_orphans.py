@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 
 import pytest
 
@@ -80,6 +81,21 @@ def test_no_worker_or_grandchild_outlives_a_launcher_that_is_killed(stage: Stage
     os.kill(launcher.halves()[half], signal.SIGKILL)
     launcher.until_nobody_is_left()
     assert launcher.wait() == 137
+
+
+def test_orphans_that_have_ended_do_not_stay_as_zombies_while_the_job_runs(stage: Stage) -> None:
+    launcher = stage.launch("", WORKERS / "deserted.py")
+    stage.story.until_told("deserted")
+    _, working = launcher.halves()
+    until(lambda: zombies_of(working) == 0, "no zombie is left", talk=stage.transcript)
+    assert len(launcher.workers()) == 1
+    stage.story.order("end")
+    assert launcher.wait() == 0
+
+
+def zombies_of(parent: int) -> int:
+    found = subprocess.run(["ps", "--ppid", str(parent), "-o", "stat="], capture_output=True, text=True).stdout
+    return sum(state.startswith("Z") for state in found.split())
 
 
 def test_a_launcher_that_is_killed_while_it_waits_leaves_nothing(stage: Stage) -> None:

@@ -24,6 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line. The result is the exit status; see umiak.core.problem.Exit."""
     words = list(sys.argv[1:] if argv is None else argv)
     environ = os.environ
+    _complete_streams()
     printer = Printer(sys.stdout, sys.stderr, colour=wants_colour(sys.stderr, environ))
     try:
         return _run(words, environ, printer)
@@ -56,6 +57,14 @@ def _run(words: list[str], environ: Mapping[str, str], printer: Printer) -> int:
 
         return launch.main(words[1:], environ, printer)
     raise UmiakError(_unknown(words[0]))
+
+
+def _complete_streams() -> None:
+    """Where the caller closed a standard stream (``2>&-``): nothing else that is opened may get its number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
 
 
 def _help() -> str:

@@ -31,6 +31,8 @@ ALWAYS_SHOWN = (
 )
 SERVER_FLAGS = ("server_num", "trainer_num", "servers", "trainers")
 HETER_FLAGS = ("heter_worker_num", "heter_workers", "heter_devices")
+OF_ONE_NODE = ("master", "rank", "host")
+"""Flags that say something else on each node, or are said anew in the command for the others."""
 WORKER_MARKS = ("UMIAK_RANK", "PADDLE_CURRENT_ENDPOINT", "PADDLE_LOCAL_RANK")
 WORKER_WORDS = ("PADDLE_MASTER", "PADDLE_NNODES", "PADDLE_TRAINER_ID", "PADDLE_DISTRI_BACKEND")
 PLATFORM_MARKS = ("PADDLE_TRAINER_ENDPOINTS", "DISTRIBUTED_TRAINER_ENDPOINTS", "PADDLE_TRAINERS", "TRAINING_ROLE")
@@ -46,7 +48,7 @@ def options(parsed: Parsed, findings: Findings) -> LaunchOptions:
     made = LaunchOptions(
         program=parsed.program,
         is_module=parsed.is_module,
-        program_argv=parsed.argv,
+        program_argv=_for_other_nodes(parsed),
         job_id=_job_id(parsed, findings),
         mode=mode,
         least_nodes=nodes[0],
@@ -251,6 +253,26 @@ def _rank(made: LaunchOptions, parsed: Parsed, findings: Findings) -> int | None
         )
         return None
     return rank
+
+
+def _for_other_nodes(parsed: Parsed) -> tuple[str, ...]:
+    """The words that start another node of this job.
+
+    They are as typed here, with what the environment says here and may not say there, but without this node's own place.
+    """
+    words: list[str] = []
+    for name, setting in parsed.settings.items():
+        if setting.said and setting.source is Source.ENVIRONMENT and name not in OF_ONE_NODE:
+            words += [f"--{name}", setting.text]
+    own = {spelling for name in OF_ONE_NODE for spelling in parsed[name].flag.spellings}
+    flags = iter(parsed.argv[: len(parsed.argv) - len(parsed.program)])
+    for word in flags:
+        name, equals, _ = word.partition("=")
+        if name.lstrip("-").replace("-", "_") not in own:
+            words.append(word)
+        elif not equals:
+            next(flags, None)  # its value
+    return (*words, *parsed.program)
 
 
 def _job_id(parsed: Parsed, findings: Findings) -> str:

@@ -64,6 +64,8 @@ def decode(cls: type[T], data: object, where: str = "") -> T:
     readers = _readers(cls)
     given: dict[str, Any] = {}
     for name, item in data.items():
+        if name == "is" and item == cls.__name__:
+            continue
         if name not in readers:
             raise Malformed(f"{where or cls.__name__}: unknown field {_short(name)}")
         given[name] = readers[name](item, f"{where or cls.__name__}.{name}")

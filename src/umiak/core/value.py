@@ -14,7 +14,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any, TypeVar
 
     from typing_extensions import dataclass_transform
@@ -65,6 +65,14 @@ def fields(item: Any) -> tuple[str, ...]:
 def is_value(item: object) -> bool:
     """Whether this is a value (or the class of one)."""
     return hasattr(item, "__fields__")
+
+
+def from_row(cls: type[T], row: Iterable[Any]) -> T:
+    """A value from all of its fields in order, already known to be right: several times faster than by keyword."""
+    item = object.__new__(cls)
+    for (_, set_field), each in zip(cls.__setters__, row):  # type: ignore[attr-defined]  # noqa: B905 - the caller's duty
+        set_field(item, each)
+    return item
 
 
 def replace(item: T, **changes: Any) -> T:

@@ -105,6 +105,10 @@ class Agent:
         """A signal that means something to the workers only, such as SIGUSR1 before a time limit."""
         self._supervisor.pass_on(number)
 
+    def child_ended(self, _number: int) -> None:
+        """A worker, which is reported elsewhere, or something that a worker left behind."""
+        self._supervisor.reap_orphans()
+
     def guardian_gone(self, _number: int) -> None:
         """The waiting half of the launcher was killed: nothing may live on."""
         self._supervisor.kill_all()

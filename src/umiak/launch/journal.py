@@ -2,6 +2,7 @@
 
     {"run": "abcdef", "wall": 1718000000.0, "setting": {...}}                      a launcher starts
     {"t": 12.5, "who": "master", "lead": {...}}                                    it becomes the master
+    {"formation": "1 abcdef", "cluster": {...}}                                    a formation, before it is mentioned
     {"t": 12.5, "who": "node", "event": {"is": "Received", ...}, "actions": [...]}
 
 Feeding the events of a journal to the deciders again gives the same actions: `replay` does that, for tests and for finding out
@@ -13,12 +14,14 @@ from __future__ import annotations
 import json
 import os
 
-from umiak.core.decode import decode, decode_tagged, encode, encode_tagged
+from umiak.core.cluster import Cluster
+from umiak.core.decode import decode, decode_tagged, encode
+from umiak.core.value import fields, is_value
 from umiak.launch import events, logs, machine, rendezvous
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     from umiak.launch.events import Lead, NodeSetting
@@ -30,18 +33,31 @@ class Journal:
     def __init__(self, path: str) -> None:
         self._fd = logs.open_private(path)
         self._full = False
+        self._mentioned: set[str] = set()
 
     def begin(self, run: str, wall: float, setting: NodeSetting) -> None:
         self._write({"run": run, "wall": wall, "setting": encode(setting)})
 
     def lead(self, now: float, lead: Lead) -> None:
-        self._write({"t": now, "who": "master", "lead": encode(lead)})
+        self._write({"t": now, "who": "master", "lead": plain(lead, self._introduce)})
 
     def record(self, now: float, who: str, event: object, actions: Iterable[object]) -> None:
-        self._write({"t": now, "who": who, "event": _tagged(event), "actions": [_tagged(action) for action in actions]})
+        entry = {
+            "t": now,
+            "who": who,
+            "event": plain(event, self._introduce),
+            "actions": [plain(action, self._introduce) for action in actions],
+        }
+        self._write(entry)
 
     def close(self) -> None:
         os.close(self._fd)
+
+    def _introduce(self, formation: str, cluster: Cluster) -> None:
+        """Formations are large and are mentioned often, so each is written down once."""
+        if formation not in self._mentioned:
+            self._mentioned.add(formation)
+            self._write({"formation": formation, "cluster": encode(cluster)})
 
     def _write(self, entry: dict[str, Any]) -> None:
         if self._full:
@@ -52,44 +68,63 @@ class Journal:
             self._full = True  # a full disk must not stop the job; the worker logs say so aloud
 
 
+class Start:
+    """The event before all others."""
+
+
+def plain(item: object, introduce: Callable[[str, Cluster], None] = lambda _formation, _cluster: None) -> Any:
+    """Plain data in which every value says what it is, and a formation is only mentioned."""
+    if isinstance(item, Cluster):
+        formation = f"{item.generation} {item.coordinator}"
+        introduce(formation, item)
+        return {"formation": formation}
+    if isinstance(item, Start):
+        return {"is": "Start"}
+    if is_value(item):
+        return {"is": type(item).__name__, **{name: plain(getattr(item, name), introduce) for name in fields(item)}}
+    if isinstance(item, tuple):
+        return [plain(each, introduce) for each in item]
+    return encode(item)
+
+
 def replay(lines: Iterable[str]) -> Iterator[tuple[dict[str, Any], list[Any]]]:
     """Every journalled decision of a run's last launcher, with what the deciders decide when they are asked again."""
     node: machine.NodeMachine | None = None
     master: rendezvous.Coordinator | None = None
+    formations: dict[str, Any] = {}
     for line in lines:
         entry = json.loads(line)
         if "run" in entry:
             node = machine.NodeMachine(decode(events.NodeSetting, entry["setting"]))
             continue
+        if "formation" in entry:
+            formations[entry["formation"]] = entry["cluster"]
+            continue
         assert node is not None, "a journal begins with its setting"
         now = entry["t"]
         if "lead" in entry:
-            lead = decode(events.Lead, entry["lead"])
+            lead = decode(events.Lead, _recalled(entry["lead"], formations))
             offer = node.setting.offer
             master = rendezvous.Coordinator(
                 node.terms, name=offer.name, now=now, previous=lead.previous, dead=lead.dead, silent=lead.silent
             )
         elif entry["who"] == "master":
             assert master is not None
-            event: Any = decode_tagged(events.RENDEZVOUS_EVENTS, entry["event"])
-            yield entry, [_tagged(action) for action in master.step(now, event)]
+            event: Any = decode_tagged(events.RENDEZVOUS_EVENTS, _recalled(entry["event"], formations))
+            yield entry, [plain(action) for action in master.step(now, event)]
         elif entry["event"] == {"is": "Start"}:
-            yield entry, [_tagged(action) for action in node.start(now)]
+            yield entry, [plain(action) for action in node.start(now)]
         else:
-            happened: Any = decode_tagged(events.NODE_EVENTS, entry["event"])
-            yield entry, [_tagged(action) for action in node.step(now, happened)]
+            happened: Any = decode_tagged(events.NODE_EVENTS, _recalled(entry["event"], formations))
+            yield entry, [plain(action) for action in node.step(now, happened)]
 
 
-class Start:
-    """The event before all others."""
-
-
-def _tagged(item: object) -> dict[str, Any]:
-    """A value with its kind, and the kind of the message that it carries."""
-    if isinstance(item, Start):
-        return {"is": "Start"}
-    plain = encode_tagged(item)
-    message = getattr(item, "message", None)
-    if message is not None:
-        plain["message"] = encode_tagged(message)
-    return plain
+def _recalled(data: Any, formations: dict[str, Any]) -> Any:
+    """The same data with every mentioned formation in full."""
+    if isinstance(data, list):
+        return [_recalled(each, formations) for each in data]
+    if isinstance(data, dict):
+        if "formation" in data:
+            return formations[data["formation"]]
+        return {name: _recalled(each, formations) for name, each in data.items()}
+    return data

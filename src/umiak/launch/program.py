@@ -333,6 +333,7 @@ class _Launch:
         self.loop.on_signal(int(process.GUARDIAN_GONE), agent.guardian_gone)
         for number in process.heeded((signal.SIGUSR1, signal.SIGUSR2)):
             self.loop.on_signal(number, agent.passed_on)
+        self.loop.on_signal(signal.SIGCHLD, agent.child_ended)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         process.open_for_signals()
 

@@ -146,6 +146,10 @@ class Supervisor:
             worker.asked_to_end = True
         process.kill_descendants(spare=self.pids)
 
+    def reap_orphans(self) -> None:
+        """Let what the workers left behind, and what has ended, not stay as zombies for as long as the job runs."""
+        process.reap_orphans(spare=self.pids)
+
     def dump_stacks(self) -> None:
         """Python workers write the stacks of all their threads to stacks.<key> in the log directory."""
         for key, worker in self._workers.items():

@@ -1,0 +1,380 @@
+"""The documents say what the code does: pages are fresh, complete and linked, and their commands work."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+import types
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from umiak.cli import launch, main
+from umiak.cli.launch_flags import FLAGS
+from umiak.compat.flags import Origin
+from umiak.core.problem import Exit
+from umiak.launch import supervisor
+from umiak.platforms import RULES
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "umiak"
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
+CODE = re.compile(r"UM-[A-Z]+-\d+")
+FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def page_name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+# ---- generated pages
+
+
+def generator() -> types.ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_generate", DOCS / "generate.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_generated_pages_are_fresh(capsys: pytest.CaptureFixture[str]) -> None:
+    assert generator().main(["--check"]) == 0, capsys.readouterr().err
+
+
+def test_a_stale_page_is_named_and_can_be_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    generate = generator()
+    monkeypatch.setattr(generate, "REFERENCE", tmp_path)
+    monkeypatch.setattr(generate, "PAGES", {"one.md": lambda: "1\n", "two.md": lambda: "2\n"})
+    (tmp_path / "one.md").write_text("1\n")
+    (tmp_path / "two.md").write_text("old\n")
+    assert generate.main(["--check"]) == 1
+    said = capsys.readouterr().err
+    assert "docs/reference/two.md" in said
+    assert "one.md" not in said
+    assert (tmp_path / "two.md").read_text() == "old\n"
+    assert generate.main([]) == 0
+    assert generate.main(["--check"]) == 0
+    assert (tmp_path / "two.md").read_text() == "2\n"
+
+
+def test_a_variable_without_a_description_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    generate = generator()
+    described = dict(generate.DESCRIPTIONS)
+    del described["UMIAK_RANK"]
+    monkeypatch.setattr(generate, "DESCRIPTIONS", described)
+    with pytest.raises(SystemExit, match="UMIAK_RANK"):
+        generate.environment_page()
+
+
+def test_the_supervisor_sets_no_variable_that_the_page_does_not_know() -> None:
+    source = Path(supervisor.__file__).read_text(encoding="utf-8")
+    set_here = re.findall(r'environ(?:\.setdefault\(|\[)"(\w+)"', source)
+    assert set_here
+    assert set(set_here) == set(generator().BY_SUPERVISOR)
+
+
+# ---- completeness
+
+
+def codes_in_the_source() -> set[str]:
+    """Codes that are whole string constants, and those that the platforms' reader puts together."""
+    codes = set()
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and CODE.fullmatch(node.value):
+                codes.add(node.value)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" not in node.value:
+                codes.update(re.findall(r"\[(UM-[A-Z]+-\d+)\]", node.value))
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "wrong":
+                number = node.args[0]
+                assert isinstance(number, ast.Constant), f"{path}:{node.lineno}: a code that can't be found"
+                codes.add(f"UM-PLATFORM-{number.value}")
+            elif isinstance(node, ast.JoinedStr):
+                codes.update(CODE.findall("".join(str(part.value) for part in node.values if _is_text(part))))
+    return codes
+
+
+def _is_text(part: ast.expr) -> bool:
+    return isinstance(part, ast.Constant) and isinstance(part.value, str)
+
+
+def test_every_error_code_has_its_heading_and_no_heading_is_spare() -> None:
+    headings = re.findall(r"^### (UM-[A-Z]+-\d+)$", text_of("docs/reference/errors.md"), re.MULTILINE)
+    assert [code for code, times in Counter(headings).items() if times > 1] == []
+    assert set(headings) == codes_in_the_source()
+    assert len(headings) > 50
+
+
+def test_every_error_says_something() -> None:
+    sections = re.split(r"^#+ .*$", text_of("docs/reference/errors.md"), flags=re.MULTILINE)
+    names = re.findall(r"^(#+ .*)$", text_of("docs/reference/errors.md"), re.MULTILINE)
+    empty = [name for name, body in zip(names, sections[1:], strict=True) if "UM-" in name and len(body.strip()) < 30]
+    assert empty == []
+
+
+def test_codes_named_in_the_documents_exist() -> None:
+    known = codes_in_the_source()
+    for page in PAGES:
+        unknown = set(CODE.findall(page.read_text(encoding="utf-8"))) - known
+        assert not unknown, f"{page_name(page)}: {unknown}"
+
+
+def test_every_flag_is_in_the_reference() -> None:
+    page = text_of("docs/reference/launch.md")
+    missing = [name for flag in FLAGS for name in flag.spellings if not re.search(rf"--{name}\b", page)]
+    assert missing == []
+
+
+def test_every_flag_of_paddle_is_in_the_page_about_moving() -> None:
+    page = text_of("docs/how-to/move-from-paddle-launch.md")
+    paddles = [flag for flag in FLAGS if flag.origin is not Origin.UMIAK]
+    missing = [name for flag in paddles for name in flag.spellings if f"`--{name}`" not in page]
+    assert missing == []
+
+
+def test_all_defects_are_answered() -> None:
+    page = text_of("docs/how-to/move-from-paddle-launch.md")
+    assert [int(number) for number in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)] == list(range(1, 23))
+
+
+def test_every_platform_is_in_its_page() -> None:
+    page = text_of("docs/reference/platforms.md")
+    assert [rule.name for rule in RULES if f"| `{rule.name}` |" not in page] == []
+
+
+def test_platforms_named_for_topology_exist() -> None:
+    page = text_of("docs/how-to/run-on-a-platform.md")
+    clouds = page.split("## Clouds")[1].split("##")[0]
+    names = {
+        name
+        for row in re.findall(r"^\|.*\|(.*)\|$", clouds, re.MULTILINE)
+        for name in re.findall(r"`([a-z][a-z-]+)`", row)
+    }
+    assert len(names) > 8
+    assert names <= {rule.name for rule in RULES}
+
+
+def test_every_exit_status_is_in_its_page() -> None:
+    page = text_of("docs/reference/exit-status.md")
+    statuses = [number for name, number in vars(Exit).items() if name.isupper()]
+    assert len(statuses) == 5
+    assert [number for number in statuses if f"| {number} |" not in page] == []
+
+
+def test_every_kind_of_log_is_in_its_page() -> None:
+    page = text_of("docs/reference/files.md")
+    assert [name for name in supervisor.LOG_NAMES.values() if f"`{name}.N`" not in page] == []
+
+
+def modules() -> set[str]:
+    names = set()
+    for path in SOURCE.rglob("*.py"):
+        parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+        names.add(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
+    return names
+
+
+def test_every_module_has_its_row_and_its_kind_in_the_architecture() -> None:
+    page = text_of("ARCHITECTURE.md").split("## Three kinds of module")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `(umiak[\w.]*)` \| (\w+) \|", page, re.MULTILINE)
+    assert [name for name, times in Counter(name for name, _ in rows).items() if times > 1] == []
+    assert {name for name, _ in rows} == modules()
+    assert {kind for _, kind in rows} == {"values", "decider", "adapter", "program", "package"}
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = text_of("docs/README.md")
+    pages = [page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md") if page != DOCS / "README.md"]
+    assert [page for page in pages if f"({page})" not in index] == []
+
+
+def test_every_term_of_the_glossary_is_defined_once() -> None:
+    rows = re.findall(r"^\| \*\*(.+?)\*\* \| (.+) \|$", text_of("docs/reference/glossary.md"), re.MULTILINE)
+    assert len(rows) > 40
+    assert [term for term, times in Counter(term.lower() for term, _ in rows).items() if times > 1] == []
+    assert [term for term, meaning in rows if len(meaning) < 15] == []
+    table_lines = [line for line in text_of("docs/reference/glossary.md").splitlines() if line.startswith("| ")]
+    assert len([line for line in table_lines if not line.startswith("| word |")]) == len(rows)
+
+
+def test_decisions_have_their_four_parts() -> None:
+    decisions = sorted((DOCS / "decisions").glob("*.md"))
+    assert [int(path.name[:4]) for path in decisions] == list(range(1, len(decisions) + 1))
+    for path in decisions:
+        headings = re.findall(r"^## (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert headings == ["Context", "Choice", "Non-goals", "Alternatives"], path.name
+
+
+# ---- links
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, made as GitHub makes them."""
+    found: Counter[str] = Counter()
+    names = set()
+    for heading in re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE):
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        slug = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+        names.add(f"{slug}-{found[slug]}" if found[slug] else slug)
+        found[slug] += 1
+    return names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_links_lead_somewhere(page: Path) -> None:
+    # Links may have code as their text, so only fences are left out here.
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith(("https://", "http://")):
+            continue
+        name, _, anchor = target.partition("#")
+        path = (page.parent / name).resolve() if name else page
+        assert path.exists(), f"no such file: {target}"
+        assert path.is_relative_to(ROOT), f"outside of the checkout: {target}"
+        if anchor:
+            assert anchor in anchors(path), f"no such heading: {target}"
+
+
+def test_the_check_of_links_checks() -> None:
+    assert "um-cli-001" in anchors(DOCS / "reference" / "errors.md")
+    assert "umiak-launch" in anchors(DOCS / "reference" / "launch.md")
+
+
+# ---- words
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_nothing_of_this_machine_is_in_a_page(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for word in ("/work/", "/root", "/tmp/", "pypi", "/home/"):
+        assert word not in text.lower(), word
+
+
+# ---- commands
+
+
+def commands(page: Path) -> Iterator[str]:
+    """What a page tells people to type; not where it shows what a mistake leads to (exit status 2)."""
+    text = re.sub(
+        r"^<!-- run: 2 -->\n```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
+    for language, body in FENCE.findall(text):
+        if language == "console":
+            yield from (line[2:] for line in body.splitlines() if line.startswith("$ "))
+        elif language == "sh":
+            yield from re.findall(r"umiak launch [^'&|#\n]*", body)
+    yield from re.findall(r"`((?:umiak|python -m umiak\.launch)\b[^`\n]*)`", FENCE.sub("", text))
+
+
+def umiak_words(command: str) -> list[str]:
+    """The words after `umiak`, or none if it is another program's command."""
+    words = [word for word in shlex.split(command, comments=True) if word != "..."]
+    while words and re.fullmatch(r"\w+=.*", words[0]):
+        words.pop(0)
+    if words[:3] == ["python", "-m", "umiak.launch"]:
+        return ["launch", *words[3:]]
+    return words[1:] if words and words[0].removeprefix(".venv/bin/") == "umiak" else []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_commands_are_understood(page: Path) -> None:
+    for command in commands(page):
+        words = umiak_words(command)
+        if not words or words[0] == "COMMAND" or words[0] in ("--help", "--version"):
+            continue
+        assert words[0] in main.COMMANDS, command
+        if "<" in command or len(words) == 1 or words[1].startswith("["):
+            continue
+        parsed, _ = launch._parse(words[1:], {})
+        assert not [problem.what for problem in parsed.problems], command
+        if parsed.program or parsed.truth("check"):
+            launch.read(words[1:], {})
+
+
+def test_the_check_of_commands_checks() -> None:
+    found = [command for page in PAGES for command in commands(page) if umiak_words(command)[:1] == ["launch"]]
+    assert len(found) > 40
+    parsed, _ = launch._parse(umiak_words("X=1 umiak launch --nnods 2 train.py")[1:], {})
+    assert parsed.problems
+
+
+RUN = re.compile(
+    r"^<!-- (?:file: (?P<file>[\w.]+)|run: (?P<status>\d+)) -->\n```(?:python|console)\n(?P<body>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+RUNNING = [page for page in PAGES if RUN.search(page.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize("page", RUNNING, ids=page_name)
+def test_what_a_page_shows_is_what_happens(page: Path, tmp_path: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert len(RUN.findall(text)) == text.count("<!-- file: ") + text.count("<!-- run: ")
+    for block in RUN.finditer(text):
+        if block["file"]:
+            (tmp_path / block["file"]).write_text(block["body"])
+            continue
+        wanted = int(block["status"])
+        for command, *expected in blocks(block["body"]):
+            status, printed = run(command, tmp_path)
+            assert status == wanted, f"{command}\n{printed}"
+            wanted = 0  # a status is that of the first command; the others look at what it left
+            for line in expected:
+                assert any(matches(line, each) for each in printed.splitlines()), (
+                    f"{command}\n{line}\nnot in\n{printed}"
+                )
+
+
+def blocks(body: str) -> Iterator[list[str]]:
+    """Each command of a console block with the lines below it."""
+    found: list[list[str]] = []
+    for line in body.splitlines():
+        if line.startswith("$ "):
+            found.append([line[2:]])
+        elif line and line != "...":
+            found[-1].append(line)
+    yield from found
+
+
+def matches(expected: str, line: str) -> bool:
+    """Three dots stand for anything."""
+    return re.fullmatch(".*".join(map(re.escape, expected.split("..."))), line) is not None
+
+
+def run(command: str, directory: Path) -> tuple[int, str]:
+    environ = {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(directory),
+        "LANG": "C.UTF-8",
+    }
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=directory,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def test_there_are_pages_that_are_run() -> None:
+    assert len(RUNNING) >= 4
