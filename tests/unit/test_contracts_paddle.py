@@ -104,7 +104,7 @@ GLOO = {
 
 
 def test_server_of_a_parameter_server_job() -> None:
-    contract = contracts.environment(PS, PS.seats(Role.SERVER)[1], setting(mode=Mode.PS, gloo_endpoint="10.0.0.1:6767"))
+    contract = contracts.environment(PS, PS.seats(Role.SERVER)[1], setting(mode=Mode.PS, gloo_port=6767))
     assert paddle_part(contract) == {
         "POD_NAME": "b",
         "POD_IP": "10.0.0.2",
@@ -125,7 +125,7 @@ def test_server_of_a_parameter_server_job() -> None:
 
 def test_trainer_of_a_parameter_server_job() -> None:
     contract = contracts.environment(
-        PS, PS.seats(Role.TRAINER)[1], setting(mode=Mode.PS, gloo_endpoint="10.0.0.1:6767")
+        PS, PS.seats(Role.TRAINER)[1], setting(mode=Mode.PS, gloo_port=6767)
     )
     assert contract["TRAINING_ROLE"] == contract["PADDLE_ROLE"] == "TRAINER"
     assert contract["PADDLE_TRAINER_ID"] == "1"

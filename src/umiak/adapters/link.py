@@ -213,10 +213,17 @@ class Link:
         self._heart.links.discard(self)
         self._framed.close()
 
-    def beat(self, now: float, timeout_s: float) -> None:
-        """Once a second: show that we live, and notice if the other side does not."""
+    def beat(self) -> None:
+        """Show that we live."""
         self._framed.send(_BEAT)
-        if now - self._framed.last_heard > timeout_s and not self._silent_said:
+
+    @property
+    def last_heard(self) -> float:
+        return self._framed.last_heard
+
+    def fell_silent(self) -> None:
+        """The other side was not heard for too long."""
+        if not self._silent_said:
             self._silent_said = True
             self.on_silent()
 
@@ -244,8 +251,9 @@ class Heart:
         self.links: set[Link] = set()
         self._every_s = min(BEAT_EVERY_S, timeout_s / 5)
         self._in_doubt_until = 0.0
+        self._next_beat = loop.now() + self._every_s
         loop.on_nap = self._napped
-        loop.after(self._every_s, self._beat)
+        loop.at(self._next_beat, self._beat)
 
     def now(self) -> float:
         return self._loop.now()
@@ -264,9 +272,24 @@ class Heart:
 
     def _beat(self) -> None:
         now = self._loop.now()
-        self._loop.at(now + self._every_s, self._beat)
+        # Punctual also when this beat was late: the others' patience counts on it.
+        self._next_beat = max(self._next_beat + self._every_s, now)
+        self._loop.at(self._next_beat, self._beat)
         for link in tuple(self.links):
-            link.beat(now, self.timeout_s)
+            link.beat()
+        self._listen()
+
+    def _listen(self) -> None:
+        """Notice silence when it is due, not only at the next beat: a side that is cut off must stop in time."""
+        due = self._next_beat
+        for link in tuple(self.links):
+            silent_at = link.last_heard + self.timeout_s
+            if silent_at <= self._loop.now():
+                link.fell_silent()
+            else:
+                due = min(due, silent_at)
+        if due < self._next_beat:
+            self._loop.at(due, self._listen)
 
 
 def message_frame(message: object) -> bytes:

@@ -199,7 +199,7 @@ FLAGS = (
     ),
     Flag(
         name="elastic_level",
-        help="-1: end with the first failure; 0: the failed node leaves, the others wait for another; 1: restart in place.",
+        help="-1: restart only if --max_restart is said or --nnodes is a range; 0: the failed node leaves, the others wait; 1: restart.",
         group=FAILURES,
         kind=Kind.CHOICE,
         default="-1",

@@ -146,10 +146,8 @@ def _parameter_server(worker: Worker) -> dict[str, str]:
 def _gloo(worker: Worker) -> dict[str, str]:
     """The barrier of Paddle's role maker: the first server opens an HTTP store (kind 3) at the endpoint."""
     setting, cluster = worker.setting, worker.cluster
-    endpoint = setting.gloo_endpoint
-    if endpoint is None:
-        first = next((node for node in cluster.nodes if node.servers), cluster.nodes[0])
-        endpoint = join_host_port(first.host, first.store_port)
+    first = next((node for node in cluster.nodes if node.servers), cluster.nodes[0])
+    endpoint = join_host_port(first.host, setting.gloo_port or first.gloo_port)
     return {
         "PADDLE_WITH_GLOO": str(setting.with_gloo),
         "PADDLE_GLOO_RENDEZVOUS": "3",

@@ -18,8 +18,8 @@ class WorkerSetting:
     restart_count: int = 0
     with_gloo: int = 1
     """Paddle's ``PADDLE_WITH_GLOO`` with parameter servers: 0 no barrier, 1 between trainers, 2 between all."""
-    gloo_endpoint: str | None = None
-    """``host:port`` on the first server's host; ``None``: the port that its node holds for a store."""
+    gloo_port: int | None = None
+    """Where gloo meets on the first server's host; ``None``: at the port that its node holds for that."""
     devices: Devices | None = None
     """``None``: the workers compute on the CPU."""
     heter_device: str | None = None

@@ -83,7 +83,7 @@ class Node:
     """One machine or pod of a formed cluster.
 
     ``home`` orders the nodes: a node that comes back sits where it sat. ``ports`` are held by the node's launcher
-    for its servers, trainers and heter workers, in that order, and one more for a store on this node.
+    for its servers, trainers and heter workers, in that order, one for gloo beside servers, and one for a store.
     """
 
     name: str
@@ -115,6 +115,12 @@ class Node:
     def store_port(self) -> int:
         """The port for a framework's own store, should this be the first node."""
         return self.ports[-1]
+
+    @property
+    def gloo_port(self) -> int:
+        """The port where gloo meets beside parameter servers: one of its own, where the node holds one."""
+        workers = self.servers + self.trainers + self.heters
+        return self.ports[workers]
 
 
 @value

@@ -15,6 +15,8 @@ from umiak.launch.events import Meeting
 from umiak.launch.options import LaunchOptions
 from umiak.launch.protocol import Terms
 
+FENCE_BEATS = 1.25
+"""After a cut, one side may notice the silence up to a beat before the other one; a quarter more is for late timers."""
 DEFAULT_START_PORT = 6070
 """First port of workers with ``--ips``, as with Paddle."""
 LISTS_MASTER_PORT = 6768
@@ -59,8 +61,8 @@ class Plan:
 
     @property
     def port_count(self) -> int:
-        """How many ports this node holds: one per worker and one for a store."""
-        return self.servers + self.trainers + self.heters + 1
+        """How many ports this node holds: one per worker, one for a store, and one for gloo beside parameter servers."""
+        return self.servers + self.trainers + self.heters + 1 + self.terms.mode.has_servers
 
 
 def plan(options: LaunchOptions, placement: Placement | None, local: Local) -> Plan:
@@ -138,7 +140,7 @@ class _Planner:
             grace_s=options.grace_s,
             trainer_restart=options.trainer_restart,
             sort_ip=options.sort_ip,
-            fence_s=min(1.0, options.heartbeat_timeout_s / 5),
+            fence_s=FENCE_BEATS * min(1.0, options.heartbeat_timeout_s / 5),
         )
 
     def _node_range(self) -> tuple[int, int]:
@@ -219,6 +221,12 @@ class _Planner:
             return Meeting.ETCD, "", 0, tuple((host, port or 2379) for host, port in endpoints)
         if most == 1 and not options.check:
             return Meeting.ALONE, "", 0, ()
+        if not master and self._rank(hosts):
+            self._problem(
+                "UM-LAUNCH-305",
+                f"this is node {self._rank(hosts)} of {most}, and nothing says where they meet",
+                "name the first node's address with --master HOST:PORT, on every node",
+            )
         if not master:
             return (Meeting.ALONE if most == 1 else Meeting.ADDRESS), "", 0, ()
         master_host, master_port = split_host_port(master)

@@ -20,7 +20,7 @@ from umiak.adapters import link as links
 from umiak.adapters.loop import Loop
 from umiak.adapters.ports import HeldPorts
 from umiak.contracts import devices
-from umiak.core.cluster import split_host_port
+from umiak.core.cluster import join_host_port, split_host_port
 from umiak.core.devices import DeviceKind
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import replace
@@ -97,6 +97,9 @@ class _Launch:
             self.plan = self.check.plan(self.plan)
         if self.options.devices or not self.plan.terms.mode.has_servers:
             devices.check_workers(found, self.plan.trainers)
+            idle = devices.idle(found, self.plan.trainers)
+            if idle:
+                self.talk.say(f"devices {', '.join(idle)} stay idle: {self.plan.trainers} workers", "WARNING")
         log_dir = self._log_dir()
         token = _token(self.environ)
         listener, token = self._listener(token)
@@ -181,9 +184,10 @@ class _Launch:
         plan_ = self.plan
         if plan_.meeting is Meeting.ALONE:
             return None, token
+        made_up_token = ""
         if plan_.must_lead and token is None:
-            token = os.urandom(16).hex().encode()
-            os.environ["UMIAK_TOKEN"] = token.decode()
+            made_up_token = os.urandom(16).hex()
+            token = made_up_token.encode()
         loopback = all(_is_loopback(host) for host in (plan_.master_host, *(host for host, _ in plan_.etcd)) if host)
         loopback = loopback and not plan_.must_lead
         if token is None and not loopback:
@@ -207,7 +211,7 @@ class _Launch:
         if plan_.must_lead:
             self.plan = replace(plan_, master_host=hostinfo.public_address(), master_port=listener.getsockname()[1])
             self.plan = replace(self.plan, host=self.plan.host or self.plan.master_host)
-            self._print_command(token)
+            self._print_command(made_up_token)
         elif leads and not plan_.host:
             self.plan = replace(plan_, host=self._own_host(plan_))
         self.plan = replace(self.plan, may_lead=leads)
@@ -221,16 +225,17 @@ class _Launch:
             return address
         return "127.0.0.1" if address.startswith("127.0.0.") else hostinfo.public_address()
 
-    def _print_command(self, token: bytes | None) -> None:
+    def _print_command(self, made_up_token: str) -> None:
+        """For the other nodes. A token that was made up for this job is part of it; one that a person set is never shown."""
         import shlex
 
-        master = f"{self.plan.master_host}:{self.plan.master_port}"
-        if ":" in self.plan.master_host:
-            master = f"[{self.plan.master_host}]:{self.plan.master_port}"
+        master = join_host_port(self.plan.master_host, self.plan.master_port)
         start = ["umiak", "launch"] if os.path.basename(sys.argv[0]) == "umiak" else ["python", "-m", "umiak.launch"]
         command = shlex.join([*start, "--master", master, *self.options.program_argv])
-        secret = f"UMIAK_TOKEN={shlex.quote(token.decode())} " if token else ""
+        secret = f"UMIAK_TOKEN={made_up_token} " if made_up_token else ""
         self.talk.command_for_other_nodes(secret + command)
+        if not made_up_token:
+            self.talk.say("the other nodes need the same UMIAK_TOKEN in their environment")
 
     def _election(self) -> Election | None:
         if self.plan.meeting is not Meeting.ETCD:
@@ -282,6 +287,7 @@ class _Launch:
                 log_dir=log_dir,
                 max_restarts=options.max_restart,
                 with_gloo=options.with_gloo,
+                gloo_port=options.gloo_port,
                 devices=found,
                 heter_device=options.heter_device,
                 backend=options.backend,

@@ -33,7 +33,7 @@ class Terms:
     grace_s: float = 30.0
     trainer_restart: TrainerRestart = TrainerRestart.GROUP
     sort_ip: bool = False
-    fence_s: float = 1.0
+    fence_s: float = 1.25
     """After silence: how long a new formation waits, so that a side that was cut off has surely stopped."""
     settle_s: float = 0.5
     """How long a running job waits for further nodes before it grows."""

@@ -28,6 +28,8 @@ def may_go_on(cluster: Cluster, *, here: Collection[str], dead: Collection[str])
     """Whether the nodes that are ``here`` may form the next generation after this one."""
     voters = [name for name in line_of_succession(cluster) if name not in dead]
     present = [name for name in voters if name in here]
+    if not present:
+        return False  # nodes that only stood by can't tell whether others like them go on, too
     if 2 * len(present) != len(voters):
         return 2 * len(present) > len(voters)
-    return not voters or voters[0] in here
+    return voters[0] in here

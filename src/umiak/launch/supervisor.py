@@ -66,6 +66,8 @@ class _Worker:
         self.log = log
         self.asked_to_end = False
         self.exited = False
+        self.awaited = False
+        """Whether others wait until it accepts connections."""
         self.output_closed = False
         self.memory_kills = process.out_of_memory_kills()
         self.hang_timer: Timer | None = None
@@ -124,7 +126,8 @@ class Supervisor:
         worker = self._workers.get(key)
         if worker is None or worker.exited:
             return
-        if _accepts(worker.seat.host, worker.seat.port):
+        worker.awaited = not _accepts(worker.seat.host, worker.seat.port)
+        if not worker.awaited:
             self.on_listening(key, worker.generation)
         else:
             self._loop.after(LISTEN_CHECK_S, lambda: self.await_listening(key))
@@ -204,8 +207,11 @@ class Supervisor:
 
     def _verdict(self, worker: _Worker, code: int) -> Failure | None:
         """What this end means: None if the worker ended well, or only because it was told to."""
-        if code == 0 or worker.asked_to_end:
+        if worker.asked_to_end or (code == 0 and not worker.awaited):
             return None
+        if code == 0:
+            what = "it ended before it accepted connections"
+            return replace(self._failure(worker.seat, FailureKind.NOT_STARTED, worker.log, what), exit_code=1)
         kind = FailureKind.KILLED if code < 0 else FailureKind.EXITED
         failure = self._failure(worker.seat, kind, worker.log)
         starved = code == -signal.SIGKILL and process.out_of_memory_kills() > worker.memory_kills

@@ -49,6 +49,8 @@ class Talk:
 
     def configuration(self, shown: Sequence[tuple[str, str]]) -> None:
         """Every option with its value, one line each."""
+        if not shown:
+            return
         self.say("-----------  Configuration  ----------------------")
         for name, text in shown:
             self.say(f"{name}: {text}")
@@ -73,7 +75,7 @@ class Talk:
             quoted = ["its traceback:", *(f"  {line}" for line in failure.traceback.splitlines())]
         elif failure and failure.log_end:
             quoted = ["the end of its output:", *(f"  {line}" for line in failure.log_end.splitlines())]
-        if quoted and failure:
+        if quoted and failure and not hint:
             hint = f"the whole output is on {failure.host} in {failure.log_path}"
         first, *rest = Problem(code=end.code, what=end.words, hint=hint or None).lines()
         self.plain("".join(f"{line}\n" for line in (first, *quoted, *rest)))

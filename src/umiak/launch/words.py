@@ -21,7 +21,10 @@ CODES = {
 
 def verdict(failure: Failure) -> Finish:
     """The end of a job that this failure brought down."""
-    return Finish(exit_status=failure.exit_status, code=CODES[failure.kind], words=describe(failure), failure=failure)
+    hint = "the stacks of all workers are in stacks.* beside their logs" if failure.kind is FailureKind.HUNG else ""
+    return Finish(
+        exit_status=failure.exit_status, code=CODES[failure.kind], words=describe(failure), hint=hint, failure=failure
+    )
 
 
 def describe(failure: Failure) -> str:
