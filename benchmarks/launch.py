@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import signal
 import sys
 import time
@@ -28,7 +29,7 @@ from umiak.adapters import process
 PATIENCE_S = 60.0
 """For anything that has to come."""
 SETTLE_S = 0.5
-"""Between the last worker's first line and the blow: by then every launcher watches its workers."""
+"""After the last worker's first line: by then every launcher watches its workers."""
 HEARTBEAT_S = 5.0
 """umiak's default --heartbeat_timeout."""
 
@@ -270,7 +271,7 @@ def _restart_once(launcher: Launcher, figure: Figure, nodes: int, limit_s: float
         if len(reports) < 2:
             _failed(figure, launcher, bench)
             return
-        time.sleep(SETTLE_S)
+        _wait_a_while()
         victim = max(reports, key=lambda report: report.rank)
         killed = time.monotonic()
         os.kill(victim.pid, signal.SIGKILL)
@@ -316,7 +317,7 @@ def _lose_once(launcher: Launcher, figure: Figure, number: int, limit_s: float) 
         if not reports:
             _failed(figure, launcher, bench)
             return
-        time.sleep(SETTLE_S)
+        _wait_a_while()
         gone = time.monotonic()
         second.signal_tree(number)
         if number == signal.SIGKILL:
@@ -408,6 +409,11 @@ def _meet(figure: Figure, subject: str, design: str, python: str, count: int, *,
 
 
 # ---- small parts
+
+
+def _wait_a_while() -> None:
+    """Until the blow: not always the same time, so that it meets beats and polls at any point between two of them."""
+    time.sleep(SETTLE_S + random.random())
 
 
 def _failed(figure: Figure, launcher: Launcher, bench: Bench) -> None:

@@ -219,9 +219,13 @@ def umiak(count: int, directory: str) -> Callable[[int], Agent]:
     class NoPorts(HeldPorts):
         """Made-up numbers: eight times a thousand ports are more than one machine can spare."""
 
+        def __init__(self, number: int) -> None:
+            super().__init__()
+            self._first = 20000 + number * (WORKERS + 1) % 12000
+
         @property
         def numbers(self) -> tuple[int, ...]:
-            return tuple(range(20000, 20000 + WORKERS + 1))
+            return tuple(range(self._first, self._first + WORKERS + 1))
 
     class NoWorkers(Supervisor):
         """Starts nothing, and notes that it was asked to: by then the agent has the list of peers."""
@@ -243,7 +247,7 @@ def umiak(count: int, directory: str) -> Callable[[int], Agent]:
         sock = master if number == 0 else links.listen("127.0.0.1", 0)
         if number:
             master.close()
-        held = NoPorts()
+        held = NoPorts(number)
         offer = Offer(
             name=f"node{number:05d}",
             host=f"10.0.{number // 250}.{number % 250 + 1}",

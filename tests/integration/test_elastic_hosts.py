@@ -55,6 +55,26 @@ def test_a_killed_node_shrinks_the_job_and_gets_its_old_rank_when_it_comes_back(
     finish(stage, first, third, again)
 
 
+def test_nodes_that_come_back_in_another_order_sit_where_they_sat(stage: Stage, network: NetworkFactory) -> None:
+    a, b, c = network(3).hosts
+    job = f"--nnodes 1:3 --master {MASTER} {QUICK}"
+    first = stage.launch(job, host=a)
+    for host, rank in ((b, 1), (c, 2)):
+        stage.launch(f"{job} --rank {rank}", host=host)
+    stage.story.until_alive(generation=1, world=3)
+    b.kill()
+    stage.story.until_alive(generation=2, world=2)
+    c.kill()
+    stage.story.until_alive(generation=3, world=1)
+    c.start()
+    third = stage.launch(job, host=c)
+    assert ranks(stage.story.until_alive(generation=4, world=2)) == {"node0": 0, "node2": 1}
+    b.start()
+    second = stage.launch(job, host=b)
+    assert ranks(stage.story.until_alive(generation=5, world=3)) == {"node0": 0, "node1": 1, "node2": 2}
+    finish(stage, first, second, third)
+
+
 def test_one_of_two_goes_on_alone_and_grows_again(stage: Stage, network: NetworkFactory) -> None:
     a, b = network(2).hosts
     job = f"--nnodes 1:2 --master {MASTER} --nproc_per_node 2 {QUICK}"

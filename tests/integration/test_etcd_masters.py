@@ -100,6 +100,24 @@ def test_a_leader_that_is_cut_off_from_everybody_stops(stage: Stage, network: Ne
 
 
 @pytest.mark.netns
+def test_a_frozen_leader_stops_when_it_wakes_up(stage: Stage, network: NetworkFactory) -> None:
+    stage.formations_may_overlap = True  # as long as it stands still nobody can stop its workers
+    a, b, c, d = network(4).hosts
+    with etcd.server(a) as store:
+        job = f"--nnodes 1:3 {QUICK} --heartbeat_timeout 2 --master etcd://{store.endpoint}"
+        first = stage.launch(job, host=b)
+        until_leads(stage, first)
+        second, third = stage.launch(job, host=c), stage.launch(job, host=d)
+        stage.story.until_alive(generation=1, world=3)
+        halves = first.halves()
+        freeze(*halves)
+        assert set(ranks(stage.story.until_alive(generation=2, world=2))) == {"node2", "node3"}
+        thaw(*halves)
+        assert first.wait() == 3
+        finish(stage, second, third)
+
+
+@pytest.mark.netns
 def test_a_leader_that_is_cut_off_from_etcd_alone_goes_on(stage: Stage, network: NetworkFactory) -> None:
     net = network(4)
     a, b, c, d = net.hosts
@@ -190,9 +208,7 @@ def test_jobs_with_different_names_share_an_etcd(stage: Stage, etcd_server: etcd
     assert sorted(name for name, _ in formed) == ["one", "other"]
 
 
-def test_a_job_that_has_ended_leaves_no_key_that_would_hold_the_next_up(
-    stage: Stage, etcd_server: etcd.Server
-) -> None:
+def test_a_job_that_has_ended_leaves_no_key_that_would_hold_the_next_up(stage: Stage, etcd_server: etcd.Server) -> None:
     flags = f"--nnodes 2 --master etcd://{etcd_server.endpoint} --heartbeat_timeout 60"
     for _ in range(2):
         launchers = [stage.launch(flags, FACTS) for _ in range(2)]

@@ -114,7 +114,7 @@ def test_two_launchers_in_one_directory_keep_their_logs_apart(stage: Stage) -> N
 
 def test_workers_see_an_empty_input_and_the_first_one_the_launchers(stage: Stage) -> None:
     launcher = stage.start(
-        [*LAUNCH, "--nproc_per_node", "2", "--tee", "all", "sh", "-c", "echo \"<$(cat)>\""], stdin=subprocess.PIPE
+        [*LAUNCH, "--nproc_per_node", "2", "--tee", "all", "sh", "-c", 'echo "<$(cat)>"'], stdin=subprocess.PIPE
     )
     assert launcher.process.stdin is not None
     with launcher.process.stdin as to_it:

@@ -137,9 +137,7 @@ def test_a_worker_that_was_killed_for_want_of_memory_is_named(stage: Stage) -> N
 
 
 @pytest.mark.parametrize("meeting", ["alone", "address", pytest.param("etcd", marks=pytest.mark.etcd)])
-def test_restarts_work_with_every_kind_of_master(
-    stage: Stage, meeting: str, request: pytest.FixtureRequest
-) -> None:
+def test_restarts_work_with_every_kind_of_master(stage: Stage, meeting: str, request: pytest.FixtureRequest) -> None:
     masters = {"alone": "", "address": f"--nnodes 2 --master 127.0.0.1:{free_port()}"}
     if meeting == "etcd":
         masters["etcd"] = f"--nnodes 2 --master etcd://{request.getfixturevalue('etcd_server').endpoint}"

@@ -171,7 +171,9 @@ def test_a_journal_is_appended_to_and_replays_each_run_from_its_own_beginning(tm
         journal.record(0.2, "node", form, node.step(0.2, form))
         journal.close()
     assert differences(path) == (6, [])
-    assert len(path.read_text().splitlines()) == 8
+    lines = path.read_text().splitlines()
+    assert len(lines) == 10
+    assert sum(line.startswith('{"formation"') for line in lines) == 2, "each run writes its formation down once"
 
 
 def test_a_full_disk_ends_the_journal_and_not_the_run() -> None:

@@ -563,9 +563,9 @@ def test_a_close_after_a_long_silence_counts_as_silence(loop: Loop, monkeypatch:
 def test_a_frozen_launcher_reads_what_waits_before_it_blames_others(loop: Loop) -> None:
     """After a pause of its own, this side's timer is long due, but so are the beats that it has not read."""
     listening, calling = connected(loop, timeout_s=30.0)
-    calling.links[0].beat(loop.now(), 30.0)
+    calling.links[0].beat()
     listening.links[0]._framed.last_heard -= 100.0
-    loop.at(loop.now() - 50.0, lambda: listening.links[0].beat(loop.now(), 30.0))
+    loop.at(loop.now() - 50.0, listening.heart._listen)
     done: list[int] = []
     loop.after(0.01, lambda: done.append(1))
     run_until(loop, lambda: done)

@@ -162,13 +162,13 @@ class Cluster:
     """How many restarts after a failure the job has had."""
 
     def node(self, name: str) -> Node:
-        for node in self.nodes:
-            if node.name == name:
-                return node
-        raise KeyError(name)
+        return self.nodes[self.node_rank(name)]
 
     def node_rank(self, name: str) -> int:
-        return next(rank for rank, node in enumerate(self.nodes) if node.name == name)
+        for rank, node in enumerate(self.nodes):
+            if node.name == name:
+                return rank
+        raise KeyError(name)
 
     def seats(self, role: Role) -> tuple[Seat, ...]:
         """Every worker of one role over all nodes, in rank order."""
@@ -232,7 +232,7 @@ class Cluster:
             "coordinator": self.coordinator,
             "restarts": self.restarts,
             "size": len(self.nodes),
-            "nodes": {name: column if _differs(column) else column[0] for name, column in columns.items()},
+            "nodes": {name: column[0] if _is_uniform(column) else column for name, column in columns.items()},
         }
 
     @classmethod
@@ -242,41 +242,43 @@ class Cluster:
         for name, item in head.items():
             if type(item) is not (str if name in ("job_id", "coordinator") else int):
                 raise Malformed(f"{where}.{name}: {item!r}")
-        if len(data) != len(head) + 2 or not isinstance(columns, dict) or type(size) is not int or size < 1:
+        if len(data) != len(head) + 2 or not isinstance(columns, dict) or type(size) is not int:
             raise Malformed(f"{where}: not a cluster")
         if set(columns) != set(fields(Node)):
             raise Malformed(f"{where}.nodes: not the fields of a node")
+        if size != (len(columns["name"]) if isinstance(columns["name"], list) else 1):
+            raise Malformed(f"{where}: not {size} names")
         table = [_column(columns[name], name, size, where) for name in fields(Node)]
         return cls(nodes=tuple([from_row(Node, row) for row in zip(*table, strict=True)]), **head)
 
 
 def _dense_ports(ports: tuple[int, ...]) -> list[int]:
     """``[first, minus how many]`` for consecutive ports, else all of them."""
-    first, count = ports[0], len(ports)
-    return (
-        [first, -count] if ports[-1] - first == count - 1 and ports == tuple(range(first, first + count)) else [*ports]
-    )
+    count = len(ports)
+    if count > 2 and 0 < ports[0] <= 65536 - count and ports == tuple(range(ports[0], ports[0] + count)):
+        return [ports[0], -count]
+    return [*ports]
 
 
 def _all_ports(dense: object, where: str) -> tuple[int, ...]:
-    if not isinstance(dense, list) or not dense or not all(type(port) is int for port in dense):
+    if not isinstance(dense, list) or not all(type(port) is int for port in dense):
         raise Malformed(f"{where}.nodes.ports: not a list of numbers")
     if len(dense) == 2 and dense[1] < 0:
         first, count = dense[0], -dense[1]
-        if first + count > 65536:
+        if not 0 < first <= 65536 - count:
             raise Malformed(f"{where}.nodes.ports: {first} and {count} more")
         return tuple(range(first, first + count))
     return tuple(dense)
 
 
-def _differs(column: list[object]) -> bool:
-    return any(item != column[0] for item in column)
+def _is_uniform(column: list[object]) -> bool:
+    return bool(column) and all(item == column[0] for item in column)
 
 
 def _column(column: object, name: str, size: int, where: str) -> list[Any]:
     """One field of all nodes, checked."""
     if name == "ports":
-        if isinstance(column, list) and column and type(column[0]) is int:
+        if isinstance(column, list) and not any(isinstance(item, list) for item in column):
             column = [column] * size  # the same on every node
         if not isinstance(column, list) or len(column) != size:
             raise Malformed(f"{where}.nodes.ports: not {size} lists")

@@ -103,28 +103,28 @@ def replay(lines: Iterable[str]) -> Iterator[tuple[dict[str, Any], list[Any]]]:
         assert node is not None, "a journal begins with its setting"
         now = entry["t"]
         if "lead" in entry:
-            lead = decode(events.Lead, _recalled(entry["lead"], formations))
+            lead = decode(events.Lead, recalled(entry["lead"], formations))
             offer = node.setting.offer
             master = rendezvous.Coordinator(
                 node.terms, name=offer.name, now=now, previous=lead.previous, dead=lead.dead, silent=lead.silent
             )
         elif entry["who"] == "master":
             assert master is not None
-            event: Any = decode_tagged(events.RENDEZVOUS_EVENTS, _recalled(entry["event"], formations))
+            event: Any = decode_tagged(events.RENDEZVOUS_EVENTS, recalled(entry["event"], formations))
             yield entry, [plain(action) for action in master.step(now, event)]
         elif entry["event"] == {"is": "Start"}:
             yield entry, [plain(action) for action in node.start(now)]
         else:
-            happened: Any = decode_tagged(events.NODE_EVENTS, _recalled(entry["event"], formations))
+            happened: Any = decode_tagged(events.NODE_EVENTS, recalled(entry["event"], formations))
             yield entry, [plain(action) for action in node.step(now, happened)]
 
 
-def _recalled(data: Any, formations: dict[str, Any]) -> Any:
+def recalled(data: Any, formations: dict[str, Any]) -> Any:
     """The same data with every mentioned formation in full."""
     if isinstance(data, list):
-        return [_recalled(each, formations) for each in data]
+        return [recalled(each, formations) for each in data]
     if isinstance(data, dict):
         if "formation" in data:
             return formations[data["formation"]]
-        return {name: _recalled(each, formations) for name, each in data.items()}
+        return {name: recalled(each, formations) for name, each in data.items()}
     return data
