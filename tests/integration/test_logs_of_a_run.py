@@ -28,15 +28,15 @@ def test_tee_shows_the_first_everybody_or_nobody_with_a_tag(stage: Stage, flags:
 
 
 def test_a_log_file_is_rotated_before_it_grows_too_large(stage: Stage) -> None:
-    launcher = stage.launch("--log_max_bytes 4k", CHATTY, "1000")
+    launcher = stage.launch("--log_max_bytes 4k", CHATTY, "20000")
     assert launcher.wait() == 0
     files = [launcher.log_dir / name for name in ("workerlog.0.2", "workerlog.0.1", "workerlog.0")]
     assert [path.name for path in files if path.exists()] == ["workerlog.0.2", "workerlog.0.1", "workerlog.0"]
     assert not (launcher.log_dir / "workerlog.0.3").exists()
     kept = "".join(path.read_text() for path in files)
-    everything = "".join(f"line {number} of 0\n" for number in range(1000)) + "no newline"
+    everything = "".join(f"line {number} of 0\n" for number in range(20000)) + "no newline"
     assert everything.endswith(kept), "the end of the output, without a gap"
-    assert launcher.stdout.count("[trainer 0] line ") == 1000, "the console has it all"
+    assert launcher.stdout.count("[trainer 0] line ") == 20000, "the console has it all"
 
 
 @pytest.mark.parametrize(("flags", "runs"), [("", 2), ("--log_overwrite true", 1)])

@@ -274,7 +274,10 @@ def test_without_a_master_it_gives_up_after_the_join_timeout(stage: Stage, netwo
         net.cut(a, b)
     second = stage.launch("--nnodes 2 --master 10.88.0.1:7000 --join_timeout 1 --heartbeat_timeout 0.5", host=b)
     assert second.wait() == 3
-    assert "error: no master at 10.88.0.1:7000 after --join_timeout 1" in second.stderr
+    words = second.stderr.rpartition("error: ")[2]
+    assert words.startswith("no master")
+    assert "10.88.0.1:7000" in words
+    assert "--join_timeout 1" in words
     if why == "nobody listens":
         assert "Connection refused" in second.stderr
 
@@ -287,7 +290,7 @@ def test_a_node_with_another_job_or_other_terms_is_refused(stage: Stage, network
     assert "this launcher runs --job_id default, the caller another job" in other_job.stderr
     other_size = stage.launch("--nnodes 3 --master 10.88.0.1:7000", FACTS, host=b)
     assert other_size.wait() == 2
-    assert "--nnodes 3:3 here, 2:2 on the master" in other_size.stderr
+    assert "--nnodes 3 here, 2 on the master" in other_size.stderr
     both_well(first, stage.launch("--nnodes 2 --master 10.88.0.1:7000", FACTS, host=b))
 
 

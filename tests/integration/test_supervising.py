@@ -37,7 +37,7 @@ def test_the_first_failure_stops_everything_on_both_nodes(stage: Stage, network:
     for launcher in launchers:
         words = last_words(launcher.stderr)
         address = "10.88.0.1" if failed.host == "node0" else "10.88.0.2"
-        assert words.startswith(f"trainer 2 on node {address} failed with exit code 1\n")
+        assert words.startswith(f"trainer 2 on node {address} failed with exit code 1 [UM-JOB-001]\n")
         assert "in fail_on_purpose" in words
         assert "RuntimeError: trainer 2 raises, as it was told" in words
         assert "workerlog.0" in words
@@ -59,7 +59,7 @@ def test_the_failure_that_was_first_in_time_wins_wherever_it_happened(stage: Sta
     net.heal(a, b)
     assert [first.wait(), second.wait()] == [5, 5]
     for launcher in (first, second):
-        assert last_words(launcher.stderr).startswith("trainer 1 on node 10.88.0.2 failed with exit code 5\n")
+        assert last_words(launcher.stderr).startswith("trainer 1 on node 10.88.0.2 failed with exit code 5 [UM-JOB-001]\n")
 
 
 @pytest.mark.parametrize(

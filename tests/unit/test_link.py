@@ -572,6 +572,26 @@ def test_a_frozen_launcher_reads_what_waits_before_it_blames_others(loop: Loop) 
     assert listening.ends == []
 
 
+def test_whoever_stood_still_does_not_take_hanging_up_for_a_death(loop: Loop) -> None:
+    """The others may have given this launcher up meanwhile, and gone on without it."""
+    listening, calling = connected(loop)
+    loop.on_nap = listening.heart._napped
+    loop.on_nap(LONG_S)
+    assert listening.heart.is_in_doubt
+    calling.links[0].close()
+    run_until(loop, lambda: listening.ends)
+    assert listening.ends == ["silent"]
+
+
+def test_a_short_nap_casts_no_doubt(loop: Loop) -> None:
+    listening, calling = connected(loop)
+    listening.heart._napped(LONG_S / 4)
+    assert not listening.heart.is_in_doubt
+    calling.links[0].close()
+    run_until(loop, lambda: listening.ends)
+    assert listening.ends == ["closed"]
+
+
 def test_what_a_friend_says_beside_messages_and_beats_is_ignored(loop: Loop) -> None:
     listening, calling = connected(loop)
     calling.links[0]._framed.send(frame({"x": 1}))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import subprocess
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from tests.support import output_of, run_until
+from tests.support import PATIENCE_S, eventually, output_of, python, run_until
 from umiak.adapters.loop import Loop
 
 
@@ -164,6 +167,51 @@ def test_a_handler_may_forget_another_that_is_ready_as_well(loop: Loop) -> None:
     for one, other in pairs:
         one.close()
         other.close()
+
+
+def test_a_process_that_stood_still_is_told_before_anything_else(
+    loop: Loop, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    here, there = pair
+    order: list[str] = []
+    loop.on_nap = lambda seconds: order.append("nap" if seconds > 50 else "blink")
+    loop.on_readable(here.fileno(), lambda: order.append(here.recv(10).decode()))
+    there.send(b"heartbeat")
+    loop._turned_at -= 60.0
+    loop.at(loop.now() - 60.0, lambda: order.append("due"))
+    run_until(loop, lambda: len(order) == 3)
+    assert order == ["nap", "heartbeat", "due"]
+
+
+def test_a_process_that_was_stopped_finds_what_was_sent_meanwhile() -> None:
+    """Really stopped, for longer than it wanted to wait: what arrived must be seen before what is due."""
+    sleeper = python(
+        """
+        import os, socket, sys
+        from umiak.adapters.loop import Loop
+        loop = Loop()
+        order = []
+        loop.on_nap = lambda seconds: order.append("nap")
+        loop.on_readable(0, lambda: order.append(os.read(0, 100).decode().strip()))
+        loop.after(1.0, lambda: (order.append("due"), loop.stop()))
+        print("waiting", flush=True)
+        loop.run()
+        print(*order)
+        """,
+        stdin=subprocess.PIPE,
+    )
+    with sleeper:
+        assert sleeper.stdin is not None
+        assert sleeper.stdout is not None
+        sleeper.stdout.readline()
+        os.kill(sleeper.pid, signal.SIGSTOP)
+        sleeper.stdin.write("heartbeat")
+        sleeper.stdin.flush()
+        started = time.monotonic()
+        eventually(lambda: time.monotonic() > started + 1.2)
+        os.kill(sleeper.pid, signal.SIGCONT)
+        out, _ = sleeper.communicate(timeout=PATIENCE_S)
+    assert out.split() == ["nap", "heartbeat", "due"]
 
 
 def test_signals_are_handled_by_the_loop_in_their_order() -> None:

@@ -8,6 +8,10 @@ from __future__ import annotations
 import socket
 import struct
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 _SIOCGIFADDR = 0x8915
 
 
@@ -20,7 +24,7 @@ def addresses() -> tuple[str, ...]:
 def address_towards(host: str) -> str:
     """The local address of the route to a host; empty if there is no route. Nothing is sent."""
     try:
-        family, _, _, _, target = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+        family, target = look_up(host, 9)
         with socket.socket(family, socket.SOCK_DGRAM) as sock:
             sock.connect(target)
             own: str = sock.getsockname()[0]
@@ -44,10 +48,18 @@ def public_address() -> str:
 def resolve(host: str) -> str:
     """The address of a host, or the name itself if nobody knows it (yet)."""
     try:
-        address: str = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0]  # type: ignore[assignment]
+        address: str = look_up(host, 0)[1][0]
     except OSError:
         return host
     return address
+
+
+def look_up(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
+    """Address family and address for a TCP connection there. OSError if nobody knows the host."""
+    # As bytes, an ordinary name goes to the resolver as it is; as text, Python first loads the tables of IDNA for 4 ms.
+    name = host.encode() if host.isascii() else host
+    family, _, _, _, address = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0]
+    return family, address
 
 
 def interface_with(address: str) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import socket
 
+from umiak.adapters import hostinfo
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,8 +58,8 @@ class Post:
         ).encode() + content
         self._timer = loop.after(timeout_s, lambda: self._fail("no answer in time"))
         try:
-            family, kind, protocol, _, target = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0]
-            self._sock = socket.socket(family, kind, protocol)
+            family, target = hostinfo.look_up(*address)
+            self._sock = socket.socket(family, socket.SOCK_STREAM)
             self._sock.setblocking(False)
             self._sock.connect_ex(target)
             loop.on_writable(self._sock.fileno(), self._connected)

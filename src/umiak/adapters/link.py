@@ -18,6 +18,8 @@ import os
 import socket
 import time
 
+from umiak.adapters import hostinfo
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -341,8 +343,8 @@ class Caller:
         if self._over:
             return
         try:
-            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-            self._sock = socket.socket(family, kind, protocol)
+            family, address = hostinfo.look_up(host, port)
+            self._sock = socket.socket(family, socket.SOCK_STREAM)
             self._sock.setblocking(False)
             error = self._sock.connect_ex(address)
         except OSError as failure:

@@ -12,6 +12,7 @@ the number of a formation. See docs/reference/glossary.md.
 from __future__ import annotations
 
 from enum import Enum
+from operator import attrgetter
 
 from umiak.core.decode import Malformed
 from umiak.core.value import fields, from_row, value
@@ -224,7 +225,7 @@ class Cluster:
     # their number: a thousand nodes then cost every launcher three milliseconds instead of twenty.
 
     def to_plain(self) -> dict[str, object]:
-        columns: dict[str, list[object]] = {name: [getattr(node, name) for node in self.nodes] for name in fields(Node)}
+        columns: dict[str, list[object]] = {name: [*map(attrgetter(name), self.nodes)] for name in fields(Node)}
         columns["ports"] = [_dense_ports(node.ports) for node in self.nodes]
         return {
             "job_id": self.job_id,
@@ -261,7 +262,7 @@ def _dense_ports(ports: tuple[int, ...]) -> list[int]:
 
 
 def _all_ports(dense: object, where: str) -> tuple[int, ...]:
-    if not isinstance(dense, list) or not all(type(port) is int for port in dense):
+    if not isinstance(dense, list) or {*map(type, dense)} - {int}:
         raise Malformed(f"{where}.nodes.ports: not a list of numbers")
     if len(dense) == 2 and dense[1] < 0:
         first, count = dense[0], -dense[1]
@@ -272,7 +273,7 @@ def _all_ports(dense: object, where: str) -> tuple[int, ...]:
 
 
 def _is_uniform(column: list[object]) -> bool:
-    return bool(column) and all(item == column[0] for item in column)
+    return bool(column) and column.count(column[0]) == len(column)
 
 
 def _column(column: object, name: str, size: int, where: str) -> list[Any]:
@@ -286,7 +287,7 @@ def _column(column: object, name: str, size: int, where: str) -> list[Any]:
     if not isinstance(column, list):
         column = [column] * size
     kind = str if name in ("name", "host") else int
-    if len(column) != size or not all(type(item) is kind for item in column):
+    if len(column) != size or {*map(type, column)} - {kind}:
         raise Malformed(f"{where}.nodes.{name}: not {size} times {kind.__name__}")
     return column
 

@@ -19,7 +19,7 @@ from umiak.launch import events, rendezvous
 from umiak.launch.events import Meeting
 from umiak.launch.journal import Start
 from umiak.launch.machine import NodeMachine
-from umiak.launch.protocol import FROM_MASTER, FROM_NODE, Join, Moved
+from umiak.launch.protocol import FROM_MASTER, FROM_NODE, Form, Join, Moved, Standby
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -266,6 +266,8 @@ class Agent:
             self._talk.say(f"the master sent something that makes no sense: {error}", "ERROR")
             self._link_ended(events.LinkClosed())
             return
+        if isinstance(message, (Form, Standby)) and message.cluster and isinstance(content, dict):
+            self._journal.know(message.cluster, content["cluster"])
         self._node(events.Received(message=message))  # type: ignore[arg-type]
 
     def _link_ended(self, event: object) -> None:

@@ -50,6 +50,13 @@ class Journal:
         }
         self._write(entry)
 
+    def know(self, cluster: Cluster, as_received: object) -> None:
+        """A formation that came over the wire is written down as it came; that saves encoding it again."""
+        formation = _name_of(cluster)
+        if formation not in self._mentioned:
+            self._mentioned.add(formation)
+            self._write({"formation": formation, "cluster": as_received})
+
     def close(self) -> None:
         os.close(self._fd)
 
@@ -75,7 +82,7 @@ class Start:
 def plain(item: object, introduce: Callable[[str, Cluster], None] = lambda _formation, _cluster: None) -> Any:
     """Plain data in which every value says what it is, and a formation is only mentioned."""
     if isinstance(item, Cluster):
-        formation = f"{item.generation} {item.coordinator}"
+        formation = _name_of(item)
         introduce(formation, item)
         return {"formation": formation}
     if isinstance(item, Start):
@@ -85,6 +92,10 @@ def plain(item: object, introduce: Callable[[str, Cluster], None] = lambda _form
     if isinstance(item, tuple):
         return [plain(each, introduce) for each in item]
     return encode(item)
+
+
+def _name_of(cluster: Cluster) -> str:
+    return f"{cluster.generation} {cluster.coordinator}"
 
 
 def replay(lines: Iterable[str]) -> Iterator[tuple[dict[str, Any], list[Any]]]:

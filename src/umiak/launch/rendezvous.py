@@ -104,6 +104,7 @@ class Coordinator:
         self.restarts = previous.restarts if previous else 0
         self.failures: list[Failure] = []
         self._members: dict[str, _Member] = {}
+        self._active_members: list[_Member] | None = None
         self._left: list[tuple[str, int]] = []  # hosts and homes of nodes that are gone
         self._dead: set[str] = set(dead)
         self._silent: set[str] = set(silent)
@@ -169,9 +170,11 @@ class Coordinator:
         self._silent.discard(name)
         self._awaited.discard(name)
         member = self._members[name] = _Member(offer, self._home_for(offer))
+        self._active_members = None
         self._last_change = now
         if self.phase is not Phase.GATHERING:
             member.standby = True
+            self._active_members = None
             if self.terms.elastic and len(self._active()) < self.terms.most and not self._anyone_done():
                 self._grow_at = now + self.terms.settle_s
                 text = "the job will grow to take this node in"
@@ -180,6 +183,7 @@ class Coordinator:
             self._send(Standby(text=text, cluster=self.cluster), name)
         elif len(self._active()) > self.terms.most:
             member.standby = True
+            self._active_members = None
             self._send(
                 Standby(text=f"standing by: the job has its {self.terms.most} nodes", cluster=self.cluster), name
             )
@@ -463,7 +467,10 @@ class Coordinator:
         return any(member.done and member.offer.trainers for member in self._active())
 
     def _active(self) -> list[_Member]:
-        return [member for member in self._members.values() if not member.standby]
+        """Those who take part, or will; found anew only after somebody came, went or was called up."""
+        if self._active_members is None:
+            self._active_members = [member for member in self._members.values() if not member.standby]
+        return self._active_members
 
     def _standing_by(self) -> list[_Member]:
         return [member for member in self._members.values() if member.standby]
@@ -472,6 +479,7 @@ class Coordinator:
         room = self.terms.most - len(self._active())
         for member in self._standing_by()[: max(room, 0)]:
             member.standby = False
+            self._active_members = None
 
     def _quorum(self) -> bool:
         assert self.cluster is not None
@@ -496,6 +504,7 @@ class Coordinator:
 
     def _forget(self, name: str, *, dead: bool) -> None:
         member = self._members.pop(name)
+        self._active_members = None
         self._left.append((member.offer.host, member.home))
         if dead:
             self._dead.add(name)

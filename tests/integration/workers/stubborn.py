@@ -11,7 +11,7 @@ for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
     signal.signal(number, lambda number, _frame: telling.tell(f"got {signal.Signals(number).name}"))
 
 deaf = "trap '' TERM INT HUP; echo started; while :; do sleep 1000; done"
-daemon = "import os\nif os.fork() == 0:\n os.setsid()\n if os.fork() == 0: os.execvp('sh', ['sh', '-c', %r])" % deaf
+daemon = f"import os\nif os.fork() == 0:\n os.setsid()\n if os.fork() == 0: os.execvp('sh', ['sh', '-c', {deaf!r}])"
 quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
 children = [
     subprocess.Popen(["sh", "-c", deaf], **quiet),  # in the worker's own group
