@@ -77,13 +77,13 @@ def test_the_host_flag_says_the_address(stage: Stage, network: NetworkFactory) -
 
 def test_nodes_with_ranks_get_them_in_any_order_of_arrival(stage: Stage, network: NetworkFactory) -> None:
     a, b, c = network(3).hosts
-    flags = "--nnodes 3 --master 10.88.0.3:7000"
-    third = stage.launch(f"{flags} --rank 2", FACTS, host=b)
-    second = stage.launch(f"{flags} --rank 1", FACTS, host=a)
-    second.expect("no UMIAK_TOKEN")
+    flags = "--nnodes 3 --master 10.88.0.1:7000"
     first = stage.launch(f"{flags} --rank 0", FACTS, host=c)
+    first.expect("no UMIAK_TOKEN")
+    third = stage.launch(f"{flags} --rank 2", FACTS, host=a)  # where the master is says nothing about ranks
+    second = stage.launch(f"{flags} --rank 1", FACTS, host=b)
     both_well(first, second, third)
-    assert {life.host: life.rank for life in stage.story.lives()} == {"node0": 1, "node1": 2, "node2": 0}
+    assert {life.host: life.rank for life in stage.story.lives()} == {"node0": 2, "node1": 1, "node2": 0}
     assert {hosts_of(life.env["PADDLE_MASTER"])[0] for life in stage.story.lives()} == {"10.88.0.3"}
 
 
@@ -146,21 +146,31 @@ def test_the_printed_command_says_what_only_the_first_nodes_environment_said(
 ) -> None:
     a, b = network(2).hosts
     path = {"PATH": f"{BIN}:{os.environ['PATH']}"}
-    said = {"PADDLE_NNODES": "2", "PADDLE_JOB_ID": "named", "PADDLE_RANK": "1", "POD_IP": "10.88.0.1"}
+    said = {"PADDLE_NNODES": "2", "PADDLE_JOB_ID": "named", "PADDLE_RANK": "0", "POD_IP": "10.88.0.1"}
     first = stage.launch("--nproc_per_node=2", FACTS, "--rank", "7", host=a, env={**path, **said})
     (line,) = until(lambda: _between_rules(first.stderr), "a command", talk=stage.transcript)
     assert shlex.split(line)[-3:] == [str(FACTS), "--rank", "7"]
     both_well(first, stage.start(["sh", "-c", line], host=b, env=path))
-    assert {life.rank: life.host for life in stage.story.lives()} == dict(enumerate(["node1"] * 2 + ["node0"] * 2))
+    assert {life.rank: life.host for life in stage.story.lives()} == dict(enumerate(["node0"] * 2 + ["node1"] * 2))
 
 
 def test_the_printed_command_leaves_this_nodes_own_place_out(stage: Stage, network: NetworkFactory) -> None:
     a, b = network(2).hosts
     path = {"PATH": f"{BIN}:{os.environ['PATH']}"}
-    first = stage.launch("--nnodes=2 --rank 1 --host=10.88.0.1", FACTS, host=a, env=path)
+    first = stage.launch("--nnodes=2 --rank 0 --host=10.88.0.1", FACTS, host=a, env=path)
     (line,) = until(lambda: _between_rules(first.stderr), "a command", talk=stage.transcript)
     both_well(first, stage.start(["sh", "-c", line], host=b, env=path))
-    assert {life.rank: life.host for life in stage.story.lives()} == {0: "node1", 1: "node0"}
+    assert {life.rank: life.host for life in stage.story.lives()} == {0: "node0", 1: "node1"}
+
+
+def test_a_token_that_a_person_set_is_not_shown_in_the_command(stage: Stage, network: NetworkFactory) -> None:
+    a, b = network(2).hosts
+    env = {"PATH": f"{BIN}:{os.environ['PATH']}", "UMIAK_TOKEN": "my own secret"}
+    first = stage.launch("--nnodes 2", FACTS, host=a, env=env)
+    (line,) = until(lambda: _between_rules(first.stderr), "a command", talk=stage.transcript)
+    both_well(first, stage.start(["sh", "-c", line], host=b, env=env))
+    assert "my own secret" not in first.said
+    assert "the other nodes need the same UMIAK_TOKEN" in first.stderr
 
 
 def _between_rules(text: str) -> list[str]:

@@ -59,7 +59,9 @@ def test_the_failure_that_was_first_in_time_wins_wherever_it_happened(stage: Sta
     net.heal(a, b)
     assert [first.wait(), second.wait()] == [5, 5]
     for launcher in (first, second):
-        assert last_words(launcher.stderr).startswith("trainer 1 on node 10.88.0.2 failed with exit code 5 [UM-JOB-001]\n")
+        assert last_words(launcher.stderr).startswith(
+            "trainer 1 on node 10.88.0.2 failed with exit code 5 [UM-JOB-001]\n"
+        )
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,8 @@
 A story is a job's terms and a list of blows: launchers killed and started, ways cut and healed, workers that fail, end, or do not
 listen, signals, and pauses of any length in between. It is played in the simulation, which drives the real deciders.
 
-Two things no rule of this launcher promises, so no story holds them: a launcher that is started anew at the first address knows
-nothing of a job that went on elsewhere until it is told, so there is a pause after it and no cut before it; and no more
-launchers are alive at once than the job takes.
+One thing no rule of this launcher promises, so no story holds it: a launcher that is started anew at the first address knows
+nothing of a job that went on elsewhere until it is told, so there is a pause after it and no cut before it.
 """
 
 from __future__ import annotations
@@ -137,7 +136,7 @@ def strike(world: WatchedWorld, blow: Blow) -> None:
 def start_another(world: WatchedWorld, alive: list[SimNode], whom: int) -> None:
     there = {node.name.rstrip("'") for node in alive}
     absent = [name for name in NAMES if name not in there]
-    if len(alive) >= world.terms.most or not absent:
+    if not absent:
         return
     name = absent[whom % len(absent)]
     if name == NAMES[0]:
