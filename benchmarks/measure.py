@@ -225,7 +225,9 @@ class Bench:
             for name, text in os.environ.items()
             if not name.startswith(FOREIGN) and not name.lower().endswith("_proxy")
         }
-        return {**kept, "BENCH_REPORTS": str(self._fifo), "OMP_NUM_THREADS": "1", "NO_PROXY": "*"}
+        # What launchers leave in the temporary directory goes away with this one.
+        own = {"BENCH_REPORTS": str(self._fifo), "TMPDIR": str(self.directory)}
+        return {**kept, **own, "OMP_NUM_THREADS": "1", "NO_PROXY": "*"}
 
     def start(self, argv: Sequence[str], **environ: str) -> Program:
         """Start a program here; what it says goes to a file."""
@@ -290,12 +292,13 @@ def other_work(figure: Figure) -> Iterator[None]:
 
 
 def tidy_up() -> None:
-    """From now on orphans come to this process, and SIGTERM ends it as Ctrl-C does: with everything below it."""
+    """From now on orphans come to this process, and SIGTERM ends it as Ctrl-C does, also in the background: with all below it."""
 
     def stop(_number: int, _frame: object) -> None:
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGTERM, stop)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
     process.become_subreaper()
 
 

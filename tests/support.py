@@ -69,6 +69,20 @@ def is_running(pid: int) -> bool:
     return text[text.rindex(")") + 2] not in "ZX"
 
 
+class Sink:
+    """A console that keeps what it is shown."""
+
+    def __init__(self, *, colours: bool = False) -> None:
+        self.colours = colours
+        self.shown = b""
+
+    def write(self, data: bytes) -> None:
+        self.shown += data
+
+    def text(self) -> str:
+        return self.shown.decode()
+
+
 def terms(nnodes: str = "2", **more: Any) -> Terms:
     """The terms of a job of so many nodes (``2`` or ``2:4``); a fixed job restarts only if that is asked for."""
     least, _, most = nnodes.partition(":")

@@ -11,21 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.support import output_of, run_until
+from tests.support import Sink, output_of, run_until
 from umiak.adapters.loop import Loop
 from umiak.launch import logs
 from umiak.launch.logs import Console, WorkerLog, open_private
-
-
-class Sink:
-    """A console that keeps what it is shown."""
-
-    def __init__(self, *, colours: bool = False) -> None:
-        self.colours = colours
-        self.shown = b""
-
-    def write(self, data: bytes) -> None:
-        self.shown += data
 
 
 def worker_log(path: Path, *, most_bytes: int = 1 << 20, overwrite: bool = False, console: Any = None) -> WorkerLog:

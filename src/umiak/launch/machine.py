@@ -264,13 +264,15 @@ class NodeMachine:
         self._master_dead = None
         self._enter(Phase.SEEKING)
         self._give_up_at = now + self.terms.join_timeout_s
-        # If the master was lost that was to form the next generation, the search for it goes on where it was.
+        # If the master was lost that was to form the next generation, the search for it goes on where it was; one that
+        # is not of the last generation (a standby that etcd elected) has no vote to lose.
+        lost = self._master if self._search else self.cluster.coordinator
         self._search = self._search or Search(self.cluster)
-        self._search.lost(self._master or self.cluster.coordinator, dead=dead)
+        if lost:
+            self._search.lost(lost, dead=dead)
         self._search_until = now + self.terms.heartbeat_timeout_s + self.terms.fence_s
         if self.setting.meeting is Meeting.ETCD:
-            master = self.cluster.node(self._master or self.cluster.coordinator)
-            self._campaign(gone=(master.host, master.link_port) if dead else None)
+            self._campaign(gone=self._dialled if dead else None)
         else:
             self._ask_next_candidate(now)
 
