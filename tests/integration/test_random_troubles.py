@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -81,7 +82,10 @@ class Troublemaker:
             self.net.heal(*self.cuts.pop())
         return healed
 
-    def do_to_somebody(self, act: object) -> bool:
+    def make(self, kinds: list[Callable[[], bool]]) -> bool:
+        return self.random.choice(kinds)()
+
+    def do_to_somebody(self, act: Callable[[hosts.Host], None]) -> bool:
         running = [host for host in self.net.hosts if self.is_running(host)]
         if running:
             act(self.random.choice(running))
@@ -111,7 +115,7 @@ def test_whatever_happens_there_is_one_job_and_everybody_comes_to_an_end(
         trouble.isolate_somebody,
     ]
     for _ in range(TROUBLES):
-        until(lambda: trouble.random.choice(kinds)(), "there is something to do")
+        until(lambda: trouble.make(kinds), "there is something to do")
         time.sleep(trouble.random.choice([0, 0.05, 0.3, 1, 2]))  # no verdict: a pause that belongs to the trouble
     trouble.heal_everything()
     stage.story.order("end")

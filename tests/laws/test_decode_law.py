@@ -46,12 +46,20 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
         return st.tuples(*(values_of(each) for each in kind.__args__))
     if issubclass(kind, Enum):
         return st.sampled_from(kind)
+    if kind is Cluster:
+        return clusters()
     assert is_value(kind)
     names = vars(sys.modules[kind.__module__])
     of_fields = {name: values_of(eval(kind.__annotations__[name], dict(names))) for name in fields(kind)}
     if kind is Node:
         of_fields["ports"] = port_lists
     return st.fixed_dictionaries(of_fields).map(lambda given_fields: kind(**given_fields))
+
+
+def clusters() -> st.SearchStrategy[Cluster]:
+    """Any cluster; no two of its nodes bear the same name."""
+    nodes = st.lists(values_of(Node), max_size=3, unique_by=lambda node: node.name).map(tuple)
+    return st.builds(Cluster, job_id=words, generation=numbers, nodes=nodes, coordinator=words, restarts=numbers)
 
 
 def through_json(plain: Any) -> Any:

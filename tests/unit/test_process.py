@@ -341,7 +341,8 @@ def test_signals_are_passed_on_to_the_working_half(number: signal.Signals) -> No
         signal.signal(number, lambda *_: sys.exit(40))
         process.open_for_signals()
         print("ready", flush=True)
-        signal.pause()
+        while True:
+            time.sleep(0.01)
         """
     )
     with python(code, str(int(number))) as launcher:

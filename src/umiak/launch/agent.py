@@ -134,6 +134,8 @@ class Agent:
                 self._feed(*self._queue.popleft())
         finally:
             self._pumping = False
+        if self._status is not None:
+            return  # nobody decides any more, so a deadline that has passed would come again and again
         self._set_timer("node", self._machine.next_deadline)
         self._set_timer("master", self._coordinator.next_deadline if self._coordinator else None)
 
