@@ -248,9 +248,7 @@ def test_the_master_takes_anything_and_forms_only_what_is_sound(data: st.DataObj
         ended = master.phase is rendezvous.Phase.ENDED
         actions = master.step(now, event)
         formed = [
-            a.message.cluster
-            for a in actions
-            if isinstance(a, events.Send) and isinstance(a.message, protocol.Form)
+            a.message.cluster for a in actions if isinstance(a, events.Send) and isinstance(a.message, protocol.Form)
         ]
         assert len(formed) <= 1
         assert not (ended and formed), "a job that has ended was formed again"

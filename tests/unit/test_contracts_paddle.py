@@ -124,9 +124,7 @@ def test_server_of_a_parameter_server_job() -> None:
 
 
 def test_trainer_of_a_parameter_server_job() -> None:
-    contract = contracts.environment(
-        PS, PS.seats(Role.TRAINER)[1], setting(mode=Mode.PS, gloo_port=6767)
-    )
+    contract = contracts.environment(PS, PS.seats(Role.TRAINER)[1], setting(mode=Mode.PS, gloo_port=6767))
     assert contract["TRAINING_ROLE"] == contract["PADDLE_ROLE"] == "TRAINER"
     assert contract["PADDLE_TRAINER_ID"] == "1"
     assert contract["PADDLE_PSERVERS_IP_PORT_LIST"] == SERVER_LIST
