@@ -44,9 +44,18 @@ def run_until(loop: Loop, happened: Callable[[], Any], *, within_s: float = PATI
     assert happened(), f"it did not happen within {within_s:g} s"
 
 
-def python(code: str, *arguments: str | Path, **more: Any) -> subprocess.Popen[str]:
+class Program(subprocess.Popen[str]):
+    """A process that is ended with its ``with`` block, if that goes wrong."""
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        if kind is not None:
+            self.kill()
+        super().__exit__(kind, error, traceback)
+
+
+def python(code: str, *arguments: str | Path, **more: Any) -> Program:
     """A real Python process that runs this code, with its output in pipes."""
-    return subprocess.Popen(
+    return Program(
         [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
         **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **more},
     )
