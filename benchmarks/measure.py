@@ -166,7 +166,6 @@ class Ended:
     status: int
     wall_s: float
     cpu_s: float
-    peak_mb: float
 
 
 class Program:
@@ -195,7 +194,7 @@ class Program:
             wall_s = time.monotonic() - self.began
             self._popen.returncode = os.waitstatus_to_exitcode(status)
             os.close(self.pidfd)
-            self.ended = Ended(self._popen.returncode, wall_s, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+            self.ended = Ended(self._popen.returncode, wall_s, used.ru_utime + used.ru_stime)
         return self.ended
 
     def tree(self) -> list[int]:

@@ -197,7 +197,7 @@ def umiak(count: int, directory: str) -> Callable[[int], Agent]:
     """The real agent, with workers that are never started and ports that are never bound."""
     import hmac  # noqa: F401 - with a token every launcher needs it; here it is paid once, as all imports are
 
-    from umiak.adapters import link as links
+    from umiak.adapters import frames, handshake, link
     from umiak.adapters.loop import Loop
     from umiak.adapters.ports import HeldPorts
     from umiak.core.cluster import Cluster, Mode, Seat
@@ -211,7 +211,7 @@ def umiak(count: int, directory: str) -> Callable[[int], Agent]:
     from umiak.launch.talk import Talk
 
     token = b"a secret of the benchmark"
-    master = links.listen("127.0.0.1", 0)
+    master = frames.listen("127.0.0.1", 0)
     port: int = master.getsockname()[1]
     # A machine that plays a thousand nodes leaves some of them without a turn for seconds; that is not what is measured here.
     terms = Terms(job_id="bench", mode=Mode.COLLECTIVE, least=count, most=count, heartbeat_timeout_s=60.0)
@@ -243,8 +243,8 @@ def umiak(count: int, directory: str) -> Callable[[int], Agent]:
 
     def prepare(number: int) -> Agent:
         loop = Loop()
-        heart = links.Heart(loop, terms.heartbeat_timeout_s)
-        sock = master if number == 0 else links.listen("127.0.0.1", 0)
+        heart = link.Heart(loop, terms.heartbeat_timeout_s)
+        sock = master if number == 0 else frames.listen("127.0.0.1", 0)
         if number:
             master.close()
         held = NoPorts(number)
@@ -265,7 +265,7 @@ def umiak(count: int, directory: str) -> Callable[[int], Agent]:
         )
         journal = Journal(os.path.join(directory, f"events.{number}.jsonl"))
         journal.begin(offer.name, time.time(), setting)
-        listener = links.Listener(loop, heart, sock, job_id=terms.job_id, token=token)
+        listener = handshake.Listener(loop, heart, sock, job_id=terms.job_id, token=token)
         silent = os.open(os.devnull, os.O_WRONLY)
         talk = Talk(logs.Console(silent, {}, loop.on_writable))
 

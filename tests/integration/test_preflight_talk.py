@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support import run_until
-from umiak.adapters import link as links
+from umiak.adapters import frames
 from umiak.adapters.loop import Loop
 from umiak.adapters.ports import HeldPorts
 from umiak.core.cluster import Role
@@ -95,7 +95,7 @@ class Exam:
         self.open(self.store, "n0", self.collector.welcome)
 
     def open(
-        self, endpoint: str, node: str, welcome: Callable[[links.FramedSocket], None] = lambda _guest: None
+        self, endpoint: str, node: str, welcome: Callable[[frames.FramedSocket], None] = lambda _guest: None
     ) -> None:
         """Listen."""
         self._held.release(int(endpoint.rpartition(":")[2]))
@@ -175,7 +175,7 @@ class Stranger:
         self.endpoint = f"127.0.0.1:{port}"
         self._answers = list(answers)
         self._guests: list[socket.socket] = []
-        self._sock = links.listen("127.0.0.1", port)
+        self._sock = frames.listen("127.0.0.1", port)
         self._sock.setblocking(False)
         loop.on_readable(self._sock.fileno(), self._accept)
 
@@ -195,7 +195,7 @@ class Stranger:
 
 
 def said(message: object) -> bytes:
-    return links.frame(encode_tagged(message))
+    return frames.frame(encode_tagged(message))
 
 
 def test_members_and_collector(examine: Examine) -> None:
@@ -291,10 +291,10 @@ def test_somebody_else_at_the_collector_s_address(examine: Examine, held: HeldPo
     [
         b"GET / HTTP/1.1\r\n\r\n",
         (300 * 1024).to_bytes(4, "big"),
-        links.frame([1, 2]),
-        links.frame({"is": "Report"}),
-        links.frame({"is": "Nonsense"}),
-        links.frame({"is": "Outcome", "ready": True, "summary": "fine"}),
+        frames.frame([1, 2]),
+        frames.frame({"is": "Report"}),
+        frames.frame({"is": "Nonsense"}),
+        frames.frame({"is": "Outcome", "ready": True, "summary": "fine"}),
         said(Probed(tried=0, failed=0, unreachable=())),
         b"\0\0\0\x05[[[[[",
     ],
@@ -368,7 +368,7 @@ def _has_arrived(sock: socket.socket, word: bytes) -> bool:
         (Here(node="n2", endpoint="itself"), ""),
         (Here(node="me", endpoint="itself"), "this address leads back to the node itself"),
         (Here(node="n2", endpoint="10.9.9.9:1"), "10.9.9.9:1 answers there"),
-        (links.frame({"hello": 1}), "another program answers there"),
+        (frames.frame({"hello": 1}), "another program answers there"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "another program answers there (a frame of "),
         (None, "another program answers there (closed)"),
     ],

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from tests.support import run_until
-from umiak.adapters import hostinfo
-from umiak.adapters import link as links
-from umiak.adapters.link import Caller, Heart, Link, Listener, Visitor, frame, message_frame
+from umiak.adapters import frames, handshake, hostinfo
+from umiak.adapters.frames import frame
+from umiak.adapters.handshake import Caller, Listener, Visitor
+from umiak.adapters.link import Heart, Link, message_frame
 from umiak.adapters.loop import Loop
 
 LONG_S = 60.0
@@ -45,7 +46,7 @@ class Listening(Side):
         self, loop: Loop, *, token: bytes | None = None, job_id: str = "ctr", timeout_s: float = LONG_S
     ) -> None:
         super().__init__(loop, timeout_s)
-        self.listener = Listener(loop, self.heart, links.listen("127.0.0.1", 0), job_id=job_id, token=token)
+        self.listener = Listener(loop, self.heart, frames.listen("127.0.0.1", 0), job_id=job_id, token=token)
         self.listener.on_visitor = self.visitors.append
 
     def welcomes(self) -> None:
@@ -88,7 +89,7 @@ def _nothing(_: object) -> None:
 @pytest.fixture
 def loop(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loop]:
     # Nobody is thrown out for being slow, unless a test wants that.
-    monkeypatch.setattr(links, "HANDSHAKE_TIME_S", 10 * LONG_S)
+    monkeypatch.setattr(handshake, "HANDSHAKE_TIME_S", 10 * LONG_S)
     some = Loop()
     opened: list[Any] = []
     register = some.on_readable
@@ -172,7 +173,7 @@ def test_a_launcher_of_another_version_is_refused(loop: Loop, knock: Any, listen
 
 
 def test_nobody_listens(loop: Loop) -> None:
-    with links.listen("127.0.0.1", 0) as sock:
+    with frames.listen("127.0.0.1", 0) as sock:
         port = sock.getsockname()[1]
     calling = Calling(loop, port)
     run_until(loop, lambda: calling.outcome)
@@ -186,7 +187,7 @@ def test_an_unknown_host_is_no_refusal(loop: Loop) -> None:
 
 
 def test_somebody_listens_and_never_speaks(loop: Loop) -> None:
-    with links.listen("127.0.0.1", 0) as sock:
+    with frames.listen("127.0.0.1", 0) as sock:
         calling = Calling(loop, sock.getsockname()[1], patience_s=0.05)
         run_until(loop, lambda: calling.outcome)
     ((refused, why, fatal),) = calling.failures
@@ -196,7 +197,7 @@ def test_somebody_listens_and_never_speaks(loop: Loop) -> None:
 
 
 def test_somebody_listens_who_is_no_launcher(loop: Loop) -> None:
-    with links.listen("127.0.0.1", 0) as sock:
+    with frames.listen("127.0.0.1", 0) as sock:
         calling = Calling(loop, sock.getsockname()[1])
         run_until(loop, lambda: calling.caller._framed is not None)
         other, _ = sock.accept()
@@ -207,7 +208,7 @@ def test_somebody_listens_who_is_no_launcher(loop: Loop) -> None:
 
 
 def test_a_web_server_is_no_launcher(loop: Loop) -> None:
-    with links.listen("127.0.0.1", 0) as sock:
+    with frames.listen("127.0.0.1", 0) as sock:
         calling = Calling(loop, sock.getsockname()[1])
         run_until(loop, lambda: calling.caller._framed is not None)
         other, _ = sock.accept()
@@ -291,14 +292,14 @@ def knock() -> Iterator[Callable[[Listening], Stranger]]:
         stranger.sock.close()
 
 
-HELLO = {"umiak": links.VERSION, "job": "ctr", "nonce": "n", "for": "join"}
+HELLO = {"umiak": handshake.VERSION, "job": "ctr", "nonce": "n", "for": "join"}
 
 
 @pytest.mark.parametrize(
     "data",
     [
         pytest.param(b"GET / HTTP/1.1\r\nHost: me\r\n\r\n", id="a browser"),
-        pytest.param((links.STRANGER_FRAME_BYTES + 1).to_bytes(4, "big"), id="a large frame is announced"),
+        pytest.param((handshake.STRANGER_FRAME_BYTES + 1).to_bytes(4, "big"), id="a large frame is announced"),
         pytest.param(b"\xff\xff\xff\xff", id="a huge frame is announced"),
         pytest.param(b"\x00\x00\x00\x03{]}", id="no JSON"),
         pytest.param(b"\x00\x00\x00\x02[]", id="no object"),
@@ -346,7 +347,7 @@ def test_a_wrong_proof_is_refused(loop: Loop, knock: Any, answer: dict[str, Any]
     listening = Listening(loop, token=b"secret")
     stranger = knock(listening)
     stranger.say(frame(HELLO))
-    assert stranger.hear(loop)["umiak"] == links.VERSION
+    assert stranger.hear(loop)["umiak"] == handshake.VERSION
     stranger.say(frame(answer))
     assert "UMIAK_TOKEN" in stranger.hear(loop)["refused"]
     assert listening.visitors == []
@@ -356,12 +357,12 @@ def test_a_proof_that_was_overheard_is_worth_nothing(loop: Loop, knock: Any) -> 
     listening = Listening(loop, token=b"secret")
     first = knock(listening)
     first.say(frame(HELLO))
-    overheard = links.proof(b"secret", "caller", "n", first.hear(loop)["challenge"])
+    overheard = handshake.proof(b"secret", "caller", "n", first.hear(loop)["challenge"])
     second = knock(listening)
     second.say(frame(HELLO))
     challenge = second.hear(loop)
     for wrong in (overheard, challenge["proof"]):
-        assert wrong != links.proof(b"secret", "caller", "n", challenge["challenge"])
+        assert wrong != handshake.proof(b"secret", "caller", "n", challenge["challenge"])
     second.say(frame({"proof": overheard}))
     assert "refused" in second.hear(loop)
 
@@ -373,7 +374,7 @@ def test_who_was_refused_is_not_heard_any_more(loop: Loop, knock: Any) -> None:
     challenge = stranger.hear(loop)["challenge"]
     stranger.say(frame({"proof": "wrong"}))
     stranger.hear(loop)
-    stranger.say(frame({"proof": links.proof(b"secret", "caller", "n", challenge)}))
+    stranger.say(frame({"proof": handshake.proof(b"secret", "caller", "n", challenge)}))
     stranger.sock.close()
     run_until(loop, lambda: listening.listener._strangers == 0)
     assert listening.visitors == []
@@ -382,7 +383,7 @@ def test_who_was_refused_is_not_heard_any_more(loop: Loop, knock: Any) -> None:
 def test_a_stranger_who_is_slow_is_thrown_out_and_others_get_in_meanwhile(
     loop: Loop, knock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(links, "HANDSHAKE_TIME_S", 0.2)
+    monkeypatch.setattr(handshake, "HANDSHAKE_TIME_S", 0.2)
     listening = Listening(loop)
     listening.welcomes()
     stranger = knock(listening)
@@ -395,7 +396,7 @@ def test_a_stranger_who_is_slow_is_thrown_out_and_others_get_in_meanwhile(
 
 
 def test_too_many_strangers_are_turned_away(loop: Loop, knock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "MOST_STRANGERS", 3)
+    monkeypatch.setattr(handshake, "MOST_STRANGERS", 3)
     listening = Listening(loop)
     patient = [knock(listening) for _ in range(3)]
     run_until(loop, lambda: listening.listener._strangers == 3)
@@ -479,7 +480,7 @@ def test_messages_keep_their_order_and_large_ones_get_through(loop: Loop) -> Non
 
 
 def test_a_friend_may_send_more_than_a_stranger_but_not_everything(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "FRIEND_FRAME_BYTES", 10_000)
+    monkeypatch.setattr(frames, "FRIEND_FRAME_BYTES", 10_000)
     listening, calling = connected(loop)
     calling.links[0].send(message_frame("x" * 9_000))
     run_until(loop, lambda: listening.heard)
@@ -605,8 +606,8 @@ def test_what_a_friend_says_beside_messages_and_beats_is_ignored(loop: Loop) -> 
 
 
 def test_a_port_that_somebody_listens_on_cannot_be_had_twice() -> None:
-    with links.listen("127.0.0.1", 0) as sock, pytest.raises(OSError, match="in use"):
-        links.listen("127.0.0.1", sock.getsockname()[1])
+    with frames.listen("127.0.0.1", 0) as sock, pytest.raises(OSError, match="in use"):
+        frames.listen("127.0.0.1", sock.getsockname()[1])
 
 
 def can_be_reached(host: str, port: int) -> bool:
@@ -616,7 +617,7 @@ def can_be_reached(host: str, port: int) -> bool:
 
 
 def test_without_a_host_every_address_is_listened_on() -> None:
-    with links.listen("", 0) as sock:
+    with frames.listen("", 0) as sock:
         port = sock.getsockname()[1]
         assert can_be_reached("127.0.0.1", port)
         if "::1" in hostinfo.addresses():
@@ -624,5 +625,5 @@ def test_without_a_host_every_address_is_listened_on() -> None:
 
 
 def test_a_loopback_listener_is_not_seen_from_outside() -> None:
-    with links.listen("127.0.0.1", 0) as sock:
+    with frames.listen("127.0.0.1", 0) as sock:
         assert sock.getsockname()[0] == "127.0.0.1"

@@ -11,7 +11,8 @@ from __future__ import annotations
 import time
 from collections import deque
 
-from umiak.adapters import link as links
+from umiak.adapters import handshake
+from umiak.adapters.link import message_frame
 from umiak.adapters.ports import HeldPorts
 from umiak.core.decode import Malformed, decode_tagged, encode_tagged
 from umiak.core.problem import UmiakError
@@ -24,7 +25,8 @@ from umiak.launch.protocol import FROM_MASTER, FROM_NODE, Form, Join, Moved, Sta
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from umiak.adapters.etcd import Election
-    from umiak.adapters.link import Caller, Heart, Link, Listener, Visitor
+    from umiak.adapters.handshake import Caller, Listener, Visitor
+    from umiak.adapters.link import Heart, Link
     from umiak.adapters.loop import Loop, Timer
     from umiak.launch.events import NodeAction, NodeSetting, RendezvousAction
     from umiak.launch.journal import Journal
@@ -220,7 +222,7 @@ class Agent:
         if self._coordinator:
             self._queue.append(("master", events.NodeSaid(name=self._name, message=message, at=time.time())))  # type: ignore[arg-type]
         elif self._link:
-            self._link.send(links.message_frame(encode_tagged(message)))
+            self._link.send(message_frame(encode_tagged(message)))
 
     def _hold_ports(self) -> None:
         self._held.close()
@@ -322,7 +324,7 @@ class Agent:
             self._queue.append(("node", events.Received(message=message)))
         others = [self._node_links[name] for name in names if name in self._node_links]
         if others:
-            frame = links.message_frame(encode_tagged(message))
+            frame = message_frame(encode_tagged(message))
             for link in others:
                 link.send(frame)
 
@@ -428,7 +430,7 @@ class Agent:
         return caller
 
     def _call(self, host: str, port: int, purpose: str, patience_s: float) -> Caller:
-        return links.Caller(
+        return handshake.Caller(
             self._loop,
             self._heart,
             host=host,

@@ -15,8 +15,7 @@ import time
 
 from umiak import contracts, platforms
 from umiak.adapters import devices as device_files
-from umiak.adapters import hostinfo, process
-from umiak.adapters import link as links
+from umiak.adapters import frames, handshake, hostinfo, link, process
 from umiak.adapters.loop import Loop
 from umiak.adapters.ports import HeldPorts
 from umiak.contracts import devices
@@ -109,7 +108,7 @@ class _Launch:
         else:
             held.hold_any(self.plan.port_count)
         setting = self._setting(held, listener)
-        heart = links.Heart(self.loop, self.plan.terms.heartbeat_timeout_s)
+        heart = link.Heart(self.loop, self.plan.terms.heartbeat_timeout_s)
         journal = Journal(os.path.join(log_dir, "events.jsonl"))
         journal.begin(self.name, time.time(), setting)
         keeper = supervisor.Supervisor(self.loop, self._program(log_dir, found, setting, token), self.console)
@@ -123,7 +122,7 @@ class _Launch:
             journal=journal,
             talk=self.talk,
             heart=heart,
-            listener=links.Listener(self.loop, heart, listener, job_id=job_id, token=token) if listener else None,
+            listener=handshake.Listener(self.loop, heart, listener, job_id=job_id, token=token) if listener else None,
             election=self._election(),
             token=token,
         )
@@ -200,14 +199,14 @@ class _Launch:
         listener: socket.socket | None = None
         if plan_.meeting is Meeting.ADDRESS and plan_.may_lead:
             try:
-                listener = links.listen(bind_to, plan_.master_port)
+                listener = frames.listen(bind_to, plan_.master_port)
             except OSError as error:
                 # Another launcher of this machine may be the master already; if it is no launcher, dialling it will tell.
                 self.talk.say(
                     f"port {plan_.master_port} is taken here ({error.strerror}), joining whoever listens there"
                 )
         leads = listener is not None
-        listener = listener or links.listen(bind_to, 0)
+        listener = listener or frames.listen(bind_to, 0)
         if plan_.must_lead:
             self.plan = replace(plan_, master_host=hostinfo.public_address(), master_port=listener.getsockname()[1])
             self.plan = replace(self.plan, host=self.plan.host or self.plan.master_host)

@@ -1,4 +1,4 @@
-"""What launchers say to one another: values only. `adapters/link.py` carries them, `rendezvous` and `machine` decide over them.
+"""What launchers say to one another: values only. `adapters.link` carries them, `rendezvous` and `machine` decide over them.
 
     node -> master    Join  Ready  Done  Failed  Stopped  Leaving
     master -> node    Waiting  Form  Go  Stop  RestartWorker  Standby  Finish  Refuse  Moved

@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from umiak.adapters.link import FramedSocket
+    from umiak.adapters.frames import FramedSocket
     from umiak.launch.preflight.examination import Verdict
 
 LOOK_UP_S = 5.0

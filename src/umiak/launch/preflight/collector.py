@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from enum import Enum
 
-from umiak.adapters import link as links
+from umiak.adapters import frames
 from umiak.core.cluster import Role, split_host_port
 from umiak.core.decode import Malformed, decode_tagged, encode_tagged
 from umiak.launch.preflight import prober, table
@@ -52,13 +52,13 @@ class Phase(str, Enum):
 class _Guest:
     """Somebody who connected; a worker of the job as soon as it has reported."""
 
-    def __init__(self, framed: links.FramedSocket) -> None:
+    def __init__(self, framed: frames.FramedSocket) -> None:
         self.framed = framed
         self.report: Report | None = None
         self.probed: Probed | None = None
 
     def send(self, message: object) -> None:
-        self.framed.send(links.frame(encode_tagged(message)))
+        self.framed.send(frames.frame(encode_tagged(message)))
 
 
 class Collector:
@@ -83,7 +83,7 @@ class Collector:
         self._awaited: set[_Guest] = set()  # whom this phase waits for, once all guests are known
         self._timer: Timer = loop.after(patience_s, self._start_probing)
 
-    def welcome(self, framed: links.FramedSocket) -> None:
+    def welcome(self, framed: frames.FramedSocket) -> None:
         """Somebody connected."""
         guest = _Guest(framed)
         framed.on_frame = lambda content: self._heard(guest, content)

@@ -13,7 +13,7 @@ import socket
 import struct
 import time
 
-from umiak.adapters import link as links
+from umiak.adapters import frames
 from umiak.core.cluster import split_host_port
 from umiak.core.decode import encode_tagged
 from umiak.launch.preflight.messages import FROM_STRANGER_BYTES, Here
@@ -39,12 +39,12 @@ _WORDS = {
 class Door:
     """A port that this worker listens on."""
 
-    def __init__(self, loop: Loop, endpoint: str, node: str, on_guest: Callable[[links.FramedSocket], None]) -> None:
+    def __init__(self, loop: Loop, endpoint: str, node: str, on_guest: Callable[[frames.FramedSocket], None]) -> None:
         host, port = split_host_port(endpoint)
         self._loop = loop
         self._on_guest = on_guest
-        self._greeting = links.frame(encode_tagged(Here(node=node, endpoint=endpoint)))
-        self._sock = links.listen(host if _is_loopback(host) else "", port or 0)
+        self._greeting = frames.frame(encode_tagged(Here(node=node, endpoint=endpoint)))
+        self._sock = frames.listen(host if _is_loopback(host) else "", port or 0)
         self._sock.setblocking(False)
         loop.on_readable(self._sock.fileno(), self._accept)
 
@@ -61,7 +61,7 @@ class Door:
             if sock.fileno() >= _descriptors() - SPARE_DESCRIPTORS:
                 sock.close()  # whoever it is will try again
                 return
-            framed = links.FramedSocket(self._loop, sock, most_bytes=FROM_STRANGER_BYTES)
+            framed = frames.FramedSocket(self._loop, sock, most_bytes=FROM_STRANGER_BYTES)
             framed.send(self._greeting)
             self._on_guest(framed)
 

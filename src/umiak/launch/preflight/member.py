@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from umiak.adapters import link as links
+from umiak.adapters import frames
 from umiak.core.cluster import Role, join_host_port, split_host_port
 from umiak.core.decode import Malformed, decode_tagged, encode_tagged
 from umiak.core.problem import Problem
@@ -51,7 +51,7 @@ class Member:
         self._loop, self._post, self._errand, self._facts = loop, post, errand, facts
         self._addresses, self._on_result, self._on_over = addresses, on_result, on_over
         self._sock: socket.socket | None = None
-        self._framed: links.FramedSocket | None = None
+        self._framed: frames.FramedSocket | None = None
         self._collector: Here | None = None
         self._asked = (0.0, 0.0)
         self._times: list[tuple[float, float]] = []  # round trip, offset
@@ -80,12 +80,12 @@ class Member:
 
     def _connected(self, sock: socket.socket) -> None:
         self._sock = sock
-        framed = self._framed = links.FramedSocket(self._loop, sock, most_bytes=FROM_COLLECTOR_BYTES)
+        framed = self._framed = frames.FramedSocket(self._loop, sock, most_bytes=FROM_COLLECTOR_BYTES)
         framed.on_frame = self._heard
         framed.on_end = self._not_reached
         self._loop.after(GREETING_S, lambda: self._check_greeted(framed))
 
-    def _check_greeted(self, framed: links.FramedSocket) -> None:
+    def _check_greeted(self, framed: frames.FramedSocket) -> None:
         if not self._reported and not framed.ended:
             framed.close()
             self._not_reached("connected, but nobody answers")
@@ -153,7 +153,7 @@ class Member:
 
     def _send(self, message: object) -> None:
         if self._framed:
-            self._framed.send(links.frame(encode_tagged(message)))
+            self._framed.send(frames.frame(encode_tagged(message)))
 
     def _ask_time(self) -> None:
         self._asked = (time.time(), time.monotonic())

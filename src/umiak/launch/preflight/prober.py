@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from umiak.adapters import link as links
+from umiak.adapters import frames
 from umiak.core.decode import Malformed, decode_tagged
 from umiak.launch.preflight import doors
 from umiak.launch.preflight.messages import BANNER_BYTES, MOST_FAILURES, Here, Probed, Unreachable
@@ -86,7 +86,7 @@ class _Trial:
 
     def __init__(self, prober: Prober, endpoint: str, *, is_worker: bool) -> None:
         self._prober, self._endpoint, self._is_worker = prober, endpoint, is_worker
-        self._framed: links.FramedSocket | None = None
+        self._framed: frames.FramedSocket | None = None
         self._timer: Timer | None = None
         address = prober.addresses.of(endpoint)
         if isinstance(address, str):
@@ -101,7 +101,7 @@ class _Trial:
             self._over("")
             return
         self._timer = self._prober.loop.after(ANSWER_S, lambda: self._over("connected, but nobody answers"))
-        self._framed = links.FramedSocket(self._prober.loop, sock, most_bytes=BANNER_BYTES)
+        self._framed = frames.FramedSocket(self._prober.loop, sock, most_bytes=BANNER_BYTES)
         self._framed.on_frame = self._answered
         self._framed.on_end = lambda reason: self._over(f"another program answers there ({reason})")
 
