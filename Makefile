@@ -41,10 +41,10 @@ format: setup ## Let the formatter and the linter mend what they can
 	$(BIN)/ruff check --fix .
 
 bench: setup ## Measure the launcher side by side with its peers (torchrun after `make bench-peers`)
-	$(BIN)/python benchmarks/launch.py
+	$(BIN)/python -m benchmarks.launch
 
 bench-peers: setup ## Make .venv-peers with torch for the comparison (3 GB)
-	$(BIN)/python benchmarks/peers.py
+	$(BIN)/python -m benchmarks.peers
 
 docs: setup ## Write the generated pages of docs/reference anew
 	$(BIN)/python docs/generate.py
