@@ -268,7 +268,7 @@ class Agent:
             message = decode_tagged(FROM_MASTER, content)
         except Malformed as error:
             self._talk.say(f"the master sent something that makes no sense: {error}", "ERROR")
-            self._link_ended(events.LinkClosed())
+            self._link_ended(events.LinkSilent())
             return
         if isinstance(message, (Form, Standby)) and message.cluster and isinstance(content, dict):
             self._journal.know(message.cluster, content["cluster"])
@@ -388,8 +388,8 @@ class Agent:
             message = decode_tagged(FROM_NODE, content)
         except Malformed as error:
             self._talk.say(f"{link.peer_host} sent something that makes no sense: {error}", "WARNING")
-            link.close()
-            self._master(events.NodeClosed(name=name, at=time.time()))
+            # It may well be alive and training, so it is given up as one that fell silent, and told so.
+            self._master(events.NodeSilent(name=name, at=time.time()))
             return
         self._master(events.NodeSaid(name=name, message=message, at=time.time()))  # type: ignore[arg-type]
 
