@@ -66,6 +66,47 @@ def test_peers_are_told_addresses_that_reach_them(
         assert life.moment("reached all") is not None
 
 
+def slurm(rank: int) -> dict[str, str]:
+    """What a task of a step on two nodes finds, by the names that Slurm has for them."""
+    return {
+        "SLURM_JOB_ID": "4242",
+        "SLURM_PROCID": str(rank),
+        "SLURM_NODEID": str(rank),
+        "SLURM_LOCALID": "0",
+        "SLURM_STEP_NUM_NODES": "2",
+        "SLURM_STEP_NUM_TASKS": "2",
+        "SLURM_STEP_TASKS_PER_NODE": "1(x2)",
+        "SLURM_STEP_NODELIST": "node[0-1]",
+        "SLURMD_NODENAME": f"node{rank}",
+    }
+
+
+@pytest.mark.parametrize("how", ["--ips node0,node1", "Slurm"])
+def test_names_that_mean_loopback_on_their_own_host_are_not_told(
+    stage: Stage, network: NetworkFactory, how: str
+) -> None:
+    launchers = [
+        stage.launch(
+            f"--nproc_per_node 1 {'' if how == 'Slurm' else how}",
+            WORKERS / "neighbours.py",
+            host=host,
+            env=slurm(host.number) if how == "Slurm" else {},
+        )
+        for host in network(2).hosts
+    ]
+    both_well(*launchers)
+    for life in stage.story.lives():
+        assert hosts_of(life.env["PADDLE_TRAINER_ENDPOINTS"]) == ["10.88.0.1", "10.88.0.2"]
+        assert life.host == f"node{life.rank}"
+
+
+def test_names_that_reach_their_host_are_kept(stage: Stage, network: NetworkFactory) -> None:
+    hosts = network(2, own_name_is_loopback=False).hosts
+    both_well(*(stage.launch("--nproc_per_node 1", FACTS, host=host, env=slurm(host.number)) for host in hosts))
+    for life in stage.story.lives():
+        assert hosts_of(life.env["PADDLE_TRAINER_ENDPOINTS"]) == ["node0", "node1"]
+
+
 def test_the_host_flag_says_the_address(stage: Stage, network: NetworkFactory) -> None:
     a, b = network(2).hosts
     first = stage.launch("--nnodes 2 --master 10.88.0.1:7000 --host node0", FACTS, host=a)

@@ -75,6 +75,21 @@ def test_a_dead_server_is_restarted_in_place(stage: Stage, order: str) -> None:
     finish(stage, launcher)
 
 
+@pytest.mark.netns
+def test_a_dead_server_is_restarted_in_place_on_its_own_node(stage: Stage, network: NetworkFactory) -> None:
+    a, b = network(2).hosts
+    flags = "--nnodes 2 --server_num 1 --trainer_num 1 --max_restart 1 --master 10.88.0.1:7000"
+    launchers = [stage.launch(flags, PROGRAM, host=host) for host in (a, b)]
+    stage.story.until_told(THERE, count=2)
+    before = stage.story.lives(role="server", rank=1)[0]
+    stage.story.order("signal 9", rank=1, role="server")
+    again = stage.story.until_told("listens", count=2, role="server", rank=1)[-1]
+    assert again.host == before.host == "node1"
+    assert again.env["PADDLE_CURRENT_ENDPOINT"] == before.env["PADDLE_CURRENT_ENDPOINT"]
+    finish(stage, *launchers)
+    assert len(stage.story.lives()) == 5
+
+
 def test_a_server_that_ends_well_by_itself_is_not_started_again(stage: Stage) -> None:
     """Paddle's servers do, as soon as the first trainer has told them to stop."""
     launcher = stage.launch("--server_num 2 --trainer_num 1 --max_restart 1", PROGRAM)

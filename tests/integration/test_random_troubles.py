@@ -21,7 +21,7 @@ from tests.integration.launching import Launcher, Stage, until
 pytestmark = pytest.mark.netns
 
 FLAGS = (
-    "--nnodes 1:4 --master 10.88.0.1:7000 --heartbeat_timeout 1 --elastic_timeout 4 --join_timeout 20 "
+    "--nnodes 1:4 --master 10.88.0.1:7000 --heartbeat_timeout 1 --elastic_timeout 4 --join_timeout 10 "
     "--failure_grace 1 --grace 1 --max_restart 1000"
 )
 SEEDS = range(*map(int, os.environ.get("TROUBLE_SEEDS", "0:3").split(":")))

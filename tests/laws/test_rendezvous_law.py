@@ -82,16 +82,6 @@ class WatchedWorld(World):
         super().__init__(*arguments, **more)
         self.last_generation: dict[str, int] = {}
 
-    def _tell_closed(self, master: SimNode, node: SimNode) -> None:
-        """As the agent does it: once a node has come again on a new link, the end of its old one means nothing."""
-        link = node.link_id
-
-        def tell() -> None:
-            if node.master != master.name or node.link_id == link:
-                master.feed(events.NodeClosed(name=node.name, at=self.now), master=True)
-
-        self.deliver(node, master, link, tell, end=True)
-
     def check(self) -> None:
         super().check()
         for name, cluster in self.running().items():

@@ -312,10 +312,13 @@ def proof(token: bytes, role: str, caller_nonce: str, challenge: str) -> str:
     """What only someone who knows the token can say."""
     import hmac
 
-    return hmac.new(token, f"umiak/{VERSION}/{role}/{caller_nonce}/{challenge}".encode(), "sha256").hexdigest()
+    told = f"umiak/{VERSION}/{role}/{caller_nonce}/{challenge}".encode(
+        errors="surrogatepass"
+    )  # a stranger may say anything
+    return hmac.new(token, told, "sha256").hexdigest()
 
 
 def _same(one: str, other: str) -> bool:
     import hmac
 
-    return hmac.compare_digest(one.encode(), other.encode())
+    return hmac.compare_digest(one.encode(errors="surrogatepass"), other.encode(errors="surrogatepass"))

@@ -5,6 +5,7 @@ Looking one's own host name up is how launchers end up with 127.0.1.1 on Debian.
 
 from __future__ import annotations
 
+import itertools
 import socket
 import struct
 
@@ -17,7 +18,7 @@ _SIOCGIFADDR = 0x8915
 
 def addresses() -> tuple[str, ...]:
     """This machine's addresses: those of its network interfaces first, loopback last."""
-    found = [address for _, address in _interfaces()]
+    found = [*(address for _, address in _interfaces()), *_further_ipv4_addresses()]
     return tuple(sorted(dict.fromkeys(found), key=lambda address: address.startswith("127.") or address == "::1"))
 
 
@@ -84,6 +85,17 @@ def _ipv4_interfaces() -> list[tuple[str, str]]:
                 continue  # an interface without an address
             found.append((name, socket.inet_ntoa(answer[20:24])))
     return found
+
+
+def _further_ipv4_addresses() -> list[str]:
+    """Also the second addresses of interfaces: the kernel's table of local routes has them all."""
+    try:
+        with open("/proc/net/fib_trie", encoding="ascii") as file:
+            lines = [line.split() for line in file]
+    except OSError:
+        return []
+    pairs = itertools.pairwise(lines)
+    return [words[1] for words, below in pairs if words[0] == "|--" and below == ["/32", "host", "LOCAL"]]
 
 
 def _ipv6_interfaces() -> list[tuple[str, str]]:

@@ -144,11 +144,11 @@ class Post:
             line_end = self._received.find(b"\r\n")
             if line_end < 0:
                 return False
-            try:
-                size = int(bytes(self._received[:line_end]).split(b";")[0], 16)
-            except ValueError:
+            digits = bytes(self._received[:line_end]).split(b";")[0].strip()
+            if not digits or digits.strip(b"0123456789abcdefABCDEF"):
                 self._fail("a chunk that is not HTTP")
                 return False
+            size = int(digits, 16)
             if len(self._received) < line_end + 4 + size:
                 return False
             self._content += self._received[line_end + 2 : line_end + 2 + size]
@@ -166,7 +166,7 @@ class Post:
     def _hand_out(self, text: bytes) -> None:
         try:
             answer = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             self._fail("an answer that is not JSON")
             return
         if not self._stream:

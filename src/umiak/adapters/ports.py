@@ -77,6 +77,7 @@ class HeldPorts:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             lock.bind(f"\0umiak-port-{number}")
             bound.bind(("", number))
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)  # nor may anybody else who is willing to share
         except OSError as error:
             lock.close()
             bound.close()

@@ -132,8 +132,9 @@ def kill_descendants(*, spare: Sequence[int] = ()) -> int:
     Children of ours are left unreaped for whoever waits for them (``spare``), adopted orphans are reaped here.
     """
     killed: set[int] = set()
+    untouchable: set[int] = set()
     while True:
-        alive = [pid for pid, state in descendants(os.getpid()) if state not in "ZX"]
+        alive = [pid for pid, state in descendants(os.getpid()) if state not in "ZX" and pid not in untouchable]
         if not alive:
             break
         for pid in alive:
@@ -142,6 +143,8 @@ def kill_descendants(*, spare: Sequence[int] = ()) -> int:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
+            except PermissionError:
+                untouchable.add(pid)  # it runs as somebody else (sudo): not ours to end
         _reap_adopted(spare)
         os.sched_yield()
     _reap_adopted(spare)
@@ -236,29 +239,35 @@ def catches(pid: int, number: int) -> bool:
 def guard() -> int | None:
     """Split the launcher in two. None in the half that goes on to work; in the half that waited, the exit status."""
     become_subreaper()
-    # Signals that arrive while there are two of us but no handlers yet would be lost: hold them back.
-    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
+    # Held back until somebody waits for them, so that none is lost between a look and the wait that follows it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, (*FORWARDED, signal.SIGCHLD))
     guardian = os.getpid()
     worker = os.fork()
     if worker == 0:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGCHLD,))
         os.setsid()
         become_subreaper()
         _prctl(_PR_SET_PDEATHSIG, int(GUARDIAN_GONE), 0, 0, 0)
         if os.getppid() != guardian:
             os._exit(137)
         return None
-    for number in heeded(FORWARDED):
-        signal.signal(number, lambda number, _frame: _forward(worker, number))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
-    while True:
-        try:
-            _, status = os.waitpid(worker, 0)
-            break
-        except InterruptedError:
-            continue
+    status = _wait_and_forward(worker)
     kill_descendants()
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
+
+
+def _wait_and_forward(worker: int) -> int:
+    """Pass signals on until the working half has ended; its wait status."""
+    awaited = {*heeded(FORWARDED), signal.SIGCHLD}
+    while True:
+        number = signal.sigwaitinfo(awaited).si_signo
+        if number != signal.SIGCHLD:
+            _forward(worker, number)
+            continue
+        ended, status = os.waitpid(worker, os.WNOHANG)
+        if ended:
+            return status
 
 
 def heeded(numbers: Sequence[signal.Signals]) -> list[signal.Signals]:

@@ -104,7 +104,10 @@ def replay(lines: Iterable[str]) -> Iterator[tuple[dict[str, Any], list[Any]]]:
     master: rendezvous.Coordinator | None = None
     formations: dict[str, Any] = {}
     for line in lines:
-        entry = json.loads(line)
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            return  # the disk was full here, or the machine lost power
         if "run" in entry:
             node = machine.NodeMachine(decode(events.NodeSetting, entry["setting"]))
             continue

@@ -8,6 +8,7 @@ note, and stand in the file.
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import time
 
@@ -33,6 +34,7 @@ class Console:
         self.colours = self.is_terminal and "NO_COLOR" not in environ
         self._on_writable = on_writable
         self._fd = _not_blocking(fd) if stat.S_ISFIFO(mode) or self.is_terminal else fd
+        self._socket = socket.socket(fileno=os.dup(fd)) if stat.S_ISSOCK(mode) else None
         self._waiting = bytearray()
         self._left_out = 0
         self._dead = False
@@ -44,24 +46,28 @@ class Console:
         if len(self._waiting) + len(data) > CONSOLE_BACKLOG_BYTES:
             self._left_out += data.count(b"\n")
             return
-        if self._left_out:
-            self._waiting += f"... {self._left_out} lines left out here, they are in the log files\n".encode()
-            self._left_out = 0
+        self._tell_left_out()
         self._waiting += data
         self._flush()
 
     def drain(self, seconds: float) -> None:
         """At the end: give a slow reader this long to take what waits."""
+        self._tell_left_out()
         until = time.monotonic() + seconds
         while self._waiting and not self._dead and time.monotonic() < until:
             self._flush()
             if self._waiting:
                 time.sleep(0.01)
 
+    def _tell_left_out(self) -> None:
+        if self._left_out:
+            self._waiting += f"... {self._left_out} lines left out here, they are in the log files\n".encode()
+            self._left_out = 0
+
     def _flush(self) -> None:
         while self._waiting:
             try:
-                sent = os.write(self._fd, self._waiting)
+                sent = self._write(self._waiting)
             except BlockingIOError:
                 self._on_writable(self._fd, self._writable)
                 return
@@ -70,6 +76,9 @@ class Console:
                 self._waiting.clear()
                 return
             del self._waiting[:sent]
+
+    def _write(self, data: bytearray) -> int:
+        return self._socket.send(data, socket.MSG_DONTWAIT) if self._socket else os.write(self._fd, data)
 
     def _writable(self) -> None:
         self._on_writable(self._fd, None)
@@ -93,6 +102,7 @@ class WorkerLog:
         self._console = console
         self._tag = b""
         self._partial = b""
+        self._ended_with_return = False
         self._tail = bytearray()
         self._trouble = ""
         self._fd = open_private(path, overwrite=overwrite)
@@ -106,6 +116,7 @@ class WorkerLog:
 
     def begin(self, tag: str, number: int) -> None:
         """A new process writes to this log, under this tag; what the last one said is not its own."""
+        self._end_partial_line()
         self._tail.clear()
         self.last_output = time.monotonic()
         self._tag = f"[{tag}] ".encode() if tag else b""
@@ -123,13 +134,20 @@ class WorkerLog:
         return self._store(data)
 
     def close(self) -> None:
+        self._end_partial_line()
+        os.close(self._fd)
+
+    def _end_partial_line(self) -> None:
         if self._console and self._partial:
             self._console.write(self._tag + self._partial + b"\n")
-            self._partial = b""
-        os.close(self._fd)
+        self._partial = b""
 
     def _show(self, data: bytes) -> None:
         assert self._console is not None
+        if self._ended_with_return and data.startswith(b"\n"):
+            self._console.write(b"\n")  # the second half of a line's end
+            data = data[1:]
+        self._ended_with_return = data.endswith(b"\r")
         # A progress bar ends its lines with a carriage return; it must be seen as well.
         lines = (self._partial + data).replace(b"\r\n", b"\n").splitlines(keepends=True)
         self._partial = b""
@@ -151,12 +169,13 @@ class WorkerLog:
         return ""
 
     def _rotate(self) -> None:
-        os.close(self._fd)
         for number in range(OLD_FILES, 0, -1):
             younger = f"{self.path}.{number - 1}" if number > 1 else self.path
             if os.path.exists(younger):
                 os.replace(younger, f"{self.path}.{number}")
-        self._fd = open_private(self.path, overwrite=True)
+        new = open_private(self.path, overwrite=True)
+        os.dup2(new, self._fd, inheritable=False)
+        os.close(new)
         self._size = 0
 
 

@@ -238,6 +238,8 @@ class NodeMachine:
         if self.cluster is None:
             self._say(f"the master went away before the job was formed ({how}), looking for it again", "WARNING")
             self._enter(Phase.SEEKING)
+            self._give_up_at = now + self.terms.join_timeout_s
+            self._note_at = now + NOTE_EVERY_S
             if self.setting.meeting is Meeting.ETCD:
                 self._campaign(gone=self._dialled if dead else None)
             else:
@@ -321,7 +323,7 @@ class NodeMachine:
                 self._check_done()
             case Stop(generation=generation) if self._is_current(generation):
                 self._stop(now, message)
-            case RestartWorker(generation=generation) if self._is_current(generation):
+            case RestartWorker(generation=generation) if self._is_current(generation) and self.phase is Phase.RUNNING:
                 self._restart(message)
             case Moved(host=host, port=port):
                 self.linked = False

@@ -91,7 +91,7 @@ class _Launch:
             self.talk.say(note, "WARNING")
         placement = self._placement()
         found = self._devices()
-        self.plan = plan(options, placement, self._local(placement, found))
+        self.plan = self._with_reachable_host(plan(options, placement, self._local(placement, found)))
         if self.check:
             self.plan = self.check.plan(self.plan)
         if self.options.devices or not self.plan.terms.mode.has_servers:
@@ -195,7 +195,8 @@ class _Launch:
                 "Set the same secret UMIAK_TOKEN on every node",
                 "WARNING",
             )
-        bind_to = ("::1" if plan_.master_host == "::1" else "127.0.0.1") if loopback else ""
+        # The address that the others will dial: localhost may be ::1 before it is 127.0.0.1.
+        bind_to = hostinfo.resolve(plan_.master_host or "127.0.0.1") if loopback else ""
         listener: socket.socket | None = None
         if plan_.meeting is Meeting.ADDRESS and plan_.may_lead:
             try:
@@ -215,6 +216,16 @@ class _Launch:
             self.plan = replace(plan_, host=self._own_host(plan_))
         self.plan = replace(self.plan, may_lead=leads)
         return listener, token
+
+    def _with_reachable_host(self, plan_: Plan) -> Plan:
+        """Without a name that a list or the platform has for this node, where it means loopback here, as on Debian.
+
+        A worker would bind that, and its peers would not reach it. The address on the route to the master is taken then.
+        """
+        host = plan_.host
+        if plan_.meeting is Meeting.ALONE or host in ("", self.options.host) or _is_loopback(host):
+            return plan_
+        return replace(plan_, host="") if _is_loopback(hostinfo.resolve(host)) else plan_
 
     @staticmethod
     def _own_host(plan_: Plan) -> str:

@@ -161,7 +161,8 @@ class Coordinator:
             # The same launcher on a new connection: whatever it ran before, it has stopped.
             self._lost(now, name, event.at, dead=True)
         members = [member.offer for member in self._members.values()]
-        refusal = admission.refusal(join, self.terms, members, [member.offer for member in self._active()])
+        staying = [member.offer for member in self._active() if not member.leaving]
+        refusal = admission.refusal(join, self.terms, members, staying)
         if refusal:
             self._send(refusal, name)
             self._actions.append(Drop(name=name))

@@ -451,8 +451,14 @@ class World:
             node.feed(events.LinkClosed())
 
     def _tell_closed(self, master: SimNode, node: SimNode) -> None:
-        gone = events.NodeClosed(name=node.name, at=self.now)
-        self.deliver(node, master, node.link_id, lambda: master.feed(gone, master=True), end=True)
+        """Once a node has come again on a new link, the end of its old one means nothing."""
+        link = node.link_id
+
+        def tell() -> None:
+            if node.master != master.name or node.link_id == link:
+                master.feed(events.NodeClosed(name=node.name, at=self.now), master=True)
+
+        self.deliver(node, master, link, tell, end=True)
 
     def _start_silence(self, one: str, other: str, number: int) -> None:
         """Each side of a link notices the cut by itself: a heartbeat timeout after the last beat that it heard."""
