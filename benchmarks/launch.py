@@ -18,12 +18,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks import measure
 from benchmarks.measure import ROOT, Bench, Figure, Program
-from benchmarks.peers import Asked, Launcher, Plain, Torchrun, everyone
+from benchmarks.peers import Asked, Launcher, PaddleWithEtcd, Plain, Torchrun, everyone
 from umiak.adapters import process
 
 PATIENCE_S = 60.0
@@ -56,6 +56,10 @@ class Run:
                     given_up = number and is_peer and (self.quick or not figure.row(launcher.name).values)
                     if not launcher.missing and not given_up:
                         yield launcher
+
+    def with_etcd(self) -> Run:
+        """With one more peer, for what Paddle does only with etcd."""
+        return replace(self, launchers=[*self.launchers, *([PaddleWithEtcd()] if len(self.launchers) > 1 else [])])
 
     @property
     def unlimited_s(self) -> float:
@@ -164,16 +168,22 @@ def _two_nodes(
     bench: Bench, launcher: Launcher, asked: Asked, *words: str, in_order: bool = False
 ) -> tuple[Program, Program]:
     """Start two launchers that meet on a port of their own; in order: the first one surely is the master."""
-    port = measure.free_port()
-    first = bench.start(launcher.command(_node(asked, port, 0), *words))
+    port = _port_for(bench, launcher)
+    first, second = (launcher.command(replace(asked, port=port, number=number), *words) for number in range(2))
+    started = bench.start(first, launcher.environ)
     if in_order:
         measure.await_listening(port, PATIENCE_S)
-    second = bench.start(launcher.command(_node(asked, port, 1), *words))
-    return first, second
+    return started, bench.start(second, launcher.environ)
 
 
-def _node(asked: Asked, port: int, number: int) -> Asked:
-    return Asked(nodes=asked.nodes, workers=asked.workers, restarts=asked.restarts, port=port, number=number)
+def _port_for(bench: Bench, launcher: Launcher) -> int:
+    """A free port, or the port of what this launcher needs beside it."""
+    port = measure.free_port()
+    beside = launcher.beside(port)
+    if beside:
+        bench.start_beside(beside)
+        measure.await_listening(port, PATIENCE_S)
+    return port
 
 
 # ---- quiet launchers: memory and CPU
@@ -253,11 +263,12 @@ def restart(run: Run) -> Iterator[Figure]:
         figure = Figure(
             name,
             f"A worker killed with SIGKILL, every worker of the group running again, {title}",
-            "from the kill to the last new worker's first line; up to 3 restarts allowed. Paddle restarts only with etcd, "
-            "whose client (etcd3) can't be imported beside the protobuf that Paddle 3.3.1 installs: run with its HTTP master",
+            "from the kill to the last new worker's first line; up to 3 restarts allowed. Paddle's HTTP master never restarts; "
+            "its etcd client can't be imported beside the protobuf that Paddle 3.3.1 installs, and is run with "
+            "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python",
             goal=goal,
         )
-        for launcher in run.in_turn(figure, rounds=5):
+        for launcher in run.with_etcd().in_turn(figure, rounds=5):
             _restart_once(launcher, figure, count, min(20.0, run.unlimited_s))
         yield figure
 
@@ -265,7 +276,8 @@ def restart(run: Run) -> Iterator[Figure]:
 def _restart_once(launcher: Launcher, figure: Figure, nodes: int, limit_s: float) -> None:
     with measure.bench() as bench:
         if nodes == 1:
-            bench.start(launcher.command(Asked(workers=2, restarts=3), "stay"))
+            port = _port_for(bench, launcher) if launcher.beside(0) else 0
+            bench.start(launcher.command(Asked(workers=2, restarts=3, port=port), "stay"), launcher.environ)
         else:
             _two_nodes(bench, launcher, Asked(nodes="2", restarts=3), "stay")
         reports = bench.reports(2, PATIENCE_S)
@@ -298,11 +310,12 @@ def lost(run: Run) -> Iterator[Figure]:
         figure = Figure(
             name,
             f"One of two nodes (--nnodes 1:2) is lost: {title}; the other's worker runs again, alone",
-            f"not the master's node; from the signal to the new worker's first line, world of 1; umiak with its default "
-            f"--heartbeat_timeout of {HEARTBEAT_S:g} s; Paddle's HTTP master knows no range of nodes and runs with --nnodes 2",
+            f"not the master's node; from the signal to the new worker's first line, world of 1; every launcher with its "
+            f"default patience (umiak: --heartbeat_timeout {HEARTBEAT_S:g}); Paddle's HTTP master knows no range of nodes and "
+            "runs with --nnodes 2",
             goal=HEARTBEAT_S + 1,
         )
-        for launcher in run.in_turn(figure, rounds=rounds):
+        for launcher in run.with_etcd().in_turn(figure, rounds=rounds):
             is_peer = launcher is not run.launchers[0]
             if is_peer and run.quick and number == signal.SIGSTOP:
                 figure.note(launcher.name, "not waited for in a quick run")
@@ -391,7 +404,7 @@ def _meet(figure: Figure, subject: str, design: str, python: str, count: int, *,
     with measure.bench() as bench:
         # As a script, not with -m: torch looks at the call stack for every step, and seconds go into what -m adds to it.
         argv = [python, str(ROOT / "benchmarks" / "rendezvous.py"), design, str(count), "--timeout", str(limit_s)]
-        program = bench.start(argv, PYTHONPATH=f"{ROOT}:{ROOT / 'src'}")
+        program = bench.start(argv, {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"})
         program.wait(limit_s + PATIENCE_S)
         try:
             found = json.loads(bench.last_words())

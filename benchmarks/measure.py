@@ -217,6 +217,7 @@ class Bench:
         self._reports_fd = os.open(self._fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._unread = b""
         self.programs: list[Program] = []
+        self._beside: list[Program] = []
 
     def environ(self) -> dict[str, str]:
         kept = {
@@ -228,12 +229,16 @@ class Bench:
         own = {"BENCH_REPORTS": str(self._fifo), "TMPDIR": str(self.directory)}
         return {**kept, **own, "OMP_NUM_THREADS": "1", "NO_PROXY": "*"}
 
-    def start(self, argv: Sequence[str], **environ: str) -> Program:
+    def start(self, argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Program:
         """Start a program here; what it says goes to a file."""
         log = self.directory / f"output.{len(self.programs)}"
-        program = Program(argv, {**self.environ(), **environ}, self.directory, log)
+        program = Program(argv, {**self.environ(), **(environ or {})}, self.directory, log)
         self.programs.append(program)
         return program
+
+    def start_beside(self, argv: Sequence[str]) -> None:
+        """Start what the programs need and what is none of them."""
+        self._beside.append(Program(argv, self.environ(), self.directory, self.directory / "beside"))
 
     def reports(self, count: int, seconds: float) -> list[Report]:
         """The next reports; fewer if the time is over, or if every program has ended."""
@@ -255,8 +260,9 @@ class Bench:
 
     def close(self) -> None:
         """End everything that was started here, orphans included, and collect what it used."""
-        process.kill_descendants(spare=[program.pid for program in self.programs])
-        for program in self.programs:
+        programs = [*self.programs, *self._beside]
+        process.kill_descendants(spare=[program.pid for program in programs])
+        for program in programs:
             program.wait(10)
         os.close(self._reports_fd)
 

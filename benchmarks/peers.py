@@ -1,8 +1,8 @@
 """Other launchers, and how each is asked for the same things. Values, and the program that installs what is missing.
 
-    python -m benchmarks.peers          makes .venv-peers with torch, which brings 3 GB and more of libraries
+    python -m benchmarks.peers          makes .venv-peers with torch, which brings 5 GB of libraries, and etcd3
 
-Paddle is the framework of the development environment and is there already.
+Paddle and an etcd server belong to the development environment and are there already.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +20,9 @@ from benchmarks.measure import ROOT, free_port
 
 TORCH = "torch==2.*"
 DIRECTORY = ROOT / ".venv-peers"
+ETCD3 = DIRECTORY / "etcd3"
+"""The etcd client that Paddle imports, in a folder of its own: it must not bring another protobuf with it."""
+ETCD3_PACKAGES = ("etcd3==0.12.0", "grpcio", "tenacity", "six")
 WORKER = str(Path(__file__).with_name("worker.py"))
 
 
@@ -40,6 +43,11 @@ class Launcher:
 
     name = ""
     missing = ""
+    environ: Mapping[str, str] = {}
+
+    def beside(self, port: int) -> list[str]:  # noqa: ARG002
+        """The words that start what must run beside it and listen on this port; nothing, for most."""
+        return []
 
     def command(self, asked: Asked, *words: str) -> list[str]:
         """The words that start a node of this job, with the benchmark's worker and these arguments for it."""
@@ -70,6 +78,31 @@ class Paddle(Launcher):
         flags = _paddle_flags(replace(asked, nodes=asked.nodes.rpartition(":")[2]))
         if asked.restarts:
             flags += ["--max_restart", str(asked.restarts), "--elastic_level", "1"]
+        return [sys.executable, "-m", "paddle.distributed.launch", *flags, WORKER, *words]
+
+
+class PaddleWithEtcd(Launcher):
+    """paddle.distributed.launch with etcd, without which it restarts nothing.
+
+    Its client, etcd3, can't be imported beside the protobuf that Paddle installs, unless protobuf is told to be slow.
+    """
+
+    name = "paddle, etcd"
+    environ = {"PYTHONPATH": str(ETCD3), "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
+
+    def __init__(self) -> None:
+        self._etcd = Path(sys.executable).with_name("etcd")
+        if not ETCD3.exists() or not self._etcd.exists() or Paddle().missing:
+            self.missing = "skipped: needs paddle, etcd and .venv-peers, `python -m benchmarks.peers` makes the last"
+
+    def beside(self, port: int) -> list[str]:
+        address, other = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{free_port()}"
+        clients = ["--listen-client-urls", address, "--advertise-client-urls", address]
+        return [str(self._etcd), "--data-dir", "etcd", *clients, "--listen-peer-urls", other]
+
+    def command(self, asked: Asked, *words: str) -> list[str]:
+        flags = [*_paddle_flags(replace(asked, port=0)), "--master", f"etcd://127.0.0.1:{asked.port}"]
+        flags += ["--max_restart", str(asked.restarts), "--elastic_level", "1"]
         return [sys.executable, "-m", "paddle.distributed.launch", *flags, WORKER, *words]
 
 
@@ -115,9 +148,11 @@ def install() -> int:
     if uv is None:
         print("uv is not installed: pip install uv", file=sys.stderr)
         return 3
+    python = str(DIRECTORY / "bin" / "python")
     steps: Sequence[Sequence[str]] = (
         [uv, "venv", "--allow-existing", "--python", sys.executable, str(DIRECTORY)],
-        [uv, "pip", "install", "--python", str(DIRECTORY / "bin" / "python"), TORCH],
+        [uv, "pip", "install", "--python", python, TORCH],
+        [uv, "pip", "install", "--python", python, "--no-deps", "--target", str(ETCD3), *ETCD3_PACKAGES],
     )
     for step in steps:
         status = subprocess.run(step, check=False).returncode

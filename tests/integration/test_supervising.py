@@ -195,7 +195,7 @@ def test_level_0_lets_the_failed_node_go_and_holds_the_others_for_another(
 
 def test_a_worker_that_finds_its_port_taken_gets_another_and_no_restart_is_counted(stage: Stage) -> None:
     launcher = stage.launch("--nproc_per_node 2", WORKERS / "port_user.py")
-    before = stage.story.until_alive(generation=1)
+    before = stage.story.until_alive(generation=1, rank=1, count=1)
     after = stage.story.until_alive(generation=2)
     stage.story.order("end")
     assert launcher.wait() == 0

@@ -26,7 +26,7 @@ FACTS = Facts(
     device_count=8,
     program="train.py",
     program_hash="aaaaaaaa11111111",
-    log_dir="/work/log",
+    log_dir="/job/log",
     log_writable=True,
     log_free_bytes=100 * GIB,
     shm_bytes=8 * GIB,
@@ -279,7 +279,7 @@ ON_ONE = "on 10.0.0.1, 10.0.0.2; {} on 10.0.0.3"
             "UM-CHECK-201",
             "the nodes have different devices: 8 gpu " + ON_ONE.format("none"),
         ),
-        ({"log_writable": False}, "error", "UM-CHECK-110", "the log directory can't be written: 10.0.0.3:/work/log"),
+        ({"log_writable": False}, "error", "UM-CHECK-110", "the log directory can't be written: 10.0.0.3:/job/log"),
         ({"log_free_bytes": 5 * 1024**2}, "warning", "UM-CHECK-202", "little room for logs: 10.0.0.3 (5 MiB)"),
         (
             {"shm_bytes": 64 * 1024**2},
