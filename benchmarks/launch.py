@@ -30,6 +30,7 @@ PATIENCE_S = 60.0
 """For anything that has to come."""
 SETTLE_S = 0.5
 """After the last worker's first line: by then every launcher watches its workers."""
+LONG_S = 10.0
 HEARTBEAT_S = 5.0
 """umiak's default --heartbeat_timeout."""
 
@@ -44,7 +45,7 @@ class Run:
     def in_turn(self, figure: Figure, *others: Figure, rounds: int) -> Iterator[Launcher]:
         """Every launcher once a round. In a quick run the peers only take part in the first one.
 
-        What a peer did not do in the first round is not waited for again.
+        What a peer did not do in the first round, or took long for, is not waited for again.
         """
         for launcher in self.launchers:
             for each in (figure, *others):
@@ -53,13 +54,19 @@ class Run:
             with measure.other_work(figure):
                 for launcher in self.launchers:
                     is_peer = launcher is not self.launchers[0]
-                    given_up = number and is_peer and (self.quick or not figure.row(launcher.name).values)
-                    if not launcher.missing and not given_up:
+                    once = self.quick or max(figure.row(launcher.name).values, default=LONG_S) >= LONG_S
+                    if not launcher.missing and not (is_peer and number and once):
                         yield launcher
 
     def with_etcd(self) -> Run:
-        """With one more peer, for what Paddle does only with etcd."""
-        return replace(self, launchers=[*self.launchers, *([PaddleWithEtcd()] if len(self.launchers) > 1 else [])])
+        """With one more peer, for what Paddle does only with etcd; it is too slow for a quick run."""
+        return (
+            replace(self, launchers=[*self.launchers, PaddleWithEtcd()]) if self.with_peers and not self.quick else self
+        )
+
+    @property
+    def with_peers(self) -> bool:
+        return len(self.launchers) > 1
 
     @property
     def unlimited_s(self) -> float:

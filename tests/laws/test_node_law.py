@@ -74,7 +74,7 @@ class Around:
             if self.may_form and not self.workers:
                 kinds += ["form", "form"]
             if self.workers:
-                kinds += ["go"] if self.signalled else ["go", "restart"]
+                kinds += ["go", "restart"]
         if self.campaigning:
             kinds += ["elected", "leader"]
         if self.holding_ports:

@@ -33,6 +33,7 @@ STRANGER_FRAME_BYTES = 4096
 MOST_STRANGERS = 4096
 """Connections that have not proved anything yet; one more is closed at once."""
 NOT_UMIAK = "what listens there is not umiak"
+CALL_AGAIN_S = 0.05
 
 
 class Caller:
@@ -55,14 +56,16 @@ class Caller:
         self.on_link: Callable[[Link], None] = ignore
         self.on_moved: Callable[[str, int], None] = lambda _host, _port: None
         self.on_failed: Callable[[bool, str, bool], None] = lambda _refused, _why, _fatal: None
+        self._host, self._port = host, port
         self._where = f"{host} port {port}"
+        self._hung_up = ""
         self._nonce = os.urandom(16).hex()
         self._framed: FramedSocket | None = None
         self._sock: socket.socket | None = None
         self._asked_at = 0.0
         self._over = False
         self._timer: Timer | None = None
-        loop.soon(lambda: self._connect(host, port))
+        loop.soon(self._connect)
 
     def cancel(self) -> None:
         """Nobody wants to know any more."""
@@ -75,18 +78,18 @@ class Caller:
             self._loop.forget(self._sock.fileno())
             self._sock.close()
 
-    def _connect(self, host: str, port: int) -> None:
+    def _connect(self) -> None:
         if self._over:
             return
         try:
-            family, address = hostinfo.look_up(host, port)
+            family, address = hostinfo.look_up(self._host, self._port)
             self._sock = socket.socket(family, socket.SOCK_STREAM)
             self._sock.setblocking(False)
             error = self._sock.connect_ex(address)
         except OSError as failure:
             self._fail(refused=False, why=f"{self._where}: {failure.strerror or failure}")
             return
-        self._timer = self._loop.after(self._patience_s, self._timed_out)
+        self._timer = self._timer or self._loop.after(self._patience_s, self._timed_out)
         if error in (0, 115):  # EINPROGRESS
             self._loop.on_writable(self._sock.fileno(), self._connected)
         else:
@@ -170,12 +173,16 @@ class Caller:
         assert self._framed is not None
         if self._framed.is_garbled:
             self._fail(refused=False, why=f"{self._where}: {NOT_UMIAK}", fatal=True)
-        else:
-            self._fail(refused=False, why=f"{self._where}: {reason}")
+            return
+        # Whoever took the call hung up in the middle of it. If that launcher has died, the next call is refused.
+        self._framed = self._sock = None
+        self._hung_up = reason
+        self._loop.after(CALL_AGAIN_S, self._connect)
 
     def _timed_out(self) -> None:
         listens = "something listens there, but " if self._framed else ""
-        self._fail(refused=False, why=f"{self._where}: {listens}no answer for {self._patience_s:g} s")
+        how = self._hung_up or f"{listens}no answer for {self._patience_s:g} s"
+        self._fail(refused=False, why=f"{self._where}: {how}")
 
     def _fail(self, *, refused: bool, why: str, fatal: bool = False) -> None:
         if not self._over:
