@@ -30,7 +30,7 @@ else:
 
     def value(cls: type) -> type:
         """Turn annotated class attributes into the fields of a frozen, slotted, keyword-only class."""
-        names = tuple(cls.__dict__.get("__annotations__", {}))
+        names = tuple(cls.__annotations__)
         defaults = {name: cls.__dict__[name] for name in names if name in cls.__dict__}
         body = {
             key: item

@@ -130,6 +130,7 @@ class _Launch:
         status = agent.run()
         keeper.close()
         journal.close()
+        held.close()
         self.console.drain(1.0)
         self.talk.drain(1.0)
         return self.check.conclude(status, self.talk) if self.check else status
