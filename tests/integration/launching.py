@@ -471,6 +471,7 @@ def freeze(*pids: int) -> None:
 
 
 def thaw(*pids: int) -> None:
-    """Let them go on."""
+    """Let them go on; the first ones that do may already end the others."""
     for pid in pids:
-        os.kill(pid, signal.SIGCONT)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)

@@ -36,6 +36,33 @@ def test_nodes_that_stand_by_do_not_each_go_on_alone():
     world.run(60)
 
 
+def test_a_returned_master_and_a_newcomer_do_not_form_a_second_job():
+    world = World(terms("1:2"), seed=1)
+    world.start("a")
+    world.start("b")
+    world.run(2)
+    world.kill("a")
+    world.run(5)
+    world.start("a")
+    world.start("c")
+    world.run(20)  # would raise TwoHalves
+    assert {cluster.coordinator for cluster in world.running().values()} == {"b"}
+
+
+def test_in_a_job_of_fixed_size_a_returned_master_and_a_newcomer_leave_nobody_behind():
+    world = World(terms("2", max_restart=3), seed=1)
+    world.start("a")
+    world.start("b")
+    world.run(2)
+    world.kill("a")
+    world.run(5)
+    world.start("a")
+    world.start("c")
+    world.run(20)
+    formed = {(cluster.generation, cluster.coordinator, len(cluster.nodes)) for cluster in world.running().values()}
+    assert formed == {(2, "b", 2)}
+
+
 def test_no_worker_is_started_again_on_a_node_that_was_told_to_stop():
     story = "$ node b nnodes=2 mode=ps servers=1 trainers=1\n$ link up\n$ form 1 ab\n$ listening server.0\n$ go 1\n$ fail server.0\n$ signal 15\n$ restart server.0\n"
     assert "StartWorkers" not in play(story).split("$ restart server.0")[1]

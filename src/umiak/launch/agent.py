@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 LINGER_S = 3.0
 """How long a master that ends waits until every node has its last message."""
 HOLD_EVERY_S = 0.5
-BEACON_EVERY_S = 1.0
+BEACON_EVERY_S, BEACON_PATIENCE_S = 0.2, 0.5
 
 
 class Agent:
@@ -297,7 +297,13 @@ class Agent:
         self._journal.lead(now, lead)
         self._is_heir = lead.previous is not None
         self._coordinator = rendezvous.Coordinator(
-            self._machine.terms, name=self._name, now=now, previous=lead.previous, dead=lead.dead, silent=lead.silent
+            self._machine.terms,
+            name=self._name,
+            now=now,
+            previous=lead.previous,
+            dead=lead.dead,
+            silent=lead.silent,
+            wait_s=lead.wait_s,
         )
         self._host = self._host or (self._election.own_host if self._election else "")
         for visitor in self._take_visitors():
@@ -402,7 +408,7 @@ class Agent:
             if refused:
                 self._master(events.NodeClosed(name=probe.name, at=time.time()))
 
-        caller = self._call_once(probe.host, probe.port, "probe")
+        caller = self._call_once(probe.host, probe.port, "probe", self._heart.timeout_s)
         caller.on_failed = failed
 
     def _beacon(self) -> None:
@@ -421,11 +427,12 @@ class Agent:
         coordinator = self._coordinator
         if coordinator and self._listener:
             generation = coordinator.cluster.generation if coordinator.cluster else 0
-            self._call_once(host, port, f"takeover {self._host} {self._listener.port} {generation}")
+            purpose = f"takeover {self._host} {self._listener.port} {generation}"
+            self._call_once(host, port, purpose, BEACON_PATIENCE_S)
 
-    def _call_once(self, host: str, port: int, purpose: str) -> Caller:
+    def _call_once(self, host: str, port: int, purpose: str, patience_s: float) -> Caller:
         """Call, and hang up as soon as somebody answers."""
-        caller = self._call(host, port, purpose, self._heart.timeout_s)
+        caller = self._call(host, port, purpose, patience_s)
         caller.on_link = lambda link: link.close()
         return caller
 

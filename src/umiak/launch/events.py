@@ -183,6 +183,8 @@ class Lead:
     previous: Cluster | None = None
     dead: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
+    wait_s: float = 0.0
+    """Form nothing before, so that one who leads this job already, since this node was lost, can say so."""
 
 
 @value

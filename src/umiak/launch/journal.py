@@ -120,7 +120,13 @@ def replay(lines: Iterable[str]) -> Iterator[tuple[dict[str, Any], list[Any]]]:
             lead = decode(events.Lead, recalled(entry["lead"], formations))
             offer = node.setting.offer
             master = rendezvous.Coordinator(
-                node.terms, name=offer.name, now=now, previous=lead.previous, dead=lead.dead, silent=lead.silent
+                node.terms,
+                name=offer.name,
+                now=now,
+                previous=lead.previous,
+                dead=lead.dead,
+                silent=lead.silent,
+                wait_s=lead.wait_s,
             )
         elif entry["who"] == "master":
             assert master is not None

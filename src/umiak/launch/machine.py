@@ -76,6 +76,8 @@ from umiak.launch.protocol import (
 from umiak.launch.succession import Search
 
 ASK_AGAIN_S = 0.2
+HEIR_CALLS_WITHIN_S = 0.5
+"""A master that took over calls at the job's first address several times in this time."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 0.5
 NOTE_EVERY_S = 5.0
 DUMP_TIME_S = 1.0
@@ -146,7 +148,8 @@ class NodeMachine:
         if self.setting.meeting is Meeting.ETCD:
             self._campaign()
         elif self.setting.leads:
-            self._do(Lead())
+            may_have_moved = self.setting.meeting is Meeting.ADDRESS and self._may_go_on_without_master()
+            self._do(Lead(wait_s=HEIR_CALLS_WITHIN_S if may_have_moved else 0.0))
         else:
             self._dial(self.setting.master_host, self.setting.master_port)
         return tuple(self._actions)

@@ -96,6 +96,7 @@ class Coordinator:
         previous: Cluster | None = None,
         dead: tuple[str, ...] = (),
         silent: tuple[str, ...] = (),
+        wait_s: float = 0.0,
     ) -> None:
         self.terms = terms
         self.name = name
@@ -116,7 +117,7 @@ class Coordinator:
         self._grow_at: float | None = None
         self._note_at = now + WAITING_NOTE_EVERY_S
         self._last_change = now
-        self._not_before = now
+        self._not_before = now + wait_s
         self._deadline: float | None = now + terms.join_timeout_s
         self._actions: list[RendezvousAction] = []
         if previous:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from umiak.launch.protocol import FromMaster, FromNode, Terms
 
 BEAT_S = 1.0
+BEACON_S = 0.2
 
 
 class TwoHalves(AssertionError):
@@ -189,13 +190,14 @@ class SimNode:
             previous=lead.previous,
             dead=lead.dead,
             silent=lead.silent,
+            wait_s=lead.wait_s,
         )
         for probe in self.coordinator.probes():
             self.world.probe(self, probe)
         host = self.address[0]
         self.world.soon(lambda: self.feed(events.LinkUp(host=host)))
         if lead.previous:
-            self.world.later(1.0, lambda: self.world.beacon(self))
+            self.world.later(BEACON_S, lambda: self.world.beacon(self))
         self._answer_held()
 
     def _answer_held(self) -> None:
@@ -415,7 +417,7 @@ class World:
             at_home = node.address == (f"host-{self._home}", 1)
             if node is not leader and at_home and node.alive and not self.is_cut(node.name, leader.name):
                 self._stand_down(node, leader)
-        self.later(1.0, lambda: self.beacon(leader))
+        self.later(BEACON_S, lambda: self.beacon(leader))
 
     def _stand_down(self, node: SimNode, leader: SimNode) -> None:
         if node.coordinator is None or node.coordinator.cluster:
