@@ -183,7 +183,9 @@ class Agent:
             case events.Tell(message=message):
                 self._tell(message)
             case events.StartWorkers(cluster=cluster, seats=seats, restarts=restarts):
-                self._held.release(cluster.node(self._name).store_port)
+                node = cluster.node(self._name)
+                self._held.release(node.store_port)
+                self._held.release(node.gloo_port)
                 for seat in seats:
                     self._held.release(seat.port)
                     self._supervisor.start(cluster, seat, restarts)
