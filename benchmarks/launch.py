@@ -102,6 +102,7 @@ def main() -> int:
                 print(f"\n{measure.table(figure)}", flush=True)
             print(f"  ({name}: {time.monotonic() - began:.0f} s)", flush=True)
     except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
         status = 130
     finally:
         process.kill_descendants()
@@ -160,7 +161,7 @@ def nodes(run: Run) -> Iterator[Figure]:
             "two launchers on loopback, started one after the other; from the first exec to the last worker's first line",
             goal=0.3,
         )
-        for launcher in run.in_turn(figure, rounds=5):
+        for launcher in run.in_turn(figure, rounds=4):
             with measure.bench() as bench:
                 first, _ = _two_nodes(bench, launcher, Asked(nodes="2", workers=workers))
                 reports = bench.reports(2 * workers, PATIENCE_S)
@@ -275,7 +276,7 @@ def restart(run: Run) -> Iterator[Figure]:
             "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python",
             goal=goal,
         )
-        for launcher in run.with_etcd().in_turn(figure, rounds=5):
+        for launcher in run.with_etcd().in_turn(figure, rounds=4):
             _restart_once(launcher, figure, count, min(20.0, run.unlimited_s))
         yield figure
 

@@ -52,9 +52,9 @@ class JournalledMachine(NodeMachine):
 class JournalledCoordinator(rendezvous.Coordinator):
     journals: dict[str, Journal] = {}
 
-    def __init__(self, job: Any, *, name: str, now: float, previous: Any, dead: Any, silent: Any) -> None:
-        super().__init__(job, name=name, now=now, previous=previous, dead=dead, silent=silent)
-        self.journals[name].lead(now, Lead(previous=previous, dead=dead, silent=silent))
+    def __init__(self, job: Any, *, name: str, now: float, **lead: Any) -> None:
+        super().__init__(job, name=name, now=now, **lead)
+        self.journals[name].lead(now, Lead(**lead))
 
     def step(self, now: float, event: Any) -> Any:
         actions = super().step(now, event)
