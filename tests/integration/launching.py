@@ -462,6 +462,12 @@ def _state(pid: int) -> tuple[int, str]:
     return int(parent), state
 
 
+def zombies_of(parent: int) -> int:
+    """How many children of this process have ended and were not reaped."""
+    pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+    return sum(_state(pid) == (parent, "Z") for pid in pids)
+
+
 def freeze(*pids: int) -> None:
     """Stop processes, and return once they stand still."""
     for pid in pids:

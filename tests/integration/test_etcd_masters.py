@@ -10,7 +10,7 @@ from testbed import etcd
 from testbed.pytest_support import NetworkFactory
 from tests.integration.launching import WORKERS, Launcher, Life, Stage, free_port, freeze, thaw, until
 
-pytestmark = pytest.mark.etcd
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("etcd_here")]
 
 QUICK = "--elastic_timeout 3 --join_timeout 40 --failure_grace 2"
 FACTS = WORKERS / "facts.py"

@@ -155,6 +155,7 @@ def test_servers_and_trainers_may_stand_on_different_nodes(stage: Stage, network
 
 @pytest.mark.netns
 @pytest.mark.etcd
+@pytest.mark.usefixtures("etcd_here")
 def test_parameter_servers_with_etcd_get_the_variables_of_their_roles(stage: Stage, network: NetworkFactory) -> None:
     a, b = network(2).hosts
     with etcd.server(a) as store:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 
 import pytest
 
 from testbed.pytest_support import NetworkFactory
-from tests.integration.launching import WORKERS, Stage, until
+from tests.integration.launching import WORKERS, Stage, until, zombies_of
 
 STUBBORN = WORKERS / "stubborn.py"
 FAMILY = 5
@@ -91,11 +90,6 @@ def test_orphans_that_have_ended_do_not_stay_as_zombies_while_the_job_runs(stage
     assert len(launcher.workers()) == 1
     stage.story.order("end")
     assert launcher.wait() == 0
-
-
-def zombies_of(parent: int) -> int:
-    found = subprocess.run(["ps", "--ppid", str(parent), "-o", "stat="], capture_output=True, text=True).stdout
-    return sum(state.startswith("Z") for state in found.split())
 
 
 def test_a_launcher_that_is_killed_while_it_waits_leaves_nothing(stage: Stage) -> None:
