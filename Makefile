@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made-from
+NATIVE := $(wildcard native/*.toml native/Cargo.lock native/*.pyi native/src/*.rs native/src/*/*.rs)
 PEERS := .venv-peers
 TEST_FLAGS ?=
 
@@ -15,28 +16,34 @@ help: ## Show what there is to do
 
 setup: $(STAMP) ## Make .venv with everything that users and tests need
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt $(NATIVE)
+	@command -v cargo >/dev/null || { echo "umiak's native core needs Rust 1.88 or newer: no cargo on PATH (Debian: rustup from its site, or apt-get install rustup)"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(f"umiak needs Python 3.10 or newer, {sys.executable} is {sys.version.split()[0]}: make PYTHON=python3.11 setup" if sys.version_info < (3, 10) else 0)'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable . --group dev --group paddle
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --reinstall-package umiak-native --editable '.[ps]' --group dev --group paddle
 	@touch $(STAMP)
 
 demo: setup ## Train on this machine: two processes, then two simulated hosts with one of them killed and brought back
 	@$(BIN)/python examples/demo.py
 
 test: setup check ## Everything: checks, unit tests, laws, scripts, real clusters
+	cargo test --quiet --release --manifest-path native/Cargo.toml --no-default-features
 	$(BIN)/python -m testbed.prepare
 	$(BIN)/pytest -n 2 --dist worksteal $(TEST_FLAGS)
 
-check: setup ## Format, lint, types, import contracts, fresh docs (under a minute)
+check: setup ## Format, lint, types, import contracts, clippy, fresh docs (under a minute)
+	cargo fmt --check --manifest-path native/Cargo.toml
+	cargo clippy --quiet --all-targets --manifest-path native/Cargo.toml -- -D warnings
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
+	MYPYPATH=native $(BIN)/stubtest --mypy-config-file pyproject.toml umiak_native
 	$(BIN)/lint-imports
 	$(BIN)/python docs/generate.py --check
 
 format: setup ## Let the formatter and the linter mend what they can
+	cargo fmt --manifest-path native/Cargo.toml
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

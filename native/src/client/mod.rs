@@ -1,0 +1,1 @@
+//! A client: a trainer's side.

@@ -1,0 +1,15 @@
+//! umiak's native core. Rooms from the bottom up; each imports only those above it in this list, and `python` alone knows
+//! of Python.
+
+pub mod keys;
+pub mod reader;
+pub mod store;
+pub mod table;
+pub mod wire;
+
+pub mod server;
+
+pub mod client;
+
+#[cfg(feature = "python")]
+mod python;

@@ -1,0 +1,18 @@
+//! The face that Python sees: the module `umiak_native`. Arguments are checked here, the GIL is released here, and errors
+//! become exceptions here; nothing is decided here. `umiak_native.pyi` is its description, and is checked against it.
+
+use pyo3::prelude::*;
+
+mod client;
+mod reader;
+mod server;
+mod table;
+
+#[pymodule]
+fn umiak_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    table::register(module)?;
+    reader::register(module)?;
+    server::register(module)?;
+    client::register(module)?;
+    Ok(())
+}

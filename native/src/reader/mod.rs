@@ -1,0 +1,1 @@
+//! The slot reader: text lines to batches.

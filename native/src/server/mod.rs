@@ -1,0 +1,1 @@
+//! A server: its part of the tables, and everything that trainers ask of it.

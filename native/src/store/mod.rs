@@ -1,0 +1,1 @@
+//! What is on disk: shard files, the log of pushes.

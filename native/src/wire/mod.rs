@@ -1,0 +1,3 @@
+//! What goes over the network.
+
+pub mod frame;

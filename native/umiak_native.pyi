@@ -1,0 +1,1 @@
+"""umiak's native core."""
