@@ -1,1 +1,206 @@
 """umiak's native core."""
+
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+# ---- tables
+
+# ---- reader
+
+# ---- server and client
+
+class PsError(RuntimeError):
+    """What a parameter server or its client reports. `str()` is the message, followed by the hint if there is one."""
+
+    code: str
+    """A short stable word, such as "wrong-token"."""
+    hint: str | None
+    """What a person can do about it."""
+
+class Refused(PsError):
+    """A server answered, and said no; nothing was changed."""
+
+class ServerLost(PsError):
+    """A server could not be reached, or was silent, for longer than `timeout_s`."""
+
+class ServerForgot(PsError):
+    """A server came back without pushes that it had acknowledged: the tables are not what they should be."""
+
+class TrainerLost(PsError):
+    """Another trainer is gone, and the job's policy is not to go on without it."""
+
+class Timeout(PsError):
+    """What was waited for did not happen within `limit_s`; the servers are alive."""
+
+@final
+class Server:
+    """One parameter server: a listener and its part of every table. All of its work is done by native threads."""
+
+    def __new__(cls, config: str, token: bytes | None = None) -> Server:
+        """Checks the configuration and opens nothing yet. Every problem of it is in one `Refused` ("bad-config").
+
+        `config` is a JSON object:
+
+        - host: "127.0.0.1" (another one needs a token), port: 0 (any)
+        - job: "" (a name; clients with another one are refused)
+        - index: 0, servers: 1 (this server's place among all), shards: 256 (virtual shards of the job)
+        - world: 1 (trainers expected)
+        - tls: null, or {cert, key} and optionally {ca} (then clients need a certificate): paths of PEM files
+        - log: null, or {dir, interval_ms} and optionally {snapshot_bytes}: pushes survive a kill
+        - on_loss: "fail" or "go_on" when a trainer is lost and did not come back within grace_s: 60;
+          a trainer is lost when nothing was heard of it for beat_timeout_s: 10
+        - most_frame: 268435456, most_connections: 1024, most_strangers: 64 (limits), frame_s: 30, handshake_s: 5
+        """
+
+    def start(self) -> int:
+        """Recovers what the log holds, binds and serves; returns the port. `Refused` ("address-in-use", ...)."""
+
+    def wait(self, timeout_s: float | None = None) -> str | None:
+        """Waits until all trainers are done or lost; None if that took longer. A JSON object: {"done": [ranks], "lost": [ranks]}.
+
+        Python's signal handlers run meanwhile.
+        """
+
+    def status(self) -> str:
+        """A JSON object: tables with rows and bytes, trainers and what is known of them, step, log, connections."""
+
+    def stop(self) -> None:
+        """Closes every connection, ends every thread, makes the log durable. Twice is fine."""
+
+@final
+class Client:
+    """A trainer's side of a job's servers. One operation at a time: a second thread waits for the first one's.
+
+    Every call runs with the GIL released and lets Python's signal handlers run at least every 0.2 s. A connection that
+    breaks is made again, with growing pauses, for up to `timeout_s`, and what the server has not got is sent again, so
+    that every push counts exactly once. An exception in the middle of a push (KeyboardInterrupt) does not take it back:
+    it is sent again with the next call.
+
+    Keys are uint64 or int64 (the same bits), of any shape and with repetitions; rows are float32. Arrays that are not
+    C-contiguous are copied first.
+    """
+
+    def __new__(cls, config: str, token: bytes | None = None) -> Client:
+        """Checks the configuration and connects to nothing yet.
+
+        `config` is a JSON object:
+
+        - endpoints: ["host:port", ...], all servers of the job, in the order of their index
+        - rank: 0, world: 1, job: "", shards: 256: as the servers have them
+        - kind: "trainer", or "observer" (no rank of the job: looks, saves, loads and stops nobody)
+        - timeout_s: 60.0 (how long a server may be away or silent), beat_s: 1.0
+        - tls: null, or {ca} and optionally {cert, key} and {name} (the name in the server's certificate)
+        - replay_bytes: 268435456 (pushes kept until they are durable; a full buffer makes pushes wait)
+        """
+
+    def connect(self) -> str:
+        """Connects to all servers, waiting for them up to `timeout_s`, and starts the heartbeat. Twice is fine.
+
+        Returns a JSON list, one object per server, of what the server said in its welcome: life, applied, durable,
+        log (whether it keeps one), step, committed, prepared, tables (their names).
+        """
+
+    def create_table(self, name: str, spec: str) -> int:
+        """Creates a table on all servers, or finds it there; `spec` is a table specification as JSON.
+
+        Returns the table's number in this client. `Refused` ("other-spec") if it exists with another specification.
+        """
+
+    def pull_width(self, table: int) -> int:
+        """Columns of a pulled row: dim, or 3 + dim with an accessor. Elements in all, for a dense table."""
+
+    def push_width(self, table: int) -> int:
+        """Columns of a pushed row: dim, or 4 + dim with an accessor. Elements in all, for a dense table."""
+
+    def pull(
+        self,
+        table: int,
+        keys: NDArray[np.uint64] | NDArray[np.int64],
+        out: NDArray[np.float32] | None = None,
+        *,
+        create: bool = True,
+        step: int = 0,
+        limit_s: float | None = None,
+    ) -> NDArray[np.float32]:
+        """Rows of keys: an array of shape `keys.shape + (width,)`, or `out`, which has that shape and is C-contiguous.
+
+        Waits until the servers have applied all steps before `step`. Missing rows are created, or, without `create`,
+        only read as what they would be. Each key goes over the network once.
+        """
+
+    def push(
+        self,
+        table: int,
+        keys: NDArray[np.uint64] | NDArray[np.int64],
+        rows: NDArray[np.float32],
+        *,
+        step: int | None = None,
+    ) -> None:
+        """One optimizer step with `rows` (shape `keys.shape + (width,)`) as gradients; returns when every server has it.
+
+        Rows of the same key are summed in the order in which they stand (with an accessor: show, click and gradients
+        are summed, the slot is the last one). With `step` it is a part of that synchronous step and is applied when all
+        trainers have committed it. A step may consist of several pushes.
+        """
+
+    def set(self, table: int, keys: NDArray[np.uint64] | NDArray[np.int64], rows: NDArray[np.float32]) -> None:
+        """Overwrites values. Of the same key twice, the last one counts."""
+
+    def add(self, table: int, keys: NDArray[np.uint64] | NDArray[np.int64], rows: NDArray[np.float32]) -> None:
+        """Adds to values (geo). Rows of the same key are summed first."""
+
+    def changed(self, table: int) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:
+        """Keys that anybody changed since this trainer's last call, and their values now (geo)."""
+
+    def pull_dense(
+        self, table: int, out: NDArray[np.float32] | None = None, *, step: int = 0, limit_s: float | None = None
+    ) -> NDArray[np.float32]:
+        """All elements of a dense table, end to end, in one array of one dimension. `step` as in `pull`."""
+
+    def push_dense(self, table: int, gradients: NDArray[np.float32], *, step: int | None = None) -> None:
+        """Gradients of all elements, end to end. `step` as in `push`."""
+
+    def set_dense(self, table: int, values: NDArray[np.float32], *, if_unset: bool = False) -> None:
+        """Overwrites all elements; with `if_unset` only if nobody has set them (the first trainer's values count)."""
+
+    def set_learning_rate(self, table: int, learning_rate: float) -> None: ...
+    def shrink(self, table: int) -> int:
+        """Daily decay, then eviction; returns how many rows went."""
+
+    def prepare(self, step: int, *, limit_s: float | None = None) -> None:
+        """Every push of this trainer for `step` is there. With a log, returns when it is durable."""
+
+    def commit(self, step: int, *, limit_s: float | None = None) -> None:
+        """The step counts. Only after `prepare(step)`, which says that all servers have it."""
+
+    def abort(self, step: int) -> None:
+        """Forgets the pushes of a step that is not committed."""
+
+    def resume(self) -> int:
+        """After `connect` in a trainer that may have been restarted: the step to go on with (0 in a new job).
+
+        A step that any server has committed for this trainer is committed on all; one that none has is forgotten.
+        """
+
+    def barrier(self, name: str, *, limit_s: float | None = None) -> None:
+        """Waits until all living trainers have called it with this name."""
+
+    def done(self) -> None:
+        """This trainer is finished. When all are, the servers' work is over."""
+
+    def save(self, request: str) -> str:
+        """`request` is a JSON object {path, mode, ...} for every server; returns the JSON list of their answers."""
+
+    def load(self, request: str) -> str:
+        """`request` is a JSON object {path, ...} for every server; returns the JSON list of their answers."""
+
+    def status(self) -> str:
+        """The JSON list of the servers' `Server.status()`."""
+
+    def waiting_for(self) -> str | None:
+        """What a call in another thread, or the one that a signal handler interrupted, waits for, in words."""
+
+    def close(self) -> None:
+        """Closes all connections and ends the heartbeat, without saying that this trainer is done. Twice is fine."""

@@ -4,6 +4,7 @@
 use pyo3::prelude::*;
 
 mod client;
+mod errors;
 mod reader;
 mod server;
 mod table;
@@ -12,6 +13,7 @@ mod table;
 fn umiak_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     table::register(module)?;
     reader::register(module)?;
+    errors::register(module)?;
     server::register(module)?;
     client::register(module)?;
     Ok(())
