@@ -54,8 +54,54 @@ pub mod flag {
     pub const IF_UNSET: u16 = 2;
     /// Push: part of a synchronous step, whose number is `seq`.
     pub const STEP: u16 = 4;
+    /// Rows: keys stand before the floats.
+    pub const KEYED: u16 = 8;
 }
 
+const OPS: [Op; 29] = [
+    Op::Hello,
+    Op::Proof,
+    Op::Create,
+    Op::Pull,
+    Op::Push,
+    Op::PullDense,
+    Op::PushDense,
+    Op::SetDense,
+    Op::Set,
+    Op::Add,
+    Op::Changed,
+    Op::LearningRate,
+    Op::Shrink,
+    Op::Prepare,
+    Op::Commit,
+    Op::Abort,
+    Op::Barrier,
+    Op::Beat,
+    Op::Done,
+    Op::Save,
+    Op::Load,
+    Op::Status,
+    Op::Challenge,
+    Op::Welcome,
+    Op::Ok,
+    Op::Rows,
+    Op::Json,
+    Op::Wait,
+    Op::Error,
+];
+
+impl Op {
+    pub fn from_byte(byte: u8) -> Option<Op> {
+        OPS.into_iter().find(|op| *op as u8 == byte)
+    }
+
+    pub fn is_request(self) -> bool {
+        (self as u8) < 128
+    }
+}
+
+/// Forty bytes, in this order: magic u32, version u8, op u8, flags u16, table u32, rows u32, dim u32, client u32, seq u64,
+/// length u64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     pub op: Op,
@@ -66,4 +112,88 @@ pub struct Header {
     pub client: u32,
     pub seq: u64,
     pub length: u64,
+}
+
+/// Why forty bytes are no header of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotAHeader {
+    /// The other side speaks something else altogether.
+    Foreign,
+    /// It is umiak, of another version of the protocol.
+    Version(u8),
+    UnknownOp(u8),
+}
+
+impl Header {
+    /// A header with nothing but an operation; the rest is zero.
+    pub fn of(op: Op) -> Header {
+        Header { op, flags: 0, table: 0, rows: 0, dim: 0, client: 0, seq: 0, length: 0 }
+    }
+
+    pub fn encode(&self) -> [u8; HEADER] {
+        let mut bytes = [0; HEADER];
+        bytes[0..4].copy_from_slice(&MAGIC.to_le_bytes());
+        bytes[4] = VERSION;
+        bytes[5] = self.op as u8;
+        bytes[6..8].copy_from_slice(&self.flags.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.table.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.rows.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.dim.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.client.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.seq.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.length.to_le_bytes());
+        bytes
+    }
+
+    pub fn decode(bytes: &[u8; HEADER]) -> Result<Header, NotAHeader> {
+        let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
+        if u32_at(0) != MAGIC {
+            return Err(NotAHeader::Foreign);
+        }
+        if bytes[4] != VERSION {
+            return Err(NotAHeader::Version(bytes[4]));
+        }
+        let op = Op::from_byte(bytes[5]).ok_or(NotAHeader::UnknownOp(bytes[5]))?;
+        let flags = u16::from_le_bytes([bytes[6], bytes[7]]);
+        Ok(Header {
+            op,
+            flags,
+            table: u32_at(8),
+            rows: u32_at(12),
+            dim: u32_at(16),
+            client: u32_at(20),
+            seq: u64_at(24),
+            length: u64_at(32),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_op_and_field_comes_back() {
+        for byte in 0..=255 {
+            if let Some(op) = Op::from_byte(byte) {
+                assert_eq!(op as u8, byte);
+                let header =
+                    Header { flags: 7, table: 1, rows: 2, dim: 3, client: 4, seq: u64::MAX - 5, length: 6, op };
+                assert_eq!(Header::decode(&header.encode()), Ok(header));
+            }
+        }
+        assert_eq!(OPS.len(), (0..=255).filter(|byte| Op::from_byte(*byte).is_some()).count());
+    }
+
+    #[test]
+    fn what_is_no_header_says_why() {
+        let mut bytes = Header::of(Op::Beat).encode();
+        bytes[5] = 99;
+        assert_eq!(Header::decode(&bytes), Err(NotAHeader::UnknownOp(99)));
+        bytes[4] = 2;
+        assert_eq!(Header::decode(&bytes), Err(NotAHeader::Version(2)));
+        bytes[0] = b'G';
+        assert_eq!(Header::decode(&bytes), Err(NotAHeader::Foreign));
+    }
 }

@@ -1,3 +1,6 @@
 //! What goes over the network.
 
+pub mod auth;
+pub mod codec;
 pub mod frame;
+pub mod stream;

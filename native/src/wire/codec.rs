@@ -1,0 +1,256 @@
+//! What may follow a header, and how it is read. Deciders and a buffer; no sockets.
+//!
+//! `check` looks at a header alone: whether the length fits the operation and its counts, and whether it is within the
+//! limits. Only then is memory set aside, and that in steps as bytes arrive, so that a length that is merely claimed
+//! costs nothing.
+
+use std::borrow::Cow;
+use std::mem::size_of;
+
+use super::frame::{HEADER, Header, NotAHeader, Op, VERSION, flag};
+use crate::table::spec::MOST_COLUMNS;
+
+#[cfg(target_endian = "big")]
+compile_error!("keys and rows are taken from the wire as they are, and the wire is little-endian");
+
+/// What follows a header at most, in bytes: unless said otherwise, before the handshake is done, and as text.
+pub const MOST_FRAME: u64 = 256 << 20;
+pub const MOST_FROM_STRANGERS: u64 = 4 << 10;
+pub const MOST_TEXT: u64 = 16 << 20;
+
+/// A frame that is not accepted. The connection ends after saying so: what follows cannot be told apart any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub code: &'static str,
+    pub message: String,
+}
+
+impl Fault {
+    pub fn new(code: &'static str, message: impl Into<String>) -> Fault {
+        Fault { code, message: message.into() }
+    }
+}
+
+impl From<NotAHeader> for Fault {
+    fn from(error: NotAHeader) -> Fault {
+        match error {
+            NotAHeader::Foreign => Fault::new("foreign", "the other side does not speak umiak's protocol"),
+            NotAHeader::Version(theirs) => Fault::new(
+                "other-version",
+                format!("the other side speaks version {theirs} of the protocol, this side version {VERSION}"),
+            ),
+            NotAHeader::UnknownOp(op) => Fault::new("bad-frame", format!("there is no operation {op}")),
+        }
+    }
+}
+
+/// Decodes a header and checks what it announces.
+pub fn read_header(bytes: &[u8; HEADER], most: u64) -> Result<Header, Fault> {
+    let header = Header::decode(bytes)?;
+    check(&header, most)?;
+    Ok(header)
+}
+
+/// Whether the announced length fits the operation, its counts, and the limit.
+pub fn check(header: &Header, most: u64) -> Result<(), Fault> {
+    let (rows, dim) = (u128::from(header.rows), u128::from(header.dim));
+    let keys = rows * size_of::<u64>() as u128;
+    let floats = rows * dim * size_of::<f32>() as u128;
+    let length = u128::from(header.length);
+    let fits = match header.op {
+        Op::Hello
+        | Op::Proof
+        | Op::Create
+        | Op::Barrier
+        | Op::Save
+        | Op::Load
+        | Op::Challenge
+        | Op::Welcome
+        | Op::Json
+        | Op::Wait
+        | Op::Error => rows == 0 && dim == 0 && length <= u128::from(MOST_TEXT),
+        Op::Pull => length == keys,
+        Op::Push | Op::Set | Op::Add => dim > 0 && length == keys + floats,
+        Op::PushDense | Op::SetDense => dim == 1 && length == floats,
+        Op::LearningRate => rows == 1 && dim == 1 && length == floats,
+        Op::Rows if header.flags & flag::KEYED != 0 => length == keys + floats,
+        Op::Rows => length == floats,
+        Op::PullDense
+        | Op::Changed
+        | Op::Shrink
+        | Op::Prepare
+        | Op::Commit
+        | Op::Abort
+        | Op::Beat
+        | Op::Done
+        | Op::Status
+        | Op::Ok => length == 0,
+    };
+    if header.length > most {
+        return Err(Fault::new(
+            "too-long",
+            format!("{:?} announces {} bytes, the limit is {most}", header.op, header.length),
+        ));
+    }
+    if !fits || dim > MOST_COLUMNS as u128 + 8 {
+        return Err(Fault::new(
+            "bad-frame",
+            format!(
+                "{:?} with {} rows of {} columns cannot have {} bytes",
+                header.op, header.rows, header.dim, header.length
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// The keys at the start of a payload, and what follows them. Copied only if the bytes do not lie on an address for
+/// u64, which those of a connection always do.
+pub fn keys(payload: &[u8], rows: u32) -> Option<(Cow<'_, [u64]>, &[u8])> {
+    let (keys, rest) = payload.split_at_checked(rows as usize * size_of::<u64>())?;
+    // SAFETY: any bits are a u64.
+    let (before, aligned, _) = unsafe { keys.align_to::<u64>() };
+    let keys = if before.is_empty() {
+        Cow::Borrowed(aligned)
+    } else {
+        keys.chunks_exact(8).map(|b| u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]])).collect()
+    };
+    Some((keys, rest))
+}
+
+/// Bytes as floats; copied only if they do not lie on an address for f32.
+pub fn floats(payload: &[u8]) -> Cow<'_, [f32]> {
+    // SAFETY: any bits are an f32.
+    let (before, aligned, _) = unsafe { payload.align_to::<f32>() };
+    if before.is_empty() {
+        Cow::Borrowed(aligned)
+    } else {
+        payload.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+    }
+}
+
+/// Keys as the bytes that go over the wire.
+pub fn key_bytes(keys: &[u64]) -> &[u8] {
+    // SAFETY: a u64 is eight bytes without padding, and the machine is little-endian.
+    unsafe { std::slice::from_raw_parts(keys.as_ptr().cast(), size_of_val(keys)) }
+}
+
+/// Floats as the bytes that go over the wire.
+pub fn float_bytes(floats: &[f32]) -> &[u8] {
+    // SAFETY: an f32 is four bytes without padding, and the machine is little-endian.
+    unsafe { std::slice::from_raw_parts(floats.as_ptr().cast(), size_of_val(floats)) }
+}
+
+/// Floats as bytes to receive into.
+pub fn float_bytes_mut(floats: &mut [f32]) -> &mut [u8] {
+    // SAFETY: an f32 is four bytes without padding, any bits are one, and the machine is little-endian.
+    unsafe { std::slice::from_raw_parts_mut(floats.as_mut_ptr().cast(), size_of_val(floats)) }
+}
+
+/// Keys as bytes to receive into.
+pub fn key_bytes_mut(keys: &mut [u64]) -> &mut [u8] {
+    // SAFETY: a u64 is eight bytes without padding, any bits are one, and the machine is little-endian.
+    unsafe { std::slice::from_raw_parts_mut(keys.as_mut_ptr().cast(), size_of_val(keys)) }
+}
+
+/// Where a payload is received: always on an address for u64, kept from frame to frame.
+#[derive(Default)]
+pub struct Buffer {
+    words: Vec<u64>,
+    /// The most bytes used since `settle` last looked.
+    used: usize,
+    quiet: u32,
+}
+
+impl Buffer {
+    const STEP: usize = 1 << 20;
+    /// What a connection may keep while it is in use.
+    const KEPT: usize = 4 << 20;
+
+    /// Room for bytes from `have` on, towards `length` in all: at least one and not much more than there are already.
+    pub fn room(&mut self, have: usize, length: usize) -> &mut [u8] {
+        if self.words.len() * 8 < length {
+            let step = Self::STEP.max(2 * have).max(self.words.len() * 8).min(length);
+            if have == self.words.len() * 8 || self.words.is_empty() {
+                self.words.resize(step.div_ceil(8), 0);
+            }
+        }
+        self.used = self.used.max(length);
+        let end = length.min(self.words.len() * 8);
+        &mut key_bytes_mut(&mut self.words)[have..end]
+    }
+
+    pub fn bytes(&self, length: usize) -> &[u8] {
+        &key_bytes(&self.words)[..length]
+    }
+
+    /// After each frame: a buffer that one big frame blew up goes back once a few frames did without it.
+    pub fn settle(&mut self) {
+        let capacity = self.words.capacity() * 8;
+        if capacity > Self::KEPT && self.used < capacity / 4 {
+            self.quiet += 1;
+            if self.quiet >= 16 {
+                self.release();
+            }
+        } else {
+            self.quiet = 0;
+        }
+        self.used = 0;
+    }
+
+    pub fn release(&mut self) {
+        self.words = Vec::new();
+        self.quiet = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_must_fit_the_counts() {
+        let push = Header { rows: 3, dim: 4, length: 3 * 8 + 3 * 4 * 4, ..Header::of(Op::Push) };
+        assert!(check(&push, MOST_FRAME).is_ok());
+        assert_eq!(check(&push, 71).unwrap_err().code, "too-long");
+        assert_eq!(check(&Header { length: 71, ..push }, MOST_FRAME).unwrap_err().code, "bad-frame");
+        let huge = Header { rows: u32::MAX, dim: u32::MAX, length: 8, ..Header::of(Op::Push) };
+        assert!(check(&huge, u64::MAX).is_err());
+        assert!(check(&Header { length: u64::MAX, ..huge }, u64::MAX).is_err());
+        assert!(check(&Header { length: 1, ..Header::of(Op::Beat) }, MOST_FRAME).is_err());
+    }
+
+    #[test]
+    fn views_agree_wherever_the_bytes_lie() {
+        let bytes: Vec<u8> = (0..49).collect();
+        for offset in 0..9 {
+            let (keys, rest) = keys(&bytes[offset..offset + 40], 3).unwrap();
+            assert_eq!(keys[1], u64::from_le_bytes(bytes[offset + 8..offset + 16].try_into().unwrap()));
+            assert_eq!(
+                floats(rest)[2].to_bits(),
+                u32::from_le_bytes(bytes[offset + 32..offset + 36].try_into().unwrap())
+            );
+            assert_eq!((keys.len(), floats(rest).len()), (3, 4));
+        }
+        assert!(super::keys(&bytes, 7).is_none());
+    }
+
+    #[test]
+    fn a_buffer_grows_with_what_arrives_and_goes_back() {
+        let mut buffer = Buffer::default();
+        let length = 100 << 20;
+        assert!(buffer.room(0, length).len() <= Buffer::STEP);
+        let mut have = 0;
+        while have < length {
+            let room = buffer.room(have, length).len();
+            assert!(room > 0);
+            have += room;
+        }
+        assert_eq!(buffer.bytes(length).len(), length);
+        for _ in 0..20 {
+            buffer.settle();
+            buffer.room(0, 100);
+        }
+        assert!(buffer.words.capacity() * 8 <= Buffer::KEPT);
+    }
+}
