@@ -1,0 +1,138 @@
+"""A click-through model on the parameter server that Paddle 2.6.2 had: one process of it, a server or a trainer. An adapter.
+
+Runs in `.venv-paddle262`, started by `benchmarks.ps`, and imports nothing of this project but the shape of the data. Role and
+addresses come from the environment. Asynchronous, the only mode of that version that works. A trainer writes lines of JSON
+to the descriptor named by BENCH_FD: how many samples it had trained, and when; a server never ends by itself.
+
+Readers: `loader` parses slot text in Python, as its users' readers do; `queue` is Paddle's QueueDataset with a Python
+program that turns the same text into what QueueDataset reads; `cat` is QueueDataset on files that are so already, which
+leaves out the reading of slot text and is the best that it can do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+SLOTS, DENSE, IDS, DIM = 26, 13, 1_000_000, 16
+WIDTHS = (400, 400, 400)
+
+
+def parse(line: str) -> tuple[int, list[float], list[int]]:
+    """One line of slot text, with every slot exactly once."""
+    label, dense, sparse = 0, [], [0] * SLOTS
+    for token in line.split(" "):
+        name, _, value = token.partition(":")
+        if name == "dense_feature":
+            dense.append(float(value))
+        elif name == "click":
+            label = int(value)
+        else:
+            sparse[int(name) - 1] = int(value)
+    return label, dense, sparse
+
+
+def convert() -> None:
+    """Slot text in, counts and values out: the program between a file and QueueDataset."""
+    for line in sys.stdin:
+        label, dense, sparse = parse(line)
+        floats = " ".join(map(str, dense))
+        print(f"1 {label} {DENSE} {floats} {' '.join(f'1 {key}' for key in sparse)}")
+
+
+def network(paddle: Any) -> tuple[list[Any], Any]:
+    """Inputs and loss: embeddings of 26 slots beside 13 numbers, three layers of 400."""
+    label = paddle.static.data("label", [None, 1], "int64")
+    dense = paddle.static.data("dense", [None, DENSE], "float32")
+    slots = [paddle.static.data(f"C{slot}", [None, 1], "int64") for slot in range(1, SLOTS + 1)]
+    uniform = paddle.nn.initializer.Uniform(-0.01, 0.01)
+    rows = [
+        paddle.static.nn.sparse_embedding(
+            slot, size=[IDS, DIM], param_attr=paddle.ParamAttr(name="embedding", initializer=uniform)
+        )
+        for slot in slots
+    ]
+    flat = [paddle.reshape(row, [-1, DIM]) for row in rows]
+    hidden = paddle.concat([*flat, dense], axis=1)
+    for width in WIDTHS:
+        hidden = paddle.static.nn.fc(hidden, width, activation="relu")
+    logit = paddle.static.nn.fc(hidden, 1)
+    loss = paddle.nn.functional.binary_cross_entropy_with_logits(logit, paddle.cast(label, "float32"))
+    return [label, dense, *slots], loss
+
+
+def tell(**facts: object) -> None:
+    """To whoever measures."""
+    os.write(int(os.environ["BENCH_FD"]), (json.dumps({"at": time.monotonic(), **facts}) + "\n").encode())
+
+
+def batches(paths: list[str], size: int) -> Iterator[list[Any]]:
+    """Arrays in the order of the inputs, parsed from text."""
+    import numpy as np
+
+    for path in paths:
+        with open(path) as lines:
+            rows = []
+            for line in lines:
+                rows.append(parse(line))
+                if len(rows) == size:
+                    label = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
+                    sparse = np.array([row[2] for row in rows], np.int64)
+                    columns = [np.ascontiguousarray(sparse[:, slot : slot + 1]) for slot in range(SLOTS)]
+                    yield [label, np.array([row[1] for row in rows], np.float32), *columns]
+                    rows = []
+
+
+def main() -> None:
+    """Be a server or a trainer."""
+    if sys.argv[1] == "convert":
+        convert()
+        return
+    reader, size, paths = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+    import paddle
+    from paddle.distributed import fleet
+
+    paddle.enable_static()
+    fleet.init(fleet.PaddleCloudRoleMaker())
+    inputs, loss = network(paddle)
+    strategy = fleet.DistributedStrategy()
+    strategy.a_sync = True
+    optimizer = fleet.distributed_optimizer(paddle.optimizer.Adam(1e-3, lazy_mode=True), strategy)
+    optimizer.minimize(loss)
+    if fleet.is_server():
+        fleet.init_server()
+        fleet.run_server()
+        return
+    executor = paddle.static.Executor(paddle.CPUPlace())
+    executor.run(paddle.static.default_startup_program())
+    fleet.init_worker()
+    tell(samples=0)
+    done = 0
+    if reader == "loader":
+        program = paddle.static.default_main_program()
+        names = [each.name for each in inputs]
+        for number, arrays in enumerate(batches(paths, size), 1):
+            (value,) = executor.run(program, feed=dict(zip(names, arrays)), fetch_list=[loss])  # noqa: B905
+            done += size
+            if number % 10 == 0:
+                tell(samples=done, loss=float(value))
+    else:
+        for path in paths:
+            dataset = paddle.distributed.QueueDataset()
+            pipe = "cat" if reader == "cat" else f"{sys.executable} {os.path.abspath(__file__)} convert"
+            dataset.init(use_var=inputs, pipe_command=pipe, batch_size=size, thread_num=1)
+            dataset.set_filelist([path])
+            executor.train_from_dataset(paddle.static.default_main_program(), dataset, fetch_list=[loss], fetch_info=["loss"], print_period=10)
+            with open(path, "rb") as text:
+                done += sum(1 for _ in text)
+            tell(samples=done)
+    tell(samples=done, over=True)
+    os._exit(0)  # its own way to stop waits for servers that never do
+
+
+if __name__ == "__main__":
+    main()
