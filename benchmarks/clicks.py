@@ -39,14 +39,14 @@ def ids(lines: int, random: np.random.Generator) -> npt.NDArray[np.int64]:
     return (drawn + np.arange(SLOTS) * 38_461) % IDS
 
 
-def samples(
-    lines: int, seed: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+def samples(lines: int, seed: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.int64]]:
     """Labels, dense features and ids."""
     random = np.random.default_rng(seed)
     sparse = ids(lines, random)
     dense = np.round(random.random((lines, DENSE)) ** 2, 6)
-    hidden = ((sparse.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)).astype(np.float64) / 2**23 - 1
+    hidden = ((sparse.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)).astype(
+        np.float64
+    ) / 2**23 - 1
     score = hidden.sum(axis=1) * 0.6 + dense[:, 0] - 1.5
     labels = (random.random(lines) < 1 / (1 + np.exp(-score))).astype(np.int64)
     return labels, dense, sparse

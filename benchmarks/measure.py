@@ -53,6 +53,8 @@ class Figure:
     how: str
     unit: str = "s"
     goal: float | None = None
+    more_is_better: bool = False
+    """Whether the goal is a least instead of a most."""
     rows: dict[str, Row] = field(default_factory=dict)
     foreign: list[float] = field(default_factory=list)
     """Cores that other work on this machine took while this was measured, one number per round."""
@@ -74,10 +76,11 @@ class Figure:
         own = next(iter(self.rows.values()), Row(""))
         if self.goal is None or not own.values:
             return ""
-        goal = f"goal <= {self.goal:g} {self.unit}"
-        if statistics.median(own.values) <= self.goal:
+        sign = -1 if self.more_is_better else 1
+        goal = f"goal {'>=' if self.more_is_better else '<='} {self.goal:g} {self.unit}"
+        if sign * statistics.median(own.values) <= sign * self.goal:
             return f"{goal}: met"
-        if min(own.values) <= self.goal:
+        if min(sign * value for value in own.values) <= sign * self.goal:
             return f"{goal}: met by the best run, missed by the median"
         return f"{goal}: MISSED"
 
@@ -89,6 +92,7 @@ class Figure:
                 "values": row.values,
                 "median": statistics.median(row.values) if row.values else None,
                 "min": min(row.values, default=None),
+                "max": max(row.values, default=None),
                 "cpu_s": row.cpu_s,
                 "note": row.note,
             }
@@ -351,6 +355,11 @@ def cpu_s(pids: Sequence[int]) -> float:
 def peak_mb(pid: int) -> float:
     """The most memory that a process has had since it was started (VmHWM)."""
     return _kilobytes(Path(f"/proc/{pid}/status"), "VmHWM:") / 1024
+
+
+def resident_mb(pid: int) -> float:
+    """The memory that a process has now (VmRSS)."""
+    return _kilobytes(Path(f"/proc/{pid}/status"), "VmRSS:") / 1024
 
 
 def proportional_mb(pids: Sequence[int]) -> float:

@@ -1,21 +1,22 @@
 """A click-through model on the parameter server that Paddle 2.6.2 had: one process of it, a server or a trainer. An adapter.
 
-Runs in `.venv-paddle262`, started by `benchmarks.ps`, and imports nothing of this project but the shape of the data. Role and
-addresses come from the environment. Asynchronous, the only mode of that version that works. A trainer writes lines of JSON
-to the descriptor named by BENCH_FD: how many samples it had trained, and when; a server never ends by itself.
+Runs in `.venv-paddle262`, started by `benchmarks.ps_peer`, and imports nothing of this project. Role and addresses come from
+the environment. Asynchronous, the only mode of that version that works; and with Paddle's QueueDataset, the only reader with
+which dense parameters are trained: with batches that are fed by hand their gradients go nowhere, and the loss stays where
+it was. A trainer appends lines of JSON to the file BENCH_TOLD: how many samples it had trained, and when. A server never ends
+by itself.
 
-Readers: `loader` parses slot text in Python, as its users' readers do; `queue` is Paddle's QueueDataset with a Python
-program that turns the same text into what QueueDataset reads; `cat` is QueueDataset on files that are so already, which
-leaves out the reading of slot text and is the best that it can do.
+Readers: `slots` puts a Python program between slot text and QueueDataset, as PaddleRec does; `plain` reads files that
+were converted before, which leaves out the reading of slot text and is the best that it can do.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
 import time
-from collections.abc import Iterator
 from typing import Any
 
 SLOTS, DENSE, IDS, DIM = 26, 13, 1_000_000, 16
@@ -67,35 +68,18 @@ def network(paddle: Any) -> tuple[list[Any], Any]:
 
 def tell(**facts: object) -> None:
     """To whoever measures."""
-    os.write(int(os.environ["BENCH_FD"]), (json.dumps({"at": time.monotonic(), **facts}) + "\n").encode())
-
-
-def batches(paths: list[str], size: int) -> Iterator[list[Any]]:
-    """Arrays in the order of the inputs, parsed from text."""
-    import numpy as np
-
-    for path in paths:
-        with open(path) as lines:
-            rows = []
-            for line in lines:
-                rows.append(parse(line))
-                if len(rows) == size:
-                    label = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
-                    sparse = np.array([row[2] for row in rows], np.int64)
-                    columns = [np.ascontiguousarray(sparse[:, slot : slot + 1]) for slot in range(SLOTS)]
-                    yield [label, np.array([row[1] for row in rows], np.float32), *columns]
-                    rows = []
+    with open(os.environ["BENCH_TOLD"], "a") as told:
+        told.write(json.dumps({"at": time.monotonic(), **facts}) + "\n")
 
 
 def main() -> None:
-    """Be a server or a trainer."""
+    """Be a server or a trainer, or the program between a file and a trainer."""
     if sys.argv[1] == "convert":
         convert()
         return
     reader, size, paths = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
-    import paddle
-    from paddle.distributed import fleet
-
+    paddle: Any = importlib.import_module("paddle")
+    fleet: Any = importlib.import_module("paddle.distributed.fleet")
     paddle.enable_static()
     fleet.init(fleet.PaddleCloudRoleMaker())
     inputs, loss = network(paddle)
@@ -110,27 +94,15 @@ def main() -> None:
     executor = paddle.static.Executor(paddle.CPUPlace())
     executor.run(paddle.static.default_startup_program())
     fleet.init_worker()
-    tell(samples=0)
-    done = 0
-    if reader == "loader":
+    pipe = "cat" if reader == "plain" else f"{sys.executable} {os.path.abspath(__file__)} convert"
+    for part in (paths[:1], paths[1:]):  # the first file is the warm-up
+        dataset = paddle.distributed.QueueDataset()
+        dataset.init(use_var=inputs, pipe_command=pipe, batch_size=size, thread_num=1)
+        dataset.set_filelist(part)
+        tell(event="begin", files=len(part))
         program = paddle.static.default_main_program()
-        names = [each.name for each in inputs]
-        for number, arrays in enumerate(batches(paths, size), 1):
-            (value,) = executor.run(program, feed=dict(zip(names, arrays)), fetch_list=[loss])  # noqa: B905
-            done += size
-            if number % 10 == 0:
-                tell(samples=done, loss=float(value))
-    else:
-        for path in paths:
-            dataset = paddle.distributed.QueueDataset()
-            pipe = "cat" if reader == "cat" else f"{sys.executable} {os.path.abspath(__file__)} convert"
-            dataset.init(use_var=inputs, pipe_command=pipe, batch_size=size, thread_num=1)
-            dataset.set_filelist([path])
-            executor.train_from_dataset(paddle.static.default_main_program(), dataset, fetch_list=[loss], fetch_info=["loss"], print_period=10)
-            with open(path, "rb") as text:
-                done += sum(1 for _ in text)
-            tell(samples=done)
-    tell(samples=done, over=True)
+        executor.train_from_dataset(program, dataset, fetch_list=[loss], fetch_info=["loss"], print_period=20)
+        tell(event="end", files=len(part))
     os._exit(0)  # its own way to stop waits for servers that never do
 
 
