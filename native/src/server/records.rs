@@ -1,0 +1,116 @@
+//! What stands in the log: who asked, and the frame as it came; or a decision of the server's own. Values and two
+//! directions; what a record does is said in `operations`.
+//!
+//! ```text
+//! kind u64 | rank u64 | incarnation u64 | header, forty bytes | payload       an operation
+//! kind u64 | JSON                                                            a decision
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use crate::wire::frame::{HEADER, Header};
+
+const OPERATION: u64 = 1;
+const DECISION: u64 = 2;
+const HEAD: usize = 24 + HEADER;
+
+/// What the server decided by itself, and a replay can't find out again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "snake_case")]
+pub enum Decision {
+    /// A trainer was given up, and the others go on.
+    Lost {
+        rank: u32,
+    },
+    /// A trainer's new connection brings its unprepared pieces again.
+    Untied {
+        rank: u32,
+    },
+    Barrier {
+        name: String,
+        turn: u64,
+    },
+    /// A checkpoint in this mode changes the statistics of the rows that it holds.
+    Saved {
+        mode: crate::table::spec::SaveMode,
+    },
+}
+
+/// Who asked for an operation. Observers have no rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Author {
+    pub rank: Option<u32>,
+    pub incarnation: u64,
+}
+
+#[derive(Debug, PartialEq)]
+pub enum Record<'a> {
+    Operation(Author, Header, &'a [u8]),
+    Decision(Decision),
+}
+
+/// The beginning of an operation's record; its payload follows.
+pub fn operation_head(author: Author, header: &Header) -> [u8; HEAD] {
+    let mut bytes = [0; HEAD];
+    bytes[0..8].copy_from_slice(&OPERATION.to_le_bytes());
+    bytes[8..16].copy_from_slice(&author.rank.map_or(u64::MAX, u64::from).to_le_bytes());
+    bytes[16..24].copy_from_slice(&author.incarnation.to_le_bytes());
+    bytes[24..].copy_from_slice(&header.encode());
+    bytes
+}
+
+pub fn decision(decision: &Decision) -> Vec<u8> {
+    let mut bytes = DECISION.to_le_bytes().to_vec();
+    // A value of ours always has a text.
+    bytes.extend(serde_json::to_vec(decision).unwrap_or_default());
+    bytes
+}
+
+pub fn decode(bytes: &[u8]) -> Result<Record<'_>, String> {
+    let (kind, rest) = split_u64(bytes).ok_or("it is too short")?;
+    match kind {
+        OPERATION => {
+            let (rank, rest) = split_u64(rest).ok_or("it is too short")?;
+            let (incarnation, rest) = split_u64(rest).ok_or("it is too short")?;
+            let (header, payload) = rest.split_first_chunk::<HEADER>().ok_or("it is too short")?;
+            let header = Header::decode(header).map_err(|error| format!("its header is not understood: {error:?}"))?;
+            if header.length != payload.len() as u64 {
+                return Err(format!("{} bytes follow its header instead of {}", payload.len(), header.length));
+            }
+            let rank = match rank {
+                u64::MAX => None,
+                rank => Some(u32::try_from(rank).map_err(|_| format!("there is no trainer {rank}"))?),
+            };
+            Ok(Record::Operation(Author { rank, incarnation }, header, payload))
+        }
+        DECISION => serde_json::from_slice(rest)
+            .map(Record::Decision)
+            .map_err(|error| format!("its text is not understood: {error}")),
+        other => Err(format!("there is no kind of record {other}: a newer umiak may have written it")),
+    }
+}
+
+fn split_u64(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (head, rest) = bytes.split_first_chunk::<8>()?;
+    Some((u64::from_le_bytes(*head), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::frame::Op;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let header = Header { rows: 1, seq: 9, length: 3, ..Header::of(Op::Push) };
+        for author in [Author { rank: Some(3), incarnation: 7 }, Author { rank: None, incarnation: 0 }] {
+            let mut bytes = operation_head(author, &header).to_vec();
+            bytes.extend(b"abc");
+            assert_eq!(decode(&bytes), Ok(Record::Operation(author, header, b"abc")));
+            assert!((0..bytes.len()).all(|length| decode(&bytes[..length]).is_err()));
+        }
+        let lost = Decision::Lost { rank: 2 };
+        assert_eq!(decode(&decision(&lost)), Ok(Record::Decision(lost)));
+        assert!(decode(&3u64.to_le_bytes()).is_err());
+    }
+}
