@@ -1,6 +1,7 @@
 //! umiak's native core. Rooms from the bottom up; each imports only those above it in this list, and `python` alone knows
 //! of Python.
 
+pub mod gather;
 pub mod keys;
 pub mod reader;
 pub mod store;

@@ -3,6 +3,7 @@
 
 use pyo3::prelude::*;
 
+mod arrays;
 mod client;
 mod errors;
 mod reader;

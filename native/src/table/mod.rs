@@ -1,3 +1,105 @@
 //! Tables: rows by key, arrays by name, and the rules that change them.
+//!
+//! ```text
+//! sparse      a table: pull, push, load, shrink          dense       named arrays with the same rules
+//! ctr         rows with click-through statistics
+//! freeze      a moment that is saved while pushes go on  changes     what others changed, for geo
+//! batch       keys in groups by shard, in windows
+//! shard       one lock: index, slots, pending keys
+//! index       key to slot        slots   slots to shards       slab    slot to memory
+//! rules       numbers of a push  kernels gradient to row       spec    what a table is
+//! ```
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+mod batch;
+mod changes;
+mod ctr;
+pub mod dense;
+mod freeze;
+mod index;
+pub mod kernels;
+pub mod rules;
+mod shard;
+mod slab;
+mod slots;
+pub mod sparse;
 pub mod spec;
+
+pub use dense::DenseTable;
+pub use sparse::SparseTable;
+
+use crate::keys::Sharding;
+use crate::table::spec::TableSpec;
+
+pub enum Table {
+    Sparse(SparseTable),
+    Dense(DenseTable),
+}
+
+impl Table {
+    /// A table for the virtual shards `owned` (a sparse table can hold any key).
+    pub fn new(spec: TableSpec, sharding: Sharding, owned: std::ops::Range<usize>) -> Result<Self, String> {
+        Ok(match spec {
+            TableSpec::Sparse(spec) => Table::Sparse(SparseTable::new(spec, sharding)?),
+            TableSpec::Dense(spec) => Table::Dense(DenseTable::new(spec, sharding, owned)?),
+        })
+    }
+
+    pub fn spec(&self) -> TableSpec {
+        match self {
+            Table::Sparse(table) => TableSpec::Sparse(table.spec().clone()),
+            Table::Dense(table) => TableSpec::Dense(table.spec().clone()),
+        }
+    }
+}
+
+/// Rows as they are saved: all of a table's columns, weights first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RowBatch {
+    pub keys: Vec<u64>,
+    /// By key: `row_flag`, and above it the pushes that a pending key has had.
+    pub flags: Vec<u32>,
+    /// `SparseSpec::saved_width` numbers by key.
+    pub data: Vec<f32>,
+}
+
+impl RowBatch {
+    pub fn clear(&mut self) {
+        self.keys.clear();
+        self.flags.clear();
+        self.data.clear();
+    }
+}
+
+/// What a saved row is.
+pub mod row_flag {
+    /// A key without a row: it waits for more pushes. Its columns are zeros.
+    pub const PENDING: u32 = 1;
+    /// The wide part exists. Without it, its columns are zeros.
+    pub const WIDE: u32 = 2;
+    /// Where the count of a pending key begins.
+    pub const COUNT_SHIFT: u32 = 2;
+}
+
+/// Bytes of a sparse table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    pub values: u64,
+    pub state: u64,
+    pub keys: u64,
+    pub index: u64,
+    /// Set aside for rows that are not there yet, or no longer.
+    pub slack: u64,
+}
+
+impl Memory {
+    pub fn total(&self) -> u64 {
+        self.values + self.state + self.keys + self.index + self.slack
+    }
+}
+
+/// A lock whose holder may have panicked: rows are changed one by one and whole, so what is there can be used.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::keys::Init;
 
 pub const MOST_COLUMNS: usize = 1 << 16;
+pub const MOST_ELEMENTS: usize = 1 << 34;
+pub const MOST_COUNT: u32 = (1 << 30) - 1;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
@@ -32,6 +34,53 @@ pub struct SparseSpec {
     pub accessor: Option<Ctr>,
 }
 
+impl SparseSpec {
+    /// Every problem of this spec, in one text.
+    pub fn check(&self) -> Result<(), String> {
+        let mut problems = Problems::default();
+        problems.unless(
+            (1..=MOST_COLUMNS).contains(&self.dim),
+            format_args!("dim must be from 1 to {MOST_COLUMNS}, not {}", self.dim),
+        );
+        problems.init("init", &self.init);
+        problems.optimizer("optimizer", &self.optimizer);
+        problems.clip(&self.clip);
+        match self.entry {
+            Entry::Always => {}
+            Entry::Count { count } => problems.unless(
+                (1..=MOST_COUNT).contains(&count),
+                format_args!("entry: count must be from 1 to {MOST_COUNT}, not {count}"),
+            ),
+            Entry::Probability { probability } => problems.unless(
+                probability > 0.0 && probability <= 1.0,
+                format_args!("entry: probability must be above 0 and at most 1, not {probability}"),
+            ),
+            Entry::Score {} => problems
+                .unless(self.accessor.is_some(), format_args!("entry: by score needs an accessor, which knows scores")),
+        }
+        if let Some(accessor) = &self.accessor {
+            problems.accessor(accessor);
+        }
+        problems.verdict()
+    }
+
+    /// Columns of a saved row: weights and state; with an accessor, the statistics too.
+    pub fn saved_width(&self) -> usize {
+        let wide = self.dim + self.optimizer.state_width(self.dim);
+        match &self.accessor {
+            None => wide,
+            Some(accessor) => accessor.head_width() + wide,
+        }
+    }
+}
+
+impl Ctr {
+    /// Columns of a row's first part: slot, unseen_days, delta_score, show, click, embed_w, and embed_w's state.
+    pub fn head_width(&self) -> usize {
+        6 + self.embed_optimizer.state_width(1)
+    }
+}
+
 /// A named group of float32 arrays, laid end to end in the order given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,6 +96,32 @@ pub struct DenseSpec {
 pub struct DenseArray {
     pub name: String,
     pub shape: Vec<usize>,
+}
+
+impl DenseSpec {
+    /// Elements of all arrays together.
+    pub fn elements(&self) -> usize {
+        self.arrays.iter().map(|array| array.shape.iter().product::<usize>()).sum()
+    }
+
+    /// Every problem of this spec, in one text.
+    pub fn check(&self) -> Result<(), String> {
+        let mut problems = Problems::default();
+        let mut elements = Some(0usize);
+        for array in &self.arrays {
+            let size = array.shape.iter().try_fold(1usize, |size, &n| size.checked_mul(n));
+            elements = elements.zip(size).and_then(|(sum, size)| sum.checked_add(size));
+            let same_name = self.arrays.iter().filter(|other| other.name == array.name).count();
+            problems.unless(same_name == 1, format_args!("two arrays have the name {:?}", array.name));
+        }
+        problems.unless(
+            elements.is_some_and(|sum| (1..=MOST_ELEMENTS).contains(&sum)),
+            format_args!("the arrays must have from 1 to {MOST_ELEMENTS} elements together"),
+        );
+        problems.optimizer("optimizer", &self.optimizer);
+        problems.clip(&self.clip);
+        problems.verdict()
+    }
 }
 
 /// How a gradient changes a row. Every rule is elementwise IEEE float32 in a fixed order, without fused operations, so
@@ -159,4 +234,114 @@ pub enum SaveMode {
     Base,
     /// 3: every row; unseen_days grows by one after it.
     Full,
+}
+
+/// Collects what is wrong, so that a person can mend all of it at once.
+#[derive(Default)]
+struct Problems(Vec<String>);
+
+impl Problems {
+    fn unless(&mut self, fine: bool, text: std::fmt::Arguments<'_>) {
+        if !fine {
+            let text = text.to_string();
+            if !self.0.contains(&text) {
+                self.0.push(text);
+            }
+        }
+    }
+
+    fn verdict(self) -> Result<(), String> {
+        if self.0.is_empty() { Ok(()) } else { Err(self.0.join("; ")) }
+    }
+
+    fn finite(&mut self, of: &str, name: &str, number: f32) {
+        self.unless(number.is_finite(), format_args!("{of}: {name} must be a finite number, not {number}"));
+    }
+
+    fn at_least_zero(&mut self, of: &str, name: &str, number: f32) {
+        let fine = number.is_finite() && number >= 0.0;
+        self.unless(fine, format_args!("{of}: {name} must be finite and not negative, not {number}"));
+    }
+
+    fn above_zero(&mut self, of: &str, name: &str, number: f32) {
+        let fine = number.is_finite() && number > 0.0;
+        self.unless(fine, format_args!("{of}: {name} must be finite and above 0, not {number}"));
+    }
+
+    fn below_one(&mut self, of: &str, name: &str, number: f32) {
+        let fine = (0.0..1.0).contains(&number);
+        self.unless(fine, format_args!("{of}: {name} must be at least 0 and below 1, not {number}"));
+    }
+
+    fn init(&mut self, of: &str, init: &Init) {
+        match *init {
+            Init::Constant { value } => self.finite(of, "value", value),
+            Init::Uniform { low, high } => {
+                self.finite(of, "low", low);
+                self.finite(of, "high", high);
+                self.unless(
+                    low.partial_cmp(&high).is_some_and(|order| order.is_le()) && (high - low).is_finite(),
+                    format_args!("{of}: low ({low}) must not be above high ({high}), nor too far from it"),
+                );
+            }
+            Init::Normal { mean, deviation } => {
+                self.finite(of, "mean", mean);
+                self.at_least_zero(of, "deviation", deviation);
+            }
+        }
+    }
+
+    fn optimizer(&mut self, of: &str, optimizer: &Optimizer) {
+        match *optimizer {
+            Optimizer::Ftrl { learning_rate, .. } => self.above_zero(of, "learning_rate", learning_rate),
+            _ => self.at_least_zero(of, "learning_rate", optimizer.learning_rate()),
+        }
+        match *optimizer {
+            Optimizer::Sgd { .. } | Optimizer::Sum {} => {}
+            Optimizer::Momentum { momentum, .. } => self.below_one(of, "momentum", momentum),
+            Optimizer::Adagrad { initial, epsilon, .. } => {
+                self.at_least_zero(of, "initial", initial);
+                self.above_zero(of, "epsilon", epsilon);
+            }
+            Optimizer::AdagradScaled { initial_g2sum, .. } | Optimizer::AdagradShared { initial_g2sum, .. } => {
+                self.above_zero(of, "initial_g2sum", initial_g2sum);
+            }
+            Optimizer::Adam { beta1, beta2, epsilon, .. } | Optimizer::AdamRow { beta1, beta2, epsilon, .. } => {
+                self.below_one(of, "beta1", beta1);
+                self.below_one(of, "beta2", beta2);
+                self.above_zero(of, "epsilon", epsilon);
+            }
+            Optimizer::Ftrl { beta, l1, l2, .. } => {
+                self.above_zero(of, "beta", beta);
+                self.at_least_zero(of, "l1", l1);
+                self.at_least_zero(of, "l2", l2);
+            }
+        }
+    }
+
+    fn clip(&mut self, clip: &Clip) {
+        for (name, most) in [("value", clip.value), ("norm", clip.norm), ("weight", clip.weight)] {
+            if let Some(most) = most {
+                self.above_zero("clip", name, most);
+            }
+        }
+    }
+
+    fn accessor(&mut self, accessor: &Ctr) {
+        self.optimizer("embed_optimizer", &accessor.embed_optimizer);
+        self.init("embed_init", &accessor.embed_init);
+        for (name, number) in [
+            ("nonclk_coeff", accessor.nonclk_coeff),
+            ("click_coeff", accessor.click_coeff),
+            ("embedx_threshold", accessor.embedx_threshold),
+            ("base_threshold", accessor.base_threshold),
+            ("delta_threshold", accessor.delta_threshold),
+            ("delta_keep_days", accessor.delta_keep_days),
+            ("show_click_decay_rate", accessor.show_click_decay_rate),
+            ("delete_threshold", accessor.delete_threshold),
+            ("delete_after_unseen_days", accessor.delete_after_unseen_days),
+        ] {
+            self.finite("accessor", name, number);
+        }
+    }
 }

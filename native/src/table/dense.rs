@@ -1,0 +1,231 @@
+//! A dense table: named arrays laid end to end, cut into one chunk per virtual shard, of which a server owns some.
+//!
+//! A chunk is to its rule what a row is in a sparse table. Chunks are shared with a frozen moment until they change, so
+//! freezing costs nothing and a push afterwards copies each chunk once.
+
+use std::ops::Range;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use serde_json::{Value, json};
+
+use crate::keys::Sharding;
+use crate::table::kernels::{self, Job, Shape};
+use crate::table::rules::Rule;
+use crate::table::spec::DenseSpec;
+
+pub struct DenseTable {
+    spec: DenseSpec,
+    owned: Range<usize>,
+    /// Elements of a chunk; the last chunks may have fewer, or none.
+    chunk: usize,
+    inner: RwLock<Inner>,
+}
+
+struct Inner {
+    rule: Rule,
+    is_set: bool,
+    chunks: Vec<Arc<Chunk>>,
+    frozen: Option<Moment>,
+}
+
+#[derive(Clone)]
+struct Chunk {
+    values: Vec<f32>,
+    state: Vec<f32>,
+}
+
+struct Moment {
+    chunks: Vec<Arc<Chunk>>,
+}
+
+impl DenseTable {
+    /// The chunks of the virtual shards `owned`, not set yet.
+    pub fn new(spec: DenseSpec, sharding: Sharding, owned: Range<usize>) -> Result<Self, String> {
+        spec.check()?;
+        if owned.start > owned.end || owned.end > sharding.count() {
+            return Err(format!("shards {owned:?} of {}", sharding.count()));
+        }
+        let chunk = spec.elements().div_ceil(sharding.count()).next_multiple_of(16);
+        let chunks = owned
+            .clone()
+            .map(|shard| {
+                let length = range_of(shard, chunk, spec.elements()).len();
+                let mut state = vec![0.0; spec.optimizer.state_width(length)];
+                spec.optimizer.fill_state(&mut state);
+                Arc::new(Chunk { values: vec![0.0; length], state })
+            })
+            .collect();
+        let inner = Inner { rule: Rule::new(spec.optimizer), is_set: false, chunks, frozen: None };
+        Ok(Self { spec, owned, chunk, inner: RwLock::new(inner) })
+    }
+
+    pub fn spec(&self) -> &DenseSpec {
+        &self.spec
+    }
+
+    /// The elements that are here, of all arrays laid end to end.
+    pub fn range(&self) -> Range<usize> {
+        let elements = self.spec.elements();
+        (self.owned.start * self.chunk).min(elements)..(self.owned.end * self.chunk).min(elements)
+    }
+
+    /// The values that are here.
+    pub fn pull(&self, out: &mut [f32]) -> Result<(), String> {
+        self.fits(out.len())?;
+        let inner = self.read();
+        if !inner.is_set {
+            return Err("the table has no values yet: they must be set first".into());
+        }
+        let mut rest = out;
+        for chunk in &inner.chunks {
+            let (here, after) = rest.split_at_mut(chunk.values.len());
+            here.copy_from_slice(&chunk.values);
+            rest = after;
+        }
+        Ok(())
+    }
+
+    /// One optimizer step.
+    pub fn push(&self, gradients: &[f32]) -> Result<(), String> {
+        self.fits(gradients.len())?;
+        let inner = &mut *self.write();
+        let step = inner.rule.step();
+        let mut rest = gradients;
+        for chunk in &mut inner.chunks {
+            let (gradient, after) = rest.split_at(chunk.values.len());
+            rest = after;
+            if gradient.is_empty() {
+                continue;
+            }
+            let chunk = Arc::make_mut(chunk);
+            let shape = Shape { dim: gradient.len(), state_width: chunk.state.len(), clip: self.spec.clip };
+            let job = Job {
+                weights: chunk.values.as_mut_ptr(),
+                state: chunk.state.as_mut_ptr(),
+                gradient: gradient.as_ptr(),
+            };
+            // SAFETY: the pointers come from vectors of these lengths, of which the first two are borrowed mutably.
+            unsafe { kernels::apply(&step, &shape, &[job]) };
+        }
+        Ok(())
+    }
+
+    /// One optimizer step with the sum of several gradients, added up in float32 in this order.
+    pub fn push_summed(&self, parts: &[&[f32]]) -> Result<(), String> {
+        parts.iter().try_for_each(|part| self.fits(part.len()))?;
+        match parts {
+            [] => Err("no gradients to add up".into()),
+            [part] => self.push(part),
+            [first, rest @ ..] => {
+                let mut sum = first.to_vec();
+                for part in rest {
+                    sum.iter_mut().zip(*part).for_each(|(sum, more)| *sum += more);
+                }
+                self.push(&sum)
+            }
+        }
+    }
+
+    /// Overwrites the values; their state stays. `only_if_unset`: leaves values alone that were set before. Returns
+    /// whether they are these now.
+    pub fn set(&self, values: &[f32], only_if_unset: bool) -> Result<bool, String> {
+        self.fits(values.len())?;
+        let inner = &mut *self.write();
+        if only_if_unset && inner.is_set {
+            return Ok(false);
+        }
+        let mut rest = values;
+        for chunk in &mut inner.chunks {
+            let (here, after) = rest.split_at(chunk.values.len());
+            rest = after;
+            if !here.is_empty() {
+                Arc::make_mut(chunk).values.copy_from_slice(here);
+            }
+        }
+        inner.is_set = true;
+        Ok(true)
+    }
+
+    pub fn is_set(&self) -> bool {
+        self.read().is_set
+    }
+
+    pub fn learning_rate(&self) -> f32 {
+        self.read().rule.learning_rate()
+    }
+
+    pub fn set_learning_rate(&self, rate: f32) -> Result<(), String> {
+        self.write().rule.set_learning_rate(rate)
+    }
+
+    /// What belongs to the table and not to an element.
+    pub fn state(&self) -> Value {
+        let inner = self.read();
+        json!({"main": inner.rule.state(), "is_set": inner.is_set})
+    }
+
+    pub fn restore(&self, state: &Value) -> Result<(), String> {
+        let is_set = state["is_set"].as_bool().ok_or_else(|| format!("not the state of a dense table: {state}"))?;
+        let inner = &mut *self.write();
+        inner.rule.restore(&state["main"])?;
+        inner.is_set = is_set;
+        Ok(())
+    }
+
+    /// Marks this moment, to be read by `chunk` while pushes go on.
+    pub fn freeze(&self) -> Result<(), String> {
+        let inner = &mut *self.write();
+        if inner.frozen.is_some() {
+            return Err("the table is being saved already".into());
+        }
+        inner.frozen = Some(Moment { chunks: inner.chunks.clone() });
+        Ok(())
+    }
+
+    /// The chunk of a virtual shard at the frozen moment: the offset of its first element, values and state. `None` if
+    /// it is empty or not here, or if nothing is frozen.
+    pub fn chunk(&self, shard: usize) -> Option<(usize, Vec<f32>, Vec<f32>)> {
+        let number = shard.checked_sub(self.owned.start)?;
+        let chunk = Arc::clone(self.read().frozen.as_ref()?.chunks.get(number)?);
+        let range = range_of(shard, self.chunk, self.spec.elements());
+        (!range.is_empty()).then(|| (range.start, chunk.values.clone(), chunk.state.clone()))
+    }
+
+    pub fn thaw(&self) {
+        self.write().frozen = None;
+    }
+
+    /// Takes a saved chunk in.
+    pub fn load_chunk(&self, offset: usize, values: &[f32], state: &[f32]) -> Result<(), String> {
+        let shard = offset / self.chunk;
+        let range = range_of(shard, self.chunk, self.spec.elements());
+        let here = self.owned.contains(&shard) && range.start == offset && range.len() == values.len();
+        if !here || self.spec.optimizer.state_width(values.len()) != state.len() {
+            return Err(format!(
+                "a saved chunk that does not belong here: {} elements at {offset} with {} of state",
+                values.len(),
+                state.len()
+            ));
+        }
+        let inner = &mut *self.write();
+        inner.chunks[shard - self.owned.start] = Arc::new(Chunk { values: values.to_vec(), state: state.to_vec() });
+        Ok(())
+    }
+
+    fn fits(&self, length: usize) -> Result<(), String> {
+        let expected = self.range().len();
+        if length == expected { Ok(()) } else { Err(format!("{length} numbers for {expected} elements")) }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Inner> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Inner> {
+        self.inner.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn range_of(shard: usize, chunk: usize, elements: usize) -> Range<usize> {
+    (shard * chunk).min(elements)..((shard + 1) * chunk).min(elements)
+}

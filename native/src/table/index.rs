@@ -1,0 +1,265 @@
+//! The index: which slot a key has. One index per shard, without a moment in which everything is moved.
+//!
+//! Extendible hashing: a directory of buckets of 4 KiB. A bucket that is four fifths full is split in two, which moves
+//! some two hundred entries and nothing else; now and then the directory (8 bytes per bucket) doubles. Within a bucket,
+//! keys are found by linear probing: four entries to a cache line, so mostly in the line that was prefetched.
+//!
+//! Keys are hashed with a number that is drawn when the table is made, so nobody can send keys that all meet in one
+//! bucket. Nothing that can be seen from outside depends on that number.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::keys::mix;
+use crate::table::slab::{Plain, Slab};
+
+const BUCKET: usize = 256;
+const PLACES: usize = BUCKET - 1;
+const FULL: u64 = 204;
+const DEEPEST: u32 = 28;
+pub const BUCKET_BYTES: usize = BUCKET * size_of::<Entry>();
+
+/// One key. `number` is the slot plus one, so zeroed memory is an empty entry. `wide` is for the table: the slot plus
+/// one of the row's second part.
+#[derive(Clone, Copy)]
+#[repr(C, align(16))]
+pub struct Entry {
+    key: u64,
+    number: u32,
+    pub wide: u32,
+}
+
+impl Entry {
+    #[inline(always)]
+    pub fn slot(&self) -> u32 {
+        self.number - 1
+    }
+}
+
+// SAFETY: three integers; zero bits are an empty entry.
+unsafe impl Plain for Entry {}
+
+/// What all indexes of a table share: the memory of their buckets, and the number with which keys are hashed.
+pub struct Buckets {
+    slab: Slab<Entry>,
+    next: AtomicU64,
+    secret: u64,
+}
+
+impl Buckets {
+    pub fn new(secret: u64) -> Self {
+        Self { slab: Slab::new(BUCKET), next: AtomicU64::new(0), secret: secret | 1 }
+    }
+
+    /// The hash of a mixed key.
+    #[inline(always)]
+    pub fn hash(&self, mixed: u64) -> u64 {
+        mixed.wrapping_mul(self.secret)
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.next.load(Ordering::Relaxed) * BUCKET_BYTES as u64
+    }
+
+    fn take(&self, depth: u32) -> NonNull<Entry> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.slab.grow(number + 1);
+        let bucket = NonNull::new(self.slab.row(number as u32)).expect("the slab has grown");
+        // SAFETY: this bucket's memory was just made, and this caller has it alone.
+        unsafe { bucket.as_ptr().write(Entry { key: 0, number: 0, wide: depth }) };
+        bucket
+    }
+}
+
+/// Entry 0 of a bucket is its head: `key` counts the entries, `wide` is the number of bits that all its hashes share.
+struct Bucket<'a>(&'a mut [Entry; BUCKET]);
+
+impl Bucket<'_> {
+    fn put(&mut self, hash: u64, entry: Entry) {
+        let mut place = home(hash);
+        while self.0[place].number != 0 {
+            place = next(place);
+        }
+        self.0[place] = entry;
+        self.0[0].key += 1;
+    }
+}
+
+#[inline(always)]
+fn home(hash: u64) -> usize {
+    let spread = (hash >> 8) as u32;
+    1 + ((u64::from(spread) * PLACES as u64) >> 32) as usize
+}
+
+#[inline(always)]
+fn next(place: usize) -> usize {
+    if place == PLACES { 1 } else { place + 1 }
+}
+
+#[derive(Default)]
+pub struct Index {
+    directory: Vec<NonNull<Entry>>,
+    depth: u32,
+    len: usize,
+}
+
+// SAFETY: an index owns its buckets: no other index has their addresses, and they outlive it with its table.
+unsafe impl Send for Index {}
+
+impl Index {
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn directory_bytes(&self) -> usize {
+        self.directory.capacity() * size_of::<NonNull<Entry>>()
+    }
+
+    #[inline(always)]
+    fn cell(&self, hash: u64) -> usize {
+        // Two shifts, since a shift by 64 bits is none.
+        ((hash >> 1) >> (63 - self.depth)) as usize
+    }
+
+    /// Where the search for a hash will begin: for prefetching.
+    #[inline(always)]
+    pub fn hint(&self, hash: u64) -> *const u8 {
+        match self.directory.get(self.cell(hash)) {
+            Some(bucket) => bucket.as_ptr().wrapping_add(home(hash)).cast(),
+            None => std::ptr::null(),
+        }
+    }
+
+    #[inline(always)]
+    pub fn find(&self, hash: u64, key: u64) -> Option<&Entry> {
+        let bucket = self.directory.get(self.cell(hash))?;
+        // SAFETY: the directory holds addresses of buckets of `BUCKET` entries, owned by this index, which is borrowed.
+        let entries = unsafe { bucket.cast::<[Entry; BUCKET]>().as_ref() };
+        let mut place = home(hash);
+        loop {
+            let entry = &entries[place];
+            if entry.key == key && entry.number != 0 {
+                return Some(entry);
+            }
+            if entry.number == 0 {
+                return None;
+            }
+            place = next(place);
+        }
+    }
+
+    /// Adds a key that is not there.
+    pub fn insert(&mut self, from: &Buckets, hash: u64, key: u64, slot: u32, wide: u32) {
+        if self.directory.is_empty() {
+            self.directory.push(from.take(0));
+        }
+        while self.bucket(self.cell(hash)).0[0].key >= FULL {
+            self.split(from, hash);
+        }
+        let cell = self.cell(hash);
+        self.bucket(cell).put(hash, Entry { key, number: slot + 1, wide });
+        self.len += 1;
+    }
+
+    /// Changes what an entry says of the row's second part. The key is there.
+    pub fn set_wide(&mut self, hash: u64, key: u64, wide: u32) {
+        if let Some(place) = self.place(hash, key) {
+            let cell = self.cell(hash);
+            self.bucket(cell).0[place].wide = wide;
+        }
+    }
+
+    /// Removes a key, and moves those that had to give way to it closer to their homes.
+    pub fn remove(&mut self, from: &Buckets, hash: u64, key: u64) -> Option<Entry> {
+        let mut hole = self.place(hash, key)?;
+        let cell = self.cell(hash);
+        let entries = self.bucket(cell).0;
+        let removed = entries[hole];
+        let mut place = next(hole);
+        while entries[place].number != 0 {
+            let at_home = home(from.hash(mix(entries[place].key)));
+            let way_to_hole = (hole + PLACES - at_home) % PLACES;
+            let way_to_place = (place + PLACES - at_home) % PLACES;
+            if way_to_hole < way_to_place {
+                entries[hole] = entries[place];
+                hole = place;
+            }
+            place = next(place);
+        }
+        entries[hole].number = 0;
+        entries[0].key -= 1;
+        self.len -= 1;
+        Some(removed)
+    }
+
+    fn place(&self, hash: u64, key: u64) -> Option<usize> {
+        let found: *const Entry = self.find(hash, key)?;
+        let bucket = self.directory[self.cell(hash)].as_ptr().cast_const();
+        Some((found as usize - bucket as usize) / size_of::<Entry>())
+    }
+
+    fn bucket(&mut self, cell: usize) -> Bucket<'_> {
+        // SAFETY: as in `find`; the index is borrowed mutably, so this is the only reference into the bucket.
+        Bucket(unsafe { self.directory[cell].cast::<[Entry; BUCKET]>().as_mut() })
+    }
+
+    /// Splits the bucket of a hash by the next bit of its hashes.
+    fn split(&mut self, from: &Buckets, hash: u64) {
+        let cell = self.cell(hash);
+        let shared = self.bucket(cell).0[0].wide;
+        if shared == self.depth {
+            assert!(self.depth < DEEPEST, "the keys of a shard can't be told apart by their hashes");
+            self.directory = self.directory.iter().flat_map(|&bucket| [bucket, bucket]).collect();
+            self.depth += 1;
+        }
+        let upper = from.take(shared + 1);
+        let span = 1usize << (self.depth - shared);
+        let first = self.cell(hash) & !(span - 1);
+        let old = *self.bucket(first).0;
+        self.directory[first + span / 2..first + span].fill(upper);
+        self.bucket(first).0.fill(Entry { key: 0, number: 0, wide: 0 });
+        self.bucket(first).0[0].wide = shared + 1;
+        for entry in old[1..].iter().filter(|entry| entry.number != 0) {
+            let hash = from.hash(mix(entry.key));
+            let cell = self.cell(hash);
+            self.bucket(cell).put(hash, *entry);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[test]
+    fn finds_what_was_put_in_and_not_what_was_taken_out() {
+        let buckets = Buckets::new(0x1234_5678_9ABC_DEF1);
+        let mut index = Index::default();
+        let mut model = HashMap::new();
+        let mut word = 1u64;
+        for round in 0..300_000u32 {
+            word = mix(word);
+            let key = word % 40_000;
+            let hash = buckets.hash(mix(key));
+            assert_eq!(index.find(hash, key).map(|e| (e.slot(), e.wide)), model.get(&key).copied());
+            match (model.contains_key(&key), word >> 62) {
+                (false, _) => {
+                    index.insert(&buckets, hash, key, round, 0);
+                    model.insert(key, (round, 0));
+                }
+                (true, 0) => {
+                    index.set_wide(hash, key, round);
+                    model.get_mut(&key).unwrap().1 = round;
+                }
+                (true, 1) => {
+                    let removed = index.remove(&buckets, hash, key).map(|e| (e.slot(), e.wide));
+                    assert_eq!(removed, model.remove(&key));
+                }
+                _ => {}
+            }
+            assert_eq!(index.len(), model.len());
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Kernels: a gradient changes a row. The only place where weights are computed.
+//!
+//! One body, compiled three times: for any x86-64 (or any other machine), for AVX2, and for AVX-512. All of it is IEEE
+//! float32 without fused operations, and sums run in the order of the columns, so the three give the same bits, and so
+//! does numpy.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::table::rules::Step;
+use crate::table::spec::Clip;
+
+/// Which compilation is used. All give the same numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Variant {
+    Baseline = 1,
+    Avx2 = 2,
+    Avx512 = 3,
+}
+
+impl Variant {
+    pub const ALL: [Variant; 3] = [Variant::Baseline, Variant::Avx2, Variant::Avx512];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Variant::Baseline => "baseline",
+            Variant::Avx2 => "avx2",
+            Variant::Avx512 => "avx512",
+        }
+    }
+
+    /// Whether this machine can run it.
+    pub fn is_here(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        match self {
+            Variant::Baseline => true,
+            Variant::Avx2 => is_x86_feature_detected!("avx2"),
+            Variant::Avx512 => {
+                is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx2")
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            self == Variant::Baseline
+        }
+    }
+}
+
+static CHOSEN: AtomicU8 = AtomicU8::new(0);
+
+/// The variant in use: the widest that this machine has, unless one was pinned.
+pub fn variant() -> Variant {
+    match CHOSEN.load(Ordering::Relaxed) {
+        1 => Variant::Baseline,
+        2 => Variant::Avx2,
+        3 => Variant::Avx512,
+        _ => {
+            let widest = Variant::ALL.into_iter().rev().find(|v| v.is_here()).unwrap_or(Variant::Baseline);
+            CHOSEN.store(widest as u8, Ordering::Relaxed);
+            widest
+        }
+    }
+}
+
+/// Pins a variant for the whole process, for tests that compare them. `false` if this machine can't run it.
+pub fn pin(variant: Variant) -> bool {
+    if variant.is_here() {
+        CHOSEN.store(variant as u8, Ordering::Relaxed);
+    }
+    variant.is_here()
+}
+
+/// One row to change: its weights, its state, and the gradient.
+#[derive(Clone, Copy)]
+pub struct Job {
+    pub weights: *mut f32,
+    pub state: *mut f32,
+    pub gradient: *const f32,
+}
+
+/// How wide the rows of a batch of jobs are, and what else is done to them.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    pub dim: usize,
+    pub state_width: usize,
+    pub clip: Clip,
+}
+
+/// Applies a step to rows, one after the other.
+///
+/// # Safety
+/// Each job's pointers must be good for `dim`, `state_width` and `dim` numbers, and nobody else may use weights and
+/// state meanwhile. The same row may come twice.
+pub unsafe fn apply(step: &Step, shape: &Shape, jobs: &[Job]) {
+    match variant() {
+        // SAFETY: the caller's promise.
+        Variant::Baseline => unsafe { body(step, shape, jobs) },
+        // SAFETY: the caller's promise; `variant` only gives what this machine can run.
+        #[cfg(target_arch = "x86_64")]
+        Variant::Avx2 => unsafe { body_avx2(step, shape, jobs) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Variant::Avx512 => unsafe { body_avx512(step, shape, jobs) },
+        #[cfg(not(target_arch = "x86_64"))]
+        // SAFETY: as above.
+        _ => unsafe { body(step, shape, jobs) },
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn body_avx2(step: &Step, shape: &Shape, jobs: &[Job]) {
+    // SAFETY: the caller's promise.
+    unsafe { body(step, shape, jobs) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,avx512f,avx512vl,avx512dq,avx512bw")]
+unsafe fn body_avx512(step: &Step, shape: &Shape, jobs: &[Job]) {
+    // SAFETY: the caller's promise.
+    unsafe { body(step, shape, jobs) }
+}
+
+/// # Safety
+/// As `apply`.
+#[inline(always)]
+unsafe fn body(step: &Step, shape: &Shape, jobs: &[Job]) {
+    // A width that the compiler knows saves the loop around a vector or two.
+    // SAFETY: the caller's promise, here and below.
+    match shape.dim {
+        8 => unsafe { by_rule::<8>(step, shape, jobs) },
+        16 => unsafe { by_rule::<16>(step, shape, jobs) },
+        32 => unsafe { by_rule::<32>(step, shape, jobs) },
+        64 => unsafe { by_rule::<64>(step, shape, jobs) },
+        _ => unsafe { by_rule::<0>(step, shape, jobs) },
+    }
+}
+
+/// # Safety
+/// As `apply`, with rows of `D` columns if `D` is not 0.
+#[inline(always)]
+unsafe fn by_rule<const D: usize>(step: &Step, shape: &Shape, jobs: &[Job]) {
+    macro_rules! each {
+        (|$w:ident, $s:ident, $g:ident| $update:expr) => {
+            // SAFETY: the caller's promise.
+            unsafe { each_row::<D>(shape, jobs, |$w, $s, $g| $update) }
+        };
+    }
+    match *step {
+        Step::Sgd { lr } => each!(|w, _s, g| sgd(w, g, lr)),
+        Step::Momentum { lr, momentum, nesterov: false } => each!(|w, s, g| momentum_plain(w, s, g, lr, momentum)),
+        Step::Momentum { lr, momentum, nesterov: true } => each!(|w, s, g| momentum_ahead(w, s, g, lr, momentum)),
+        Step::Adagrad { lr, epsilon } => each!(|w, s, g| adagrad(w, s, g, lr, epsilon)),
+        Step::AdagradScaled { lr, g0 } => each!(|w, s, g| adagrad_scaled(w, s, g, lr, g0)),
+        Step::AdagradShared { lr, g0 } => each!(|w, s, g| adagrad_shared(w, s, g, lr, g0)),
+        Step::Adam { lr, beta1, beta2, epsilon } => each!(|w, s, g| adam(w, s, g, lr, beta1, beta2, epsilon)),
+        Step::AdamRow { lr, beta1, beta2, epsilon } => each!(|w, s, g| adam_row(w, s, g, lr, beta1, beta2, epsilon)),
+        Step::Ftrl { lr, beta, l1, l2 } => each!(|w, s, g| ftrl(w, s, g, lr, beta, l1, l2)),
+        Step::Sum => each!(|w, _s, g| sum(w, g)),
+    }
+}
+
+/// # Safety
+/// As `by_rule`.
+#[inline(always)]
+unsafe fn each_row<const D: usize>(shape: &Shape, jobs: &[Job], update: impl Fn(&mut [f32], &mut [f32], &[f32])) {
+    let dim = if D == 0 { shape.dim } else { D };
+    let mut clipped = Vec::new();
+    for job in jobs {
+        // SAFETY: the caller promised these widths, and that nobody else has the row; weights, state and gradient are
+        // three different places.
+        let (weights, state, gradient) = unsafe {
+            (
+                std::slice::from_raw_parts_mut(job.weights, dim),
+                std::slice::from_raw_parts_mut(job.state, shape.state_width),
+                std::slice::from_raw_parts(job.gradient, dim),
+            )
+        };
+        if shape.clip.value.is_some() || shape.clip.norm.is_some() {
+            clipped.clear();
+            clipped.extend_from_slice(gradient);
+            clip_gradient(&shape.clip, &mut clipped);
+            update(weights, state, &clipped);
+        } else {
+            update(weights, state, gradient);
+        }
+        if let Some(most) = shape.clip.weight {
+            within(weights, most);
+        }
+    }
+}
+
+#[inline(always)]
+fn clip_gradient(clip: &Clip, gradient: &mut [f32]) {
+    if let Some(most) = clip.value {
+        within(gradient, most);
+    }
+    if let Some(most) = clip.norm {
+        let squares: f64 = squares(gradient);
+        let norm = squares.sqrt();
+        if norm > f64::from(most) {
+            let scale = (f64::from(most) / norm) as f32;
+            for g in gradient {
+                *g *= scale;
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn squares(numbers: &[f32]) -> f64 {
+    let mut sum = 0.0;
+    for &n in numbers {
+        sum += f64::from(n) * f64::from(n);
+    }
+    sum
+}
+
+#[inline(always)]
+fn within(numbers: &mut [f32], most: f32) {
+    for n in numbers {
+        let upper = if *n > most { most } else { *n };
+        *n = if upper < -most { -most } else { upper };
+    }
+}
+
+#[inline(always)]
+fn sgd(weights: &mut [f32], gradient: &[f32], lr: f32) {
+    for (w, &g) in weights.iter_mut().zip(gradient) {
+        *w -= lr * g;
+    }
+}
+
+#[inline(always)]
+fn sum(weights: &mut [f32], gradient: &[f32]) {
+    for (w, &g) in weights.iter_mut().zip(gradient) {
+        *w += g;
+    }
+}
+
+#[inline(always)]
+fn momentum_plain(weights: &mut [f32], velocity: &mut [f32], gradient: &[f32], lr: f32, momentum: f32) {
+    for ((w, v), &g) in weights.iter_mut().zip(velocity).zip(gradient) {
+        *v = momentum * *v + g;
+        *w -= lr * *v;
+    }
+}
+
+#[inline(always)]
+fn momentum_ahead(weights: &mut [f32], velocity: &mut [f32], gradient: &[f32], lr: f32, momentum: f32) {
+    for ((w, v), &g) in weights.iter_mut().zip(velocity).zip(gradient) {
+        *v = momentum * *v + g;
+        *w -= lr * (g + momentum * *v);
+    }
+}
+
+#[inline(always)]
+fn adagrad(weights: &mut [f32], sums: &mut [f32], gradient: &[f32], lr: f32, epsilon: f32) {
+    for ((w, s), &g) in weights.iter_mut().zip(sums).zip(gradient) {
+        *s += g * g;
+        *w -= lr * g / (s.sqrt() + epsilon);
+    }
+}
+
+#[inline(always)]
+fn adagrad_scaled(weights: &mut [f32], sums: &mut [f32], gradient: &[f32], lr: f32, g0: f32) {
+    for ((w, s), &g) in weights.iter_mut().zip(sums).zip(gradient) {
+        *w -= lr * g * (g0 / (g0 + *s)).sqrt();
+        *s += g * g;
+    }
+}
+
+#[inline(always)]
+fn adagrad_shared(weights: &mut [f32], sums: &mut [f32], gradient: &[f32], lr: f32, g0: f32) {
+    let scale = (g0 / (g0 + sums[0])).sqrt();
+    for (w, &g) in weights.iter_mut().zip(gradient) {
+        *w -= lr * g * scale;
+    }
+    sums[0] += (squares(gradient) / gradient.len() as f64) as f32;
+}
+
+#[inline(always)]
+fn adam(weights: &mut [f32], means: &mut [f32], gradient: &[f32], lr: f32, beta1: f32, beta2: f32, epsilon: f32) {
+    let (first, second) = means.split_at_mut(weights.len());
+    for (((w, m), v), &g) in weights.iter_mut().zip(first).zip(second).zip(gradient) {
+        *m = beta1 * *m + (1.0 - beta1) * g;
+        *v = beta2 * *v + (1.0 - beta2) * (g * g);
+        *w -= lr * (*m / (v.sqrt() + epsilon));
+    }
+}
+
+#[inline(always)]
+fn adam_row(weights: &mut [f32], state: &mut [f32], gradient: &[f32], lr: f32, beta1: f32, beta2: f32, epsilon: f32) {
+    let (means, powers) = state.split_at_mut(2 * weights.len());
+    let rate = lr * (1.0 - powers[1]).sqrt() / (1.0 - powers[0]);
+    adam(weights, means, gradient, rate, beta1, beta2, epsilon);
+    powers[0] *= beta1;
+    powers[1] *= beta2;
+}
+
+#[inline(always)]
+fn ftrl(weights: &mut [f32], state: &mut [f32], gradient: &[f32], lr: f32, beta: f32, l1: f32, l2: f32) {
+    let (linear, sums) = state.split_at_mut(weights.len());
+    for (((w, z), n), &g) in weights.iter_mut().zip(linear).zip(sums).zip(gradient) {
+        let more = *n + g * g;
+        let sigma = (more.sqrt() - n.sqrt()) / lr;
+        *z += g - sigma * *w;
+        *n = more;
+        let over = if *z < 0.0 { *z + l1 } else { *z - l1 };
+        let moved = -over / ((beta + more.sqrt()) / lr + l2);
+        *w = if z.abs() <= l1 { 0.0 } else { moved };
+    }
+}

@@ -1,0 +1,683 @@
+//! A sparse table: a row per key, made when the key first comes, changed by gradients.
+//!
+//! Every call takes its keys in any order; keys in order of their shards are fastest. Calls from several threads work
+//! side by side as long as they touch different shards. A row is always seen whole.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use serde_json::{Value, json};
+
+use crate::gather;
+use crate::keys::{Sharding, draw, mix, unit};
+use crate::table::batch::{Plan, Run, prefetch, prefetch_row, with_plan};
+use crate::table::changes::{self, Changes};
+use crate::table::freeze::{self, Frozen};
+use crate::table::kernels::{self, Job, Shape};
+use crate::table::rules::{Rule, Step};
+use crate::table::shard::{Layout, Shard, Store};
+use crate::table::slab::Bits;
+use crate::table::spec::{Ctr, Entry, SaveMode, SparseSpec};
+use crate::table::{Memory, RowBatch, ctr, lock, row_flag};
+
+pub struct SparseTable {
+    spec: SparseSpec,
+    sharding: Sharding,
+    store: Store,
+    shards: Box<[Mutex<Shard>]>,
+    rules: Mutex<Rules>,
+    changes: Changes,
+}
+
+struct Rules {
+    main: Rule,
+    embed: Option<Rule>,
+}
+
+/// Where a key's row is: nowhere, or in a slot, perhaps with a wide part (the number is its slot plus one).
+#[derive(Clone, Copy)]
+struct Found {
+    slot: u32,
+    wide: u32,
+}
+
+const NOWHERE: Found = Found { slot: u32::MAX, wide: 0 };
+
+impl SparseTable {
+    /// An empty table, or all that is wrong with the spec.
+    pub fn new(spec: SparseSpec, sharding: Sharding) -> Result<Self, String> {
+        spec.check()?;
+        let main_state = spec.optimizer.state_width(spec.dim);
+        let layout = match &spec.accessor {
+            None => Layout { values: spec.dim, state: main_state, wide_values: 0, wide_state: 0 },
+            Some(accessor) => {
+                Layout { values: accessor.head_width(), state: 0, wide_values: spec.dim, wide_state: main_state }
+            }
+        };
+        let rules = Rules {
+            main: Rule::new(spec.optimizer),
+            embed: spec.accessor.as_ref().map(|accessor| Rule::new(accessor.embed_optimizer)),
+        };
+        Ok(Self {
+            sharding,
+            store: Store::new(layout, RandomState::new().build_hasher().finish()),
+            shards: (0..sharding.count()).map(|_| Mutex::default()).collect(),
+            rules: Mutex::new(rules),
+            changes: Changes::default(),
+            spec,
+        })
+    }
+
+    pub fn spec(&self) -> &SparseSpec {
+        &self.spec
+    }
+
+    pub fn sharding(&self) -> Sharding {
+        self.sharding
+    }
+
+    /// Columns of a pulled row. With an accessor: show, click, embed_w, then the wide part.
+    pub fn pull_width(&self) -> usize {
+        self.spec.dim + if self.spec.accessor.is_some() { 3 } else { 0 }
+    }
+
+    /// Columns of a pushed row. With an accessor: slot, show, click, embed_w's gradient, then the wide part's.
+    pub fn push_width(&self) -> usize {
+        self.spec.dim + if self.spec.accessor.is_some() { 4 } else { 0 }
+    }
+
+    /// Rows of the keys, in their order. A missing row is made if `create`, and reads as it would be made otherwise; it
+    /// reads as zeros if its key is not admitted.
+    ///
+    /// # Panics
+    /// If `out` is not `keys.len() * pull_width()` long.
+    pub fn pull(&self, keys: &[u64], out: &mut [f32], create: bool) {
+        let width = self.pull_width();
+        assert_eq!(out.len(), keys.len() * width, "room for {} rows of {width} columns", keys.len());
+        let missing = |shard: &mut Shard, hash: u64, place: usize| {
+            if create && self.admits(keys[place]) { self.create(shard, hash, keys[place]) } else { NOWHERE }
+        };
+        self.each_window(keys, missing, |_, found, _| self.prefetch_values(found), |_, plan, items, found| {
+            for (item, &found) in items.zip(found) {
+                let place = plan.place(item);
+                let row = &mut out[place * width..(place + 1) * width];
+                if found.slot == NOWHERE.slot {
+                    self.read_missing(keys[place], row);
+                } else {
+                    self.read(found, row);
+                }
+            }
+        });
+    }
+
+    /// One optimizer step with the gradients of these keys, each of which should come once. `draw` decides together with
+    /// a key where chance does, so the same push with the same number does the same.
+    ///
+    /// # Panics
+    /// If `rows` is not `keys.len() * push_width()` long.
+    pub fn push(&self, keys: &[u64], rows: &[f32], draw: u64) {
+        let width = self.push_width();
+        assert_eq!(rows.len(), keys.len() * width, "{} rows of {width} columns", keys.len());
+        let (step, embed_step) = self.begin_step();
+        let marks = self.changes.marks();
+        let row = |place: usize| &rows[place * width..(place + 1) * width];
+        let missing = |shard: &mut Shard, hash: u64, place: usize| {
+            let admitted = self.admits_push(shard, keys[place], row(place), draw);
+            if admitted { self.create(shard, hash, keys[place]) } else { NOWHERE }
+        };
+        let mut jobs = Vec::new();
+        let ready = |shard: &mut Shard, found: Found, _: usize| {
+            self.prefetch_all(found);
+            self.before_write(shard, found, &marks);
+        };
+        match &self.spec.accessor {
+            None => self.each_window(keys, missing, ready, |_, plan, items, found| {
+                jobs.clear();
+                for (item, &found) in items.zip(found) {
+                    if found.slot != NOWHERE.slot {
+                        let weights = self.store.values_at(found.slot);
+                        let state = self.store.state_at(found.slot);
+                        jobs.push(Job { weights, state, gradient: row(plan.place(item)).as_ptr() });
+                    }
+                }
+                let layout = &self.store.layout;
+                let shape = Shape { dim: layout.values, state_width: layout.state, clip: self.spec.clip };
+                // SAFETY: the slots belong to shards whose locks `each_window` holds, and gradients have `dim` columns.
+                unsafe { kernels::apply(&step, &shape, &jobs) };
+            }),
+            Some(accessor) => {
+                let mut pushing = CtrPush { table: self, accessor, step, embed_step, jobs, scaled: Vec::new() };
+                self.each_window(keys, missing, ready, |shards, plan, items, found| {
+                    pushing.window(shards, plan, items, found, keys, &row);
+                });
+            }
+        }
+    }
+
+    /// One optimizer step with the sum of several pushes, added up in float32 in this order. Of an accessor's columns,
+    /// show and click are added up too, and the last slot counts.
+    pub fn push_summed(&self, parts: &[(&[u64], &[f32])], draw: u64) {
+        if let [(keys, rows)] = parts
+            && !gather::has_repeats(keys)
+        {
+            return self.push(keys, rows, draw);
+        }
+        let last_counts = if self.spec.accessor.is_some() { 1 } else { 0 };
+        let (keys, rows) = gather::merge(parts, self.push_width(), last_counts);
+        self.push(&keys, &rows, draw);
+    }
+
+    /// Overwrites the values of rows, and makes those that are missing. Their state stays.
+    pub fn set(&self, keys: &[u64], rows: &[f32]) -> Result<(), String> {
+        self.change_values(keys, rows, |values, row| values.copy_from_slice(row))
+    }
+
+    /// Adds to the values of rows, and makes those that are missing. Their state stays.
+    pub fn add(&self, keys: &[u64], rows: &[f32]) -> Result<(), String> {
+        self.change_values(keys, rows, |values, row| values.iter_mut().zip(row).for_each(|(value, more)| *value += more))
+    }
+
+    fn change_values(&self, keys: &[u64], rows: &[f32], change: impl Fn(&mut [f32], &[f32])) -> Result<(), String> {
+        if self.spec.accessor.is_some() {
+            return Err("a table with an accessor is only changed by pushes".into());
+        }
+        let width = self.spec.dim;
+        assert_eq!(rows.len(), keys.len() * width, "{} rows of {width} columns", keys.len());
+        let marks = self.changes.marks();
+        let missing = |shard: &mut Shard, hash: u64, place: usize| {
+            forget_pending(shard, keys[place]);
+            self.create(shard, hash, keys[place])
+        };
+        let ready = |shard: &mut Shard, found: Found, _: usize| {
+            self.prefetch_values(found);
+            self.before_write(shard, found, &marks);
+        };
+        self.each_window(keys, missing, ready, |_, plan, items, found| {
+            for (item, found) in items.zip(found) {
+                let place = plan.place(item);
+                // SAFETY: the slot belongs to a shard whose lock `each_window` holds.
+                let values = unsafe { self.store.values(found.slot) };
+                change(values, &rows[place * width..(place + 1) * width]);
+            }
+        });
+        Ok(())
+    }
+
+    pub fn learning_rate(&self) -> f32 {
+        lock(&self.rules).main.learning_rate()
+    }
+
+    /// Sets the rate of the table's rules, an accessor's embed rule included.
+    pub fn set_learning_rate(&self, rate: f32) -> Result<(), String> {
+        let mut rules = lock(&self.rules);
+        let mut changed = (rules.main, rules.embed);
+        changed.0.set_learning_rate(rate)?;
+        if let Some(embed) = &mut changed.1 {
+            embed.set_learning_rate(rate)?;
+        }
+        (rules.main, rules.embed) = changed;
+        Ok(())
+    }
+
+    /// With an accessor: a day passes. Shows and clicks fade, and rows that are not worth keeping go. Returns how many.
+    pub fn shrink(&self) -> u64 {
+        let Some(accessor) = &self.spec.accessor else { return 0 };
+        let marks = self.changes.marks();
+        let mut removed = 0;
+        for shard in &self.shards {
+            let shard = &mut *lock(shard);
+            for ordinal in 0..shard.slots.used() {
+                let slot = shard.slots.slot(&self.store.extents, ordinal);
+                let Some(wide) = freeze::live(&self.store, Some(accessor), shard, slot) else { continue };
+                if shard.frozen.is_some() {
+                    freeze::before_write(&self.store, Some(accessor), shard, slot, wide);
+                }
+                // SAFETY: the slot belongs to the shard whose lock is held.
+                if ctr::fade(accessor, unsafe { self.store.values(slot) }) {
+                    continue;
+                }
+                // SAFETY: as above.
+                let key = unsafe { self.store.key(slot) };
+                shard.index.remove(&self.store.buckets, self.store.buckets.hash(mix(key)), key);
+                shard.slots.give_back(slot);
+                if wide != 0 {
+                    shard.wide.give_back(wide - 1);
+                }
+                marks.iter().for_each(|bits| bits.clear(slot));
+                removed += 1;
+            }
+        }
+        removed
+    }
+
+    /// Rows, without the keys that wait to be admitted.
+    pub fn len(&self) -> u64 {
+        self.shards.iter().map(|shard| lock(shard).index.len() as u64).sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn memory(&self) -> Memory {
+        let mut sum = Memory::default();
+        for shard in &self.shards {
+            self.store.count(&lock(shard), &mut sum);
+        }
+        self.store.finish(&mut sum);
+        sum
+    }
+
+    /// From now on, changes are kept for so many trainers.
+    pub fn track(&self, trainers: usize) {
+        self.changes.track(trainers);
+    }
+
+    /// Rows that anybody changed since this trainer asked last, with their values now, shard by shard.
+    pub fn take_changed(&self, trainer: usize, shards: Range<usize>) -> (Vec<u64>, Vec<f32>) {
+        let marks = self.changes.marks();
+        let (mut keys, mut rows) = (Vec::new(), Vec::new());
+        let Some(bits) = marks.get(trainer) else { return (keys, rows) };
+        let width = self.pull_width();
+        for shard in &self.shards[shards] {
+            let shard = &*lock(shard);
+            changes::take(&self.store, shard, bits, |slot| {
+                if let Some(wide) = freeze::live(&self.store, self.spec.accessor.as_ref(), shard, slot) {
+                    // SAFETY: the slot belongs to the shard whose lock is held.
+                    keys.push(unsafe { self.store.key(slot) });
+                    rows.resize(rows.len() + width, 0.0);
+                    let start = rows.len() - width;
+                    self.read(Found { slot, wide }, &mut rows[start..]);
+                }
+            });
+        }
+        (keys, rows)
+    }
+
+    /// Marks this moment, to be read by `scan` while pushes go on. No push may run while this does.
+    pub fn freeze(&self, mode: SaveMode) -> Result<(), String> {
+        if lock(&self.shards[0]).frozen.is_some() {
+            return Err("the table is being saved already".into());
+        }
+        for shard in &self.shards {
+            let shard = &mut *lock(shard);
+            shard.frozen = Some(Box::new(Frozen::new(shard, mode)));
+        }
+        Ok(())
+    }
+
+    /// The rows that a save of the frozen moment takes, in batches. Each shard can be scanned once.
+    pub fn scan(&self, shard: usize, sink: &mut dyn FnMut(&RowBatch) -> io::Result<()>) -> io::Result<()> {
+        let mut batch = RowBatch::default();
+        loop {
+            batch.clear();
+            let more = {
+                let shard = &mut *lock(&self.shards[shard]);
+                if shard.frozen.is_none() {
+                    return Err(io::Error::other("the table is not frozen: there is no moment to scan"));
+                }
+                freeze::scan_some(&self.store, self.spec.accessor.as_ref(), shard, &mut batch)
+            };
+            if !more {
+                return Ok(());
+            }
+            let width = self.spec.saved_width();
+            if batch.keys.len() > MOST_SCANNED {
+                for start in (0..batch.keys.len()).step_by(MOST_SCANNED) {
+                    let end = (start + MOST_SCANNED).min(batch.keys.len());
+                    sink(&RowBatch {
+                        keys: batch.keys[start..end].to_vec(),
+                        flags: batch.flags[start..end].to_vec(),
+                        data: batch.data[start * width..end * width].to_vec(),
+                    })?;
+                }
+            } else if !batch.keys.is_empty() {
+                sink(&batch)?;
+            }
+        }
+    }
+
+    /// Lets go of the frozen moment. `saved`: what was scanned is safe, so that the mode's after-effects hold.
+    pub fn thaw(&self, saved: bool) {
+        for shard in &self.shards {
+            freeze::thaw(&self.store, self.spec.accessor.as_ref(), &mut lock(shard), saved);
+        }
+    }
+
+    /// Takes saved rows in, over whatever these keys have.
+    pub fn load(&self, batch: &RowBatch) -> Result<(), String> {
+        let width = self.spec.saved_width();
+        if batch.flags.len() != batch.keys.len() || batch.data.len() != batch.keys.len() * width {
+            return Err(format!(
+                "saved rows that don't fit: {} keys, {} flags and {} numbers, for rows of {width} columns",
+                batch.keys.len(),
+                batch.flags.len(),
+                batch.data.len()
+            ));
+        }
+        let counts = matches!(self.spec.entry, Entry::Count { .. });
+        let accessor = self.spec.accessor.as_ref();
+        for &flags in &batch.flags {
+            let pending = flags & row_flag::PENDING != 0;
+            let wide = flags & row_flag::WIDE != 0;
+            let count = flags >> row_flag::COUNT_SHIFT;
+            if (pending && !counts) || (wide && (pending || accessor.is_none())) || (!pending && count != 0) {
+                return Err(format!("a saved row that this table can't have: flags {flags}"));
+            }
+        }
+        let marks = self.changes.marks();
+        for ((&key, &flags), data) in batch.keys.iter().zip(&batch.flags).zip(batch.data.chunks_exact(width)) {
+            let mixed = mix(key);
+            let shard = &mut *lock(&self.shards[self.sharding.shard_of(mixed)]);
+            self.load_row(shard, self.store.buckets.hash(mixed), key, flags, data, &marks);
+        }
+        Ok(())
+    }
+
+    fn load_row(&self, shard: &mut Shard, hash: u64, key: u64, flags: u32, data: &[f32], marks: &[Bits]) {
+        let found = shard.index.find(hash, key).map(|entry| Found { slot: entry.slot(), wide: entry.wide });
+        if flags & row_flag::PENDING != 0 {
+            if found.is_none() {
+                Arc::make_mut(&mut shard.pending).insert(key, flags >> row_flag::COUNT_SHIFT);
+            }
+            return;
+        }
+        forget_pending(shard, key);
+        let mut found = found.unwrap_or_else(|| self.create(shard, hash, key));
+        self.before_write(shard, found, marks);
+        if flags & row_flag::WIDE != 0 && found.wide == 0 {
+            found.wide = self.store.new_wide_slot(shard) + 1;
+            shard.index.set_wide(hash, key, found.wide);
+        }
+        if flags & row_flag::WIDE == 0 && found.wide != 0 {
+            shard.wide.give_back(found.wide - 1);
+            shard.index.set_wide(hash, key, 0);
+        }
+        let layout = &self.store.layout;
+        let (values, rest) = data.split_at(layout.values);
+        let (state, rest) = rest.split_at(layout.state);
+        let (wide_values, wide_state) = rest.split_at(layout.wide_values);
+        // SAFETY: the slots belong to the shard, which is borrowed mutably.
+        unsafe {
+            self.store.values(found.slot).copy_from_slice(values);
+            self.store.state(found.slot).copy_from_slice(state);
+            if flags & row_flag::WIDE != 0 {
+                self.store.wide_values(found.wide - 1).copy_from_slice(wide_values);
+                self.store.wide_state(found.wide - 1).copy_from_slice(wide_state);
+            }
+        }
+    }
+
+    /// What belongs to the table and not to a row: the learning rate, Adam's powers.
+    pub fn state(&self) -> Value {
+        let rules = lock(&self.rules);
+        json!({"main": rules.main.state(), "embed": rules.embed.map(|embed| embed.state())})
+    }
+
+    pub fn restore(&self, state: &Value) -> Result<(), String> {
+        let mut rules = lock(&self.rules);
+        let mut restored = (rules.main, rules.embed);
+        restored.0.restore(&state["main"])?;
+        if let Some(embed) = &mut restored.1 {
+            embed.restore(&state["embed"])?;
+        }
+        (rules.main, rules.embed) = restored;
+        Ok(())
+    }
+
+    fn begin_step(&self) -> (Step, Option<Step>) {
+        let mut rules = lock(&self.rules);
+        (rules.main.step(), rules.embed.as_mut().map(Rule::step))
+    }
+
+    /// Finds the rows of keys, window by window. `missing` may make a row (of the key at a place of the call), `ready`
+    /// sees each row that is there, and `work` then has the whole window with its locks.
+    fn each_window(
+        &self,
+        keys: &[u64],
+        mut missing: impl FnMut(&mut Shard, u64, usize) -> Found,
+        mut ready: impl FnMut(&mut Shard, Found, usize),
+        mut work: impl FnMut(&mut [(Run, MutexGuard<'_, Shard>)], &Plan, Range<usize>, &[Found]),
+    ) {
+        with_plan(keys, self.sharding, &self.store.buckets, |plan| {
+            let mut found = Vec::new();
+            for window in plan.windows() {
+                let mut shards: Vec<_> = window.iter().map(|&run| (run, lock(&self.shards[run.shard]))).collect();
+                for (run, shard) in &shards {
+                    for item in run.items() {
+                        prefetch(shard.index.hint(plan.hash(item)));
+                    }
+                }
+                found.clear();
+                for (run, shard) in &mut shards {
+                    for item in run.items() {
+                        let (hash, place) = (plan.hash(item), plan.place(item));
+                        let here = match shard.index.find(hash, keys[place]) {
+                            Some(entry) => Found { slot: entry.slot(), wide: entry.wide },
+                            None => missing(shard, hash, place),
+                        };
+                        if here.slot != NOWHERE.slot {
+                            ready(shard, here, place);
+                        }
+                        found.push(here);
+                    }
+                }
+                let first = window[0].items().start;
+                work(&mut shards, plan, first..first + found.len(), &found);
+            }
+        });
+    }
+
+    #[inline(always)]
+    fn prefetch_values(&self, found: Found) {
+        prefetch_row(self.store.values_at(found.slot), self.store.layout.values);
+        if found.wide != 0 {
+            prefetch_row(self.store.wide_values_at(found.wide - 1), self.store.layout.wide_values);
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_all(&self, found: Found) {
+        self.prefetch_values(found);
+        prefetch_row(self.store.state_at(found.slot), self.store.layout.state);
+        if found.wide != 0 {
+            prefetch_row(self.store.wide_state_at(found.wide - 1), self.store.layout.wide_state);
+        }
+    }
+
+    #[inline(always)]
+    fn before_write(&self, shard: &mut Shard, found: Found, marks: &[Bits]) {
+        if shard.frozen.is_some() {
+            freeze::before_write(&self.store, self.spec.accessor.as_ref(), shard, found.slot, found.wide);
+        }
+        for bits in marks {
+            bits.set(found.slot);
+        }
+    }
+
+    #[inline(always)]
+    fn read(&self, found: Found, row: &mut [f32]) {
+        // SAFETY: callers hold the lock of the shard to which the row belongs.
+        let values = unsafe { self.store.values(found.slot) };
+        if self.spec.accessor.is_none() {
+            row.copy_from_slice(values);
+            return;
+        }
+        row[..3].copy_from_slice(&values[ctr::SHOW..=ctr::EMBED]);
+        match found.wide {
+            0 => row[3..].fill(0.0),
+            // SAFETY: as above.
+            wide => row[3..].copy_from_slice(unsafe { self.store.wide_values(wide - 1) }),
+        }
+    }
+
+    /// What a row that is not there reads as.
+    fn read_missing(&self, key: u64, row: &mut [f32]) {
+        row.fill(0.0);
+        if self.admits(key) {
+            match &self.spec.accessor {
+                None => self.spec.init.fill(self.spec.seed, key, row),
+                Some(accessor) => row[2] = ctr::first_embed(&self.spec, accessor, key),
+            }
+        }
+    }
+
+    /// Whether a key gets a row as soon as it is asked for.
+    fn admits(&self, key: u64) -> bool {
+        match self.spec.entry {
+            Entry::Always => true,
+            Entry::Probability { probability } => unit(draw(mix(key ^ mix(!self.spec.seed)), 0)) < probability,
+            Entry::Count { .. } | Entry::Score {} => false,
+        }
+    }
+
+    /// Whether a key gets a row with this push. Counts it, where the spec says so.
+    fn admits_push(&self, shard: &mut Shard, key: u64, pushed: &[f32], draw: u64) -> bool {
+        match (self.spec.entry, &self.spec.accessor) {
+            (Entry::Count { count }, _) => {
+                let had = shard.pending.get(&key).copied().unwrap_or(0);
+                let enough = had + 1 >= count;
+                if !enough {
+                    Arc::make_mut(&mut shard.pending).insert(key, had + 1);
+                } else {
+                    forget_pending(shard, key);
+                }
+                enough
+            }
+            (Entry::Score {}, Some(accessor)) => {
+                let score = ctr::score(accessor, pushed[ctr::PUSHED_SHOW], pushed[ctr::PUSHED_CLICK]);
+                score > 0.0 && (score >= 1.0 || unit(mix(key ^ mix(draw))) < score)
+            }
+            _ => self.admits(key),
+        }
+    }
+
+    /// Makes the row of a key that has none.
+    fn create(&self, shard: &mut Shard, hash: u64, key: u64) -> Found {
+        let (slot, fresh) = self.store.new_slot(shard, key);
+        shard.index.insert(&self.store.buckets, hash, key, slot, 0);
+        // SAFETY: the slot was just given to the shard, which is borrowed mutably.
+        let (values, state) = unsafe { (self.store.values(slot), self.store.state(slot)) };
+        match &self.spec.accessor {
+            Some(accessor) => ctr::fill_head(&self.spec, accessor, key, values),
+            None => {
+                self.spec.init.fill(self.spec.seed, key, values);
+                if !fresh || self.spec.optimizer.state_starts_nonzero() {
+                    self.spec.optimizer.fill_state(state);
+                }
+            }
+        }
+        if shard.frozen.is_some() {
+            freeze::created(&self.store, shard, slot);
+        }
+        Found { slot, wide: 0 }
+    }
+
+    /// Makes the wide part of a row that has none.
+    fn create_wide(&self, shard: &mut Shard, hash: u64, key: u64) {
+        if shard.index.find(hash, key).is_none_or(|entry| entry.wide != 0) {
+            return;
+        }
+        let slot = self.store.new_wide_slot(shard);
+        // SAFETY: the slot was just given to the shard, which is borrowed mutably.
+        let (values, state) = unsafe { (self.store.wide_values(slot), self.store.wide_state(slot)) };
+        self.spec.init.fill(self.spec.seed, key, values);
+        self.spec.optimizer.fill_state(state);
+        shard.index.set_wide(hash, key, slot + 1);
+    }
+}
+
+/// A key stops waiting. The map may be shared with a frozen moment, so it is touched only if need be.
+fn forget_pending(shard: &mut Shard, key: u64) {
+    if shard.pending.contains_key(&key) {
+        Arc::make_mut(&mut shard.pending).remove(&key);
+    }
+}
+
+const MOST_SCANNED: usize = 1024;
+
+/// A push to rows with an accessor.
+struct CtrPush<'a> {
+    table: &'a SparseTable,
+    accessor: &'a Ctr,
+    step: Step,
+    embed_step: Option<Step>,
+    jobs: Vec<Job>,
+    /// Gradients divided by shows, one row of them per item.
+    scaled: Vec<f32>,
+}
+
+impl<'a> CtrPush<'a> {
+    fn window(
+        &mut self,
+        shards: &mut [(Run, MutexGuard<'_, Shard>)],
+        plan: &Plan,
+        items: Range<usize>,
+        found: &[Found],
+        keys: &[u64],
+        row: &impl Fn(usize) -> &'a [f32],
+    ) {
+        let (store, spec) = (&self.table.store, &self.table.spec);
+        let layout = &store.layout;
+        let width = 1 + spec.dim;
+        self.scaled.clear();
+        self.scaled.resize(found.len() * width, 0.0);
+        let here = || items.clone().zip(found).filter(|(_, found)| found.slot != NOWHERE.slot);
+        for ((item, found), scaled) in items.clone().zip(found).zip(self.scaled.chunks_exact_mut(width)) {
+            if found.slot == NOWHERE.slot {
+                continue;
+            }
+            let pushed = row(plan.place(item));
+            // SAFETY: the slot belongs to a shard whose lock the caller holds.
+            ctr::count_push(self.accessor, unsafe { store.values(found.slot) }, pushed);
+            let scale = ctr::scale(self.accessor, pushed);
+            let embed_scale = if self.accessor.embed_optimizer.scales_by_show() { scale } else { 1.0 };
+            let wide_scale = if spec.optimizer.scales_by_show() { scale } else { 1.0 };
+            scaled[0] = pushed[ctr::PUSHED_EMBED] / embed_scale;
+            for (out, gradient) in scaled[1..].iter_mut().zip(&pushed[ctr::PUSHED_WIDE..]) {
+                *out = gradient / wide_scale;
+            }
+        }
+        let gradients = self.scaled.as_ptr();
+        let start = items.start;
+        if let Some(embed_step) = &self.embed_step {
+            self.jobs.clear();
+            self.jobs.extend(here().map(|(item, found)| {
+                let head = store.values_at(found.slot);
+                Job {
+                    weights: head.wrapping_add(ctr::EMBED),
+                    state: head.wrapping_add(ctr::EMBED_STATE),
+                    gradient: gradients.wrapping_add((item - start) * width),
+                }
+            }));
+            let shape = Shape { dim: 1, state_width: layout.values - ctr::EMBED_STATE, clip: spec.clip };
+            // SAFETY: heads of slots whose shards' locks the caller holds, and one gradient each.
+            unsafe { kernels::apply(embed_step, &shape, &self.jobs) };
+        }
+        self.jobs.clear();
+        self.jobs.extend(here().filter(|(_, found)| found.wide != 0).map(|(item, found)| Job {
+            weights: store.wide_values_at(found.wide - 1),
+            state: store.wide_state_at(found.wide - 1),
+            gradient: gradients.wrapping_add((item - start) * width + 1),
+        }));
+        let shape = Shape { dim: spec.dim, state_width: layout.wide_state, clip: spec.clip };
+        // SAFETY: wide parts of slots whose shards' locks the caller holds, and `dim` gradients each.
+        unsafe { kernels::apply(&self.step, &shape, &self.jobs) };
+        // The push that earns a row its wide part does not train it yet.
+        for (run, shard) in shards {
+            for item in run.items() {
+                let found = found[item - start];
+                if found.slot == NOWHERE.slot || found.wide != 0 {
+                    continue;
+                }
+                // SAFETY: the slot belongs to this shard, whose lock the caller holds.
+                if ctr::earns_wide_part(self.accessor, unsafe { store.values(found.slot) }) {
+                    self.table.create_wide(shard, plan.hash(item), keys[plan.place(item)]);
+                }
+            }
+        }
+    }
+}
