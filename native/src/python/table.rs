@@ -68,9 +68,7 @@ impl PyTable {
     #[pyo3(signature = (spec_json, shards=Sharding::DEFAULT))]
     fn new(spec_json: &str, shards: usize) -> PyResult<Self> {
         match parse(spec_json)? {
-            TableSpec::Sparse(spec) => {
-                Ok(Self { table: SparseTable::new(spec, sharding(shards)?).map_err(refuse)? })
-            }
+            TableSpec::Sparse(spec) => Ok(Self { table: SparseTable::new(spec, sharding(shards)?).map_err(refuse)? }),
             TableSpec::Dense(_) => Err(refuse("this is the spec of a dense table: use DenseTable".into())),
         }
     }
@@ -121,7 +119,7 @@ impl PyTable {
         };
         let rows = out.as_slice_mut().map_err(|_| refuse("out must be contiguous".into()))?;
         py.detach(|| self.table.pull(keys, rows, create));
-        Ok(out.as_array_mut_py())
+        Ok((*out).clone())
     }
 
     #[pyo3(signature = (keys, rows, draw=0))]

@@ -56,10 +56,7 @@ impl Optimizer {
 
     /// Whether gradients are divided by the pushed show, if an accessor asks for it.
     pub fn scales_by_show(&self) -> bool {
-        matches!(
-            self,
-            Optimizer::Adagrad { .. } | Optimizer::AdagradScaled { .. } | Optimizer::AdagradShared { .. }
-        )
+        matches!(self, Optimizer::Adagrad { .. } | Optimizer::AdagradScaled { .. } | Optimizer::AdagradShared { .. })
     }
 }
 
@@ -134,7 +131,8 @@ impl Rule {
 
     pub fn restore(&mut self, state: &Value) -> Result<(), String> {
         let rate = state.get("learning_rate").and_then(Value::as_f64);
-        let power = |n: usize| state.get("powers")?.get(n)?.as_u64().map(f64::from_bits).filter(|p| (0.0..=1.0).contains(p));
+        let power =
+            |n: usize| state.get("powers")?.get(n)?.as_u64().map(f64::from_bits).filter(|p| (0.0..=1.0).contains(p));
         match (rate, power(0), power(1)) {
             (Some(rate), Some(first), Some(second)) => {
                 self.set_learning_rate(rate as f32)?;

@@ -54,7 +54,6 @@ impl<T: Plain> Slab<T> {
         Self { width, first, blocks: std::array::from_fn(|_| AtomicPtr::new(start)), maps: Mutex::new(Vec::new()) }
     }
 
-
     /// Makes sure that all slots below `rows` have memory.
     ///
     /// # Panics

@@ -100,17 +100,22 @@ impl SparseTable {
         let missing = |shard: &mut Shard, hash: u64, place: usize| {
             if create && self.admits(keys[place]) { self.create(shard, hash, keys[place]) } else { NOWHERE }
         };
-        self.each_window(keys, missing, |_, found, _| self.prefetch_values(found), |_, plan, items, found| {
-            for (item, &found) in items.zip(found) {
-                let place = plan.place(item);
-                let row = &mut out[place * width..(place + 1) * width];
-                if found.slot == NOWHERE.slot {
-                    self.read_missing(keys[place], row);
-                } else {
-                    self.read(found, row);
+        self.each_window(
+            keys,
+            missing,
+            |_, found, _| self.prefetch_values(found),
+            |_, plan, items, found| {
+                for (item, &found) in items.zip(found) {
+                    let place = plan.place(item);
+                    let row = &mut out[place * width..(place + 1) * width];
+                    if found.slot == NOWHERE.slot {
+                        self.read_missing(keys[place], row);
+                    } else {
+                        self.read(found, row);
+                    }
                 }
-            }
-        });
+            },
+        );
     }
 
     /// One optimizer step with the gradients of these keys, each of which should come once. `draw` decides together with
@@ -177,7 +182,9 @@ impl SparseTable {
 
     /// Adds to the values of rows, and makes those that are missing. Their state stays.
     pub fn add(&self, keys: &[u64], rows: &[f32]) -> Result<(), String> {
-        self.change_values(keys, rows, |values, row| values.iter_mut().zip(row).for_each(|(value, more)| *value += more))
+        self.change_values(keys, rows, |values, row| {
+            values.iter_mut().zip(row).for_each(|(value, more)| *value += more)
+        })
     }
 
     fn change_values(&self, keys: &[u64], rows: &[f32], change: impl Fn(&mut [f32], &[f32])) -> Result<(), String> {
