@@ -7,6 +7,185 @@ from numpy.typing import NDArray
 
 # ---- tables
 
+@final
+class Table:
+    """A sparse table in this process: a row of float32 per key. Safe to use from several threads at once."""
+
+    def __new__(cls, spec_json: str, shards: int = 256) -> Table:
+        """An empty table. `ValueError` with everything that is wrong with the specification."""
+
+    @property
+    def spec(self) -> str:
+        """The specification as JSON."""
+
+    @property
+    def shards(self) -> int:
+        """Virtual shards."""
+
+    @property
+    def pull_width(self) -> int:
+        """Columns of a pulled row: dim, or with an accessor 3 + dim (show, click, embed_w, then the wide part)."""
+
+    @property
+    def push_width(self) -> int:
+        """Columns of a pushed row: dim, or with an accessor 4 + dim (slot, show, click, embed_w's gradient, the wide part's)."""
+
+    @property
+    def saved_width(self) -> int:
+        """Columns of a scanned row."""
+
+    def pull(
+        self,
+        keys: NDArray[np.uint64] | NDArray[np.int64],
+        create: bool = True,
+        out: NDArray[np.float32] | None = None,
+    ) -> NDArray[np.float32]:
+        """Rows of the keys. Missing ones are made, or without `create` read as they would be made."""
+
+    def push(
+        self, keys: NDArray[np.uint64] | NDArray[np.int64], rows: NDArray[np.float32], draw: int = 0
+    ) -> None:
+        """One optimizer step. A key should come once. Where chance decides, `draw` and the key decide."""
+
+    def push_summed(
+        self, parts: list[tuple[NDArray[np.uint64] | NDArray[np.int64], NDArray[np.float32]]], draw: int = 0
+    ) -> None:
+        """One optimizer step with the sum of these parts, added up in float32 in this order."""
+
+    def set(self, keys: NDArray[np.uint64] | NDArray[np.int64], rows: NDArray[np.float32]) -> None:
+        """Overwrites values; the optimizer's state stays. Not for tables with an accessor."""
+
+    def add(self, keys: NDArray[np.uint64] | NDArray[np.int64], rows: NDArray[np.float32]) -> None:
+        """Adds to values; the optimizer's state stays. Not for tables with an accessor."""
+
+    @property
+    def learning_rate(self) -> float:
+        """The rate in use. Setting it also sets the rate of an accessor's embed_w."""
+
+    @learning_rate.setter
+    def learning_rate(self, value: float) -> None: ...
+    def shrink(self) -> int:
+        """With an accessor: a day passes; returns how many rows were removed."""
+
+    def __len__(self) -> int: ...
+    def memory(self) -> dict[str, int]:
+        """Bytes: values, state, keys, index, slack."""
+
+    def track(self, trainers: int) -> None:
+        """From now on, keeps for so many trainers which rows change."""
+
+    def take_changed(self, trainer: int) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:
+        """Rows that changed since this trainer asked last, as they are now."""
+
+    def freeze(self, mode: str = "all") -> None:
+        """Marks this moment for a save in a mode: all, delta, base, full. No push may run while this does."""
+
+    def scan(self, shard: int) -> list[tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.float32]]]:
+        """Keys, flags and columns of a shard's rows at the frozen moment, once. Flags: 1 pending, 2 wide, above: count."""
+
+    def thaw(self, saved: bool = True) -> None:
+        """Lets go of the moment. If it was saved, the mode's after-effects hold."""
+
+    def load(
+        self, keys: NDArray[np.uint64] | NDArray[np.int64], flags: NDArray[np.uint32], data: NDArray[np.float32]
+    ) -> None:
+        """Takes rows of a scan in."""
+
+    def state(self) -> str:
+        """As JSON: what belongs to the table and not to a row."""
+
+    def restore(self, state: str) -> None:
+        """Takes what `state` gave."""
+
+@final
+class DenseTable:
+    """A server's part of named arrays, laid end to end. Safe to use from several threads at once."""
+
+    def __new__(cls, spec_json: str, shards: int = 256, server: int = 0, servers: int = 1) -> DenseTable:
+        """Values that are not set yet. `ValueError` with everything that is wrong with the specification."""
+
+    @property
+    def spec(self) -> str:
+        """The specification as JSON."""
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """The elements that are here: first, and one past the last."""
+
+    def pull(self) -> NDArray[np.float32]:
+        """The values; `ValueError` before they are set."""
+
+    def push(self, gradients: NDArray[np.float32]) -> None:
+        """One optimizer step."""
+
+    def push_summed(self, parts: list[NDArray[np.float32]]) -> None:
+        """One optimizer step with the sum of these gradients, added up in float32 in this order."""
+
+    def set(self, values: NDArray[np.float32], only_if_unset: bool = False) -> bool:
+        """Overwrites the values; returns whether they are these now."""
+
+    @property
+    def is_set(self) -> bool:
+        """Whether values were set."""
+
+    @property
+    def learning_rate(self) -> float:
+        """The rate in use."""
+
+    @learning_rate.setter
+    def learning_rate(self, value: float) -> None: ...
+    def freeze(self) -> None:
+        """Marks this moment for a save."""
+
+    def chunk(self, shard: int) -> tuple[int, NDArray[np.float32], NDArray[np.float32]] | None:
+        """Offset, values and state of a virtual shard's chunk at the frozen moment."""
+
+    def thaw(self) -> None:
+        """Lets go of the moment."""
+
+    def load_chunk(self, offset: int, values: NDArray[np.float32], state: NDArray[np.float32]) -> None:
+        """Takes a saved chunk in."""
+
+    def state(self) -> str:
+        """As JSON: what belongs to the table and not to an element."""
+
+    def restore(self, state: str) -> None:
+        """Takes what `state` gave."""
+
+def mix(keys: NDArray[np.uint64] | NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Keys with their bits spread: what shards and first rows are made from."""
+
+def shard_of(keys: NDArray[np.uint64] | NDArray[np.int64], shards: int = 256) -> NDArray[np.int64]:
+    """The virtual shard of each key."""
+
+def server_of(keys: NDArray[np.uint64] | NDArray[np.int64], servers: int, shards: int = 256) -> NDArray[np.int64]:
+    """The server of each key."""
+
+def unique(keys: NDArray[np.uint64] | NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Different keys in the order in which they first come, and for each key its place among them."""
+
+def merge(
+    parts: list[tuple[NDArray[np.uint64] | NDArray[np.int64], NDArray[np.float32]]],
+) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:
+    """Different keys in the order in which they first come, and the sum of each one's rows, in the order they come."""
+
+def pool(
+    rows: NDArray[np.float32], inverse: NDArray[np.int64], offsets: NDArray[np.int64], mode: str = "sum"
+) -> NDArray[np.float32]:
+    """One row per segment: rows[inverse[offsets[i]:offsets[i + 1]]], added up in this order, or their mean."""
+
+def pool_grad(
+    gradients: NDArray[np.float32],
+    inverse: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    rows: int,
+    mode: str = "sum",
+) -> NDArray[np.float32]:
+    """What `pool`'s rows get of the gradients of its segments, added up in the order of `inverse`."""
+
+def kernel_variant(pin: str | None = None) -> str:
+    """Which compilation of the kernels is used: baseline, avx2 or avx512. `pin` chooses one; all give the same bits."""
+
 # ---- reader
 
 # ---- server and client

@@ -1,8 +1,6 @@
 //! Tables in this process, and what is done with keys and rows before and after.
 
-use numpy::{
-    IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadwriteArray2, PyUntypedArrayMethods,
-};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -65,7 +63,7 @@ pub struct PyTable {
 #[pymethods]
 impl PyTable {
     #[new]
-    #[pyo3(signature = (spec_json, shards=Sharding::DEFAULT))]
+    #[pyo3(signature = (spec_json, shards=256))]
     fn new(spec_json: &str, shards: usize) -> PyResult<Self> {
         match parse(spec_json)? {
             TableSpec::Sparse(spec) => Ok(Self { table: SparseTable::new(spec, sharding(shards)?).map_err(refuse)? }),
@@ -104,22 +102,26 @@ impl PyTable {
         py: Python<'py>,
         keys: Keys<'py>,
         create: bool,
-        out: Option<PyReadwriteArray2<'py, f32>>,
+        out: Option<Bound<'py, PyArray2<f32>>>,
     ) -> PyResult<Bound<'py, PyArray2<f32>>> {
         let keys = keys.as_slice()?;
         let width = self.table.pull_width();
-        let mut out = match out {
-            Some(out) if out.shape() == [keys.len(), width] => out,
-            Some(out) => {
-                let (rows, columns) = (out.shape()[0], out.shape()[1]);
-                let wanted = keys.len();
-                return Err(refuse(format!("out must have the shape ({wanted}, {width}), not ({rows}, {columns})")));
-            }
-            None => PyArray2::zeros(py, [keys.len(), width], false).readwrite(),
+        let rows = match out {
+            Some(out) => out,
+            None => PyArray2::zeros(py, [keys.len(), width], false),
         };
-        let rows = out.as_slice_mut().map_err(|_| refuse("out must be contiguous".into()))?;
-        py.detach(|| self.table.pull(keys, rows, create));
-        Ok((*out).clone())
+        if rows.shape() != [keys.len(), width] {
+            let (wanted, shape) = (keys.len(), rows.shape());
+            return Err(refuse(format!(
+                "out must have the shape ({wanted}, {width}), not ({}, {})",
+                shape[0], shape[1]
+            )));
+        }
+        let mut out = rows.try_readwrite().map_err(|error| refuse(format!("out can't be written: {error}")))?;
+        let slice = out.as_slice_mut().map_err(|_| refuse("out must be contiguous".into()))?;
+        py.detach(|| self.table.pull(keys, slice, create));
+        drop(out);
+        Ok(rows)
     }
 
     #[pyo3(signature = (keys, rows, draw=0))]
@@ -245,7 +247,7 @@ pub struct PyDenseTable {
 #[pymethods]
 impl PyDenseTable {
     #[new]
-    #[pyo3(signature = (spec_json, shards=Sharding::DEFAULT, server=0, servers=1))]
+    #[pyo3(signature = (spec_json, shards=256, server=0, servers=1))]
     fn new(spec_json: &str, shards: usize, server: usize, servers: usize) -> PyResult<Self> {
         let sharding = sharding(shards)?;
         if server >= servers {
@@ -352,7 +354,7 @@ fn mix<'py>(py: Python<'py>, keys: Keys<'py>) -> PyResult<Bound<'py, PyArray1<u6
 }
 
 #[pyfunction]
-#[pyo3(signature = (keys, shards=Sharding::DEFAULT))]
+#[pyo3(signature = (keys, shards=256))]
 fn shard_of<'py>(py: Python<'py>, keys: Keys<'py>, shards: usize) -> PyResult<Bound<'py, PyArray1<i64>>> {
     let sharding = sharding(shards)?;
     let shards = keys.as_slice()?.iter().map(|&key| sharding.shard_of(keys::mix(key)) as i64);
@@ -360,7 +362,7 @@ fn shard_of<'py>(py: Python<'py>, keys: Keys<'py>, shards: usize) -> PyResult<Bo
 }
 
 #[pyfunction]
-#[pyo3(signature = (keys, servers, shards=Sharding::DEFAULT))]
+#[pyo3(signature = (keys, servers, shards=256))]
 fn server_of<'py>(
     py: Python<'py>,
     keys: Keys<'py>,

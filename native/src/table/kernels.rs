@@ -130,13 +130,15 @@ unsafe fn body_avx512(step: &Step, shape: &Shape, jobs: &[Job]) {
 #[inline(always)]
 unsafe fn body(step: &Step, shape: &Shape, jobs: &[Job]) {
     // A width that the compiler knows saves the loop around a vector or two.
-    // SAFETY: the caller's promise, here and below.
-    match shape.dim {
-        8 => unsafe { by_rule::<8>(step, shape, jobs) },
-        16 => unsafe { by_rule::<16>(step, shape, jobs) },
-        32 => unsafe { by_rule::<32>(step, shape, jobs) },
-        64 => unsafe { by_rule::<64>(step, shape, jobs) },
-        _ => unsafe { by_rule::<0>(step, shape, jobs) },
+    // SAFETY: the caller's promise.
+    unsafe {
+        match shape.dim {
+            8 => by_rule::<8>(step, shape, jobs),
+            16 => by_rule::<16>(step, shape, jobs),
+            32 => by_rule::<32>(step, shape, jobs),
+            64 => by_rule::<64>(step, shape, jobs),
+            _ => by_rule::<0>(step, shape, jobs),
+        }
     }
 }
 

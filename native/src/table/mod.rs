@@ -33,7 +33,7 @@ use crate::keys::Sharding;
 use crate::table::spec::TableSpec;
 
 pub enum Table {
-    Sparse(SparseTable),
+    Sparse(Box<SparseTable>),
     Dense(DenseTable),
 }
 
@@ -41,7 +41,7 @@ impl Table {
     /// A table for the virtual shards `owned` (a sparse table can hold any key).
     pub fn new(spec: TableSpec, sharding: Sharding, owned: std::ops::Range<usize>) -> Result<Self, String> {
         Ok(match spec {
-            TableSpec::Sparse(spec) => Table::Sparse(SparseTable::new(spec, sharding)?),
+            TableSpec::Sparse(spec) => Table::Sparse(Box::new(SparseTable::new(spec, sharding)?)),
             TableSpec::Dense(spec) => Table::Dense(DenseTable::new(spec, sharding, owned)?),
         })
     }
