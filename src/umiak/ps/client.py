@@ -1,0 +1,69 @@
+"""What a strategy asks of the servers, as a protocol, and who answers. An adapter.
+
+    connect(seat, ...)     umiak_native.Client: the servers of a job
+    local.LocalClient      tables in this process, for a script that runs alone
+
+Anything else that trains with numpy can use a client directly: `umiak.ps.client()` returns it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Protocol
+
+import umiak_native
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from umiak.ps.environment import Seat
+
+    Keys = NDArray[np.uint64] | NDArray[np.int64]
+    Floats = NDArray[np.float32]
+
+
+class Client(Protocol):
+    """The operations of `umiak_native.Client` that training needs; they are described there."""
+
+    def create_table(self, name: str, spec: str) -> int: ...
+    def pull(
+        self, table: int, keys: Keys, out: Floats | None = None, *, create: bool = True, step: int = 0
+    ) -> Floats: ...
+    def push(self, table: int, keys: Keys, rows: Floats, *, step: int | None = None) -> None: ...
+    def set(self, table: int, keys: Keys, rows: Floats) -> None: ...
+    def add(self, table: int, keys: Keys, rows: Floats) -> None: ...
+    def changed(self, table: int) -> tuple[NDArray[np.uint64], Floats]: ...
+    def pull_dense(self, table: int, out: Floats | None = None, *, step: int = 0) -> Floats: ...
+    def push_dense(self, table: int, gradients: Floats, *, step: int | None = None) -> None: ...
+    def set_dense(self, table: int, values: Floats, *, if_unset: bool = False) -> None: ...
+    def set_learning_rate(self, table: int, learning_rate: float) -> None: ...
+    def shrink(self, table: int) -> int: ...
+    def prepare(self, step: int) -> None: ...
+    def commit(self, step: int) -> None: ...
+    def resume(self) -> int: ...
+    def barrier(self, name: str) -> None: ...
+    def done(self) -> None: ...
+    def save(self, request: str) -> str: ...
+    def load(self, request: str) -> str: ...
+    def status(self) -> str: ...
+    def close(self) -> None: ...
+
+
+def connect(seat: Seat, *, shards: int, timeout_s: float, tls: Mapping[str, str] | None) -> umiak_native.Client:
+    """A trainer's connection to all servers of its job; waits for them for up to ``timeout_s``."""
+    config: dict[str, Any] = {
+        "endpoints": list(seat.servers),
+        "rank": seat.rank,
+        "world": seat.world,
+        "job": seat.job,
+        "shards": shards,
+        "timeout_s": timeout_s,
+        "tls": dict(tls) if tls else None,
+    }
+    client = umiak_native.Client(json.dumps(config), seat.token.encode() if seat.token else None)
+    client.connect()
+    return client

@@ -1,0 +1,98 @@
+"""A model's dense parameters as one dense table, and when they and the embeddings learn. An adapter, without a framework.
+
+    learner = Learner(job, arrays, first_values, rule)
+    learner.step(gradients, share)        push everything, end the step, fetch the parameters into `learner.values`
+
+`umiak.ps.paddle` and `umiak.ps.torch` give it a face that fits their framework.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from umiak.core.value import fields, replace
+from umiak.ps import specs
+from umiak.ps.errors import bad
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from umiak.ps.client import Floats
+    from umiak.ps.job import Job
+    from umiak.ps.specs import Array, Clip, Optimizer
+
+TABLE = "dense"
+
+
+class Learner:
+    """The optimizer of everything: the parameters in one table of ``arrays``, and the embeddings' tables."""
+
+    def __init__(
+        self,
+        job: Job,
+        arrays: Iterable[Array],
+        first_values: Floats,
+        *,
+        rule: Optimizer,
+        clip: Clip | None,
+        table: str = TABLE,
+    ) -> None:
+        self._job = job
+        self._strategy = job.strategy
+        self.rule = rule
+        for each in job.book.tables:
+            each.follow(rule)
+        self.arrays = tuple(arrays)
+        self.values = first_values
+        self._number: int | None = None
+        self._told = 1.0
+        if self.arrays:
+            spec = specs.DenseTable(arrays=self.arrays, optimizer=rule, clip=clip or specs.Clip())
+            self._number = self._strategy.open_dense(table, spec, first_values)
+            self._strategy.pull_dense(self._number, self.values)
+
+    @property
+    def learning_rate(self) -> float:
+        return float(getattr(self.rule, "learning_rate", 1.0))
+
+    def step(self, gradients: Floats | None, *, share: float | None, factor: float) -> None:
+        """One step: ``factor`` is what every learning rate is multiplied by from now on."""
+        if factor != self._told:
+            self._tell(factor)
+        self._job.book.push(share)
+        if self._number is not None and gradients is not None:
+            self._strategy.push_dense(self._number, gradients, share=share)
+        self._strategy.end_step()
+        self.fetch()
+
+    def fetch(self) -> None:
+        """The newest parameters, as the strategy sees fit."""
+        if self._number is not None:
+            self._strategy.pull_dense(self._number, self.values)
+
+    def _tell(self, factor: float) -> None:
+        self._told = factor
+        if self._number is not None:
+            self._strategy.set_learning_rate(self._number, factor * self.learning_rate)
+        for table in self._job.book.tables:
+            own = getattr(table.spec.optimizer, "learning_rate", None)
+            if own is not None:
+                self._strategy.set_learning_rate(table.number, factor * own)
+
+
+def chosen_rule(rule: Optimizer | str, learning_rate: float | None) -> Optimizer:
+    """A rule by name or as it is, with a learning rate of its own if one was said."""
+    if isinstance(rule, str):
+        if rule not in specs.RULES:
+            raise bad("UM-PS-008", f"no such rule: {rule}", f"choose one of {', '.join(specs.RULES)}")
+        rule = specs.rule(rule)
+    if learning_rate is None or "learning_rate" not in fields(rule):
+        return rule
+    return replace(rule, learning_rate=float(learning_rate))
+
+
+def room_for(arrays: Iterable[Array]) -> Floats:
+    """A flat array that holds all of these."""
+    return np.zeros(sum(array.size for array in arrays), np.float32)

@@ -1,0 +1,197 @@
+"""Which seat this process has in a job with parameter servers, read from its environment. A decider.
+
+    seat({})                                          alone: no job, so this process is its own server
+    seat({"TRAINING_ROLE": "TRAINER", ...})           trainer 1 of 2, with the servers' addresses
+
+umiak's own variables (``UMIAK_ROLE``, ``UMIAK_RANK``, ``UMIAK_SERVERS``, ...) are believed where they are; without
+them Paddle's (``TRAINING_ROLE``, ``PADDLE_PSERVERS_IP_PORT_LIST``, ``PADDLE_TRAINER_ID``, ``PADDLE_TRAINERS_NUM``,
+``POD_IP``, ``PADDLE_PORT``), so that a job of another launcher works as well. All that is wrong is raised at once.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from umiak.core.cluster import join_host_port, split_host_port
+from umiak.core.problem import Problem
+from umiak.core.value import value
+from umiak.ps.errors import BadRequest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_LAUNCH = "start it with `umiak launch --server_num 2 --trainer_num 2 ...`, which sets everything"
+
+
+class SeatRole(str, Enum):
+    """What this process is."""
+
+    SERVER = "server"
+    TRAINER = "trainer"
+    ALONE = "alone"
+
+
+_ROLES = {
+    "server": SeatRole.SERVER,
+    "trainer": SeatRole.TRAINER,
+    "PSERVER": SeatRole.SERVER,
+    "TRAINER": SeatRole.TRAINER,
+}
+
+
+@value
+class Seat:
+    """This process's place in its job."""
+
+    role: SeatRole = SeatRole.ALONE
+    rank: int = 0
+    """Its number among its role."""
+    world: int = 1
+    """How many trainers there are."""
+    servers: tuple[str, ...] = ()
+    """``host:port`` of every server, in rank order."""
+    job: str = ""
+    token: str | None = None
+    state_dir: str | None = None
+    """Where a server may keep what must survive a restart in place; it belongs to this run of the job alone."""
+    restarts: int = 0
+
+    @property
+    def endpoint(self) -> tuple[str, int]:
+        """A server's own host and port."""
+        host, port = split_host_port(self.servers[self.rank])
+        assert port is not None
+        return host, port
+
+
+def seat(environ: Mapping[str, str]) -> Seat:
+    """This process's seat. `BadRequest` with everything that is wrong."""
+    reading = _Reading(environ)
+    role_name = reading.first("UMIAK_ROLE", "TRAINING_ROLE")
+    list_name = reading.first("UMIAK_SERVERS", "PADDLE_PSERVERS_IP_PORT_LIST")
+    if not reading.text(role_name) and not reading.text(list_name):
+        return Seat()
+    role = reading.role(role_name)
+    if role is SeatRole.TRAINER and not reading.text(list_name):
+        return reading.without_servers(role_name)
+    servers = reading.servers(list_name)
+    if role is SeatRole.SERVER:
+        world_name = "PADDLE_TRAINERS_NUM"
+        rank = reading.server_rank(servers)
+    else:
+        world_name = reading.first("UMIAK_WORLD_SIZE", "PADDLE_TRAINERS_NUM")
+        rank = reading.number(reading.first("UMIAK_RANK", "PADDLE_TRAINER_ID"))
+    world = reading.number(world_name, least=1)
+    if role is SeatRole.TRAINER and world and rank >= world:
+        reading.wrong("UM-PS-004", f"rank {rank} is out of range: {world_name} gives {world} trainers")
+    token = reading.text("UMIAK_TOKEN")
+    if token is None and any(not is_loopback(split_host_port(item)[0]) for item in servers):
+        reading.wrong(
+            "UM-PS-006",
+            "servers that can be reached from other machines need a token, and UMIAK_TOKEN is not set",
+            hint='on every node, before `umiak launch`: export UMIAK_TOKEN="a long secret of yours"',
+        )
+    reading.raise_problems()
+    return Seat(
+        role=role,
+        rank=rank,
+        world=world,
+        servers=servers,
+        job=reading.text(reading.first("UMIAK_JOB_ID", "PADDLE_JOB_ID")) or "",
+        token=token,
+        state_dir=reading.state_dir(rank) if role is SeatRole.SERVER else None,
+        restarts=int(reading.text("UMIAK_RESTART_COUNT") or 0),
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it."""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+class _Reading:
+    """One look at one environment; problems are collected."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._problems: list[Problem] = []
+
+    def wrong(self, code: str, what: str, hint: str = _LAUNCH) -> None:
+        self._problems.append(Problem(code=code, what=what, hint=hint))
+
+    def raise_problems(self) -> None:
+        if self._problems:
+            raise BadRequest(*self._problems)
+
+    def text(self, name: str) -> str | None:
+        return self._environ.get(name, "").strip() or None
+
+    def first(self, *names: str) -> str:
+        """The first of these that is set; if none is, the last, which other launchers set."""
+        return next((name for name in names if self.text(name)), names[-1])
+
+    def number(self, name: str, *, least: int = 0) -> int:
+        """A number that must be there; ``least`` stands in for it until the problems are raised."""
+        text = self.text(name)
+        if text is None:
+            self.wrong("UM-PS-004", f"{name} is not set, but this is a job with parameter servers")
+            return least
+        if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text) >= least):
+            self.wrong("UM-PS-004", f"{name}: not a whole number of {least} or more: {text}")
+            return least
+        return int(text)
+
+    def role(self, name: str) -> SeatRole:
+        word = self.text(name)
+        if word in ("heter", "HETER_TRAINER"):
+            self.wrong("UM-PS-001", f"{name}: umiak.ps has no heter workers: {word}", "start trainers instead")
+        elif word not in _ROLES:
+            self.wrong("UM-PS-001", f"{name}: neither PSERVER nor TRAINER: {word or 'not set'}")
+        return _ROLES.get(word or "", SeatRole.TRAINER)
+
+    def without_servers(self, role_name: str) -> Seat:
+        """A trainer in a job without servers: fine alone, a mistake in company."""
+        world_name = self.first("UMIAK_WORLD_SIZE", "PADDLE_TRAINERS_NUM")
+        if (self.text(world_name) or "1") != "1":
+            what = f"this job has {self.text(world_name)} trainers and no parameter server"
+            self.wrong("UM-PS-005", what, "add servers: `umiak launch --server_num 2 --trainer_num 2 ...`")
+        self.raise_problems()
+        return Seat()
+
+    def servers(self, name: str) -> tuple[str, ...]:
+        found = []
+        for item in (self.text(name) or "").replace(",", " ").split():
+            try:
+                host, port = split_host_port(item)
+            except ValueError:
+                port = None
+            if port is None:
+                self.wrong("UM-PS-002", f"{name}: not host:port: {item}")
+            else:
+                found.append(join_host_port(host, port))
+        if not self.text(name):
+            self.wrong("UM-PS-002", f"{name} is not set, so nobody knows where the servers are")
+        elif len({*found}) < len(found):
+            self.wrong("UM-PS-002", f"{name}: a server is listed twice: {self.text(name)}")
+        return tuple(found)
+
+    def server_rank(self, servers: tuple[str, ...]) -> int:
+        """A server's place in the list: by its own rank, or by its address."""
+        if self.text("UMIAK_RANK"):
+            rank = self.number("UMIAK_RANK")
+            if servers and rank >= len(servers):
+                self.wrong("UM-PS-004", f"server {rank} is out of range: there are {len(servers)} servers")
+            return rank
+        host, port = self.text("POD_IP") or "127.0.0.1", self.text("PADDLE_PORT")
+        own = self.text("PADDLE_CURRENT_ENDPOINT") or f"{host}:{port}"
+        if own in servers:
+            return servers.index(own)
+        self.wrong("UM-PS-003", f"this server's address is not in PADDLE_PSERVERS_IP_PORT_LIST: {own}")
+        return 0
+
+    def state_dir(self, rank: int) -> str | None:
+        """Below the log directory, with the launcher's name of this run, so that another run never takes it for its own."""
+        log_dir = self.text("PADDLE_LOG_DIR")
+        run = "-".join(self.text(name) or "0" for name in ("UMIAK_NODE", "UMIAK_GENERATION"))
+        return f"{log_dir}/ps/server.{rank}/{run}" if log_dir else None

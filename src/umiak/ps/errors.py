@@ -1,0 +1,21 @@
+"""Mistakes in how `umiak.ps` is used, as an exception whose text says all of them. Values.
+
+What servers and connections report while a job runs are `umiak_native.PsError` and its kinds: ``Refused``, ``ServerLost``,
+``ServerForgot``, ``TrainerLost``, ``Timeout``.
+"""
+
+from __future__ import annotations
+
+from umiak.core.problem import Problem, UmiakError
+
+
+class BadRequest(UmiakError):
+    """Something that a person can mend: each problem with its code and a hint. It ends a script's traceback."""
+
+    def __str__(self) -> str:
+        return "\n".join(line for problem in self.problems for line in problem.lines())
+
+
+def bad(code: str, what: str, hint: str | None = None) -> BadRequest:
+    """A request with one problem."""
+    return BadRequest(Problem(code=code, what=what, hint=hint))

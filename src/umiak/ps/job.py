@@ -1,0 +1,188 @@
+"""One process's part in a job with parameter servers: made by `umiak.ps.init`. An adapter.
+
+Nothing is connected until it is needed, so that a server's process can ask `is_server` first and a script that only reads a
+checkpoint needs no server.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+from typing import TYPE_CHECKING
+
+from umiak.core.value import value
+from umiak.ps import client as clients
+from umiak.ps import serving, strategies
+from umiak.ps.environment import SeatRole
+from umiak.ps.errors import bad
+from umiak.ps.local import LocalClient
+from umiak.ps.lookup import Book
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+    from typing import Any
+
+    from umiak.ps.client import Client
+    from umiak.ps.environment import Seat
+    from umiak.ps.settings import Settings
+
+
+@value
+class Options:
+    """What a script asked for, beside the strategy's settings. Servers and trainers of a job are given the same."""
+
+    shards: int = 256
+    """Virtual shards: a power of two, never changed in the life of a model."""
+    durability_ms: int | None = None
+    """Servers log pushes and make them durable this often, so that a killed one comes back with them; None: they do not."""
+    state_dir: str | None = None
+    """Where that log is; None: below the launcher's log directory, for this run of the job alone."""
+    on_loss: str = "fail"
+    """What happens when a trainer is lost for good: ``fail`` or ``go_on``."""
+    grace_s: float = 60.0
+    """How long a lost trainer may take to come back."""
+    tls: Mapping[str, str] | None = None
+    """Paths of PEM files: ``cert`` and ``key`` for servers, ``ca`` for trainers."""
+
+
+class Job:
+    """This process's seat and what belongs to it. A context manager: leaving it without an exception is `finish`."""
+
+    def __init__(self, seat: Seat, strategy: str, settings: Settings, options: Options) -> None:
+        self.seat = seat
+        self.strategy_name = strategy
+        self.settings = settings
+        self.options = options
+        self._client: Client | None = None
+        self._strategy: strategies.Strategy | None = None
+        self._book: Book | None = None
+        self._finished = False
+        self._barriers = 0
+
+    # ---- who am I
+
+    @property
+    def is_server(self) -> bool:
+        return self.seat.role is SeatRole.SERVER
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the trainer that does what is done once: printing, saving."""
+        return not self.is_server and self.seat.rank == 0
+
+    @property
+    def rank(self) -> int:
+        """This trainer's (or server's) number."""
+        return self.seat.rank
+
+    @property
+    def world(self) -> int:
+        """How many trainers there are."""
+        return self.seat.world
+
+    @property
+    def step(self) -> int:
+        """The step that comes next. More than 0 at the start of a trainer that was restarted in a sync job."""
+        return self.strategy.step
+
+    # ---- a server
+
+    def serve(self) -> int:
+        """Serve this process's shards until the job is over; returns the exit status."""
+        if not self.is_server:
+            raise bad("UM-PS-011", "this process is no server", "ask `job.is_server` first")
+        return serving.serve(self.seat, self.options)
+
+    # ---- a trainer
+
+    @property
+    def client(self) -> Client:
+        """The connection to the servers; connects when it is asked for first."""
+        if self._client is None:
+            if self.is_server:
+                raise bad("UM-PS-011", "a server's process does not train", "if job.is_server: raise SystemExit(job.serve())")
+            if self.seat.role is SeatRole.ALONE:
+                self._client = LocalClient(shards=self.options.shards)
+            else:
+                self._client = clients.connect(
+                    self.seat, shards=self.options.shards, timeout_s=self.settings.timeout_s, tls=self.options.tls
+                )
+            atexit.register(self._at_exit)
+        return self._client
+
+    @property
+    def strategy(self) -> strategies.Strategy:
+        if self._strategy is None:
+            # Alone there is nobody to exchange differences with.
+            name = "async" if self.strategy_name == "geo" and self.seat.role is SeatRole.ALONE else self.strategy_name
+            self._strategy = strategies.make(
+                name, self.client, rank=self.rank, world=self.world, settings=self.settings
+            )
+        return self._strategy
+
+    @property
+    def book(self) -> Book:
+        """The embedding tables of this process."""
+        if self._book is None:
+            self._book = Book(self.strategy)
+        return self._book
+
+    def barrier(self, name: str = "barrier") -> None:
+        """Wait until every trainer that lives has come here, with everything that it has pushed."""
+        self.strategy.flush()
+        self._barriers += 1
+        self.client.barrier(f"{name} {self._barriers}")
+
+    def flush(self) -> None:
+        """Return when everything that this trainer has pushed is on the servers."""
+        self.strategy.flush()
+
+    def finish(self) -> None:
+        """This trainer is done: everything is sent, and the servers know. Happens at the end of the script by itself."""
+        if self._finished or self._client is None:
+            return
+        self._finished = True
+        if self._strategy is not None:
+            self._strategy.flush()
+            self._strategy.close()
+        self._client.done()
+        self._client.close()
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _error: BaseException | None, _at: TracebackType | None) -> None:
+        if kind is None:
+            self.finish()
+
+    def _at_exit(self) -> None:
+        """A script that ended well is done; one that failed must not say so."""
+        if getattr(sys, "last_value", None) is None:
+            self.finish()
+
+    # ---- checkpoints
+
+    def save(self, path: str, *, metadata: Mapping[str, Any] | None = None, mode: str = "all") -> None:
+        """Save all tables to a directory, while others go on training. The first trainer saves, others do nothing.
+
+        In sync, it holds exactly the steps that the first trainer has done. Otherwise call `barrier` first if everybody's
+        last steps must be in it.
+        """
+        self.strategy.flush()
+        if self.is_first:
+            from umiak.ps import checkpoint
+
+            checkpoint.save(self.client, path, metadata={**(metadata or {})}, mode=mode, step=self.step)
+
+    def load(self, path: str) -> dict[str, Any]:
+        """Load all tables from a directory that `save` made, with any number of servers; returns its metadata.
+
+        Every trainer calls it, after its tables and its optimizer are made and before its first step.
+        """
+        from umiak.ps import checkpoint
+
+        if self.is_first:
+            checkpoint.load(self.client, path)
+        self.barrier("load")
+        return dict(checkpoint.read(path).metadata)

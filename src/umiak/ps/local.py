@@ -1,0 +1,148 @@
+"""A client without servers: all tables are in this process. An adapter.
+
+A script that runs alone, on a laptop or in a test, gets this one, with the same results as one trainer in a job.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import umiak_native
+from umiak.ps.errors import bad
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from umiak.ps.client import Floats, Keys
+
+
+class LocalClient:
+    """The operations of `umiak.ps.client.Client`, for one trainer."""
+
+    def __init__(self, *, shards: int = 256) -> None:
+        self._shards = shards
+        self._names: dict[str, int] = {}
+        self._specs: list[dict[str, Any]] = []
+        self._tables: list[umiak_native.Table | umiak_native.DenseTable] = []
+        self._step = 0
+        self._sparse_parts: dict[int, list[tuple[NDArray[np.uint64], Floats]]] = {}
+        self._dense_parts: dict[int, list[Floats]] = {}
+
+    # ---- tables
+
+    def create_table(self, name: str, spec: str) -> int:
+        described = json.loads(spec)
+        number = self._names.get(name)
+        if number is not None:
+            if self._specs[number] != described:
+                raise bad("UM-PS-008", f"table {name} exists with another spec: {self._specs[number]}, not {described}")
+            return number
+        kind = umiak_native.DenseTable if described["kind"] == "dense" else umiak_native.Table
+        self._tables.append(kind(spec, self._shards))
+        self._specs.append(described)
+        self._names[name] = number = len(self._tables) - 1
+        return number
+
+    def pull(
+        self, table: int, keys: Keys, out: Floats | None = None, *, create: bool = True, step: int = 0
+    ) -> Floats:
+        del step
+        rows = self._sparse(table).pull(keys.reshape(-1), create=create).reshape(*keys.shape, -1)
+        if out is None:
+            return rows
+        out[...] = rows
+        return out
+
+    def push(self, table: int, keys: Keys, rows: Floats, *, step: int | None = None) -> None:
+        merged = umiak_native.merge([(keys.reshape(-1), rows.reshape(keys.size, -1))])
+        if step is None:
+            self._sparse(table).push(*merged)
+        else:
+            self._sparse_parts.setdefault(table, []).append(merged)
+
+    def set(self, table: int, keys: Keys, rows: Floats) -> None:
+        self._sparse(table).set(keys, rows)
+
+    def add(self, table: int, keys: Keys, rows: Floats) -> None:
+        self._sparse(table).add(*umiak_native.merge([(keys, rows)]))
+
+    def changed(self, table: int) -> tuple[NDArray[np.uint64], Floats]:
+        """Nobody else changes anything."""
+        width = int(self._specs[table]["dim"])
+        return np.zeros(0, np.uint64), np.zeros((0, width), np.float32)
+
+    def pull_dense(self, table: int, out: Floats | None = None, *, step: int = 0) -> Floats:
+        del step
+        values = self._dense(table).pull()
+        if out is None:
+            return values
+        out[...] = values
+        return out
+
+    def push_dense(self, table: int, gradients: Floats, *, step: int | None = None) -> None:
+        if step is None:
+            self._dense(table).push(gradients)
+        else:
+            self._dense_parts.setdefault(table, []).append(gradients.copy())
+
+    def set_dense(self, table: int, values: Floats, *, if_unset: bool = False) -> None:
+        self._dense(table).set(values, only_if_unset=if_unset)
+
+    def set_learning_rate(self, table: int, learning_rate: float) -> None:
+        self._tables[table].learning_rate = learning_rate
+
+    def shrink(self, table: int) -> int:
+        return self._sparse(table).shrink()
+
+    # ---- steps
+
+    def prepare(self, step: int) -> None:
+        """Nothing: nobody else has to have it."""
+
+    def commit(self, step: int) -> None:
+        for table, parts in self._sparse_parts.items():
+            self._sparse(table).push_summed(parts)
+        for table, gradients in self._dense_parts.items():
+            self._dense(table).push_summed(gradients)
+        self._sparse_parts.clear()
+        self._dense_parts.clear()
+        self._step = step + 1
+
+    def resume(self) -> int:
+        return self._step
+
+    # ---- the job
+
+    def barrier(self, name: str) -> None:
+        """Everybody is here."""
+
+    def done(self) -> None:
+        """There is nobody to tell."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def save(self, request: str) -> str:
+        raise NotImplementedError(request)
+
+    def load(self, request: str) -> str:
+        raise NotImplementedError(request)
+
+    def status(self) -> str:
+        tables = [{"name": name, "rows": len(self._tables[number])} for name, number in self._names.items()]
+        return json.dumps([{"tables": tables, "step": self._step}])
+
+    def _sparse(self, table: int) -> umiak_native.Table:
+        found = self._tables[table]
+        assert isinstance(found, umiak_native.Table)
+        return found
+
+    def _dense(self, table: int) -> umiak_native.DenseTable:
+        found = self._tables[table]
+        assert isinstance(found, umiak_native.DenseTable)
+        return found

@@ -1,0 +1,182 @@
+"""Embedding tables as a layer of any framework sees them: keys in, rows out, gradients back. An adapter, without a framework.
+
+    table = book.table("ads", spec)          one per name, however many layers share it
+    rows = table.rows(keys)                  forward
+    table.collect(keys, gradients)           backward, any number of times
+    book.push()                              end of a step: one push per table
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import umiak_native
+from umiak.core.value import replace
+from umiak.ps import specs
+from umiak.ps.errors import bad
+
+if TYPE_CHECKING:
+    from umiak.ps.client import Floats, Keys
+    from umiak.ps.specs import Optimizer, SparseTable
+    from umiak.ps.strategies import Strategy
+
+
+class Table:
+    """One embedding table. It is made on the servers when it is used first, so that an optimizer can still say its rule."""
+
+    def __init__(self, name: str, spec: SparseTable, strategy: Strategy, *, follows: bool) -> None:
+        self.name = name
+        self.spec = spec
+        self.follows = follows
+        """Whether it takes the optimizer's rule."""
+        self._strategy = strategy
+        self._number: int | None = None
+        self._keys: list[Keys] = []
+        self._rows: list[Floats] = []
+
+    @property
+    def number(self) -> int:
+        if self._number is None:
+            self._number = self._strategy.open(self.name, self.spec)
+        return self._number
+
+    def follow(self, rule: Optimizer) -> None:
+        """Take this rule, unless a rule of its own was said."""
+        if self.follows and self._number is None:
+            self.spec = replace(self.spec, optimizer=rule)
+        elif self.follows and self.spec.optimizer != rule:
+            raise bad(
+                "UM-PS-008",
+                f"table {self.name} is in use with another rule than the optimizer's: {self.spec.optimizer}",
+                "make the optimizer before the model is used first, or say the rule where the Embedding is made",
+            )
+
+    def rows(self, keys: Keys, *, create: bool = True) -> Floats:
+        """Rows of keys of any shape."""
+        return self._strategy.pull(self.number, keys, create=create)
+
+    def collect(self, keys: Keys, rows: Floats) -> None:
+        """Gradients for the end of the step; one row per key. The arrays are kept until then, not copied."""
+        self._keys.append(keys.reshape(-1))
+        self._rows.append(rows.reshape(keys.size, -1))
+
+    def push(self, share: float | None) -> None:
+        """Everything that was collected, as one push; a key's gradients are summed."""
+        if not self._keys:
+            return
+        alone = len(self._keys) == 1
+        keys = self._keys[0] if alone else np.concatenate(self._keys)
+        rows = self._rows[0] if alone else np.concatenate(self._rows)
+        self.forget()
+        self._strategy.push(self.number, keys, rows, share=share)
+
+    def forget(self) -> None:
+        self._keys.clear()
+        self._rows.clear()
+
+
+class Book:
+    """All embedding tables of a job, by name."""
+
+    def __init__(self, strategy: Strategy) -> None:
+        self._strategy = strategy
+        self._tables: dict[str, Table] = {}
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        return tuple(self._tables.values())
+
+    def table(self, name: str, spec: SparseTable, *, follows: bool = False) -> Table:
+        """The table of that name; a second layer that says something else about it is a mistake."""
+        known = self._tables.get(name)
+        if known is None:
+            known = self._tables[name] = Table(name, spec, self._strategy, follows=follows)
+        elif (replace(spec, optimizer=known.spec.optimizer) if known.follows else spec) != known.spec:
+            raise bad(
+                "UM-PS-008",
+                f"two layers share the table {name} and describe it differently: {known.spec} and {spec}",
+                "describe it the same way in both, or give them tables of their own: Embedding(..., table=...)",
+            )
+        return known
+
+    def push(self, share: float | None = None) -> None:
+        for table in self._tables.values():
+            table.push(share)
+
+    def forget(self) -> None:
+        for table in self._tables.values():
+            table.forget()
+
+
+class Reading:
+    """One look into a table: keys, or bags of them (CSR: one offset more than bags), and what comes back.
+
+    ``padding`` is an id that reads as zeros and never learns.
+    """
+
+    def __init__(self, table: Table, keys: Keys, offsets: Keys | None, pooling: str, padding: int | None) -> None:
+        self._table = table
+        # The gradients come later, when the caller may have filled its array with the next batch.
+        self._keys = keys.copy()
+        self._offsets = None if offsets is None else offsets.astype(np.int64)
+        self._pooling = pooling
+        self._mask = None if padding is None else self._keys == self._keys.dtype.type(padding)
+
+    def rows(self, *, create: bool) -> Floats:
+        rows = self._table.rows(self._keys, create=create)
+        if self._mask is not None:
+            rows[self._mask] = 0
+        return rows if self._offsets is None else umiak_native.pool(rows, self._offsets, self._pooling)
+
+    def collect(self, gradients: Floats) -> None:
+        """Gradients of what `rows` gave."""
+        if self._offsets is not None:
+            # Each value of a bag gets the bag's gradient, or its share of it for a mean.
+            gradients = umiak_native.pool_grad(gradients, self._offsets, self._pooling)
+        keys, rows = self._keys.reshape(-1), gradients.reshape(self._keys.size, -1)
+        if self._mask is not None:
+            real = ~self._mask.reshape(-1)
+            keys, rows = keys[real], rows[real]
+        self._table.collect(keys, rows)
+
+
+def checked_pooling(word: str) -> str:
+    if word not in ("sum", "mean"):
+        raise bad("UM-PS-010", f"no such pooling: {word}", "choose sum or mean")
+    return word
+
+
+def chained(slots: list[tuple[Keys, Keys]]) -> tuple[Keys, Keys]:
+    """Several CSR slots of one table, one after the other, as one: one pull instead of many."""
+    values = np.concatenate([values for values, _ in slots])
+    offsets = [np.zeros(1, np.int64)]
+    behind = 0
+    for own, ends in slots:
+        offsets.append(np.asarray(ends[1:], np.int64) + behind)
+        behind += len(own)
+    return values, np.concatenate(offsets)
+
+
+def as_keys(ids: np.ndarray) -> Keys:  # type: ignore[type-arg]
+    """Ids as the 64-bit keys that tables have; a negative id is the key with the same bits."""
+    if ids.dtype in (np.int64, np.uint64):
+        return ids
+    if not np.issubdtype(ids.dtype, np.integer):
+        raise bad("UM-PS-010", f"ids must be whole numbers, these are {ids.dtype}", "ids.astype('int64')")
+    return ids.astype(np.int64)
+
+
+def sparse_spec(
+    dim: int,
+    *,
+    optimizer: Optimizer | None,
+    init: specs.Init | None,
+    seed: int,
+    clip: specs.Clip | None,
+    entry: specs.Entry | None,
+) -> SparseTable:
+    """A table's spec from what a layer was told; what was not said has its default."""
+    said = {"optimizer": optimizer, "init": init, "clip": clip, "entry": entry}
+    return specs.SparseTable(dim=dim, seed=seed, **{name: item for name, item in said.items() if item is not None})  # type: ignore[arg-type]

@@ -1,0 +1,94 @@
+"""A server's process: it serves until every trainer is done, or the launcher ends it. An adapter.
+
+    exit status   0 the trainers are done, or SIGTERM came     1 a trainer was lost for good
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import umiak_native
+from umiak.core.problem import Exit
+from umiak.ps.errors import bad
+
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any
+
+    from umiak.ps.environment import Seat
+    from umiak.ps.job import Options
+
+LOOK_S = 0.5
+
+
+def serve(seat: Seat, options: Options) -> int:
+    """Serve the shards of this seat; returns the exit status for this process."""
+    server = umiak_native.Server(json.dumps(_config(seat, options)), seat.token.encode() if seat.token else None)
+    told: list[int] = []
+
+    def heed(number: int, _frame: FrameType | None) -> None:
+        told.append(number)
+
+    previous = {number: signal.signal(number, heed) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        server.start()
+        verdict: str | None = None
+        while verdict is None and not told:
+            verdict = server.wait(LOOK_S)
+    finally:
+        server.stop()
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    lost = json.loads(verdict)["lost"] if verdict else []
+    if lost:
+        ranks = ", ".join(map(str, lost))
+        print(f"umiak.ps: server {seat.rank} ends: lost for good: trainer {ranks}", file=sys.stderr)
+        return Exit.JOB_FAILED
+    return Exit.DONE
+
+
+def _config(seat: Seat, options: Options) -> dict[str, Any]:
+    host, port = seat.endpoint
+    return {
+        "host": host,
+        "port": port,
+        "job": seat.job,
+        "index": seat.rank,
+        "servers": len(seat.servers),
+        "shards": options.shards,
+        "world": seat.world,
+        "tls": dict(options.tls) if options.tls else None,
+        "log": _log(seat, options),
+        "on_loss": options.on_loss,
+        "grace_s": options.grace_s,
+    }
+
+
+def _log(seat: Seat, options: Options) -> dict[str, Any] | None:
+    """Where and how often pushes are made durable."""
+    if options.durability_ms is None:
+        return None
+    if options.state_dir is not None:
+        directory = os.path.join(options.state_dir, f"server.{seat.rank}")
+    elif seat.state_dir is not None:
+        directory = seat.state_dir
+        _forget_other_runs(directory)
+    else:
+        raise bad("UM-PS-012", "durability needs a directory, and there is no launcher's log directory", "state_dir=...")
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    return {"dir": directory, "interval_ms": options.durability_ms}
+
+
+def _forget_other_runs(directory: str) -> None:
+    """What an earlier run of a job left in the same log directory is of no use: a run starts anew, or from a checkpoint."""
+    above = os.path.dirname(directory)
+    if not os.path.isdir(above):
+        return
+    for name in os.listdir(above):
+        if name != os.path.basename(directory):
+            shutil.rmtree(os.path.join(above, name), ignore_errors=True)

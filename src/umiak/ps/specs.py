@@ -1,0 +1,332 @@
+"""What a table is: typed values that become the JSON which the native core checks. Values and a decider.
+
+    SparseTable(dim=16, optimizer=Adam(learning_rate=1e-3))        rows by key
+    DenseTable(arrays=(Array(name="fc.w", shape=(400, 1)),))       named arrays, laid end to end
+    paddle_rule("std-adagrad")                                     a rule by the name that PaddleRec has for it
+
+Every rule is computed on the servers in float32, in a fixed order; what each does is said beside it. Two tables with equal
+specs can exchange rows and checkpoints.
+"""
+
+from __future__ import annotations
+
+from umiak.core.value import fields, value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# ---- how a gradient changes a row
+
+
+@value
+class Sgd:
+    """``w -= lr * g``"""
+
+    learning_rate: float = 0.01
+
+
+@value
+class Momentum:
+    """``v = momentum * v + g; w -= lr * v``; with ``nesterov`` ``w -= lr * (g + momentum * v)``"""
+
+    learning_rate: float = 0.01
+    momentum: float = 0.9
+    nesterov: bool = False
+
+
+@value
+class Adagrad:
+    """The textbook's: ``G += g * g; w -= lr * g / (sqrt(G) + epsilon)``, with G starting at ``initial``"""
+
+    learning_rate: float = 0.05
+    initial: float = 0.0
+    epsilon: float = 1e-6
+
+
+@value
+class AdagradScaled:
+    """Paddle's ``std-adagrad``: ``w -= lr * g * sqrt(g0 / (g0 + G))`` with G from before, then ``G += g * g``"""
+
+    learning_rate: float = 0.05
+    initial_g2sum: float = 3.0
+
+
+@value
+class AdagradShared:
+    """Paddle's ``adagrad``: the same with one G per row, to which the mean of ``g * g`` is added"""
+
+    learning_rate: float = 0.05
+    initial_g2sum: float = 3.0
+
+
+@value
+class Adam:
+    """Adam with one step count for the whole table: a push is a step. What a framework's lazy Adam does."""
+
+    learning_rate: float = 0.001
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+
+@value
+class AdamRow:
+    """Adam in which every row counts the pushes that touched it: Paddle's rule on its servers, ``adam``"""
+
+    learning_rate: float = 0.001
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+
+@value
+class Ftrl:
+    """Follow the regularized leader, for sparse linear models"""
+
+    learning_rate: float = 0.1
+    beta: float = 1.0
+    l1: float = 0.0
+    l2: float = 0.0
+
+
+@value
+class Sum:
+    """``w += g``: for differences instead of gradients, as ``geo`` sends them"""
+
+
+Optimizer = Sgd | Momentum | Adagrad | AdagradScaled | AdagradShared | Adam | AdamRow | Ftrl | Sum
+
+RULES: dict[str, type[Any]] = {
+    "sgd": Sgd,
+    "momentum": Momentum,
+    "adagrad": Adagrad,
+    "adagrad_scaled": AdagradScaled,
+    "adagrad_shared": AdagradShared,
+    "adam": Adam,
+    "adam_row": AdamRow,
+    "ftrl": Ftrl,
+    "sum": Sum,
+}
+
+PADDLE_RULES: dict[str, type[Any]] = {
+    "naive": Sgd,
+    "adagrad": AdagradShared,
+    "std-adagrad": AdagradScaled,
+    "adam": AdamRow,
+}
+"""The names of Paddle's server-side rules (``SparseNaiveSGDRule``, ...), which mean other things than the textbook's."""
+
+# ---- what a new row holds
+
+
+@value
+class Constant:
+    """The same number everywhere"""
+
+    value: float = 0.0
+
+
+@value
+class Uniform:
+    """Uniform in [low, high)"""
+
+    low: float = -0.01
+    high: float = 0.01
+
+
+@value
+class Normal:
+    """Nearly normal, within six deviations of the mean"""
+
+    mean: float = 0.0
+    deviation: float = 0.01
+
+
+Init = Constant | Uniform | Normal
+_INITS: dict[str, type[Any]] = {"constant": Constant, "uniform": Uniform, "normal": Normal}
+
+# ---- when a key gets a row
+
+
+@value
+class Always:
+    """At once"""
+
+
+@value
+class Count:
+    """With the n-th push that carries it; until then it reads as zeros and its gradients are dropped"""
+
+    count: int = 10
+
+
+@value
+class Probability:
+    """One key in 1/p, chosen by the key itself; the others read as zeros for ever"""
+
+    probability: float = 0.1
+
+
+@value
+class Score:
+    """With an accessor: a push with a score in (0, 1) creates the row with that probability"""
+
+
+Entry = Always | Count | Probability | Score
+_ENTRIES: dict[str, type[Any]] = {"always": Always, "count": Count, "probability": Probability, "score": Score}
+
+# ---- the rest of a table
+
+
+@value
+class Clip:
+    """What is done to a gradient before, and to a row after an update. ``None`` is nothing."""
+
+    value: float | None = None
+    """Each element of a gradient is kept within plus and minus this."""
+    norm: float | None = None
+    """A row's gradient is scaled down to this length."""
+    weight: float | None = None
+    """Each weight is kept within plus and minus this (Paddle's ``weight_bounds``)."""
+
+
+@value
+class Accessor:
+    """Paddle's click-through accessor with its defaults: rows with show and click that come late and go again.
+
+    A row has a narrow weight (``embed_w``) at once and gets its ``dim`` wide ones (``embedx``) when its score
+    ``click_coeff * click + nonclk_coeff * (show - click)`` reaches ``embedx_threshold``.
+    """
+
+    embed_optimizer: Optimizer = AdagradShared()
+    embed_init: Init = Uniform(low=-1e-4, high=1e-4)
+    nonclk_coeff: float = 0.1
+    click_coeff: float = 1.0
+    embedx_threshold: float = 10.0
+    base_threshold: float = 1.5
+    delta_threshold: float = 0.25
+    delta_keep_days: float = 16.0
+    show_click_decay_rate: float = 0.98
+    delete_threshold: float = 0.8
+    delete_after_unseen_days: float = 30.0
+    show_scale: bool = True
+    zero_init: bool = True
+
+
+@value
+class SparseTable:
+    """Rows of ``dim`` float32 numbers by 64-bit key; a new row is a function of ``seed`` and key alone."""
+
+    dim: int
+    seed: int = 0
+    init: Init = Uniform()
+    optimizer: Optimizer = Adam()
+    clip: Clip = Clip()
+    entry: Entry = Always()
+    accessor: Accessor | None = None
+
+
+@value
+class Array:
+    """One array of a dense table."""
+
+    name: str
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        size = 1
+        for length in self.shape:
+            size *= length
+        return size
+
+
+@value
+class DenseTable:
+    """Named float32 arrays, laid end to end and split over the servers."""
+
+    arrays: tuple[Array, ...]
+    optimizer: Optimizer = Adam()
+    clip: Clip = Clip()
+
+
+TableSpec = SparseTable | DenseTable
+
+
+def rule(name: str, **settings: Any) -> Optimizer:
+    """A rule by its own name: ``rule("adam", learning_rate=0.01)``. KeyError if there is none."""
+    made: Optimizer = RULES[name](**settings)
+    return made
+
+
+def paddle_rule(name: str, **settings: Any) -> Optimizer:
+    """A rule by Paddle's name (naive, adagrad, std-adagrad, adam), with Paddle's learning rate of 0.05."""
+    made: Optimizer = PADDLE_RULES[name](**{"learning_rate": 0.05, **settings})
+    return made
+
+
+def paddle_ctr_table(
+    embedx_dim: int = 8, *, seed: int = 0, embed: Optimizer | None = None, embedx: Optimizer | None = None
+) -> SparseTable:
+    """A click-through table with the numbers of PaddleRec's sample: start within 1e-4 of zero, weights within 10."""
+    start = Uniform(low=-1e-4, high=1e-4)
+    return SparseTable(
+        dim=embedx_dim,
+        seed=seed,
+        init=start,
+        optimizer=embedx or AdagradShared(),
+        clip=Clip(weight=10.0),
+        accessor=Accessor(embed_optimizer=embed or AdagradShared(), embed_init=start),
+    )
+
+
+# ---- to the native core
+
+
+def to_json(spec: TableSpec) -> str:
+    """What `umiak_native` takes."""
+    import json
+
+    return json.dumps(plain(spec))
+
+
+def plain(spec: TableSpec) -> dict[str, Any]:
+    """The same as plain data."""
+    if isinstance(spec, DenseTable):
+        arrays = [{"name": array.name, "shape": list(array.shape)} for array in spec.arrays]
+        return {"kind": "dense", "arrays": arrays, "optimizer": _rule(spec.optimizer), "clip": _fields(spec.clip)}
+    accessor = spec.accessor
+    return {
+        "kind": "sparse",
+        "dim": spec.dim,
+        "seed": spec.seed,
+        "init": _tagged(spec.init, "kind", _INITS),
+        "optimizer": _rule(spec.optimizer),
+        "clip": _fields(spec.clip),
+        "entry": _tagged(spec.entry, "by", _ENTRIES),
+        "accessor": accessor
+        and {
+            **_fields(accessor),
+            "embed_optimizer": _rule(accessor.embed_optimizer),
+            "embed_init": _tagged(accessor.embed_init, "kind", _INITS),
+        },
+    }
+
+
+def pull_width(spec: SparseTable) -> int:
+    """Columns of a pulled row: dim; with an accessor show, click, embed_w and dim more."""
+    return spec.dim if spec.accessor is None else 3 + spec.dim
+
+
+def _rule(optimizer: Optimizer) -> dict[str, Any]:
+    return _tagged(optimizer, "rule", RULES)
+
+
+def _tagged(item: object, tag: str, names: dict[str, type[Any]]) -> dict[str, Any]:
+    name = next(name for name, kind in names.items() if type(item) is kind)
+    return {tag: name, **_fields(item)}
+
+
+def _fields(item: object) -> dict[str, Any]:
+    return {name: getattr(item, name) for name in fields(item)}

@@ -1,0 +1,88 @@
+"""async: gradients are applied as they arrive, nobody waits for anybody. An adapter.
+
+Guarantees: a trainer's gradients are on the servers when its step ends, each exactly once, also if a server is restarted
+meanwhile; a trainer's next pull sees them. Among trainers there is no order: a gradient may have been computed from values
+that others have changed since, and two runs differ.
+
+With ``send_queue_size`` a thread beside the loop sends: the loop goes on at once, up to so many steps ahead, and up to
+``max_merge_var_num`` waiting steps become one push. What a trainer pulls may then lack its own last steps. This hides the
+time on the wire, saves no work, and costs accuracy, so it is off unless it is asked for.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import TYPE_CHECKING
+
+from umiak.ps.strategies.base import Strategy
+from umiak.ps.strategies.merging import Merger
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from umiak.ps.client import Floats, Keys
+
+
+class Async(Strategy):
+    """Each step's gradients are sent in the step. The dense parameters are fetched every ``pull_every`` steps."""
+
+    def pull_dense(self, table: int, out: Floats | None = None) -> Floats:
+        if out is not None and self.step % self.settings.pull_every:
+            return out
+        return super().pull_dense(table, out)
+
+
+class QueuedAsync(Async):
+    """A thread sends, the loop goes on."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._merger = Merger(self.client, average=not self.settings.sum_merged)
+        self._current = self._merger.begin()
+        self._queue: queue.Queue[Any] = queue.Queue(self.settings.queue)
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._send, name="umiak-ps-send", daemon=True)
+        self._thread.start()
+
+    def push(self, table: int, keys: Keys, rows: Floats, *, share: float | None = None) -> None:
+        # The caller may use its arrays again as soon as this returns.
+        self._current.push(table, keys.copy(), self._shared(rows, share).copy())
+
+    def push_dense(self, table: int, gradients: Floats, *, share: float | None = None) -> None:
+        self._current.push_dense(table, self._shared(gradients, share).copy())
+
+    def end_step(self) -> None:
+        self._raise_failure()
+        self._queue.put(self._current)
+        self._current = self._merger.begin()
+        super().end_step()
+
+    def flush(self) -> None:
+        self._queue.join()
+        self._raise_failure()
+
+    def close(self) -> None:
+        self._queue.put(None)
+        self._thread.join()
+
+    def _send(self) -> None:
+        while True:
+            steps = [self._queue.get()]
+            while len(steps) < self.settings.merge and steps[-1] is not None and not self._queue.empty():
+                steps.append(self._queue.get())
+            ended = steps[-1] is None
+            waiting = [step for step in steps if step is not None]
+            if waiting and self._failure is None:
+                try:
+                    self._merger.send(waiting)
+                except BaseException as failure:  # noqa: BLE001 - handed to the loop
+                    self._failure = failure
+            for _ in steps:
+                self._queue.task_done()
+            if ended:
+                return
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure

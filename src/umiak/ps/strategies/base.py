@@ -1,0 +1,111 @@
+"""What every strategy does, seen from a training loop. An adapter; the class itself is what `async` does.
+
+    rows = strategy.pull(table, keys)           forward
+    strategy.push(table, keys, gradients)       after backward: at most once per step and table
+    strategy.push_dense(table, gradients)
+    strategy.end_step()                         the step counts
+    strategy.pull_dense(table, out)             parameters for the next one
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import umiak_native
+from umiak.ps import specs
+from umiak.ps.errors import bad
+
+if TYPE_CHECKING:
+    from umiak.ps.client import Client, Floats, Keys
+    from umiak.ps.settings import Settings
+    from umiak.ps.specs import DenseTable, SparseTable
+
+FIRST_LOOK_S = 0.02
+
+
+class Strategy:
+    """Gradients are applied when they arrive, values are those of the moment."""
+
+    averages = False
+    """Whether gradients count by 1 / trainers, so that a step is one over the batches of all trainers together."""
+
+    def __init__(self, client: Client, *, rank: int, world: int, settings: Settings) -> None:
+        self.client = client
+        self.rank = rank
+        self.world = world
+        self.settings = settings
+        self.step = 0
+        """The number of the step that comes next."""
+
+    # ---- tables
+
+    def open(self, name: str, spec: SparseTable) -> int:
+        """Create a sparse table on the servers, or find it there."""
+        return self.client.create_table(name, specs.to_json(spec))
+
+    def open_dense(self, name: str, spec: DenseTable, values: Floats) -> int:
+        """Create a dense table, or find it there. The first trainer's values are the first values; others wait for them."""
+        table = self.client.create_table(name, specs.to_json(spec))
+        self.set_first_values(table, values)
+        return table
+
+    def set_first_values(self, table: int, values: Floats) -> None:
+        if self.rank == 0:
+            self.client.set_dense(table, values, if_unset=True)
+            return
+        deadline = time.monotonic() + self.settings.timeout_s
+        pause_s = FIRST_LOOK_S
+        while not self._is_set(table):
+            if time.monotonic() > deadline:
+                raise bad(
+                    "UM-PS-009",
+                    f"trainer 0 has not given the dense parameters their first values within {self.settings.timeout_s:g} s",
+                    "every trainer must make the same optimizer; if trainer 0 starts slowly: ps.init(timeout_s=...)",
+                )
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 0.5)
+
+    def _is_set(self, table: int) -> bool:
+        try:
+            self.client.pull_dense(table)
+        except umiak_native.Refused:
+            return False
+        return True
+
+    # ---- one step
+
+    def pull(self, table: int, keys: Keys, *, create: bool = True) -> Floats:
+        """Rows of keys, of the keys' shape and one dimension more."""
+        return self.client.pull(table, keys, create=create)
+
+    def push(self, table: int, keys: Keys, rows: Floats, *, share: float | None = None) -> None:
+        """This trainer's gradients of the step. ``share`` is what they count by where strategies average."""
+        self.client.push(table, keys, self._shared(rows, share))
+
+    def pull_dense(self, table: int, out: Floats | None = None) -> Floats:
+        return self.client.pull_dense(table, out)
+
+    def push_dense(self, table: int, gradients: Floats, *, share: float | None = None) -> None:
+        self.client.push_dense(table, self._shared(gradients, share))
+
+    def end_step(self) -> None:
+        self.step += 1
+
+    def _shared(self, rows: Floats, share: float | None) -> Floats:
+        if share is None:
+            share = 1.0 / self.world if self.averages else 1.0
+        return rows if share == 1.0 else rows * rows.dtype.type(share)
+
+    # ---- beside the steps
+
+    def set_learning_rate(self, table: int, learning_rate: float) -> None:
+        """For everybody: the first trainer says it. Every trainer calls this at the same step."""
+        if self.rank == 0:
+            self.client.set_learning_rate(table, learning_rate)
+
+    def flush(self) -> None:
+        """Return when everything that this trainer has pushed is on the servers."""
+
+    def close(self) -> None:
+        """End what runs beside; after `flush`."""

@@ -1,0 +1,153 @@
+"""geo: every trainer trains its own copy, and differences are exchanged every k steps. An adapter.
+
+A trainer keeps two numbers for each that it has touched: ``latest``, which its own optimizer changes in every step, and
+``old``, what it knows of the servers. Every ``k_steps`` (100) it sends ``(latest - old) / trainers``, which the servers add,
+and takes over what others have sent meanwhile: ``latest += server - old; old = server``. Between exchanges nothing goes over
+the network but the first read of a row. A row starts with the same numbers here and there, so none is ever sent first.
+
+Guarantees: what was sent is added exactly once. A trainer sees others' work k steps late, and its optimizer's state (Adam's
+moments, ...) is its own: it is in no checkpoint, and dies with the trainer, together with up to k steps of work. Two runs
+differ. Tables with an accessor or with an entry rule can't be trained this way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import umiak_native
+from umiak.core.value import replace
+from umiak.ps import specs
+from umiak.ps.errors import bad
+from umiak.ps.strategies.base import Strategy
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from umiak.ps.client import Client, Floats, Keys
+    from umiak.ps.specs import DenseTable, SparseTable
+
+LOCAL_SHARDS = 16
+
+
+class Geo(Strategy):
+    """Local tables, exchanged now and then."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._rows: dict[int, _Rows] = {}
+        self._dense: dict[int, _Dense] = {}
+
+    def open(self, name: str, spec: SparseTable) -> int:
+        if spec.accessor is not None or not isinstance(spec.entry, specs.Always):
+            raise bad("UM-PS-008", f"table {name}: geo can't train a table with an accessor or an entry rule", "use async")
+        table = super().open(name, replace(spec, optimizer=specs.Sum(), clip=specs.Clip()))
+        if table not in self._rows:
+            self._rows[table] = _Rows(self.client, table, spec, self.world)
+        return table
+
+    def open_dense(self, name: str, spec: DenseTable, values: Floats) -> int:
+        table = super().open_dense(name, replace(spec, optimizer=specs.Sum(), clip=specs.Clip()), values)
+        if table not in self._dense:
+            self._dense[table] = _Dense(self.client, table, spec, self.world)
+        return table
+
+    def pull(self, table: int, keys: Keys, *, create: bool = True) -> Floats:
+        return self._rows[table].pull(keys, create=create)
+
+    def push(self, table: int, keys: Keys, rows: Floats, *, share: float | None = None) -> None:
+        self._rows[table].push(keys, self._shared(rows, share))
+
+    def pull_dense(self, table: int, out: Floats | None = None) -> Floats:
+        return self._dense[table].pull(out)
+
+    def push_dense(self, table: int, gradients: Floats, *, share: float | None = None) -> None:
+        self._dense[table].latest.push(self._shared(gradients, share))
+
+    def end_step(self) -> None:
+        super().end_step()
+        if self.step % self.settings.geo_steps == 0:
+            self.flush()
+
+    def flush(self) -> None:
+        """Exchange now."""
+        for rows in self._rows.values():
+            rows.exchange()
+        for dense in self._dense.values():
+            dense.exchange()
+
+    def set_learning_rate(self, table: int, learning_rate: float) -> None:
+        """This trainer's own: every trainer says it for itself."""
+        local = self._rows[table].latest if table in self._rows else self._dense[table].latest
+        local.learning_rate = learning_rate
+
+
+class _Rows:
+    """This trainer's copy of a sparse table: the rows that it has touched."""
+
+    def __init__(self, client: Client, table: int, spec: SparseTable, world: int) -> None:
+        self._client, self._table, self._world = client, table, np.float32(world)
+        self.latest = umiak_native.Table(specs.to_json(spec), LOCAL_SHARDS)
+        zeros = replace(spec, optimizer=specs.Sum(), clip=specs.Clip(), init=specs.Constant())
+        self._old = umiak_native.Table(specs.to_json(zeros), LOCAL_SHARDS)
+        # One number per key: 1 for rows that are here.
+        self._known = umiak_native.Table(specs.to_json(replace(zeros, dim=1)), LOCAL_SHARDS)
+        self._touched: list[Keys] = []
+        client.changed(table)  # the servers remember from now on what others change
+
+    def pull(self, keys: Keys, *, create: bool) -> Floats:
+        unique, inverse = umiak_native.unique(keys)
+        missing = unique[self._known.pull(unique, create=False)[:, 0] == 0]
+        if missing.size:
+            rows = self._client.pull(self._table, missing, create=create)
+            self.latest.set(missing, rows)
+            self._old.set(missing, rows)
+            self._known.set(missing, np.ones((missing.size, 1), np.float32))
+        rows = self.latest.pull(unique)
+        return rows[inverse].reshape(*keys.shape, -1)
+
+    def push(self, keys: Keys, rows: Floats) -> None:
+        unique, summed = umiak_native.merge([(keys.reshape(-1), rows.reshape(keys.size, -1))])
+        self.latest.push(unique, summed)
+        self._touched.append(unique)
+
+    def exchange(self) -> None:
+        if self._touched:
+            keys, _ = umiak_native.unique(np.concatenate(self._touched))
+            self._touched = []
+            difference = (self.latest.pull(keys) - self._old.pull(keys)) / self._world
+            self._old.add(keys, difference)
+            self._client.add(self._table, keys, difference)
+        keys, rows = self._client.changed(self._table)
+        # Rows that this trainer has never touched are read when it does.
+        mine = self._known.pull(keys, create=False)[:, 0] != 0
+        keys, rows = keys[mine], rows[mine]
+        self.latest.add(keys, rows - self._old.pull(keys))
+        self._old.set(keys, rows)
+
+
+class _Dense:
+    """This trainer's copy of a dense table."""
+
+    def __init__(self, client: Client, table: int, spec: DenseTable, world: int) -> None:
+        self._client, self._table, self._world = client, table, np.float32(world)
+        self._old = client.pull_dense(table)
+        self.latest = umiak_native.DenseTable(specs.to_json(spec))
+        self.latest.set(self._old)
+
+    def pull(self, out: Floats | None) -> Floats:
+        values = self.latest.pull()
+        if out is None:
+            return values
+        out[...] = values
+        return out
+
+    def exchange(self) -> None:
+        latest = self.latest.pull()
+        difference = (latest - self._old) / self._world
+        self._old = self._old + difference
+        self._client.push_dense(self._table, difference)
+        now = self._client.pull_dense(self._table)
+        self.latest.set(latest + (now - self._old))
+        self._old = now

@@ -1,0 +1,55 @@
+"""half_async: as async, with the gradients of several steps merged into one push. An adapter.
+
+A trainer collects ``max_merge_var_num`` steps (4), averages their gradients (sums them with ``is_sgd_optimizer``), pushes
+them in one go and then fetches the dense parameters. Within these steps the dense parameters stay as they are; rows are read
+as they are on the servers, so others' updates are seen, the trainer's own not before the push.
+
+Guarantees those of async, counted in groups of steps. No trainer waits for another. A trainer that dies takes up to
+``max_merge_var_num`` - 1 steps with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from umiak.ps.strategies.base import Strategy
+from umiak.ps.strategies.merging import Merger, StepGradients
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from umiak.ps.client import Floats, Keys
+
+
+class HalfAsync(Strategy):
+    """Collects, then sends."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._merger = Merger(self.client, average=not self.settings.sum_merged)
+        self._steps: list[StepGradients] = [self._merger.begin()]
+        self._fresh = True
+
+    def push(self, table: int, keys: Keys, rows: Floats, *, share: float | None = None) -> None:
+        self._steps[-1].push(table, keys.copy(), self._shared(rows, share).copy())
+
+    def push_dense(self, table: int, gradients: Floats, *, share: float | None = None) -> None:
+        self._steps[-1].push_dense(table, self._shared(gradients, share).copy())
+
+    def end_step(self) -> None:
+        super().end_step()
+        self._fresh = len(self._steps) >= self.settings.merge
+        if self._fresh:
+            self._merger.send(self._steps)
+            self._steps = []
+        self._steps.append(self._merger.begin())
+
+    def pull_dense(self, table: int, out: Floats | None = None) -> Floats:
+        return super().pull_dense(table, out) if self._fresh or out is None else out
+
+    def flush(self) -> None:
+        waiting = [step for step in self._steps if step.sparse or step.dense]
+        if waiting:
+            self._merger.send(waiting)
+        self._steps = [self._merger.begin()]
+        self._fresh = True
