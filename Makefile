@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml constraints.txt $(NATIVE)
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --reinstall-package umiak-native --editable '.[ps]' --group dev --group paddle
 	@touch $(STAMP)
 
-demo: setup ## Train on this machine: two processes, then two simulated hosts with one of them killed and brought back
+demo: setup ## Train on this machine: two processes, a lost host, parameter servers
 	@$(BIN)/python examples/demo.py
 
 test: setup check ## Everything: checks, unit tests, laws, scripts, real clusters

@@ -196,11 +196,14 @@ DESCRIPTIONS = {
     # set unless a person has set them
     "PYTHONUNBUFFERED": "1, so that output appears when it is printed.",
     "OMP_NUM_THREADS": "1 where several workers share a host; else each would start a thread per core.",
+    "UMIAK_TOKEN": "The job's token; on one node without one, a random one of this run. In no file of the log directory.",
     "GLOO_SOCKET_IFNAME": "The interface that has the node's address; left alone, gloo looks the host's own name up.",
 }
 
-BY_SUPERVISOR = {"GLOO_SOCKET_IFNAME": "eth0"}
+BY_SUPERVISOR = {"GLOO_SOCKET_IFNAME": "eth0", "UMIAK_TOKEN": "..."}
 """What `launch/supervisor.py` sets beside the contract; tests/unit/test_docs.py looks whether that is all."""
+
+DEFAULTS = frozenset(["GLOO_SOCKET_IFNAME", "PYTHONUNBUFFERED", "OMP_NUM_THREADS"])
 
 JOB_ID, LOG_DIR = "ctr", "/jobs/ctr/log"
 
@@ -231,7 +234,8 @@ def environment_page() -> str:
         ("JAX", JAX_TEXT, jax.NAMES),
         ("Devices", DEVICE_TEXT, device_names),
         ("With --hang_timeout", HANG_TEXT, stacks.NAMES | {"PYTHONPATH"}),
-        ("Unless you have set them", DEFAULT_TEXT, frozenset(BY_SUPERVISOR) | {"PYTHONUNBUFFERED", "OMP_NUM_THREADS"}),
+        ("With parameter servers", SERVERS_TEXT, frozenset(["UMIAK_TOKEN"])),
+        ("Unless you have set them", DEFAULT_TEXT, DEFAULTS),
     )
     left = set(seen) - {name for _, _, names in families for name in names}
     if left:
@@ -285,7 +289,10 @@ def _sample(mode: Mode, kind: DeviceKind | None, role: Role) -> dict[str, str]:
         stack_file=f"{LOG_DIR}/stacks.{seat.key}",
         progress_file=f"{LOG_DIR}/progress.{seat.key}",
     )
-    return contracts.inherit({}, contract) | watched | BY_SUPERVISOR
+    beside = dict(BY_SUPERVISOR)
+    if not mode.has_servers:
+        del beside["UMIAK_TOKEN"]
+    return contracts.inherit({}, contract) | watched | beside
 
 
 def _cluster(mode: Mode) -> Cluster:
@@ -341,13 +348,14 @@ them, otherwise worker i uses the i-th. Servers get none. In ps mode trainers ge
 examples are of `--devices 2,3`.
 """
 HANG_TEXT = "Only where [`--hang_timeout`](../how-to/find-out-why-it-failed.md#a-worker-hangs) is said.\n"
+SERVERS_TEXT = "What `umiak.ps` needs so that servers and trainers of a job know one another.\n"
 DEFAULT_TEXT = "Defaults that help; a value of yours stays.\n"
 ENVIRONMENT_TAIL = """\
 ## What a worker does not inherit
 
 - Variables of the families above that this worker is not given: an outer launcher's `RANK` must not reach a server.
-- Variables that are meant for launchers: `UMIAK_*` (the token among them), `PADDLE_ELASTIC_*`, `TORCHELASTIC_*`, `PADDLE_RANK`,
-  `PADDLE_NPROC_PER_NODE` and their like. A launcher inside a worker starts a job of its own.
+- Variables that are meant for launchers: `UMIAK_*` (the token among them, except beside parameter servers),
+  `PADDLE_ELASTIC_*`, `TORCHELASTIC_*`, `PADDLE_RANK`, `PADDLE_NPROC_PER_NODE` and their like. A launcher inside a worker starts a job of its own.
 - Ranks of a process manager (`OMPI_COMM_WORLD_RANK`, `PMI_RANK`, `SLURM_PROCID`, ...) where they contradict this worker's rank.
 
 Proxy variables stay.

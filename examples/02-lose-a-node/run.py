@@ -20,7 +20,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
-from testbed import hosts  # noqa: E402 - found through the line above
+from testbed import hosts
 
 SECRET = {"UMIAK_TOKEN": "only-for-this-example"}
 DEADLINE_S = 240

@@ -309,7 +309,16 @@ class _Launch:
             tee=options.tee,
             hang_timeout_s=options.hang_timeout_s,
             gpu_log=options.enable_gpu_log and found is not None and found.kind is DeviceKind.GPU,
+            token=self._worker_token(token),
         )
+
+    def _worker_token(self, token: bytes | None) -> str | None:
+        """What parameter servers and their trainers prove to one another: the job's token, or on one node one of its own."""
+        if self.check or not self.plan.terms.mode.has_servers:
+            return None
+        if token is None and self.plan.meeting is Meeting.ALONE:
+            token = os.urandom(16).hex().encode()
+        return None if token is None else os.fsdecode(token)
 
     def _log_dir(self) -> str:
         path = os.path.abspath(self.options.log_dir)

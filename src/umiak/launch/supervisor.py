@@ -54,6 +54,8 @@ class Program:
     tee: Tee
     hang_timeout_s: float | None = None
     gpu_log: bool = False
+    token: str | None = None
+    """What parameter servers and trainers know one another by. It reaches them in their environment and nothing else."""
 
 
 class _Worker:
@@ -103,6 +105,8 @@ class Supervisor:
         if interface:
             # Left alone, gloo (in Paddle and in PyTorch) looks up this machine's own name and, on Debian, finds 127.0.1.1.
             environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+        if self._program.token is not None:
+            environ["UMIAK_TOKEN"] = self._program.token
         self._write_contract(contract, contracts.backup(cluster, seat, setting), seat)
         log = self._log_of(seat)
         if self._program.hang_timeout_s is not None:

@@ -9,6 +9,7 @@ Anything else that trains with numpy can use a client directly: `umiak.ps.client
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Protocol
 
 import umiak_native
@@ -64,6 +65,6 @@ def connect(seat: Seat, *, shards: int, timeout_s: float, tls: Mapping[str, str]
         "timeout_s": timeout_s,
         "tls": dict(tls) if tls else None,
     }
-    client = umiak_native.Client(json.dumps(config), seat.token.encode() if seat.token else None)
+    client = umiak_native.Client(json.dumps(config), os.fsencode(seat.token) if seat.token else None)
     client.connect()
     return client

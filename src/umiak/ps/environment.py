@@ -74,7 +74,7 @@ def seat(environ: Mapping[str, str]) -> Seat:
         return Seat()
     role = reading.role(role_name)
     if role is SeatRole.TRAINER and not reading.text(list_name):
-        return reading.without_servers(role_name)
+        return reading.without_servers()
     servers = reading.servers(list_name)
     if role is SeatRole.SERVER:
         world_name = "PADDLE_TRAINERS_NUM"
@@ -83,7 +83,7 @@ def seat(environ: Mapping[str, str]) -> Seat:
         world_name = reading.first("UMIAK_WORLD_SIZE", "PADDLE_TRAINERS_NUM")
         rank = reading.number(reading.first("UMIAK_RANK", "PADDLE_TRAINER_ID"))
     world = reading.number(world_name, least=1)
-    if role is SeatRole.TRAINER and world and rank >= world:
+    if role is SeatRole.TRAINER and rank >= world and not reading.problems:
         reading.wrong("UM-PS-004", f"rank {rank} is out of range: {world_name} gives {world} trainers")
     token = reading.text("UMIAK_TOKEN")
     if token is None and any(not is_loopback(split_host_port(item)[0]) for item in servers):
@@ -115,14 +115,14 @@ class _Reading:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
-        self._problems: list[Problem] = []
+        self.problems: list[Problem] = []
 
     def wrong(self, code: str, what: str, hint: str = _LAUNCH) -> None:
-        self._problems.append(Problem(code=code, what=what, hint=hint))
+        self.problems.append(Problem(code=code, what=what, hint=hint))
 
     def raise_problems(self) -> None:
-        if self._problems:
-            raise BadRequest(*self._problems)
+        if self.problems:
+            raise BadRequest(*self.problems)
 
     def text(self, name: str) -> str | None:
         return self._environ.get(name, "").strip() or None
@@ -150,7 +150,7 @@ class _Reading:
             self.wrong("UM-PS-001", f"{name}: neither PSERVER nor TRAINER: {word or 'not set'}")
         return _ROLES.get(word or "", SeatRole.TRAINER)
 
-    def without_servers(self, role_name: str) -> Seat:
+    def without_servers(self) -> Seat:
         """A trainer in a job without servers: fine alone, a mistake in company."""
         world_name = self.first("UMIAK_WORLD_SIZE", "PADDLE_TRAINERS_NUM")
         if (self.text(world_name) or "1") != "1":

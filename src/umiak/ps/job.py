@@ -7,7 +7,9 @@ checkpoint needs no server.
 from __future__ import annotations
 
 import atexit
+import os
 import sys
+import traceback
 from typing import TYPE_CHECKING
 
 from umiak.core.value import value
@@ -101,7 +103,9 @@ class Job:
         """The connection to the servers; connects when it is asked for first."""
         if self._client is None:
             if self.is_server:
-                raise bad("UM-PS-011", "a server's process does not train", "if job.is_server: raise SystemExit(job.serve())")
+                raise bad(
+                    "UM-PS-011", "a server's process does not train", "if job.is_server: raise SystemExit(job.serve())"
+                )
             if self.seat.role is SeatRole.ALONE:
                 self._client = LocalClient(shards=self.options.shards)
             else:
@@ -129,10 +133,11 @@ class Job:
         return self._book
 
     def barrier(self, name: str = "barrier") -> None:
-        """Wait until every trainer that lives has come here, with everything that it has pushed."""
+        """Wait until every trainer that lives has come here with everything that it has pushed, and take that over."""
         self.strategy.flush()
         self._barriers += 1
         self.client.barrier(f"{name} {self._barriers}")
+        self.strategy.catch_up()
 
     def flush(self) -> None:
         """Return when everything that this trainer has pushed is on the servers."""
@@ -140,26 +145,52 @@ class Job:
 
     def finish(self) -> None:
         """This trainer is done: everything is sent, and the servers know. Happens at the end of the script by itself."""
-        if self._finished or self._client is None:
+        client = self._end()
+        if client is None:
             return
-        self._finished = True
         if self._strategy is not None:
             self._strategy.flush()
             self._strategy.close()
-        self._client.done()
-        self._client.close()
+        client.done()
+        client.close()
+
+    def abandon(self) -> None:
+        """This trainer has failed: it hangs up without a word, so that the servers wait for it to come back."""
+        client = self._end()
+        if client is not None:
+            client.close()
 
     def __enter__(self) -> Job:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, _error: BaseException | None, _at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _at: TracebackType | None
+    ) -> None:
         if kind is None:
             self.finish()
+        else:
+            self.abandon()
+
+    def _end(self) -> Client | None:
+        """The client, the first time that this is asked."""
+        if self._finished or self._client is None:
+            return None
+        self._finished = True
+        atexit.unregister(self._at_exit)
+        return self._client
 
     def _at_exit(self) -> None:
         """A script that ended well is done; one that failed must not say so."""
-        if getattr(sys, "last_value", None) is None:
+        if getattr(sys, "last_value", None) is not None:
+            self.abandon()
+            return
+        try:
             self.finish()
+        except Exception:  # noqa: BLE001 - whatever it is, the script must not end with 0
+            traceback.print_exc()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(1)
 
     # ---- checkpoints
 

@@ -9,8 +9,8 @@ import json
 from typing import TYPE_CHECKING
 
 import numpy as np
-
 import umiak_native
+
 from umiak.ps.errors import bad
 
 if TYPE_CHECKING:
@@ -48,9 +48,7 @@ class LocalClient:
         self._names[name] = number = len(self._tables) - 1
         return number
 
-    def pull(
-        self, table: int, keys: Keys, out: Floats | None = None, *, create: bool = True, step: int = 0
-    ) -> Floats:
+    def pull(self, table: int, keys: Keys, out: Floats | None = None, *, create: bool = True, step: int = 0) -> Floats:
         del step
         rows = self._sparse(table).pull(keys.reshape(-1), create=create).reshape(*keys.shape, -1)
         if out is None:
@@ -134,8 +132,14 @@ class LocalClient:
         raise NotImplementedError(request)
 
     def status(self) -> str:
-        tables = [{"name": name, "rows": len(self._tables[number])} for name, number in self._names.items()]
-        return json.dumps([{"tables": tables, "step": self._step}])
+        rows = {
+            name: table
+            for name, number in self._names.items()
+            if isinstance(table := self._tables[number], umiak_native.Table)
+        }
+        return json.dumps(
+            [{"tables": {name: {"rows": len(table)} for name, table in rows.items()}, "step": self._step}]
+        )
 
     def _sparse(self, table: int) -> umiak_native.Table:
         found = self._tables[table]

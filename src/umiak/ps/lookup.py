@@ -1,9 +1,9 @@
 """Embedding tables as a layer of any framework sees them: keys in, rows out, gradients back. An adapter, without a framework.
 
-    table = book.table("ads", spec)          one per name, however many layers share it
-    rows = table.rows(keys)                  forward
-    table.collect(keys, gradients)           backward, any number of times
-    book.push()                              end of a step: one push per table
+table = book.table("ads", spec)          one per name, however many layers share it
+rows = table.rows(keys)                  forward
+table.collect(keys, gradients)           backward, any number of times
+book.push()                              end of a step: one push per table
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-
 import umiak_native
+
 from umiak.core.value import replace
 from umiak.ps import specs
 from umiak.ps.errors import bad
@@ -113,36 +113,75 @@ class Book:
 class Reading:
     """One look into a table: keys, or bags of them (CSR: one offset more than bags), and what comes back.
 
-    ``padding`` is an id that reads as zeros and never learns.
+    ``padding`` is an id that reads as zeros and never learns. With an accessor every key counts as shown once, and as
+    clicked where ``clicks``, one number per sample or bag, says so; show and click are not among the columns.
     """
 
-    def __init__(self, table: Table, keys: Keys, offsets: Keys | None, pooling: str, padding: int | None) -> None:
+    def __init__(
+        self,
+        table: Table,
+        keys: Keys,
+        offsets: Keys | None = None,
+        *,
+        pooling: str = "sum",
+        padding: int | None = None,
+        clicks: Floats | None = None,
+        slot: int = 0,
+    ) -> None:
         self._table = table
-        # The gradients come later, when the caller may have filled its array with the next batch.
-        self._keys = keys.copy()
-        self._offsets = None if offsets is None else offsets.astype(np.int64)
         self._pooling = pooling
-        self._mask = None if padding is None else self._keys == self._keys.dtype.type(padding)
+        self._offsets = None if offsets is None else offsets.astype(np.int64)
+        self._slot = slot
+        self._shown: tuple[Floats, Floats] | None = None
+        if offsets is None:
+            # The gradients come later, when the caller may have filled its array with the next batch.
+            self._keys = keys.copy()
+        else:
+            self._keys, self._inverse = umiak_native.unique(keys)
+        self._mask = None if padding is None else self._keys == np.int64(padding).astype(self._keys.dtype)
+        if table.spec.accessor is not None:
+            self._shown = self._shows_and_clicks(keys, clicks)
 
     def rows(self, *, create: bool) -> Floats:
         rows = self._table.rows(self._keys, create=create)
+        if self._shown is not None:
+            rows = np.ascontiguousarray(rows[..., 2:])
         if self._mask is not None:
             rows[self._mask] = 0
-        return rows if self._offsets is None else umiak_native.pool(rows, self._offsets, self._pooling)
+        if self._offsets is None:
+            return rows
+        return umiak_native.pool(rows, self._inverse, self._offsets, self._pooling)
 
     def collect(self, gradients: Floats) -> None:
         """Gradients of what `rows` gave."""
         if self._offsets is not None:
-            # Each value of a bag gets the bag's gradient, or its share of it for a mean.
-            gradients = umiak_native.pool_grad(gradients, self._offsets, self._pooling)
+            count = self._keys.size
+            gradients = umiak_native.pool_grad(gradients, self._inverse, self._offsets, count, self._pooling)
         keys, rows = self._keys.reshape(-1), gradients.reshape(self._keys.size, -1)
+        if self._shown is not None:
+            shows, clicks = self._shown
+            slots = np.full(keys.size, self._slot, np.float32)
+            rows = np.concatenate([np.stack([slots, shows, clicks], axis=1), rows], axis=1)
         if self._mask is not None:
             real = ~self._mask.reshape(-1)
             keys, rows = keys[real], rows[real]
         self._table.collect(keys, rows)
 
+    def _shows_and_clicks(self, keys: Keys, clicks: Floats | None) -> tuple[Floats, Floats]:
+        """How often each of `_keys` was shown and clicked."""
+        samples = keys.shape[0] if self._offsets is None else len(self._offsets) - 1
+        clicked = np.zeros(samples, np.float32) if clicks is None else np.asarray(clicks, np.float32).reshape(-1)
+        if self._offsets is None:
+            each = np.repeat(clicked, keys.size // max(samples, 1))
+            return np.ones(keys.size, np.float32), each
+        each = np.repeat(np.resize(clicked, samples), np.diff(self._offsets))
+        count = self._keys.size
+        shows = np.bincount(self._inverse, minlength=count).astype(np.float32)
+        return shows, np.bincount(self._inverse, weights=each, minlength=count).astype(np.float32)
+
 
 def checked_pooling(word: str) -> str:
+    """The word, if it is a way of pooling."""
     if word not in ("sum", "mean"):
         raise bad("UM-PS-010", f"no such pooling: {word}", "choose sum or mean")
     return word
@@ -176,7 +215,8 @@ def sparse_spec(
     seed: int,
     clip: specs.Clip | None,
     entry: specs.Entry | None,
+    accessor: specs.Accessor | None,
 ) -> SparseTable:
     """A table's spec from what a layer was told; what was not said has its default."""
-    said = {"optimizer": optimizer, "init": init, "clip": clip, "entry": entry}
+    said = {"optimizer": optimizer, "init": init, "clip": clip, "entry": entry, "accessor": accessor}
     return specs.SparseTable(dim=dim, seed=seed, **{name: item for name, item in said.items() if item is not None})  # type: ignore[arg-type]

@@ -57,31 +57,44 @@ class Embedding(paddle.nn.Layer):  # type: ignore[misc]
         seed: int = 0,
         clip: specs.Clip | None = None,
         entry: specs.Entry | None = None,
+        accessor: specs.Accessor | None = None,
         pooling: str = "sum",
         padding_id: int | None = None,
         job: Job | None = None,
     ) -> None:
         super().__init__()
         chosen = None if rule is None else chosen_rule(rule, None)
-        spec = lookup.sparse_spec(dim, optimizer=chosen, init=init, seed=seed, clip=clip, entry=entry)
+        spec = lookup.sparse_spec(
+            dim, optimizer=chosen, init=init, seed=seed, clip=clip, entry=entry, accessor=accessor
+        )
         self.rows = (job or ps.job()).book.table(table, spec, follows=rule is None)
-        self.dim = dim
+        self.dim = dim if accessor is None else 1 + dim
         self._pooling = lookup.checked_pooling(pooling)
         self._padding = padding_id
         # What the gradient's way back hangs on: rows are no parameters of the model.
         self._anchor = [_anchor()]
 
-    def forward(self, ids: Ids, offsets: Ids | None = None) -> paddle.Tensor:
-        reading = lookup.Reading(self.rows, _keys(ids), None if offsets is None else _keys(offsets), self._pooling, self._padding)
-        return self._read(reading)
+    def forward(
+        self, ids: Ids, offsets: Ids | None = None, *, clicks: Ids | None = None, slot: int = 0
+    ) -> paddle.Tensor:
+        return self._read(_keys(ids), None if offsets is None else _keys(offsets), clicks, slot)
 
-    def slots(self, slots: list[tuple[Ids, Ids]]) -> paddle.Tensor:
+    def slots(self, slots: list[tuple[Ids, Ids]], *, clicks: Ids | None = None) -> paddle.Tensor:
         """Several CSR slots of the same batch with one pull: shape [batch, slots, dim], pooled."""
         values, offsets = lookup.chained([(_keys(values), _keys(ends)) for values, ends in slots])
-        pooled = self._read(lookup.Reading(self.rows, values, offsets, self._pooling, self._padding))
+        pooled = self._read(values, offsets, clicks, 0)
         return pooled.reshape([len(slots), -1, self.dim]).transpose([1, 0, 2])
 
-    def _read(self, reading: lookup.Reading) -> paddle.Tensor:
+    def _read(self, keys: Keys, offsets: Keys | None, clicks: Ids | None, slot: int) -> paddle.Tensor:
+        reading = lookup.Reading(
+            self.rows,
+            keys,
+            offsets,
+            pooling=self._pooling,
+            padding=self._padding,
+            clicks=None if clicks is None else np.asarray(clicks, np.float32),
+            slot=slot,
+        )
         if self.training and paddle.is_grad_enabled():
             return _Rows.apply(self._anchor[0], reading)
         return dlpack.from_dlpack(reading.rows(create=False))
@@ -108,10 +121,11 @@ class _Rows(paddle.autograd.PyLayer):  # type: ignore[misc]
 class Optimizer:
     """Learns everything that the servers hold. As Paddle's optimizers: `step`, `clear_grad`, `minimize`, `get_lr`, `set_lr`."""
 
-    def __init__(self, parameters: dict[str, paddle.Tensor], learner: Learner, schedule: Any) -> None:
+    def __init__(self, parameters: dict[str, paddle.Tensor], learner: Learner, schedule: Any, job: Job) -> None:
         self._parameters = [*parameters.values()]
         self._learner = learner
         self._schedule = schedule
+        self._job = job
         self._factor = 1.0
         self._gradients = np.zeros_like(learner.values)
         self._shares_memory = _share_memory(self._parameters, learner.values)
@@ -127,7 +141,7 @@ class Optimizer:
         """Forget gradients that were not pushed."""
         for parameter in self._parameters:
             parameter.clear_gradient(set_to_zero)
-        ps.job().book.forget()
+        self._job.book.forget()
 
     clear_gradients = clear_grad
 
@@ -197,8 +211,9 @@ def optimizer(
     arrays = [specs.Array(name=name, shape=tuple(each.shape)) for name, each in parameters.items()]
     values = room_for(arrays)
     _copy_out([*parameters.values()], values)
-    learner = Learner(job or ps.job(), arrays, values, rule=chosen, clip=clip, table=table)
-    made = Optimizer(parameters, learner, schedule)
+    own = job or ps.job()
+    learner = Learner(own, arrays, values, rule=chosen, clip=clip, table=table)
+    made = Optimizer(parameters, learner, schedule, own)
     made.refresh()
     return made
 
@@ -214,6 +229,7 @@ def _keys(ids: Ids) -> Keys:
 
 def _floats(tensor: paddle.Tensor) -> Floats:
     """A tensor's numbers; on the CPU its own memory."""
+    tensor = tensor.detach()
     if tensor.dtype != paddle.float32:
         tensor = tensor.astype(paddle.float32)
     if not tensor.is_contiguous():
@@ -246,7 +262,7 @@ def _share_memory(parameters: list[paddle.Tensor], values: Floats) -> bool:
 def _copy_out(parameters: list[paddle.Tensor], values: Floats) -> None:
     behind = 0
     for each in parameters:
-        values[behind : behind + each.size] = _floats(each.detach()).reshape(-1)
+        values[behind : behind + each.size] = _floats(each).reshape(-1)
         behind += each.size
 
 

@@ -1,6 +1,6 @@
 """A server's process: it serves until every trainer is done, or the launcher ends it. An adapter.
 
-    exit status   0 the trainers are done, or SIGTERM came     1 a trainer was lost for good
+exit status   0 the trainers are done, or SIGTERM came     1 a trainer was lost for good
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import umiak_native
+
 from umiak.core.problem import Exit
 from umiak.ps.errors import bad
 
@@ -28,7 +29,7 @@ LOOK_S = 0.5
 
 def serve(seat: Seat, options: Options) -> int:
     """Serve the shards of this seat; returns the exit status for this process."""
-    server = umiak_native.Server(json.dumps(_config(seat, options)), seat.token.encode() if seat.token else None)
+    server = umiak_native.Server(json.dumps(_config(seat, options)), os.fsencode(seat.token) if seat.token else None)
     told: list[int] = []
 
     def heed(number: int, _frame: FrameType | None) -> None:
@@ -79,7 +80,9 @@ def _log(seat: Seat, options: Options) -> dict[str, Any] | None:
         directory = seat.state_dir
         _forget_other_runs(directory)
     else:
-        raise bad("UM-PS-012", "durability needs a directory, and there is no launcher's log directory", "state_dir=...")
+        raise bad(
+            "UM-PS-012", "durability needs a directory, and there is no launcher's log directory", "state_dir=..."
+        )
     os.makedirs(directory, mode=0o700, exist_ok=True)
     return {"dir": directory, "interval_ms": options.durability_ms}
 

@@ -27,10 +27,19 @@ if TYPE_CHECKING:
 class Async(Strategy):
     """Each step's gradients are sent in the step. The dense parameters are fetched every ``pull_every`` steps."""
 
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._fresh = True
+
+    def end_step(self) -> None:
+        super().end_step()
+        self._fresh = self.step % self.settings.pull_every == 0
+
     def pull_dense(self, table: int, out: Floats | None = None) -> Floats:
-        if out is not None and self.step % self.settings.pull_every:
-            return out
-        return super().pull_dense(table, out)
+        return super().pull_dense(table, out) if self._fresh or out is None else out
+
+    def catch_up(self) -> None:
+        self._fresh = True
 
 
 class QueuedAsync(Async):

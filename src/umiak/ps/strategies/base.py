@@ -1,10 +1,10 @@
 """What every strategy does, seen from a training loop. An adapter; the class itself is what `async` does.
 
-    rows = strategy.pull(table, keys)           forward
-    strategy.push(table, keys, gradients)       after backward: at most once per step and table
-    strategy.push_dense(table, gradients)
-    strategy.end_step()                         the step counts
-    strategy.pull_dense(table, out)             parameters for the next one
+rows = strategy.pull(table, keys)           forward
+strategy.push(table, keys, gradients)       after backward: at most once per step and table
+strategy.push_dense(table, gradients)
+strategy.end_step()                         the step counts
+strategy.pull_dense(table, out)             parameters for the next one
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 import umiak_native
+
 from umiak.ps import specs
 from umiak.ps.errors import bad
 
@@ -106,6 +107,9 @@ class Strategy:
 
     def flush(self) -> None:
         """Return when everything that this trainer has pushed is on the servers."""
+
+    def catch_up(self) -> None:
+        """Take over what others have sent; the next pulls give it."""
 
     def close(self) -> None:
         """End what runs beside; after `flush`."""

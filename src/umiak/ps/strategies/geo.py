@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-
 import umiak_native
+
 from umiak.core.value import replace
 from umiak.ps import specs
 from umiak.ps.errors import bad
@@ -41,7 +41,9 @@ class Geo(Strategy):
 
     def open(self, name: str, spec: SparseTable) -> int:
         if spec.accessor is not None or not isinstance(spec.entry, specs.Always):
-            raise bad("UM-PS-008", f"table {name}: geo can't train a table with an accessor or an entry rule", "use async")
+            raise bad(
+                "UM-PS-008", f"table {name}: geo can't train a table with an accessor or an entry rule", "use async"
+            )
         table = super().open(name, replace(spec, optimizer=specs.Sum(), clip=specs.Clip()))
         if table not in self._rows:
             self._rows[table] = _Rows(self.client, table, spec, self.world)
@@ -76,6 +78,9 @@ class Geo(Strategy):
             rows.exchange()
         for dense in self._dense.values():
             dense.exchange()
+
+    def catch_up(self) -> None:
+        self.flush()
 
     def set_learning_rate(self, table: int, learning_rate: float) -> None:
         """This trainer's own: every trainer says it for itself."""

@@ -53,3 +53,6 @@ class HalfAsync(Strategy):
             self._merger.send(waiting)
         self._steps = [self._merger.begin()]
         self._fresh = True
+
+    def catch_up(self) -> None:
+        self._fresh = True

@@ -1,0 +1,59 @@
+"""Parameter servers and trainers in one process, for tests: real servers on loopback, a thread per trainer.
+
+with Cluster(servers=2, trainers=2) as cluster:
+    results = cluster.train("sync", lambda job: ...)
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import umiak_native
+
+from umiak.ps import settings
+from umiak.ps.environment import Seat, SeatRole
+from umiak.ps.job import Job, Options
+
+T = TypeVar("T")
+TOKEN = "for this test"
+
+
+class Cluster:
+    """So many servers, and jobs for so many trainers."""
+
+    def __init__(self, *, servers: int = 2, trainers: int = 2, shards: int = 16, **config: Any) -> None:
+        self.trainers = trainers
+        self.shards = shards
+        self.servers = [
+            umiak_native.Server(
+                json.dumps({"index": i, "servers": servers, "world": trainers, "shards": shards, **config}),
+                TOKEN.encode(),
+            )
+            for i in range(servers)
+        ]
+        self.endpoints: tuple[str, ...] = ()
+
+    def __enter__(self) -> Cluster:
+        self.endpoints = tuple(f"127.0.0.1:{server.start()}" for server in self.servers)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for server in self.servers:
+            server.stop()
+
+    def job(self, strategy: str, rank: int = 0, **flags: Any) -> Job:
+        seat = Seat(role=SeatRole.TRAINER, rank=rank, world=self.trainers, servers=self.endpoints, token=TOKEN)
+        return Job(seat, strategy, settings.read(flags, strategy), Options(shards=self.shards))
+
+    def train(self, strategy: str, trainer: Callable[[Job], T], **flags: Any) -> list[T]:
+        """Run a function for every trainer, each in its thread; the results in rank order."""
+
+        def run(rank: int) -> T:
+            with self.job(strategy, rank, **flags) as job:
+                return trainer(job)
+
+        with concurrent.futures.ThreadPoolExecutor(self.trainers) as pool:
+            return list(pool.map(run, range(self.trainers)))

@@ -1,0 +1,80 @@
+"""Specs and settings: every value becomes JSON that the native core takes, with Paddle's names and defaults."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import umiak_native
+
+from umiak.ps import settings, specs
+from umiak.ps.errors import BadRequest
+
+SPARSE = [
+    specs.SparseTable(dim=4),
+    *[specs.SparseTable(dim=4, optimizer=specs.rule(name)) for name in specs.RULES],
+    *[specs.SparseTable(dim=4, optimizer=specs.paddle_rule(name)) for name in specs.PADDLE_RULES],
+    *[specs.SparseTable(dim=4, init=init) for init in (specs.Constant(), specs.Uniform(), specs.Normal())],
+    *[specs.SparseTable(dim=4, entry=entry) for entry in (specs.Always(), specs.Count(), specs.Probability())],
+    specs.SparseTable(dim=4, clip=specs.Clip(value=1.0, norm=2.0, weight=3.0)),
+    specs.paddle_ctr_table(),
+]
+
+
+@pytest.mark.parametrize("spec", SPARSE, ids=repr)
+def test_every_sparse_spec_is_taken(spec: specs.SparseTable) -> None:
+    assert json.loads(specs.to_json(spec)) == specs.plain(spec)
+    umiak_native.Table(specs.to_json(spec))
+
+
+def test_a_dense_spec_is_taken() -> None:
+    arrays = (specs.Array(name="w", shape=(3, 4)), specs.Array(name="b", shape=()))
+    assert [array.size for array in arrays] == [12, 1]
+    umiak_native.DenseTable(specs.to_json(specs.DenseTable(arrays=arrays)))
+
+
+def test_rows_that_are_pulled_carry_show_and_click_with_an_accessor() -> None:
+    assert specs.pull_width(specs.SparseTable(dim=4)) == 4
+    assert specs.pull_width(specs.paddle_ctr_table(8)) == 11
+
+
+def test_paddles_names_mean_paddles_rules() -> None:
+    assert specs.paddle_rule("naive") == specs.Sgd(learning_rate=0.05)
+    assert specs.paddle_rule("adagrad") == specs.AdagradShared(learning_rate=0.05, initial_g2sum=3.0)
+    assert specs.paddle_rule("std-adagrad", initial_g2sum=1.0) == specs.AdagradScaled(initial_g2sum=1.0)
+    assert isinstance(specs.paddle_rule("adam"), specs.AdamRow)
+    accessor = specs.paddle_ctr_table().accessor
+    assert accessor is not None
+    assert (accessor.embedx_threshold, accessor.delete_after_unseen_days, accessor.show_click_decay_rate) == (
+        10,
+        30,
+        0.98,
+    )
+
+
+@pytest.mark.parametrize("prefix", ["", "communicator_", "FLAGS_communicator_"])
+def test_flags_of_the_communicator(prefix: str) -> None:
+    flags = {"max_merge_var_num": 3, "send_queue_size": "5", "max_send_grad_num_before_recv": 2, "is_sgd_optimizer": 1}
+    found = settings.read({prefix + name: given for name, given in flags.items()}, "async")
+    assert (found.merge, found.queue, found.pull_every, found.sum_merged) == (3, 5, 2, True)
+
+
+def test_flags_beside_the_communicator_and_those_without_effect() -> None:
+    found = settings.read({"FLAGS_rpc_deadline": 300000, "k_steps": 7, "FLAGS_rpc_retry_times": 3}, "geo")
+    assert (found.timeout_s, found.geo_steps) == (300.0, 7)
+    silent = {f"FLAGS_communicator_{name}": 1 for name in settings.NO_EFFECT}
+    assert settings.read(silent, "sync") == settings.Settings()
+
+
+def test_half_async_merges_unless_told_otherwise() -> None:
+    assert settings.read({}, "half_async").merge == 4
+    assert settings.read({"max_merge_var_num": 2}, "half_async").merge == 2
+    assert settings.read({}, "async").merge == 1
+
+
+def test_everything_that_is_wrong_is_said() -> None:
+    with pytest.raises(BadRequest) as caught:
+        settings.read({"max_merge_var_num": 0, "send_queue_size": "many", "speed": 9}, "fast")
+    assert [problem.code for problem in caught.value.problems] == ["UM-PS-007"] * 4
+    assert "no such strategy: fast" in str(caught.value)
+    assert "no such setting: speed" in str(caught.value)

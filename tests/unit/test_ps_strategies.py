@@ -1,0 +1,233 @@
+"""Every strategy against numbers worked out by hand: two servers and two trainers in this process, or none at all."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from tests.ps_cluster import Cluster
+from umiak.ps import settings, specs
+from umiak.ps.environment import Seat
+from umiak.ps.errors import BadRequest
+from umiak.ps.job import Job, Options
+from umiak.ps.local import LocalClient
+
+KEYS = np.arange(40, dtype=np.int64)
+PLAIN = specs.SparseTable(dim=3, init=specs.Constant(value=1.0), optimizer=specs.Sgd(learning_rate=0.5))
+DENSE = specs.DenseTable(arrays=(specs.Array(name="w", shape=(5, 7)),), optimizer=specs.Sgd(learning_rate=0.5))
+START = np.arange(35, dtype=np.float32)
+
+
+def alone(strategy: str = "async", **flags: object) -> Job:
+    return Job(Seat(), strategy, settings.read(flags, strategy), Options(shards=4))
+
+
+def gradients(rank: int, step: int, width: int = 3) -> np.ndarray:
+    return np.random.default_rng([rank, step]).normal(size=(len(KEYS), width)).astype(np.float32)
+
+
+def test_sync_is_bit_equal_to_one_process_that_adds_in_rank_order() -> None:
+    rule = specs.Adam(learning_rate=0.1)
+    spec = specs.SparseTable(dim=3, seed=5, optimizer=rule)
+    dense = specs.DenseTable(arrays=DENSE.arrays, optimizer=rule)
+    steps = 6
+
+    def trainer(job: Job) -> tuple[np.ndarray, np.ndarray]:
+        strategy = job.strategy
+        table, flat = strategy.open("rows", spec), strategy.open_dense("dense", dense, START)
+        for step in range(steps):
+            mine = KEYS[job.rank :: 3]  # a third of the keys are common to both, in turn
+            strategy.pull(table, mine)
+            strategy.push(table, np.r_[mine, mine[:2]], np.r_[gradients(job.rank, step)[mine], gradients(9, step)[:2]])
+            strategy.push_dense(flat, gradients(job.rank, step).ravel()[:35])
+            strategy.end_step()
+        return strategy.pull(table, KEYS), strategy.pull_dense(flat)
+
+    with Cluster() as cluster:
+        first, second = cluster.train("sync", trainer)
+    client = LocalClient(shards=4)
+    table, flat = client.create_table("rows", specs.to_json(spec)), client.create_table("dense", specs.to_json(dense))
+    client.set_dense(flat, START)
+    for step in range(steps):
+        for rank in range(2):
+            mine = KEYS[rank::3]
+            rows = np.r_[gradients(rank, step)[mine], gradients(9, step)[:2]] * np.float32(0.5)
+            client.push(table, np.r_[mine, mine[:2]], rows, step=step)
+            client.push_dense(flat, gradients(rank, step).ravel()[:35] * np.float32(0.5), step=step)
+        client.commit(step)
+    for rows, values in (first, second):
+        assert np.array_equal(rows, client.pull(table, KEYS))
+        assert np.array_equal(values, client.pull_dense(flat))
+
+
+def test_async_applies_everything_once() -> None:
+    def trainer(job: Job) -> tuple[np.ndarray, np.ndarray]:
+        strategy = job.strategy
+        table, flat = strategy.open("rows", PLAIN), strategy.open_dense("dense", DENSE, START)
+        for _ in range(5):
+            strategy.push(table, KEYS, np.ones((40, 3), np.float32))
+            strategy.push_dense(flat, np.ones(35, np.float32))
+            strategy.end_step()
+        job.barrier()
+        return strategy.pull(table, KEYS), strategy.pull_dense(flat)
+
+    for flags in ({}, {"send_queue_size": 3}, {"send_queue_size": 2, "max_merge_var_num": 2, "is_sgd_optimizer": 1}):
+        with Cluster() as cluster:
+            for rows, values in cluster.train("async", trainer, **flags):
+                assert np.all(rows == 1 - 0.5 * 10)
+                assert np.array_equal(values, START - 5)
+
+
+def test_a_queue_hands_its_failure_to_the_loop() -> None:
+    job = alone("async", send_queue_size=2)
+    table = job.strategy.open("rows", PLAIN)
+    job.strategy.push(table + 7, KEYS, np.ones((40, 3), np.float32))
+    job.strategy.end_step()
+    with pytest.raises(IndexError):
+        job.flush()
+    job.strategy.close()
+    job.abandon()
+
+
+def test_dense_parameters_are_fetched_as_rarely_as_asked() -> None:
+    job = alone("async", max_send_grad_num_before_recv=3)
+    flat = job.strategy.open_dense("dense", DENSE, START)
+    seen = []
+    values = START.copy()
+    for _ in range(6):
+        job.strategy.push_dense(flat, np.ones(35, np.float32))
+        job.strategy.end_step()
+        job.strategy.pull_dense(flat, values)
+        seen.append(float(values[0]))
+    assert seen == [0, 0, -1.5, -1.5, -1.5, -3.0]
+
+
+def test_half_async_sends_the_mean_of_its_steps() -> None:
+    job = alone("half_async", max_merge_var_num=2)
+    table, flat = job.strategy.open("rows", PLAIN), job.strategy.open_dense("dense", DENSE, START)
+    values = START.copy()
+    for step in range(3):
+        job.strategy.push(table, KEYS[:1], np.full((1, 3), 2.0 + step, np.float32))
+        job.strategy.push_dense(flat, np.full(35, 2.0 + step, np.float32))
+        job.strategy.end_step()
+        job.strategy.pull_dense(flat, values)
+    # Two steps went as their mean of 2.5, the third waits.
+    assert job.strategy.pull(table, KEYS[:1])[0, 0] == 1 - 0.5 * 2.5
+    assert values[0] == -0.5 * 2.5
+    job.flush()
+    assert job.strategy.pull(table, KEYS[:1])[0, 0] == 1 - 0.5 * (2.5 + 4)
+    assert job.strategy.pull_dense(flat, values)[0] == -0.5 * (2.5 + 4)
+
+
+def test_hybrid_applies_rows_at_once_and_dense_parameters_together() -> None:
+    seen = threading.Barrier(2)
+
+    def trainer(job: Job) -> tuple[float, float, np.ndarray]:
+        strategy = job.strategy
+        table, flat = strategy.open("rows", PLAIN), strategy.open_dense("dense", DENSE, START)
+        strategy.push(table, KEYS, np.ones((40, 3), np.float32))
+        strategy.push_dense(flat, np.ones(35, np.float32))
+        seen.wait(30)
+        before = float(strategy.pull(table, KEYS)[0, 0]), float(strategy.pull_dense(flat)[0])
+        seen.wait(30)
+        strategy.end_step()
+        return *before, strategy.pull_dense(flat)
+
+    with Cluster() as cluster:
+        for row, value, after in cluster.train("hybrid", trainer):
+            assert (row, value) == (0.0, 0.0)
+            assert np.array_equal(after, START - 0.5)
+
+
+def test_geo_exchanges_differences() -> None:
+    met = threading.Barrier(2)
+
+    def trainer(job: Job) -> list[float]:
+        strategy = job.strategy
+        table, flat = strategy.open("rows", PLAIN), strategy.open_dense("dense", DENSE, START)
+        seen: list[float] = []
+        own = 1.0 + job.rank
+        for _ in range(2):
+            strategy.pull(table, KEYS)
+            strategy.push(table, KEYS, np.full((40, 3), own, np.float32))
+            strategy.push_dense(flat, np.full(35, own, np.float32))
+            strategy.end_step()
+            seen += [float(strategy.pull(table, KEYS)[0, 0]), float(strategy.pull_dense(flat)[0])]
+            met.wait(30)
+        job.barrier()
+        seen += [float(strategy.pull(table, KEYS)[0, 0]), float(strategy.pull_dense(flat)[0])]
+        return seen
+
+    with Cluster() as cluster:
+        first, second = cluster.train("geo", trainer, k_steps=100)
+    assert first[:4] == [0.5, -0.5, 0.0, -1.0]
+    assert second[:4] == [0.0, -1.0, -1.0, -2.0]
+    # Halves of -1 and -2 on the servers; each trainer keeps the half of its own that was not sent.
+    assert first[4] - 1 == first[5]
+    assert second[4] - 1 == second[5]
+    assert first[4] == pytest.approx(1 - 1.5, abs=1.0)
+
+
+def test_geo_refuses_what_it_cannot_train() -> None:
+    with Cluster(trainers=1) as cluster, cluster.job("geo") as job, pytest.raises(BadRequest, match="geo can't train"):
+        job.strategy.open("rows", specs.paddle_ctr_table())
+
+
+@pytest.mark.parametrize("strategy", ["sync", "async"])
+def test_a_new_learning_rate_counts_from_the_next_step(strategy: str) -> None:
+    def trainer(job: Job) -> np.ndarray:
+        table = job.strategy.open("rows", PLAIN)
+        for step in range(4):
+            if step == 2:
+                job.barrier()
+                job.strategy.set_learning_rate(table, 5.0)
+                job.barrier()
+            job.strategy.pull(table, KEYS)
+            job.strategy.push(table, KEYS, np.ones((40, 3), np.float32), share=0.5)
+            job.strategy.end_step()
+        job.barrier()
+        return job.strategy.pull(table, KEYS)
+
+    with Cluster() as cluster:
+        for rows in cluster.train(strategy, trainer):
+            assert np.all(rows == 1 - 2 * 0.5 - 2 * 5.0)
+
+
+def test_the_first_trainers_values_are_everybodys() -> None:
+    def trainer(job: Job) -> np.ndarray:
+        flat = job.strategy.open_dense("dense", DENSE, START + 100 * job.rank)
+        return job.strategy.pull_dense(flat)
+
+    with Cluster(trainers=3) as cluster:
+        assert all(np.array_equal(values, START) for values in cluster.train("async", trainer))
+
+
+def test_waiting_for_the_first_values_has_an_end() -> None:
+    with Cluster() as cluster, pytest.raises(BadRequest, match="UM-PS-009"):
+        cluster.job("async", 1, rpc_deadline=300).strategy.open_dense("dense", DENSE, START)
+
+
+@pytest.mark.parametrize("strategy", settings.STRATEGIES)
+def test_alone_gives_what_one_trainer_and_one_server_give(strategy: str) -> None:
+    spec = specs.SparseTable(dim=3, seed=1, optimizer=specs.Adam())
+
+    def trainer(job: Job) -> tuple[np.ndarray, np.ndarray]:
+        table, flat = job.strategy.open("rows", spec), job.strategy.open_dense("dense", DENSE, START)
+        for step in range(5):
+            job.strategy.pull(table, KEYS)
+            job.strategy.push(table, KEYS, gradients(0, step))
+            job.strategy.push_dense(flat, gradients(0, step).ravel()[:35])
+            job.strategy.end_step()
+        job.barrier()
+        return job.strategy.pull(table, KEYS), job.strategy.pull_dense(flat)
+
+    with Cluster(servers=1, trainers=1) as cluster:
+        (together,) = cluster.train(strategy, trainer)
+    by_itself = trainer(alone(strategy))
+    for one, other in zip(together, by_itself, strict=True):
+        if strategy == "geo":
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+        else:
+            assert np.array_equal(one, other)
