@@ -62,10 +62,13 @@ class Learner:
         if factor != self._told:
             self._tell(factor)
         self._job.book.push(share)
-        if self._number is not None and gradients is not None:
-            self._strategy.push_dense(self._number, gradients, share=share)
+        self.push_dense(gradients, share)
         self._strategy.end_step()
         self.fetch()
+
+    def push_dense(self, gradients: Floats | None, share: float | None) -> None:
+        if self._number is not None and gradients is not None:
+            self._strategy.push_dense(self._number, gradients, share=share)
 
     def fetch(self) -> None:
         """The newest parameters, as the strategy sees fit."""

@@ -84,10 +84,10 @@ def seat(environ: Mapping[str, str]) -> Seat:
         rank = reading.number(reading.first("UMIAK_RANK", "PADDLE_TRAINER_ID"))
     world = reading.number(world_name, least=1)
     if role is SeatRole.TRAINER and rank >= world and not reading.problems:
-        reading.wrong("UM-PS-004", f"rank {rank} is out of range: {world_name} gives {world} trainers")
+        reading.note("UM-PS-004", f"rank {rank} is out of range: {world_name} gives {world} trainers")
     token = reading.text("UMIAK_TOKEN")
     if token is None and any(not is_loopback(split_host_port(item)[0]) for item in servers):
-        reading.wrong(
+        reading.note(
             "UM-PS-006",
             "servers that can be reached from other machines need a token, and UMIAK_TOKEN is not set",
             hint='on every node, before `umiak launch`: export UMIAK_TOKEN="a long secret of yours"',
@@ -117,7 +117,7 @@ class _Reading:
         self._environ = environ
         self.problems: list[Problem] = []
 
-    def wrong(self, code: str, what: str, hint: str = _LAUNCH) -> None:
+    def note(self, code: str, what: str, hint: str = _LAUNCH) -> None:
         self.problems.append(Problem(code=code, what=what, hint=hint))
 
     def raise_problems(self) -> None:
@@ -135,19 +135,19 @@ class _Reading:
         """A number that must be there; ``least`` stands in for it until the problems are raised."""
         text = self.text(name)
         if text is None:
-            self.wrong("UM-PS-004", f"{name} is not set, but this is a job with parameter servers")
+            self.note("UM-PS-004", f"{name} is not set, but this is a job with parameter servers")
             return least
         if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text) >= least):
-            self.wrong("UM-PS-004", f"{name}: not a whole number of {least} or more: {text}")
+            self.note("UM-PS-004", f"{name}: not a whole number of {least} or more: {text}")
             return least
         return int(text)
 
     def role(self, name: str) -> SeatRole:
         word = self.text(name)
         if word in ("heter", "HETER_TRAINER"):
-            self.wrong("UM-PS-001", f"{name}: umiak.ps has no heter workers: {word}", "start trainers instead")
+            self.note("UM-PS-001", f"{name}: umiak.ps has no heter workers: {word}", "start trainers instead")
         elif word not in _ROLES:
-            self.wrong("UM-PS-001", f"{name}: neither PSERVER nor TRAINER: {word or 'not set'}")
+            self.note("UM-PS-001", f"{name}: neither PSERVER nor TRAINER: {word or 'not set'}")
         return _ROLES.get(word or "", SeatRole.TRAINER)
 
     def without_servers(self) -> Seat:
@@ -155,7 +155,7 @@ class _Reading:
         world_name = self.first("UMIAK_WORLD_SIZE", "PADDLE_TRAINERS_NUM")
         if (self.text(world_name) or "1") != "1":
             what = f"this job has {self.text(world_name)} trainers and no parameter server"
-            self.wrong("UM-PS-005", what, "add servers: `umiak launch --server_num 2 --trainer_num 2 ...`")
+            self.note("UM-PS-005", what, "add servers: `umiak launch --server_num 2 --trainer_num 2 ...`")
         self.raise_problems()
         return Seat()
 
@@ -167,13 +167,13 @@ class _Reading:
             except ValueError:
                 port = None
             if port is None:
-                self.wrong("UM-PS-002", f"{name}: not host:port: {item}")
+                self.note("UM-PS-002", f"{name}: not host:port: {item}")
             else:
                 found.append(join_host_port(host, port))
         if not self.text(name):
-            self.wrong("UM-PS-002", f"{name} is not set, so nobody knows where the servers are")
+            self.note("UM-PS-002", f"{name} is not set, so nobody knows where the servers are")
         elif len({*found}) < len(found):
-            self.wrong("UM-PS-002", f"{name}: a server is listed twice: {self.text(name)}")
+            self.note("UM-PS-002", f"{name}: a server is listed twice: {self.text(name)}")
         return tuple(found)
 
     def server_rank(self, servers: tuple[str, ...]) -> int:
@@ -181,13 +181,13 @@ class _Reading:
         if self.text("UMIAK_RANK"):
             rank = self.number("UMIAK_RANK")
             if servers and rank >= len(servers):
-                self.wrong("UM-PS-004", f"server {rank} is out of range: there are {len(servers)} servers")
+                self.note("UM-PS-004", f"server {rank} is out of range: there are {len(servers)} servers")
             return rank
         host, port = self.text("POD_IP") or "127.0.0.1", self.text("PADDLE_PORT")
         own = self.text("PADDLE_CURRENT_ENDPOINT") or f"{host}:{port}"
         if own in servers:
             return servers.index(own)
-        self.wrong("UM-PS-003", f"this server's address is not in PADDLE_PSERVERS_IP_PORT_LIST: {own}")
+        self.note("UM-PS-003", f"this server's address is not in PADDLE_PSERVERS_IP_PORT_LIST: {own}")
         return 0
 
     def state_dir(self, rank: int) -> str | None:

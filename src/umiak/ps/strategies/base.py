@@ -70,7 +70,9 @@ class Strategy:
     def _is_set(self, table: int) -> bool:
         try:
             self.client.pull_dense(table)
-        except umiak_native.Refused:
+        except umiak_native.Refused as refused:
+            if refused.code != "not-set":
+                raise
             return False
         return True
 
