@@ -42,9 +42,7 @@ class Table:
     ) -> NDArray[np.float32]:
         """Rows of the keys. Missing ones are made, or without `create` read as they would be made."""
 
-    def push(
-        self, keys: NDArray[np.uint64] | NDArray[np.int64], rows: NDArray[np.float32], draw: int = 0
-    ) -> None:
+    def push(self, keys: NDArray[np.uint64] | NDArray[np.int64], rows: NDArray[np.float32], draw: int = 0) -> None:
         """One optimizer step. A key should come once. Where chance decides, `draw` and the key decide."""
 
     def push_summed(

@@ -7,6 +7,7 @@ checkpoint needs no server.
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 import sys
 import traceback
@@ -202,8 +203,7 @@ class Job:
         """
         self.strategy.flush()
         if self.is_first:
-            from umiak.ps import checkpoint
-
+            checkpoint = importlib.import_module("umiak.ps.checkpoint")
             checkpoint.save(self.client, path, metadata={**(metadata or {})}, mode=mode, step=self.step)
 
     def load(self, path: str) -> dict[str, Any]:
@@ -211,8 +211,7 @@ class Job:
 
         Every trainer calls it, after its tables and its optimizer are made and before its first step.
         """
-        from umiak.ps import checkpoint
-
+        checkpoint = importlib.import_module("umiak.ps.checkpoint")
         if self.is_first:
             checkpoint.load(self.client, path)
         self.barrier("load")

@@ -30,7 +30,7 @@ class LocalClient:
         self._specs: list[dict[str, Any]] = []
         self._tables: list[umiak_native.Table | umiak_native.DenseTable] = []
         self._step = 0
-        self._sparse_parts: dict[int, list[tuple[NDArray[np.uint64], Floats]]] = {}
+        self._sparse_parts: dict[int, list[tuple[Keys, Floats]]] = {}
         self._dense_parts: dict[int, list[Floats]] = {}
 
     # ---- tables

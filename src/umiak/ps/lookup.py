@@ -18,9 +18,15 @@ from umiak.ps import specs
 from umiak.ps.errors import bad
 
 if TYPE_CHECKING:
-    from umiak.ps.client import Floats, Keys
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from umiak.ps.client import Floats
     from umiak.ps.specs import Optimizer, SparseTable
     from umiak.ps.strategies import Strategy
+
+    Keys = NDArray[np.uint64]
 
 
 class Table:
@@ -130,7 +136,7 @@ class Reading:
     ) -> None:
         self._table = table
         self._pooling = pooling
-        self._offsets = None if offsets is None else offsets.astype(np.int64)
+        self._offsets = None if offsets is None else offsets.view(np.int64).copy()
         self._slot = slot
         self._shown: tuple[Floats, Floats] | None = None
         if offsets is None:
@@ -138,7 +144,7 @@ class Reading:
             self._keys = keys.copy()
         else:
             self._keys, self._inverse = umiak_native.unique(keys)
-        self._mask = None if padding is None else self._keys == np.int64(padding).astype(self._keys.dtype)
+        self._mask = None if padding is None else self._keys == np.int64(padding).view(np.uint64)
         if table.spec.accessor is not None:
             self._shown = self._shows_and_clicks(keys, clicks)
 
@@ -190,21 +196,20 @@ def checked_pooling(word: str) -> str:
 def chained(slots: list[tuple[Keys, Keys]]) -> tuple[Keys, Keys]:
     """Several CSR slots of one table, one after the other, as one: one pull instead of many."""
     values = np.concatenate([values for values, _ in slots])
-    offsets = [np.zeros(1, np.int64)]
+    offsets = [np.zeros(1, np.uint64)]
     behind = 0
     for own, ends in slots:
-        offsets.append(np.asarray(ends[1:], np.int64) + behind)
+        offsets.append(ends[1:] + np.uint64(behind))
         behind += len(own)
     return values, np.concatenate(offsets)
 
 
-def as_keys(ids: np.ndarray) -> Keys:  # type: ignore[type-arg]
+def as_keys(ids: NDArray[Any]) -> Keys:
     """Ids as the 64-bit keys that tables have; a negative id is the key with the same bits."""
-    if ids.dtype in (np.int64, np.uint64):
-        return ids
     if not np.issubdtype(ids.dtype, np.integer):
         raise bad("UM-PS-010", f"ids must be whole numbers, these are {ids.dtype}", "ids.astype('int64')")
-    return ids.astype(np.int64)
+    # Never both kinds of 64 bits: numpy would turn a mixture into floats.
+    return ids if ids.dtype == np.uint64 else ids.astype(np.int64, copy=False).view(np.uint64)
 
 
 def sparse_spec(
@@ -218,5 +223,5 @@ def sparse_spec(
     accessor: specs.Accessor | None,
 ) -> SparseTable:
     """A table's spec from what a layer was told; what was not said has its default."""
-    said = {"optimizer": optimizer, "init": init, "clip": clip, "entry": entry, "accessor": accessor}
-    return specs.SparseTable(dim=dim, seed=seed, **{name: item for name, item in said.items() if item is not None})  # type: ignore[arg-type]
+    said: dict[str, Any] = {"optimizer": optimizer, "init": init, "clip": clip, "entry": entry, "accessor": accessor}
+    return specs.SparseTable(dim=dim, seed=seed, **{name: item for name, item in said.items() if item is not None})

@@ -27,8 +27,9 @@ from umiak.ps.dense import TABLE, Learner, chosen_rule, room_for
 if TYPE_CHECKING:
     from typing import Any
 
-    from umiak.ps.client import Floats, Keys
+    from umiak.ps.client import Floats
     from umiak.ps.job import Job
+    from umiak.ps.lookup import Keys
 
     Ids = Any
     """A tensor or an array of whole numbers."""
@@ -224,7 +225,7 @@ def optimizer(
 def _keys(ids: Ids) -> Keys:
     if isinstance(ids, np.ndarray):
         return lookup.as_keys(ids)
-    return lookup.as_keys(np.from_dlpack(ids) if ids.place.is_cpu_place() else ids.numpy())
+    return lookup.as_keys(np.from_dlpack(ids.detach() if ids.place.is_cpu_place() else ids.cpu()))
 
 
 def _floats(tensor: paddle.Tensor) -> Floats:
@@ -234,8 +235,9 @@ def _floats(tensor: paddle.Tensor) -> Floats:
         tensor = tensor.astype(paddle.float32)
     if not tensor.is_contiguous():
         tensor = tensor.contiguous()
-    found: Floats = np.from_dlpack(tensor) if tensor.place.is_cpu_place() else tensor.numpy()
-    return found
+    if not tensor.place.is_cpu_place():
+        tensor = tensor.cpu()
+    return np.from_dlpack(tensor).view(np.float32)
 
 
 def _anchor() -> paddle.Tensor:

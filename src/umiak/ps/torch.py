@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from umiak.ps.client import Floats, Keys
+    from umiak.ps.client import Floats
     from umiak.ps.job import Job
+    from umiak.ps.lookup import Keys
 
     Ids = Any
     """A tensor or an array of whole numbers."""

@@ -25,6 +25,8 @@ from umiak.ps.strategies.base import Strategy
 if TYPE_CHECKING:
     from typing import Any
 
+    from numpy.typing import NDArray
+
     from umiak.ps.client import Client, Floats, Keys
     from umiak.ps.specs import DenseTable, SparseTable
 
@@ -98,7 +100,7 @@ class _Rows:
         self._old = umiak_native.Table(specs.to_json(zeros), LOCAL_SHARDS)
         # One number per key: 1 for rows that are here.
         self._known = umiak_native.Table(specs.to_json(replace(zeros, dim=1)), LOCAL_SHARDS)
-        self._touched: list[Keys] = []
+        self._touched: list[NDArray[np.uint64]] = []
         client.changed(table)  # the servers remember from now on what others change
 
     def pull(self, keys: Keys, *, create: bool) -> Floats:
