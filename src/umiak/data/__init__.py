@@ -1,0 +1,1 @@
+"""Training data: readers that keep up with the trainers."""
