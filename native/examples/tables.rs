@@ -1,0 +1,105 @@
+//! Figures of the tables in this process: `cargo run --release --no-default-features --example tables [rows] [rounds]`.
+//!
+//! Pulls and pushes of about 13 thousand keys, growth, memory. No verdicts; the benchmarks of the whole parameter server
+//! are in `benchmarks/ps.py`.
+
+use std::time::Instant;
+
+use umiak_native::keys::{Init, Sharding, mix};
+use umiak_native::table::SparseTable;
+use umiak_native::table::spec::{Clip, Entry, Optimizer, SparseSpec};
+
+const DIM: usize = 16;
+const BATCH: usize = 13_312;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).map(|word| word.parse::<u64>().expect("a number"));
+    let rows = arguments.next().unwrap_or(1_000_000);
+    let rounds = arguments.next().unwrap_or(300) as usize;
+    let (learning_rate, beta1, beta2, epsilon) = (0.01, 0.9, 0.999, 1e-8);
+    for (name, optimizer) in [
+        ("adagrad", Optimizer::Adagrad { learning_rate, initial: 0.0, epsilon }),
+        ("adam", Optimizer::Adam { learning_rate, beta1, beta2, epsilon }),
+        ("adam_row", Optimizer::AdamRow { learning_rate, beta1, beta2, epsilon }),
+        ("adagrad_scaled", Optimizer::AdagradScaled { learning_rate, initial_g2sum: 3.0 }),
+        ("adagrad_shared", Optimizer::AdagradShared { learning_rate, initial_g2sum: 3.0 }),
+        ("sgd", Optimizer::Sgd { learning_rate }),
+        ("ftrl", Optimizer::Ftrl { learning_rate, beta: 1.0, l1: 0.1, l2: 0.1 }),
+    ] {
+        measure(name, optimizer, rows, rounds);
+        if rows > 2_000_000 && name == "adam" {
+            break;
+        }
+    }
+}
+
+fn measure(name: &str, optimizer: Optimizer, rows: u64, rounds: usize) {
+    let sharding = Sharding::new(256).expect("a power of two");
+    let spec = SparseSpec {
+        dim: DIM,
+        seed: 1,
+        init: Init::Uniform { low: -0.1, high: 0.1 },
+        optimizer,
+        clip: Clip::default(),
+        entry: Entry::Always,
+        accessor: None,
+    };
+    let table = SparseTable::new(spec, sharding).expect("a good spec");
+    let mut out = vec![0.0f32; BATCH * DIM];
+    let mut times = Vec::new();
+    let mut at_million = 0.0;
+    let mut next = 0;
+    while next < rows {
+        let count = BATCH.min((rows - next) as usize);
+        let mut keys: Vec<u64> = (next..next + count as u64).collect();
+        keys.sort_by_key(|&key| sharding.shard_of(mix(key)));
+        let start = Instant::now();
+        table.pull(&keys, &mut out[..count * DIM], true);
+        times.push(start.elapsed().as_secs_f64() * 1e6);
+        next += count as u64;
+        if at_million == 0.0 && next >= 1_000_000 {
+            at_million = table.memory().total() as f64 / next as f64;
+        }
+    }
+    let memory = table.memory();
+    let last = memory.total() as f64 / rows as f64;
+    let longest = times.iter().copied().fold(0.0, f64::max);
+    let whole: f64 = times.iter().sum();
+    println!("{name:15} grow: longest call {longest:.0} us, {:.0} ns/row; bytes/row {at_million:.1} at 1M, {last:.1} in the end {memory:?}", whole * 1e3 / rows as f64);
+    let mut word = 1u64;
+    let batches: Vec<Vec<u64>> = (0..64)
+        .map(|_| {
+            let mut keys: Vec<u64> = (0..BATCH)
+                .map(|_| {
+                    word = mix(word);
+                    word % rows
+                })
+                .collect();
+            keys.sort_unstable();
+            keys.dedup();
+            keys.sort_by_key(|&key| sharding.shard_of(mix(key)));
+            keys
+        })
+        .collect();
+    let gradients: Vec<f32> = (0..BATCH * DIM).map(|n| (n % 97) as f32 * 0.01 - 0.4).collect();
+    let (mut pulls, mut pushes) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        let keys = &batches[round % batches.len()];
+        let start = Instant::now();
+        table.pull(keys, &mut out[..keys.len() * DIM], true);
+        pulls.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    for round in 0..rounds {
+        let keys = &batches[(round * 7) % batches.len()];
+        let start = Instant::now();
+        table.push(keys, &gradients[..keys.len() * DIM], round as u64);
+        pushes.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    println!("{name:15} pull {}  push {}", spread(&mut pulls), spread(&mut pushes));
+}
+
+fn spread(times: &mut [f64]) -> String {
+    times.sort_by(f64::total_cmp);
+    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
+    format!("p10 {:.0} p50 {:.0} p99 {:.0} us", at(0.1), at(0.5), at(0.99))
+}
