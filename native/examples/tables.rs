@@ -65,7 +65,10 @@ fn measure(name: &str, optimizer: Optimizer, rows: u64, rounds: usize) {
     let last = memory.total() as f64 / rows as f64;
     let longest = times.iter().copied().fold(0.0, f64::max);
     let whole: f64 = times.iter().sum();
-    println!("{name:15} grow: longest call {longest:.0} us, {:.0} ns/row; bytes/row {at_million:.1} at 1M, {last:.1} in the end {memory:?}", whole * 1e3 / rows as f64);
+    println!(
+        "{name:15} grow: longest call {longest:.0} us, {:.0} ns/row; bytes/row {at_million:.1} at 1M, {last:.1} in the end {memory:?}",
+        whole * 1e3 / rows as f64
+    );
     let mut word = 1u64;
     let batches: Vec<Vec<u64>> = (0..64)
         .map(|_| {
