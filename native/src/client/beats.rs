@@ -1,0 +1,116 @@
+//! Threads that say that this trainer lives, one per server on a connection of its own, so that neither a long operation
+//! nor a frozen server keeps the others from hearing of it.
+
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::dial::{self, Card, NoEntry};
+use super::exchange::{self, Call, Clock};
+use crate::wire::frame::{Header, Op};
+
+pub struct Beats {
+    shared: Arc<Shared>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+struct Shared {
+    stopping: AtomicBool,
+    bell: (Mutex<()>, Condvar),
+    sockets: Mutex<Vec<Option<Arc<TcpStream>>>>,
+    every: Duration,
+    silence: Duration,
+}
+
+impl Beats {
+    pub fn start(cards: Vec<Card>, every: Duration, silence: Duration) -> Beats {
+        let shared = Arc::new(Shared {
+            stopping: AtomicBool::new(false),
+            bell: (Mutex::new(()), Condvar::new()),
+            sockets: Mutex::new(vec![None; cards.len()]),
+            every,
+            silence,
+        });
+        let threads = cards.into_iter().enumerate().filter_map(|(index, card)| {
+            let shared = shared.clone();
+            thread::Builder::new()
+                .name("ps-beat".into())
+                .stack_size(512 << 10)
+                .spawn(move || beat(&shared, index, &card))
+                .ok()
+        });
+        let threads = threads.collect();
+        Beats { shared, threads }
+    }
+}
+
+impl Drop for Beats {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        self.shared.bell.1.notify_all();
+        for socket in self.shared.sockets.lock().unwrap_or_else(PoisonError::into_inner).iter().flatten() {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn stops(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    fn sleep(&self, duration: Duration) {
+        let until = Instant::now() + duration;
+        let mut guard = self.bell.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while !self.stops() {
+            let Some(left) = until.checked_duration_since(Instant::now()) else { break };
+            guard = match self.bell.1.wait_timeout(guard, left.min(Duration::from_millis(500))) {
+                Ok((guard, _)) => guard,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+    }
+
+    fn remember(&self, index: usize, socket: Option<Arc<TcpStream>>) {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)[index] = socket;
+    }
+}
+
+fn beat(shared: &Shared, index: usize, card: &Card) {
+    let waiting = Mutex::new(None);
+    let mut inbox = Vec::new();
+    let mut pause = Duration::from_millis(50);
+    while !shared.stops() {
+        match dial::enter(card, &mut || !shared.stops()) {
+            Ok((mut stream, _)) => {
+                pause = Duration::from_millis(50);
+                shared.remember(index, Some(stream.socket().clone()));
+                let _ = stream.socket().set_nonblocking(true);
+                while !shared.stops() {
+                    let header = Header { client: card.rank, ..Header::of(Op::Beat) };
+                    let mut calls = [Call { stream: &mut stream, header, parts: [&[], &[]], rows: None }];
+                    let clock = Clock { silence: shared.silence, limit: None };
+                    let beaten =
+                        exchange::exchange(&mut calls, &mut |_, _, _| {}, &mut inbox, &waiting, &clock, &mut || {
+                            !shared.stops()
+                        });
+                    match beaten.as_deref() {
+                        Ok([Ok(exchange::Answer::Ok(_))]) => shared.sleep(shared.every),
+                        _ => break,
+                    }
+                }
+                stream.close();
+                shared.remember(index, None);
+            }
+            // What is refused here is refused to the data connection as well, and said there.
+            Err(NoEntry::Refused(_) | NoEntry::Away(_)) => pause = (pause * 2).min(Duration::from_secs(1)),
+            Err(NoEntry::Interrupted) => return,
+        }
+        shared.sleep(pause);
+    }
+}

@@ -1,0 +1,189 @@
+//! Connecting to a server, and the handshake. An adapter; blocking, but the caller's pulse is heard all the while.
+
+use std::io::{self, IoSlice};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use serde_json::{Value, json};
+
+use super::error::Told;
+use crate::wire::auth::{self, Challenge, Hello, Role};
+use crate::wire::codec;
+use crate::wire::frame::{HEADER, Header, Op};
+use crate::wire::stream::{self, Stream, advance, again};
+
+/// Called at least every 0.2 s while something is waited for; `false` ends the waiting.
+pub type Pulse<'a> = &'a mut dyn FnMut() -> bool;
+
+pub const TICK: Duration = Duration::from_millis(100);
+/// One attempt. A server that lives answers in milliseconds.
+const ATTEMPT: Duration = Duration::from_secs(5);
+const MOST_WELCOME: u64 = 16 << 20;
+
+/// How a caller of one server presents itself.
+#[derive(Clone)]
+pub struct Card {
+    pub endpoint: String,
+    pub token: Vec<u8>,
+    pub tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    pub rank: u32,
+    pub incarnation: u64,
+    pub kind: &'static str,
+    pub job: String,
+}
+
+#[derive(Debug)]
+pub enum NoEntry {
+    /// May be different in a moment.
+    Away(String),
+    /// Will not be different.
+    Refused(Told),
+    Interrupted,
+}
+
+/// A server that says one of these may be asked again.
+pub fn passes(code: &str) -> bool {
+    matches!(code, "full" | "busy" | "stopping" | "too-slow")
+}
+
+/// Connects, shakes hands, and returns the connection with what the server said in its welcome.
+pub fn enter(card: &Card, pulse: Pulse<'_>) -> Result<(Stream, Value), NoEntry> {
+    let socket = connect(&card.endpoint, pulse)?;
+    let ready = stream::tune(&socket)
+        .and_then(|()| socket.set_read_timeout(Some(TICK)))
+        .and_then(|()| socket.set_write_timeout(Some(TICK)));
+    ready.map_err(|error| NoEntry::Away(error.to_string()))?;
+    let stream =
+        Stream::client(Arc::new(socket), card.tls.as_ref()).map_err(|error| NoEntry::Away(error.to_string()))?;
+    let mut talk = Talk { stream, pulse, deadline: Instant::now() + ATTEMPT };
+    let nonce = auth::random::<{ auth::NONCE }>().map_err(|error| NoEntry::Away(error.to_string()))?;
+    let hello = Hello {
+        nonce: auth::to_hex(&nonce),
+        rank: card.rank,
+        incarnation: card.incarnation,
+        kind: card.kind.into(),
+        job: card.job.clone(),
+    };
+    talk.send(Op::Hello, &json!(hello))?;
+    let challenge: Challenge = talk.receive(Op::Challenge)?;
+    let Some(proof) = auth::prove(&card.token, Role::Client, &hello, &challenge) else {
+        return Err(NoEntry::Refused(Told::new("foreign", "the server's challenge is not one", None)));
+    };
+    talk.send(Op::Proof, &json!({"proof": proof}))?;
+    let mut welcome: Value = talk.receive(Op::Welcome)?;
+    let theirs = welcome.as_object_mut().and_then(|fields| fields.remove("proof"));
+    let theirs = theirs.as_ref().and_then(Value::as_str).unwrap_or_default();
+    if !auth::verify(&card.token, Role::Server, &hello, &challenge, theirs) {
+        return Err(NoEntry::Refused(Told::new(
+            "wrong-token",
+            "the server does not have this job's token",
+            Some("something else may be listening at this address; all processes of a job need the same UMIAK_TOKEN"),
+        )));
+    }
+    Ok((talk.stream, welcome))
+}
+
+/// Name look-up and connecting can't be interrupted, so a thread does them while this one listens to its pulse.
+fn connect(endpoint: &str, pulse: Pulse<'_>) -> Result<TcpStream, NoEntry> {
+    let (send, receive) = channel();
+    let target = endpoint.to_owned();
+    thread::Builder::new()
+        .name("ps-dial".into())
+        .stack_size(256 << 10)
+        .spawn(move || send.send(stream::dial(&target, ATTEMPT)))
+        .map_err(|error| NoEntry::Away(error.to_string()))?;
+    loop {
+        match receive.recv_timeout(TICK) {
+            Ok(done) => return done.map_err(|error| NoEntry::Away(error.to_string())),
+            Err(RecvTimeoutError::Disconnected) => return Err(NoEntry::Away("no thread to connect with".into())),
+            Err(RecvTimeoutError::Timeout) if pulse() => {}
+            Err(RecvTimeoutError::Timeout) => return Err(NoEntry::Interrupted),
+        }
+    }
+}
+
+struct Talk<'a> {
+    stream: Stream,
+    pulse: Pulse<'a>,
+    deadline: Instant,
+}
+
+impl Talk<'_> {
+    fn send(&mut self, op: Op, value: &Value) -> Result<(), NoEntry> {
+        let bytes = value.to_string().into_bytes();
+        let head = Header { length: bytes.len() as u64, ..Header::of(op) }.encode();
+        let mut parts = &mut [IoSlice::new(&head), IoSlice::new(&bytes)][..];
+        while !parts.is_empty() {
+            match self.stream.write(parts) {
+                Ok(taken) => advance(&mut parts, taken),
+                // What was said before the connection closed says why: it is read first.
+                Err(error) if !again(&error) && op == Op::Proof => return Ok(()),
+                Err(error) => self.wait(error)?,
+            }
+        }
+        while let Err(error) = self.stream.flush() {
+            self.wait(error)?;
+        }
+        Ok(())
+    }
+
+    fn receive<T: serde::de::DeserializeOwned>(&mut self, expected: Op) -> Result<T, NoEntry> {
+        let mut head = [0; HEADER];
+        self.read_exact(&mut head)?;
+        let header = codec::read_header(&head, MOST_WELCOME).map_err(|fault| {
+            NoEntry::Refused(Told::new(
+                fault.code,
+                fault.message,
+                Some("is this a server of this job, of this version?"),
+            ))
+        })?;
+        let mut payload = vec![0; header.length as usize];
+        self.read_exact(&mut payload)?;
+        let garbled = |what: String| NoEntry::Refused(Told::new("foreign", what, None));
+        if header.op == Op::Error {
+            let told: Told = serde_json::from_slice(&payload).map_err(|error| garbled(error.to_string()))?;
+            return Err(if passes(&told.code) { NoEntry::Away(told.message) } else { NoEntry::Refused(told) });
+        }
+        if header.op != expected {
+            return Err(garbled(format!("the server sent {:?} instead of {expected:?}", header.op)));
+        }
+        serde_json::from_slice(&payload).map_err(|error| garbled(error.to_string()))
+    }
+
+    fn read_exact(&mut self, into: &mut [u8]) -> Result<(), NoEntry> {
+        let mut have = 0;
+        while have < into.len() {
+            match self.stream.read(&mut into[have..]) {
+                Ok(0) => return Err(NoEntry::Away("the server closed the connection during the handshake".into())),
+                Ok(got) => have += got,
+                Err(error) => self.wait(error)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, error: io::Error) -> Result<(), NoEntry> {
+        if !again(&error) {
+            // TLS tells a wrong certificate in this way: another attempt will not help.
+            let tls = error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>());
+            return Err(if tls {
+                let hint = "the server's certificate, its name, and the file of trusted certificates must fit together";
+                NoEntry::Refused(Told::new("tls", format!("no TLS connection: {error}"), Some(hint)))
+            } else {
+                NoEntry::Away(error.to_string())
+            });
+        }
+        if !(self.pulse)() {
+            return Err(NoEntry::Interrupted);
+        }
+        if Instant::now() >= self.deadline {
+            return Err(NoEntry::Away("the server did not answer".into()));
+        }
+        Ok(())
+    }
+}

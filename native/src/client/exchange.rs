@@ -1,0 +1,280 @@
+//! Requests to several servers at once, and their answers as they come. An adapter: one loop over non-blocking sockets.
+//!
+//! One request per connection at a time. A call that fails breaks its connection and no other; the caller connects anew
+//! and calls again.
+
+use std::io::{self, ErrorKind, IoSlice};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::dial::{Pulse, TICK};
+use super::error::Told;
+use crate::wire::codec;
+use crate::wire::frame::{HEADER, Header, Op, flag};
+use crate::wire::stream::{Stream, again, poll};
+
+/// Bytes of rows that are taken from a socket at once.
+const INBOX: usize = 256 << 10;
+/// Answers are from servers that have proved who they are, and may be larger than requests.
+const MOST_ANSWER: u64 = 16 << 30;
+
+/// Rows as they arrive: which call, from which row on, whole rows.
+pub type Sink<'a> = &'a mut dyn FnMut(usize, usize, &[f32]);
+
+pub struct Call<'a> {
+    pub stream: &'a mut Stream,
+    pub header: Header,
+    pub parts: [&'a [u8]; 2],
+    /// Answer rows must be so many, of so many columns. `None`: rows are collected, or none are expected.
+    pub rows: Option<(u32, u32)>,
+}
+
+#[derive(Debug)]
+pub enum Answer {
+    Ok(Header),
+    /// All rows have gone into the sink.
+    Rows,
+    KeyedRows(Vec<u64>, Vec<f32>, u32),
+    Json(Value),
+    Refused(Told),
+}
+
+#[derive(Debug)]
+pub enum Stop {
+    Interrupted,
+    /// The time for the whole operation is over.
+    Limit,
+}
+
+pub struct Clock {
+    /// How long a server may say nothing.
+    pub silence: Duration,
+    pub limit: Option<Instant>,
+}
+
+struct Progress {
+    sent: usize,
+    head: [u8; HEADER],
+    head_have: usize,
+    reply: Option<Header>,
+    have: usize,
+    row: usize,
+    words: Vec<u64>,
+    heard: Instant,
+    done: Option<io::Result<Answer>>,
+}
+
+/// Carries out all calls. The answers are in the order of the calls; an error is a connection that is of no use any more.
+/// After a `Stop`, neither are those of the calls that had no answer yet.
+pub fn exchange(
+    calls: &mut [Call<'_>],
+    sink: Sink<'_>,
+    inbox: &mut Vec<u64>,
+    waiting: &Mutex<Option<String>>,
+    clock: &Clock,
+    pulse: Pulse<'_>,
+) -> Result<Vec<io::Result<Answer>>, Stop> {
+    inbox.resize(INBOX / 8, 0);
+    let now = Instant::now();
+    let fresh = || Progress {
+        sent: 0,
+        head: [0; HEADER],
+        head_have: 0,
+        reply: None,
+        have: 0,
+        row: 0,
+        words: Vec::new(),
+        heard: now,
+        done: None,
+    };
+    let mut states: Vec<Progress> = calls.iter().map(|_| fresh()).collect();
+    let mut fds: Vec<libc::pollfd> = Vec::with_capacity(calls.len());
+    let mut pulsed = now;
+    for (call, state) in calls.iter_mut().zip(&mut states) {
+        send(call, state);
+    }
+    loop {
+        fds.clear();
+        for (call, state) in calls.iter().zip(&states) {
+            let writes = state.sent < total(call) || call.stream.wants_write();
+            let events = if writes { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
+            let fd = if state.done.is_some() { -1 } else { call.stream.fd() };
+            fds.push(libc::pollfd { fd, events, revents: 0 });
+        }
+        if states.iter().all(|state| state.done.is_some()) {
+            break;
+        }
+        let ready = poll(&mut fds, Some(TICK)).unwrap_or(0);
+        let now = Instant::now();
+        if ready == 0 || now - pulsed >= TICK {
+            pulsed = now;
+            if !pulse() {
+                return Err(Stop::Interrupted);
+            }
+            if clock.limit.is_some_and(|limit| now >= limit) {
+                return Err(Stop::Limit);
+            }
+        }
+        for (index, (call, state)) in calls.iter_mut().zip(&mut states).enumerate() {
+            if state.done.is_some() {
+                continue;
+            }
+            if fds[index].revents == 0 {
+                if now.saturating_duration_since(state.heard) > clock.silence {
+                    let words = format!("it said nothing for {:.0} s", clock.silence.as_secs_f64());
+                    state.done = Some(Err(io::Error::new(ErrorKind::TimedOut, words)));
+                }
+                continue;
+            }
+            state.heard = now;
+            send(call, state);
+            state.done = receive(call, state, index, sink, inbox, waiting).transpose();
+        }
+    }
+    Ok(states.into_iter().filter_map(|state| state.done).collect())
+}
+
+fn total(call: &Call<'_>) -> usize {
+    HEADER + call.parts[0].len() + call.parts[1].len()
+}
+
+/// Sends what the socket takes. If it takes nothing any more, the server may have said why before it closed: what there is
+/// to read decides.
+fn send(call: &mut Call<'_>, state: &mut Progress) {
+    let head = call.header.encode();
+    while state.sent < total(call) {
+        let mut slices = [IoSlice::new(&head), IoSlice::new(call.parts[0]), IoSlice::new(call.parts[1])];
+        let mut rest = &mut slices[..];
+        IoSlice::advance_slices(&mut rest, state.sent);
+        match call.stream.write(rest) {
+            Ok(taken) => state.sent += taken,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if again(&error) => return,
+            Err(_) => state.sent = total(call),
+        }
+    }
+    let _ = call.stream.flush();
+}
+
+fn read(call: &mut Call<'_>, into: &mut [u8]) -> io::Result<Option<usize>> {
+    match call.stream.read(into) {
+        Ok(0) => Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection")),
+        Ok(got) => Ok(Some(got)),
+        Err(error) if again(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Takes what has come. `None`: the answer is not whole yet.
+fn receive(
+    call: &mut Call<'_>,
+    state: &mut Progress,
+    index: usize,
+    sink: Sink<'_>,
+    inbox: &mut Vec<u64>,
+    waiting: &Mutex<Option<String>>,
+) -> io::Result<Option<Answer>> {
+    loop {
+        let Some(header) = state.reply else {
+            let Some(got) = read(call, &mut state.head[state.head_have..])? else { return Ok(None) };
+            state.head_have += got;
+            if state.head_have == HEADER {
+                let header = codec::read_header(&state.head, MOST_ANSWER)
+                    .map_err(|fault| io::Error::new(ErrorKind::InvalidData, fault.message))?;
+                state.reply = Some(header);
+                (state.have, state.row) = (0, 0);
+                state.words.clear();
+            }
+            continue;
+        };
+        let streamed = header.op == Op::Rows && header.flags & flag::KEYED == 0;
+        if streamed && call.rows != Some((header.rows, header.dim)) {
+            let words = format!("the server sent {} rows of {} columns", header.rows, header.dim);
+            return Err(io::Error::new(ErrorKind::InvalidData, words));
+        }
+        let whole = match streamed {
+            true => receive_rows(call, state, &header, index, sink, inbox)?,
+            false => receive_words(call, state, header.length as usize)?,
+        };
+        if !whole {
+            return Ok(None);
+        }
+        let bytes = &codec::key_bytes(&state.words)[..if streamed { 0 } else { header.length as usize }];
+        let garbled = |error: serde_json::Error| io::Error::new(ErrorKind::InvalidData, error);
+        return Ok(Some(match header.op {
+            Op::Ok => Answer::Ok(header),
+            Op::Rows if streamed => Answer::Rows,
+            Op::Rows => {
+                let (keys, rest) = codec::keys(bytes, header.rows).unwrap_or_default();
+                Answer::KeyedRows(keys.into_owned(), codec::floats(rest).into_owned(), header.dim)
+            }
+            Op::Json => Answer::Json(serde_json::from_slice(bytes).map_err(garbled)?),
+            Op::Error => Answer::Refused(serde_json::from_slice(bytes).map_err(garbled)?),
+            Op::Wait => {
+                let text = String::from_utf8_lossy(bytes).into_owned();
+                *waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(text);
+                (state.reply, state.head_have) = (None, 0);
+                continue;
+            }
+            op => return Err(io::Error::new(ErrorKind::InvalidData, format!("{op:?} is no answer"))),
+        }));
+    }
+}
+
+/// Hands on whole rows; the beginning of one that is not whole is kept in `words`.
+fn receive_rows(
+    call: &mut Call<'_>,
+    state: &mut Progress,
+    header: &Header,
+    index: usize,
+    sink: Sink<'_>,
+    inbox: &mut Vec<u64>,
+) -> io::Result<bool> {
+    let length = header.length as usize;
+    let row_bytes = (header.dim as usize * 4).max(1);
+    if inbox.len() * 8 < 2 * row_bytes {
+        inbox.resize(row_bytes.div_ceil(4), 0);
+    }
+    let mut carried = state.have % row_bytes;
+    codec::key_bytes_mut(inbox)[..carried].copy_from_slice(&codec::key_bytes(&state.words)[..carried]);
+    while state.have < length {
+        let bytes = codec::key_bytes_mut(inbox);
+        let room = (bytes.len() - carried).min(length - state.have);
+        let got = match read(call, &mut bytes[carried..carried + room])? {
+            Some(got) => got,
+            None => 0,
+        };
+        state.have += got;
+        let filled = carried + got;
+        let whole = filled / row_bytes * row_bytes;
+        if whole > 0 {
+            sink(index, state.row, &codec::floats(&bytes[..whole]));
+            state.row += whole / row_bytes;
+            bytes.copy_within(whole..filled, 0);
+        }
+        carried = filled - whole;
+        if got < room && state.have < length {
+            state.words.resize(row_bytes.div_ceil(8), 0);
+            codec::key_bytes_mut(&mut state.words)[..carried].copy_from_slice(&bytes[..carried]);
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn receive_words(call: &mut Call<'_>, state: &mut Progress, length: usize) -> io::Result<bool> {
+    while state.have < length {
+        if state.have == state.words.len() * 8 || state.words.is_empty() {
+            let step = (1 << 20).max(2 * state.have).min(length);
+            state.words.resize(step.div_ceil(8), 0);
+        }
+        let end = length.min(state.words.len() * 8);
+        let room = &mut codec::key_bytes_mut(&mut state.words)[state.have..end];
+        // The borrow of `words` ends with the read.
+        let Some(got) = read(call, room)? else { return Ok(false) };
+        state.have += got;
+    }
+    Ok(true)
+}

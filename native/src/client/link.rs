@@ -1,0 +1,244 @@
+//! One server as a client sees it: the connection, and what the server does not have for good yet. `todo` is the decider
+//! of what a server must be told after it came back.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use serde::Deserialize;
+
+use super::dial::Card;
+use super::error::Told;
+use crate::wire::codec;
+use crate::wire::frame::{Header, Op, flag};
+use crate::wire::stream::Stream;
+
+/// A change on its way to one server, kept until the server has it for good.
+pub struct Frame {
+    /// Without the table's number, which is another one after a server began anew.
+    pub header: Header,
+    /// The table's number in this client.
+    pub table: usize,
+    pub keys: Vec<u64>,
+    pub rows: Vec<f32>,
+    acknowledged: AtomicBool,
+}
+
+impl Frame {
+    pub fn new(header: Header, table: usize, keys: Vec<u64>, rows: Vec<f32>) -> Frame {
+        let mut frame = Frame { header, table, keys, rows, acknowledged: AtomicBool::new(false) };
+        frame.header.length = frame.bytes() as u64;
+        frame
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.keys.len() * 8 + self.rows.len() * 4
+    }
+
+    pub fn parts(&self) -> [&[u8]; 2] {
+        [codec::key_bytes(&self.keys), codec::float_bytes(&self.rows)]
+    }
+
+    pub fn is_acknowledged(&self) -> bool {
+        self.acknowledged.load(Ordering::Relaxed)
+    }
+
+    pub fn acknowledge(&self) {
+        self.acknowledged.store(true, Ordering::Relaxed);
+    }
+}
+
+/// This trainer's part of a step that is not committed.
+pub struct OpenStep {
+    pub step: u64,
+    pub frames: Vec<Arc<Frame>>,
+    pub prepared: bool,
+}
+
+/// What a server says in its welcome.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Words {
+    #[serde(default)]
+    pub server: Option<usize>,
+    #[serde(default)]
+    pub servers: Option<usize>,
+    #[serde(default)]
+    pub shards: Option<usize>,
+    #[serde(default)]
+    pub world: Option<usize>,
+    /// It keeps a log.
+    #[serde(default)]
+    pub durable: bool,
+    #[serde(default)]
+    pub step: u64,
+    #[serde(default)]
+    pub last_seq: u64,
+    #[serde(default)]
+    pub durable_seq: u64,
+    /// The step that this rank has not committed.
+    #[serde(default)]
+    pub next: u64,
+    /// That step is prepared, and by this process.
+    #[serde(default)]
+    pub prepared: bool,
+    #[serde(default)]
+    pub yours: bool,
+    #[serde(default = "yes")]
+    pub joined: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+pub struct Link {
+    pub card: Card,
+    pub stream: Option<Stream>,
+    pub since: Instant,
+    /// Its newest welcome, as it was and as it is understood.
+    pub welcome: serde_json::Value,
+    pub words: Words,
+    /// It has been reached before.
+    pub known: bool,
+    /// The tables' numbers there.
+    pub numbers: Vec<u32>,
+    /// Numbered changes that are not durable there.
+    pub kept: VecDeque<Arc<Frame>>,
+    pub kept_bytes: usize,
+    /// The newest numbered change that was let go because it was durable.
+    pub let_go: u64,
+    pub open: Option<OpenStep>,
+    /// The newest step that it has acknowledged as committed.
+    pub committed: Option<u64>,
+}
+
+/// What a server that came back must be told, in this order.
+pub enum Todo {
+    Send(Arc<Frame>),
+    Step(Op, u64),
+}
+
+impl Link {
+    pub fn new(card: Card) -> Link {
+        Link {
+            card,
+            stream: None,
+            since: Instant::now(),
+            welcome: serde_json::Value::Null,
+            words: Words::default(),
+            known: false,
+            numbers: Vec::new(),
+            kept: VecDeque::new(),
+            kept_bytes: 0,
+            let_go: 0,
+            open: None,
+            committed: None,
+        }
+    }
+
+    pub fn todo(&self, words: &Words) -> Result<Vec<Todo>, Told> {
+        if self.known && words.last_seq < self.let_go {
+            return Err(self.forgot(format!(
+                "it has changes up to number {}, and had acknowledged number {} for good",
+                words.last_seq, self.let_go
+            )));
+        }
+        let mut todo = Vec::new();
+        for frame in &self.kept {
+            if frame.header.seq <= words.last_seq {
+                frame.acknowledge();
+            } else {
+                todo.push(Todo::Send(frame.clone()));
+            }
+        }
+        if let Some(committed) = self.committed
+            && words.next <= committed
+        {
+            if words.next < committed || !words.prepared {
+                return Err(self.forgot(format!(
+                    "it is at step {} of this trainer, and had acknowledged step {committed}",
+                    words.next
+                )));
+            }
+            todo.push(Todo::Step(Op::Commit, committed));
+        }
+        if let Some(open) = &self.open
+            && words.next <= open.step
+        {
+            let prepared = words.next == open.step && words.prepared;
+            if prepared && words.yours {
+                open.frames.iter().for_each(|frame| frame.acknowledge());
+            } else {
+                if prepared {
+                    todo.push(Todo::Step(Op::Abort, open.step));
+                }
+                todo.extend(open.frames.iter().cloned().map(Todo::Send));
+                if open.prepared {
+                    todo.push(Todo::Step(Op::Prepare, open.step));
+                }
+            }
+        }
+        Ok(todo)
+    }
+
+    fn forgot(&self, how: String) -> Told {
+        Told::new(
+            "server-forgot",
+            format!("server {} came back without what it had: {how}", self.card.endpoint),
+            Some("load the newest checkpoint; with a log (state directory) a server comes back with everything"),
+        )
+    }
+
+    /// Remembers a change until the server has it for good.
+    pub fn keep(&mut self, frame: Arc<Frame>) {
+        if frame.header.flags & flag::STEP == 0 {
+            self.kept_bytes += frame.bytes();
+            self.kept.push_back(frame);
+            return;
+        }
+        let step = frame.header.seq;
+        match &mut self.open {
+            Some(open) if open.step == step => open.frames.push(frame),
+            open => *open = Some(OpenStep { step, frames: vec![frame], prepared: false }),
+        }
+    }
+
+    /// The server refused it: it is not to be sent again.
+    pub fn forget(&mut self, frame: &Arc<Frame>) {
+        self.kept.retain(|kept| !Arc::ptr_eq(kept, frame));
+        self.kept_bytes = self.kept.iter().map(|kept| kept.bytes()).sum();
+        if let Some(open) = &mut self.open {
+            open.frames.retain(|kept| !Arc::ptr_eq(kept, frame));
+        }
+    }
+
+    /// Everything up to this number is durable; returns what is not needed any more.
+    pub fn let_go(&mut self, durable: u64, spare: &mut Vec<Frame>) {
+        while let Some(frame) = self.kept.front()
+            && frame.header.seq <= durable
+            && frame.is_acknowledged()
+        {
+            self.let_go = frame.header.seq;
+            self.kept_bytes -= frame.bytes();
+            if let Some(frame) = self.kept.pop_front().and_then(Arc::into_inner) {
+                keep_spare(frame, spare);
+            }
+        }
+    }
+
+    pub fn close_step(&mut self, step: u64, spare: &mut Vec<Frame>) {
+        if self.open.as_ref().is_some_and(|open| open.step <= step)
+            && let Some(open) = self.open.take()
+        {
+            open.frames.into_iter().filter_map(Arc::into_inner).for_each(|frame| keep_spare(frame, spare));
+        }
+    }
+}
+
+/// Buffers are used again, within reason.
+fn keep_spare(frame: Frame, spare: &mut Vec<Frame>) {
+    if spare.len() < 16 && frame.rows.capacity() <= 16 << 20 {
+        spare.push(frame);
+    }
+}

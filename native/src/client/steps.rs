@@ -1,0 +1,99 @@
+//! Synchronous steps from a trainer's side: prepare on all servers, then commit on all; and how a trainer that was started
+//! anew finds out where it stood.
+//!
+//! ```text
+//! some server has committed step t        -> the others have prepared it: commit it there too, go on with t + 1
+//! none has                                -> what there is of it is forgotten everywhere, do t again
+//! ```
+
+use std::time::Duration;
+
+use super::error::{ClientError, Outcome};
+use super::session::{Body, Order, Turn, Wish, nap};
+use crate::wire::frame::{Header, Op};
+
+/// How often a step is chosen anew because the servers went on without this trainer meanwhile.
+const ATTEMPTS: usize = 100;
+
+impl Turn<'_> {
+    pub fn prepare(&mut self, step: u64, wish: &mut Wish<'_>) -> Outcome<()> {
+        let (state, waiting) = self.split();
+        state.connect_all(waiting, wish)?;
+        state.tell_all(Header { seq: step, ..Header::of(Op::Prepare) }, &[], waiting, wish)?;
+        for open in state.links.iter_mut().filter_map(|link| link.open.as_mut()) {
+            open.prepared |= open.step == step;
+        }
+        Ok(())
+    }
+
+    pub fn commit(&mut self, step: u64, wish: &mut Wish<'_>) -> Outcome<()> {
+        let (state, waiting) = self.split();
+        state.connect_all(waiting, wish)?;
+        state.tell_all(Header { seq: step, ..Header::of(Op::Commit) }, &[], waiting, wish)?;
+        state.steps_closed(step, true);
+        Ok(())
+    }
+
+    pub fn abort(&mut self, step: u64, wish: &mut Wish<'_>) -> Outcome<()> {
+        let (state, waiting) = self.split();
+        state.connect_all(waiting, wish)?;
+        state.tell_all(Header { seq: step, ..Header::of(Op::Abort) }, &[], waiting, wish)?;
+        state.steps_closed(step, false);
+        Ok(())
+    }
+
+    pub fn done(&mut self, wish: &mut Wish<'_>) -> Outcome<()> {
+        let (state, waiting) = self.split();
+        state.connect_all(waiting, wish)?;
+        state.tell_all(Header::of(Op::Done), &[], waiting, wish).map(|_| ())
+    }
+
+    /// The step to go on with. New connections are made, because only a welcome says where a server stands.
+    pub fn resume(&mut self, wish: &mut Wish<'_>) -> Outcome<u64> {
+        let (state, waiting) = self.split();
+        for _ in 0..ATTEMPTS {
+            state.links.iter_mut().for_each(|link| link.stream = None);
+            state.connect_all(waiting, wish)?;
+            let joined = state.links.iter().filter(|link| link.words.joined).map(|link| link.words.next).max();
+            let away = state.links.iter().filter(|link| !link.words.joined).map(|link| link.words.step).max();
+            let step = joined.max(away).unwrap_or(0);
+            let mut orders = Vec::new();
+            for (index, link) in state.links.iter().enumerate() {
+                let op = match () {
+                    () if !link.words.joined => Op::Abort,
+                    () if link.words.next < step => Op::Commit,
+                    () if link.words.prepared => Op::Abort,
+                    () => continue,
+                };
+                let seq = if op == Op::Commit { link.words.next } else { step };
+                let header = Header { seq, ..Header::of(op) };
+                orders.push(Order { link: index, header, table: None, body: Body::Bytes(&[]), rows: None });
+            }
+            match state.perform(&orders, &mut |_, _, _| {}, waiting, wish) {
+                Ok(_) => {
+                    state.links.iter_mut().for_each(|link| link.open = None);
+                    return Ok(step);
+                }
+                // The others go on meanwhile, and do not everywhere notice at the same moment that this one is away.
+                Err(ClientError::Refused(told)) if matches!(told.code.as_str(), "step-past" | "step-order") => {
+                    nap(Duration::from_millis(100), wish.pulse)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(ClientError::refused("step-past", "the servers go on faster than this trainer can join them"))
+    }
+}
+
+impl super::session::State {
+    fn steps_closed(&mut self, step: u64, committed: bool) {
+        let mut spare = std::mem::take(&mut self.spare);
+        for link in &mut self.links {
+            link.close_step(step, &mut spare);
+            if committed {
+                link.committed = link.committed.max(Some(step));
+            }
+        }
+        self.spare = spare;
+    }
+}
