@@ -69,13 +69,14 @@ pub struct Words {
     pub world: Option<usize>,
     /// It keeps a log.
     #[serde(default)]
-    pub durable: bool,
+    pub log: bool,
     #[serde(default)]
     pub step: u64,
+    /// The newest numbered change of this rank that it has carried out, and the newest that it would not lose.
     #[serde(default)]
-    pub last_seq: u64,
+    pub applied: u64,
     #[serde(default)]
-    pub durable_seq: u64,
+    pub durable: u64,
     /// The step that this rank has not committed.
     #[serde(default)]
     pub next: u64,
@@ -138,15 +139,15 @@ impl Link {
     }
 
     pub fn todo(&self, words: &Words) -> Result<Vec<Todo>, Told> {
-        if self.known && words.last_seq < self.let_go {
+        if self.known && words.applied < self.let_go {
             return Err(self.forgot(format!(
                 "it has changes up to number {}, and had acknowledged number {} for good",
-                words.last_seq, self.let_go
+                words.applied, self.let_go
             )));
         }
         let mut todo = Vec::new();
         for frame in &self.kept {
-            if frame.header.seq <= words.last_seq {
+            if frame.header.seq <= words.applied {
                 frame.acknowledge();
             } else {
                 todo.push(Todo::Send(frame.clone()));

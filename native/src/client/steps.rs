@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use super::error::{ClientError, Outcome};
+use super::link::Words;
 use super::session::{Body, Order, Turn, Wish, nap};
 use crate::wire::frame::{Header, Op};
 
@@ -54,16 +55,18 @@ impl Turn<'_> {
         for _ in 0..ATTEMPTS {
             state.links.iter_mut().for_each(|link| link.stream = None);
             state.connect_all(waiting, wish)?;
-            let joined = state.links.iter().filter(|link| link.words.joined).map(|link| link.words.next).max();
-            let away = state.links.iter().filter(|link| !link.words.joined).map(|link| link.words.step).max();
-            let step = joined.max(away).unwrap_or(0);
+            // Given up by somebody: it joins again a little ahead of everybody, and says so everywhere.
+            let given_up = state.links.iter().any(|link| !link.words.joined);
+            let ahead = state.links.iter().map(|link| link.words.step + 2).max().unwrap_or(0);
+            let next = state.links.iter().map(|link| link.words.next).max().unwrap_or(0);
+            let step = if given_up { next.max(ahead) } else { next };
             let mut orders = Vec::new();
             for (index, link) in state.links.iter().enumerate() {
-                let op = match () {
-                    () if !link.words.joined => Op::Abort,
-                    () if link.words.next < step => Op::Commit,
-                    () if link.words.prepared => Op::Abort,
-                    () => continue,
+                let op = match link.words {
+                    _ if given_up => Op::Abort,
+                    Words { next, .. } if next < step => Op::Commit,
+                    Words { prepared: true, .. } => Op::Abort,
+                    _ => continue,
                 };
                 let seq = if op == Op::Commit { link.words.next } else { step };
                 let header = Header { seq, ..Header::of(op) };

@@ -1,157 +1,346 @@
-//! `Client`: a trainer's side.
+//! `Client`: a trainer's side. Arrays are checked and borrowed here, and the GIL is released for everything else.
 
-use pyo3::exceptions::PyNotImplementedError;
+use numpy::{PyArray, PyArray1, PyArray2, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-#[pyclass(frozen, module = "umiak_native")]
-pub struct Client {}
+use super::errors;
+use crate::client::error::{ClientError, Outcome};
+use crate::client::session::{self, Turn, Wish};
+use crate::wire::frame::{Op, flag};
 
-#[allow(unused_variables, clippy::too_many_arguments)]
+#[pyclass(frozen, module = "umiak_native")]
+pub struct Client {
+    inner: session::Client,
+}
+
+impl Client {
+    /// Carries out one operation without the GIL. Python's signal handlers run meanwhile; what they raise ends it.
+    fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        limit_s: Option<f64>,
+        work: impl FnOnce(&mut Turn<'_>, &mut Wish<'_>) -> Outcome<T> + Send,
+    ) -> PyResult<T> {
+        let limit = limit_s.map(errors::duration).transpose()?;
+        let mut raised = None;
+        let outcome = py.detach(|| {
+            let mut pulse = || {
+                raised = Python::attach(|py| py.check_signals()).err();
+                raised.is_none()
+            };
+            let mut turn = self.inner.turn(&mut pulse)?;
+            work(&mut turn, &mut Wish { limit, pulse: &mut pulse })
+        });
+        match (outcome, raised) {
+            (Err(ClientError::Interrupted), Some(raised)) => Err(raised),
+            (outcome, _) => outcome.map_err(|error| errors::from_client(py, error)),
+        }
+    }
+}
+
+/// Keys as u64, whatever their shape; those of int64 are the same bits.
+enum Keys<'py> {
+    Unsigned(PyReadonlyArrayDyn<'py, u64>),
+    Signed(PyReadonlyArrayDyn<'py, i64>),
+    Copied(Vec<u64>, Vec<usize>),
+}
+
+impl<'py> Keys<'py> {
+    fn take(keys: &Bound<'py, PyAny>) -> PyResult<Keys<'py>> {
+        if let Ok(array) = keys.cast::<PyArrayDyn<u64>>() {
+            let array = array.readonly();
+            return Ok(match array.as_slice() {
+                Ok(_) => Keys::Unsigned(array),
+                Err(_) => Keys::Copied(array.as_array().iter().copied().collect(), array.shape().to_vec()),
+            });
+        }
+        if let Ok(array) = keys.cast::<PyArrayDyn<i64>>() {
+            let array = array.readonly();
+            return Ok(match array.as_slice() {
+                Ok(_) => Keys::Signed(array),
+                Err(_) => {
+                    Keys::Copied(array.as_array().iter().map(|key| *key as u64).collect(), array.shape().to_vec())
+                }
+            });
+        }
+        Err(PyTypeError::new_err("keys must be a numpy array of uint64 or int64"))
+    }
+
+    fn shape(&self) -> &[usize] {
+        match self {
+            Keys::Unsigned(array) => array.shape(),
+            Keys::Signed(array) => array.shape(),
+            Keys::Copied(_, shape) => shape,
+        }
+    }
+
+    fn slice(&self) -> &[u64] {
+        match self {
+            // `take` has seen that they are contiguous.
+            Keys::Unsigned(array) => array.as_slice().unwrap_or_default(),
+            Keys::Signed(array) => {
+                let slice = array.as_slice().unwrap_or_default();
+                // SAFETY: i64 and u64 have the same size and alignment, and any bits are either.
+                unsafe { std::slice::from_raw_parts(slice.as_ptr().cast(), slice.len()) }
+            }
+            Keys::Copied(keys, _) => keys,
+        }
+    }
+}
+
+/// Rows as f32, of any shape that has the right number of elements in the right order.
+enum Rows<'py> {
+    Borrowed(PyReadonlyArrayDyn<'py, f32>),
+    Copied(Vec<f32>),
+}
+
+impl<'py> Rows<'py> {
+    fn take(rows: &Bound<'py, PyAny>, what: &str) -> PyResult<(Rows<'py>, Vec<usize>)> {
+        let Ok(array) = rows.cast::<PyArrayDyn<f32>>() else {
+            return Err(PyTypeError::new_err(format!("{what} must be a numpy array of float32")));
+        };
+        let array = array.readonly();
+        let shape = array.shape().to_vec();
+        Ok(match array.as_slice() {
+            Ok(_) => (Rows::Borrowed(array), shape),
+            Err(_) => (Rows::Copied(array.as_array().iter().copied().collect()), shape),
+        })
+    }
+
+    fn slice(&self) -> &[f32] {
+        match self {
+            Rows::Borrowed(array) => array.as_slice().unwrap_or_default(),
+            Rows::Copied(rows) => rows,
+        }
+    }
+}
+
+/// An array to be filled: the caller's, or a new one.
+fn to_fill<'py>(
+    py: Python<'py>,
+    out: Option<Bound<'py, PyAny>>,
+    shape: &[usize],
+) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
+    let Some(out) = out else {
+        // Zeros cost a pass over memory; what is not filled because of an error is never seen.
+        // SAFETY: every element is written before the array is handed out, and f32 needs no initialization to be dropped.
+        return Ok(unsafe { PyArray::<f32, _>::new(py, shape, false) });
+    };
+    let Ok(array) = out.cast_into::<PyArrayDyn<f32>>() else {
+        return Err(PyTypeError::new_err("out must be a numpy array of float32"));
+    };
+    if array.shape() != shape || !array.is_c_contiguous() {
+        let found = array.shape();
+        return Err(PyValueError::new_err(format!("out must be C-contiguous with the shape {shape:?}, not {found:?}")));
+    }
+    Ok(array)
+}
+
 #[pymethods]
 impl Client {
     #[new]
     #[pyo3(signature = (config, token=None))]
-    fn new(config: &str, token: Option<&[u8]>) -> PyResult<Self> {
-        Err(PyNotImplementedError::new_err("Client"))
+    fn new(py: Python<'_>, config: &str, token: Option<&[u8]>) -> PyResult<Self> {
+        let inner = session::Client::new(config, token).map_err(|error| errors::from_client(py, error))?;
+        Ok(Client { inner })
     }
 
-    #[pyo3(signature = ())]
-    fn connect(&self) -> PyResult<String> {
-        Err(PyNotImplementedError::new_err("connect"))
+    fn connect(&self, py: Python<'_>) -> PyResult<String> {
+        self.run(py, None, |turn, wish| turn.connect(wish)).map(|welcomes| welcomes.to_string())
     }
 
-    #[pyo3(signature = (name, spec))]
-    fn create_table(&self, name: &str, spec: &str) -> PyResult<u32> {
-        Err(PyNotImplementedError::new_err("create_table"))
+    fn create_table(&self, py: Python<'_>, name: &str, spec: &str) -> PyResult<u32> {
+        self.run(py, None, |turn, wish| turn.create_table(name, spec, wish))
     }
 
-    #[pyo3(signature = (table))]
-    fn pull_width(&self, table: u32) -> PyResult<usize> {
-        Err(PyNotImplementedError::new_err("pull_width"))
+    fn pull_width(&self, py: Python<'_>, table: u32) -> PyResult<usize> {
+        self.run(py, None, |turn, _| Ok(turn.table(table)?.pull_width()))
     }
 
-    #[pyo3(signature = (table))]
-    fn push_width(&self, table: u32) -> PyResult<usize> {
-        Err(PyNotImplementedError::new_err("push_width"))
+    fn push_width(&self, py: Python<'_>, table: u32) -> PyResult<usize> {
+        self.run(py, None, |turn, _| Ok(turn.table(table)?.push_width()))
     }
 
+    #[allow(clippy::too_many_arguments)]
     #[pyo3(signature = (table, keys, out=None, *, create=true, step=0, limit_s=None))]
-    fn pull(
+    fn pull<'py>(
         &self,
+        py: Python<'py>,
         table: u32,
-        keys: Bound<'_, PyAny>,
-        out: Option<Bound<'_, PyAny>>,
+        keys: Bound<'py, PyAny>,
+        out: Option<Bound<'py, PyAny>>,
         create: bool,
         step: u64,
         limit_s: Option<f64>,
-    ) -> PyResult<Py<PyAny>> {
-        Err(PyNotImplementedError::new_err("pull"))
+    ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
+        let width = self.run(py, None, |turn, _| Ok(turn.table(table)?.sparse()?.0))?;
+        let keys = Keys::take(&keys)?;
+        let shape = [keys.shape(), &[width]].concat();
+        let array = to_fill(py, out, &shape)?;
+        {
+            let mut filled = array.try_readwrite().map_err(|error| PyValueError::new_err(error.to_string()))?;
+            let out = filled.as_slice_mut().map_err(|error| PyValueError::new_err(error.to_string()))?;
+            let keys = keys.slice();
+            self.run(py, limit_s, |turn, wish| turn.pull(table, keys, out, create, step, wish))?;
+        }
+        Ok(array)
     }
 
     #[pyo3(signature = (table, keys, rows, *, step=None))]
-    fn push(&self, table: u32, keys: Bound<'_, PyAny>, rows: Bound<'_, PyAny>, step: Option<u64>) -> PyResult<()> {
-        Err(PyNotImplementedError::new_err("push"))
+    fn push(
+        &self,
+        py: Python<'_>,
+        table: u32,
+        keys: Bound<'_, PyAny>,
+        rows: Bound<'_, PyAny>,
+        step: Option<u64>,
+    ) -> PyResult<()> {
+        self.change(py, Op::Push, table, &keys, &rows, step)
     }
 
-    #[pyo3(signature = (table, keys, rows))]
-    fn set(&self, table: u32, keys: Bound<'_, PyAny>, rows: Bound<'_, PyAny>) -> PyResult<()> {
-        Err(PyNotImplementedError::new_err("set"))
+    fn set(&self, py: Python<'_>, table: u32, keys: Bound<'_, PyAny>, rows: Bound<'_, PyAny>) -> PyResult<()> {
+        self.change(py, Op::Set, table, &keys, &rows, None)
     }
 
-    #[pyo3(signature = (table, keys, rows))]
-    fn add(&self, table: u32, keys: Bound<'_, PyAny>, rows: Bound<'_, PyAny>) -> PyResult<()> {
-        Err(PyNotImplementedError::new_err("add"))
+    fn add(&self, py: Python<'_>, table: u32, keys: Bound<'_, PyAny>, rows: Bound<'_, PyAny>) -> PyResult<()> {
+        self.change(py, Op::Add, table, &keys, &rows, None)
     }
 
-    #[pyo3(signature = (table))]
-    fn changed(&self, table: u32) -> PyResult<Py<PyAny>> {
-        Err(PyNotImplementedError::new_err("changed"))
+    fn changed<'py>(
+        &self,
+        py: Python<'py>,
+        table: u32,
+    ) -> PyResult<(Bound<'py, PyArray1<u64>>, Bound<'py, PyArray2<f32>>)> {
+        let (keys, rows, width) = self.run(py, None, |turn, wish| {
+            let (keys, rows) = turn.changed(table, wish)?;
+            Ok((keys, rows, turn.table(table)?.pull_width()))
+        })?;
+        let count = keys.len();
+        Ok((PyArray1::from_vec(py, keys), PyArray1::from_vec(py, rows).reshape([count, width])?))
     }
 
     #[pyo3(signature = (table, out=None, *, step=0, limit_s=None))]
-    fn pull_dense(
+    fn pull_dense<'py>(
         &self,
+        py: Python<'py>,
         table: u32,
-        out: Option<Bound<'_, PyAny>>,
+        out: Option<Bound<'py, PyAny>>,
         step: u64,
         limit_s: Option<f64>,
-    ) -> PyResult<Py<PyAny>> {
-        Err(PyNotImplementedError::new_err("pull_dense"))
+    ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
+        let elements = self.run(py, None, |turn, _| Ok(turn.table(table)?.dense()?.0))?;
+        let array = to_fill(py, out, &[elements])?;
+        {
+            let mut filled = array.try_readwrite().map_err(|error| PyValueError::new_err(error.to_string()))?;
+            let out = filled.as_slice_mut().map_err(|error| PyValueError::new_err(error.to_string()))?;
+            self.run(py, limit_s, |turn, wish| turn.pull_dense(table, out, step, wish))?;
+        }
+        Ok(array)
     }
 
     #[pyo3(signature = (table, gradients, *, step=None))]
-    fn push_dense(&self, table: u32, gradients: Bound<'_, PyAny>, step: Option<u64>) -> PyResult<()> {
-        Err(PyNotImplementedError::new_err("push_dense"))
+    fn push_dense(&self, py: Python<'_>, table: u32, gradients: Bound<'_, PyAny>, step: Option<u64>) -> PyResult<()> {
+        let (values, _) = Rows::take(&gradients, "gradients")?;
+        let values = values.slice();
+        self.run(py, None, |turn, wish| turn.change_dense(Op::PushDense, 0, table, values, step, wish))
     }
 
     #[pyo3(signature = (table, values, *, if_unset=false))]
-    fn set_dense(&self, table: u32, values: Bound<'_, PyAny>, if_unset: bool) -> PyResult<()> {
-        Err(PyNotImplementedError::new_err("set_dense"))
+    fn set_dense(&self, py: Python<'_>, table: u32, values: Bound<'_, PyAny>, if_unset: bool) -> PyResult<()> {
+        let (values, _) = Rows::take(&values, "values")?;
+        let values = values.slice();
+        let flags = if if_unset { flag::IF_UNSET } else { 0 };
+        self.run(py, None, |turn, wish| turn.change_dense(Op::SetDense, flags, table, values, None, wish))
     }
 
-    #[pyo3(signature = (table, learning_rate))]
-    fn set_learning_rate(&self, table: u32, learning_rate: f32) -> PyResult<()> {
-        Err(PyNotImplementedError::new_err("set_learning_rate"))
+    #[pyo3(signature = (table, learning_rate, *, step=None))]
+    fn set_learning_rate(&self, py: Python<'_>, table: u32, learning_rate: f32, step: Option<u64>) -> PyResult<()> {
+        self.run(py, None, |turn, wish| turn.set_learning_rate(table, learning_rate, step, wish))
     }
 
-    #[pyo3(signature = (table))]
-    fn shrink(&self, table: u32) -> PyResult<u64> {
-        Err(PyNotImplementedError::new_err("shrink"))
-    }
-
-    #[pyo3(signature = (step, *, limit_s=None))]
-    fn prepare(&self, step: u64, limit_s: Option<f64>) -> PyResult<()> {
-        Err(PyNotImplementedError::new_err("prepare"))
+    fn shrink(&self, py: Python<'_>, table: u32) -> PyResult<u64> {
+        self.run(py, None, |turn, wish| turn.shrink(table, wish))
     }
 
     #[pyo3(signature = (step, *, limit_s=None))]
-    fn commit(&self, step: u64, limit_s: Option<f64>) -> PyResult<()> {
-        Err(PyNotImplementedError::new_err("commit"))
+    fn prepare(&self, py: Python<'_>, step: u64, limit_s: Option<f64>) -> PyResult<()> {
+        self.run(py, limit_s, |turn, wish| turn.prepare(step, wish))
     }
 
-    #[pyo3(signature = (step))]
-    fn abort(&self, step: u64) -> PyResult<()> {
-        Err(PyNotImplementedError::new_err("abort"))
+    #[pyo3(signature = (step, *, limit_s=None))]
+    fn commit(&self, py: Python<'_>, step: u64, limit_s: Option<f64>) -> PyResult<()> {
+        self.run(py, limit_s, |turn, wish| turn.commit(step, wish))
     }
 
-    #[pyo3(signature = ())]
-    fn resume(&self) -> PyResult<u64> {
-        Err(PyNotImplementedError::new_err("resume"))
+    fn abort(&self, py: Python<'_>, step: u64) -> PyResult<()> {
+        self.run(py, None, |turn, wish| turn.abort(step, wish))
+    }
+
+    fn resume(&self, py: Python<'_>) -> PyResult<u64> {
+        self.run(py, None, |turn, wish| turn.resume(wish))
     }
 
     #[pyo3(signature = (name, *, limit_s=None))]
-    fn barrier(&self, name: &str, limit_s: Option<f64>) -> PyResult<()> {
-        Err(PyNotImplementedError::new_err("barrier"))
+    fn barrier(&self, py: Python<'_>, name: &str, limit_s: Option<f64>) -> PyResult<()> {
+        self.run(py, limit_s, |turn, wish| turn.barrier(name, wish))
     }
 
-    #[pyo3(signature = ())]
-    fn done(&self) -> PyResult<()> {
-        Err(PyNotImplementedError::new_err("done"))
+    fn done(&self, py: Python<'_>) -> PyResult<()> {
+        self.run(py, None, |turn, wish| turn.done(wish))
     }
 
-    #[pyo3(signature = (request))]
-    fn save(&self, request: &str) -> PyResult<String> {
-        Err(PyNotImplementedError::new_err("save"))
+    fn save(&self, py: Python<'_>, request: &str) -> PyResult<String> {
+        self.run(py, None, |turn, wish| turn.ask_all(Op::Save, request, wish)).map(|answers| answers.to_string())
     }
 
-    #[pyo3(signature = (request))]
-    fn load(&self, request: &str) -> PyResult<String> {
-        Err(PyNotImplementedError::new_err("load"))
+    fn load(&self, py: Python<'_>, request: &str) -> PyResult<String> {
+        self.run(py, None, |turn, wish| turn.ask_all(Op::Load, request, wish)).map(|answers| answers.to_string())
     }
 
-    #[pyo3(signature = ())]
-    fn status(&self) -> PyResult<String> {
-        Err(PyNotImplementedError::new_err("status"))
+    fn status(&self, py: Python<'_>) -> PyResult<String> {
+        self.run(py, None, |turn, wish| turn.ask_all(Op::Status, "", wish)).map(|answers| answers.to_string())
     }
 
-    #[pyo3(signature = ())]
-    fn waiting_for(&self) -> PyResult<Option<String>> {
-        Err(PyNotImplementedError::new_err("waiting_for"))
+    fn waiting_for(&self) -> Option<String> {
+        self.inner.waiting_for()
     }
 
-    #[pyo3(signature = ())]
-    fn close(&self) -> PyResult<()> {
-        Err(PyNotImplementedError::new_err("close"))
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.run(py, None, |turn, _| {
+            turn.close();
+            Ok(())
+        })
+    }
+}
+
+impl Client {
+    fn change(
+        &self,
+        py: Python<'_>,
+        op: Op,
+        table: u32,
+        keys: &Bound<'_, PyAny>,
+        rows: &Bound<'_, PyAny>,
+        step: Option<u64>,
+    ) -> PyResult<()> {
+        let keys = Keys::take(keys)?;
+        let (rows, shape) = Rows::take(rows, "rows")?;
+        if !shape.starts_with(keys.shape()) {
+            let words = format!("rows of the shape {shape:?} do not belong to keys of the shape {:?}", keys.shape());
+            return Err(PyValueError::new_err(words));
+        }
+        let (keys, rows) = (keys.slice(), rows.slice());
+        self.run(py, None, |turn, wish| turn.change(op, table, keys, rows, step, wish))
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // Threads that beat know nothing of Python, so they may be waited for with the GIL held.
+        if let Ok(mut turn) = self.inner.turn(&mut || false) {
+            turn.close();
+        }
     }
 }
 

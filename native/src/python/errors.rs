@@ -1,8 +1,13 @@
 //! Exceptions of servers and clients.
 
+use std::time::Duration;
+
 use pyo3::create_exception;
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+
+use crate::client::error::{ClientError, Told};
+use crate::server::service::Refusal;
 
 create_exception!(umiak_native, PsError, PyRuntimeError);
 create_exception!(umiak_native, Refused, PsError);
@@ -23,4 +28,37 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("TrainerLost", py.get_type::<TrainerLost>())?;
     module.add("Timeout", py.get_type::<Timeout>())?;
     Ok(())
+}
+
+/// An exception with its message, its code and its hint.
+fn raise<E: pyo3::type_object::PyTypeInfo>(py: Python<'_>, text: String, told: &Told) -> PyErr {
+    let error = PyErr::from_type(py.get_type::<E>(), text);
+    let value = error.value(py);
+    // An exception takes attributes; if this one does not, the message is still right.
+    let _ = value.setattr("code", &told.code);
+    let _ = value.setattr("hint", told.hint.as_deref());
+    error
+}
+
+pub fn from_client(py: Python<'_>, error: ClientError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        ClientError::Refused(told) => raise::<Refused>(py, text, &told),
+        ClientError::TrainerLost(told) => raise::<TrainerLost>(py, text, &told),
+        ClientError::ServerLost(told) => raise::<ServerLost>(py, text, &told),
+        ClientError::ServerForgot(told) => raise::<ServerForgot>(py, text, &told),
+        ClientError::Timeout(told) => raise::<Timeout>(py, text, &told),
+        ClientError::Interrupted => PyRuntimeError::new_err(text),
+    }
+}
+
+pub fn refused(py: Python<'_>, refusal: Refusal) -> PyErr {
+    let Refusal { code, message, hint } = refusal;
+    from_client(py, ClientError::Refused(Told { code: code.into(), message, hint }))
+}
+
+/// Seconds that Python gave, as a duration.
+pub fn duration(seconds: f64) -> PyResult<Duration> {
+    let wrong = |_| PyValueError::new_err(format!("{seconds} is not a number of seconds"));
+    Duration::try_from_secs_f64(seconds).map_err(wrong)
 }

@@ -20,6 +20,8 @@ pub struct Memory {
     pub rows: Mutex<HashMap<u64, Vec<f32>>>,
     pub last: Mutex<HashMap<u32, u64>>,
     pub guests: AtomicU64,
+    /// Says that nothing is durable yet.
+    pub log: bool,
 }
 
 fn refuse(code: &'static str, message: &str) -> RequestError {
@@ -30,7 +32,8 @@ impl Service for Memory {
     fn welcome(&self, who: &Identity) -> Result<Value, Refusal> {
         self.guests.fetch_add(1, Ordering::SeqCst);
         let applied = self.last.lock().unwrap().get(&who.rank).copied().unwrap_or(0);
-        Ok(json!({"life": 1, "applied": applied, "durable": applied, "log": false, "step": 0}))
+        let durable = if self.log { 0 } else { applied };
+        Ok(json!({"life": 1, "applied": applied, "durable": durable, "log": self.log, "step": 0}))
     }
 
     fn request(
@@ -42,6 +45,7 @@ impl Service for Memory {
     ) -> Result<(), RequestError> {
         match header.op {
             Op::Beat => reply.ok(0, 0)?,
+            Op::Create => reply.ok(7, 0)?,
             Op::Pull => {
                 let (keys, _) = codec::keys(payload, header.rows).ok_or_else(|| refuse("bad-frame", "short"))?;
                 let dim = 4;
@@ -70,7 +74,7 @@ impl Service for Memory {
                         held.iter_mut().zip(row).for_each(|(w, g)| *w += g);
                     }
                 }
-                reply.ok(0, header.seq)?;
+                reply.ok(0, if self.log { 0 } else { header.seq })?;
             }
             Op::Barrier => {
                 reply.wait("waiting for trainer 3")?;
