@@ -226,8 +226,8 @@ class Server:
         - world: 1 (trainers expected)
         - tls: null, or {cert, key} and optionally {ca} (then clients need a certificate): paths of PEM files
         - log: null, or {dir, interval_ms} and optionally {snapshot_bytes}: pushes survive a kill
-        - on_loss: "fail" or "go_on" when a trainer is lost and did not come back within grace_s: 60;
-          a trainer is lost when nothing was heard of it for beat_timeout_s: 10
+        - on_loss: "fail", "go_on" or "wait" when a trainer is lost, which is when nothing was heard of it for
+          grace_s: 60 (or arrive_s: 600 if it never came); it is called silent after beat_timeout_s: 10
         - most_frame: 268435456, most_connections: 1024, most_strangers: 64 (limits), frame_s: 30, handshake_s: 5
         """
 
@@ -235,7 +235,7 @@ class Server:
         """Recovers what the log holds, binds and serves; returns the port. `Refused` ("address-in-use", ...)."""
 
     def wait(self, timeout_s: float | None = None) -> str | None:
-        """Waits until all trainers are done or lost; None if that took longer. A JSON object: {"done": [ranks], "lost": [ranks]}.
+        """Waits until all trainers are done or lost; None if that took longer. A JSON object: {ok, text, done: [ranks], lost: [ranks]}.
 
         Python's signal handlers run meanwhile.
         """
@@ -252,8 +252,8 @@ class Client:
 
     Every call runs with the GIL released and lets Python's signal handlers run at least every 0.2 s. A connection that
     breaks is made again, with growing pauses, for up to `timeout_s`, and what the server has not got is sent again, so
-    that every push counts exactly once. An exception in the middle of a push (KeyboardInterrupt) does not take it back:
-    it is sent again with the next call.
+    that every push counts exactly once. An exception in the middle of a push (KeyboardInterrupt) does not take back what
+    was begun: it is sent again with the next call, and never counts twice.
 
     Keys are uint64 or int64 (the same bits), of any shape and with repetitions; rows are float32. Arrays that are not
     C-contiguous are copied first.
@@ -276,7 +276,7 @@ class Client:
         """Connects to all servers, waiting for them up to `timeout_s`, and starts the heartbeat. Twice is fine.
 
         Returns a JSON list, one object per server, of what the server said in its welcome: life, applied, durable,
-        log (whether it keeps one), step, committed, prepared, tables (their names).
+        log (whether it keeps one), step, next, prepared, tables and more.
         """
 
     def create_table(self, name: str, spec: str) -> int:
@@ -342,7 +342,9 @@ class Client:
     def set_dense(self, table: int, values: NDArray[np.float32], *, if_unset: bool = False) -> None:
         """Overwrites all elements; with `if_unset` only if nobody has set them (the first trainer's values count)."""
 
-    def set_learning_rate(self, table: int, learning_rate: float) -> None: ...
+    def set_learning_rate(self, table: int, learning_rate: float, *, step: int | None = None) -> None:
+        """From now on, or with `step` from that synchronous step on."""
+
     def shrink(self, table: int) -> int:
         """Daily decay, then eviction; returns how many rows went."""
 
