@@ -235,9 +235,10 @@ class Server:
         """Recovers what the log holds, binds and serves; returns the port. `Refused` ("address-in-use", ...)."""
 
     def wait(self, timeout_s: float | None = None) -> str | None:
-        """Waits until all trainers are done or lost; None if that took longer. A JSON object: {ok, text, done: [ranks], lost: [ranks]}.
+        """Waits until all trainers are done or lost; None if that took longer.
 
-        Python's signal handlers run meanwhile.
+        Returns a JSON object: ok, text, done and lost (lists of ranks). Python's signal handlers run
+        meanwhile.
         """
 
     def status(self) -> str:

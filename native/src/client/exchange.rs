@@ -242,10 +242,7 @@ fn receive_rows(
     while state.have < length {
         let bytes = codec::key_bytes_mut(inbox);
         let room = (bytes.len() - carried).min(length - state.have);
-        let got = match read(call, &mut bytes[carried..carried + room])? {
-            Some(got) => got,
-            None => 0,
-        };
+        let got = read(call, &mut bytes[carried..carried + room])?.unwrap_or_default();
         state.have += got;
         let filled = carried + got;
         let whole = filled / row_bytes * row_bytes;

@@ -9,6 +9,8 @@ use crate::client::error::{ClientError, Outcome};
 use crate::client::session::{self, Turn, Wish};
 use crate::wire::frame::{Op, flag};
 
+type KeysAndRows<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray2<f32>>);
+
 #[pyclass(frozen, module = "umiak_native")]
 pub struct Client {
     inner: session::Client,
@@ -207,11 +209,7 @@ impl Client {
         self.change(py, Op::Add, table, &keys, &rows, None)
     }
 
-    fn changed<'py>(
-        &self,
-        py: Python<'py>,
-        table: u32,
-    ) -> PyResult<(Bound<'py, PyArray1<u64>>, Bound<'py, PyArray2<f32>>)> {
+    fn changed<'py>(&self, py: Python<'py>, table: u32) -> PyResult<KeysAndRows<'py>> {
         let (keys, rows, width) = self.run(py, None, |turn, wish| {
             let (keys, rows) = turn.changed(table, wish)?;
             Ok((keys, rows, turn.table(table)?.pull_width()))

@@ -7,7 +7,6 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::client::error::{ClientError, Told};
-use crate::server::service::Refusal;
 
 create_exception!(umiak_native, PsError, PyRuntimeError);
 create_exception!(umiak_native, Refused, PsError);
@@ -50,11 +49,6 @@ pub fn from_client(py: Python<'_>, error: ClientError) -> PyErr {
         ClientError::Timeout(told) => raise::<Timeout>(py, text, &told),
         ClientError::Interrupted => PyRuntimeError::new_err(text),
     }
-}
-
-pub fn refused(py: Python<'_>, refusal: Refusal) -> PyErr {
-    let Refusal { code, message, hint } = refusal;
-    from_client(py, ClientError::Refused(Told { code: code.into(), message, hint }))
 }
 
 /// Seconds that Python gave, as a duration.
