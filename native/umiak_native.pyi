@@ -1,6 +1,8 @@
 """umiak's native core."""
 
-from typing import final
+import os
+from collections.abc import Sequence
+from typing import Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -185,6 +187,111 @@ def kernel_variant(pin: str | None = None) -> str:
     """Which compilation of the kernels is used: baseline, avx2 or avx512. `pin` chooses one; all give the same bits."""
 
 # ---- reader
+
+# ---- store
+
+class BadFile(ValueError):
+    """A file of a checkpoint, or a log, that can't be used. `str()` is one sentence that names the file."""
+
+    trouble: str
+    """io, foreign, version, torn, damaged or schema."""
+    file: str
+
+@final
+class ShardFile:
+    """One virtual shard of a checkpoint: an iterator over its pieces, read one at a time and checked. `BadFile`.
+
+    What has been handed out is only known to be all of it when the iterator is at its end.
+    """
+
+    def __new__(cls, path: str | os.PathLike[str]) -> ShardFile: ...
+    @property
+    def shards(self) -> int: ...
+    @property
+    def shard(self) -> int: ...
+    @property
+    def step(self) -> int: ...
+    @property
+    def about(self) -> str:
+        """What the writer added, as JSON."""
+
+    @property
+    def fingerprint(self) -> tuple[int, int] | None:
+        """Length and CRC32 of the whole file; None until the end was reached."""
+
+    def __iter__(self) -> ShardFile: ...
+    def __next__(
+        self,
+    ) -> (
+        tuple[Literal["table"], str, str, str]
+        | tuple[Literal["rows"], NDArray[np.uint64], NDArray[np.uint32], NDArray[np.float32]]
+        | tuple[Literal["dense"], int, NDArray[np.float32], NDArray[np.float32]]
+    ):
+        """("table", name, spec, state), both JSON; then its ("rows", keys, flags, data) or ("dense", offset, values, state).
+
+        `data` has a row per key: all that the table saves of it, values and optimizer state.
+        """
+
+def verify_shard_file(path: str | os.PathLike[str]) -> str:
+    """Reads a whole shard file; returns {name, shard, bytes, crc32, rows: {table: rows}} as JSON. `BadFile`."""
+
+def spec_differences(file: str, table: str) -> list[str]:
+    """Where two table specifications (JSON) differ, a line each, in words. Empty if they are equal."""
+
+def value_columns(spec: str) -> tuple[int, int]:
+    """Where the weights stand in a saved row of a sparse table with this specification: first column, and the one after."""
+
+def read_manifest(directory: str | os.PathLike[str]) -> str:
+    """The manifest in a directory, as JSON, as the native core reads it. For tests. `BadFile`."""
+
+def write_manifest(directory: str | os.PathLike[str], manifest: str) -> None:
+    """Writes a manifest (JSON) as the native core does. For tests."""
+
+def write_shard_file(
+    directory: str | os.PathLike[str],
+    name: str,
+    head: str,
+    tables: Sequence[
+        tuple[
+            str,
+            str,
+            str,
+            Sequence[
+                tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.float32]]
+                | tuple[int, NDArray[np.float32], NDArray[np.float32]]
+            ],
+        ]
+    ],
+) -> str:
+    """Writes a shard file, for tests. `head` is JSON {shards, shard, step, about}; a table is (name, spec, state, pieces).
+
+    Returns what `verify_shard_file` returns.
+    """
+
+@final
+class Log:
+    """The group-committed log of a server, for tests."""
+
+    def __new__(cls, directory: str | os.PathLike[str], interval_ms: int) -> Log: ...
+    @staticmethod
+    def replay(
+        directory: str | os.PathLike[str], first: int = 1
+    ) -> tuple[list[tuple[int, bytes]], tuple[str, int, int] | None]:
+        """All records from `first` on, and what was torn at the end and cut off: file, byte, bytes. `BadFile`."""
+
+    def append(self, record: bytes) -> int: ...
+    def wait_durable(self, lsn: int) -> None: ...
+    def rotate(self) -> int: ...
+    def drop_before(self, lsn: int) -> int: ...
+    @property
+    def durable(self) -> int: ...
+    @property
+    def last(self) -> int: ...
+    @property
+    def failure(self) -> str | None: ...
+    @property
+    def size(self) -> int: ...
+    def close(self) -> None: ...
 
 # ---- server and client
 

@@ -8,6 +8,7 @@ mod client;
 mod errors;
 mod reader;
 mod server;
+mod store;
 mod table;
 
 #[pymodule]
@@ -15,6 +16,7 @@ fn umiak_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     table::register(module)?;
     reader::register(module)?;
     errors::register(module)?;
+    store::register(module)?;
     server::register(module)?;
     client::register(module)?;
     Ok(())

@@ -188,7 +188,7 @@ pub(super) fn read_all(
                 let text = format!("ends with record {}, and the next file begins with {next}", reader.next - 1);
                 return Err(StoreError::new(Trouble::Damaged, &segment.path, text));
             }
-            (Some(error), None) if error.trouble == Trouble::Torn || error.trouble == Trouble::Damaged => {
+            (Some(error), None) if !reader.closed && matches!(error.trouble, Trouble::Torn | Trouble::Damaged) => {
                 let (at, next) = (reader.at, reader.next);
                 refuse_if_it_was_durable(segment, at, next, error)?;
                 replayed.torn = Some((segment.path.clone(), at, segment.bytes - at));
@@ -198,7 +198,12 @@ pub(super) fn read_all(
         }
     }
     if from > replayed.last + 1 {
-        let text = format!("the log ends with record {}, and records up to {} were on disk", replayed.last, from - 1);
+        let end = if count == 0 {
+            "there is no log".to_owned()
+        } else {
+            format!("the log ends with record {}", replayed.last)
+        };
+        let text = format!("{end}, and records up to {} were on disk", from - 1);
         return Err(StoreError::new(Trouble::Schema, dir, text));
     }
     Ok(replayed)
@@ -223,7 +228,7 @@ impl RecordReader {
         let at = PROLOGUE as u64;
         file.seek(SeekFrom::Start(at)).map_err(|error| StoreError::io(&segment.path, "can't be read", &error))?;
         Ok(Self {
-            input: BufReader::with_capacity(256 << 10, file),
+            input: BufReader::with_capacity(size.clamp(64, 256 << 10) as usize, file),
             path: segment.path.clone(),
             salt: segment.salt,
             size,

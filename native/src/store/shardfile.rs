@@ -22,6 +22,7 @@ use serde_json::Value;
 
 use super::block::{BlockWriter, put_f32s, put_u32s, put_u64s};
 use super::{Fresh, with_file};
+use crate::table::RowBatch;
 use crate::table::spec::TableSpec;
 
 pub const MAGIC: [u8; 8] = *b"UMIAKSHD";
@@ -36,14 +37,6 @@ pub mod kind {
     pub const DENSE: u32 = 4;
     pub const NUMBERS: u32 = 5;
     pub const END: u32 = 6;
-}
-
-/// Rows as a table hands them over: `data` holds `keys.len()` rows of equal width.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct RowBatch {
-    pub keys: Vec<u64>,
-    pub flags: Vec<u32>,
-    pub data: Vec<f32>,
 }
 
 /// What a shard file says of itself. `about` is the writer's own, any JSON.

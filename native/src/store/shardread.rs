@@ -8,9 +8,10 @@ use std::io::BufReader;
 use std::path::Path;
 
 use super::block::{BlockReader, f32s, u32_at, u64_at};
-use super::shardfile::{End, MAGIC, RowBatch, ShardHead, ShardSummary, TableHead, TableTotal, VERSION, kind};
+use super::shardfile::{End, MAGIC, ShardHead, ShardSummary, TableHead, TableTotal, VERSION, kind};
 use super::{StoreError, Trouble, open_regular};
 use crate::keys::Sharding;
+use crate::table::RowBatch;
 use crate::table::spec::TableSpec;
 
 /// What comes out of a file, in this order for each table.
@@ -42,7 +43,7 @@ pub struct ShardReader {
 impl ShardReader {
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let (file, size) = open_regular(path)?;
-        let input = BufReader::with_capacity(256 << 10, file);
+        let input = BufReader::with_capacity(size.clamp(64, 256 << 10) as usize, file);
         let mut blocks = BlockReader::new(input, path, size, MAGIC, VERSION, "shard file")?;
         match blocks.advance()? {
             Some(kind::HEADER) => {}

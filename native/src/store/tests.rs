@@ -8,8 +8,9 @@ use serde_json::json;
 
 use super::log::{Log, replay};
 use super::manifest::{Manifest, TableEntry};
-use super::shardfile::{RowBatch, ShardHead, ShardWriter, differences, file_name};
+use super::shardfile::{ShardHead, ShardWriter, differences, file_name};
 use super::shardread::{Piece, ShardReader, verify};
+use crate::table::RowBatch;
 use crate::table::spec::TableSpec;
 
 struct Place(PathBuf);

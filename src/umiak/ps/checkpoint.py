@@ -1,0 +1,304 @@
+"""Checkpoints on disk: made whole or not at all, read only if they are whole, the newest found, old ones removed. An adapter.
+
+    checkpoint.save(client, "runs/step-200", step=200, metadata={"epoch": 3})
+    found = checkpoint.newest("runs")          # found.path, found.manifest; found.skipped says what was passed over
+    checkpoint.load(client, found.path)
+    checkpoint.keep("runs", 3)
+
+Files are written into ``NAME.partial``; the manifest comes last, and then the directory gets its name in one step. So a
+directory without ``.partial`` is a checkpoint, and `read` refuses it all the same if anything is missing from it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from umiak.core.problem import Problem
+from umiak.core.value import value
+from umiak.ps import manifest as manifests
+from umiak.ps.manifest import BadCheckpoint, Manifest, ShardFile, Table, bad
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, Protocol
+
+    class Saver(Protocol):
+        """What `save` and `load` need of a client: a request as JSON, the list of the servers' answers as JSON."""
+
+        def save(self, request: str) -> str: ...
+        def load(self, request: str) -> str: ...
+
+
+__all__ = [
+    "BadCheckpoint",
+    "Found",
+    "Manifest",
+    "ShardFile",
+    "Table",
+    "keep",
+    "load",
+    "newest",
+    "partial",
+    "publish",
+    "read",
+    "save",
+]
+
+PARTIAL = ".partial"
+REMOVING = ".removing"
+
+
+@value
+class Found:
+    """The newest whole checkpoint, if there is one, and why others were passed over, in words."""
+
+    path: Path | None
+    manifest: Manifest | None
+    skipped: tuple[str, ...]
+
+
+def save(
+    client: Saver,
+    path: str | os.PathLike[str],
+    *,
+    step: int = 0,
+    metadata: Mapping[str, Any] | None = None,
+    mode: str = "all",
+    saved: float | None = None,
+) -> Manifest:
+    """Let all servers write their shards, then publish them as one checkpoint. All must see the same directory.
+
+    A server is asked with {path, mode, step} and answers {shards, files, tables}: the job's virtual shards, the files as
+    manifests list them, and {name: {spec, state}}.
+    """
+    path = Path(path).absolute()
+    _refuse_existing(path)
+    directory = partial(path)
+    if directory.exists():
+        shutil.rmtree(directory)  # what an earlier try left
+    directory.mkdir(parents=True)
+    answers = json.loads(client.save(json.dumps({"path": str(directory), "mode": mode, "step": step})))
+    try:
+        files = tuple(file for answer in answers for file in manifests.shard_files(answer["files"]))
+        tables = {
+            name: table for answer in reversed(answers) for name, table in manifests.tables(answer["tables"]).items()
+        }
+        shards = answers[0]["shards"]
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise bad("UM-PS-114", directory, "a server's answer can't be understood", why=str(error)) from None
+    manifest = Manifest(
+        name=path.name,
+        shards=shards,
+        step=step,
+        saved=time.time() if saved is None else saved,
+        tables=tables,
+        files=tuple(sorted(files, key=lambda file: file.shard)),
+        metadata={} if metadata is None else metadata,
+    )
+    publish(manifest, path)
+    return manifest
+
+
+def load(client: Saver, path: str | os.PathLike[str]) -> Manifest:
+    """Let all servers, however many there are, load their shards of a checkpoint."""
+    path = Path(path).absolute()
+    manifest = read(path)
+    files = [
+        {"name": f.name, "shard": f.shard, "bytes": f.bytes, "crc32": f.crc32, "rows": f.rows} for f in manifest.files
+    ]
+    client.load(json.dumps({"path": str(path), "shards": manifest.shards, "step": manifest.step, "files": files}))
+    return manifest
+
+
+def partial(path: str | os.PathLike[str]) -> Path:
+    """The directory in which a checkpoint of this name is made."""
+    path = Path(path)
+    return path.with_name(path.name + PARTIAL)
+
+
+def publish(manifest: Manifest, path: str | os.PathLike[str]) -> Path:
+    """Turn ``PATH.partial``, in which all files of the manifest are, into a checkpoint: all or nothing, and on disk."""
+    path = Path(path)
+    directory = partial(path)
+    _refuse_existing(path)
+    content = manifests.to_bytes(manifest)
+    if problems := _missing(manifest, directory):
+        raise BadCheckpoint(*problems)
+    try:
+        temporary = directory / f".{manifests.FILE_NAME}.tmp"
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(temporary, directory / manifests.FILE_NAME)
+        _sync(directory)
+        os.rename(directory, path)
+        _sync(path.parent)
+    except OSError as error:
+        raise bad("UM-PS-111", path, "the checkpoint can't be written", why=str(error)) from None
+    return path
+
+
+def read(path: str | os.PathLike[str], *, verify: bool = False) -> Manifest:
+    """The manifest of a checkpoint, if it is whole: all files are there and as long as they were.
+
+    With ``verify``, every byte of them is read and compared with the checksums as well.
+    """
+    path = Path(path)
+    file = path / manifests.FILE_NAME
+    try:
+        if file.stat().st_size > manifests.MOST_BYTES:
+            raise bad("UM-PS-104", file, "too long for a manifest of umiak")
+        content = file.read_bytes()
+    except OSError as error:
+        raise _no_manifest(path, error) from None
+    manifest = manifests.from_bytes(content, file)
+    if problems := _missing(manifest, path):
+        raise BadCheckpoint(*problems)
+    if verify and (problems := [problem for file in manifest.files if (problem := _changed(path, file))]):
+        raise BadCheckpoint(*problems)
+    return manifest
+
+
+def newest(directory: str | os.PathLike[str], *, verify: bool = False) -> Found:
+    """The whole checkpoint in this directory that was saved last. Unfinished and damaged ones are passed over."""
+    whole, skipped = _survey(Path(directory), verify=verify)
+    if not whole:
+        return Found(path=None, manifest=None, skipped=skipped)
+    path, manifest = whole[-1]
+    return Found(path=path, manifest=manifest, skipped=skipped)
+
+
+def keep(directory: str | os.PathLike[str], count: int) -> tuple[Path, ...]:
+    """Remove whole checkpoints of this directory except the ``count`` newest; returns those that are gone.
+
+    What is not whole is left alone. One that is half removed has another name, and goes with the next call.
+    """
+    if count < 1:
+        raise ValueError(f"at least one checkpoint must be kept, not {count}")
+    directory = Path(directory)
+    whole, _ = _survey(directory, verify=False)
+    removed = tuple(path for path, _ in whole[:-count])
+    try:
+        for path in removed:
+            os.rename(path, path.with_name(path.name + REMOVING))
+        if removed:
+            _sync(directory)
+        for path in directory.glob(f"*{REMOVING}"):
+            shutil.rmtree(path)
+    except OSError as error:
+        raise bad("UM-PS-115", directory, "an old checkpoint can't be removed", why=str(error)) from None
+    return removed
+
+
+def _survey(directory: Path, *, verify: bool) -> tuple[list[tuple[Path, Manifest]], tuple[str, ...]]:
+    """Whole checkpoints, oldest first, and words about the others."""
+    whole: list[tuple[Path, Manifest]] = []
+    skipped: list[str] = []
+    try:
+        paths = sorted(path for path in directory.iterdir() if path.is_dir())
+    except OSError:
+        paths = []
+    for path in paths:
+        if path.name.endswith(REMOVING):
+            continue
+        if path.name.endswith(PARTIAL):
+            skipped.append(f"{path}: was never finished")
+            continue
+        try:
+            whole.append((path, read(path, verify=verify)))
+        except BadCheckpoint as error:
+            # A directory without a manifest is something else, and nobody asks about it.
+            if error.problems[0].code != "UM-PS-101":
+                skipped.append(f"{error.problems[0].where}: {error.problems[0].what}")
+    whole.sort(key=lambda found: (found[1].saved, found[1].step, found[0].name))
+    return whole, tuple(skipped)
+
+
+def _no_manifest(path: Path, error: OSError) -> BadCheckpoint:
+    if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        return bad("UM-PS-101", path, "the checkpoint can't be read", why=error.strerror)
+    if partial(path).is_dir():
+        return bad(
+            "UM-PS-101",
+            path,
+            "no such checkpoint",
+            why=f"its saving was never finished: there is only {partial(path).name}",
+            hint="use an earlier one",
+        )
+    if not path.is_dir():
+        return bad("UM-PS-101", path, "no such checkpoint", hint="name the directory that was saved")
+    hint = "name one of the directories in it" if any(path.glob(f"*/{manifests.FILE_NAME}")) else None
+    return bad("UM-PS-101", path, f"not a checkpoint: there is no {manifests.FILE_NAME} in it", hint=hint)
+
+
+def _refuse_existing(path: Path) -> None:
+    if path.exists():
+        raise bad(
+            "UM-PS-109",
+            path,
+            "already there, and a checkpoint is never overwritten",
+            hint="save under another name, such as one with the step in it",
+        )
+
+
+def _missing(manifest: Manifest, directory: Path) -> list[Problem]:
+    """Everything that the manifest lists and the directory has not."""
+    problems = []
+    if wrong := manifests.missing_shards(manifest):
+        problems.append(
+            Problem(
+                code="UM-PS-112",
+                where=str(directory),
+                what=wrong,
+                hint="is the number of shards the same on all servers?",
+            )
+        )
+    for file in manifest.files:
+        where = str(directory / file.name)
+        hint = "copy the checkpoint again, or use another one; while saving: all servers must see the same directory"
+        try:
+            size = os.stat(where).st_size
+        except OSError as error:
+            problems.append(
+                Problem(code="UM-PS-107", where=where, what="a file is missing", why=error.strerror, hint=hint)
+            )
+            continue
+        if size != file.bytes:
+            what = f"a file is torn: {size} bytes, not the {file.bytes} that were saved"
+            problems.append(Problem(code="UM-PS-107", where=where, what=what, hint=hint))
+    return problems
+
+
+def _changed(directory: Path, file: ShardFile) -> Problem | None:
+    where = directory / file.name
+    crc = 0
+    try:
+        with open(where, "rb") as content:
+            while piece := content.read(1 << 20):
+                crc = crc32(piece, crc)
+    except OSError as error:
+        return Problem(code="UM-PS-107", where=str(where), what="a file can't be read", why=error.strerror)
+    if crc == file.crc32:
+        return None
+    return Problem(
+        code="UM-PS-108",
+        where=str(where),
+        what="a file is damaged: its checksum is not the one that was saved",
+        hint="copy the checkpoint again, or use another one",
+    )
+
+
+def _sync(directory: Path) -> None:
+    """Make names in a directory last."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
