@@ -6,10 +6,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.made-from
 NATIVE := $(wildcard native/*.toml native/Cargo.lock native/*.pyi native/src/*.rs native/src/*/*.rs)
 PEERS := .venv-peers
+TORCH := .venv-torch
 TEST_FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench bench-peers docs clean
+.PHONY: help setup demo test test-torch check format bench bench-peers docs clean
 
 help: ## Show what there is to do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +32,11 @@ test: setup check ## Everything: checks, unit tests, laws, scripts, real cluster
 	cargo test --quiet --release --manifest-path native/Cargo.toml --no-default-features
 	$(BIN)/python -m testbed.prepare
 	$(BIN)/pytest -n 2 --dist worksteal $(TEST_FLAGS)
+
+test-torch: setup ## PyTorch's layers for parameter servers, in .venv-torch (3 GB)
+	@test -x $(TORCH)/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python $(TORCH)
+	@$(BIN)/uv pip install --quiet --python $(TORCH)/bin/python --constraint constraints.txt --reinstall-package umiak-native --editable '.[ps]' --group torch
+	$(TORCH)/bin/python -m pytest tests/unit/test_ps_torch.py $(TEST_FLAGS)
 
 check: setup ## Format, lint, types, import contracts, clippy, fresh docs (under a minute)
 	cargo fmt --check --manifest-path native/Cargo.toml

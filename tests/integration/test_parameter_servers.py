@@ -61,6 +61,30 @@ def test_a_server_that_stays_is_killed_after_the_grace(stage: Stage) -> None:
     assert "killed: server.0" in launcher.stderr
 
 
+@pytest.mark.parametrize("token", [None, "one that a person has chosen"])
+def test_servers_and_trainers_are_given_a_token_that_is_nowhere_else(stage: Stage, token: str | None) -> None:
+    env = {"UMIAK_TOKEN": token} if token else {}
+    launcher = stage.launch("--server_num 1 --trainer_num 2", PROGRAM, env=env)
+    stage.story.until_told(THERE, count=2)
+    given = {life.env["UMIAK_TOKEN"] for life in stage.story.lives()}
+    finish(stage, launcher)
+    assert len(given) == 1
+    (secret,) = given
+    assert secret == token if token else len(secret) == 32
+    files = [path for path in launcher.log_dir.rglob("*") if path.is_file()]
+    assert files
+    assert not [path for path in files if secret in path.read_text(errors="replace")]
+    assert secret not in launcher.stdout + launcher.stderr
+
+
+def test_without_servers_workers_know_no_token(stage: Stage) -> None:
+    launcher = stage.launch("--nproc_per_node 1", env={"UMIAK_TOKEN": "a secret"})
+    (life,) = stage.story.until_alive(world=1)
+    stage.story.order("exit 0")
+    assert launcher.wait() == 0
+    assert "UMIAK_TOKEN" not in life.env
+
+
 @pytest.mark.parametrize("order", ["signal 9", "exit 1"])
 def test_a_dead_server_is_restarted_in_place(stage: Stage, order: str) -> None:
     launcher = stage.launch("--server_num 2 --trainer_num 1 --max_restart 1", PROGRAM)

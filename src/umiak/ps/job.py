@@ -204,7 +204,7 @@ class Job:
         self.strategy.flush()
         if self.is_first:
             checkpoint = importlib.import_module("umiak.ps.checkpoint")
-            checkpoint.save(self.client, path, metadata={**(metadata or {})}, mode=mode, step=self.step)
+            checkpoint.save(self.client, path, metadata={**(metadata or {})}, mode=mode, step=self.strategy.server_step)
 
     def load(self, path: str) -> dict[str, Any]:
         """Load all tables from a directory that `save` made, with any number of servers; returns its metadata.
@@ -215,4 +215,5 @@ class Job:
         if self.is_first:
             checkpoint.load(self.client, path)
         self.barrier("load")
+        self.strategy.reload()
         return dict(checkpoint.read(path).metadata)

@@ -113,5 +113,13 @@ class Strategy:
     def catch_up(self) -> None:
         """Take over what others have sent; the next pulls give it."""
 
+    @property
+    def server_step(self) -> int:
+        """Which step the servers are at, where they count; 0 where they do not."""
+        return 0
+
+    def reload(self) -> None:
+        """The servers have loaded a checkpoint: forget what was known of them."""
+
     def close(self) -> None:
         """End what runs beside; after `flush`."""

@@ -84,6 +84,12 @@ class Geo(Strategy):
     def catch_up(self) -> None:
         self.flush()
 
+    def reload(self) -> None:
+        for rows in self._rows.values():
+            rows.forget()
+        for dense in self._dense.values():
+            dense.forget()
+
     def set_learning_rate(self, table: int, learning_rate: float) -> None:
         """This trainer's own: every trainer says it for itself."""
         local = self._rows[table].latest if table in self._rows else self._dense[table].latest
@@ -95,13 +101,19 @@ class _Rows:
 
     def __init__(self, client: Client, table: int, spec: SparseTable, world: int) -> None:
         self._client, self._table, self._world = client, table, np.float32(world)
+        self._spec = spec
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew with what the servers have."""
+        spec = self._spec
         self.latest = umiak_native.Table(specs.to_json(spec), LOCAL_SHARDS)
         zeros = replace(spec, optimizer=specs.Sum(), clip=specs.Clip(), init=specs.Constant())
         self._old = umiak_native.Table(specs.to_json(zeros), LOCAL_SHARDS)
         # One number per key: 1 for rows that are here.
         self._known = umiak_native.Table(specs.to_json(replace(zeros, dim=1)), LOCAL_SHARDS)
         self._touched: list[NDArray[np.uint64]] = []
-        client.changed(table)  # the servers remember from now on what others change
+        self._client.changed(self._table)  # the servers remember from now on what others change
 
     def pull(self, keys: Keys, *, create: bool) -> Floats:
         unique, inverse = umiak_native.unique(keys)
@@ -139,8 +151,13 @@ class _Dense:
 
     def __init__(self, client: Client, table: int, spec: DenseTable, world: int) -> None:
         self._client, self._table, self._world = client, table, np.float32(world)
-        self._old = client.pull_dense(table)
-        self.latest = umiak_native.DenseTable(specs.to_json(spec))
+        self._spec = spec
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew with what the servers have."""
+        self._old = self._client.pull_dense(self._table)
+        self.latest = umiak_native.DenseTable(specs.to_json(self._spec))
         self.latest.set(self._old)
 
     def pull(self, out: Floats | None) -> Floats:

@@ -58,3 +58,10 @@ class Sync(Strategy):
             # A dense pull has waited for the last step on every server; without one, it may still be under way somewhere.
             self.client.barrier(f"learning rate {self.step}")
         super().set_learning_rate(table, learning_rate)
+
+    @property
+    def server_step(self) -> int:
+        return self.step
+
+    def reload(self) -> None:
+        self.step = self.client.resume()

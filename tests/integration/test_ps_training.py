@@ -1,0 +1,98 @@
+"""Parameter servers that really train: through `umiak launch`, with Paddle and with numpy, alone and with kills."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from testbed.pytest_support import require
+from tests.integration.launching import WORKERS, Stage, until
+
+CLICKS = WORKERS / "click_training.py"
+COUNTING = WORKERS / "counting.py"
+STRATEGIES = ("sync", "async", "half_async", "geo", "hybrid")
+ENV = {"OMP_NUM_THREADS": "1", "GLOG_minloglevel": "2", "PYTHONWARNINGS": "ignore"}
+
+
+@pytest.mark.paddle
+def test_every_strategy_learns_what_one_process_learns(stage: Stage, tmp_path: Path) -> None:
+    missing = importlib.util.find_spec("paddle") is None
+    require("PaddlePaddle is not installed: pip install paddlepaddle==3.3.1" if missing else None)
+    results = tmp_path / "results.json"
+    launcher = stage.launch("--server_num 2 --trainer_num 2", CLICKS, results, env=ENV)
+    assert launcher.wait(within_s=110) == 0, stage.transcript()
+    found = json.loads(results.read_text())
+    assert found["alone"] > 0.88
+    for strategy in STRATEGIES:
+        assert found[strategy] == pytest.approx(found["alone"], abs=0.002), strategy
+    assert found["same bits"], "sync is one process that takes the same micro-batches and adds them in rank order"
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_push_counts_once(stage: Stage, tmp_path: Path, strategy: str) -> None:
+    launcher = stage.launch("--server_num 2 --trainer_num 2", COUNTING, tmp_path, strategy)
+    assert launcher.wait() == 0, stage.transcript()
+    assert sums(tmp_path) == [40.0, 40.0]
+
+
+def sums(directory: Path) -> list[float]:
+    return [json.loads((directory / f"sum.{rank}").read_text()) for rank in range(2)]
+
+
+@pytest.mark.parametrize("strategy", ["sync", "async"])
+def test_a_killed_server_comes_back_with_everything(stage: Stage, tmp_path: Path, strategy: str) -> None:
+    launcher = stage.launch("--server_num 2 --trainer_num 2", COUNTING, tmp_path, strategy, "--kill-server")
+    assert launcher.wait() == 0, stage.transcript()
+    assert sums(tmp_path) == [40.0, 40.0]
+    assert (tmp_path / "killed").exists()
+    assert "server 1" in launcher.stderr
+
+
+def test_without_a_log_a_killed_server_is_not_passed_over_in_silence(stage: Stage, tmp_path: Path) -> None:
+    launcher = stage.launch("--server_num 2 --trainer_num 2", COUNTING, tmp_path, "async", "--kill-server", "--no-log")
+    assert launcher.wait() == 1
+    assert "ServerForgot" in launcher.stderr
+
+
+@pytest.mark.parametrize("strategy", ["sync", "async"])
+def test_a_killed_trainer_comes_back_and_goes_on(stage: Stage, tmp_path: Path, strategy: str) -> None:
+    flags = "--server_num 2 --trainer_num 2 --trainer_restart alone --max_restart 2"
+    launcher = stage.launch(flags, COUNTING, tmp_path, strategy, "--kill-trainer")
+    assert launcher.wait() == 0, stage.transcript()
+    assert (tmp_path / "killed").exists()
+    assert sums(tmp_path) == [40.0, 40.0]
+
+
+def test_a_failing_trainers_exit_code_is_the_jobs(stage: Stage, tmp_path: Path) -> None:
+    launcher = stage.launch("--server_num 2 --trainer_num 2 --failure_grace 2", COUNTING, tmp_path, "sync", "--fail")
+    assert launcher.wait() == 7
+
+
+def test_tables_are_saved_and_loaded_into_another_number_of_servers(stage: Stage, tmp_path: Path) -> None:
+    saved = tmp_path / "saved"
+    first = stage.launch("--server_num 3 --trainer_num 2", COUNTING, tmp_path, "sync", "--save", saved)
+    assert first.wait() == 0, stage.transcript()
+    second = stage.launch("--server_num 1 --trainer_num 2", COUNTING, tmp_path, "sync", "--load", saved)
+    assert second.wait() == 0, stage.transcript()
+    assert sums(tmp_path) == [80.0, 80.0]
+
+
+def test_the_same_script_runs_alone(tmp_path: Path) -> None:
+    run = subprocess.run([sys.executable, str(COUNTING), str(tmp_path), "sync"], check=False)
+    assert run.returncode == 0
+    assert json.loads((tmp_path / "sum.0").read_text()) == 40.0
+
+
+def test_each_run_has_a_log_of_its_own(stage: Stage, tmp_path: Path) -> None:
+    """A second run in the same log directory starts anew, and what the first one left is gone."""
+    for _ in range(2):
+        launcher = stage.launch("--server_num 1 --trainer_num 2", COUNTING, tmp_path, "sync", cwd=tmp_path)
+        assert launcher.wait() == 0, stage.transcript()
+        assert sums(tmp_path) == [40.0, 40.0]
+        until(lambda: (tmp_path / "log" / "ps" / "server.0").is_dir(), "a log was kept")
+    assert len(list((tmp_path / "log" / "ps" / "server.0").iterdir())) == 1
