@@ -9,9 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
+import umiak_native
 
 from testbed.pytest_support import require
-from tests.integration.launching import WORKERS, Stage, until
+from tests.integration.launching import WORKERS, Stage
+
+try:
+    umiak_native.Server("{}")
+except NotImplementedError:
+    pytest.skip("the native server is not built yet", allow_module_level=True)
 
 CLICKS = WORKERS / "click_training.py"
 COUNTING = WORKERS / "counting.py"
@@ -94,5 +100,4 @@ def test_each_run_has_a_log_of_its_own(stage: Stage, tmp_path: Path) -> None:
         launcher = stage.launch("--server_num 1 --trainer_num 2", COUNTING, tmp_path, "sync", cwd=tmp_path)
         assert launcher.wait() == 0, stage.transcript()
         assert sums(tmp_path) == [40.0, 40.0]
-        until(lambda: (tmp_path / "log" / "ps" / "server.0").is_dir(), "a log was kept")
     assert len(list((tmp_path / "log" / "ps" / "server.0").iterdir())) == 1

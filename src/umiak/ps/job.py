@@ -7,7 +7,6 @@ checkpoint needs no server.
 from __future__ import annotations
 
 import atexit
-import importlib
 import os
 import sys
 import traceback
@@ -203,7 +202,8 @@ class Job:
         """
         self.strategy.flush()
         if self.is_first:
-            checkpoint = importlib.import_module("umiak.ps.checkpoint")
+            from umiak.ps import checkpoint
+
             checkpoint.save(self.client, path, metadata={**(metadata or {})}, mode=mode, step=self.strategy.server_step)
 
     def load(self, path: str) -> dict[str, Any]:
@@ -211,7 +211,8 @@ class Job:
 
         Every trainer calls it, after its tables and its optimizer are made and before its first step.
         """
-        checkpoint = importlib.import_module("umiak.ps.checkpoint")
+        from umiak.ps import checkpoint
+
         if self.is_first:
             checkpoint.load(self.client, path)
         self.barrier("load")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import umiak_native
 
+from umiak.ps import localfiles
 from umiak.ps.errors import bad
 
 if TYPE_CHECKING:
@@ -39,11 +40,11 @@ class LocalClient:
         described = json.loads(spec)
         number = self._names.get(name)
         if number is not None:
-            if self._specs[number] != described:
-                raise bad("UM-PS-008", f"table {name} exists with another spec: {self._specs[number]}, not {described}")
+            differences = umiak_native.spec_differences(spec, self._tables[number].spec)
+            if differences:
+                raise bad("UM-PS-008", f"table {name} is described differently: {'; '.join(differences)}")
             return number
-        kind = umiak_native.DenseTable if described["kind"] == "dense" else umiak_native.Table
-        self._tables.append(kind(spec, self._shards))
+        self._tables.append(_made(described, spec, self._shards))
         self._specs.append(described)
         self._names[name] = number = len(self._tables) - 1
         return number
@@ -126,10 +127,20 @@ class LocalClient:
         """Nothing is open."""
 
     def save(self, request: str) -> str:
-        raise NotImplementedError(request)
+        tables = {name: self._tables[number] for name, number in self._names.items()}
+        return json.dumps([localfiles.save(json.loads(request), tables, self._shards)])
 
     def load(self, request: str) -> str:
-        raise NotImplementedError(request)
+        wanted = json.loads(request)
+        localfiles.load(wanted, self._emptied, self._shards)
+        self._step = wanted["step"]
+        return "[{}]"
+
+    def _emptied(self, name: str, spec: str) -> umiak_native.Table | umiak_native.DenseTable:
+        """This table, new."""
+        number = self.create_table(name, spec)
+        self._tables[number] = _made(self._specs[number], spec, self._shards)
+        return self._tables[number]
 
     def status(self) -> str:
         rows = {
@@ -150,3 +161,8 @@ class LocalClient:
         found = self._tables[table]
         assert isinstance(found, umiak_native.DenseTable)
         return found
+
+
+def _made(described: dict[str, Any], spec: str, shards: int) -> umiak_native.Table | umiak_native.DenseTable:
+    kind = umiak_native.DenseTable if described["kind"] == "dense" else umiak_native.Table
+    return kind(spec, shards)

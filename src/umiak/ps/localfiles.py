@@ -1,0 +1,69 @@
+"""Checkpoints of tables that are in this process, in the format of the servers'. An adapter.
+
+A model that was trained alone goes on in a job of many servers, and the other way round.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import umiak_native
+
+from umiak.ps.errors import bad
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    NativeTable = umiak_native.Table | umiak_native.DenseTable
+
+
+def save(request: Mapping[str, Any], tables: Mapping[str, NativeTable], shards: int) -> dict[str, Any]:
+    """What a server answers to the same request: its shards' files and its tables."""
+    for table in tables.values():
+        if isinstance(table, umiak_native.Table):
+            table.freeze(request["mode"])
+        else:
+            table.freeze()
+    files = []
+    for shard in range(shards):
+        head = json.dumps({"shards": shards, "shard": shard, "step": request["step"], "about": {}})
+        parts = [(name, table.spec, table.state(), _pieces(table, shard)) for name, table in tables.items()]
+        written = umiak_native.write_shard_file(request["path"], f"shard-{shard:05}.umiak", head, parts)
+        files.append(json.loads(written))
+    for table in tables.values():
+        table.thaw()
+    described = {n: {"spec": json.loads(t.spec), "state": json.loads(t.state())} for n, t in tables.items()}
+    return {"shards": shards, "files": files, "tables": described}
+
+
+def load(request: Mapping[str, Any], make: Callable[[str, str], NativeTable], shards: int) -> None:
+    """Read all files into tables that ``make`` gives for a name and a spec: empty ones."""
+    if request["shards"] != shards:
+        what = f"the checkpoint has {request['shards']} virtual shards, and this job {shards}"
+        raise bad("UM-PS-013", what, f"ps.init(shards={request['shards']})")
+    made: dict[str, NativeTable] = {}
+    for file in request["files"]:
+        table: NativeTable | None = None
+        for piece in umiak_native.ShardFile(os.path.join(request["path"], file["name"])):
+            if piece[0] == "table":
+                _, name, spec, state = piece
+                if name not in made:
+                    made[name] = make(name, spec)
+                    made[name].restore(state)
+                table = made[name]
+            elif piece[0] == "rows":
+                assert isinstance(table, umiak_native.Table)
+                table.load(*piece[1:])
+            else:
+                assert isinstance(table, umiak_native.DenseTable)
+                table.load_chunk(*piece[1:])
+
+
+def _pieces(table: NativeTable, shard: int) -> Any:
+    if isinstance(table, umiak_native.Table):
+        return table.scan(shard)
+    chunk = table.chunk(shard)
+    return [] if chunk is None else [chunk]

@@ -1,0 +1,151 @@
+"""The face of umiak.ps: who may do what, what is imported when, how a script's end is told, checkpoints without servers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from umiak import ps
+from umiak.ps import settings, specs
+from umiak.ps.environment import Seat
+from umiak.ps.errors import BadRequest
+from umiak.ps.job import Job, Options
+from umiak.ps.local import LocalClient
+
+SERVER = {
+    "TRAINING_ROLE": "PSERVER",
+    "PADDLE_PSERVERS_IP_PORT_LIST": "127.0.0.1:1",
+    "POD_IP": "127.0.0.1",
+    "PADDLE_PORT": "1",
+    "PADDLE_TRAINERS_NUM": "1",
+}
+KEYS = np.arange(30, dtype=np.uint64)
+
+
+def alone(strategy: str = "sync") -> Job:
+    return Job(Seat(), strategy, settings.read({}, strategy), Options(shards=8))
+
+
+def run(script: str) -> subprocess.CompletedProcess[str]:
+    environ = {
+        name: text for name, text in os.environ.items() if not name.startswith(("UMIAK_", "PADDLE_", "TRAINING_"))
+    }
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environ, check=False)
+
+
+def test_a_server_does_not_train_and_a_trainer_does_not_serve() -> None:
+    job = ps.init(environ=SERVER)
+    assert ps.is_server()
+    with pytest.raises(BadRequest, match="UM-PS-011"):
+        _ = job.strategy
+    ps.init(environ={})
+    assert not ps.is_server()
+    with pytest.raises(BadRequest, match="UM-PS-011"):
+        ps.serve()
+
+
+def test_what_is_asked_for_is_checked() -> None:
+    with pytest.raises(BadRequest, match="UM-PS-007"):
+        ps.init("fast", environ={})
+    with pytest.raises(BadRequest, match="on_loss"):
+        ps.init(on_loss="cry", environ={})
+    with pytest.raises(BadRequest, match="UM-PS-001"):
+        ps.init(environ={"TRAINING_ROLE": "captain"})
+    assert ps.init(timeout_s=5, environ={}).settings.timeout_s == 5
+
+
+def test_durability_needs_a_directory() -> None:
+    with pytest.raises(BadRequest, match="UM-PS-012"):
+        ps.init(durability_ms=10, environ=SERVER).serve()
+
+
+def test_names_that_are_not_there() -> None:
+    with pytest.raises(AttributeError, match="tensorflow"):
+        _ = ps.tensorflow
+    assert all(hasattr(ps, name) for name in ps.__all__)
+
+
+def test_no_framework_is_imported() -> None:
+    done = run("import sys; from umiak import ps; ps.init(); print({'paddle', 'torch'} & set(sys.modules))")
+    assert done.stdout == "set()\n", done.stderr
+
+
+BAD_END = """
+from umiak import ps
+job = ps.init()
+job.client.done = lambda: {end}
+"""
+
+
+def test_a_script_that_can_not_finish_does_not_end_with_0() -> None:
+    done = run(BAD_END.format(end="1 / 0"))
+    assert done.returncode == 1
+    assert "ZeroDivisionError" in done.stderr
+
+
+@pytest.mark.parametrize(("last", "said"), [("pass", "done\n"), ("raise SystemExit(0)", "done\n"), ("1 / 0", "")])
+def test_only_a_script_that_ends_well_is_done(last: str, said: str) -> None:
+    assert run(BAD_END.format(end="print('done')") + last).stdout == said
+
+
+def test_leaving_a_job_with_an_exception_is_not_finishing() -> None:
+    job = alone()
+    finished: list[int] = []
+    job.client.done = lambda: finished.append(1)  # type: ignore[method-assign]
+    with pytest.raises(KeyError), job:
+        raise KeyError
+    job.finish()
+    assert finished == []
+
+
+def learn(job: Job, steps: range) -> tuple[np.ndarray, np.ndarray]:
+    rule = specs.Adam(learning_rate=0.1)
+    table = job.strategy.open("rows", specs.SparseTable(dim=3, seed=4, optimizer=rule))
+    dense = specs.DenseTable(arrays=(specs.Array(name="w", shape=(50,)),), optimizer=rule)
+    flat = job.strategy.open_dense("dense", dense, np.zeros(50, np.float32))
+    for step in steps:
+        draw = np.random.default_rng(step)
+        job.strategy.push(table, KEYS[step:], draw.normal(size=(30 - step, 3)).astype(np.float32))
+        job.strategy.push_dense(flat, draw.normal(size=50).astype(np.float32))
+        job.strategy.end_step()
+    return job.strategy.pull(table, KEYS), job.strategy.pull_dense(flat)
+
+
+def test_a_checkpoint_goes_on_where_it_was_made(tmp_path: Path) -> None:
+    path = str(tmp_path / "step-5")
+    first = alone()
+    learn(first, range(5))
+    first.save(path, metadata={"epoch": 2})
+    whole = learn(first, range(5, 9))
+    second = alone()
+    learn(second, range(3))  # what is in the tables before is replaced
+    assert second.load(path) == {"epoch": 2}
+    assert second.step == 5
+    for one, other in zip(whole, learn(second, range(5, 9)), strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_a_checkpoint_of_other_tables_is_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / "saved")
+    first = alone()
+    learn(first, range(1))
+    first.save(path)
+    other = alone()
+    other.strategy.open("rows", specs.SparseTable(dim=4))
+    with pytest.raises(BadRequest, match="dim"):
+        other.load(path)
+    with pytest.raises(BadRequest, match="UM-PS-013"):
+        Job(Seat(), "sync", settings.Settings(), Options(shards=16)).load(path)
+
+
+def test_the_local_client_refuses_a_second_description() -> None:
+    client = LocalClient(shards=4)
+    spec = specs.to_json(specs.SparseTable(dim=4))
+    assert client.create_table("t", spec) == client.create_table("t", spec)
+    with pytest.raises(BadRequest, match="UM-PS-008"):
+        client.create_table("t", specs.to_json(specs.SparseTable(dim=5)))
