@@ -100,10 +100,6 @@ impl Members {
         self.seats.iter().map(kept).collect()
     }
 
-    pub fn world(&self) -> usize {
-        self.seats.len()
-    }
-
     pub fn state(&self, rank: u32) -> State {
         self.seats[rank as usize].state
     }

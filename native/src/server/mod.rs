@@ -40,13 +40,22 @@
 //! **Done** is refused while a step is prepared. Servers linger for two seconds after the last Done, or until the trainers'
 //! connections are closed, so that an answer that was lost can be asked for again.
 
-pub mod barriers;
+mod barriers;
 pub mod config;
 pub mod connection;
-pub mod gate;
+pub mod engine;
+mod gate;
+mod geo;
+mod lane;
 pub mod listener;
-pub mod members;
-pub mod records;
-pub mod refusals;
+mod members;
+mod operations;
+mod records;
+mod recovery;
+mod refusals;
+mod registry;
 pub mod service;
-pub mod steps;
+mod snapshots;
+mod steps;
+pub mod upkeep;
+mod waiting;

@@ -108,13 +108,14 @@ pub struct Standing {
 /// One rank's part of a ripe step.
 pub type Part<P> = (u32, Vec<P>);
 
-/// What a snapshot keeps of a rank: everything that is prepared or committed, and not what is merely offered.
+/// What a snapshot keeps of a rank: all of it.
 #[derive(Clone, Debug)]
 pub struct Kept<P> {
     pub joined: bool,
     pub fresh: bool,
     pub next: u64,
-    pub prepared: Option<(u64, Vec<P>)>,
+    pub prepared: Option<u64>,
+    pub offered: Vec<P>,
     pub sealed: Vec<(u64, Vec<P>)>,
 }
 
@@ -144,11 +145,6 @@ impl<P> Steps<P> {
     pub fn standing(&self, rank: u32) -> Standing {
         let seat = &self.seats[rank as usize];
         Standing { next: seat.next, prepared: seat.prepared, joined: seat.joined }
-    }
-
-    /// A rank may be one step ahead of the server, so that what is kept for it has a bound.
-    pub fn has_room(&self, step: u64) -> bool {
-        step <= self.step + 1
     }
 
     pub fn would_keep(&self, rank: u32, step: u64) -> Result<Outcome, Disorder> {
@@ -291,7 +287,8 @@ impl<P: Clone> Steps<P> {
             joined: seat.joined,
             fresh: seat.fresh,
             next: seat.next,
-            prepared: seat.prepared.map(|life| (life, seat.offered.clone())),
+            prepared: seat.prepared,
+            offered: seat.offered.clone(),
             sealed: seat.sealed.iter().cloned().collect(),
         };
         (self.step, self.seats.iter().map(kept).collect())
@@ -302,8 +299,8 @@ impl<P: Clone> Steps<P> {
             joined: kept.joined,
             fresh: kept.fresh,
             next: kept.next,
-            prepared: kept.prepared.as_ref().map(|(life, _)| *life),
-            offered: kept.prepared.map(|(_, pieces)| pieces).unwrap_or_default(),
+            prepared: kept.prepared,
+            offered: kept.offered,
             sealed: kept.sealed.into(),
         };
         Self { step, seats: kept.into_iter().map(seat).collect() }

@@ -1,0 +1,57 @@
+//! What others have changed since a trainer asked last.
+//!
+//! An answer can be lost on its way, and taking the marks of changed rows can't be undone. So the keys of the last answer
+//! are kept under its number: asked again with the same number, the server tells them again, with the values of now.
+
+use super::engine::Engine;
+use super::refusals;
+use super::service::{Identity, Reply, RequestError};
+use crate::table::Table;
+use crate::wire::frame::Header;
+
+/// An answer is cut off after the shard with which it becomes longer than this; the next one begins there.
+const MOST_BYTES: usize = 64 << 20;
+
+impl Engine {
+    pub(super) fn tell_changed(
+        &self,
+        who: &Identity,
+        header: &Header,
+        reply: &mut dyn Reply,
+    ) -> Result<(), RequestError> {
+        let entry = self.entry(header.table)?;
+        let Table::Sparse(table) = &entry.table else {
+            return Err(refusals::bad_request(format!("{:?} is a dense table: pull it", entry.name)).into());
+        };
+        let width = table.pull_width();
+        let (keys, rows) = {
+            let mut lane = self.lane_of(who)?;
+            entry.track(self.config.world);
+            let (mut keys, mut rows) = (Vec::new(), Vec::new());
+            if let Some((seq, told)) = lane.told.remove(&header.table)
+                && seq == header.seq
+                && seq != 0
+            {
+                keys = told;
+                rows.resize(keys.len() * width, 0.0);
+                table.pull(&keys, &mut rows, false);
+            }
+            let shards = self.owned.len();
+            let from = lane.cursors.get(&header.table).copied().unwrap_or(0);
+            for turn in 0..shards {
+                if rows.len() * 4 + keys.len() * 8 > MOST_BYTES {
+                    break;
+                }
+                let at = (from + turn) % shards;
+                let shard = self.owned.start + at;
+                let (more_keys, more_rows) = table.take_changed(who.rank as usize, shard..shard + 1);
+                keys.extend(more_keys);
+                rows.extend(more_rows);
+                lane.cursors.insert(header.table, (at + 1) % shards);
+            }
+            lane.told.insert(header.table, (header.seq, keys.clone()));
+            (keys, rows)
+        };
+        Ok(reply.keyed_rows(&keys, &rows, width as u32)?)
+    }
+}

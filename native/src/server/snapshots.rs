@@ -1,0 +1,322 @@
+//! Tables to disk while training goes on: checkpoints that a trainer asks for, and the server's own snapshots, which take
+//! the place of a log that has grown long. Both freeze the tables for a moment in which nothing changes, and then write what
+//! they held at that moment.
+//!
+//! ```text
+//! state_dir/
+//!   server.json                  whose it is
+//!   log/                         what was done since the snapshot
+//!   snapshot-00000000000000004711/
+//!     shard-*.umiak  MANIFEST    tables; the rest of the state is the manifest's metadata
+//!     pieces/                    a log of its own: pieces of steps that were not applied yet
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::engine::{Core, Engine};
+use super::members::Remembered;
+use super::operations::{Piece, parse};
+use super::records::Decision;
+use super::registry::Entry;
+use super::service::{Identity, Refusal, Reply, RequestError};
+use super::steps::Kept;
+use super::{recovery, refusals};
+use crate::store::log::Log;
+use crate::store::manifest::{Manifest, TableEntry};
+use crate::store::shardfile::{self, ShardHead, ShardSummary, ShardWriter};
+use crate::store::sync_dir;
+use crate::table::Table;
+use crate::table::spec::SaveMode;
+use crate::wire::frame::Op;
+
+/// Threads that write shards: the disk is waited for after each file, so two are better than one.
+const WRITERS: usize = 2;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    path: PathBuf,
+    #[serde(default = "all_rows")]
+    mode: SaveMode,
+    /// Exactly the tables of this step.
+    #[serde(default)]
+    step: Option<u64>,
+}
+
+fn all_rows() -> SaveMode {
+    SaveMode::All
+}
+
+/// Everything of a server's state that is not in its tables.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Rest {
+    /// The first record of the log that is not in this snapshot.
+    pub lsn: u64,
+    pub members: Vec<Remembered>,
+    /// Per rank, the newest number that was carried out.
+    pub applied: Vec<u64>,
+    pub barriers: std::collections::BTreeMap<String, u64>,
+    pub step: u64,
+    pub seats: Vec<SeatRest>,
+    /// Tables whose changes are followed.
+    pub tracked: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SeatRest {
+    pub joined: bool,
+    pub fresh: bool,
+    pub next: u64,
+    pub prepared: Option<u64>,
+    pub sealed: Vec<u64>,
+}
+
+/// The tables at one moment. They are thawed when it goes.
+pub(super) struct Moment {
+    tables: Vec<(Arc<Entry>, Value)>,
+    pub step: u64,
+    saved: bool,
+}
+
+impl Drop for Moment {
+    fn drop(&mut self) {
+        for (entry, _) in &self.tables {
+            match &entry.table {
+                Table::Sparse(table) => table.thaw(self.saved),
+                Table::Dense(table) => table.thaw(),
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// The caller has the gate alone, and the right to write.
+    fn freeze(&self, core: &Core, mode: SaveMode) -> Result<Moment, String> {
+        let mut moment = Moment { tables: Vec::new(), step: core.steps.step(), saved: false };
+        for entry in self.tables().all() {
+            let state = match &entry.table {
+                Table::Sparse(table) => table.freeze(mode).map(|()| table.state())?,
+                Table::Dense(table) => table.freeze().map(|()| table.state())?,
+            };
+            moment.tables.push((entry.clone(), state));
+        }
+        Ok(moment)
+    }
+
+    fn write_shards(&self, moment: &Moment, dir: &Path, written: &AtomicUsize) -> Result<Vec<ShardSummary>, String> {
+        let summaries = Mutex::new(Vec::new());
+        let next = AtomicUsize::new(self.owned.start);
+        let failure: Mutex<Option<String>> = Mutex::new(None);
+        let lock = |failure: &Mutex<Option<String>>| failure.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        std::thread::scope(|scope| {
+            for _ in 0..WRITERS.min(self.owned.len()) {
+                scope.spawn(|| {
+                    loop {
+                        let shard = next.fetch_add(1, Ordering::Relaxed);
+                        if shard >= self.owned.end || lock(&failure) {
+                            return;
+                        }
+                        let outcome = match self.stopped.load(Ordering::SeqCst) {
+                            true => Err("the server is being stopped".to_owned()),
+                            false => self.write_shard(moment, dir, shard).map_err(|error| error.to_string()),
+                        };
+                        match outcome {
+                            Ok(summary) => summaries.lock().unwrap_or_else(PoisonError::into_inner).push(summary),
+                            Err(text) => *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(text),
+                        }
+                        written.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        if let Some(failure) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            return Err(failure);
+        }
+        sync_dir(dir).map_err(|error| error.to_string())?;
+        let mut summaries = summaries.into_inner().unwrap_or_else(PoisonError::into_inner);
+        summaries.sort_by_key(|summary| summary.shard);
+        Ok(summaries)
+    }
+
+    fn write_shard(&self, moment: &Moment, dir: &Path, shard: usize) -> std::io::Result<ShardSummary> {
+        let about = json!({"job": self.config.job});
+        let head = ShardHead { shards: self.config.shards, shard, step: moment.step, about };
+        let mut writer = ShardWriter::create(dir, &shardfile::file_name(shard), &head)?;
+        for (entry, state) in &moment.tables {
+            writer.table(&entry.name, &entry.spec, state)?;
+            match &entry.table {
+                Table::Sparse(table) => table.scan(shard, &mut |batch| writer.rows(batch))?,
+                Table::Dense(table) => {
+                    if let Some((offset, values, state)) = table.chunk(shard) {
+                        writer.dense(offset as u64, &values, &state)?;
+                    }
+                }
+            }
+        }
+        writer.finish()
+    }
+
+    // --- checkpoints ------------------------------------------------------------------------------------------------
+
+    pub(super) fn save(&self, who: &Identity, payload: &[u8], reply: &mut dyn Reply) -> Result<(), RequestError> {
+        let wanted: Wanted = parse(Op::Save, payload)?;
+        if let Some(step) = wanted.step {
+            self.wait_for_step(who, step, reply)?;
+        }
+        let _writing = self.take_writing(who, reply)?;
+        std::fs::create_dir_all(&wanted.path)
+            .map_err(|error| refusals::save_failed(format!("{}: {error}", wanted.path.display())))?;
+        let mut moment = self.begin_save(&wanted)?;
+        let written = AtomicUsize::new(0);
+        let outcome = std::thread::scope(|scope| {
+            let (send, receive) = channel();
+            let (moment, written, path) = (&moment, &written, &wanted.path);
+            scope.spawn(move || send.send(self.write_shards(moment, path, written)));
+            loop {
+                match receive.recv_timeout(Duration::from_secs(1)) {
+                    Ok(outcome) => break outcome.map_err(|text| RequestError::from(refusals::save_failed(text))),
+                    Err(RecvTimeoutError::Timeout) => {
+                        let done = written.load(Ordering::Relaxed);
+                        // A client that went away does not hurt the save.
+                        let _ = reply.wait(&format!("saving: {done} of {} shards are written", self.owned.len()));
+                    }
+                    Err(RecvTimeoutError::Disconnected) => {
+                        break Err(refusals::save_failed("the thread that writes came to grief").into());
+                    }
+                }
+            }
+        });
+        moment.saved = outcome.is_ok();
+        if !moment.saved && wanted.mode != SaveMode::All {
+            // The log says that the rows were saved: a snapshot makes that part of it unnecessary.
+            self.ask_for_snapshot();
+        }
+        let files = outcome?;
+        let tables: serde_json::Map<String, Value> = moment
+            .tables
+            .iter()
+            .map(|(entry, state)| (entry.name.clone(), json!({"spec": entry.spec, "state": state})))
+            .collect();
+        let answer = json!({"server": self.config.server, "step": moment.step, "tables": tables, "files": files});
+        drop(moment);
+        Ok(reply.json(&answer)?)
+    }
+
+    fn begin_save(&self, wanted: &Wanted) -> Result<Moment, Refusal> {
+        let _alone = self.gate.alone();
+        let core = self.core();
+        if let Some(step) = wanted.step
+            && core.steps.step() > step
+        {
+            let now = core.steps.step();
+            return Err(refusals::step_past(format!("the tables are those of step {now} already, not of step {step}")));
+        }
+        let moment = self.freeze(&core, wanted.mode).map_err(refusals::save_failed)?;
+        if wanted.mode != SaveMode::All {
+            self.decide(&Decision::Saved { mode: wanted.mode })?;
+        }
+        Ok(moment)
+    }
+
+    /// What a save did to rows, done again in a replay.
+    pub(super) fn age(&self, mode: SaveMode) -> Result<(), String> {
+        let core = self.core();
+        let mut moment = self.freeze(&core, mode)?;
+        moment.saved = true;
+        Ok(())
+    }
+
+    // --- the server's own -------------------------------------------------------------------------------------------
+
+    /// Writes the whole state to disk, and lets go of the log before it.
+    pub(super) fn snapshot(&self) -> Result<(), String> {
+        let (Some(log), Some(state_dir)) = (self.log.get(), &self.config.state_dir) else { return Ok(()) };
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let (moment, rest, kept) = {
+            let _alone = self.gate.alone();
+            let core = self.core();
+            let moment = self.freeze(&core, SaveMode::All)?;
+            let (_, kept) = core.steps.keep();
+            let mut rest = self.rest(&core, &kept);
+            rest.lsn = log.rotate();
+            (moment, rest, kept)
+        };
+        let name = format!("snapshot-{:020}", rest.lsn);
+        let partial = state_dir.join(format!("{name}.partial"));
+        recovery::remove(&partial)?;
+        std::fs::create_dir_all(&partial).map_err(|error| format!("{}: {error}", partial.display()))?;
+        let files = self.write_shards(&moment, &partial, &AtomicUsize::new(0))?;
+        write_pieces(&partial, &kept)?;
+        let entry = |(entry, state): &(Arc<Entry>, Value)| {
+            (entry.name.clone(), TableEntry { spec: entry.spec.clone(), state: state.clone() })
+        };
+        let manifest = Manifest {
+            name: format!("server {} of {}", self.config.server, self.config.servers),
+            shards: self.config.shards,
+            step: moment.step,
+            saved: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64()),
+            tables: moment.tables.iter().map(entry).collect(),
+            files,
+            metadata: serde_json::to_value(&rest).map_err(|error| error.to_string())?,
+        };
+        let io = |error: std::io::Error| error.to_string();
+        manifest.write(&partial).map_err(io)?;
+        drop(moment);
+        // A snapshot must not be newer than the log that follows it.
+        log.wait_durable(rest.lsn - 1)?;
+        std::fs::rename(&partial, state_dir.join(&name)).map_err(io)?;
+        sync_dir(state_dir).map_err(io)?;
+        recovery::remove_snapshots_before(state_dir, rest.lsn)?;
+        log.drop_before(rest.lsn)?;
+        self.snapshots.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn rest(&self, core: &Core, kept: &[Kept<Arc<Piece>>]) -> Rest {
+        let seat = |kept: &Kept<Arc<Piece>>| SeatRest {
+            joined: kept.joined,
+            fresh: kept.fresh,
+            next: kept.next,
+            prepared: kept.prepared,
+            sealed: kept.sealed.iter().map(|(step, _)| *step).collect(),
+        };
+        let tracked = self.tables().all().filter(|entry| entry.is_tracked()).map(|entry| entry.name.clone()).collect();
+        Rest {
+            lsn: 0,
+            members: core.members.remember(),
+            applied: (0..self.config.world as u32).map(|rank| self.lane(rank).last_seq).collect(),
+            barriers: core.barriers.remember(),
+            step: core.steps.step(),
+            seats: kept.iter().map(seat).collect(),
+            tracked,
+        }
+    }
+}
+
+/// A record of a piece: rank, which sealed step (or `OFFERED`), header, payload.
+pub(super) const OFFERED: u64 = u64::MAX;
+pub(super) const PIECES: &str = "pieces";
+
+fn write_pieces(dir: &Path, kept: &[Kept<Arc<Piece>>]) -> Result<(), String> {
+    let log = Log::open(&dir.join(PIECES), Duration::from_secs(1)).map_err(|error| error.to_string())?;
+    let mut last = 0;
+    for (rank, seat) in (0u64..).zip(kept) {
+        let sealed = seat.sealed.iter().map(|(step, pieces)| (*step, pieces));
+        for (step, pieces) in sealed.chain([(OFFERED, &seat.offered)]) {
+            for piece in pieces {
+                let header = piece.header.encode();
+                last = log.append(&[&rank.to_le_bytes(), &step.to_le_bytes(), &header, piece.payload()])?;
+            }
+        }
+    }
+    log.wait_durable(last)
+}

@@ -1,0 +1,249 @@
+//! What a server does by itself: notice who is lost, begin snapshots, know when its work is over, and tell how it is.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::config::OnLoss;
+use super::engine::{Core, Engine};
+use super::members::State;
+use super::records::Decision;
+use crate::table::Table;
+
+/// How often it looks round.
+const ROUND: Duration = Duration::from_millis(100);
+/// After the last trainer is done, answers that were lost can be asked for again for so long, in milliseconds.
+const LINGER: u64 = 2_000;
+
+/// How the job ended, as this server sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// Every trainer is done.
+    pub ok: bool,
+    pub text: String,
+    pub done: Vec<u32>,
+    pub lost: Vec<u32>,
+}
+
+/// Looks after the engine until it is stopped or dropped.
+pub(super) fn start(engine: &Arc<Engine>) -> Result<(), String> {
+    let weak: Weak<Engine> = Arc::downgrade(engine);
+    let round = move || {
+        while let Some(engine) = weak.upgrade() {
+            if engine.stopped.load(Ordering::SeqCst) {
+                return;
+            }
+            engine.look_round();
+            drop(engine);
+            std::thread::sleep(ROUND);
+        }
+    };
+    let spawned = std::thread::Builder::new().name("umiak-upkeep".to_owned()).spawn(round);
+    spawned.map(drop).map_err(|error| format!("a thread can't be started: {error}"))
+}
+
+impl Engine {
+    fn look_round(self: &Arc<Self>) {
+        self.notice_losses();
+        if let Some(log) = self.log.get()
+            && log.failure().is_none()
+            && log.bytes() >= self.config.snapshot_bytes.max(1)
+        {
+            self.ask_for_snapshot();
+        }
+        if self.wants_snapshot.swap(false, Ordering::SeqCst) && !self.snapshotting.swap(true, Ordering::SeqCst) {
+            let engine = self.clone();
+            let write = move || {
+                let outcome = engine.snapshot();
+                *engine.snapshot_failure.lock().unwrap_or_else(PoisonError::into_inner) = outcome.err();
+                engine.snapshotting.store(false, Ordering::SeqCst);
+            };
+            if std::thread::Builder::new().name("umiak-snapshot".to_owned()).spawn(write).is_err() {
+                self.snapshotting.store(false, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// A snapshot is begun with the next look round.
+    pub(super) fn ask_for_snapshot(&self) {
+        self.wants_snapshot.store(true, Ordering::SeqCst);
+    }
+
+    fn notice_losses(&self) {
+        let overdue = {
+            let mut core = self.core();
+            let now = self.hear(&mut core);
+            core.members.overdue(now)
+        };
+        if overdue.is_empty() {
+            return;
+        }
+        // A loss is an operation like any other when the others go on.
+        let Some(_pass) = self.gate.enter(ROUND) else { return };
+        let mut core = self.core();
+        let now = self.hear(&mut core);
+        let overdue = core.members.overdue(now);
+        match self.config.on_loss {
+            OnLoss::Wait if overdue.len() < core.members.counted().len() => return,
+            OnLoss::Wait | OnLoss::Fail => overdue.into_iter().for_each(|rank| core.members.lose(rank)),
+            OnLoss::GoOn => {
+                for rank in overdue {
+                    if self.decide(&Decision::Lost { rank }).is_err() {
+                        return;
+                    }
+                    self.apply_lost(&mut core, rank);
+                }
+                let _ = self.open_barriers(&mut core);
+            }
+        }
+        drop(core);
+        self.changed.notify_all();
+    }
+
+    /// The end, if it has come.
+    fn judge(&self, core: &mut Core) -> Option<Verdict> {
+        if core.verdict.is_none() {
+            core.verdict = self.verdict(core);
+        }
+        core.verdict.clone()
+    }
+
+    fn verdict(&self, core: &mut Core) -> Option<Verdict> {
+        let now = self.hear(core);
+        let done = core.members.in_state(State::Done);
+        let lost = core.members.in_state(State::Lost);
+        let bad = |text: String| Some(Verdict { ok: false, text, done: done.clone(), lost: lost.clone() });
+        if let Some(failure) = self.log.get().and_then(|log| log.failure())
+            && !self.stopped.load(Ordering::SeqCst)
+        {
+            return bad(format!("the log failed: {failure}"));
+        }
+        let connected = |rank: &u32| core.members.connections(*rank) > 0;
+        let counted = core.members.counted();
+        if let Some(failed) = &core.failed
+            && !counted.iter().any(connected)
+        {
+            return bad(failed.clone());
+        }
+        if self.stopped.load(Ordering::SeqCst) {
+            return bad("the server was stopped before all trainers were done".to_owned());
+        }
+        if !counted.is_empty() {
+            return None;
+        }
+        if lost.is_empty() {
+            let waiting = now.saturating_sub(core.last_done) < LINGER && done.iter().any(connected);
+            let text = format!("all {} trainers are done", done.len());
+            return (!waiting).then_some(Verdict { ok: true, text, done, lost });
+        }
+        let words = core.members.words_for(&lost, now);
+        bad(format!("{} of {} trainers are done; lost: {words}", done.len(), self.config.world))
+    }
+
+    /// Waits until the server's work is over.
+    pub fn wait_over(&self, timeout: Duration) -> Option<Verdict> {
+        let until = Instant::now() + timeout;
+        let mut core = self.core();
+        loop {
+            if let Some(verdict) = self.judge(&mut core) {
+                return Some(verdict);
+            }
+            let left = until.saturating_duration_since(Instant::now()).min(ROUND);
+            if left.is_zero() {
+                return None;
+            }
+            core = self.changed.wait_timeout(core, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Ends everything that waits, and puts the log on disk. Twice is fine.
+    pub fn stop(&self) {
+        if self.stopped.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        self.changed.notify_all();
+        // Whoever writes a snapshot gives up at the next shard.
+        drop(self.writing.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(log) = self.log.get() {
+            let _ = log.wait_durable(log.last());
+        }
+    }
+
+    pub fn status(&self) -> Value {
+        let tables: serde_json::Map<String, Value> = self
+            .tables()
+            .all()
+            .map(|entry| {
+                let about = match &entry.table {
+                    Table::Sparse(table) => {
+                        let memory = table.memory();
+                        json!({
+                            "kind": "sparse",
+                            "number": entry.number,
+                            "rows": table.len(),
+                            "bytes": memory.total(),
+                            "learning_rate": table.learning_rate(),
+                        })
+                    }
+                    Table::Dense(table) => json!({
+                        "kind": "dense",
+                        "number": entry.number,
+                        "elements": table.range().len(),
+                        "is_set": table.is_set(),
+                        "learning_rate": table.learning_rate(),
+                    }),
+                };
+                (entry.name.clone(), about)
+            })
+            .collect();
+        let applied: Vec<u64> = (0..self.config.world as u32).map(|rank| self.lane(rank).last_seq).collect();
+        let log = self.log.get().map(|log| {
+            let snapshot_failure = self.snapshot_failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            json!({
+                "last": log.last(),
+                "durable": log.durable(),
+                "bytes": log.bytes(),
+                "failure": log.failure(),
+                "replayed": self.replayed.load(Ordering::Relaxed),
+                "snapshots": self.snapshots.load(Ordering::Relaxed),
+                "snapshot_failure": snapshot_failure,
+            })
+        });
+        let mut core = self.core();
+        let now = self.hear(&mut core);
+        let trainers: Vec<Value> = (0..self.config.world as u32)
+            .map(|rank| {
+                let standing = core.steps.standing(rank);
+                json!({
+                    "rank": rank,
+                    "state": core.members.state(rank),
+                    "words": core.members.words(rank, now),
+                    "connections": core.members.connections(rank),
+                    "next": standing.next,
+                    "prepared": standing.prepared.is_some(),
+                    "joined": standing.joined,
+                    "applied": applied[rank as usize],
+                })
+            })
+            .collect();
+        let waits_for = core.steps.waits_for();
+        json!({
+            "server": self.config.server,
+            "servers": self.config.servers,
+            "shards": [self.owned.start, self.owned.end],
+            "job": self.config.job,
+            "life": format!("{:016x}", self.life),
+            "up_s": now as f64 / 1000.0,
+            "step": core.steps.step(),
+            "step_waits_for": waits_for,
+            "tables": tables,
+            "trainers": trainers,
+            "log": log,
+            "requests": self.requests.load(Ordering::Relaxed),
+            "verdict": core.verdict,
+        })
+    }
+}

@@ -1,0 +1,236 @@
+//! How a request waits: for a step, at a barrier, for the gate. Meanwhile its client is told about once a second what it
+//! waits for, so that it knows that the server lives.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use super::config::OnLoss;
+use super::engine::{Core, Engine};
+use super::gate::Pass;
+use super::members::State;
+use super::operations::parse;
+use super::records::{self, Decision};
+use super::refusals;
+use super::service::{Identity, Kind, Refusal, Reply, RequestError};
+use crate::wire::frame::{Header, Op};
+
+/// How often a client that waits is spoken to.
+const WORD: Duration = Duration::from_secs(1);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Meeting {
+    name: String,
+    #[serde(default)]
+    turn: u64,
+}
+
+/// Names of barriers are kept for ever, so they have a limit.
+const LONGEST_BARRIER: usize = 256;
+
+impl Engine {
+    /// Waits until `look` breaks. `words` says what for.
+    fn wait_until(
+        &self,
+        who: &Identity,
+        reply: &mut dyn Reply,
+        mut look: impl FnMut(&mut Core) -> Result<ControlFlow<()>, Refusal>,
+        words: impl Fn(&Core, u64) -> String,
+    ) -> Result<(), RequestError> {
+        let mut next_word = Instant::now() + WORD;
+        let mut core = self.core();
+        loop {
+            if look(&mut core)?.is_break() {
+                return Ok(());
+            }
+            if self.stopped.load(Ordering::SeqCst) {
+                return Err(refusals::stopping().into());
+            }
+            let left = next_word.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let now = self.hear(&mut core);
+                let text = words(&core, now);
+                drop(core);
+                if who.kind != Kind::Observer {
+                    drop(self.lane_of(who)?);
+                }
+                reply.wait(&text)?;
+                next_word = Instant::now() + WORD;
+                core = self.core();
+                continue;
+            }
+            core = self.changed.wait_timeout(core, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Signs of life that came since the core last looked; returns the time.
+    pub(super) fn hear(&self, core: &mut Core) -> u64 {
+        for (rank, sign) in (0..).zip(&self.signs) {
+            if let Some(incarnation) = core.members.incarnation(rank) {
+                core.members.heard(rank, incarnation, sign.load(Ordering::Relaxed));
+            }
+        }
+        self.now()
+    }
+
+    /// Who of these is lost, when that is a reason to fail.
+    fn fatal(&self, core: &mut Core, doing: &str, ranks: &[u32]) -> Result<(), Refusal> {
+        let lost: Vec<u32> = ranks.iter().copied().filter(|rank| core.members.state(*rank) == State::Lost).collect();
+        if lost.is_empty() || self.config.on_loss != OnLoss::Fail {
+            return Ok(());
+        }
+        let now = self.hear(core);
+        let who = core.members.words_for(&lost, now);
+        core.failed.get_or_insert_with(|| format!("{doing} could not go on without {who}"));
+        Err(refusals::trainer_lost(doing, &who))
+    }
+
+    pub(super) fn wait_for_step(&self, who: &Identity, step: u64, reply: &mut dyn Reply) -> Result<(), RequestError> {
+        if self.step.load(Ordering::Acquire) >= step {
+            return Ok(());
+        }
+        let doing = format!("step {step}");
+        let look = |core: &mut Core| {
+            if core.steps.step() >= step {
+                return Ok(ControlFlow::Break(()));
+            }
+            let missing = core.steps.waits_for();
+            self.fatal(core, &doing, &missing)?;
+            Ok(ControlFlow::Continue(()))
+        };
+        let words = |core: &Core, now: u64| {
+            let missing = core.steps.waits_for();
+            let at = core.steps.step();
+            format!("step {step} waits for step {at} of {}", core.members.words_for(&missing, now))
+        };
+        self.wait_until(who, reply, look, words)
+    }
+
+    pub(super) fn barrier(&self, who: &Identity, payload: &[u8], reply: &mut dyn Reply) -> Result<(), RequestError> {
+        let Meeting { name, turn } = parse(Op::Barrier, payload)?;
+        if name.len() > LONGEST_BARRIER || turn == u64::MAX {
+            return Err(refusals::bad_request(format!("a barrier's name has at most {LONGEST_BARRIER} bytes")).into());
+        }
+        {
+            let _pass = self.enter(who, reply)?;
+            let _lane = self.lane_of(who)?;
+            let mut core = self.core();
+            core.barriers.arrives(&name, turn, who.rank);
+            self.open_barriers(&mut core)?;
+        }
+        let doing = format!("barrier {name:?}");
+        let look = |core: &mut Core| {
+            if core.barriers.is_complete(&name, turn) {
+                return Ok(ControlFlow::Break(()));
+            }
+            let missing = core.barriers.missing(&name, turn, &self.counted(core));
+            self.fatal(core, &doing, &missing)?;
+            Ok(ControlFlow::Continue(()))
+        };
+        let words = |core: &Core, now: u64| {
+            let missing = core.barriers.missing(&name, turn, &self.counted(core));
+            format!("barrier {name:?} waits for {}", core.members.words_for(&missing, now))
+        };
+        self.wait_until(who, reply, look, words)?;
+        let lsn = self.core().barrier_lsn;
+        self.wait_durable(lsn)?;
+        let durable_seq = self.durable_seq_of(who);
+        Ok(reply.ok(0, durable_seq)?)
+    }
+
+    /// Those whom barriers count.
+    fn counted(&self, core: &Core) -> Vec<u32> {
+        let mut counted = core.members.counted();
+        if self.config.on_loss != OnLoss::GoOn {
+            counted.extend(core.members.in_state(State::Lost));
+            counted.sort_unstable();
+        }
+        counted
+    }
+
+    /// Barriers at which everybody has arrived are opened for ever. The caller is inside the gate.
+    pub(super) fn open_barriers(&self, core: &mut Core) -> Result<(), Refusal> {
+        let counted = self.counted(core);
+        for (name, turn) in core.barriers.full(&counted) {
+            let lsn = self.decide(&Decision::Barrier { name: name.clone(), turn })?;
+            core.barriers.completes(&name, turn);
+            core.barrier_lsn = core.barrier_lsn.max(lsn);
+            self.changed.notify_all();
+        }
+        Ok(())
+    }
+
+    /// A trainer has no more to do.
+    pub(super) fn done(&self, who: &Identity, header: &Header, reply: &mut dyn Reply) -> Result<(), RequestError> {
+        let mut lsn = 0;
+        {
+            let _pass = self.enter(who, reply)?;
+            let _lane = self.lane_of(who)?;
+            let mut core = self.core();
+            let standing = core.steps.standing(who.rank);
+            if standing.prepared.is_some() {
+                let text = format!("step {} of trainer {} is prepared, and not committed", standing.next, who.rank);
+                return Err(refusals::bad_request(text).into());
+            }
+            if core.members.state(who.rank) != State::Done {
+                let author = super::operations::author(who);
+                lsn = self.append(&[&records::operation_head(author, header)])?;
+                self.apply_done(&mut core, who.rank);
+                self.open_barriers(&mut core)?;
+            }
+        }
+        self.changed.notify_all();
+        self.wait_durable(lsn)?;
+        let durable_seq = self.durable_seq_of(who);
+        Ok(reply.ok(0, durable_seq)?)
+    }
+
+    /// Through the gate, however long somebody has it alone.
+    pub(super) fn enter(&self, who: &Identity, reply: &mut dyn Reply) -> Result<Pass<'_>, RequestError> {
+        loop {
+            if let Some(pass) = self.gate.enter(WORD) {
+                return Ok(pass);
+            }
+            self.still_wanted(who)?;
+            reply.wait(
+                "the tables are held for a moment: a snapshot begins, a table shrinks or a checkpoint is loaded",
+            )?;
+        }
+    }
+
+    /// The right to write tables to disk, or to do what must not happen meanwhile.
+    pub(super) fn take_writing(
+        &self,
+        who: &Identity,
+        reply: &mut dyn Reply,
+    ) -> Result<MutexGuard<'_, ()>, RequestError> {
+        let mut next_word = Instant::now() + WORD;
+        loop {
+            match self.writing.try_lock() {
+                Ok(guard) => return Ok(guard),
+                Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) => {}
+            }
+            std::thread::sleep(Duration::from_millis(10));
+            if Instant::now() >= next_word {
+                self.still_wanted(who)?;
+                reply.wait("another snapshot of the tables is being written")?;
+                next_word = Instant::now() + WORD;
+            }
+        }
+    }
+
+    pub(super) fn still_wanted(&self, who: &Identity) -> Result<(), Refusal> {
+        if self.stopped.load(Ordering::SeqCst) {
+            return Err(refusals::stopping());
+        }
+        if who.kind != Kind::Observer {
+            drop(self.lane_of(who)?);
+        }
+        Ok(())
+    }
+}
