@@ -83,8 +83,18 @@ def _log(seat: Seat, options: Options) -> dict[str, Any] | None:
         raise bad(
             "UM-PS-012", "durability needs a directory, and there is no launcher's log directory", "state_dir=..."
         )
-    os.makedirs(directory, mode=0o700, exist_ok=True)
+    _make_private(directory)
     return {"dir": directory, "interval_ms": options.durability_ms}
+
+
+def _make_private(directory: str) -> None:
+    """Make it, and what is missing above it, for this person alone."""
+    if not os.path.isdir(directory):
+        _make_private(os.path.dirname(directory))
+        try:
+            os.mkdir(directory, mode=0o700)
+        except FileExistsError:
+            pass  # another server was faster
 
 
 def _forget_other_runs(directory: str) -> None:

@@ -2,7 +2,8 @@
 
 A trainer keeps two numbers for each that it has touched: ``latest``, which its own optimizer changes in every step, and
 ``old``, what it knows of the servers. Every ``k_steps`` (100) it sends ``(latest - old) / trainers``, which the servers add,
-and takes over what others have sent meanwhile: ``latest += server - old; old = server``. Between exchanges nothing goes over
+and takes over what others have sent meanwhile: ``latest += server - old; old = server``. What is left of its own difference
+is part of the next one. Between exchanges nothing goes over
 the network but the first read of a row. A row starts with the same numbers here and there, so none is ever sent first.
 
 Guarantees: what was sent is added exactly once. A trainer sees others' work k steps late, and its optimizer's state (Adam's
@@ -67,7 +68,7 @@ class Geo(Strategy):
         return self._dense[table].pull(out)
 
     def push_dense(self, table: int, gradients: Floats, *, share: float | None = None) -> None:
-        self._dense[table].latest.push(self._shared(gradients, share))
+        self._dense[table].push(self._shared(gradients, share))
 
     def end_step(self) -> None:
         super().end_step()
@@ -76,13 +77,13 @@ class Geo(Strategy):
 
     def flush(self) -> None:
         """Exchange now."""
-        for rows in self._rows.values():
-            rows.exchange()
-        for dense in self._dense.values():
-            dense.exchange()
+        for copy in (*self._rows.values(), *self._dense.values()):
+            copy.send()
+            copy.take()
 
     def catch_up(self) -> None:
-        self.flush()
+        for copy in (*self._rows.values(), *self._dense.values()):
+            copy.take()
 
     def reload(self) -> None:
         for rows in self._rows.values():
@@ -131,13 +132,16 @@ class _Rows:
         self.latest.push(unique, summed)
         self._touched.append(unique)
 
-    def exchange(self) -> None:
-        if self._touched:
-            keys, _ = umiak_native.unique(np.concatenate(self._touched))
-            self._touched = []
-            difference = (self.latest.pull(keys) - self._old.pull(keys)) / self._world
-            self._old.add(keys, difference)
-            self._client.add(self._table, keys, difference)
+    def send(self) -> None:
+        if not self._touched:
+            return
+        keys, _ = umiak_native.unique(np.concatenate(self._touched))
+        self._touched = []
+        difference = (self.latest.pull(keys) - self._old.pull(keys)) / self._world
+        self._old.add(keys, difference)
+        self._client.add(self._table, keys, difference)
+
+    def take(self) -> None:
         keys, rows = self._client.changed(self._table)
         # Rows that this trainer has never touched are read when it does.
         mine = self._known.pull(keys, create=False)[:, 0] != 0
@@ -156,6 +160,7 @@ class _Dense:
 
     def forget(self) -> None:
         """Begin anew with what the servers have."""
+        self._touched = False
         self._old = self._client.pull_dense(self._table)
         self.latest = umiak_native.DenseTable(specs.to_json(self._spec))
         self.latest.set(self._old)
@@ -167,11 +172,19 @@ class _Dense:
         out[...] = values
         return out
 
-    def exchange(self) -> None:
-        latest = self.latest.pull()
-        difference = (latest - self._old) / self._world
+    def push(self, gradients: Floats) -> None:
+        self.latest.push(gradients)
+        self._touched = True
+
+    def send(self) -> None:
+        if not self._touched:
+            return
+        self._touched = False
+        difference = (self.latest.pull() - self._old) / self._world
         self._old = self._old + difference
         self._client.push_dense(self._table, difference)
+
+    def take(self) -> None:
         now = self._client.pull_dense(self._table)
-        self.latest.set(latest + (now - self._old))
+        self.latest.set(self.latest.pull() + (now - self._old))
         self._old = now
