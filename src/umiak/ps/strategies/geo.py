@@ -117,7 +117,7 @@ class _Rows:
         self._client.changed(self._table)  # the servers remember from now on what others change
 
     def pull(self, keys: Keys, *, create: bool) -> Floats:
-        unique, inverse = umiak_native.unique(keys)
+        unique, inverse = umiak_native.unique(keys.reshape(-1))
         missing = unique[self._known.pull(unique, create=False)[:, 0] == 0]
         if missing.size:
             rows = self._client.pull(self._table, missing, create=create)
