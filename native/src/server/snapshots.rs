@@ -206,7 +206,7 @@ impl Engine {
             .iter()
             .map(|(entry, state)| (entry.name.clone(), json!({"spec": entry.spec, "state": state})))
             .collect();
-        let answer = json!({"server": self.config.server, "shards": self.config.shards, "step": moment.step, "tables": tables, "files": files});
+        let answer = json!({"server": self.config.server, "step": moment.step, "tables": tables, "files": files});
         drop(moment);
         Ok(reply.json(&answer)?)
     }

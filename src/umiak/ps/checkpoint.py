@@ -109,8 +109,10 @@ def load(client: Saver, path: str | os.PathLike[str]) -> Manifest:
     """Let all servers, however many there are, load their shards of a checkpoint."""
     path = Path(path).absolute()
     manifest = read(path)
-    request = {"path": str(path), "files": [file.name for file in manifest.files], "step": manifest.step}
-    client.load(json.dumps(request))
+    files = [
+        {"name": f.name, "shard": f.shard, "bytes": f.bytes, "crc32": f.crc32, "rows": f.rows} for f in manifest.files
+    ]
+    client.load(json.dumps({"path": str(path), "shards": manifest.shards, "step": manifest.step, "files": files}))
     return manifest
 
 

@@ -41,20 +41,19 @@ def save(request: Mapping[str, Any], tables: Mapping[str, NativeTable], shards: 
 
 def load(request: Mapping[str, Any], make: Callable[[str, str], NativeTable], shards: int) -> None:
     """Read all files into tables that ``make`` gives for a name and a spec: empty ones."""
+    if request["shards"] != shards:
+        what = f"the checkpoint has {request['shards']} virtual shards, and this job {shards}"
+        raise bad("UM-PS-013", what, f"ps.init(shards={request['shards']})")
     made: dict[str, NativeTable] = {}
-    for name in request["files"]:
-        file = umiak_native.ShardFile(os.path.join(request["path"], name))
-        if file.shards != shards:
-            what = f"the checkpoint has {file.shards} virtual shards, and this job {shards}"
-            raise bad("UM-PS-013", what, f"ps.init(shards={file.shards})")
+    for file in request["files"]:
         table: NativeTable | None = None
-        for piece in file:
+        for piece in umiak_native.ShardFile(os.path.join(request["path"], file["name"])):
             if piece[0] == "table":
-                _, which, spec, state = piece
-                if which not in made:
-                    made[which] = make(which, spec)
-                    made[which].restore(state)
-                table = made[which]
+                _, name, spec, state = piece
+                if name not in made:
+                    made[name] = make(name, spec)
+                    made[name].restore(state)
+                table = made[name]
             elif piece[0] == "rows":
                 assert isinstance(table, umiak_native.Table)
                 table.load(*piece[1:])
