@@ -77,24 +77,25 @@ class Geo(Strategy):
 
     def flush(self) -> None:
         """Exchange now."""
-        for copy in (*self._rows.values(), *self._dense.values()):
+        for copy in self._copies():
             copy.send()
             copy.take()
 
     def catch_up(self) -> None:
-        for copy in (*self._rows.values(), *self._dense.values()):
+        for copy in self._copies():
             copy.take()
 
     def reload(self) -> None:
-        for rows in self._rows.values():
-            rows.forget()
-        for dense in self._dense.values():
-            dense.forget()
+        for copy in self._copies():
+            copy.forget()
 
     def set_learning_rate(self, table: int, learning_rate: float) -> None:
         """This trainer's own: every trainer says it for itself."""
         local = self._rows[table].latest if table in self._rows else self._dense[table].latest
         local.learning_rate = learning_rate
+
+    def _copies(self) -> list[_Rows | _Dense]:
+        return [*self._rows.values(), *self._dense.values()]
 
 
 class _Rows:
