@@ -10,7 +10,7 @@ TORCH := .venv-torch
 TEST_FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-torch check format bench bench-peers docs clean
+.PHONY: help setup demo test test-torch check format bench bench-ps bench-peers docs clean
 
 help: ## Show what there is to do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,8 +53,12 @@ format: setup ## Let the formatter and the linter mend what they can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: setup ## Measure the launcher side by side with its peers (torchrun after `make bench-peers`)
+bench: setup ## Measure the launcher beside its peers (torchrun after `make bench-peers`), then the parameter server
 	$(BIN)/python -m benchmarks.launch
+	$(BIN)/python -m benchmarks.ps
+
+bench-ps: setup ## Measure the parameter server beside Paddle 2.6.2's own (makes .venv-paddle262, 500 MB)
+	$(BIN)/python -m benchmarks.ps --peer paddle
 
 bench-peers: setup ## Make .venv-peers with torch for the comparison (3 GB)
 	$(BIN)/python -m benchmarks.peers

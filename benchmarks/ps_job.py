@@ -33,6 +33,10 @@ class Outcome:
     note: str
     shares: dict[str, float]
     loss: float = float("nan")
+    trainer_ms: float = float("nan")
+    """CPU time of a trainer per step."""
+    server_ms: float = float("nan")
+    """CPU time of all servers per step of one trainer."""
 
 
 def run(strategy: str, steps: int, *words: str, limit_s: float = LIMIT_S) -> Outcome:
@@ -54,22 +58,36 @@ def run(strategy: str, steps: int, *words: str, limit_s: float = LIMIT_S) -> Out
             why = f"failed with {ended.status}" if ended else f"not ended within {limit_s:g} s"
             return Outcome(None, f"{why}: {_last_words(bench.directory)}", {})
         lines = [json.loads(line) for line in told.read_text().splitlines()]
+    lines = [line for line in lines if "rank" in line]
     wall_s = max(line["end"] for line in lines) - min(line["begin"] for line in lines)
     samples = sum(line["samples"] for line in lines)
     names = lines[0]["shares"]
     shares = {name: 1e3 * sum(line["shares"][name] for line in lines) / len(lines) / steps for name in names}
-    return Outcome(samples / wall_s, "", shares, sum(line["loss"] for line in lines) / len(lines))
+    steps_of_all = samples / ps_net.BATCH
+    return Outcome(
+        samples / wall_s,
+        "",
+        shares,
+        sum(line["loss"] for line in lines) / len(lines),
+        1e3 * sum(line["cpu_s"] for line in lines) / steps_of_all,
+        1e3 * sum(line["served_cpu_s"] for line in lines) / steps_of_all,
+    )
 
 
-def compute_bound(seconds: float, *, adam: bool) -> float:
-    """Samples per second of as many processes as there are trainers, at once, with rows at hand and no servers."""
+def compute_bound(seconds: float, *, adam: bool) -> tuple[float, float]:
+    """As many processes as there are trainers, at once, with rows at hand and no servers.
+
+    Samples per second of all of them, and the CPU time of one step in milliseconds.
+    """
     environ = {**os.environ, "OMP_NUM_THREADS": "1"}
     argv = [sys.executable, "-m", "benchmarks.ps_net", str(seconds), *(["adam"] if adam else [])]
     programs = [
         subprocess.Popen(argv, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         for _ in range(TRAINERS)
     ]
-    return sum(float(program.communicate(timeout=seconds + 60)[0]) for program in programs)
+    said = [program.communicate(timeout=seconds + 60)[0].split() for program in programs]
+    per_cpu_s = sum(float(each[1]) for each in said) / len(said)
+    return sum(float(each[0]) for each in said), 1e3 * ps_net.BATCH / per_cpu_s
 
 
 def figures(*, quick: bool, peer: bool) -> Iterator[Figure]:
@@ -87,17 +105,31 @@ def figures(*, quick: bool, peer: bool) -> Iterator[Figure]:
         )
         for strategy, goal in GOALS.items()
     }
+    cpu = Figure(
+        "train-cpu",
+        "The same jobs: CPU time of one step of one trainer, with the servers' share",
+        "of all threads of the trainer, and of the servers by trainers; two cores that do nothing else do two of these at a "
+        "time, and other work on the machine changes it much less than the time on the clock",
+        unit="ms",
+    )
     why_no_peer = ps_peer.install() if peer else ""
     for number in range(1 if quick else 3):
         for strategy, figure in wanted.items():
             with measure.other_work(figure):
-                add(figure, "umiak", run(strategy, steps))
-                figure.add("bound", compute_bound(2.0, adam=False))
-                figure.add("bound with dense Adam", compute_bound(2.0, adam=True))
+                outcome = run(strategy, steps)
+            add(figure, "umiak", outcome)
+            if outcome.samples_per_s is not None:
+                cpu.add(strategy, outcome.trainer_ms + outcome.server_ms)
+                cpu.add(f"{strategy}: trainer", outcome.trainer_ms)
+                cpu.add(f"{strategy}: servers", outcome.server_ms)
+            for name, adam in (("bound", False), ("bound with dense Adam", True)):
+                rate, step_ms = compute_bound(2.0, adam=adam)
+                figure.add(name, rate)
+                cpu.add(name, step_ms)
         if peer and number < 2:
             with measure.other_work(wanted["async"]):
                 _peer(wanted["async"], why_no_peer, files=3 if quick else 4)
-    yield from wanted.values()
+    yield from (*wanted.values(), cpu)
 
 
 def add(figure: Figure, subject: str, outcome: Outcome) -> None:

@@ -1,6 +1,6 @@
 //! What this machine can do at best with requests of the size that `benchmarks.ps` sends: one JSON object on stdout.
 //!
-//! Nothing of the parameter server is in it but how keys are mixed. The exchanges are two threads and a loopback
+//! Nothing of the parameter server is in it, so that `rustc` alone makes it within a second. The exchanges are two threads and a loopback
 //! connection that carries bytes and nothing else; the gather and the look-up are bare loops with prefetching over one
 //! flat array. A server can't be faster than their sum unless it overlaps them.
 
@@ -9,8 +9,6 @@ use std::io::{Read, Result, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
-
-use umiak_native::keys::mix;
 
 const IDS: usize = 13_312;
 const COLUMNS: usize = 16;
@@ -143,11 +141,28 @@ fn huge<T: Copy>(length: usize, value: T) -> Vec<T> {
         let aligned = begin.next_multiple_of(1 << 21);
         if aligned < begin + bytes {
             // SAFETY: the range lies within memory that the vector has set aside, and the call changes no contents.
-            unsafe { libc::madvise(aligned as *mut libc::c_void, begin + bytes - aligned, libc::MADV_HUGEPAGE) };
+            unsafe { madvise(aligned as *mut std::ffi::c_void, begin + bytes - aligned, MADV_HUGEPAGE) };
         }
     }
     array.resize(length, value);
     array
+}
+
+#[cfg(target_os = "linux")]
+const MADV_HUGEPAGE: i32 = 14;
+
+#[cfg(target_os = "linux")]
+unsafe extern "C" {
+    fn madvise(begin: *mut std::ffi::c_void, bytes: usize, advice: i32) -> i32;
+}
+
+/// Spreads a key's bits over all 64.
+#[inline(always)]
+fn mix(key: u64) -> u64 {
+    let mut z = key.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
 }
 
 #[inline(always)]
