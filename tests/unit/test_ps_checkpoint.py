@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 
 from tests import checkpoint_helpers as helpers
 from tests.checkpoint_helpers import COUNTED, CTR, DENSE, SPARSE
-from umiak.ps import checkpoint, export, manifest
+from umiak.ps import checkpoint, export, localfiles, manifest
 from umiak.ps.checkpoint import BadCheckpoint
 
 ENVIRON = {"PYTHONPATH": os.pathsep.join(sys.path), "PATH": os.environ["PATH"]}
@@ -225,9 +225,7 @@ class Servers:
             mine = range(server * self.shards // 2, (server + 1) * self.shards // 2)
             tables = [("emb", SPARSE, None, [])]
             files = [helpers.write_shard(Path(asked["path"]), s, self.shards, tables, asked["step"]) for s in mine]
-            answers.append(
-                {"shards": self.shards, "files": files, "tables": {"emb": {"spec": SPARSE, "state": server}}}
-            )
+            answers.append({"files": files, "tables": {"emb": {"spec": SPARSE, "state": server}}})
         return json.dumps(answers)
 
     def load(self, request: str) -> str:
@@ -244,13 +242,16 @@ def test_servers_save_and_load(tmp_path: Path) -> None:
     assert (saved.step, saved.shards, saved.saved, saved.metadata) == (7, 4, 3.5, {"x": 1})
     assert (saved.tables["emb"].spec, saved.tables["emb"].state) == (SPARSE, 0)
     assert not (tmp_path / "runs" / "a" / "of-an-earlier-try").exists()
-    assert servers.loaded["path"] == str(tmp_path / "runs" / "a")
-    assert [file["shard"] for file in servers.loaded["files"]] == [0, 1, 2, 3]
+    assert servers.loaded == {"path": str(tmp_path / "runs" / "a"), "step": 7}
     with pytest.raises(BadCheckpoint, match="already there"):
         checkpoint.save(servers, tmp_path / "runs" / "a")
-    servers.save = lambda request: '[{"shards": 4, "files": [{}], "tables": {}}]'  # type: ignore[method-assign]
+    servers.save = lambda request: '[{"files": [{}], "tables": {}}]'  # type: ignore[method-assign]
     with pytest.raises(BadCheckpoint, match="a server's answer can't be understood"):
         checkpoint.save(servers, tmp_path / "runs" / "b")
+    elsewhere = Servers().save(json.dumps({"path": str(tmp_path), "step": 0}))
+    servers.save = lambda request: elsewhere  # type: ignore[method-assign]
+    with pytest.raises(BadCheckpoint, match="all servers must see the same directory"):
+        checkpoint.save(servers, tmp_path / "runs" / "c")
 
 
 # ---- finding and keeping
@@ -344,6 +345,52 @@ def test_safetensors_are_read_by_others(tmp_path: Path, table: str) -> None:
     assert len(tensors) == (5 if table == "ctr" else 2)
     if table == "ctr":
         assert tensors["ctr.click"].tolist() == [key * 100 + 4 for key in KEYS]
+
+
+class Alone:
+    """A client with one real table in this process."""
+
+    def __init__(self, table: umiak_native.Table) -> None:
+        self.table = table
+
+    def save(self, request: str) -> str:
+        return json.dumps([localfiles.save(json.loads(request), {"emb": self.table}, self.table.shards)])
+
+    def load(self, request: str) -> str:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("spec", [SPARSE, COUNTED, CTR], ids=["plain", "counted", "accessor"])
+@pytest.mark.parametrize("rule", ["sgd", "adagrad", "adagrad_shared", "adam", "adam_row", "ftrl"])
+def test_exports_are_what_a_pull_gives(tmp_path: Path, spec: dict, rule: str) -> None:
+    more = {
+        "sgd": {},
+        "adagrad": {"initial": 0.0, "epsilon": 1e-6},
+        "adagrad_shared": {"initial_g2sum": 3.0},
+        "adam": {"beta1": 0.9, "beta2": 0.99, "epsilon": 1e-8},
+        "adam_row": {"beta1": 0.9, "beta2": 0.99, "epsilon": 1e-8},
+        "ftrl": {"beta": 1.0, "l1": 0.0, "l2": 0.0},
+    }
+    optimizer = {"rule": rule, "learning_rate": 0.1, **more[rule]}
+    spec = {**spec, "optimizer": optimizer}
+    if spec["accessor"]:
+        spec["accessor"] = {**spec["accessor"], "embed_optimizer": optimizer, "embedx_threshold": 3.0}
+    table = umiak_native.Table(json.dumps(spec), 8)
+    draw = np.random.default_rng(1)
+    keys = draw.permutation(np.arange(50, dtype=np.uint64) * np.uint64(2**58 + 7))
+    for pushed in (keys, keys[:30], keys[:10]):
+        rows = draw.normal(size=(len(pushed), table.push_width)).astype(np.float32)
+        if spec["accessor"]:
+            rows[:, 1:3] = 1.0  # shown and clicked
+        table.push(pushed, rows)
+    checkpoint.save(Alone(table), tmp_path / "c")
+    export.to_safetensors(tmp_path / "c", "emb", tmp_path / "t.safetensors")
+    tensors = load_file(tmp_path / "t.safetensors")
+    assert len(tensors["emb.keys"]) == (30 if spec["entry"]["by"] == "count" else 50)
+    pulled = table.pull(tensors["emb.keys"], create=False)
+    names = ["emb.show", "emb.click", "emb.embed_w"] if spec["accessor"] else []
+    exported = [*(tensors[name][:, None] for name in names), tensors["emb.values"]]
+    assert np.array_equal(np.concatenate(exported, axis=1), pulled)
 
 
 def test_dense_arrays_keep_their_names(tmp_path: Path) -> None:

@@ -49,6 +49,10 @@ struct State {
     durable: Lsn,
     /// Somebody waits for this record.
     wanted: Lsn,
+    /// Somebody waits for a new segment.
+    hurry: bool,
+    /// The newest segment that was asked for; it exists when it is the last one of `segments`.
+    newest: Lsn,
     salt: u64,
     failure: Option<String>,
     stopping: bool,
@@ -122,6 +126,8 @@ impl Log {
             next: last + 1,
             durable: last,
             wanted: 0,
+            hurry: false,
+            newest: last + 1,
             salt,
             failure: None,
             stopping: false,
@@ -202,21 +208,31 @@ impl Log {
     pub fn rotate(&self) -> Lsn {
         let mut state = self.shared.lock();
         let lsn = state.next;
-        let begun = state.filling.cuts.last().map(|cut| cut.1).or(state.segments.last().map(|segment| segment.first));
-        if begun != Some(lsn) && state.failure.is_none() {
+        if state.newest != lsn && state.failure.is_none() {
             let (at, salt) = (state.filling.bytes.len(), random());
             state.filling.cuts.push((at, lsn, salt));
             state.salt = salt;
+            state.newest = lsn;
             state.since.get_or_insert_with(Instant::now);
             self.shared.work.notify_one();
         }
         lsn
     }
 
-    /// Removes the segments whose records all come before this one; returns how many.
+    /// Removes the segments whose records all come before this one; returns how many. Waits for new segments that were
+    /// asked for.
     pub fn drop_before(&self, lsn: Lsn) -> Result<usize, String> {
         let old: Vec<Segment> = {
             let mut state = self.shared.lock();
+            let newest = state.newest;
+            while state.segments.last().is_some_and(|segment| segment.first < newest) {
+                if let Some(failure) = &state.failure {
+                    return Err(failure.clone());
+                }
+                state.hurry = true;
+                self.shared.work.notify_one();
+                state = self.shared.wait_done(state);
+            }
             let old = state.segments.windows(2).take_while(|pair| pair[1].first <= lsn).count();
             state.segments.drain(..old).collect()
         };
@@ -309,7 +325,8 @@ impl Writer {
                 state = self.shared.work.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            let pressing = state.stopping || state.wanted > state.durable || state.filling.bytes.len() > MOST_WAITING;
+            let full = state.filling.bytes.len() > MOST_WAITING;
+            let pressing = state.stopping || state.hurry || state.wanted > state.durable || full;
             let passed = state.since.map_or(self.interval, |since| since.elapsed());
             if pressing || passed >= self.interval {
                 break;
@@ -317,7 +334,7 @@ impl Writer {
             let waited = self.shared.work.wait_timeout(state, self.interval - passed);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        state.since = None;
+        (state.since, state.hurry) = (None, false);
         let empty = Batch { bytes: std::mem::take(&mut state.spare), cuts: Vec::new() };
         let batch = std::mem::replace(&mut state.filling, empty);
         let path = state.segments.last().map_or_else(|| self.dir.clone(), |segment| segment.path.clone());

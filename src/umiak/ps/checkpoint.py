@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+import umiak_native
+
 from umiak.core.problem import Problem
 from umiak.core.value import value
 from umiak.ps import manifest as manifests
@@ -52,6 +54,7 @@ __all__ = [
 
 PARTIAL = ".partial"
 REMOVING = ".removing"
+_HINT = "copy the checkpoint again, or use another one; while saving: all servers must see the same directory"
 
 
 @value
@@ -74,8 +77,8 @@ def save(
 ) -> Manifest:
     """Let all servers write their shards, then publish them as one checkpoint. All must see the same directory.
 
-    A server is asked with {path, mode, step} and answers {shards, files, tables}: the job's virtual shards, the files as
-    manifests list them, and {name: {spec, state}}.
+    A server is asked with {path, mode, step}: its tables as they are at exactly this step of its own (0 where it counts
+    none). It answers with {files, tables}: files as manifests list them, and {name: {spec, state}}.
     """
     path = Path(path).absolute()
     _refuse_existing(path)
@@ -89,9 +92,15 @@ def save(
         tables = {
             name: table for answer in reversed(answers) for name, table in manifests.tables(answer["tables"]).items()
         }
-        shards = answers[0]["shards"]
+        first = directory / files[0].name
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise bad("UM-PS-114", directory, "a server's answer can't be understood", why=str(error)) from None
+    try:
+        shards = umiak_native.ShardFile(first).shards
+    except umiak_native.BadFile as error:
+        raise bad(
+            "UM-PS-107", first, "a file that a server saved can't be read here", why=str(error), hint=_HINT
+        ) from None
     manifest = Manifest(
         name=path.name,
         shards=shards,
@@ -106,13 +115,10 @@ def save(
 
 
 def load(client: Saver, path: str | os.PathLike[str]) -> Manifest:
-    """Let all servers, however many there are, load their shards of a checkpoint."""
+    """Let all servers, however many there are, load their shards of a checkpoint. A server is asked with {path, step}."""
     path = Path(path).absolute()
     manifest = read(path)
-    files = [
-        {"name": f.name, "shard": f.shard, "bytes": f.bytes, "crc32": f.crc32, "rows": f.rows} for f in manifest.files
-    ]
-    client.load(json.dumps({"path": str(path), "shards": manifest.shards, "step": manifest.step, "files": files}))
+    client.load(json.dumps({"path": str(path), "step": manifest.step}))
     return manifest
 
 
@@ -262,17 +268,16 @@ def _missing(manifest: Manifest, directory: Path) -> list[Problem]:
         )
     for file in manifest.files:
         where = str(directory / file.name)
-        hint = "copy the checkpoint again, or use another one; while saving: all servers must see the same directory"
         try:
             size = os.stat(where).st_size
         except OSError as error:
             problems.append(
-                Problem(code="UM-PS-107", where=where, what="a file is missing", why=error.strerror, hint=hint)
+                Problem(code="UM-PS-107", where=where, what="a file is missing", why=error.strerror, hint=_HINT)
             )
             continue
         if size != file.bytes:
             what = f"a file is torn: {size} bytes, not the {file.bytes} that were saved"
-            problems.append(Problem(code="UM-PS-107", where=where, what=what, hint=hint))
+            problems.append(Problem(code="UM-PS-107", where=where, what=what, hint=_HINT))
     return problems
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import umiak_native
 
+from umiak.ps import checkpoint
 from umiak.ps.errors import bad
 
 if TYPE_CHECKING:
@@ -41,13 +42,15 @@ def save(request: Mapping[str, Any], tables: Mapping[str, NativeTable], shards: 
 
 def load(request: Mapping[str, Any], make: Callable[[str, str], NativeTable], shards: int) -> None:
     """Read all files into tables that ``make`` gives for a name and a spec: empty ones."""
-    if request["shards"] != shards:
-        what = f"the checkpoint has {request['shards']} virtual shards, and this job {shards}"
-        raise bad("UM-PS-013", what, f"ps.init(shards={request['shards']})")
+    path = request["path"]
+    manifest = checkpoint.read(path)
+    if manifest.shards != shards:
+        what = f"the checkpoint has {manifest.shards} virtual shards, and this job {shards}"
+        raise bad("UM-PS-013", what, f"ps.init(shards={manifest.shards})")
     made: dict[str, NativeTable] = {}
-    for file in request["files"]:
+    for file in manifest.files:
         table: NativeTable | None = None
-        for piece in umiak_native.ShardFile(os.path.join(request["path"], file["name"])):
+        for piece in umiak_native.ShardFile(os.path.join(path, file.name)):
             if piece[0] == "table":
                 _, name, spec, state = piece
                 if name not in made:
