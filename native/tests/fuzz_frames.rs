@@ -91,8 +91,8 @@ fn mutate(dice: &mut Dice, seeds: &[Vec<u8>]) -> Vec<u8> {
             }
             // A field of the header becomes an edge.
             _ if bytes.len() >= HEADER => {
-                let (start, size) = [(5, 1), (6, 2), (8, 4), (12, 4), (16, 4), (20, 4), (24, 8), (32, 8)]
-                    [dice.below(8) as usize];
+                let (start, size) =
+                    [(5, 1), (6, 2), (8, 4), (12, 4), (16, 4), (20, 4), (24, 8), (32, 8)][dice.below(8) as usize];
                 let edge = EDGES[dice.below(EDGES.len() as u64) as usize].to_le_bytes();
                 bytes[start..start + size].copy_from_slice(&edge[..size]);
             }

@@ -65,9 +65,10 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Rows<'py> {
             ))
         })?;
         let shape = [rows.shape()[0], rows.shape()[1]];
-        Ok(match rows.as_slice() {
-            Ok(_) => Rows::Borrowed(rows),
-            Err(_) => Rows::Copied(rows.as_array().iter().copied().collect(), shape),
+        // `as_slice` would also take what lies column by column.
+        Ok(match rows.is_c_contiguous() {
+            true => Rows::Borrowed(rows),
+            false => Rows::Copied(rows.as_array().iter().copied().collect(), shape),
         })
     }
 }

@@ -52,18 +52,16 @@ impl<'py> Keys<'py> {
     fn take(keys: &Bound<'py, PyAny>) -> PyResult<Keys<'py>> {
         if let Ok(array) = keys.cast::<PyArrayDyn<u64>>() {
             let array = array.readonly();
-            return Ok(match array.as_slice() {
-                Ok(_) => Keys::Unsigned(array),
-                Err(_) => Keys::Copied(array.as_array().iter().copied().collect(), array.shape().to_vec()),
+            return Ok(match array.is_c_contiguous() {
+                true => Keys::Unsigned(array),
+                false => Keys::Copied(array.as_array().iter().copied().collect(), array.shape().to_vec()),
             });
         }
         if let Ok(array) = keys.cast::<PyArrayDyn<i64>>() {
             let array = array.readonly();
-            return Ok(match array.as_slice() {
-                Ok(_) => Keys::Signed(array),
-                Err(_) => {
-                    Keys::Copied(array.as_array().iter().map(|key| *key as u64).collect(), array.shape().to_vec())
-                }
+            return Ok(match array.is_c_contiguous() {
+                true => Keys::Signed(array),
+                false => Keys::Copied(array.as_array().iter().map(|key| *key as u64).collect(), array.shape().to_vec()),
             });
         }
         Err(PyTypeError::new_err("keys must be a numpy array of uint64 or int64"))
@@ -104,9 +102,9 @@ impl<'py> Rows<'py> {
         };
         let array = array.readonly();
         let shape = array.shape().to_vec();
-        Ok(match array.as_slice() {
-            Ok(_) => (Rows::Borrowed(array), shape),
-            Err(_) => (Rows::Copied(array.as_array().iter().copied().collect()), shape),
+        Ok(match array.is_c_contiguous() {
+            true => (Rows::Borrowed(array), shape),
+            false => (Rows::Copied(array.as_array().iter().copied().collect()), shape),
         })
     }
 

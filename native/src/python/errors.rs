@@ -7,6 +7,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::client::error::{ClientError, Told};
+use crate::server::service::Refusal;
 
 create_exception!(umiak_native, PsError, PyRuntimeError);
 create_exception!(umiak_native, Refused, PsError);
@@ -55,4 +56,9 @@ pub fn from_client(py: Python<'_>, error: ClientError) -> PyErr {
 pub fn duration(seconds: f64) -> PyResult<Duration> {
     let wrong = |_| PyValueError::new_err(format!("{seconds} is not a number of seconds"));
     Duration::try_from_secs_f64(seconds).map_err(wrong)
+}
+
+pub fn refused(py: Python<'_>, refusal: Refusal) -> PyErr {
+    let Refusal { code, message, hint } = refusal;
+    from_client(py, ClientError::Refused(Told { code: code.into(), message, hint }))
 }

@@ -117,6 +117,9 @@ impl PyTable {
                 shape[0], shape[1]
             )));
         }
+        if !rows.is_c_contiguous() {
+            return Err(refuse("out must be contiguous, row by row".into()));
+        }
         let mut out = rows.try_readwrite().map_err(|error| refuse(format!("out can't be written: {error}")))?;
         let slice = out.as_slice_mut().map_err(|_| refuse("out must be contiguous".into()))?;
         py.detach(|| self.table.pull(keys, slice, create));

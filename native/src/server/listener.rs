@@ -1,7 +1,7 @@
 //! The door of a server: who is let in, how many, and how everything ends. An adapter.
 //!
-//! Without a token only this machine is served. When as many strangers are in as may be, the one who has said nothing
-//! for longest makes room, so that silent peers cannot keep honest ones out.
+//! Without a token only this machine is served. When as many strangers are in as may be, those who had time to prove what
+//! they are make room, so that silent peers cannot keep honest ones out.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -208,17 +208,15 @@ fn accept_all(shared: &Arc<Shared>, listener: &TcpListener) {
     }
 }
 
-/// Whether another stranger may come in. The oldest one is shown out if it had its time.
+/// Whether another stranger may come in. Those who had their time are shown out.
 fn make_room(shared: &Shared) -> bool {
     let guests = shared.guests();
     let strangers = guests.values().filter(|guest| !guest.trusted);
     if strangers.clone().count() < shared.setup.limits.most_strangers {
         return true;
     }
-    if let Some(oldest) = strangers.min_by_key(|guest| guest.since)
-        && oldest.since.elapsed() > STRANGER
-    {
-        let _ = oldest.socket.shutdown(std::net::Shutdown::Both);
+    for guest in strangers.filter(|guest| guest.since.elapsed() > STRANGER) {
+        let _ = guest.socket.shutdown(std::net::Shutdown::Both);
     }
     false
 }

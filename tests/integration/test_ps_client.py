@@ -1,0 +1,255 @@
+"""Clients and servers in their own processes: what comes back, what survives a kill, how waiting ends, and what is said."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import umiak_native
+
+from tests.integration.ps_peers import ServerProcess, client, servers, sum_spec
+
+
+def test_rows_of_any_keys_come_back_in_their_places() -> None:
+    dice = np.random.default_rng(5)
+    with servers(3) as started:
+        mine = client(started)
+        table = mine.create_table("t", sum_spec(5))
+        assert mine.create_table("t", sum_spec(5)) == table
+        assert (mine.pull_width(table), mine.push_width(table)) == (5, 5)
+        keys = dice.integers(-(2**40), 2**40, (40, 50)) // dice.integers(1, 2**38, (40, 50))
+        rows = dice.integers(-8, 9, (40, 50, 5)).astype(np.float32)
+        mine.push(table, keys, rows)
+        expected = {int(key): rows[keys == key].sum(axis=0) for key in np.unique(keys)}
+        out = mine.pull(table, keys)
+        assert out.shape == (40, 50, 5)
+        assert all((out[at] == expected[int(keys[at])]).all() for at in np.ndindex(40, 50))
+        # The same bits as unsigned keys, backwards, into an array of the caller's.
+        into = np.empty((50, 40, 5), np.float32)
+        assert mine.pull(table, keys.T.view(np.uint64), into) is into
+        assert (into == out.transpose(1, 0, 2)).all()
+        assert mine.pull(table, np.empty(0, np.int64)).shape == (0, 5)
+        before = json.loads(mine.status())
+        assert (mine.pull(table, np.array([2**63], np.uint64), create=False) == 0).all()
+        rows_before, rows_after = (
+            [server["tables"]["t"]["rows"] for server in answers] for answers in (before, json.loads(mine.status()))
+        )
+        assert rows_before == rows_after
+        assert all(rows_before)
+        mine.set(table, np.array([1, 1], np.int64), np.array([[1] * 5, [2] * 5], np.float32))
+        mine.add(table, np.array([1, 1], np.int64), np.array([[3] * 5, [4] * 5], np.float32))
+        assert (mine.pull(table, np.array([1], np.int64)) == 9).all()
+        with pytest.raises(umiak_native.Refused) as refused:
+            mine.create_table("t", sum_spec(6))
+        assert refused.value.code == "other-spec"
+        with pytest.raises(TypeError):
+            mine.pull(table, np.arange(3, dtype=np.int32))  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="shape"):
+            mine.push(table, np.arange(3), np.ones((4, 5), np.float32))
+        with pytest.raises(umiak_native.Refused, match="no table 9"):
+            mine.pull(9, np.arange(3))
+        mine.done()
+        mine.close()
+        mine.close()
+        with pytest.raises(umiak_native.Refused, match="closed"):
+            mine.connect()
+        assert [server.verdict()["done"] for server in started] == [[0]] * 3
+
+
+def test_dense_tables_are_split_and_joined() -> None:
+    spec = {"kind": "dense", "arrays": [{"name": "w", "shape": [37, 41]}, {"name": "b", "shape": [9]}]}
+    with servers(3, shards=8) as started:
+        mine = client(started, shards=8)
+        table = mine.create_table("d", json.dumps({**spec, "optimizer": {"rule": "sgd", "learning_rate": 0.5}}))
+        values = np.arange(37 * 41 + 9, dtype=np.float32)
+        with pytest.raises(umiak_native.Refused) as refused:
+            mine.pull_dense(table)
+        assert refused.value.code == "not-set"
+        mine.set_dense(table, values)
+        mine.set_dense(table, values * 2, if_unset=True)
+        assert (mine.pull_dense(table) == values).all()
+        mine.push_dense(table, np.full_like(values, 2))
+        mine.set_learning_rate(table, 0.25)
+        mine.push_dense(table, np.full_like(values, 2))
+        assert (mine.pull_dense(table) == values - 1.5).all()
+        with pytest.raises(umiak_native.Refused, match="elements"):
+            mine.push_dense(table, values[1:])
+
+
+def test_a_step_is_applied_once_when_all_have_committed_it() -> None:
+    with servers(2, world=2) as started:
+        both = [client(started, rank=rank, world=2) for rank in (0, 1)]
+        tables = [mine.create_table("t", sum_spec()) for mine in both]
+        keys = np.arange(100)
+        assert [mine.resume() for mine in both] == [0, 0]
+        for step in range(3):
+            waiting = threading.Thread(target=lambda step=step: _do_step(both[1], tables[1], keys, step))
+            waiting.start()
+            _do_step(both[0], tables[0], keys, step)
+            waiting.join()
+        assert all((mine.pull(0, keys, step=3) == 6).all() for mine in both)
+        # A pull of a step that the other one has not committed waits, and says for whom.
+        _do_step(both[0], tables[0], keys, 3)
+        with pytest.raises(umiak_native.Timeout, match="trainer 1"):
+            both[0].pull(tables[0], keys, step=4, limit_s=2.5)
+        # Rank 1 is started anew, with a step that it has only prepared: it is forgotten, and done again.
+        both[1].push(tables[1], keys, np.full((100, 4), 9, np.float32), step=3)
+        both[1].prepare(3)
+        both[1].close()
+        both[1] = client(started, rank=1, world=2)
+        assert both[1].resume() == 3
+        _do_step(both[1], both[1].create_table("t", sum_spec()), keys, 3)
+        assert (both[0].pull(tables[0], keys, step=4) == 8).all()
+        assert both[0].resume() == 4
+
+
+def _do_step(mine: umiak_native.Client, table: int, keys: np.ndarray, step: int) -> None:
+    mine.pull(table, keys, step=step)
+    mine.push(table, keys, np.ones((len(keys), 4), np.float32), step=step)
+    mine.prepare(step)
+    mine.commit(step)
+
+
+def test_barriers_say_whom_they_wait_for() -> None:
+    with servers(2, world=2) as started:
+        first, second = (client(started, rank=rank, world=2) for rank in (0, 1))
+        first.connect()
+        second.connect()
+        arrived = threading.Thread(target=lambda: first.barrier("here"))
+        arrived.start()
+        while "trainer 1" not in (first.waiting_for() or ""):
+            time.sleep(0.02)
+        second.barrier("here")
+        arrived.join()
+        assert first.waiting_for() is None
+        with pytest.raises(umiak_native.Timeout):
+            first.barrier("here", limit_s=0.3)
+
+
+def test_every_push_counts_once_though_servers_are_killed(tmp_path: Path) -> None:
+    with servers(2, log={"dir": str(tmp_path), "interval_ms": 5}) as started:
+        mine = client(started)
+        table = mine.create_table("t", sum_spec())
+        keys = np.arange(200)
+        kills = threading.Thread(target=lambda: _kill_in_turn(started, 6))
+        pushed = 0
+        kills.start()
+        while kills.is_alive() or pushed < 50:
+            mine.push(table, keys, np.ones((200, 4), np.float32))
+            pushed += 1
+        kills.join()
+        assert (mine.pull(table, keys) == pushed).all()
+        for server in started:
+            server.restart()
+        assert (mine.pull(table, keys) == pushed).all()
+        mine.close()
+
+
+def _kill_in_turn(started: list[ServerProcess], times: int) -> None:
+    for turn in range(times):
+        started[turn % len(started)].restart()
+
+
+def test_steps_survive_kills_bit_for_bit(tmp_path: Path) -> None:
+    with servers(2, log={"dir": str(tmp_path), "interval_ms": 5}) as started:
+        mine = client(started)
+        table = mine.create_table("t", sum_spec())
+        keys = np.arange(200)
+        kills = threading.Thread(target=lambda: _kill_in_turn(started, 4))
+        kills.start()
+        step = 0
+        while kills.is_alive() or step < 20:
+            _do_step(mine, table, keys, step)
+            step += 1
+        kills.join()
+        assert (mine.pull(table, keys, step=step) == step).all()
+
+
+def test_a_server_that_lost_acknowledged_pushes_is_found_out() -> None:
+    with servers(1) as [server]:
+        mine = client([server])
+        table = mine.create_table("t", sum_spec())
+        server.restart()
+        # Nothing was pushed yet: the table is created again, and that is all.
+        mine.push(table, np.arange(3), np.ones((3, 4), np.float32))
+        server.restart()
+        with pytest.raises(umiak_native.ServerForgot, match="came back without"):
+            mine.pull(table, np.arange(3))
+        with pytest.raises(umiak_native.ServerForgot):
+            mine.push(table, np.arange(3), np.ones((3, 4), np.float32))
+
+
+def test_a_server_that_stays_away_is_lost_after_the_timeout() -> None:
+    with servers(2) as started:
+        mine = client(started, timeout_s=0.5)
+        mine.connect()
+        started[1].kill()
+        with pytest.raises(umiak_native.ServerLost, match=started[1].endpoint) as lost:
+            mine.create_table("t", sum_spec())
+        assert (lost.value.code, lost.value.hint is not None) == ("server-lost", True)
+
+
+class Alarm(Exception):
+    pass
+
+
+def test_a_signal_is_heard_while_a_call_waits() -> None:
+    def ring(_number: int, _frame: object) -> None:
+        heard.append(mine.waiting_for())
+        with pytest.raises(umiak_native.Refused, match="interrupted"):
+            mine.status()
+        raise Alarm
+
+    heard: list[str | None] = []
+    with servers(1, world=2) as [server]:
+        mine = client([server], world=2)
+        table = mine.create_table("t", sum_spec())
+        previous = signal.signal(signal.SIGALRM, ring)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 1.5)
+            with pytest.raises(Alarm):
+                mine.pull(table, np.arange(3), step=1)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, previous)
+        assert len(heard) == 1
+        assert "trainer" in (heard[0] or "")
+        mine.push(table, np.arange(3), np.ones((3, 4), np.float32))
+        assert (mine.pull(table, np.arange(3)) == 1).all()
+
+
+def test_a_mistaken_list_of_servers_is_refused() -> None:
+    with servers(2) as started:
+        for endpoints in (started[:1], started[::-1]):
+            with pytest.raises(umiak_native.Refused) as refused:
+                client(endpoints).connect()
+            assert refused.value.code == "wrong-server"
+    for config in ({}, {"endpoints": ["nowhere"]}, {"endpoints": ["h:1"], "rank": 2}, {"endpoints": ["h:1"], "x": 0}):
+        with pytest.raises(umiak_native.Refused) as refused:
+            umiak_native.Client(json.dumps(config))
+        assert refused.value.code == "bad-config"
+    for config in ({"shards": 3}, {"world": 0}, {"port": -1}, {"tls": {}}, {"colour": "red"}):
+        with pytest.raises(umiak_native.Refused) as refused:
+            umiak_native.Server(json.dumps(config))
+        assert refused.value.code == "bad-config"
+
+
+def test_a_server_starts_waits_and_stops_in_this_process() -> None:
+    server = umiak_native.Server(json.dumps({"job": "here"}))
+    with pytest.raises(umiak_native.Refused):
+        server.wait(0.0)
+    port = server.start()
+    assert server.start() == port
+    assert server.wait(0.05) is None
+    mine = umiak_native.Client(json.dumps({"endpoints": [f"127.0.0.1:{port}"], "job": "here"}))
+    mine.connect()
+    assert json.loads(server.status())["connections"] >= 1
+    server.stop()
+    server.stop()
+    with pytest.raises(umiak_native.Refused):
+        server.status()
