@@ -896,7 +896,8 @@ impl Patience {
     /// A connection broke. One that had held for a while begins a new count.
     fn lost(&mut self, link: &mut Link, error: &io::Error) -> Outcome<()> {
         link.stream = None;
-        if error.kind() == io::ErrorKind::TimedOut {
+        // The silence of a server has used up the patience; that of the system's own clock (with a number) has not.
+        if error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none() {
             return Err(self.over(link, &error.to_string()));
         }
         if link.since.elapsed() > Duration::from_secs(5) {
