@@ -66,6 +66,7 @@ def launch(script: str, *flags: str, arguments: list[str] | None = None) -> int:
 
 def picture(points: list[dict[str, float]]) -> str:
     """AUC by step, drawn with characters; the line above is the best that any model could reach."""
+    points = points[1:]  # the first one is far below, and would flatten the others
     best = points[-1]["best"]
     low = min(point["auc"] for point in points)
     steps = points[-1]["step"]

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import pytest
 import umiak_native
 
-from umiak.ps import settings
+from umiak.ps import serving, settings
 from umiak.ps.environment import Seat, SeatRole
 from umiak.ps.job import Job, Options
 
@@ -25,13 +25,18 @@ TOKEN = "for this test"
 class Cluster:
     """So many servers, and jobs for so many trainers."""
 
-    def __init__(self, *, servers: int = 2, trainers: int = 2, shards: int = 16, **config: Any) -> None:
+    def __init__(
+        self, *, servers: int = 2, trainers: int = 2, shards: int = 16, tls: Any = None, **config: Any
+    ) -> None:
         try:
             umiak_native.Server("{}")
         except NotImplementedError:
             pytest.skip("the native server is not built yet")
         self.trainers = trainers
         self.shards = shards
+        self.tls = tls
+        if tls:
+            config["tls"] = {name: tls[name] for name in serving.TLS_OF_SERVERS}
         self.servers = [
             umiak_native.Server(
                 json.dumps({"index": i, "servers": servers, "world": trainers, "shards": shards, **config}),
@@ -51,7 +56,7 @@ class Cluster:
 
     def job(self, strategy: str, rank: int = 0, **flags: Any) -> Job:
         seat = Seat(role=SeatRole.TRAINER, rank=rank, world=self.trainers, servers=self.endpoints, token=TOKEN)
-        return Job(seat, strategy, settings.read(flags, strategy), Options(shards=self.shards))
+        return Job(seat, strategy, settings.read(flags, strategy), Options(shards=self.shards, tls=self.tls))
 
     def train(self, strategy: str, trainer: Callable[[Job], T], **flags: Any) -> list[T]:
         """Run a function for every trainer, each in its thread; the results in rank order."""

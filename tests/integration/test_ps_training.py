@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import umiak_native
 
-from testbed.pytest_support import require
+from testbed.pytest_support import NetworkFactory, require
 from tests.integration.launching import WORKERS, Stage
 
 try:
@@ -101,3 +101,23 @@ def test_each_run_has_a_log_of_its_own(stage: Stage, tmp_path: Path) -> None:
         assert launcher.wait() == 0, stage.transcript()
         assert sums(tmp_path) == [40.0, 40.0]
     assert len(list((tmp_path / "log" / "ps" / "server.0").iterdir())) == 1
+
+
+@pytest.mark.netns
+def test_two_hosts_with_a_token(stage: Stage, network: NetworkFactory, tmp_path: Path) -> None:
+    a, b = network(2).hosts
+    flags = "--nnodes 2 --server_num 1 --trainer_num 1 --master 10.88.0.1:7000"
+    env = {"UMIAK_TOKEN": "known to both"}
+    launchers = [stage.launch(flags, COUNTING, tmp_path, "sync", host=host, env=env) for host in (a, b)]
+    assert [launcher.wait() for launcher in launchers] == [0, 0], stage.transcript()
+    assert sums(tmp_path) == [40.0, 40.0]
+
+
+@pytest.mark.netns
+def test_two_hosts_without_a_token_are_told_what_to_do(stage: Stage, network: NetworkFactory, tmp_path: Path) -> None:
+    a, b = network(2).hosts
+    flags = "--nnodes 2 --server_num 1 --trainer_num 1 --master 10.88.0.1:7000 --failure_grace 2"
+    launchers = [stage.launch(flags, COUNTING, tmp_path, "sync", host=host) for host in (a, b)]
+    assert [launcher.wait() for launcher in launchers] == [1, 1]
+    assert "UM-PS-006" in launchers[0].stderr
+    assert "export UMIAK_TOKEN" in launchers[0].stderr

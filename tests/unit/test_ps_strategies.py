@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
+import trustme
+import umiak_native
 
 from tests.ps_cluster import Cluster
 from umiak.ps import settings, specs
@@ -234,3 +237,21 @@ def test_alone_gives_what_one_trainer_and_one_server_give(strategy: str) -> None
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
         else:
             assert np.array_equal(one, other)
+
+
+def test_certificates_are_shown_and_checked(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    issued = authority.issue_cert("job.example")
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    issued.cert_chain_pems[0].write_to_path(tmp_path / "job.pem")
+    issued.private_key_pem.write_to_path(tmp_path / "job.key")
+    tls = {"cert": "job.pem", "key": "job.key", "ca": "ca.pem"}
+    tls = {name: str(tmp_path / file) for name, file in tls.items()}
+
+    def trainer(job: Job) -> np.ndarray:
+        return job.strategy.pull(job.strategy.open("rows", PLAIN), KEYS)
+
+    with Cluster(tls={**tls, "name": "job.example"}) as cluster:
+        assert all(np.all(rows == 1) for rows in cluster.train("async", trainer))
+    with Cluster(trainers=1, tls={**tls, "name": "other.example"}) as cluster, pytest.raises(umiak_native.PsError):
+        cluster.train("async", trainer, rpc_deadline=1000)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     Keys = NDArray[np.uint64] | NDArray[np.int64]
     Floats = NDArray[np.float32]
 
+TLS_OF_CLIENTS = ("ca", "cert", "key", "name")
+
 
 class Client(Protocol):
     """The operations of `umiak_native.Client` that training needs; they are described there."""
@@ -63,7 +65,7 @@ def connect(seat: Seat, *, shards: int, timeout_s: float, tls: Mapping[str, str]
         "job": seat.job,
         "shards": shards,
         "timeout_s": timeout_s,
-        "tls": dict(tls) if tls else None,
+        "tls": {name: tls[name] for name in TLS_OF_CLIENTS if name in tls} if tls else None,
     }
     client = umiak_native.Client(json.dumps(config), os.fsencode(seat.token) if seat.token else None)
     client.connect()

@@ -45,7 +45,7 @@ class Options:
     grace_s: float = 60.0
     """How long a lost trainer may take to come back."""
     tls: Mapping[str, str] | None = None
-    """Paths of PEM files: ``cert`` and ``key`` for servers, ``ca`` for trainers."""
+    """Paths of PEM files, ``cert``, ``key`` and ``ca``, which both sides show and check, and the ``name`` in the certificate."""
 
 
 class Job:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from umiak.ps.job import Options
 
 LOOK_S = 0.5
+TLS_OF_SERVERS = ("cert", "key", "ca")
 
 
 def serve(seat: Seat, options: Options) -> int:
@@ -63,7 +64,7 @@ def _config(seat: Seat, options: Options) -> dict[str, Any]:
         "servers": len(seat.servers),
         "shards": options.shards,
         "world": seat.world,
-        "tls": dict(options.tls) if options.tls else None,
+        "tls": {name: options.tls[name] for name in TLS_OF_SERVERS if name in options.tls} if options.tls else None,
         "log": _log(seat, options),
         "on_loss": options.on_loss,
         "grace_s": options.grace_s,
