@@ -23,6 +23,12 @@ def test_the_traceback_is_found_between_other_output() -> None:
     assert "goodbye" not in found
 
 
+def test_the_hint_of_an_error_of_ours_belongs_to_it() -> None:
+    words = "error: no token [UM-PS-006]\n  because: nobody set one\n  hint: export UMIAK_TOKEN"
+    traceback = stderr_of(f"raise RuntimeError({words!r})")
+    assert traceback_in(f"{traceback}goodbye\n").endswith("  hint: export UMIAK_TOKEN")
+
+
 def test_no_traceback_no_text() -> None:
     assert traceback_in("") == ""
     assert traceback_in("loss: 0.3\nTraceback is a word\n") == ""
