@@ -58,7 +58,10 @@ def checkpoint(rounds: int) -> Iterator[Figure]:
             stall.add("during a save", max(during) * 1e3)
             stall.add("in the second before", max(before) * 1e3)
             stall.note("during a save", f"{len(during)} calls, {sum(each > 0.01 for each in during)} above 10 ms")
-            whole.add("umiak", took[0])
+            if took:
+                whole.add("umiak", took[0])
+            else:
+                whole.note("umiak", "failed: see what was printed")
         for each in (trainer, saver):
             each.client.close()
     yield from (stall, whole)
