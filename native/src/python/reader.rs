@@ -1,5 +1,259 @@
-use pyo3::prelude::*;
+//! The slot reader for Python: settings come as JSON (checked by `umiak.data`), batches go out as numpy arrays that own the
+//! reader's memory.
 
-pub fn register(_module: &Bound<'_, PyModule>) -> PyResult<()> {
-    Ok(())
+use std::io;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use numpy::{IntoPyArray, PyArrayMethods};
+use pyo3::create_exception;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::reader::columns::Columns;
+use crate::reader::fault::Fault;
+use crate::reader::reader::{Reader, Settings};
+use crate::reader::schema::Schema;
+use crate::reader::source::{From, Input};
+
+create_exception!(
+    umiak_native,
+    ReaderError,
+    PyValueError,
+    "A reader can't go on. It has the fields kind, file, line, column, token, reason and message."
+);
+
+/// One input: a path with the range of bytes in which its lines begin, a file descriptor, or bytes.
+#[derive(FromPyObject)]
+enum GivenInput {
+    Path(PathBuf, u64, Option<u64>),
+    Open(RawFd, String),
+    Bytes(Vec<u8>, String),
+}
+
+impl GivenInput {
+    fn read(self) -> PyResult<Input> {
+        Ok(match self {
+            Self::Path(path, start, end) => {
+                Input { name: path.display().to_string(), from: From::Path { path, start, end } }
+            }
+            Self::Open(fd, name) => {
+                if fd < 0 {
+                    return Err(PyValueError::new_err(format!("not a file descriptor: {fd}")));
+                }
+                // SAFETY: borrowed for this call only; one that is not open gives an error.
+                let own = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?;
+                Input { name, from: From::Open(Arc::new(own)) }
+            }
+            Self::Bytes(bytes, name) => Input { name, from: From::Bytes(Arc::new(bytes)) },
+        })
+    }
+}
+
+/// Batches of samples from files of `slot:value` lines.
+#[pyclass(frozen, module = "umiak_native")]
+struct SlotReader {
+    reader: Mutex<Option<Reader>>,
+    schema: Arc<Schema>,
+    unsigned: bool,
+}
+
+#[pymethods]
+impl SlotReader {
+    #[new]
+    #[pyo3(signature = (inputs, settings, position=None, unsigned=false))]
+    fn new(
+        py: Python<'_>, inputs: Vec<GivenInput>, settings: &str, position: Option<&str>, unsigned: bool,
+    ) -> PyResult<Self> {
+        let settings: Settings =
+            serde_json::from_str(settings).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let inputs = inputs.into_iter().map(GivenInput::read).collect::<PyResult<Vec<_>>>()?;
+        let made = py.detach(|| Reader::new(inputs, settings, position, Some(Arc::new(signals))));
+        let reader = made.map_err(|fault| exception(py, fault))?;
+        Ok(Self { schema: Arc::new(reader.schema().clone()), reader: Mutex::new(Some(reader)), unsigned })
+    }
+
+    fn __iter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
+        let next = py.detach(|| match self.held().as_mut() {
+            Some(reader) => reader.next(),
+            None => Ok(None),
+        });
+        match next {
+            Ok(Some(columns)) => Ok(Some(Batch::new(columns, self.schema.clone(), self.unsigned))),
+            Ok(None) => Ok(None),
+            Err(fault) => Err(exception(py, fault)),
+        }
+    }
+
+    /// JSON from which another reader of the same inputs goes on behind the last batch.
+    fn position(&self, py: Python<'_>) -> PyResult<String> {
+        match self.held().as_ref() {
+            Some(reader) => reader.position().map_err(|fault| exception(py, fault)),
+            None => Err(PyValueError::new_err("the reader is closed")),
+        }
+    }
+
+    /// JSON with what was seen so far.
+    fn statistics(&self) -> PyResult<String> {
+        match self.held().as_ref() {
+            Some(reader) => Ok(reader.statistics().to_string()),
+            None => Err(PyValueError::new_err("the reader is closed")),
+        }
+    }
+
+    /// Ends its threads and lets go of its files.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| drop(self.held().take()));
+    }
+}
+
+impl SlotReader {
+    fn held(&self) -> std::sync::MutexGuard<'_, Option<Reader>> {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Some samples: `sparse` maps a slot's name to (values, offsets), `dense` to a matrix.
+#[pyclass(frozen, module = "umiak_native")]
+struct Batch {
+    columns: Mutex<Columns>,
+    schema: Arc<Schema>,
+    unsigned: bool,
+    size: usize,
+    bytes: usize,
+    sparse: Mutex<Option<Py<PyDict>>>,
+    dense: Mutex<Option<Py<PyDict>>>,
+}
+
+impl Batch {
+    fn new(columns: Columns, schema: Arc<Schema>, unsigned: bool) -> Self {
+        let (size, bytes) = (columns.size, columns.bytes());
+        let (sparse, dense) = (Mutex::new(None), Mutex::new(None));
+        Self { columns: Mutex::new(columns), schema, unsigned, size, bytes, sparse, dense }
+    }
+
+    fn sparse_arrays<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let columns = std::mem::take(&mut self.columns.lock().unwrap_or_else(PoisonError::into_inner).sparse);
+        let made = PyDict::new(py);
+        for (name, column) in self.schema.sparse.iter().zip(columns) {
+            let offsets = column.offsets.into_pyarray(py);
+            let pair = if self.unsigned {
+                PyTuple::new(py, [column.values.into_pyarray(py).into_any(), offsets.into_any()])?
+            } else {
+                PyTuple::new(py, [as_signed(column.values).into_pyarray(py).into_any(), offsets.into_any()])?
+            };
+            made.set_item(name, pair)?;
+        }
+        Ok(made)
+    }
+
+    fn dense_arrays<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let columns = std::mem::take(&mut self.columns.lock().unwrap_or_else(PoisonError::into_inner).dense);
+        let made = PyDict::new(py);
+        for (slot, column) in self.schema.dense.iter().zip(columns) {
+            made.set_item(&slot.name, column.values.into_pyarray(py).reshape([self.size, slot.dim])?)?;
+        }
+        Ok(made)
+    }
+}
+
+#[pymethods]
+impl Batch {
+    #[getter]
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Bytes of all its arrays.
+    #[getter]
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    #[getter]
+    fn sparse<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        once(py, &self.sparse, || self.sparse_arrays(py))
+    }
+
+    #[getter]
+    fn dense<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        once(py, &self.dense, || self.dense_arrays(py))
+    }
+
+    fn __len__(&self) -> usize {
+        self.size
+    }
+}
+
+/// Arrays are made when they are asked for first. The GIL is held, so nobody comes in between.
+fn once<'py>(
+    py: Python<'py>, kept: &Mutex<Option<Py<PyDict>>>, make: impl FnOnce() -> PyResult<Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    if let Some(made) = kept.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+        return Ok(made.bind(py).clone());
+    }
+    let made = make()?;
+    *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(made.clone().unbind());
+    Ok(made)
+}
+
+fn as_signed(values: Vec<u64>) -> Vec<i64> {
+    let mut values = std::mem::ManuallyDrop::new(values);
+    // SAFETY: the same memory with the same layout, owned by the new vector alone.
+    unsafe { Vec::from_raw_parts(values.as_mut_ptr().cast(), values.len(), values.capacity()) }
+}
+
+/// Ctrl-C while a reader waits.
+fn signals() -> io::Result<()> {
+    Python::attach(|py| py.check_signals()).map_err(io::Error::other)
+}
+
+fn exception(py: Python<'_>, fault: Fault) -> PyErr {
+    let message = fault.to_string();
+    let (kind, file, line, column, token, reason) = match fault {
+        Fault::Line { bad, .. } => {
+            let bad = *bad;
+            ("line", Some(bad.file), Some(bad.line), Some(bad.column), Some(bad.token), bad.reason.name().to_string())
+        }
+        Fault::File { error, .. } if error.get_ref().is_some_and(|inner| inner.is::<PyErr>()) => {
+            return error.into();
+        }
+        Fault::File { file, error, .. } => ("file", Some(file), None, None, None, error.to_string()),
+        Fault::Position(text) => ("position", None, None, None, None, text),
+        Fault::Asked(text) => ("asked", None, None, None, None, text),
+    };
+    let made = ReaderError::new_err(message.clone());
+    let value = made.value(py);
+    let set = || -> PyResult<()> {
+        value.setattr("kind", kind)?;
+        value.setattr("file", file)?;
+        value.setattr("line", line)?;
+        value.setattr("column", column)?;
+        value.setattr("token", token)?;
+        value.setattr("reason", reason)?;
+        value.setattr("message", message)
+    };
+    match set() {
+        Ok(()) => made,
+        Err(error) => error,
+    }
+}
+
+/// How many lines there are: the speed of memchr, which no reader can surpass.
+#[pyfunction]
+fn count_lines(py: Python<'_>, data: &[u8]) -> usize {
+    py.detach(|| memchr::memchr_iter(b'\n', data).count())
+}
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<SlotReader>()?;
+    module.add_class::<Batch>()?;
+    module.add("ReaderError", module.py().get_type::<ReaderError>())?;
+    module.add_function(wrap_pyfunction!(count_lines, module)?)
 }

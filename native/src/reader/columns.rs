@@ -1,0 +1,111 @@
+//! Values: samples as columns. A sparse slot is CSR (values, and offsets that begin with 0), a dense one a matrix.
+
+use std::ops::Range;
+
+use super::schema::Schema;
+
+/// Reserved at once for this many samples at most, however large a batch is asked for.
+const RESERVED: usize = 8192;
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sparse {
+    pub values: Vec<u64>,
+    pub offsets: Vec<i64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Dense {
+    pub dim: usize,
+    pub values: Vec<f32>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Columns {
+    pub size: usize,
+    pub sparse: Vec<Sparse>,
+    pub dense: Vec<Dense>,
+}
+
+impl Columns {
+    pub fn new(schema: &Schema, expected: usize) -> Self {
+        let expected = expected.min(RESERVED);
+        let sparse = || {
+            let mut offsets = Vec::with_capacity(expected + 1);
+            offsets.push(0);
+            Sparse { values: Vec::with_capacity(expected), offsets }
+        };
+        // A declared dimension may be large, and lines with it may never come.
+        let room = |dim: usize| (dim * expected).min(1 << 20);
+        Self {
+            size: 0,
+            sparse: schema.sparse.iter().map(|_| sparse()).collect(),
+            dense: (schema.dense.iter())
+                .map(|slot| Dense { dim: slot.dim, values: Vec::with_capacity(room(slot.dim)) })
+                .collect(),
+        }
+    }
+
+    /// Forgets everything and keeps the memory.
+    pub fn clear(&mut self) {
+        self.size = 0;
+        for column in &mut self.sparse {
+            column.values.clear();
+            column.offsets.truncate(1);
+        }
+        self.dense.iter_mut().for_each(|column| column.values.clear());
+    }
+
+    /// Adds samples of others with the same slots.
+    pub fn append(&mut self, from: &Columns, samples: Range<usize>) {
+        for (own, other) in self.sparse.iter_mut().zip(&from.sparse) {
+            own.append(&other.values, &other.offsets, &samples);
+        }
+        for (own, other) in self.dense.iter_mut().zip(&from.dense) {
+            own.values.extend_from_slice(&other.values[samples.start * own.dim..samples.end * own.dim]);
+        }
+        self.size += samples.len();
+    }
+
+    /// Adds samples of others, in the order of `picked`.
+    pub fn gather(&mut self, from: &Columns, picked: &[u32]) {
+        for (own, other) in self.sparse.iter_mut().zip(&from.sparse) {
+            if other.values.len() == from.size && single(&other.offsets) {
+                let first = own.values.len() as i64;
+                own.values.extend(picked.iter().map(|&at| other.values[at as usize]));
+                own.offsets.extend(first + 1..=first + picked.len() as i64);
+                continue;
+            }
+            for &at in picked {
+                let (start, end) = (other.offsets[at as usize], other.offsets[at as usize + 1]);
+                own.values.extend_from_slice(&other.values[start as usize..end as usize]);
+                own.offsets.push(own.values.len() as i64);
+            }
+        }
+        for (own, other) in self.dense.iter_mut().zip(&from.dense) {
+            for &at in picked {
+                own.values.extend_from_slice(&other.values[at as usize * own.dim..(at as usize + 1) * own.dim]);
+            }
+        }
+        self.size += picked.len();
+    }
+
+    /// Bytes of all arrays.
+    pub fn bytes(&self) -> usize {
+        let sparse: usize = self.sparse.iter().map(|column| (column.values.len() + column.offsets.len()) * 8).sum();
+        sparse + self.dense.iter().map(|column| column.values.len() * 4).sum::<usize>()
+    }
+}
+
+impl Sparse {
+    fn append(&mut self, values: &[u64], offsets: &[i64], samples: &Range<usize>) {
+        let (start, end) = (offsets[samples.start], offsets[samples.end]);
+        let shift = self.values.len() as i64 - start;
+        self.values.extend_from_slice(&values[start as usize..end as usize]);
+        self.offsets.extend(offsets[samples.start + 1..=samples.end].iter().map(|offset| offset + shift));
+    }
+}
+
+/// Whether every sample has exactly one value.
+pub fn single(offsets: &[i64]) -> bool {
+    offsets.iter().enumerate().all(|(at, &offset)| at as i64 == offset)
+}
