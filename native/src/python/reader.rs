@@ -65,7 +65,11 @@ impl SlotReader {
     #[new]
     #[pyo3(signature = (inputs, settings, position=None, unsigned=false))]
     fn new(
-        py: Python<'_>, inputs: Vec<GivenInput>, settings: &str, position: Option<&str>, unsigned: bool,
+        py: Python<'_>,
+        inputs: Vec<GivenInput>,
+        settings: &str,
+        position: Option<&str>,
+        unsigned: bool,
     ) -> PyResult<Self> {
         let settings: Settings =
             serde_json::from_str(settings).map_err(|error| PyValueError::new_err(error.to_string()))?;
@@ -193,7 +197,9 @@ impl Batch {
 
 /// Arrays are made when they are asked for first. The GIL is held, so nobody comes in between.
 fn once<'py>(
-    py: Python<'py>, kept: &Mutex<Option<Py<PyDict>>>, make: impl FnOnce() -> PyResult<Bound<'py, PyDict>>,
+    py: Python<'py>,
+    kept: &Mutex<Option<Py<PyDict>>>,
+    make: impl FnOnce() -> PyResult<Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     if let Some(made) = kept.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
         return Ok(made.bind(py).clone());

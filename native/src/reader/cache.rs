@@ -13,7 +13,7 @@ use memmap2::Mmap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::columns::{Columns, single};
+use super::columns::Columns;
 use super::schema::Schema;
 use super::source::{From, Input};
 use super::tally::Tally;
@@ -134,7 +134,7 @@ impl Writer {
         self.align()?;
         let mut bytes = Vec::with_capacity(columns.bytes());
         bytes.extend_from_slice(&(columns.size as u64).to_le_bytes());
-        let singles: Vec<bool> = columns.sparse.iter().map(|column| single(&column.offsets)).collect();
+        let singles = columns.singles();
         for (column, single) in columns.sparse.iter().zip(&singles) {
             let flag = if *single { SINGLE } else { 0 };
             bytes.extend_from_slice(&(column.values.len() as u64 | flag).to_le_bytes());
@@ -211,7 +211,8 @@ impl Cache {
         if map.get(..8) != Some(&HEAD) {
             return Err("it is no cache of slots, or of another version".to_string());
         }
-        let number = |at: usize| map.get(at..at + 8).map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap_or([0; 8])));
+        let number =
+            |at: usize| map.get(at..at + 8).map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap_or([0; 8])));
         let word = |at: usize| map.get(at..at + 4).map(|bytes| u32::from_le_bytes(bytes.try_into().unwrap_or([0; 4])));
         let length = word(8).ok_or_else(short)? as usize;
         let header = map.get(16..16 + length).ok_or_else(short)?;

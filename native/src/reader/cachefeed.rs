@@ -44,13 +44,33 @@ struct Open {
 
 impl CacheFeed {
     pub fn new(
-        inputs: Arc<Vec<Input>>, schema: Arc<Schema>, slots: HashMap<Vec<u8>, Slot>, place: Place, bad_before: u64,
-        text: TextSettings, directory: Option<PathBuf>, seed: Option<u64>,
+        inputs: Arc<Vec<Input>>,
+        schema: Arc<Schema>,
+        slots: HashMap<Vec<u8>, Slot>,
+        place: Place,
+        bad_before: u64,
+        text: TextSettings,
+        directory: Option<PathBuf>,
+        seed: Option<u64>,
     ) -> Self {
         let tally = Tally::new(&schema);
         let (input, sample) = (place.input, place.offset);
         let (open, made, cache_bytes) = (None, Vec::new(), 0);
-        Self { inputs, schema, slots, text, directory, seed, tally, bad: bad_before, input, sample, open, made, cache_bytes }
+        Self {
+            inputs,
+            schema,
+            slots,
+            text,
+            directory,
+            seed,
+            tally,
+            bad: bad_before,
+            input,
+            sample,
+            open,
+            made,
+            cache_bytes,
+        }
     }
 
     /// Adds the next samples, up to `want` of them; none if there are no more.

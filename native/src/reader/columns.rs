@@ -66,10 +66,10 @@ impl Columns {
         self.size += samples.len();
     }
 
-    /// Adds samples of others, in the order of `picked`.
-    pub fn gather(&mut self, from: &Columns, picked: &[u32]) {
-        for (own, other) in self.sparse.iter_mut().zip(&from.sparse) {
-            if other.values.len() == from.size && single(&other.offsets) {
+    /// Adds samples of others, in the order of `picked`. `singles` says which sparse columns have one value per sample.
+    pub fn gather(&mut self, from: &Columns, singles: &[bool], picked: &[u32]) {
+        for ((own, other), &single) in self.sparse.iter_mut().zip(&from.sparse).zip(singles) {
+            if single {
                 let first = own.values.len() as i64;
                 own.values.extend(picked.iter().map(|&at| other.values[at as usize]));
                 own.offsets.extend(first + 1..=first + picked.len() as i64);
@@ -89,6 +89,11 @@ impl Columns {
         self.size += picked.len();
     }
 
+    /// Which sparse columns have exactly one value per sample.
+    pub fn singles(&self) -> Vec<bool> {
+        self.sparse.iter().map(|column| single(&column.offsets)).collect()
+    }
+
     /// Bytes of all arrays.
     pub fn bytes(&self) -> usize {
         let sparse: usize = self.sparse.iter().map(|column| (column.values.len() + column.offsets.len()) * 8).sum();
@@ -105,7 +110,6 @@ impl Sparse {
     }
 }
 
-/// Whether every sample has exactly one value.
-pub fn single(offsets: &[i64]) -> bool {
+fn single(offsets: &[i64]) -> bool {
     offsets.iter().enumerate().all(|(at, &offset)| at as i64 == offset)
 }

@@ -16,6 +16,7 @@ pub mod cache;
 pub mod cachefeed;
 pub mod columns;
 pub mod fault;
+pub mod marks;
 pub mod number;
 pub mod parser;
 pub mod pool;

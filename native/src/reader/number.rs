@@ -1,13 +1,12 @@
 //! Deciders: text to ids and float32, exactly. The fast ways take what nearly all numbers look like, without branches that
 //! depend on their length; whatever they do not take goes to the slow ways, which alone know what is wrong.
 //!
-//! Everything reads whole words, so the text must be followed by `PAD` readable bytes, and a byte that belongs to no
-//! number must come first among them (a line's end).
+//! Everything reads whole words, so the text must be followed by `PAD` readable bytes.
 
 use super::fault::Reason;
 
 /// So many bytes behind the text may be read (and are not used).
-pub const PAD: usize = 64;
+pub const PAD: usize = 128;
 
 const ZEROS: u64 = 0x3030_3030_3030_3030;
 const POWERS: [u64; 20] = {
@@ -29,57 +28,120 @@ unsafe fn word(from: *const u8) -> u64 {
     u64::from_le(unsafe { from.cast::<u64>().read_unaligned() })
 }
 
-/// The digits at the beginning of a word as numbers 0 to 9, and how many there are. Bytes behind them mean nothing.
+/// How many of the word's first bytes are digits. It is given as digits, with `ZEROS` taken off.
 #[inline(always)]
-fn leading(word: u64) -> (u64, usize) {
-    let digits = word ^ ZEROS;
-    // A digit stays below 0x80 when 0x76 is added. What is carried over goes to later bytes only.
-    let others = (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080;
-    (digits, (others.trailing_zeros() / 8) as usize)
+fn leading(digits: u64) -> usize {
+    // What is carried over goes to later bytes only.
+    (others(digits).trailing_zeros() / 8) as usize
 }
 
-/// The number that the first `count` (0 to 8) of these digits make.
+/// The high bit of each byte that is no digit; behind the first of them they mean nothing.
 #[inline(always)]
-fn joined(digits: u64, count: usize) -> u64 {
-    // As if there were leading zeros: shifted out in two steps, since a shift by 64 is not possible.
+fn others(digits: u64) -> u64 {
+    // A digit stays below 0x80 when 0x76 is added.
+    (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080
+}
+
+/// The first `count` (0 to 8) digits alone, behind zeros.
+#[inline(always)]
+fn shifted(digits: u64, count: usize) -> u64 {
+    // In two steps, since a shift by 64 is not possible.
     let shift = (8 - count as u32) * 4;
-    let digits = digits.wrapping_shl(shift).wrapping_shl(shift);
+    digits.wrapping_shl(shift).wrapping_shl(shift)
+}
+
+/// The number that eight digits make.
+#[inline(always)]
+fn joined(digits: u64) -> u64 {
     let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8) & 0x00ff_00ff_00ff_00ff;
     let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;
     fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff
 }
 
-/// An id of 1 to 19 digits, or of 20 that fit: its bits and its length. Length 0: ask `slow_id`.
-///
-/// SAFETY: the text at `from` must end and be padded as the module says.
-#[inline(always)]
-pub unsafe fn id(from: *const u8) -> (u64, usize) {
-    // SAFETY: the caller's promise.
-    let (digits, count) = leading(unsafe { word(from) });
-    if count < 8 {
-        return (joined(digits, count), count);
-    }
-    // SAFETY: the first eight bytes were digits, so the text goes on or ends here, and is padded.
-    unsafe { long_id(from, joined(digits, 8)) }
+/// A way to read up to sixteen digits at once.
+pub trait Digits {
+    /// The number that the first `count` (0 to 16) bytes make; `None` if one of them is no digit.
+    ///
+    /// SAFETY: sixteen bytes must be readable, and the processor must have what the way is made for.
+    unsafe fn read(from: *const u8, count: usize) -> Option<u64>;
 }
 
-/// SAFETY: as `id`; the first eight bytes are digits.
-unsafe fn long_id(from: *const u8, first: u64) -> (u64, usize) {
-    // SAFETY: the text goes on or ends at this byte, and is padded.
-    let (digits, count) = leading(unsafe { word(from.add(8)) });
-    let value = first * POWERS[count] + joined(digits, count);
-    if count < 8 {
-        return (value, 8 + count);
+/// For every processor.
+pub struct Plain;
+
+impl Digits for Plain {
+    #[inline(always)]
+    unsafe fn read(from: *const u8, count: usize) -> Option<u64> {
+        let early = count.min(8);
+        // SAFETY: the caller's promise.
+        let (first, later) = unsafe { (word(from) ^ ZEROS, word(from.add(8)) ^ ZEROS) };
+        let (first, later) = (shifted(first, early), shifted(later, count - early));
+        if others(first) | others(later) != 0 {
+            return None;
+        }
+        Some(joined(first) * POWERS[count - early] + joined(later))
     }
-    // SAFETY: sixteen digits came before; the same again.
-    let (digits, count) = leading(unsafe { word(from.add(16)) });
-    if count > 4 {
-        return (0, 0);
+}
+
+/// For those with SSE4.1, as all with AVX2 have.
+#[cfg(target_arch = "x86_64")]
+pub struct Wide;
+
+#[cfg(target_arch = "x86_64")]
+impl Digits for Wide {
+    #[inline(always)]
+    unsafe fn read(from: *const u8, count: usize) -> Option<u64> {
+        use std::arch::x86_64::*;
+        /// From byte `count` on: an order that moves so many bytes to the end, behind zeros.
+        const ORDERS: [u8; 32] = {
+            let mut orders = [0x80; 32];
+            let mut at = 0;
+            while at < 16 {
+                orders[16 + at] = at as u8;
+                at += 1;
+            }
+            orders
+        };
+        // SAFETY: the caller's promise; `count` is at most 16.
+        unsafe {
+            let bytes = _mm_loadu_si128(from.cast::<__m128i>());
+            let order = _mm_loadu_si128(ORDERS.as_ptr().add(count).cast::<__m128i>());
+            let digits = _mm_shuffle_epi8(_mm_sub_epi8(bytes, _mm_set1_epi8(b'0' as i8)), order);
+            let beyond = _mm_subs_epu8(digits, _mm_set1_epi8(9));
+            if _mm_testz_si128(beyond, beyond) == 0 {
+                return None;
+            }
+            let pairs = _mm_maddubs_epi16(digits, _mm_set1_epi16(0x010a));
+            let fours = _mm_madd_epi16(pairs, _mm_set1_epi32(0x0001_0064));
+            let eights = _mm_madd_epi16(_mm_packus_epi32(fours, fours), _mm_set1_epi32(0x0001_2710));
+            let both = _mm_cvtsi128_si64(eights) as u64;
+            Some((both & 0xffff_ffff) * 100_000_000 + (both >> 32))
+        }
     }
-    match value.checked_mul(POWERS[count]).and_then(|value| value.checked_add(joined(digits, count))) {
-        Some(value) => (value, 16 + count),
-        None => (0, 0),
+}
+
+/// An id that is the first `length` bytes: its bits, or `None`: ask `slow_id`.
+///
+/// SAFETY: `length` bytes must be there, and be padded as the module says; the processor must have what `D` is made for.
+#[inline(always)]
+pub unsafe fn id<D: Digits>(from: *const u8, length: usize) -> Option<u64> {
+    if length.wrapping_sub(1) < 16 {
+        // SAFETY: the caller's promise.
+        return unsafe { D::read(from, length) };
     }
+    // SAFETY: the caller's promise.
+    unsafe { long_id(from, length) }
+}
+
+/// SAFETY: as `id`.
+#[inline(never)]
+unsafe fn long_id(from: *const u8, length: usize) -> Option<u64> {
+    if !(17..=20).contains(&length) {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    let (first, rest) = unsafe { (Plain::read(from, 16)?, Plain::read(from.add(16), length - 16)?) };
+    first.checked_mul(POWERS[length - 16])?.checked_add(rest)
 }
 
 /// Any id: -2^63 to 2^64 - 1, as 64 bits.
@@ -101,43 +163,47 @@ pub fn slow_id(token: &[u8]) -> Result<u64, Reason> {
     }
 }
 
-/// A plain decimal number of at most 18 digits that matter: the nearest float32 and its length. Length 0: ask `slow_float`.
+/// A plain decimal number that is the first `length` bytes: the nearest float32, or `None`: ask `slow_float`.
 ///
-/// SAFETY: the text at `from` must end and be padded as the module says.
+/// SAFETY: `length` bytes must be there, and be padded as the module says; the processor must have what `D` is made for.
 #[inline(always)]
-pub unsafe fn float(from: *const u8) -> (f32, usize) {
-    // SAFETY: the text has at least its end byte here; each step below goes over bytes that are no end.
+pub unsafe fn float<D: Digits>(from: *const u8, length: usize) -> Option<f32> {
+    // SAFETY, for the whole function: at most 24 bytes behind `from`, or the length, are read; all within the padding.
     let sign = usize::from(unsafe { *from } == b'-');
-    // SAFETY: as above.
-    let (digits, whole) = leading(unsafe { word(from.add(sign)) });
-    let mut mantissa = joined(digits, whole);
-    let mut length = sign + whole;
+    let unsigned = unsafe { from.add(sign) };
+    let mut whole = 1;
+    let mut mantissa = u64::from(unsafe { *unsigned }.wrapping_sub(b'0'));
+    // Most numbers have one digit before the point.
+    if unsafe { *unsigned.add(1) } != b'.' {
+        let digits = unsafe { word(unsigned) } ^ ZEROS;
+        whole = leading(digits);
+        mantissa = joined(shifted(digits, whole));
+    }
     let mut fraction = 0;
-    // SAFETY: as above.
-    if unsafe { *from.add(length) } == b'.' {
-        // SAFETY: as above; where the first eight bytes are not all digits, the second word is only looked at, and lies
-        // within the padding.
-        let (words, more) = unsafe { (word(from.add(length + 1)), word(from.add(length + 9))) };
-        let (digits, first) = leading(words);
-        let (later, second) = leading(more);
-        let second = if first == 8 { second } else { 0 };
-        fraction = first + second;
-        let below = joined(digits, first) * POWERS[second] + joined(later, second);
-        if whole + fraction > 18 && mantissa != 0 {
-            return (0.0, 0);
+    let behind = sign + whole;
+    if behind != length {
+        fraction = length.wrapping_sub(behind + 1);
+        if unsafe { *from.add(behind) } != b'.' || fraction > 16 {
+            return None;
+        }
+        let below = unsafe { D::read(from.add(behind + 1), fraction) }?;
+        if whole + fraction > 18 {
+            return None;
         }
         mantissa = mantissa.wrapping_mul(POWERS[fraction]).wrapping_add(below);
-        length += 1 + fraction;
     }
     // The product is at most three units of float64 away from the number. It is only trusted where no number that near
     // could be rounded to another float32; so the result is exact.
     let near = mantissa as i64 as f64 * TENTHS[fraction];
     let beyond = near.to_bits() & 0x1fff_ffff;
-    if whole == 0 || whole == 8 || fraction == 16 || beyond.wrapping_sub(0x1000_0000 - 8) <= 16 {
-        return (0.0, 0);
+    if whole.wrapping_sub(1) > 6
+        || beyond.wrapping_sub(0x1000_0000 - 8) <= 16
+        || unsafe { *unsigned }.wrapping_sub(b'0') > 9
+    {
+        return None;
     }
     let value = near as f32;
-    (if sign == 1 { -value } else { value }, length)
+    Some(if sign == 1 { -value } else { value })
 }
 
 /// Any finite decimal number, rounded to the nearest float32.
@@ -190,19 +256,26 @@ mod tests {
     fn any_float(text: &str) -> Result<f32, Reason> {
         let bytes = padded(text);
         // SAFETY: padded.
-        match unsafe { float(bytes.as_ptr()) } {
-            (value, length) if length == text.len() => Ok(value),
-            _ => slow_float(text.as_bytes()),
+        let plain = unsafe { float::<Plain>(bytes.as_ptr(), text.len()) };
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: padded, and the processor has it.
+            let wide = unsafe { float::<Wide>(bytes.as_ptr(), text.len()) };
+            assert_eq!(wide.map(f32::to_bits), plain.map(f32::to_bits), "{text}");
         }
+        plain.map_or_else(|| slow_float(text.as_bytes()), Ok)
     }
 
     fn any_id(text: &str) -> Result<u64, Reason> {
         let bytes = padded(text);
         // SAFETY: padded.
-        match unsafe { id(bytes.as_ptr()) } {
-            (value, length) if length == text.len() && length > 0 => Ok(value),
-            _ => slow_id(text.as_bytes()),
+        let plain = unsafe { id::<Plain>(bytes.as_ptr(), text.len()) };
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: padded, and the processor has it.
+            assert_eq!(unsafe { id::<Wide>(bytes.as_ptr(), text.len()) }, plain, "{text}");
         }
+        plain.map_or_else(|| slow_id(text.as_bytes()), Ok)
     }
 
     /// Not random: the same numbers in every run.
@@ -250,10 +323,15 @@ mod tests {
 
     #[test]
     fn odd_floats() {
-        for text in ["0", "-0", "0.0", "-0.0", "1.", ".5", "+1.5", "16777217", "1e-50", "1e-45", "7e-46", "3.4028235e38"] {
+        for text in
+            ["0", "-0", "0.0", "-0.0", "1.", ".5", "+1.5", "16777217", "1e-50", "1e-45", "7e-46", "3.4028235e38"]
+        {
             agrees(text);
         }
-        for text in ["nan", "inf", "-inf", "1_0", "0x1", "", ".", "-", "+-1", "1e", "1e+", "1.2.3", "1,5", "--1", "e5"] {
+        for text in [
+            "nan", "inf", "-inf", "1_0", "0x1", "", ".", "-", "+-1", "1e", "1e+", "1.2.3", "/.5", "..5", " .5", ":.0",
+            "1,5", "--1", "e5",
+        ] {
             let expected = if text.is_empty() { Reason::NoValue } else { Reason::NotANumber };
             assert_eq!(any_float(text), Err(expected), "{text}");
         }

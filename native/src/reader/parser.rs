@@ -9,7 +9,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use super::columns::Columns;
 use super::fault::{Reason, shown};
-use super::number;
+use super::marks;
+use super::number::{self, Digits};
 use super::schema::{Schema, Slot, Unknown};
 use super::source::Block;
 use super::tally::{Counts, LONGEST_UNKNOWN, MOST_UNKNOWN, Times};
@@ -81,7 +82,7 @@ impl Step {
 /// What is wrong with a line, where, and how much of the text is to blame.
 struct Wrong {
     reason: Reason,
-    at: *const u8,
+    at: usize,
     length: usize,
     /// What is named instead of the text.
     named: Option<String>,
@@ -89,6 +90,8 @@ struct Wrong {
 }
 
 pub struct Parser {
+    #[cfg(target_arch = "x86_64")]
+    wide: bool,
     slots: HashMap<Vec<u8>, Slot, BuildHasherDefault<Fnv>>,
     padding: Option<u64>,
     dense_padding: Option<f32>,
@@ -104,6 +107,9 @@ pub struct Parser {
     /// Regular lines whose offsets are not yet written.
     owed: usize,
     recording: Option<Vec<Step>>,
+    /// Where tokens of the block at hand end, and the first of these that is not yet read.
+    ends: Vec<u32>,
+    next: usize,
     unknown_names: HashMap<Vec<u8>, u32>,
     unknown_times: Vec<(String, Times)>,
     unknown_here: Vec<u32>,
@@ -114,6 +120,10 @@ impl Parser {
     /// The schema must have been checked.
     pub fn new(schema: &Schema, slots: &HashMap<Vec<u8>, Slot>) -> Self {
         Self {
+            #[cfg(target_arch = "x86_64")]
+            wide: std::arch::is_x86_feature_detected!("avx2")
+                && std::arch::is_x86_feature_detected!("bmi2")
+                && std::arch::is_x86_feature_detected!("lzcnt"),
             slots: slots.iter().map(|(name, slot)| (name.clone(), *slot)).collect(),
             padding: schema.padding.map(|id| id.bits()),
             dense_padding: schema.dense_padding,
@@ -126,6 +136,8 @@ impl Parser {
             regular: false,
             owed: 0,
             recording: Some(Vec::new()),
+            ends: Vec::new(),
+            next: 0,
             unknown_names: HashMap::new(),
             unknown_times: Vec::new(),
             unknown_here: Vec::new(),
@@ -136,45 +148,98 @@ impl Parser {
     /// Reads samples from the cursor on, until there are `want` more of them or the block is at its end. `starts` gets
     /// where each sample's line begins.
     pub fn parse(
-        &mut self, block: &Block, cursor: &mut Cursor, want: usize, out: &mut Columns, mut starts: Option<&mut Vec<u32>>,
+        &mut self,
+        block: &Block,
+        cursor: &mut Cursor,
+        want: usize,
+        out: &mut Columns,
+        starts: Option<&mut Vec<u32>>,
+        bad: &mut Vec<Bad>,
+    ) {
+        #[cfg(target_arch = "x86_64")]
+        if self.wide {
+            // SAFETY: the processor has what it takes.
+            return unsafe { self.parse_wide(block, cursor, want, out, starts, bad) };
+        }
+        // SAFETY: the plain way takes nothing.
+        unsafe { self.parse_with::<number::Plain>(block, cursor, want, out, starts, bad) }
+    }
+
+    /// The same, compiled for newer processors.
+    ///
+    /// SAFETY: the processor must have these.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+    unsafe fn parse_wide(
+        &mut self,
+        block: &Block,
+        cursor: &mut Cursor,
+        want: usize,
+        out: &mut Columns,
+        starts: Option<&mut Vec<u32>>,
+        bad: &mut Vec<Bad>,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { self.parse_with::<number::Wide>(block, cursor, want, out, starts, bad) }
+    }
+
+    /// SAFETY: the processor must have what `D` is made for.
+    #[inline(always)]
+    unsafe fn parse_with<D: Digits>(
+        &mut self,
+        block: &Block,
+        cursor: &mut Cursor,
+        want: usize,
+        out: &mut Columns,
+        mut starts: Option<&mut Vec<u32>>,
         bad: &mut Vec<Bad>,
     ) {
         let begun = out.size;
         let text = block.text();
+        if cursor.at == 0 {
+            // SAFETY: a block's text is padded.
+            unsafe { marks::find(text, &mut self.ends) };
+            self.next = 0;
+        }
         while cursor.at < text.len() && out.size - begun < want {
             if let Some(length) = block.too_long {
                 let detail = format!("{length} bytes");
                 let column = 1;
-                bad.push(Bad { reason: Reason::TooLong, detail, token: String::new(), column, line: *cursor, before: 0 });
+                bad.push(Bad {
+                    reason: Reason::TooLong,
+                    detail,
+                    token: String::new(),
+                    column,
+                    line: *cursor,
+                    before: 0,
+                });
                 *cursor = Cursor { at: text.len(), lines: cursor.lines + 1 };
                 break;
             }
-            let start = text[cursor.at..].as_ptr();
-            // SAFETY: a block's text ends with a newline, behind which `PAD` bytes may be read.
-            let end = match unsafe { self.line(start, out) } {
+            let start = cursor.at;
+            // SAFETY: the marks are of this text, and a block's text is padded.
+            match unsafe { self.line::<D>(text.as_ptr(), start, out) } {
                 Ok(end) => {
                     if let Some(starts) = &mut starts {
-                        starts.push(cursor.at as u32);
+                        starts.push(start as u32);
                     }
-                    end
+                    cursor.at = end;
                 }
                 Err(wrong) => {
                     self.undo(out);
-                    let column = wrong.at as usize - start as usize;
-                    let rest = &text[cursor.at + column..];
+                    let token = &text[wrong.at..wrong.at + wrong.length];
                     bad.push(Bad {
                         reason: wrong.reason,
                         detail: wrong.detail,
-                        token: wrong.named.unwrap_or_else(|| shown(&rest[..wrong.length.min(rest.len())])),
-                        column: column as u64 + 1,
+                        token: wrong.named.unwrap_or_else(|| shown(token)),
+                        column: (wrong.at - start) as u64 + 1,
                         line: *cursor,
                         before: out.size - begun,
                     });
-                    let length = memchr::memchr(b'\n', &text[cursor.at..]).map_or(text.len() - cursor.at, |at| at + 1);
-                    start.wrapping_add(length)
+                    cursor.at = memchr::memchr(b'\n', &text[start..]).map_or(text.len(), |at| start + at + 1);
+                    self.next = self.ends.partition_point(|&end| (end as usize) < cursor.at);
                 }
-            };
-            cursor.at += end as usize - start as usize;
+            }
             cursor.lines += 1;
         }
         self.settle(out);
@@ -197,108 +262,99 @@ impl Parser {
         taken
     }
 
-    /// One line; returns where the next one begins.
+    /// One line; returns where the next one begins, with `self.next` there.
     ///
-    /// SAFETY: `start` must be within a text that ends with a newline, with `PAD` readable bytes behind it.
+    /// SAFETY: `self.ends` must be the marks of this text, which ends with a newline and has `PAD` bytes behind it.
     #[inline(always)]
-    unsafe fn line(&mut self, start: *const u8, out: &mut Columns) -> Result<*const u8, Wrong> {
-        // SAFETY, for the whole function: `at` goes forward over bytes that are no newline, and stops at one; words that are
-        // read there lie within the text and its padding.
+    unsafe fn line<D: Digits>(&mut self, text: *const u8, start: usize, out: &mut Columns) -> Result<usize, Wrong> {
+        // SAFETY, for the whole function: marks are within the text, and the last one is a newline, where every line stops at
+        // the latest. Words that are read at a token lie within the text and its padding.
         let mut at = start;
+        let mut next = self.next;
         let mut step = 0;
         let mut misses = 0;
         let mut tokens = 0;
-        let Some(mut at_token) = (unsafe { next_token(&mut at) }) else {
-            return Err(wrong(Reason::Blank, start, 0));
-        };
         loop {
-            let expected = unsafe { *self.steps.get_unchecked(step) };
-            let (target, length);
-            if unsafe { expected.matches(at_token) } {
-                (target, length) = (expected.target, expected.length);
-                step += 1;
-            } else {
-                misses += 1;
-                (target, length) = unsafe { self.miss(at_token, &mut step) }?;
-            }
-            tokens += 1;
-            if let Some(recorded) = &mut self.recording
-                && recorded.len() < MOST_STEPS
-            {
-                let name = unsafe { std::slice::from_raw_parts(at_token, length - 1) };
-                recorded.push(Step::new(name, target));
-            }
-            let value = unsafe { at_token.add(length) };
-            match target {
-                Target::Sparse(column) => {
-                    let (mut id, used) = unsafe { number::id(value) };
-                    at = unsafe { value.add(used) };
-                    if used == 0 || !unsafe { at_end(at) } {
-                        let token = unsafe { token_at(value) };
-                        id = number::slow_id(token).map_err(|reason| wrong(reason, at_token, length + token.len()))?;
-                        at = unsafe { value.add(token.len()) };
-                    }
-                    // SAFETY: targets are made from the schema that the columns are made from.
-                    unsafe { out.sparse.get_unchecked_mut(column as usize) }.values.push(id);
+            let end = unsafe { *self.ends.get_unchecked(next) } as usize;
+            next += 1;
+            let mark = unsafe { *text.add(end) };
+            if end != at {
+                let token = unsafe { text.add(at) };
+                let expected = unsafe { self.steps.get_unchecked(step) };
+                let (mut target, mut name) = (expected.target, expected.length);
+                if unsafe { expected.matches(token) } {
+                    step += 1;
+                } else {
+                    misses += 1;
+                    (target, name) =
+                        self.miss(unsafe { std::slice::from_raw_parts(token, end - at) }, at, &mut step)?;
                 }
-                Target::Dense(column) => {
-                    let (mut number, used) = unsafe { number::float(value) };
-                    at = unsafe { value.add(used) };
-                    if used == 0 || !unsafe { at_end(at) } {
-                        let token = unsafe { token_at(value) };
-                        number =
-                            number::slow_float(token).map_err(|reason| wrong(reason, at_token, length + token.len()))?;
-                        at = unsafe { value.add(token.len()) };
+                tokens += 1;
+                let length = end - at - name;
+                let value = unsafe { token.add(name) };
+                match target {
+                    Target::Sparse(column) => {
+                        let id = match unsafe { number::id::<D>(value, length) } {
+                            Some(id) => id,
+                            None => number::slow_id(unsafe { std::slice::from_raw_parts(value, length) })
+                                .map_err(|reason| wrong(reason, at, end - at))?,
+                        };
+                        // SAFETY: targets are made from the schema that the columns are made from.
+                        unsafe { out.sparse.get_unchecked_mut(column as usize) }.values.push(id);
                     }
-                    // SAFETY: as above.
-                    unsafe { out.dense.get_unchecked_mut(column as usize) }.values.push(number);
-                }
-                Target::Unknown(name) => {
-                    at = unsafe { value.add(token_at(value).len()) };
-                    if name != u32::MAX {
-                        self.unknown_here.push(name);
+                    Target::Dense(column) => {
+                        let number = match unsafe { number::float::<D>(value, length) } {
+                            Some(number) => number,
+                            None => number::slow_float(unsafe { std::slice::from_raw_parts(value, length) })
+                                .map_err(|reason| wrong(reason, at, end - at))?,
+                        };
+                        // SAFETY: as above.
+                        unsafe { out.dense.get_unchecked_mut(column as usize) }.values.push(number);
+                    }
+                    Target::Unknown(name) => {
+                        if name != u32::MAX {
+                            self.unknown_here.push(name);
+                        }
                     }
                 }
             }
-            match unsafe { next_token(&mut at) } {
-                Some(next) => at_token = next,
-                None => break,
+            at = end + 1;
+            if mark == b'\n' {
+                break;
             }
         }
+        self.next = next;
         if misses == 0 && step + 1 == self.steps.len() && self.regular {
             self.owed += 1;
             out.size += 1;
+        } else if tokens == 0 {
+            return Err(wrong(Reason::Blank, start, 0));
         } else {
             self.commit(start, out)?;
         }
-        if misses > 0 || self.recording.is_some() {
+        if misses > 0 {
             self.learn(misses, tokens);
         }
         if !self.unknown_here.is_empty() {
             self.count_unknown();
         }
-        // SAFETY: `at` is at the newline.
-        Ok(unsafe { at.add(1) })
+        Ok(at)
     }
 
     /// A token that was not predicted: perhaps one more value of the slot before it, else it is looked up.
-    ///
-    /// SAFETY: as `line`.
     #[cold]
     #[inline(never)]
-    unsafe fn miss(&mut self, at: *const u8, step: &mut usize) -> Result<(Target, usize), Wrong> {
-        if *step > 0 {
-            let before = self.steps[*step - 1];
-            // SAFETY: the caller's promise.
-            if unsafe { before.matches(at) } {
-                return Ok((before.target, before.length));
-            }
-        }
-        // SAFETY: the caller's promise.
-        let token = unsafe { token_at(at) };
+    fn miss(&mut self, token: &[u8], at: usize, step: &mut usize) -> Result<(Target, usize), Wrong> {
         let Some(length) = memchr::memchr(b':', token) else {
             return Err(wrong(Reason::NoColon, at, token.len()));
         };
+        if *step > 0 {
+            let before = self.steps[*step - 1];
+            // SAFETY: a token is followed by padding.
+            if unsafe { before.matches(token.as_ptr()) } {
+                return Ok((before.target, before.length));
+            }
+        }
         let name = &token[..length];
         let target = match self.slots.get(name) {
             Some(Slot::Sparse(column)) => Target::Sparse(*column),
@@ -316,6 +372,11 @@ impl Parser {
         match place {
             Some(&place) if place != usize::MAX => *step = place + 1,
             _ => *step = (*step + 1).min(self.steps.len() - 1),
+        }
+        if let Some(recorded) = &mut self.recording
+            && recorded.len() < MOST_STEPS
+        {
+            recorded.push(Step::new(name, target));
         }
         Ok((target, length + 1))
     }
@@ -353,7 +414,7 @@ impl Parser {
     }
 
     /// Ends a sample that may lack slots.
-    fn commit(&mut self, start: *const u8, out: &mut Columns) -> Result<(), Wrong> {
+    fn commit(&mut self, start: usize, out: &mut Columns) -> Result<(), Wrong> {
         self.settle(out);
         for (column, name) in out.dense.iter().zip(&self.dense_names) {
             let found = column.values.len() - out.size * column.dim;
@@ -413,7 +474,13 @@ impl Parser {
     #[cold]
     fn learn(&mut self, misses: usize, tokens: usize) {
         let Some(mut recorded) = self.recording.take() else {
-            self.recording = (misses * 4 > tokens).then(Vec::new);
+            if misses * 4 > tokens {
+                // Without a prediction every token is looked up, and so recorded.
+                self.recording = Some(Vec::new());
+                self.steps = vec![Step::NEVER];
+                self.places.clear();
+                self.regular = false;
+            }
             return;
         };
         self.places = vec![usize::MAX; self.sparse_count + self.dense_names.len()];
@@ -438,56 +505,8 @@ impl Parser {
     }
 }
 
-fn wrong(reason: Reason, at: *const u8, length: usize) -> Wrong {
+fn wrong(reason: Reason, at: usize, length: usize) -> Wrong {
     Wrong { reason, at, length, named: None, detail: String::new() }
-}
-
-/// Whether a value may end at this byte.
-///
-/// SAFETY: as `Parser::line`.
-#[inline(always)]
-unsafe fn at_end(at: *const u8) -> bool {
-    // SAFETY: the caller's promise.
-    let byte = unsafe { *at };
-    // SAFETY: a carriage return is not the last byte, there is a newline somewhere behind it.
-    byte == b' ' || byte == b'\n' || byte == b'\t' || (byte == b'\r' && unsafe { *at.add(1) } == b'\n')
-}
-
-/// Goes over spaces; returns where a token begins, or `None` with `at` at the newline.
-///
-/// SAFETY: as `Parser::line`.
-#[inline(always)]
-unsafe fn next_token(at: &mut *const u8) -> Option<*const u8> {
-    // SAFETY: the caller's promise; each step goes over a byte that is no newline.
-    unsafe {
-        if **at == b' ' && *at.add(1) > b' ' {
-            *at = at.add(1);
-            return Some(*at);
-        }
-        loop {
-            match **at {
-                b' ' | b'\t' => *at = at.add(1),
-                b'\n' => return None,
-                b'\r' if *at.add(1) == b'\n' => *at = at.add(1),
-                _ => return Some(*at),
-            }
-        }
-    }
-}
-
-/// The bytes from here to the next space or line end.
-///
-/// SAFETY: as `Parser::line`.
-#[inline(always)]
-unsafe fn token_at<'a>(from: *const u8) -> &'a [u8] {
-    let mut length = 0;
-    // SAFETY: the caller's promise; the loop goes over bytes that are no newline.
-    unsafe {
-        while !at_end(from.add(length)) {
-            length += 1;
-        }
-        std::slice::from_raw_parts(from, length)
-    }
 }
 
 /// Names are short, few, and chosen by whoever declared them: FNV-1a is enough.

@@ -58,8 +58,13 @@ pub struct Pool {
 
 impl Pool {
     pub fn start(
-        source: Source, schema: &Arc<Schema>, slots: &HashMap<Vec<u8>, Slot>, threads: usize, ordered: bool,
-        stop: Arc<AtomicBool>, idle: Option<Idle>,
+        source: Source,
+        schema: &Arc<Schema>,
+        slots: &HashMap<Vec<u8>, Slot>,
+        threads: usize,
+        ordered: bool,
+        stop: Arc<AtomicBool>,
+        idle: Option<Idle>,
     ) -> Result<Self, Fault> {
         let shared = Arc::new(Shared {
             source: Mutex::new((source, 0)),

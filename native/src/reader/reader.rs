@@ -109,6 +109,7 @@ struct Mark {
 struct Window {
     settings: ShuffleSettings,
     columns: Columns,
+    singles: Vec<bool>,
     order: Vec<u32>,
     given: usize,
     number: u64,
@@ -128,7 +129,10 @@ pub struct Reader {
 
 impl Reader {
     pub fn new(
-        inputs: Vec<Input>, settings: Settings, position: Option<&str>, idle: Option<Idle>,
+        inputs: Vec<Input>,
+        settings: Settings,
+        position: Option<&str>,
+        idle: Option<Idle>,
     ) -> Result<Self, Fault> {
         let schema = Arc::new(Schema {
             sparse: settings.sparse.clone(),
@@ -168,6 +172,7 @@ impl Reader {
         let mut window = settings.shuffle.map(|settings| Window {
             settings,
             columns: Columns::new(&schema, settings.buffer),
+            singles: Vec::new(),
             order: Vec::new(),
             given: 0,
             number: 0,
@@ -236,7 +241,8 @@ impl Reader {
         let counts = &tally.counts;
         let names = self.schema.sparse.iter().chain(self.schema.dense.iter().map(|slot| &slot.name));
         let missing = counts.sparse_missing.iter().chain(&counts.dense_missing);
-        let missing: serde_json::Map<_, _> = names.zip(missing).map(|(name, &times)| (name.clone(), times.into())).collect();
+        let missing: serde_json::Map<_, _> =
+            names.zip(missing).map(|(name, &times)| (name.clone(), times.into())).collect();
         let reasons: serde_json::Map<_, _> =
             tally.bad_by_reason.iter().map(|(reason, &times)| (reason.name().to_string(), times.into())).collect();
         let (made, cache_bytes) = match &self.feed {
@@ -267,7 +273,7 @@ impl Reader {
             }
             let Some(window) = &mut self.window else { break };
             let end = window.order.len().min(window.given + wanted - batch.size);
-            batch.gather(&window.columns, &window.order[window.given..end]);
+            batch.gather(&window.columns, &window.singles, &window.order[window.given..end]);
             window.given = end;
         }
         Ok(())
@@ -292,6 +298,7 @@ impl Reader {
                 idle().map_err(|error| Fault::File { file: "reader".into(), what: "interrupted".into(), error })?;
             }
         }
+        window.singles = window.columns.singles();
         window.order = permutation(window.settings.seed, window.number, window.columns.size);
         Ok(window.columns.size > 0)
     }
@@ -304,7 +311,9 @@ impl Reader {
                 window.given = given;
                 Ok(())
             }
-            _ => Err(Fault::Position("the position does not fit: the files have fewer samples than before".to_string())),
+            _ => {
+                Err(Fault::Position("the position does not fit: the files have fewer samples than before".to_string()))
+            }
         }
     }
 }

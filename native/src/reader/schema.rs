@@ -71,14 +71,16 @@ impl Schema {
         let dense = self.dense.iter().enumerate().map(|(at, slot)| (&slot.name, Slot::Dense(at as u32)));
         for (name, slot) in sparse.chain(dense) {
             if name.is_empty() || name.bytes().any(|byte| byte == b':' || byte <= b' ' || byte == 0x7f) {
-                problems.push(format!("not a slot's name: {name:?} (it must have no space, no colon, and be something)"));
+                problems
+                    .push(format!("not a slot's name: {name:?} (it must have no space, no colon, and be something)"));
             } else if slots.insert(name.clone().into_bytes(), slot).is_some() {
                 problems.push(format!("slot named twice: {name:?}"));
             }
         }
         for slot in &self.dense {
             if slot.dim == 0 || slot.dim > MOST_DIM {
-                problems.push(format!("dense slot {:?} has {} values: 1 to {MOST_DIM} are possible", slot.name, slot.dim));
+                problems
+                    .push(format!("dense slot {:?} has {} values: 1 to {MOST_DIM} are possible", slot.name, slot.dim));
             }
         }
         if slots.is_empty() && problems.is_empty() {

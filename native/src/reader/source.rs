@@ -28,7 +28,11 @@ pub type Idle = Arc<dyn Fn() -> io::Result<()> + Send + Sync>;
 #[derive(Clone)]
 pub enum From {
     /// A file, or the lines that begin in a part of it.
-    Path { path: PathBuf, start: u64, end: Option<u64> },
+    Path {
+        path: PathBuf,
+        start: u64,
+        end: Option<u64>,
+    },
     /// An open file, perhaps a pipe. It can be read once.
     Open(Arc<OwnedFd>),
     Bytes(Arc<Vec<u8>>),
@@ -111,7 +115,11 @@ struct Opened {
 impl Source {
     /// `place` is where to begin: the beginning, or a place that an earlier reader has told.
     pub fn new(
-        inputs: Arc<Vec<Input>>, place: Place, block_bytes: usize, stop: Arc<AtomicBool>, idle: Option<Idle>,
+        inputs: Arc<Vec<Input>>,
+        place: Place,
+        block_bytes: usize,
+        stop: Arc<AtomicBool>,
+        idle: Option<Idle>,
     ) -> Self {
         let resumed = place != Place { input: place.input, ..Place::default() };
         Self { inputs, place, open: None, carry: Vec::new(), block_bytes, stop, idle, resumed, count_lines: false }
@@ -229,7 +237,8 @@ impl Source {
             From::Path { path, .. } => {
                 // A FIFO without a writer is waited for later, where the waiting can be ended.
                 let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
-                self.file(file.map_err(|error| input.fault("it can't be opened", error))?).map_err(|error| input.fault("it can't be opened", error))?
+                self.file(file.map_err(|error| input.fault("it can't be opened", error))?)
+                    .map_err(|error| input.fault("it can't be opened", error))?
             }
             From::Open(fd) => {
                 let file = fd.try_clone().map(File::from).map_err(|error| input.fault("it can't be opened", error))?;

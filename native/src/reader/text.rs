@@ -47,7 +47,11 @@ enum Mode {
 
 impl TextFeed {
     pub fn new(
-        inputs: Arc<Vec<Input>>, schema: &Arc<Schema>, slots: &HashMap<Vec<u8>, Slot>, place: Place, bad_before: u64,
+        inputs: Arc<Vec<Input>>,
+        schema: &Arc<Schema>,
+        slots: &HashMap<Vec<u8>, Slot>,
+        place: Place,
+        bad_before: u64,
         settings: &TextSettings,
     ) -> Result<Self, Fault> {
         let stop = Arc::new(AtomicBool::new(false));
