@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -187,6 +187,63 @@ def kernel_variant(pin: str | None = None) -> str:
     """Which compilation of the kernels is used: baseline, avx2 or avx512. `pin` chooses one; all give the same bits."""
 
 # ---- reader
+
+class ReaderError(ValueError):
+    """A reader can't go on. Fields that have no meaning for its kind are None."""
+
+    kind: str
+    """line, file, position or asked."""
+    file: str | None
+    line: int | None
+    column: int | None
+    token: str | None
+    reason: str
+    """For a line, a stable word such as "not_an_id"; else words."""
+    message: str
+
+@final
+class SlotReader:
+    """Batches of samples from files of `slot:value` lines. All work is done without the GIL.
+
+    An input is (path, start, end), (file descriptor, name) or (bytes, name); settings are JSON.
+    """
+
+    def __new__(
+        cls,
+        inputs: Sequence[tuple[str, int, int | None] | tuple[int, str] | tuple[bytes, str]],
+        settings: str,
+        position: str | None = None,
+        unsigned: bool = False,
+    ) -> SlotReader: ...
+    def __iter__(self) -> SlotReader: ...
+    def __next__(self) -> Batch: ...
+    def position(self) -> str:
+        """JSON from which another reader of the same inputs goes on behind the last batch."""
+    def statistics(self) -> str:
+        """JSON with what was seen so far."""
+    def close(self) -> None:
+        """Ends its threads and lets go of its files."""
+
+@final
+class Batch:
+    """Some samples. The arrays own the reader's memory; they are made when they are first asked for."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def bytes(self) -> int:
+        """Bytes of all its arrays."""
+    @property
+    def sparse(self) -> dict[str, tuple[NDArray[Any], NDArray[np.int64]]]:
+        """For each sparse slot its ids, one sample after the other, and where each sample's ids begin; the last offset is
+        their number."""
+    @property
+    def dense(self) -> dict[str, NDArray[np.float32]]:
+        """For each dense slot a matrix of one row per sample."""
+    def __len__(self) -> int: ...
+
+def count_lines(data: bytes) -> int:
+    """Newlines, counted as fast as the machine can: the limit of every reader."""
 
 # ---- store
 
