@@ -12,9 +12,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::reader::batches::{Reader, Settings};
 use crate::reader::columns::Columns;
 use crate::reader::fault::Fault;
-use crate::reader::reader::{Reader, Settings};
 use crate::reader::schema::Schema;
 use crate::reader::source::{From, Input};
 
@@ -85,7 +85,7 @@ impl SlotReader {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
         let next = py.detach(|| match self.held().as_mut() {
-            Some(reader) => reader.next(),
+            Some(reader) => reader.next_batch(),
             None => Ok(None),
         });
         match next {

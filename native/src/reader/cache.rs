@@ -246,12 +246,8 @@ impl Cache {
         Ok(Self { map, blocks, tally, samples })
     }
 
-    pub fn len(&self) -> usize {
+    pub fn block_count(&self) -> usize {
         self.blocks.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.blocks.is_empty()
     }
 
     pub fn samples_of(&self, block: usize) -> usize {

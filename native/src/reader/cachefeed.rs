@@ -11,7 +11,7 @@ use super::columns::Columns;
 use super::fault::Fault;
 use super::schema::{Schema, Slot};
 use super::shuffle::permutation;
-use super::source::{Input, Place};
+use super::source::{Input, Mark, Place};
 use super::tally::Tally;
 use super::text::{TextFeed, TextSettings};
 
@@ -47,14 +47,13 @@ impl CacheFeed {
         inputs: Arc<Vec<Input>>,
         schema: Arc<Schema>,
         slots: HashMap<Vec<u8>, Slot>,
-        place: Place,
-        bad_before: u64,
+        from: Mark,
         text: TextSettings,
         directory: Option<PathBuf>,
         seed: Option<u64>,
     ) -> Self {
         let tally = Tally::new(&schema);
-        let (input, sample) = (place.input, place.offset);
+        let (input, sample) = (from.place.input, from.place.offset);
         let (open, made, cache_bytes) = (None, Vec::new(), 0);
         Self {
             inputs,
@@ -64,7 +63,7 @@ impl CacheFeed {
             directory,
             seed,
             tally,
-            bad: bad_before,
+            bad: from.bad,
             input,
             sample,
             open,
@@ -91,13 +90,9 @@ impl CacheFeed {
         Ok(out.size - begun)
     }
 
-    /// `offset` is the number of samples of the input that were pulled.
-    pub fn place(&self) -> Place {
-        Place { input: self.input, offset: self.sample, lines: 0 }
-    }
-
-    pub fn bad(&self) -> u64 {
-        self.bad
+    /// Behind the last sample that was pulled; `offset` is the number of samples of the input before it.
+    pub fn mark(&self) -> Mark {
+        Mark { place: Place { input: self.input, offset: self.sample, lines: 0 }, bad: self.bad }
     }
 
     fn copy_some(&mut self, until: usize, out: &mut Columns) -> Result<bool, Fault> {
@@ -162,8 +157,8 @@ impl CacheFeed {
 
     fn at_sample(&self, cache: Cache) -> Result<Open, Fault> {
         let order = match self.seed {
-            Some(seed) => permutation(seed, self.input as u64, cache.len()),
-            None => (0..cache.len() as u32).collect(),
+            Some(seed) => permutation(seed, self.input as u64, cache.block_count()),
+            None => (0..cache.block_count() as u32).collect(),
         };
         if self.sample > cache.samples {
             let name = &self.inputs[self.input].name;
@@ -215,7 +210,8 @@ impl CacheFeed {
         }
         let mut writer = Writer::create(path, origin, &self.schema).map_err(fault)?;
         let only = Arc::new(vec![input.clone()]);
-        let mut feed = TextFeed::new(only, &self.schema, &self.slots, Place::default(), self.bad, &self.text)?;
+        let mut feed =
+            TextFeed::new(only, &self.schema, &self.slots, Mark { bad: self.bad, ..Mark::default() }, &self.text)?;
         let mut columns = Columns::new(&self.schema, BLOCK);
         while feed.pull(BLOCK, &mut columns)? > 0 {
             writer.block(&columns).map_err(fault)?;

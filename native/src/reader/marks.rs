@@ -13,7 +13,7 @@ pub unsafe fn find(text: &[u8], marks: &mut Vec<u32>) {
         return unsafe { wide::find(text, marks) };
     }
     // SAFETY: the caller's promise.
-    unsafe { find_with(text, marks, |from| plain(from)) }
+    unsafe { find_with(text, marks, plain) }
 }
 
 /// `look` gives one bit for each of 64 bytes: whether it is one of the four, and whether it is a carriage return.

@@ -6,23 +6,23 @@
 //! text     blocks -> an ordered stream of samples in this thread, or by a pool
 //! cache    a parsed file on disk, mapped into memory: the same stream, without parsing
 //! shuffle  windows of that stream, permuted
-//! reader   the stream cut into batches, its position and its statistics
+//! batches  the stream cut into batches, its position and its statistics
 //! ```
 //!
 //! Nothing here knows of Python, and nothing is decided by the clock: what is read depends on inputs and settings alone,
 //! whatever the number of threads.
 
-pub mod cache;
-pub mod cachefeed;
+pub mod batches;
+mod cache;
+mod cachefeed;
 pub mod columns;
 pub mod fault;
-pub mod marks;
-pub mod number;
-pub mod parser;
-pub mod pool;
-pub mod reader;
+mod marks;
+mod number;
+mod parser;
+mod pool;
 pub mod schema;
-pub mod shuffle;
+mod shuffle;
 pub mod source;
-pub mod tally;
-pub mod text;
+mod tally;
+mod text;

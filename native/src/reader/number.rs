@@ -168,42 +168,42 @@ pub fn slow_id(token: &[u8]) -> Result<u64, Reason> {
 /// SAFETY: `length` bytes must be there, and be padded as the module says; the processor must have what `D` is made for.
 #[inline(always)]
 pub unsafe fn float<D: Digits>(from: *const u8, length: usize) -> Option<f32> {
-    // SAFETY, for the whole function: at most 24 bytes behind `from`, or the length, are read; all within the padding.
-    let sign = usize::from(unsafe { *from } == b'-');
-    let unsigned = unsafe { from.add(sign) };
-    let mut whole = 1;
-    let mut mantissa = u64::from(unsafe { *unsigned }.wrapping_sub(b'0'));
-    // Most numbers have one digit before the point.
-    if unsafe { *unsigned.add(1) } != b'.' {
-        let digits = unsafe { word(unsigned) } ^ ZEROS;
-        whole = leading(digits);
-        mantissa = joined(shifted(digits, whole));
-    }
-    let mut fraction = 0;
-    let behind = sign + whole;
-    if behind != length {
-        fraction = length.wrapping_sub(behind + 1);
-        if unsafe { *from.add(behind) } != b'.' || fraction > 16 {
+    // SAFETY: at most 24 bytes behind `from`, or the length, are read; all within the padding.
+    unsafe {
+        let sign = usize::from(*from == b'-');
+        let unsigned = from.add(sign);
+        let mut whole = 1;
+        let mut mantissa = u64::from((*unsigned).wrapping_sub(b'0'));
+        // Most numbers have one digit before the point.
+        if *unsigned.add(1) != b'.' {
+            let digits = word(unsigned) ^ ZEROS;
+            whole = leading(digits);
+            mantissa = joined(shifted(digits, whole));
+        }
+        let mut fraction = 0;
+        let behind = sign + whole;
+        if behind != length {
+            fraction = length.wrapping_sub(behind + 1);
+            if *from.add(behind) != b'.' || fraction > 16 {
+                return None;
+            }
+            let below = D::read(from.add(behind + 1), fraction)?;
+            if whole + fraction > 18 {
+                return None;
+            }
+            mantissa = mantissa.wrapping_mul(POWERS[fraction]).wrapping_add(below);
+        }
+        // The product is at most three units of float64 away from the number. It is only trusted where no number that near
+        // could be rounded to another float32; so the result is exact.
+        let near = mantissa as i64 as f64 * TENTHS[fraction];
+        let beyond = near.to_bits() & 0x1fff_ffff;
+        if whole.wrapping_sub(1) > 6 || beyond.wrapping_sub(0x1000_0000 - 8) <= 16 || (*unsigned).wrapping_sub(b'0') > 9
+        {
             return None;
         }
-        let below = unsafe { D::read(from.add(behind + 1), fraction) }?;
-        if whole + fraction > 18 {
-            return None;
-        }
-        mantissa = mantissa.wrapping_mul(POWERS[fraction]).wrapping_add(below);
+        let value = near as f32;
+        Some(if sign == 1 { -value } else { value })
     }
-    // The product is at most three units of float64 away from the number. It is only trusted where no number that near
-    // could be rounded to another float32; so the result is exact.
-    let near = mantissa as i64 as f64 * TENTHS[fraction];
-    let beyond = near.to_bits() & 0x1fff_ffff;
-    if whole.wrapping_sub(1) > 6
-        || beyond.wrapping_sub(0x1000_0000 - 8) <= 16
-        || unsafe { *unsigned }.wrapping_sub(b'0') > 9
-    {
-        return None;
-    }
-    let value = near as f32;
-    Some(if sign == 1 { -value } else { value })
 }
 
 /// Any finite decimal number, rounded to the nearest float32.

@@ -267,78 +267,78 @@ impl Parser {
     /// SAFETY: `self.ends` must be the marks of this text, which ends with a newline and has `PAD` bytes behind it.
     #[inline(always)]
     unsafe fn line<D: Digits>(&mut self, text: *const u8, start: usize, out: &mut Columns) -> Result<usize, Wrong> {
-        // SAFETY, for the whole function: marks are within the text, and the last one is a newline, where every line stops at
-        // the latest. Words that are read at a token lie within the text and its padding.
-        let mut at = start;
-        let mut next = self.next;
-        let mut step = 0;
-        let mut misses = 0;
-        let mut tokens = 0;
-        loop {
-            let end = unsafe { *self.ends.get_unchecked(next) } as usize;
-            next += 1;
-            let mark = unsafe { *text.add(end) };
-            if end != at {
-                let token = unsafe { text.add(at) };
-                let expected = unsafe { self.steps.get_unchecked(step) };
-                let (mut target, mut name) = (expected.target, expected.length);
-                if unsafe { expected.matches(token) } {
-                    step += 1;
-                } else {
-                    misses += 1;
-                    (target, name) =
-                        self.miss(unsafe { std::slice::from_raw_parts(token, end - at) }, at, &mut step)?;
-                }
-                tokens += 1;
-                let length = end - at - name;
-                let value = unsafe { token.add(name) };
-                match target {
-                    Target::Sparse(column) => {
-                        let id = match unsafe { number::id::<D>(value, length) } {
-                            Some(id) => id,
-                            None => number::slow_id(unsafe { std::slice::from_raw_parts(value, length) })
-                                .map_err(|reason| wrong(reason, at, end - at))?,
-                        };
-                        // SAFETY: targets are made from the schema that the columns are made from.
-                        unsafe { out.sparse.get_unchecked_mut(column as usize) }.values.push(id);
+        // SAFETY: marks are within the text, and the last one is a newline, where every line stops at the latest. Words that
+        // are read at a token lie within the text and its padding. Steps end with one that never matches. Targets are made
+        // from the schema that the columns are made from.
+        unsafe {
+            let mut at = start;
+            let mut next = self.next;
+            let mut step = 0;
+            let mut misses = 0;
+            let mut tokens = 0;
+            loop {
+                let end = *self.ends.get_unchecked(next) as usize;
+                next += 1;
+                let mark = *text.add(end);
+                if end != at {
+                    let token = text.add(at);
+                    let expected = self.steps.get_unchecked(step);
+                    let (mut target, mut name) = (expected.target, expected.length);
+                    if expected.matches(token) {
+                        step += 1;
+                    } else {
+                        misses += 1;
+                        (target, name) = self.miss(std::slice::from_raw_parts(token, end - at), at, &mut step)?;
                     }
-                    Target::Dense(column) => {
-                        let number = match unsafe { number::float::<D>(value, length) } {
-                            Some(number) => number,
-                            None => number::slow_float(unsafe { std::slice::from_raw_parts(value, length) })
-                                .map_err(|reason| wrong(reason, at, end - at))?,
-                        };
-                        // SAFETY: as above.
-                        unsafe { out.dense.get_unchecked_mut(column as usize) }.values.push(number);
-                    }
-                    Target::Unknown(name) => {
-                        if name != u32::MAX {
-                            self.unknown_here.push(name);
+                    tokens += 1;
+                    let length = end - at - name;
+                    let value = token.add(name);
+                    match target {
+                        Target::Sparse(column) => {
+                            let id = match number::id::<D>(value, length) {
+                                Some(id) => id,
+                                None => number::slow_id(std::slice::from_raw_parts(value, length))
+                                    .map_err(|reason| wrong(reason, at, end - at))?,
+                            };
+                            out.sparse.get_unchecked_mut(column as usize).values.push(id);
+                        }
+                        Target::Dense(column) => {
+                            let number = match number::float::<D>(value, length) {
+                                Some(number) => number,
+                                None => number::slow_float(std::slice::from_raw_parts(value, length))
+                                    .map_err(|reason| wrong(reason, at, end - at))?,
+                            };
+                            out.dense.get_unchecked_mut(column as usize).values.push(number);
+                        }
+                        Target::Unknown(name) => {
+                            if name != u32::MAX {
+                                self.unknown_here.push(name);
+                            }
                         }
                     }
                 }
+                at = end + 1;
+                if mark == b'\n' {
+                    break;
+                }
             }
-            at = end + 1;
-            if mark == b'\n' {
-                break;
+            self.next = next;
+            if misses == 0 && step + 1 == self.steps.len() && self.regular {
+                self.owed += 1;
+                out.size += 1;
+            } else if tokens == 0 {
+                return Err(wrong(Reason::Blank, start, 0));
+            } else {
+                self.commit(start, out)?;
             }
+            if misses > 0 {
+                self.learn(misses, tokens);
+            }
+            if !self.unknown_here.is_empty() {
+                self.count_unknown();
+            }
+            Ok(at)
         }
-        self.next = next;
-        if misses == 0 && step + 1 == self.steps.len() && self.regular {
-            self.owed += 1;
-            out.size += 1;
-        } else if tokens == 0 {
-            return Err(wrong(Reason::Blank, start, 0));
-        } else {
-            self.commit(start, out)?;
-        }
-        if misses > 0 {
-            self.learn(misses, tokens);
-        }
-        if !self.unknown_here.is_empty() {
-            self.count_unknown();
-        }
-        Ok(at)
     }
 
     /// A token that was not predicted: perhaps one more value of the slot before it, else it is looked up.

@@ -22,9 +22,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// A block as columns.
 pub struct Parsed {
     pub place: Place,
-    /// Where the input goes on behind this block, and how many lines it has.
+    /// Where the input goes on behind this block.
     pub end: u64,
-    pub lines: u64,
     pub columns: Columns,
     /// Where in the block each sample's line begins.
     pub starts: Vec<u32>,
@@ -172,7 +171,7 @@ fn parse(schema: &Schema, parser: &mut Parser, block: &super::source::Block) -> 
     let (mut starts, mut bad, mut cursor) = (Vec::new(), Vec::new(), Cursor::default());
     parser.parse(block, &mut cursor, usize::MAX, &mut columns, Some(&mut starts), &mut bad);
     let counts = parser.take_counts();
-    Parsed { place: block.place, end: block.end, lines: cursor.lines, columns, starts, bad, counts }
+    Parsed { place: block.place, end: block.end, columns, starts, bad, counts }
 }
 
 /// A thread that panics here leaves nothing half done.

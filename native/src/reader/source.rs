@@ -67,6 +67,13 @@ pub struct Place {
     pub lines: u64,
 }
 
+/// A place, and the bad lines before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    pub place: Place,
+    pub bad: u64,
+}
+
 /// Whole lines of one input.
 pub struct Block {
     pub place: Place,

@@ -10,7 +10,7 @@ use super::fault::{BadLine, Fault};
 use super::parser::{Bad, Cursor, Parser};
 use super::pool::{Parsed, Pool};
 use super::schema::{Schema, Slot};
-use super::source::{self, Block, Idle, Input, Place, Source};
+use super::source::{self, Block, Idle, Input, Mark, Place, Source};
 use super::tally::Tally;
 
 /// Small enough to stay in a core's own cache while it is parsed.
@@ -50,18 +50,17 @@ impl TextFeed {
         inputs: Arc<Vec<Input>>,
         schema: &Arc<Schema>,
         slots: &HashMap<Vec<u8>, Slot>,
-        place: Place,
-        bad_before: u64,
+        from: Mark,
         settings: &TextSettings,
     ) -> Result<Self, Fault> {
         let stop = Arc::new(AtomicBool::new(false));
         let pooled = settings.threads > 1;
         let block_bytes = settings.block_bytes.unwrap_or(if pooled { POOL_BLOCK } else { OWN_BLOCK });
-        let mut source = Source::new(inputs.clone(), place, block_bytes, stop.clone(), settings.idle.clone());
+        let mut source = Source::new(inputs.clone(), from.place, block_bytes, stop.clone(), settings.idle.clone());
         source.count_lines = !settings.ordered;
         let mode = if pooled {
             // Only the thread of the caller may ask whether to go on.
-            let mut source = Source::new(inputs.clone(), place, block_bytes, stop.clone(), None);
+            let mut source = Source::new(inputs.clone(), from.place, block_bytes, stop.clone(), None);
             source.count_lines = !settings.ordered;
             let idle = settings.idle.clone();
             let pool = Pool::start(source, schema, slots, settings.threads, settings.ordered, stop, idle)?;
@@ -72,7 +71,15 @@ impl TextFeed {
             Mode::Own { source, parser, block: None, cursor: Cursor::default(), spare: Vec::new(), bad: Vec::new() }
         };
         let tally = Tally::new(schema);
-        Ok(Self { inputs, bad_lines: settings.bad_lines, bad_before, tally, here: place, raise: None, mode })
+        Ok(Self {
+            inputs,
+            bad_lines: settings.bad_lines,
+            bad_before: from.bad,
+            tally,
+            here: from.place,
+            raise: None,
+            mode,
+        })
     }
 
     /// Adds the next samples, up to `want` of them; none if there are no more.
@@ -92,13 +99,8 @@ impl TextFeed {
     }
 
     /// Behind the last sample that was pulled.
-    pub fn place(&self) -> Place {
-        self.here
-    }
-
-    /// Bad lines before that place.
-    pub fn bad(&self) -> u64 {
-        self.bad_before + self.tally.bad
+    pub fn mark(&self) -> Mark {
+        Mark { place: self.here, bad: self.bad_before + self.tally.bad }
     }
 
     fn parse_some(&mut self, until: usize, out: &mut Columns) -> Result<bool, Fault> {
@@ -181,7 +183,7 @@ impl TextFeed {
             detail: bad.detail,
         };
         self.tally.add_bad(line.clone());
-        let seen = self.bad();
+        let seen = self.bad_before + self.tally.bad;
         if seen > self.bad_lines {
             return Err(Fault::Line { bad: Box::new(line), seen, limit: self.bad_lines });
         }

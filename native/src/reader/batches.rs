@@ -12,7 +12,7 @@ use super::columns::Columns;
 use super::fault::Fault;
 use super::schema::{DenseSlot, Id, Schema, Unknown};
 use super::shuffle::permutation;
-use super::source::{Idle, Input, Place};
+use super::source::{Idle, Input, Mark, Place};
 use super::tally::Tally;
 use super::text::{TextFeed, TextSettings};
 
@@ -87,8 +87,8 @@ impl Feed {
 
     fn mark(&self) -> Mark {
         match self {
-            Self::Text(feed) => Mark { place: feed.place(), bad: feed.bad() },
-            Self::Cache(feed) => Mark { place: feed.place(), bad: feed.bad() },
+            Self::Text(feed) => feed.mark(),
+            Self::Cache(feed) => feed.mark(),
         }
     }
 
@@ -98,12 +98,6 @@ impl Feed {
             Self::Cache(feed) => &feed.tally,
         }
     }
-}
-
-#[derive(Clone, Copy)]
-struct Mark {
-    place: Place,
-    bad: u64,
 }
 
 struct Window {
@@ -145,12 +139,10 @@ impl Reader {
         check(&settings).map_err(Fault::Asked)?;
         let of = fingerprint(&inputs, &schema, &settings)?;
         let position = position.map(|text| read_position(text, &of)).transpose()?;
-        let place = position.as_ref().map_or_else(Place::default, |position| Place {
-            input: position.input,
-            offset: position.offset,
-            lines: position.lines,
+        let from = position.as_ref().map_or_else(Mark::default, |position| Mark {
+            place: Place { input: position.input, offset: position.offset, lines: position.lines },
+            bad: position.bad,
         });
-        let bad = position.as_ref().map_or(0, |position| position.bad);
         let text = TextSettings {
             threads: settings.threads,
             ordered: settings.ordered,
@@ -160,12 +152,12 @@ impl Reader {
         };
         let inputs = Arc::new(inputs);
         let feed = match &settings.cache {
-            None => Feed::Text(Box::new(TextFeed::new(inputs, &schema, &slots, place, bad, &text)?)),
+            None => Feed::Text(Box::new(TextFeed::new(inputs, &schema, &slots, from, &text)?)),
             Some(cache) => {
                 let text = TextSettings { ordered: true, ..text };
                 let seed = settings.shuffle.map(|shuffle| shuffle.seed);
                 let directory = cache.directory.clone();
-                let feed = CacheFeed::new(inputs, schema.clone(), slots, place, bad, text, directory, seed);
+                let feed = CacheFeed::new(inputs, schema.clone(), slots, from, text, directory, seed);
                 Feed::Cache(Box::new(feed))
             }
         };
@@ -195,7 +187,7 @@ impl Reader {
     }
 
     /// The next batch, `None` behind the last one. After an error there is nothing more.
-    pub fn next(&mut self) -> Result<Option<Columns>, Fault> {
+    pub fn next_batch(&mut self) -> Result<Option<Columns>, Fault> {
         if self.over {
             return Ok(None);
         }
