@@ -9,15 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import umiak_native
 
 from testbed.pytest_support import NetworkFactory, require
 from tests.integration.launching import WORKERS, Stage
-
-try:
-    umiak_native.Server("{}")
-except NotImplementedError:
-    pytest.skip("the native server is not built yet", allow_module_level=True)
 
 CLICKS = WORKERS / "click_training.py"
 COUNTING = WORKERS / "counting.py"
