@@ -48,7 +48,8 @@ killed = args.directory / "killed"
 done = args.directory / f"done.{job.rank}"
 # Without steps on the servers, a trainer must remember by itself how far it is.
 first = job.step or (int(done.read_text()) if done.exists() and args.kill_trainer else 0)
-for step in range(first, STEPS * (1 if job.world == 2 else 2)):
+# A checkpoint brings the step with it: the loop goes on behind it.
+for step in range(first, STEPS * (2 if job.world == 1 or args.load else 1)):
     if step == MIDDLE and job.rank == 1:
         if args.fail:
             sys.exit(7)
