@@ -97,6 +97,25 @@ def test_each_run_has_a_log_of_its_own(stage: Stage, tmp_path: Path) -> None:
     assert len(list((tmp_path / "log" / "ps" / "server.0").iterdir())) == 1
 
 
+def test_a_server_without_work_does_not_hang(stage: Stage, tmp_path: Path) -> None:
+    """Its trainer works for longer than the time-out, and never asks for anything."""
+    script = tmp_path / "patient.py"
+    script.write_text(
+        "import time, umiak\n"
+        "from umiak import ps\n"
+        "job = ps.init()\n"
+        "if job.is_server:\n"
+        "    raise SystemExit(job.serve())\n"
+        "job.client\n"
+        "until = time.monotonic() + 4\n"
+        "while time.monotonic() < until:\n"
+        "    umiak.progress()\n"
+        "    time.sleep(0.01)\n"
+    )
+    launcher = stage.launch("--server_num 1 --trainer_num 1 --hang_timeout 2", script)
+    assert launcher.wait() == 0, stage.transcript()
+
+
 @pytest.mark.netns
 def test_two_hosts_with_a_token(stage: Stage, network: NetworkFactory, tmp_path: Path) -> None:
     a, b = network(2).hosts

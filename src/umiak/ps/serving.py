@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import umiak_native
 
+import umiak
 from umiak.core.problem import Exit
 from umiak.ps.errors import bad
 
@@ -41,6 +42,7 @@ def serve(seat: Seat, options: Options) -> int:
         server.start()
         verdict: str | None = None
         while verdict is None and not told:
+            umiak.progress()  # a server that nobody asks anything is not a server that hangs
             verdict = server.wait(LOOK_S)
     finally:
         server.stop()
