@@ -53,6 +53,7 @@ def evaluate(model):
     return auc(clicks, scores), auc(clicks, chances)
 
 
+paddle.seed(7)
 model = ClickModel()
 optimizer = ps.paddle.optimizer(model, "adam", learning_rate=0.003)
 steps = args.samples // (args.batch * job.world)
