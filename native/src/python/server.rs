@@ -140,8 +140,6 @@ pub struct Server {
     config: Config,
     token: Option<Vec<u8>>,
     running: Mutex<Option<Running>>,
-    /// The process that made it. A fork has copies of its sockets, and none of its threads.
-    process: u32,
 }
 
 struct Running {
@@ -188,7 +186,7 @@ impl Server {
     #[pyo3(signature = (config, token=None))]
     fn new(py: Python<'_>, config: &str, token: Option<&[u8]>) -> PyResult<Self> {
         let config = Config::parse(config).map_err(|refusal| errors::refused(py, refusal))?;
-        Ok(Server { config, token: token.map(<[u8]>::to_vec), running: Mutex::new(None), process: std::process::id() })
+        Ok(Server { config, token: token.map(<[u8]>::to_vec), running: Mutex::new(None) })
     }
 
     fn start(&self, py: Python<'_>) -> PyResult<u16> {
@@ -235,9 +233,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let running = self.running().take();
-        if std::process::id() != self.process {
-            std::mem::forget(running);
-        } else if let Some(running) = running {
+        if let Some(running) = running {
             // Its threads never ask for the GIL, so waiting for them here is safe.
             running.stop();
         }

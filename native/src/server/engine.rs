@@ -1,6 +1,7 @@
-//! The state of one server behind its connections: `Service` is carried out here. Rooms beside this one: `operations` is
-//! what changes tables and steps, live and in a replay alike; `waiting` is how a request waits and what it says meanwhile;
-//! `snapshots` and `recovery` are what goes to disk and comes back; `upkeep` looks after members and the end.
+//! The state of one server behind its connections: `Service` is carried out here. Rooms beside this one: `operations` takes
+//! requests for changes, `applications` makes them, live and in a replay alike; `waiting` is how a request waits and what it
+//! says meanwhile; `snapshots`, `recovery` and `loading` are what goes to disk and comes back; `upkeep` looks after members
+//! and the end.
 //!
 //! Locks are taken in this order, and none is held while a request waits for others:
 //!
@@ -15,11 +16,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::applications::Piece;
 use super::barriers::Barriers;
 use super::config::EngineConfig;
 use super::gate::Gate;
 use super::members::Members;
-use super::operations::Piece;
 use super::records::Decision;
 use super::registry::{Entry, Registry};
 use super::service::{Identity, Kind, Refusal, Reply, RequestError, Service};
@@ -52,9 +53,13 @@ pub struct Engine {
     pub(super) log: OnceLock<Log>,
     /// Held by whoever writes tables to disk: they are frozen for one at a time.
     pub(super) writing: Mutex<()>,
+    /// What looks after the engine, to be waited for when it stops.
+    pub(super) threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
     pub(super) snapshotting: AtomicBool,
     pub(super) wants_snapshot: AtomicBool,
     pub(super) snapshots: AtomicU64,
+    /// Not before this moment, because the last one failed.
+    pub(super) snapshot_after: AtomicU64,
     /// Why the last snapshot could not be written.
     pub(super) snapshot_failure: Mutex<Option<String>>,
     pub(super) stopped: AtomicBool,
@@ -189,17 +194,15 @@ impl Service for Engine {
             }
             let now = self.now();
             self.signs[who.rank as usize].store(now, Ordering::Relaxed);
-            let arrival = {
+            {
                 let mut core = self.core();
                 let arrival = core.members.arrives(who.rank, who.incarnation, now);
-                if arrival.is_some_and(|arrival| arrival.new_incarnation) {
+                if arrival.ok_or_else(|| refusals::replaced(who.rank))?.new_incarnation {
                     core.barriers.withdraw(who.rank);
                 }
-                arrival.ok_or_else(|| refusals::replaced(who.rank))?
-            };
-            if (who.kind == Kind::Data || arrival.new_incarnation)
-                && let Err(refusal) = self.take_lane(who)
-            {
+            }
+            let held = self.lane(who.rank).is_held_by(who);
+            if !held && let Err(refusal) = self.take_lane(who) {
                 self.gone(who);
                 return Err(refusal);
             }

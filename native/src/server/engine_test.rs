@@ -275,7 +275,7 @@ fn a_snapshot_takes_the_place_of_the_log() {
 #[test]
 fn a_state_directory_of_another_server_is_refused_with_words() {
     let place = Place::new();
-    drop(open(2, Some(&place.0)));
+    open(2, Some(&place.0)).stop();
     let refused = |change: &dyn Fn(&mut EngineConfig)| {
         let mut other = config(2, Some(&place.0));
         change(&mut other);
@@ -286,6 +286,45 @@ fn a_state_directory_of_another_server_is_refused_with_words() {
     assert!(refused(&|other| other.world = 3).contains("the number of trainers is 2 there and 3 here"));
     std::fs::remove_file(place.0.join("server.json")).unwrap();
     assert!(refused(&|_| ()).contains("is not empty, and not a server's state directory"));
+}
+
+#[test]
+fn what_an_earlier_process_prepared_is_not_taken_for_ones_own() {
+    let engine = open(1, None);
+    let old = trainer(&engine, 0, 1);
+    let table = old.sgd();
+    old.keyed(Op::Push, table, 0, flag::STEP, &[7], 1.0).unwrap();
+    old.turn(Op::Prepare, 0).unwrap();
+    let new = trainer(&engine, 0, 2);
+    assert_eq!(new.keyed(Op::Push, table, 0, flag::STEP, &[7], 2.0).err().unwrap().code, "step-order");
+    new.turn(Op::Abort, 0).unwrap();
+    new.step(table, 0, &[7], 2.0);
+    assert_eq!(new.pull(table, &[7]), [-2.0, -2.0]);
+}
+
+#[test]
+fn beats_of_a_trainer_that_knows_this_server_from_before_are_heard_before_its_data_comes() {
+    let place = Place::new();
+    let engine = open(1, Some(&place.0));
+    trainer(&engine, 0, 5).sgd();
+    engine.stop();
+    drop(engine);
+    let engine = open(1, Some(&place.0));
+    let who =
+        Identity { rank: 0, incarnation: 5, kind: Kind::Control, peer: SocketAddr::from(([127, 0, 0, 1], port())) };
+    let welcome = engine.welcome(&who).unwrap();
+    let control = Trainer { engine, who, welcome };
+    assert!(control.ask(Header::of(Op::Beat), &[]).is_ok());
+}
+
+#[test]
+fn a_stopped_server_says_so() {
+    let engine = open(1, None);
+    let one = trainer(&engine, 0, 1);
+    engine.stop();
+    engine.stop();
+    assert_eq!(one.turn(Op::Beat, 0).unwrap_err().code, "stopping");
+    assert!(!engine.wait_over(Duration::ZERO).unwrap().ok);
 }
 
 #[test]
@@ -303,6 +342,7 @@ fn a_barrier_waits_for_all_and_stays_open() {
     let waiting = std::thread::spawn(move || zero.json(Op::Barrier, r#"{"name": "start"}"#).is_ok());
     one.json(Op::Barrier, r#"{"name": "start"}"#).unwrap();
     assert!(waiting.join().unwrap());
+    engine.stop();
     drop((engine, one));
     let engine = open(2, Some(&place.0));
     let one = trainer(&engine, 1, 2);
@@ -311,49 +351,32 @@ fn a_barrier_waits_for_all_and_stays_open() {
 
 #[test]
 fn a_lost_trainer_is_named_and_the_job_fails() {
-    let mut settings = config(2, None);
-    (settings.grace_s, settings.arrive_s) = (0.1, 0.2);
-    let engine = Engine::open(settings).unwrap();
+    let engine = open(2, None);
     let (zero, one) = (trainer(&engine, 0, 1), trainer(&engine, 1, 1));
     engine.gone(&one.who);
-    let beats = {
-        let engine = engine.clone();
-        std::thread::spawn(move || {
-            while engine.wait_over(Duration::from_millis(20)).is_none() {
-                engine.signs[0].store(engine.now(), Ordering::Relaxed);
-            }
-        })
-    };
+    engine.core().members.lose(1);
     let refusal = zero.json(Op::Barrier, r#"{"name": "start"}"#).err().unwrap();
     assert_eq!(refusal.code, "trainer-lost");
     assert!(refusal.message.contains("trainer 1 (lost: nothing heard for"), "{}", refusal.message);
+    assert_eq!(engine.wait_over(Duration::ZERO), None, "the others can still be told");
     engine.gone(&zero.who);
     let verdict = engine.wait_over(Duration::from_secs(60)).unwrap();
     assert!(!verdict.ok && verdict.text.contains("trainer 1"), "{verdict:?}");
-    beats.join().unwrap();
 }
 
 #[test]
 fn the_others_go_on_without_a_lost_trainer_and_it_joins_again() {
     let place = Place::new();
     let mut settings = config(2, Some(&place.0));
-    (settings.grace_s, settings.on_loss) = (0.1, OnLoss::GoOn);
+    settings.on_loss = OnLoss::GoOn;
     let engine = Engine::open(settings).unwrap();
     let (zero, one) = (trainer(&engine, 0, 1), trainer(&engine, 1, 1));
     let table = zero.sgd();
     one.keyed(Op::Push, table, 0, flag::STEP, &[7], 100.0).unwrap();
     engine.gone(&one.who);
-    let stop = Arc::new(AtomicBool::new(false));
-    let beats = {
-        let (engine, stop) = (engine.clone(), stop.clone());
-        std::thread::spawn(move || {
-            while !stop.load(Ordering::SeqCst) {
-                engine.signs[0].store(engine.now(), Ordering::Relaxed);
-                std::thread::sleep(Duration::from_millis(10));
-            }
-        })
-    };
     zero.step(table, 0, &[7], 1.0);
+    engine.decide(&Decision::Lost { rank: 1 }).unwrap();
+    engine.apply_lost(&mut engine.core(), 1);
     let header = Header { table, rows: 1, seq: 1, ..Header::of(Op::Pull) };
     assert_eq!(zero.ask(header, codec::key_bytes(&[7])).unwrap().rows, [-1.0, -1.0]);
     let back = trainer(&engine, 1, 2);
@@ -366,8 +389,10 @@ fn the_others_go_on_without_a_lost_trainer_and_it_joins_again() {
     back.step(table, 2, &[7], 10.0);
     assert_eq!(engine.step.load(Ordering::Acquire), 3);
     assert_eq!(zero.pull(table, &[7]), [-13.0, -13.0]);
-    stop.store(true, Ordering::SeqCst);
-    beats.join().unwrap();
+    engine.stop();
+    drop((engine, zero, one, back));
+    let engine = open(2, Some(&place.0));
+    assert_eq!(trainer(&engine, 1, 3).pull(table, &[7]), [-13.0, -13.0], "and a replay tells the same story");
 }
 
 #[test]
@@ -382,6 +407,8 @@ fn the_work_is_over_when_all_are_done() {
     engine.gone(&zero.who);
     engine.gone(&one.who);
     assert!(engine.wait_over(Duration::from_secs(60)).unwrap().ok);
+    engine.stop();
+    assert!(engine.wait_over(Duration::ZERO).unwrap().ok);
     drop((engine, zero, one));
     assert!(open(2, Some(&place.0)).wait_over(Duration::from_secs(60)).unwrap().ok, "known after a restart too");
 }

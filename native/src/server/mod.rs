@@ -40,6 +40,7 @@
 //! **Done** is refused while a step is prepared. Servers linger for two seconds after the last Done, or until the trainers'
 //! connections are closed, so that an answer that was lost can be asked for again.
 
+mod applications;
 mod barriers;
 pub mod config;
 pub mod connection;
@@ -48,6 +49,7 @@ mod gate;
 mod geo;
 mod lane;
 pub mod listener;
+mod loading;
 mod members;
 mod operations;
 mod records;

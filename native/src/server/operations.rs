@@ -1,16 +1,13 @@
-//! What changes tables and steps. Every change has two halves: the *request* checks it, writes it to the log and answers;
-//! the *application* does it, and is all that a replay of the log needs. Nothing that can fail is left to the second half,
-//! so what stands in the log was done.
+//! Requests that change tables and steps, or read them. Every change has two halves: the *request* checks it, writes it to
+//! the log and answers; the *application* does it, and is all that a replay of the log needs. Nothing that can fail is left
+//! to the second half, so what stands in the log was done.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use serde::Deserialize;
 
-use super::engine::{Core, Engine};
-use super::records::{self, Author, Decision, Record};
+use super::engine::Engine;
+use super::records::{self, Author};
 use super::refusals;
 use super::registry::{Entry, Wish};
 use super::service::{Identity, Kind, Refusal, Reply, RequestError};
@@ -21,32 +18,11 @@ use crate::table::spec::{Optimizer, TableSpec};
 use crate::wire::codec;
 use crate::wire::frame::{Header, Op, flag};
 
-/// Part of a synchronous step: a frame that waits for its time.
-pub struct Piece {
-    pub header: Header,
-    /// The payload, on an address for u64.
-    words: Box<[u64]>,
-}
-
-impl Piece {
-    pub fn new(header: &Header, payload: &[u8]) -> Self {
-        let mut words = vec![0u64; payload.len().div_ceil(8)].into_boxed_slice();
-        codec::key_bytes_mut(&mut words)[..payload.len()].copy_from_slice(payload);
-        Self { header: *header, words }
-    }
-
-    pub fn payload(&self) -> &[u8] {
-        &codec::key_bytes(&self.words)[..self.header.length as usize]
-    }
-}
-
-type Keyed<'a> = (Cow<'a, [u64]>, Cow<'a, [f32]>);
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Creation {
-    name: String,
-    spec: TableSpec,
+pub(super) struct Creation {
+    pub name: String,
+    pub spec: TableSpec,
 }
 
 pub(super) fn author(who: &Identity) -> Author {
@@ -173,6 +149,12 @@ impl Engine {
             let _pass = self.enter(who, reply)?;
             let _lane = self.lane_of(who)?;
             let mut core = self.core();
+            let standing = core.steps.standing(rank);
+            let foreign = standing.prepared.is_some_and(|life| life != who.incarnation);
+            if standing.next == step && foreign && !matches!(header.op, Op::Commit | Op::Abort) {
+                let text = format!("step {step} of trainer {rank} was prepared by an earlier process: abort it first");
+                return Err(refusals::step_order(text).into());
+            }
             let outcome = match header.op {
                 Op::Commit => core.steps.would_commit(rank, step),
                 Op::Abort => core.steps.would_abort(rank, step),
@@ -274,192 +256,6 @@ impl Engine {
             }
         }
         Ok(())
-    }
-
-    // --- applications -----------------------------------------------------------------------------------------------
-
-    /// `check_change` has seen everything that a table could refuse. Returns how many rows went.
-    pub(super) fn apply_change(&self, author: Author, header: &Header, payload: &[u8], entry: &Entry) -> u64 {
-        let draw = keys::draw(author.rank.map_or(0, |rank| u64::from(rank) + 1), header.seq);
-        let keyed = || codec::keys(payload, header.rows).map(|(keys, rows)| (keys, codec::floats(rows)));
-        let outcome = match (&entry.table, header.op) {
-            (Table::Sparse(table), op @ (Op::Push | Op::Set | Op::Add)) => match (keyed(), op) {
-                (Some((keys, rows)), Op::Push) => {
-                    table.push(&keys, &rows, draw);
-                    Ok(())
-                }
-                (Some((keys, rows)), Op::Set) => table.set(&keys, &rows),
-                (Some((keys, rows)), _) => {
-                    entry.track(self.config.world);
-                    table.add(&keys, &rows)
-                }
-                (None, _) => Ok(()),
-            },
-            (Table::Dense(table), Op::PushDense) => table.push(&codec::floats(payload)),
-            (Table::Dense(table), Op::SetDense) => {
-                table.set(&codec::floats(payload), header.flags & flag::IF_UNSET != 0).map(drop)
-            }
-            (Table::Sparse(table), Op::LearningRate) => table.set_learning_rate(codec::floats(payload)[0]),
-            (Table::Dense(table), Op::LearningRate) => table.set_learning_rate(codec::floats(payload)[0]),
-            (Table::Sparse(table), Op::Shrink) => return table.shrink(),
-            _ => Ok(()),
-        };
-        debug_assert!(outcome.is_ok(), "{outcome:?}");
-        0
-    }
-
-    pub(super) fn apply_step(
-        &self,
-        core: &mut Core,
-        author: Author,
-        header: &Header,
-        payload: &[u8],
-    ) -> Result<(), String> {
-        let (rank, step) = (author.rank.ok_or("an observer takes no part in steps")?, header.seq);
-        let outcome = match header.op {
-            Op::Prepare => core.steps.prepare(rank, step, author.incarnation),
-            Op::Commit => core.steps.commit(rank, step),
-            Op::Abort => core.steps.abort(rank, step),
-            _ => core.steps.offer(rank, step, Arc::new(Piece::new(header, payload))),
-        };
-        outcome.map_err(|disorder| disorder.to_string())?;
-        self.apply_ripe(core);
-        Ok(())
-    }
-
-    /// Applies the steps that are complete, each as one push per table.
-    pub(super) fn apply_ripe(&self, core: &mut Core) {
-        let before = core.steps.step();
-        while let Some((step, parts)) = core.steps.take_ripe() {
-            let mut by_table: BTreeMap<u32, Vec<&Piece>> = BTreeMap::new();
-            for piece in parts.iter().flat_map(|(_, pieces)| pieces) {
-                by_table.entry(piece.header.table).or_default().push(piece);
-            }
-            for (number, pieces) in by_table {
-                let Ok(entry) = self.entry(number) else { continue };
-                let (rates, pushes): (Vec<&Piece>, Vec<&Piece>) =
-                    pieces.into_iter().partition(|piece| piece.header.op == Op::LearningRate);
-                for piece in rates {
-                    let author = Author { rank: None, incarnation: 0 };
-                    self.apply_change(author, &piece.header, piece.payload(), &entry);
-                }
-                apply_summed(&entry, &pushes, keys::draw(u64::MAX, step));
-            }
-        }
-        if core.steps.step() != before {
-            self.step.store(core.steps.step(), Ordering::Release);
-            self.changed.notify_all();
-        }
-    }
-
-    pub(super) fn untie(&self, core: &mut Core, rank: u32) {
-        if core.steps.has_loose_ends(rank) {
-            let next = core.steps.standing(rank).next;
-            // Loose ends can always be dropped.
-            let _ = core.steps.abort(rank, next);
-        }
-    }
-
-    pub(super) fn apply_lost(&self, core: &mut Core, rank: u32) {
-        core.members.lose(rank);
-        core.steps.leave(rank);
-        self.apply_ripe(core);
-    }
-
-    pub(super) fn apply_done(&self, core: &mut Core, rank: u32) {
-        core.members.done(rank);
-        core.steps.leave(rank);
-        core.last_done = self.now();
-        self.apply_ripe(core);
-    }
-
-    /// One record of the log, as it was done the first time.
-    pub(super) fn replay(&self, bytes: &[u8]) -> Result<(), String> {
-        let (author, header, payload) = match records::decode(bytes)? {
-            Record::Decision(decision) => return self.replay_decision(&decision),
-            Record::Operation(author, header, payload) => (author, header, payload),
-        };
-        if let Some(rank) = author.rank {
-            if rank as usize >= self.config.world {
-                return Err(format!("it is of trainer {rank}, and there are {}", self.config.world));
-            }
-            let now = self.now();
-            let members = &mut self.core().members;
-            members.arrives(rank, author.incarnation, now);
-            members.left(rank, author.incarnation, now);
-        }
-        match header.op {
-            Op::Create => {
-                let creation: Creation = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
-                let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
-                if let Wish::Make = registry.wish(&creation.name, &creation.spec)? {
-                    registry.add(Entry::make(&creation.name, creation.spec, self.sharding, self.owned.clone())?);
-                }
-            }
-            Op::Done => {
-                let rank = author.rank.ok_or("an observer is never done")?;
-                self.apply_done(&mut self.core(), rank);
-            }
-            Op::Load => self.apply_load(payload).map_err(|refusal| refusal.message)?,
-            Op::Prepare | Op::Commit | Op::Abort => {
-                self.apply_step(&mut self.core(), author, &header, payload)?;
-            }
-            _ if header.flags & flag::STEP != 0 => {
-                self.check_change(&header, payload).map_err(|refusal| refusal.message)?;
-                self.apply_step(&mut self.core(), author, &header, payload)?;
-            }
-            _ => {
-                let entry = self.check_change(&header, payload).map_err(|refusal| refusal.message)?;
-                self.apply_change(author, &header, payload, &entry);
-                if let Some(rank) = author.rank {
-                    self.lane(rank).carried_out(header.seq, 0);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn replay_decision(&self, decision: &Decision) -> Result<(), String> {
-        let mut core = self.core();
-        let known = |rank: u32| match (rank as usize) < self.config.world {
-            true => Ok(rank),
-            false => Err(format!("there is no trainer {rank}")),
-        };
-        match decision {
-            Decision::Lost { rank } => self.apply_lost(&mut core, known(*rank)?),
-            Decision::Untied { rank } => self.untie(&mut core, known(*rank)?),
-            Decision::Barrier { name, turn } => core.barriers.completes(name, *turn),
-            Decision::Saved { mode } => {
-                drop(core);
-                self.age(*mode)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// All pieces of one step for one table, summed in their order and applied as one push.
-fn apply_summed(entry: &Entry, pieces: &[&Piece], draw: u64) {
-    match &entry.table {
-        Table::Sparse(table) => {
-            let views: Vec<Keyed<'_>> = pieces
-                .iter()
-                .filter_map(|piece| codec::keys(piece.payload(), piece.header.rows))
-                .map(|(keys, rows)| (keys, codec::floats(rows)))
-                .collect();
-            let parts: Vec<(&[u64], &[f32])> = views.iter().map(|(keys, rows)| (&keys[..], &rows[..])).collect();
-            if !parts.is_empty() {
-                table.push_summed(&parts, draw);
-            }
-        }
-        Table::Dense(table) => {
-            let views: Vec<Cow<'_, [f32]>> = pieces.iter().map(|piece| codec::floats(piece.payload())).collect();
-            let parts: Vec<&[f32]> = views.iter().map(|view| &view[..]).collect();
-            if !parts.is_empty() {
-                // Their lengths were compared when they came.
-                let _ = table.push_summed(&parts);
-            }
-        }
     }
 }
 

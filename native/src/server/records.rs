@@ -1,5 +1,5 @@
 //! What stands in the log: who asked, and the frame as it came; or a decision of the server's own. Values and two
-//! directions; what a record does is said in `operations`.
+//! directions; what a record does is said in `applications`.
 //!
 //! ```text
 //! kind u64 | rank u64 | incarnation u64 | header, forty bytes | payload       an operation

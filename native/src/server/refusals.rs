@@ -52,6 +52,10 @@ pub fn disorder(disorder: &Disorder) -> Refusal {
     refusal(code, disorder.to_string(), None)
 }
 
+pub fn step_order(message: impl Into<String>) -> Refusal {
+    refusal("step-order", message, None)
+}
+
 pub fn step_past(message: impl Into<String>) -> Refusal {
     refusal("step-past", message, None)
 }

@@ -20,9 +20,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::applications::Piece;
 use super::engine::{Core, Engine};
 use super::members::Remembered;
-use super::operations::{Piece, parse};
+use super::operations::parse;
 use super::records::Decision;
 use super::registry::Entry;
 use super::service::{Identity, Refusal, Reply, RequestError};

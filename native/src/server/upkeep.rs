@@ -1,7 +1,8 @@
 //! What a server does by itself: notice who is lost, begin snapshots, know when its work is over, and tell how it is.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -17,6 +18,9 @@ use crate::table::Table;
 const ROUND: Duration = Duration::from_millis(100);
 /// After the last trainer is done, answers that were lost can be asked for again for so long, in milliseconds.
 const LINGER: u64 = 2_000;
+
+/// After a snapshot that could not be written, the log may grow for so long, in milliseconds.
+const SECOND_TRY: u64 = 10_000;
 
 /// How the job ended, as this server sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -38,19 +42,26 @@ pub(super) fn start(engine: &Arc<Engine>) -> Result<(), String> {
             }
             engine.look_round();
             drop(engine);
-            std::thread::sleep(ROUND);
+            std::thread::park_timeout(ROUND);
         }
     };
     let spawned = std::thread::Builder::new().name("umiak-upkeep".to_owned()).spawn(round);
-    spawned.map(drop).map_err(|error| format!("a thread can't be started: {error}"))
+    let thread = spawned.map_err(|error| format!("a thread can't be started: {error}"))?;
+    engine.threads().push(thread);
+    Ok(())
 }
 
 impl Engine {
+    fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn look_round(self: &Arc<Self>) {
         self.notice_losses();
         if let Some(log) = self.log.get()
             && log.failure().is_none()
             && log.bytes() >= self.config.snapshot_bytes.max(1)
+            && self.now() >= self.snapshot_after.load(Ordering::Relaxed)
         {
             self.ask_for_snapshot();
         }
@@ -58,11 +69,19 @@ impl Engine {
             let engine = self.clone();
             let write = move || {
                 let outcome = engine.snapshot();
+                if outcome.is_err() {
+                    engine.snapshot_after.store(engine.now() + SECOND_TRY, Ordering::Relaxed);
+                }
                 *engine.snapshot_failure.lock().unwrap_or_else(PoisonError::into_inner) = outcome.err();
                 engine.snapshotting.store(false, Ordering::SeqCst);
             };
-            if std::thread::Builder::new().name("umiak-snapshot".to_owned()).spawn(write).is_err() {
-                self.snapshotting.store(false, Ordering::SeqCst);
+            match std::thread::Builder::new().name("umiak-snapshot".to_owned()).spawn(write) {
+                Ok(thread) => {
+                    let mut threads = self.threads();
+                    threads.retain(|thread| !thread.is_finished());
+                    threads.push(thread);
+                }
+                Err(_) => self.snapshotting.store(false, Ordering::SeqCst),
             }
         }
     }
@@ -128,14 +147,13 @@ impl Engine {
         {
             return bad(failed.clone());
         }
-        if self.stopped.load(Ordering::SeqCst) {
-            return bad("the server was stopped before all trainers were done".to_owned());
-        }
+        let stopped = self.stopped.load(Ordering::SeqCst);
         if !counted.is_empty() {
-            return None;
+            let text = "the server was stopped before all trainers were done".to_owned();
+            return if stopped { bad(text) } else { None };
         }
         if lost.is_empty() {
-            let waiting = now.saturating_sub(core.last_done) < LINGER && done.iter().any(connected);
+            let waiting = !stopped && now.saturating_sub(core.last_done) < LINGER && done.iter().any(connected);
             let text = format!("all {} trainers are done", done.len());
             return (!waiting).then_some(Verdict { ok: true, text, done, lost });
         }
@@ -165,7 +183,12 @@ impl Engine {
             return;
         }
         self.changed.notify_all();
-        // Whoever writes a snapshot gives up at the next shard.
+        // Whoever writes a snapshot gives up at the next shard. Nobody else has the state directory when this is over.
+        let threads = std::mem::take(&mut *self.threads());
+        for thread in threads {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
         drop(self.writing.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(log) = self.log.get() {
             let _ = log.wait_durable(log.last());

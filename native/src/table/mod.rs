@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! sparse      a table: pull, push, load, shrink          dense       named arrays with the same rules
-//! ctr, ctr_push      rows with click-through statistics
+//! ctr         rows with click-through statistics
 //! freeze      a moment that is saved while pushes go on  changes     what others changed, for geo
-//! lookup      keys to rows, in stages                    batch       keys in groups by shard, in windows
+//! batch       keys in groups by shard, in windows
 //! shard       one lock: index, slots, pending keys
 //! index       key to slot        slots   slots to shards       slab    slot to memory
 //! rules       numbers of a push  kernels gradient to row       spec    what a table is
@@ -15,12 +15,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 mod batch;
 mod changes;
 mod ctr;
-mod ctr_push;
 pub mod dense;
 mod freeze;
 mod index;
 pub mod kernels;
-mod lookup;
 pub mod rules;
 mod shard;
 mod slab;

@@ -1,0 +1,234 @@
+//! Tables from shard files: a checkpoint that a trainer asks for, or the server's own snapshot. New tables are built beside
+//! the old ones while these go on serving, and take their place when all of them are whole; or nothing changes.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::engine::Engine;
+use super::members::State;
+use super::operations::{author, parse};
+use super::registry::{Entry, Registry};
+use super::service::{Identity, Refusal, Reply, RequestError};
+use super::steps::Steps;
+use super::{records, refusals};
+use crate::store::shardfile;
+use crate::store::shardread::{self, ShardReader};
+use crate::table::Table;
+use crate::wire::frame::{Header, Op};
+
+/// Threads that read files.
+const READERS: usize = 2;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    path: PathBuf,
+    /// Names of files; without them, all shard files that are there.
+    #[serde(default)]
+    files: Option<Vec<String>>,
+    /// From here on, the steps of all trainers.
+    #[serde(default)]
+    step: Option<u64>,
+}
+
+impl Engine {
+    /// Tables made of shard files: all of this server's shards, or a refusal.
+    pub(super) fn read_tables(&self, files: &[PathBuf], tracked: &[String]) -> Result<Registry, String> {
+        let old = self.tables();
+        let made: Mutex<BTreeMap<String, Arc<Entry>>> = Mutex::default();
+        let found: Mutex<Vec<usize>> = Mutex::default();
+        let failure: Mutex<Option<String>> = Mutex::default();
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..READERS.min(files.len()) {
+                scope.spawn(|| {
+                    while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        match self.read_file(file, &old, tracked, &made) {
+                            Ok(shard) => found.lock().unwrap_or_else(PoisonError::into_inner).extend(shard),
+                            Err(problem) => {
+                                failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(problem);
+                                return;
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        if let Some(problem) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            return Err(problem);
+        }
+        let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        found.sort_unstable();
+        if let Some(missing) = missing_shard(&found, self.owned.clone()) {
+            return Err(missing);
+        }
+        let mut registry = Registry::default();
+        for entry in made.into_inner().unwrap_or_else(PoisonError::into_inner).into_values() {
+            registry.add(entry);
+        }
+        Ok(registry)
+    }
+
+    /// Returns the file's shard if it is this server's.
+    fn read_file(
+        &self,
+        file: &Path,
+        old: &Registry,
+        tracked: &[String],
+        made: &Mutex<BTreeMap<String, Arc<Entry>>>,
+    ) -> Result<Option<usize>, String> {
+        let reader = ShardReader::open(file).map_err(|error| error.to_string())?;
+        let (shards, shard) = (reader.head().shards, reader.head().shard);
+        if shards != self.config.shards {
+            let text = format!("is of a job with {shards} virtual shards, and this one has {}", self.config.shards);
+            return Err(format!("{}: {text}", file.display()));
+        }
+        if !self.owned.contains(&shard) {
+            return Ok(None);
+        }
+        let mut current: Option<Arc<Entry>> = None;
+        for piece in reader {
+            let problem = |text: String| format!("{}: {text}", file.display());
+            match (piece.map_err(|error| error.to_string())?, &current) {
+                (shardread::Piece::Table(head), _) => {
+                    if let Some(entry) = old.by_name(&head.name)
+                        && entry.spec != head.spec
+                    {
+                        let lines = shardfile::differences(&head.spec, &entry.spec).join("; ");
+                        return Err(problem(format!("holds table {:?} with another description: {lines}", head.name)));
+                    }
+                    let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+                    let entry = match made.get(&head.name) {
+                        Some(entry) if entry.spec != head.spec => {
+                            return Err(problem(format!("describes table {:?} unlike the other files", head.name)));
+                        }
+                        Some(entry) => entry.clone(),
+                        None => {
+                            let spec = head.spec.clone();
+                            let entry =
+                                Entry::make(&head.name, spec, self.sharding, self.owned.clone()).map_err(problem)?;
+                            // Before its rows come, so that all of them count as changed: nobody knows who has seen what.
+                            if tracked.contains(&head.name) {
+                                entry.track(self.config.world);
+                            }
+                            match &entry.table {
+                                Table::Sparse(table) => table.restore(&head.state),
+                                Table::Dense(table) => table.restore(&head.state),
+                            }
+                            .map_err(problem)?;
+                            made.insert(head.name.clone(), entry.clone());
+                            entry
+                        }
+                    };
+                    drop(made);
+                    current = Some(entry);
+                }
+                (shardread::Piece::Rows(batch), Some(entry)) => match &entry.table {
+                    Table::Sparse(table) => table.load(&batch).map_err(problem)?,
+                    Table::Dense(_) => return Err(problem("holds rows of a dense table".to_owned())),
+                },
+                (shardread::Piece::Dense { offset, values, state }, Some(entry)) => match &entry.table {
+                    Table::Dense(table) => table.load_chunk(offset as usize, &values, &state).map_err(problem)?,
+                    Table::Sparse(_) => return Err(problem("holds elements of a sparse table".to_owned())),
+                },
+                _ => return Err(problem("holds numbers of no table".to_owned())),
+            }
+        }
+        Ok(Some(shard))
+    }
+
+    fn read_wanted(&self, wanted: &Wanted) -> Result<Registry, Refusal> {
+        let failed = |text: String| refusals::load_failed(text);
+        let files: Vec<PathBuf> = match &wanted.files {
+            Some(names) => names.iter().map(|name| wanted.path.join(name)).collect(),
+            None => self.owned.clone().map(|shard| wanted.path.join(shardfile::file_name(shard))).collect(),
+        };
+        let tracked: Vec<String> =
+            self.tables().all().filter(|entry| entry.is_tracked()).map(|entry| entry.name.clone()).collect();
+        self.read_tables(&files, &tracked).map_err(failed)
+    }
+
+    /// The new tables take their place. The caller has the gate alone.
+    fn install(&self, tables: &Registry, step: Option<u64>) {
+        let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
+        for entry in tables.all() {
+            registry.add(entry.clone());
+        }
+        drop(registry);
+        if let Some(step) = step {
+            let mut core = self.core();
+            let gone: Vec<u32> = (0..self.config.world as u32)
+                .filter(|rank| !core.steps.standing(*rank).joined || core.members.state(*rank) == State::Done)
+                .collect();
+            core.steps = Steps::starting_at(step, self.config.world);
+            gone.into_iter().for_each(|rank| core.steps.leave(rank));
+            self.step.store(step, Ordering::Release);
+        }
+        self.changed.notify_all();
+    }
+
+    pub(super) fn apply_load(&self, payload: &[u8]) -> Result<(), Refusal> {
+        let wanted: Wanted = parse(Op::Load, payload)?;
+        let tables = self.read_wanted(&wanted)?;
+        self.install(&tables, wanted.step);
+        Ok(())
+    }
+
+    pub(super) fn load(
+        &self,
+        who: &Identity,
+        header: &Header,
+        payload: &[u8],
+        reply: &mut dyn Reply,
+    ) -> Result<(), RequestError> {
+        let wanted: Wanted = parse(Op::Load, payload)?;
+        let lsn = {
+            let _writing = self.take_writing(who, reply)?;
+            let tables = std::thread::scope(|scope| {
+                let reading = scope.spawn(|| self.read_wanted(&wanted));
+                let mut word = Instant::now() + Duration::from_secs(1);
+                while !reading.is_finished() {
+                    std::thread::sleep(Duration::from_millis(2));
+                    if Instant::now() >= word {
+                        let _ = reply.wait("loading a checkpoint");
+                        word = Instant::now() + Duration::from_secs(1);
+                    }
+                }
+                reading.join().unwrap_or_else(|_| Err(refusals::load_failed("the thread that reads came to grief")))
+            })?;
+            let _alone = self.gate.alone();
+            let lsn = self.append(&[&records::operation_head(author(who), header), payload])?;
+            self.install(&tables, wanted.step);
+            lsn
+        };
+        self.wait_durable(lsn)?;
+        // So that a restart does not need the checkpoint's files any more.
+        self.ask_for_snapshot();
+        let rows: serde_json::Map<String, serde_json::Value> = self
+            .tables()
+            .all()
+            .filter_map(|entry| match &entry.table {
+                Table::Sparse(table) => Some((entry.name.clone(), json!(table.len()))),
+                Table::Dense(_) => None,
+            })
+            .collect();
+        let step = self.step.load(Ordering::Acquire);
+        Ok(reply.json(&json!({"server": self.config.server, "step": step, "rows": rows}))?)
+    }
+}
+
+fn missing_shard(found: &[usize], owned: Range<usize>) -> Option<String> {
+    if let Some(twice) = found.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Some(format!("shard {} is there twice", twice[0]));
+    }
+    let missing: Vec<usize> = owned.filter(|shard| found.binary_search(shard).is_err()).collect();
+    let first = missing.first()?;
+    Some(format!("the file of shard {first} is missing, and {} more", missing.len() - 1))
+}

@@ -1,0 +1,319 @@
+"""Nothing is lost: real servers and trainers, killed at random moments, against the same work done alone in numpy."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import umiak_native
+
+from tests.integration.workers import ps_crew
+from tests.support import eventually, python
+from umiak.ps import oracle
+
+CREW = Path(ps_crew.__file__)
+
+
+def run_crew(directory: Path, **plan: Any) -> dict[str, Any]:
+    whole = {"dir": str(directory), "servers": 2, "trainers": 2, "kills": 0, "victims": [], "seed": 1, **plan}
+    whole = {"steps": None, "snapshot_bytes": 1 << 30, **whole}
+    done = subprocess.run([sys.executable, str(CREW), json.dumps(whole)], capture_output=True, text=True, timeout=110)
+    logs = "".join(path.read_text()[-2000:] for path in sorted(directory.glob("*.log")))
+    assert done.returncode == 0, done.stderr + logs
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def alone(seed: int, steps: int, trainers: int = 2) -> tuple[ps_crew.Floats, ps_crew.Floats]:
+    """The same steps in one process: same batches, summed in the order of ranks."""
+    words = oracle.SparseTable(ps_crew.WORDS)
+    bias = oracle.DenseTable(ps_crew.BIAS, ps_crew.SHARDS)
+    bias.set(np.zeros(100, np.float32))
+    for step in range(steps):
+        parts, dense = [], []
+        for rank in range(trainers):
+            keys = ps_crew.batch(seed, rank, step)
+            rows = words.pull([int(key) for key in keys])
+            parts.append(([int(key) for key in keys], ps_crew.gradient(seed, rank, step, rows)))
+            dense.append(ps_crew.gradient(seed, rank, step, np.array(bias.values, np.float32)))
+        words.push_summed(parts)
+        bias.push_summed(dense)
+    return words.pull([int(key) for key in ps_crew.VOCABULARY], create=False), np.array(bias.values, np.float32)
+
+
+def check_sync(directory: Path, seed: int) -> int:
+    """Bit for bit what one process computes; and every push outside of the steps at most once, each durable one for sure."""
+    with np.load(directory / "end.npz") as end:
+        words, bias = alone(seed, int(end["steps"]))
+        assert np.array_equal(end["words"].view(np.uint32), words.view(np.uint32))
+        assert np.array_equal(end["bias"].view(np.uint32), bias.view(np.uint32))
+        counted = dict(zip(end["mark_keys"].tolist(), end["marks"][:, 0].tolist(), strict=True))
+        steps = int(end["steps"])
+    for rank in range(2):
+        for push, durable in ps_crew.told_by(directory, rank):
+            times = [counted[int(key)] for key in ps_crew.marks(rank, push)]
+            assert set(times) <= ({1.0} if durable else {0.0, 1.0}), (rank, push, times)
+    return steps
+
+
+def test_sync_is_one_process_bit_for_bit(tmp_path: Path) -> None:
+    run_crew(tmp_path, mode="sync", steps=30)
+    assert check_sync(tmp_path, seed=1) == 30
+
+
+def test_sync_with_killed_servers_is_bit_equal(tmp_path: Path) -> None:
+    told = run_crew(tmp_path, mode="sync", kills=20, victims=["server"], seed=2, snapshot_bytes=20_000)
+    assert told["kills"] == 20
+    check_sync(tmp_path, seed=2)
+
+
+def test_async_with_killed_servers_counts_every_push_once(tmp_path: Path) -> None:
+    plan = {"mode": "async", "steps": 300, "kills": 15, "victims": ["server"], "seed": 3, "snapshot_bytes": 50_000}
+    assert run_crew(tmp_path, **plan)["kills"] > 5
+    with np.load(tmp_path / "end.npz") as end:
+        assert np.unique(end["marks"]).tolist() == [1.0]
+        expected = dict.fromkeys((int(key) for key in ps_crew.VOCABULARY), 0.0)
+        for rank in range(2):
+            for push in range(300):
+                for key in ps_crew.batch(3, rank, push):
+                    expected[int(key)] += 1
+        assert end["words"][:, 0].tolist() == list(expected.values())
+
+
+def test_two_hundred_kills_of_anybody_lose_nothing(tmp_path: Path) -> None:
+    told = run_crew(tmp_path, mode="sync", kills=200, victims=["server", "trainer"], seed=4, snapshot_bytes=30_000)
+    assert told["kills"] == 200
+    assert told["starts"] == 204
+    assert check_sync(tmp_path, seed=4) > 40
+
+
+# ---- checkpoints and members: servers in this process, over real connections
+
+
+@contextmanager
+def servers(count: int, world: int = 1, **more: Any) -> Iterator[tuple[list[umiak_native.Server], list[str]]]:
+    running, endpoints = [], []
+    try:
+        for index in range(count):
+            config = {"index": index, "servers": count, "world": world, "shards": ps_crew.SHARDS, **more}
+            server = umiak_native.Server(json.dumps(config))
+            running.append(server)
+            endpoints.append(f"127.0.0.1:{server.start()}")
+        yield running, endpoints
+    finally:
+        for server in running:
+            server.stop()
+
+
+def trainer(endpoints: list[str], rank: int = 0, world: int = 1) -> umiak_native.Client:
+    config = {"endpoints": endpoints, "rank": rank, "world": world, "shards": ps_crew.SHARDS, "beat_s": 0.05}
+    client = umiak_native.Client(json.dumps(config))
+    client.connect()
+    return client
+
+
+def one_step(client: umiak_native.Client, table: int, rank: int, step: int) -> None:
+    keys = ps_crew.batch(5, rank, step)
+    rows = client.pull(table, keys, step=step)
+    client.push(table, keys, ps_crew.gradient(5, rank, step, rows), step=step)
+    client.prepare(step)
+    client.commit(step)
+
+
+def test_a_checkpoint_in_the_middle_is_one_step_and_moves_to_other_numbers_of_servers(tmp_path: Path) -> None:
+    spec = json.dumps(ps_crew.WORDS)
+    middle, end = 10, 20
+    with servers(2, world=2) as (_, endpoints):
+        clients = [trainer(endpoints, rank, 2) for rank in range(2)]
+
+        def train(rank: int) -> None:
+            table = clients[rank].create_table("words", spec)
+            for step in range(end):
+                if rank == 0 and step == middle:
+                    clients[0].save(json.dumps({"path": str(tmp_path / "two"), "mode": "all", "step": middle}))
+                one_step(clients[rank], table, rank, step)
+
+        threads = [threading.Thread(target=train, args=[rank]) for rank in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for client in clients:
+            client.close()
+    saved, _ = alone(5, middle)
+    for count, source, target in ((3, "two", "three"), (1, "three", "one")):
+        with servers(count) as (_, endpoints):
+            client = trainer(endpoints)
+            table = client.create_table("words", spec)
+            client.load(json.dumps({"path": str(tmp_path / source), "step": middle}))
+            assert np.array_equal(client.pull(table, ps_crew.VOCABULARY, create=False), saved)
+            client.save(json.dumps({"path": str(tmp_path / target), "mode": "all"}))
+            assert client.resume() == middle
+            # Optimizer state moved too: the next step is the one that was not saved.
+            both = [ps_crew.batch(5, rank, middle) for rank in range(2)]
+            parts = [ps_crew.gradient(5, rank, middle, client.pull(table, both[rank])) for rank in range(2)]
+            for keys, rows in zip(both, parts, strict=True):
+                client.push(table, keys, rows, step=middle)
+            client.prepare(middle)
+            client.commit(middle)
+            rows = client.pull(table, ps_crew.VOCABULARY, create=False, step=middle + 1)
+            assert np.array_equal(rows, alone(5, middle + 1)[0])
+            client.close()
+
+
+def test_a_save_goes_on_while_others_push(tmp_path: Path) -> None:
+    """An async checkpoint holds each push of a trainer whole per server, and a prefix of them."""
+    with servers(2, world=2) as (_, endpoints):
+        pusher, saver = trainer(endpoints, 0, 2), trainer(endpoints, 1, 2)
+        spec = json.dumps(ps_crew.COUNTS)
+        table = pusher.create_table("counts", spec)
+        saver.create_table("counts", spec)
+        keys = ps_crew.VOCABULARY
+        stop = threading.Event()
+        pushed = 0
+
+        def push() -> None:
+            nonlocal pushed
+            while not stop.is_set():
+                pusher.push(table, keys, np.full((len(keys), 2), -1, np.float32))
+                pushed += 1
+
+        thread = threading.Thread(target=push)
+        thread.start()
+        before = eventually(lambda: pushed)
+        answers = json.loads(saver.save(json.dumps({"path": str(tmp_path / "saved"), "mode": "all"})))
+        after = pushed + 1
+        stop.set()
+        thread.join()
+        assert [answer["server"] for answer in answers] == [0, 1]
+        assert sum(len(answer["files"]) for answer in answers) == ps_crew.SHARDS
+        pusher.close()
+        saver.close()
+    with servers(1) as (_, endpoints):
+        client = trainer(endpoints)
+        table = client.create_table("counts", spec)
+        client.load(json.dumps({"path": str(tmp_path / "saved")}))
+        rows = client.pull(table, keys, create=False)
+        client.close()
+    per_server = set(rows[:, 0].tolist())
+    assert 1 <= len(per_server) <= 2, "all rows of a server are of one moment"
+    assert all(before <= count <= after for count in per_server)
+
+
+def wait_at_barrier(client: umiak_native.Client, _: int) -> None:
+    client.barrier("meet", limit_s=60)
+
+
+def wait_for_step(client: umiak_native.Client, table: int) -> None:
+    one_step(client, table, 0, 0)
+    client.pull(table, ps_crew.VOCABULARY[:3], step=1, limit_s=60)
+
+
+@pytest.mark.parametrize("wait", [wait_at_barrier, wait_for_step])
+def test_a_trainer_that_dies_is_named_to_those_who_wait(wait: Callable[[umiak_native.Client, int], None]) -> None:
+    with servers(2, world=2, grace_s=0.5) as (running, endpoints):
+        zero, one = trainer(endpoints, 0, 2), trainer(endpoints, 1, 2)
+        table = zero.create_table("words", json.dumps(ps_crew.WORDS))
+        one.close()
+        with pytest.raises(umiak_native.TrainerLost, match=r"trainer 1 \(lost: nothing heard for"):
+            wait(zero, table)
+        zero.close()
+        verdict = json.loads(running[0].wait(60) or "{}")
+        assert not verdict["ok"]
+        assert "trainer 1" in verdict["text"]
+
+
+@pytest.mark.parametrize("wait", [wait_at_barrier, wait_for_step])
+def test_the_others_go_on_without_it_if_that_is_asked_for(wait: Callable[[umiak_native.Client, int], None]) -> None:
+    with servers(2, world=2, grace_s=2, on_loss="go_on") as (running, endpoints):
+        zero, one = trainer(endpoints, 0, 2), trainer(endpoints, 1, 2)
+        table = zero.create_table("words", json.dumps(ps_crew.WORDS))
+        one.close()
+        wait(zero, table)
+        zero.done()
+        zero.close()
+        verdict = json.loads(running[0].wait(60) or "{}")
+        assert verdict["done"] == [0]
+        assert verdict["lost"] == [1]
+
+
+def test_async_trainers_do_not_notice_and_the_verdict_names_the_lost() -> None:
+    with servers(1, world=2, grace_s=2) as (running, endpoints):
+        zero, one = trainer(endpoints, 0, 2), trainer(endpoints, 1, 2)
+        table = zero.create_table("counts", json.dumps(ps_crew.COUNTS))
+        one.close()
+        for _ in range(5):
+            zero.push(table, ps_crew.VOCABULARY, np.full((300, 2), -1, np.float32))
+        assert zero.pull(table, ps_crew.VOCABULARY[:1]).tolist() == [[5.0, 5.0]]
+        zero.done()
+        zero.close()
+        verdict = json.loads(running[0].wait(60) or "{}")
+        assert verdict["lost"] == [1]
+        assert "trainer 1 (lost" in verdict["text"]
+
+
+def test_who_waits_is_told_for_whom() -> None:
+    with servers(1, world=2) as (_, endpoints):
+        zero, one = trainer(endpoints, 0, 2), trainer(endpoints, 1, 2)
+        thread = threading.Thread(target=zero.barrier, args=["meet"])
+        thread.start()
+        words = eventually(lambda: zero.waiting_for() if "trainer" in (zero.waiting_for() or "") else None)
+        assert words == 'barrier "meet" waits for trainer 1 (at work)'
+        one.barrier("meet")
+        thread.join()
+        zero.close()
+        one.close()
+
+
+def test_a_state_directory_of_another_job_is_refused_with_words(tmp_path: Path) -> None:
+    log = {"dir": str(tmp_path / "state"), "interval_ms": 1}
+    with servers(1, log=log):
+        pass
+    with (
+        pytest.raises(umiak_native.Refused, match="the number of trainers is 1 there and 2 here"),
+        servers(1, 2, log=log),
+    ):
+        pass
+
+
+FULL_DISK = """
+    import json, resource, signal, sys, umiak_native
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+    server = umiak_native.Server(json.dumps({"log": {"dir": sys.argv[1], "interval_ms": 1}, "shards": 8}))
+    print(server.start(), flush=True)
+    print(server.wait(60), flush=True)
+    sys.stdin.read()
+    server.stop()
+"""
+
+
+def test_a_log_that_cant_be_written_ends_in_words_and_changes_nothing(tmp_path: Path) -> None:
+    with python(FULL_DISK, tmp_path / "state", stdin=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        client = trainer([f"127.0.0.1:{int(process.stdout.readline())}"])
+        table = client.create_table("counts", json.dumps(ps_crew.COUNTS))
+
+        def push_on() -> None:
+            for _ in range(1000):
+                client.push(table, ps_crew.VOCABULARY, np.full((300, 2), -1, np.float32))
+
+        with pytest.raises(umiak_native.Refused, match="could not be kept") as refused:
+            push_on()
+        assert refused.value.code == "log-failed"
+        rows = client.pull(table, ps_crew.VOCABULARY, create=False)
+        assert len(np.unique(rows)) == 1, "still served, and every push whole"
+        client.close()
+        verdict = json.loads(process.stdout.readline())
+        assert not verdict["ok"]
+        assert "the log failed" in verdict["text"]
+        process.stdin.close()
