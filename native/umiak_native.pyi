@@ -166,8 +166,12 @@ def unique(keys: NDArray[np.uint64] | NDArray[np.int64]) -> tuple[NDArray[np.uin
 
 def merge(
     parts: list[tuple[NDArray[np.uint64] | NDArray[np.int64], NDArray[np.float32]]],
+    last_counts: int = 0,
 ) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:
-    """Different keys in the order in which they first come, and the sum of each one's rows, in the order they come."""
+    """Different keys in the order in which they first come, and the sum of each one's rows, in the order they come.
+
+    Of the first `last_counts` columns (an accessor's slot is one) the last row's stand, instead of their sum.
+    """
 
 def pool(
     rows: NDArray[np.float32], inverse: NDArray[np.int64], offsets: NDArray[np.int64], mode: str = "sum"

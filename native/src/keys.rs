@@ -77,6 +77,7 @@ pub enum Init {
 
 impl Init {
     /// Fills `row` with the first numbers of `key`.
+    #[inline(always)]
     pub fn fill(self, seed: u64, key: u64, row: &mut [f32]) {
         match self {
             Init::Constant { value } => row.fill(value),

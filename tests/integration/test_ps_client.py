@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -253,3 +255,23 @@ def test_a_server_starts_waits_and_stops_in_this_process() -> None:
     server.stop()
     with pytest.raises(umiak_native.Refused):
         server.status()
+
+
+def test_a_fork_leaves_its_parents_client_alone() -> None:
+    with servers(1) as [server]:
+        mine = client([server])
+        table = mine.create_table("t", sum_spec())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # that there are threads is the point
+            child = os.fork()
+        if child == 0:
+            try:
+                mine.status()
+            except umiak_native.Refused as refused:
+                # As the end of a process would: nothing of the parent's may be closed by it.
+                del mine
+                os._exit(17 if refused.code == "forked" else 1)
+            os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 17
+        mine.push(table, np.arange(3), np.ones((3, 4), np.float32))
+        assert (mine.pull(table, np.arange(3)) == 1).all()

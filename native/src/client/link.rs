@@ -243,3 +243,71 @@ fn keep_spare(frame: Frame, spare: &mut Vec<Frame>) {
         spare.push(frame);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link() -> Link {
+        let (token, job, endpoint) = (Vec::new(), String::new(), "h:1".to_owned());
+        let mut link = Link::new(Card { endpoint, token, tls: None, rank: 0, incarnation: 1, kind: "data", job });
+        link.known = true;
+        link
+    }
+
+    fn frame(seq: u64, flags: u16) -> Arc<Frame> {
+        let header = Header { seq, flags, rows: 1, dim: 1, ..Header::of(Op::Push) };
+        Arc::new(Frame::new(header, 0, vec![7], vec![1.0]))
+    }
+
+    /// What is to be done, in short: numbers of changes, and steps with their operation.
+    fn told(link: &Link, words: Words) -> Result<String, Told> {
+        let name = |todo: &Todo| match todo {
+            Todo::Send(frame) => frame.header.seq.to_string(),
+            Todo::Step(op, step) => format!("{op:?} {step}"),
+        };
+        Ok(link.todo(&words)?.iter().map(name).collect::<Vec<_>>().join(", "))
+    }
+
+    fn at(next: u64, prepared: bool, yours: bool) -> Words {
+        Words { next, prepared, yours, applied: 99, ..Words::default() }
+    }
+
+    #[test]
+    fn what_was_not_applied_is_sent_again_and_what_was_durable_must_be_there() {
+        let mut link = link();
+        (1..=4).for_each(|seq| link.keep(frame(seq, 0)));
+        link.kept.iter().take(2).for_each(|frame| frame.acknowledge());
+        let mut spare = Vec::new();
+        link.let_go(1, &mut spare);
+        assert_eq!((link.let_go, link.kept.len(), link.kept_bytes, spare.len()), (1, 3, 36, 1));
+        assert_eq!(told(&link, Words { applied: 1, ..Words::default() }).unwrap(), "2, 3, 4");
+        assert_eq!(told(&link, Words { applied: 3, ..Words::default() }).unwrap(), "4");
+        assert!(link.kept[1].is_acknowledged() && !link.kept[2].is_acknowledged());
+        assert_eq!(told(&link, Words::default()).unwrap_err().code, "server-forgot");
+        // Not acknowledged, though durable: an answer that was lost. It stays until the next word about it.
+        link.let_go(9, &mut spare);
+        assert_eq!(link.kept.len(), 1);
+    }
+
+    #[test]
+    fn a_step_goes_on_where_the_server_stands() {
+        let mut link = link();
+        link.committed = Some(4);
+        link.keep(frame(5, flag::STEP));
+        link.keep(frame(5, flag::STEP));
+        assert_eq!(told(&link, at(6, false, false)).unwrap(), "");
+        assert_eq!(told(&link, at(5, true, true)).unwrap(), "");
+        assert_eq!(told(&link, at(5, true, false)).unwrap(), "Abort 5, 5, 5");
+        assert_eq!(told(&link, at(5, false, false)).unwrap(), "5, 5");
+        assert_eq!(told(&link, at(4, true, true)).unwrap(), "Commit 4, 5, 5");
+        assert_eq!(told(&link, at(4, false, false)).unwrap_err().code, "server-forgot");
+        assert_eq!(told(&link, at(3, true, true)).unwrap_err().code, "server-forgot");
+        if let Some(open) = &mut link.open {
+            open.prepared = true;
+        }
+        assert_eq!(told(&link, at(5, false, false)).unwrap(), "5, 5, Prepare 5");
+        link.close_step(5, &mut Vec::new());
+        assert_eq!(told(&link, at(5, false, false)).unwrap(), "");
+    }
+}

@@ -3,97 +3,134 @@
 
 use crate::keys::{Sharding, mix};
 
-const EMPTY: u32 = u32::MAX;
+/// In `places`: a key that stood earlier in the caller's array too.
+const REPEATED: u32 = 1 << 31;
+
+/// How repetitions of a key become one row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Merge {
+    /// Added up in the order in which they stand.
+    Sum,
+    /// The slot (column 0) is the last one's, the rest is added up.
+    SumButSlot,
+    Last,
+}
 
 #[derive(Default)]
 pub struct Plan {
     /// Every key once, grouped by shard.
     pub keys: Vec<u64>,
-    /// Where in the caller's array each of them stands first.
-    pub firsts: Vec<u32>,
-    /// Later occurrences, in their order: where in the caller's array, and which of `keys` it is.
-    pub repeats: Vec<(u32, u32)>,
     /// Server `s` has `keys[bounds[s]..bounds[s + 1]]`.
     pub bounds: Vec<usize>,
-    seen: Vec<(u32, u32)>,
-    unique: Vec<(u64, u32, u32)>,
-    starts: Vec<u32>,
+    /// Where in the caller's array each of `keys` stands first.
+    firsts: Vec<u32>,
+    /// Later occurrences: where in the caller's array, and which of `keys` it is.
+    repeats: Vec<(u32, u32)>,
+    /// For each of the caller's keys, which of `keys` it is.
     places: Vec<u32>,
+    /// For each of the caller's keys, its shard and 16 bits of its mixed value.
+    marks: Vec<u32>,
+    /// Per shard: how many keys, then where they begin, then where they end.
+    ends: Vec<u32>,
+    /// Keys in the order of shards, with their marks and where the caller has them.
+    grouped: Vec<(u64, u32, u32)>,
+    seen: Vec<u32>,
 }
 
 impl Plan {
-    /// At most 2^32 - 2 keys, which the caller has checked.
+    /// Groups keys by shard first, so that finding repetitions within a shard stays in the fastest memory.
     pub fn make(&mut self, keys: &[u64], sharding: Sharding, servers: usize) {
-        assert!(keys.len() < EMPTY as usize, "more keys than a plan can count");
-        self.find_unique(keys, sharding);
-        let mut start = 0;
-        for count in &mut self.starts {
+        assert!(keys.len() < REPEATED as usize, "more keys than a plan can count");
+        let largest = self.group(keys, sharding);
+        self.keys.resize(keys.len(), 0);
+        self.firsts.resize(keys.len(), 0);
+        self.places.resize(keys.len(), 0);
+        self.repeats.clear();
+        self.bounds.clear();
+        self.seen.clear();
+        self.seen.resize(slots(largest), 0);
+        let (mut begin, mut found) = (0, 0);
+        for (shard, end) in self.ends.iter().enumerate() {
+            while self.bounds.len() <= sharding.server_of(shard, servers) {
+                self.bounds.push(found);
+            }
+            // What earlier shards left in `seen` is not above this, and so as good as empty.
+            let before = found as u32;
+            let bucket = &self.grouped[begin..*end as usize];
+            let mask = slots(bucket.len()) - 1;
+            for (key, mark, index) in bucket {
+                let hash = if mask <= 0xFFFF { *mark as usize } else { mix(*key) as usize };
+                let mut slot = hash & mask;
+                self.places[*index as usize] = loop {
+                    let which = self.seen[slot];
+                    if which <= before {
+                        self.keys[found] = *key;
+                        self.firsts[found] = *index;
+                        found += 1;
+                        self.seen[slot] = found as u32;
+                        break found as u32 - 1;
+                    }
+                    if self.keys[which as usize - 1] == *key {
+                        self.repeats.push((*index, which - 1));
+                        break (which - 1) | REPEATED;
+                    }
+                    slot = (slot + 1) & mask;
+                };
+            }
+            begin = *end as usize;
+        }
+        self.bounds.resize(servers + 1, found);
+        self.keys.truncate(found);
+        self.firsts.truncate(found);
+    }
+
+    /// A stable counting sort; the size of the largest group.
+    fn group(&mut self, keys: &[u64], sharding: Sharding) -> usize {
+        self.ends.clear();
+        self.ends.resize(sharding.count(), 0);
+        self.marks.clear();
+        self.marks.extend(keys.iter().map(|key| {
+            let mixed = mix(*key);
+            let shard = sharding.shard_of(mixed);
+            self.ends[shard] += 1;
+            (shard as u32) << 16 | (mixed as u32 & 0xFFFF)
+        }));
+        let (mut start, mut largest) = (0, 0);
+        for count in &mut self.ends {
+            largest = largest.max(*count);
             start += std::mem::replace(count, start);
         }
-        self.bounds.clear();
-        self.bounds.extend((0..=servers).map(|server| {
-            let shard = if server == servers { sharding.count() } else { sharding.shards_of(server, servers).start };
-            self.starts.get(shard).map_or(self.unique.len(), |start| *start as usize)
-        }));
-        self.keys.resize(self.unique.len(), 0);
-        self.firsts.resize(self.unique.len(), 0);
-        self.places.resize(self.unique.len(), 0);
-        for ((key, first, shard), place) in self.unique.iter().zip(&mut self.places) {
-            let at = &mut self.starts[*shard as usize];
-            *place = *at;
-            self.keys[*at as usize] = *key;
-            self.firsts[*at as usize] = *first;
+        self.grouped.resize(keys.len(), (0, 0, 0));
+        for ((index, key), mark) in (0..).zip(keys).zip(&self.marks) {
+            let at = &mut self.ends[(*mark >> 16) as usize];
+            self.grouped[*at as usize] = (*key, *mark, index);
             *at += 1;
         }
-        for (_, which) in &mut self.repeats {
-            *which = self.places[*which as usize];
-        }
+        largest as usize
     }
 
-    fn find_unique(&mut self, keys: &[u64], sharding: Sharding) {
-        let size = (keys.len() * 2).next_power_of_two().max(16);
-        let mask = size - 1;
-        self.seen.clear();
-        self.seen.resize(size, (0, EMPTY));
-        self.unique.clear();
-        self.repeats.clear();
-        self.starts.clear();
-        self.starts.resize(sharding.count(), 0);
-        for (index, key) in keys.iter().enumerate() {
-            let mixed = mix(*key);
-            let tag = (mixed >> 32) as u32;
-            let mut slot = mixed as usize & mask;
-            loop {
-                let (held, which) = self.seen[slot];
-                if which == EMPTY {
-                    let shard = sharding.shard_of(mixed);
-                    self.seen[slot] = (tag, self.unique.len() as u32);
-                    self.unique.push((*key, index as u32, shard as u32));
-                    self.starts[shard] += 1;
-                    break;
-                }
-                if held == tag && self.unique[which as usize].0 == *key {
-                    self.repeats.push((index as u32, which));
-                    break;
-                }
-                slot = (slot + 1) & mask;
-            }
+    /// The caller's rows, one per key, in the order of the plan; one part per server. Read from front to back, because
+    /// writing here and there is cheaper than reading so.
+    pub fn spread(&self, rows: &[f32], width: usize, merge: Merge, parts: &mut [Vec<f32>]) {
+        for (part, bounds) in parts.iter_mut().zip(self.bounds.windows(2)) {
+            // Every element is overwritten: what a buffer still holds need not be cleared.
+            part.resize((bounds[1] - bounds[0]) * width, 0.0);
         }
-    }
-
-    /// The first rows of a server's keys, in the order of the plan.
-    pub fn gather(&self, server: usize, rows: &[f32], width: usize, into: &mut Vec<f32>) {
-        let firsts = &self.firsts[self.bounds[server]..self.bounds[server + 1]];
-        // Every element is overwritten: what a buffer still holds need not be cleared.
-        into.resize(firsts.len() * width, 0.0);
-        match width {
-            8 => gather_fixed::<8>(firsts, rows, into),
-            16 => gather_fixed::<16>(firsts, rows, into),
-            32 => gather_fixed::<32>(firsts, rows, into),
-            64 => gather_fixed::<64>(firsts, rows, into),
-            _ => {
-                for (first, row) in firsts.iter().zip(into.chunks_exact_mut(width)) {
-                    row.copy_from_slice(&rows[*first as usize * width..][..width]);
+        for (marked, row) in self.places.iter().zip(rows.chunks_exact(width)) {
+            let place = (marked & !REPEATED) as usize;
+            let server = match parts.len() {
+                1 => 0,
+                _ => self.bounds.partition_point(|bound| *bound <= place) - 1,
+            };
+            let start = (place - self.bounds[server]) * width;
+            let into = &mut parts[server][start..start + width];
+            match merge {
+                _ if marked & REPEATED == 0 => copy_row(into, row),
+                Merge::Last => copy_row(into, row),
+                Merge::Sum => add_row(into, row),
+                Merge::SumButSlot => {
+                    add_row(&mut into[1..], &row[1..]);
+                    into[0] = row[0];
                 }
             }
         }
@@ -101,17 +138,8 @@ impl Plan {
 
     /// Puts rows of the plan's keys from `from` on where the caller has them first.
     pub fn scatter(&self, from: usize, rows: &[f32], width: usize, out: &mut [f32]) {
-        let firsts = &self.firsts[from..from + rows.len() / width];
-        match width {
-            8 => scatter_fixed::<8>(firsts, rows, out),
-            16 => scatter_fixed::<16>(firsts, rows, out),
-            32 => scatter_fixed::<32>(firsts, rows, out),
-            64 => scatter_fixed::<64>(firsts, rows, out),
-            _ => {
-                for (first, row) in firsts.iter().zip(rows.chunks_exact(width)) {
-                    out[*first as usize * width..][..width].copy_from_slice(row);
-                }
-            }
+        for (first, row) in self.firsts[from..].iter().zip(rows.chunks_exact(width)) {
+            copy_row(&mut out[*first as usize * width..][..width], row);
         }
     }
 
@@ -124,17 +152,30 @@ impl Plan {
     }
 }
 
-fn gather_fixed<const WIDTH: usize>(firsts: &[u32], rows: &[f32], into: &mut [f32]) {
-    let (rows, into) = (rows.as_chunks::<WIDTH>().0, into.as_chunks_mut::<WIDTH>().0);
-    for (first, row) in firsts.iter().zip(into) {
-        *row = rows[*first as usize];
-    }
+/// Sparse enough that most keys find their place at once.
+fn slots(keys: usize) -> usize {
+    (4 * keys).next_power_of_two()
 }
 
-fn scatter_fixed<const WIDTH: usize>(firsts: &[u32], rows: &[f32], out: &mut [f32]) {
-    let (rows, out) = (rows.as_chunks::<WIDTH>().0, out.as_chunks_mut::<WIDTH>().0);
-    for (first, row) in firsts.iter().zip(rows) {
-        out[*first as usize] = *row;
+fn add_row(into: &mut [f32], row: &[f32]) {
+    into.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+}
+
+/// Usual widths are copied by a few instructions instead of a call.
+#[inline(always)]
+fn copy_row(into: &mut [f32], row: &[f32]) {
+    fn fixed<const WIDTH: usize>(into: &mut [f32], row: &[f32]) {
+        if let (Ok(into), Ok(row)) = (<&mut [f32; WIDTH]>::try_from(into), <&[f32; WIDTH]>::try_from(row)) {
+            *into = *row;
+        }
+    }
+    match row.len() {
+        8 => fixed::<8>(into, row),
+        9 => fixed::<9>(into, row),
+        16 => fixed::<16>(into, row),
+        32 => fixed::<32>(into, row),
+        64 => fixed::<64>(into, row),
+        _ => into.copy_from_slice(row),
     }
 }
 
@@ -145,12 +186,13 @@ mod tests {
     #[test]
     fn each_key_goes_once_to_its_server_and_comes_back_to_all_its_places() {
         let mut plan = Plan::default();
-        for (count, range) in [(0u64, 1u64), (1, 1), (5000, 300), (3000, 1 << 40), (64, 2)] {
+        for (count, range) in [(0u64, 1u64), (1, 1), (2000, 150), (900, 1 << 40), (64, 2)] {
             let keys: Vec<u64> = (0..count).map(|i| mix(i ^ count) % range).collect();
             for servers in [1, 2, 5] {
                 let sharding = Sharding::new(16).unwrap();
                 plan.make(&keys, sharding, servers);
                 assert_eq!(plan.keys.len() + plan.repeats.len(), keys.len());
+                assert_eq!((plan.bounds.len(), plan.bounds[0]), (servers + 1, 0));
                 assert_eq!(*plan.bounds.last().unwrap(), plan.keys.len());
                 for server in 0..servers {
                     let part = &plan.keys[plan.bounds[server]..plan.bounds[server + 1]];
@@ -167,11 +209,23 @@ mod tests {
                     for (key, row) in keys.iter().zip(out.chunks_exact(width)) {
                         assert!(row.iter().all(|value| *value == *key as f32));
                     }
-                    let mut gathered = Vec::new();
-                    for server in 0..servers {
-                        plan.gather(server, &out, width, &mut gathered);
-                        let part = &plan.keys[plan.bounds[server]..plan.bounds[server + 1]];
-                        assert!(part.iter().zip(gathered.chunks_exact(width)).all(|(key, row)| row[0] == *key as f32));
+                    for merge in [Merge::Sum, Merge::SumButSlot, Merge::Last] {
+                        let mut parts = vec![Vec::new(); servers];
+                        plan.spread(&out, width, merge, &mut parts);
+                        let rows: Vec<f32> = parts.concat();
+                        for (key, row) in plan.keys.iter().zip(rows.chunks_exact(width)) {
+                            let times = keys.iter().filter(|other| *other == key).count() as f32;
+                            let sum = (0..times as usize).fold(0.0, |sum, _| sum + *key as f32);
+                            assert_eq!(row[0], if merge == Merge::Sum { sum } else { *key as f32 });
+                            assert_eq!(
+                                row[width - 1],
+                                match merge {
+                                    Merge::Last => *key as f32,
+                                    Merge::SumButSlot if width == 1 => *key as f32,
+                                    _ => sum,
+                                }
+                            );
+                        }
                     }
                 }
             }

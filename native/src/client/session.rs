@@ -13,22 +13,13 @@ use super::dial::{self, Card, NoEntry, Pulse, TICK};
 use super::error::{ClientError, Outcome, Told};
 use super::exchange::{self, Answer, Call, Clock, Sink, Stop};
 use super::link::{Frame, Link, Todo, Words};
-use super::plan::Plan;
+use super::plan::{Merge, Plan};
 use super::tables::Table;
 use crate::keys::Sharding;
 use crate::wire::auth;
 use crate::wire::codec::{self, MOST_FRAME};
 use crate::wire::frame::{Header, Op, flag};
 use crate::wire::stream;
-
-/// How repetitions of a key become one row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Merge {
-    Sum,
-    /// The slot (column 0) is the last one's, the rest is summed.
-    SumButSlot,
-    Last,
-}
 
 pub struct Client {
     pub(super) state: Mutex<State>,
@@ -37,6 +28,8 @@ pub struct Client {
     /// The thread that is inside, so that a signal handler's call does not wait for itself.
     inside: AtomicU64,
     waiting: Mutex<Option<String>>,
+    /// The process that made it. A fork has copies of its sockets, and none of its threads.
+    process: u32,
 }
 
 pub struct State {
@@ -129,6 +122,7 @@ impl Client {
             turn: (Mutex::new(()), Condvar::new()),
             inside: AtomicU64::new(0),
             waiting: Mutex::new(None),
+            process: std::process::id(),
         })
     }
 
@@ -141,8 +135,17 @@ impl Client {
         self.words().clone()
     }
 
+    /// Whether this process is a fork of the one that made it.
+    pub fn is_forked(&self) -> bool {
+        std::process::id() != self.process
+    }
+
     /// Waits for the operations of other threads.
     pub fn turn(&self, pulse: Pulse<'_>) -> Outcome<Turn<'_>> {
+        if self.is_forked() {
+            let words = "a client belongs to the process that made it, and this is a fork of that one";
+            return Err(ClientError::Refused(Told::new("forked", words, Some("make a client after the fork"))));
+        }
         if self.inside.load(Ordering::SeqCst) == thread_number() {
             let words = "this client is in the middle of an operation that a signal has interrupted";
             return Err(ClientError::refused("busy", words));
@@ -487,36 +490,22 @@ impl State {
         step: Option<u64>,
     ) -> Outcome<Vec<(usize, Arc<Frame>)>> {
         let header = self.numbered(Header { dim: width as u32, ..Header::of(op) }, step);
-        let mut parts: Vec<(Vec<u64>, Vec<f32>)> = Vec::with_capacity(self.links.len());
-        for (server, bounds) in plan.bounds.windows(2).enumerate() {
+        let (mut keys, mut parts): (Vec<Vec<u64>>, Vec<Vec<f32>>) = Default::default();
+        for bounds in plan.bounds.windows(2) {
             let part = &plan.keys[bounds[0]..bounds[1]];
             fits(part.len() * (8 + 4 * width))?;
-            let (mut keys, mut gathered) = if part.is_empty() { Default::default() } else { self.buffers() };
-            keys.clear();
-            keys.extend_from_slice(part);
-            plan.gather(server, rows, width, &mut gathered);
-            parts.push((keys, gathered));
+            let (mut copy, values) = if part.is_empty() { Default::default() } else { self.buffers() };
+            copy.clear();
+            copy.extend_from_slice(part);
+            keys.push(copy);
+            parts.push(values);
         }
-        for (index, place) in &plan.repeats {
-            let place = *place as usize;
-            let server = plan.bounds.partition_point(|bound| *bound <= place) - 1;
-            let start = (place - plan.bounds[server]) * width;
-            let into = &mut parts[server].1[start..start + width];
-            let row = &rows[*index as usize * width..][..width];
-            match merge {
-                Merge::Last => into.copy_from_slice(row),
-                Merge::Sum => into.iter_mut().zip(row).for_each(|(sum, value)| *sum += value),
-                Merge::SumButSlot => {
-                    into[1..].iter_mut().zip(&row[1..]).for_each(|(sum, value)| *sum += value);
-                    into[0] = row[0];
-                }
-            }
-        }
+        plan.spread(rows, width, merge, &mut parts);
         let frame = |(keys, rows): (Vec<u64>, Vec<f32>)| {
             let header = Header { rows: keys.len() as u32, ..header };
             Arc::new(Frame::new(header, table as usize, keys, rows))
         };
-        Ok(parts.into_iter().map(frame).enumerate().filter(|(_, frame)| !frame.keys.is_empty()).collect())
+        Ok(keys.into_iter().zip(parts).map(frame).enumerate().filter(|(_, frame)| !frame.keys.is_empty()).collect())
     }
 
     fn send_frames(

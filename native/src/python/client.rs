@@ -1,5 +1,7 @@
 //! `Client`: a trainer's side. Arrays are checked and borrowed here, and the GIL is released for everything else.
 
+use std::mem::ManuallyDrop;
+
 use numpy::{PyArray, PyArray1, PyArray2, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -13,7 +15,7 @@ type KeysAndRows<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray2<f32>>);
 
 #[pyclass(frozen, module = "umiak_native")]
 pub struct Client {
-    inner: session::Client,
+    inner: ManuallyDrop<session::Client>,
 }
 
 impl Client {
@@ -143,7 +145,7 @@ impl Client {
     #[pyo3(signature = (config, token=None))]
     fn new(py: Python<'_>, config: &str, token: Option<&[u8]>) -> PyResult<Self> {
         let inner = session::Client::new(config, token).map_err(|error| errors::from_client(py, error))?;
-        Ok(Client { inner })
+        Ok(Client { inner: ManuallyDrop::new(inner) })
     }
 
     fn connect(&self, py: Python<'_>) -> PyResult<String> {
@@ -333,10 +335,16 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // Threads that beat know nothing of Python, so they may be waited for with the GIL held.
+        // In a fork its threads do not exist, and closing its sockets would close those of the process that made it.
+        if self.inner.is_forked() {
+            return;
+        }
         if let Ok(mut turn) = self.inner.turn(&mut || false) {
+            // Threads that beat know nothing of Python, so they may be waited for with the GIL held.
             turn.close();
         }
+        // SAFETY: it is dropped here and nowhere else, and nothing uses it afterwards.
+        unsafe { ManuallyDrop::drop(&mut self.inner) };
     }
 }
 

@@ -140,6 +140,8 @@ pub struct Server {
     config: Config,
     token: Option<Vec<u8>>,
     running: Mutex<Option<Running>>,
+    /// The process that made it. A fork has copies of its sockets, and none of its threads.
+    process: u32,
 }
 
 struct Running {
@@ -186,7 +188,7 @@ impl Server {
     #[pyo3(signature = (config, token=None))]
     fn new(py: Python<'_>, config: &str, token: Option<&[u8]>) -> PyResult<Self> {
         let config = Config::parse(config).map_err(|refusal| errors::refused(py, refusal))?;
-        Ok(Server { config, token: token.map(<[u8]>::to_vec), running: Mutex::new(None) })
+        Ok(Server { config, token: token.map(<[u8]>::to_vec), running: Mutex::new(None), process: std::process::id() })
     }
 
     fn start(&self, py: Python<'_>) -> PyResult<u16> {
@@ -233,7 +235,9 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let running = self.running().take();
-        if let Some(running) = running {
+        if std::process::id() != self.process {
+            std::mem::forget(running);
+        } else if let Some(running) = running {
             // Its threads never ask for the GIL, so waiting for them here is safe.
             running.stop();
         }

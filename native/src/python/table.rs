@@ -121,7 +121,7 @@ impl PyTable {
             return Err(refuse("out must be contiguous, row by row".into()));
         }
         let mut out = rows.try_readwrite().map_err(|error| refuse(format!("out can't be written: {error}")))?;
-        let slice = out.as_slice_mut().map_err(|_| refuse("out must be contiguous".into()))?;
+        let slice = out.as_slice_mut()?;
         py.detach(|| self.table.pull(keys, slice, create));
         drop(out);
         Ok(rows)
@@ -392,13 +392,17 @@ fn unique<'py>(py: Python<'py>, keys: Keys<'py>) -> PyResult<(Bound<'py, PyArray
 }
 
 #[pyfunction]
-fn merge<'py>(py: Python<'py>, parts: Vec<(Keys<'py>, Rows<'py>)>) -> PyResult<KeysAndRows<'py>> {
+#[pyo3(signature = (parts, last_counts=0))]
+fn merge<'py>(py: Python<'py>, parts: Vec<(Keys<'py>, Rows<'py>)>, last_counts: usize) -> PyResult<KeysAndRows<'py>> {
     let width = match parts.first() {
         Some((_, rows)) => rows.parts()?.1[1],
         None => return Err(refuse("no parts to merge".into())),
     };
+    if last_counts > width {
+        return Err(refuse(format!("last_counts is {last_counts}, and rows have {width} columns")));
+    }
     let parts = slices(&parts, width)?;
-    let (keys, rows) = py.detach(|| gather::merge(&parts, width, 0));
+    let (keys, rows) = py.detach(|| gather::merge(&parts, width, last_counts));
     let rows = matrix(py, rows, keys.len(), width)?;
     Ok((keys.into_pyarray(py), rows))
 }

@@ -102,9 +102,10 @@ impl Feed {
 
 struct Window {
     settings: ShuffleSettings,
-    columns: Columns,
-    singles: Vec<bool>,
-    order: Vec<u32>,
+    /// As they were read; kept for its memory.
+    read: Columns,
+    /// As they are given out. The whole window is permuted at once, so that memory is gone through column by column.
+    permuted: Columns,
     given: usize,
     number: u64,
     start: Mark,
@@ -163,9 +164,8 @@ impl Reader {
         };
         let mut window = settings.shuffle.map(|settings| Window {
             settings,
-            columns: Columns::new(&schema, settings.buffer),
-            singles: Vec::new(),
-            order: Vec::new(),
+            read: Columns::new(&schema, settings.buffer),
+            permuted: Columns::new(&schema, settings.buffer),
             given: 0,
             number: 0,
             start: feed.mark(),
@@ -260,12 +260,12 @@ impl Reader {
             return self.feed.pull(wanted, batch).map(|_| ());
         }
         while batch.size < wanted {
-            if self.window.as_ref().is_some_and(|window| window.given == window.order.len()) && !self.next_window()? {
+            if self.window.as_ref().is_some_and(|window| window.given == window.permuted.size) && !self.next_window()? {
                 break;
             }
             let Some(window) = &mut self.window else { break };
-            let end = window.order.len().min(window.given + wanted - batch.size);
-            batch.gather(&window.columns, &window.singles, &window.order[window.given..end]);
+            let end = window.permuted.size.min(window.given + wanted - batch.size);
+            batch.append(&window.permuted, window.given..end);
             window.given = end;
         }
         Ok(())
@@ -274,32 +274,32 @@ impl Reader {
     /// Reads the next window; false if there is none.
     fn next_window(&mut self) -> Result<bool, Fault> {
         let Some(window) = &mut self.window else { return Ok(false) };
-        if !window.order.is_empty() {
+        if window.permuted.size > 0 {
             window.number += 1;
         }
-        window.columns.clear();
-        window.order.clear();
+        window.read.clear();
+        window.permuted.clear();
         window.given = 0;
         window.start = self.feed.mark();
-        while window.columns.size < window.settings.buffer {
-            let room = window.settings.buffer - window.columns.size;
-            if self.feed.pull(room.min(FILL), &mut window.columns)? == 0 {
+        while window.read.size < window.settings.buffer {
+            let room = window.settings.buffer - window.read.size;
+            if self.feed.pull(room.min(FILL), &mut window.read)? == 0 {
                 break;
             }
             if let Some(idle) = &self.idle {
                 idle().map_err(|error| Fault::File { file: "reader".into(), what: "interrupted".into(), error })?;
             }
         }
-        window.singles = window.columns.singles();
-        window.order = permutation(window.settings.seed, window.number, window.columns.size);
-        Ok(window.columns.size > 0)
+        let order = permutation(window.settings.seed, window.number, window.read.size);
+        window.permuted.gather(&window.read, &order);
+        Ok(window.permuted.size > 0)
     }
 
     /// The window of a position, of which some samples were given out before.
     fn rebuild(&mut self, given: usize) -> Result<(), Fault> {
         self.next_window()?;
         match &mut self.window {
-            Some(window) if given <= window.order.len() => {
+            Some(window) if given <= window.permuted.size => {
                 window.given = given;
                 Ok(())
             }

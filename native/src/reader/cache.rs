@@ -5,6 +5,7 @@
 //! is used first. Anything else makes the caller build it anew.
 
 use std::fs::{self, File};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -116,9 +117,10 @@ pub struct Writer {
 impl Writer {
     pub fn create(target: &Path, origin: &Origin, schema: &Schema) -> io::Result<Self> {
         let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let mark = format!("{}-{:x}", std::process::id(), target as *const Path as *const u8 as usize);
+        // Others may make the same cache at the same time, from other machines as well.
+        let mark = format!("{}-{:016x}", std::process::id(), RandomState::new().build_hasher().finish());
         let temporary = target.with_file_name(format!(".{}.{mark}.partial", name.trim_start_matches('.')));
-        let file = BufWriter::with_capacity(1 << 20, File::create(&temporary)?);
+        let file = BufWriter::with_capacity(1 << 20, File::create_new(&temporary)?);
         let index = Index { blocks: Vec::new(), tally: Tally::new(schema) };
         let mut writer = Self { file, temporary, target: target.to_path_buf(), at: 0, index, finished: false };
         let header = Header { version: VERSION, origin: origin.clone(), schema: schema.clone() };

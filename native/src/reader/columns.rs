@@ -66,10 +66,10 @@ impl Columns {
         self.size += samples.len();
     }
 
-    /// Adds samples of others, in the order of `picked`. `singles` says which sparse columns have one value per sample.
-    pub fn gather(&mut self, from: &Columns, singles: &[bool], picked: &[u32]) {
-        for ((own, other), &single) in self.sparse.iter_mut().zip(&from.sparse).zip(singles) {
-            if single {
+    /// Adds samples of others, in the order of `picked`.
+    pub fn gather(&mut self, from: &Columns, picked: &[u32]) {
+        for (own, other) in self.sparse.iter_mut().zip(&from.sparse) {
+            if single(&other.offsets) {
                 let first = own.values.len() as i64;
                 own.values.extend(picked.iter().map(|&at| other.values[at as usize]));
                 own.offsets.extend(first + 1..=first + picked.len() as i64);

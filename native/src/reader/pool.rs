@@ -44,6 +44,8 @@ struct Shared {
     queue: Mutex<Queue>,
     filled: Condvar,
     emptied: Condvar,
+    /// Columns that were read, whose memory is used again.
+    spare: Mutex<Vec<Columns>>,
     stop: Arc<AtomicBool>,
     ordered: bool,
     most_ahead: u64,
@@ -70,6 +72,7 @@ impl Pool {
             queue: Mutex::new(Queue { ready: BTreeMap::new(), taken: 0, total: None }),
             filled: Condvar::new(),
             emptied: Condvar::new(),
+            spare: Mutex::new(Vec::new()),
             stop,
             ordered,
             most_ahead: AHEAD * threads as u64,
@@ -84,6 +87,12 @@ impl Pool {
             pool.threads.push(thread);
         }
         Ok(pool)
+    }
+
+    /// A block that is done with.
+    pub fn give_back(&self, mut columns: Columns) {
+        columns.clear();
+        held(&self.shared.spare).push(columns);
     }
 
     /// The next block, `None` behind the last one.
@@ -129,7 +138,7 @@ impl Shared {
         while let Some((number, block)) = self.next_block(std::mem::take(&mut memory)) {
             let parsed = match block {
                 Ok(block) => {
-                    let whole = AssertUnwindSafe(|| parse(schema, &mut parser, &block));
+                    let whole = AssertUnwindSafe(|| self.parse(schema, &mut parser, &block));
                     let parsed = catch_unwind(whole).map_err(|_| Fault::Asked("the parser failed: a defect".into()));
                     memory = block.into_bytes();
                     parsed
@@ -164,14 +173,15 @@ impl Shared {
         *number += 1;
         block.transpose().map(|block| (mine, block))
     }
-}
 
-fn parse(schema: &Schema, parser: &mut Parser, block: &super::source::Block) -> Parsed {
-    let mut columns = Columns::new(schema, block.text().len() / 256);
-    let (mut starts, mut bad, mut cursor) = (Vec::new(), Vec::new(), Cursor::default());
-    parser.parse(block, &mut cursor, usize::MAX, &mut columns, Some(&mut starts), &mut bad);
-    let counts = parser.take_counts();
-    Parsed { place: block.place, end: block.end, columns, starts, bad, counts }
+    fn parse(&self, schema: &Schema, parser: &mut Parser, block: &super::source::Block) -> Parsed {
+        let spare = held(&self.spare).pop();
+        let mut columns = spare.unwrap_or_else(|| Columns::new(schema, block.text().len() / 256));
+        let (mut starts, mut bad, mut cursor) = (Vec::new(), Vec::new(), Cursor::default());
+        parser.parse(block, &mut cursor, usize::MAX, &mut columns, Some(&mut starts), &mut bad);
+        let counts = parser.take_counts();
+        Parsed { place: block.place, end: block.end, columns, starts, bad, counts }
+    }
 }
 
 /// A thread that panics here leaves nothing half done.

@@ -16,7 +16,7 @@ use super::tally::Tally;
 /// Small enough to stay in a core's own cache while it is parsed.
 const OWN_BLOCK: usize = 256 << 10;
 /// Large enough that threads seldom meet.
-const POOL_BLOCK: usize = 1 << 20;
+const POOL_BLOCK: usize = 512 << 10;
 
 pub struct TextSettings {
     pub threads: usize,
@@ -164,8 +164,12 @@ impl TextFeed {
         let behind = behind.or_else(|| parsed.starts.get(end).map(|&at| u64::from(at)));
         self.here.offset = behind.map_or(parsed.end, |at| parsed.place.offset + at);
         self.here.lines = parsed.place.lines + (end + last_bad) as u64;
-        if !left && let Mode::Pool { block, .. } = &mut self.mode {
-            *block = Some(parsed);
+        if let Mode::Pool { pool, block, .. } = &mut self.mode {
+            if left {
+                pool.give_back(parsed.columns);
+            } else {
+                *block = Some(parsed);
+            }
         }
         Ok(true)
     }

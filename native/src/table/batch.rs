@@ -1,24 +1,23 @@
-//! Batches: the keys of a call, in groups by shard, in windows that are worked on at once.
-//!
-//! Looking up a key waits for memory twice, and so does reading its row. Within a window all first waits overlap, then
-//! all second ones. A window holds the locks of its shards, always taken in ascending order.
+//! Batches: the keys of a call, in groups by shard, in windows whose shards are locked together, always in ascending
+//! order.
 
 use std::cell::RefCell;
 use std::ops::Range;
 
-use crate::keys::{Sharding, mix};
-use crate::table::index::Buckets;
+use crate::keys::Sharding;
+use crate::table::kernels;
 
-/// Keys that are worked on at once: their rows should fit into the caches nearest to the core.
-const WINDOW: usize = 256;
+/// Keys whose shards are locked together.
+const WINDOW: usize = 1024;
 
 #[derive(Default)]
 pub struct Plan {
-    /// By item: the hash of its key. Items are keys in order of their shards.
-    hashes: Vec<u64>,
+    /// By item: its mixed key. Items are keys in order of their shards.
+    mixed: Vec<u64>,
     /// By item: its place in the call. Empty if the call came in order of shards.
     order: Vec<u32>,
     runs: Vec<Run>,
+    sorted: Vec<u64>,
 }
 
 /// Consecutive items of one shard.
@@ -26,13 +25,7 @@ pub struct Plan {
 pub struct Run {
     pub shard: usize,
     start: usize,
-    end: usize,
-}
-
-impl Run {
-    pub fn items(&self) -> Range<usize> {
-        self.start..self.end
-    }
+    pub end: usize,
 }
 
 thread_local! {
@@ -40,60 +33,72 @@ thread_local! {
 }
 
 /// Makes a plan for these keys and does something with it. Calls must not be nested.
-pub fn with_plan<R>(keys: &[u64], sharding: Sharding, buckets: &Buckets, work: impl FnOnce(&Plan) -> R) -> R {
+pub fn with_plan<R>(keys: &[u64], sharding: Sharding, work: impl FnOnce(&Plan) -> R) -> R {
     PLAN.with_borrow_mut(|plan| {
-        plan.make(keys, sharding, buckets);
+        plan.make(keys, sharding);
         work(plan)
     })
 }
 
 impl Plan {
-    fn make(&mut self, keys: &[u64], sharding: Sharding, buckets: &Buckets) {
+    fn make(&mut self, keys: &[u64], sharding: Sharding) {
         assert!(u32::try_from(keys.len()).is_ok(), "too many keys in one call");
         self.order.clear();
-        self.hashes.clear();
-        self.hashes.extend(keys.iter().map(|&key| mix(key)));
-        if !self.hashes.is_sorted_by_key(|&mixed| sharding.shard_of(mixed)) {
+        self.mixed.clear();
+        self.mixed.resize(keys.len(), 0);
+        kernels::mix_all(keys, &mut self.mixed);
+        if !self.cut(sharding) {
             self.sort(sharding);
+            self.cut(sharding);
         }
+    }
+
+    /// Cuts the items into runs. `false` if they are not in order of their shards.
+    fn cut(&mut self, sharding: Sharding) -> bool {
         self.runs.clear();
-        let mut start = 0;
-        while start < self.hashes.len() {
-            let shard = sharding.shard_of(self.hashes[start]);
-            let most = (self.hashes.len() - start).min(WINDOW);
-            let more = self.hashes[start..start + most].iter().take_while(|&&m| sharding.shard_of(m) == shard).count();
-            self.runs.push(Run { shard, start, end: start + more });
-            start += more;
+        let (mut start, mut shard) = (0, 0);
+        for (item, &mixed) in self.mixed.iter().enumerate() {
+            let here = sharding.shard_of(mixed);
+            if here != shard || item - start == WINDOW {
+                if here < shard {
+                    return false;
+                }
+                if item > start {
+                    self.runs.push(Run { shard, start, end: item });
+                }
+                (start, shard) = (item, here);
+            }
         }
-        for hash in &mut self.hashes {
-            *hash = buckets.hash(*hash);
+        if self.mixed.len() > start {
+            self.runs.push(Run { shard, start, end: self.mixed.len() });
         }
+        true
     }
 
     /// A counting sort by shard that keeps the order of the call within a shard.
     fn sort(&mut self, sharding: Sharding) {
         let mut next = vec![0u32; sharding.count()];
-        for &mixed in &self.hashes {
+        for &mixed in &self.mixed {
             next[sharding.shard_of(mixed)] += 1;
         }
         let mut sum = 0;
         for count in &mut next {
             sum += std::mem::replace(count, sum);
         }
-        self.order.resize(self.hashes.len(), 0);
-        let mut sorted = vec![0; self.hashes.len()];
-        for (place, &mixed) in self.hashes.iter().enumerate() {
+        self.order.resize(self.mixed.len(), 0);
+        self.sorted.resize(self.mixed.len(), 0);
+        for (place, &mixed) in self.mixed.iter().enumerate() {
             let item = &mut next[sharding.shard_of(mixed)];
             self.order[*item as usize] = place as u32;
-            sorted[*item as usize] = mixed;
+            self.sorted[*item as usize] = mixed;
             *item += 1;
         }
-        self.hashes = sorted;
+        std::mem::swap(&mut self.mixed, &mut self.sorted);
     }
 
     #[inline(always)]
-    pub fn hash(&self, item: usize) -> u64 {
-        self.hashes[item]
+    pub fn mixed(&self, item: usize) -> u64 {
+        self.mixed[item]
     }
 
     /// The place of an item in the call.
@@ -118,6 +123,15 @@ impl Plan {
     }
 }
 
+/// The items of a window.
+pub fn items(window: &[Run]) -> Range<usize> {
+    match window {
+        [first, .., last] => first.start..last.end,
+        [only] => only.start..only.end,
+        [] => 0..0,
+    }
+}
+
 /// Asks for the cache line at an address, which may be any.
 #[inline(always)]
 pub fn prefetch<T>(address: *const T) {
@@ -137,5 +151,19 @@ pub fn prefetch_row(row: *const f32, width: usize) {
     while column < width {
         prefetch(row.wrapping_add(column));
         column += 16;
+    }
+}
+
+/// Copies a row. The widths of rows are known late, and a call for each would cost more than the copying.
+#[inline(always)]
+pub fn copy_row(row: &[f32], out: &mut [f32]) {
+    assert_eq!(row.len(), out.len());
+    let (vectors, rest) = row.as_chunks::<8>();
+    let (out_vectors, out_rest) = out.as_chunks_mut::<8>();
+    for (out, vector) in out_vectors.iter_mut().zip(vectors) {
+        *out = *vector;
+    }
+    for (out, number) in out_rest.iter_mut().zip(rest) {
+        *out = *number;
     }
 }

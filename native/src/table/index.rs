@@ -2,7 +2,7 @@
 //!
 //! Extendible hashing: a directory of buckets of 4 KiB. A bucket that is four fifths full is split in two, which moves
 //! some two hundred entries and nothing else; now and then the directory (8 bytes per bucket) doubles. Within a bucket,
-//! keys are found by linear probing: four entries to a cache line, so mostly in the line that was prefetched.
+//! keys are found by linear probing from the start of a cache line, which holds four: mostly in the line that was prefetched.
 //!
 //! Keys are hashed with a number that is drawn when the table is made, so nobody can send keys that all meet in one
 //! bucket. Nothing that can be seen from outside depends on that number.
@@ -15,6 +15,8 @@ use crate::table::slab::{Plain, Slab};
 
 const BUCKET: usize = 256;
 const PLACES: usize = BUCKET - 1;
+const PER_LINE: usize = 64 / size_of::<Entry>();
+const LINES: usize = BUCKET / PER_LINE;
 const FULL: u64 = 204;
 const DEEPEST: u32 = 28;
 pub const BUCKET_BYTES: usize = BUCKET * size_of::<Entry>();
@@ -85,10 +87,27 @@ impl Bucket<'_> {
     }
 }
 
+/// Where the search for a hash begins: at the start of a cache line, so that it mostly ends within it.
 #[inline(always)]
 fn home(hash: u64) -> usize {
     let spread = (hash >> 8) as u32;
-    1 + ((u64::from(spread) * PLACES as u64) >> 32) as usize
+    let line = (spread >> (32 - LINES.ilog2())) as usize;
+    (line * PER_LINE).max(1)
+}
+
+/// The search, entry by entry, until it is found or a place is empty.
+#[inline(never)]
+fn search(entries: &[Entry; BUCKET], mut place: usize, key: u64) -> Option<&Entry> {
+    loop {
+        let entry = &entries[place % BUCKET];
+        if entry.number == 0 {
+            return None;
+        }
+        if entry.key == key {
+            return Some(entry);
+        }
+        place = next(place);
+    }
 }
 
 #[inline(always)]
@@ -135,17 +154,19 @@ impl Index {
         let bucket = self.directory.get(self.cell(hash))?;
         // SAFETY: the directory holds addresses of buckets of `BUCKET` entries, owned by this index, which is borrowed.
         let entries = unsafe { bucket.cast::<[Entry; BUCKET]>().as_ref() };
-        let mut place = home(hash);
-        loop {
-            let entry = &entries[place];
-            if entry.key == key && entry.number != 0 {
+        let line = home(hash) / PER_LINE % LINES * PER_LINE;
+        // The four keys of the line at once: which of them it is can't be foreseen, and a wrong guess costs more than all
+        // four comparisons. An empty entry may hold a key, but never before the entry that is looked for.
+        let same = |n: usize| u32::from(entries[line + n].key == key) << n;
+        let head = u32::from(line == 0);
+        let matches = (same(0) | same(1) | same(2) | same(3)) & !head;
+        if matches != 0 {
+            let entry = &entries[line + matches.trailing_zeros() as usize % PER_LINE];
+            if entry.number != 0 {
                 return Some(entry);
             }
-            if entry.number == 0 {
-                return None;
-            }
-            place = next(place);
         }
+        search(entries, home(hash), key)
     }
 
     /// Adds a key that is not there.

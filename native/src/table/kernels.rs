@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::keys::{Init, mix};
 use crate::table::rules::Step;
 use crate::table::spec::Clip;
 
@@ -72,6 +73,45 @@ pub fn pin(variant: Variant) -> bool {
         CHOSEN.store(variant as u8, Ordering::Relaxed);
     }
     variant.is_here()
+}
+
+/// Mixes keys, as `keys::mix` does.
+pub fn mix_all(keys: &[u64], out: &mut [u64]) {
+    #[cfg(target_arch = "x86_64")]
+    if variant() == Variant::Avx512 {
+        // SAFETY: `variant` only gives what this machine can run.
+        return unsafe { mix_avx512(keys, out) };
+    }
+    mix_body(keys, out);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,avx512f,avx512vl,avx512dq,avx512bw")]
+fn mix_avx512(keys: &[u64], out: &mut [u64]) {
+    mix_body(keys, out);
+}
+
+#[inline(always)]
+fn mix_body(keys: &[u64], out: &mut [u64]) {
+    for (out, &key) in out.iter_mut().zip(keys) {
+        *out = mix(key);
+    }
+}
+
+/// Fills a new row, as `Init::fill` does.
+pub fn fill(init: Init, seed: u64, key: u64, row: &mut [f32]) {
+    #[cfg(target_arch = "x86_64")]
+    if variant() == Variant::Avx512 {
+        // SAFETY: `variant` only gives what this machine can run.
+        return unsafe { fill_avx512(init, seed, key, row) };
+    }
+    init.fill(seed, key, row);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,avx512f,avx512vl,avx512dq,avx512bw")]
+fn fill_avx512(init: Init, seed: u64, key: u64, row: &mut [f32]) {
+    init.fill(seed, key, row);
 }
 
 /// One row to change: its weights, its state, and the gradient.

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! sparse      a table: pull, push, load, shrink          dense       named arrays with the same rules
-//! ctr         rows with click-through statistics
+//! ctr, ctr_push      rows with click-through statistics
 //! freeze      a moment that is saved while pushes go on  changes     what others changed, for geo
-//! batch       keys in groups by shard, in windows
+//! lookup      keys to rows, in stages                    batch       keys in groups by shard, in windows
 //! shard       one lock: index, slots, pending keys
 //! index       key to slot        slots   slots to shards       slab    slot to memory
 //! rules       numbers of a push  kernels gradient to row       spec    what a table is
@@ -15,10 +15,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 mod batch;
 mod changes;
 mod ctr;
+mod ctr_push;
 pub mod dense;
 mod freeze;
 mod index;
 pub mod kernels;
+mod lookup;
 pub mod rules;
 mod shard;
 mod slab;

@@ -7,26 +7,28 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
 use crate::gather;
 use crate::keys::{Sharding, draw, mix, unit};
-use crate::table::batch::{Plan, Run, prefetch, prefetch_row, with_plan};
+use crate::table::batch::{copy_row, prefetch_row};
 use crate::table::changes::{self, Changes};
+use crate::table::ctr_push::CtrPush;
 use crate::table::freeze::{self, Frozen};
 use crate::table::kernels::{self, Job, Shape};
+use crate::table::lookup::{self, Block, Found, JobList, NOWHERE};
 use crate::table::rules::{Rule, Step};
 use crate::table::shard::{Layout, Shard, Store};
 use crate::table::slab::Bits;
-use crate::table::spec::{Ctr, Entry, SaveMode, SparseSpec};
+use crate::table::spec::{Entry, SaveMode, SparseSpec};
 use crate::table::{Memory, RowBatch, ctr, lock, row_flag};
 
 pub struct SparseTable {
     spec: SparseSpec,
     sharding: Sharding,
-    store: Store,
+    pub(super) store: Store,
     shards: Box<[Mutex<Shard>]>,
     rules: Mutex<Rules>,
     changes: Changes,
@@ -36,15 +38,6 @@ struct Rules {
     main: Rule,
     embed: Option<Rule>,
 }
-
-/// Where a key's row is: nowhere, or in a slot, perhaps with a wide part (the number is its slot plus one).
-#[derive(Clone, Copy)]
-struct Found {
-    slot: u32,
-    wide: u32,
-}
-
-const NOWHERE: Found = Found { slot: u32::MAX, wide: 0 };
 
 impl SparseTable {
     /// An empty table, or all that is wrong with the spec.
@@ -100,22 +93,17 @@ impl SparseTable {
         let missing = |shard: &mut Shard, hash: u64, place: usize| {
             if create && self.admits(keys[place]) { self.create(shard, hash, keys[place]) } else { NOWHERE }
         };
-        self.each_window(
-            keys,
-            missing,
-            |_, found, _| self.prefetch_values(found),
-            |_, plan, items, found| {
-                for (item, &found) in items.zip(found) {
-                    let place = plan.place(item);
-                    let row = &mut out[place * width..(place + 1) * width];
-                    if found.slot == NOWHERE.slot {
-                        self.read_missing(keys[place], row);
-                    } else {
-                        self.read(found, row);
-                    }
+        let ready = |_: &mut Shard, found: Found| self.prefetch_values(found);
+        self.each_block(keys, missing, ready, |block| {
+            for (place, found) in block.rows() {
+                let row = &mut out[place * width..(place + 1) * width];
+                if found.is_here() {
+                    self.read(found, row);
+                } else {
+                    self.read_missing(keys[place], row);
                 }
-            },
-        );
+            }
+        });
     }
 
     /// One optimizer step with the gradients of these keys, each of which should come once. `draw` decides together with
@@ -133,31 +121,28 @@ impl SparseTable {
             let admitted = self.admits_push(shard, keys[place], row(place), draw);
             if admitted { self.create(shard, hash, keys[place]) } else { NOWHERE }
         };
-        let mut jobs = Vec::new();
-        let ready = |shard: &mut Shard, found: Found, _: usize| {
+        let ready = |shard: &mut Shard, found: Found| {
             self.prefetch_all(found);
             self.before_write(shard, found, &marks);
         };
         match &self.spec.accessor {
-            None => self.each_window(keys, missing, ready, |_, plan, items, found| {
-                jobs.clear();
-                for (item, &found) in items.zip(found) {
-                    if found.slot != NOWHERE.slot {
+            None => self.each_block(keys, missing, ready, |block| {
+                let mut jobs = JobList::default();
+                for (place, found) in block.rows() {
+                    if found.is_here() {
                         let weights = self.store.values_at(found.slot);
                         let state = self.store.state_at(found.slot);
-                        jobs.push(Job { weights, state, gradient: row(plan.place(item)).as_ptr() });
+                        jobs.push(Job { weights, state, gradient: row(place).as_ptr() });
                     }
                 }
                 let layout = &self.store.layout;
                 let shape = Shape { dim: layout.values, state_width: layout.state, clip: self.spec.clip };
-                // SAFETY: the slots belong to shards whose locks `each_window` holds, and gradients have `dim` columns.
-                unsafe { kernels::apply(&step, &shape, &jobs) };
+                // SAFETY: the slots belong to shards whose locks `each_block` holds, and gradients have `dim` columns.
+                unsafe { kernels::apply(&step, &shape, jobs.as_slice()) };
             }),
             Some(accessor) => {
-                let mut pushing = CtrPush { table: self, accessor, step, embed_step, jobs, scaled: Vec::new() };
-                self.each_window(keys, missing, ready, |shards, plan, items, found| {
-                    pushing.window(shards, plan, items, found, keys, &row);
-                });
+                let mut pushing = CtrPush::new(self, accessor, step, embed_step);
+                self.each_block(keys, missing, ready, |block| pushing.block(block, keys, &row));
             }
         }
     }
@@ -198,14 +183,13 @@ impl SparseTable {
             forget_pending(shard, keys[place]);
             self.create(shard, hash, keys[place])
         };
-        let ready = |shard: &mut Shard, found: Found, _: usize| {
+        let ready = |shard: &mut Shard, found: Found| {
             self.prefetch_values(found);
             self.before_write(shard, found, &marks);
         };
-        self.each_window(keys, missing, ready, |_, plan, items, found| {
-            for (item, found) in items.zip(found) {
-                let place = plan.place(item);
-                // SAFETY: the slot belongs to a shard whose lock `each_window` holds.
+        self.each_block(keys, missing, ready, |block| {
+            for (place, found) in block.rows() {
+                // SAFETY: the slot belongs to a shard whose lock `each_block` holds.
                 let values = unsafe { self.store.values(found.slot) };
                 change(values, &rows[place * width..(place + 1) * width]);
             }
@@ -440,42 +424,15 @@ impl SparseTable {
         (rules.main.step(), rules.embed.as_mut().map(Rule::step))
     }
 
-    /// Finds the rows of keys, window by window. `missing` may make a row (of the key at a place of the call), `ready`
-    /// sees each row that is there, and `work` then has the whole window with its locks.
-    fn each_window(
+    #[inline(always)]
+    fn each_block(
         &self,
         keys: &[u64],
-        mut missing: impl FnMut(&mut Shard, u64, usize) -> Found,
-        mut ready: impl FnMut(&mut Shard, Found, usize),
-        mut work: impl FnMut(&mut [(Run, MutexGuard<'_, Shard>)], &Plan, Range<usize>, &[Found]),
+        missing: impl FnMut(&mut Shard, u64, usize) -> Found,
+        ready: impl FnMut(&mut Shard, Found),
+        work: impl FnMut(&mut Block<'_, '_>),
     ) {
-        with_plan(keys, self.sharding, &self.store.buckets, |plan| {
-            let mut found = Vec::new();
-            for window in plan.windows() {
-                let mut shards: Vec<_> = window.iter().map(|&run| (run, lock(&self.shards[run.shard]))).collect();
-                for (run, shard) in &shards {
-                    for item in run.items() {
-                        prefetch(shard.index.hint(plan.hash(item)));
-                    }
-                }
-                found.clear();
-                for (run, shard) in &mut shards {
-                    for item in run.items() {
-                        let (hash, place) = (plan.hash(item), plan.place(item));
-                        let here = match shard.index.find(hash, keys[place]) {
-                            Some(entry) => Found { slot: entry.slot(), wide: entry.wide },
-                            None => missing(shard, hash, place),
-                        };
-                        if here.slot != NOWHERE.slot {
-                            ready(shard, here, place);
-                        }
-                        found.push(here);
-                    }
-                }
-                let first = window[0].items().start;
-                work(&mut shards, plan, first..first + found.len(), &found);
-            }
-        });
+        lookup::each_block(&self.store, &self.shards, self.sharding, keys, missing, ready, work);
     }
 
     #[inline(always)]
@@ -510,7 +467,7 @@ impl SparseTable {
         // SAFETY: callers hold the lock of the shard to which the row belongs.
         let values = unsafe { self.store.values(found.slot) };
         if self.spec.accessor.is_none() {
-            row.copy_from_slice(values);
+            copy_row(values, row);
             return;
         }
         row[..3].copy_from_slice(&values[ctr::SHOW..=ctr::EMBED]);
@@ -571,7 +528,7 @@ impl SparseTable {
         match &self.spec.accessor {
             Some(accessor) => ctr::fill_head(&self.spec, accessor, key, values),
             None => {
-                self.spec.init.fill(self.spec.seed, key, values);
+                kernels::fill(self.spec.init, self.spec.seed, key, values);
                 if !fresh || self.spec.optimizer.state_starts_nonzero() {
                     self.spec.optimizer.fill_state(state);
                 }
@@ -584,14 +541,14 @@ impl SparseTable {
     }
 
     /// Makes the wide part of a row that has none.
-    fn create_wide(&self, shard: &mut Shard, hash: u64, key: u64) {
+    pub(super) fn create_wide(&self, shard: &mut Shard, hash: u64, key: u64) {
         if shard.index.find(hash, key).is_none_or(|entry| entry.wide != 0) {
             return;
         }
         let slot = self.store.new_wide_slot(shard);
         // SAFETY: the slot was just given to the shard, which is borrowed mutably.
         let (values, state) = unsafe { (self.store.wide_values(slot), self.store.wide_state(slot)) };
-        self.spec.init.fill(self.spec.seed, key, values);
+        kernels::fill(self.spec.init, self.spec.seed, key, values);
         self.spec.optimizer.fill_state(state);
         shard.index.set_wide(hash, key, slot + 1);
     }
@@ -605,86 +562,3 @@ fn forget_pending(shard: &mut Shard, key: u64) {
 }
 
 const MOST_SCANNED: usize = 1024;
-
-/// A push to rows with an accessor.
-struct CtrPush<'a> {
-    table: &'a SparseTable,
-    accessor: &'a Ctr,
-    step: Step,
-    embed_step: Option<Step>,
-    jobs: Vec<Job>,
-    /// Gradients divided by shows, one row of them per item.
-    scaled: Vec<f32>,
-}
-
-impl<'a> CtrPush<'a> {
-    fn window(
-        &mut self,
-        shards: &mut [(Run, MutexGuard<'_, Shard>)],
-        plan: &Plan,
-        items: Range<usize>,
-        found: &[Found],
-        keys: &[u64],
-        row: &impl Fn(usize) -> &'a [f32],
-    ) {
-        let (store, spec) = (&self.table.store, &self.table.spec);
-        let layout = &store.layout;
-        let width = 1 + spec.dim;
-        self.scaled.clear();
-        self.scaled.resize(found.len() * width, 0.0);
-        let here = || items.clone().zip(found).filter(|(_, found)| found.slot != NOWHERE.slot);
-        for ((item, found), scaled) in items.clone().zip(found).zip(self.scaled.chunks_exact_mut(width)) {
-            if found.slot == NOWHERE.slot {
-                continue;
-            }
-            let pushed = row(plan.place(item));
-            // SAFETY: the slot belongs to a shard whose lock the caller holds.
-            ctr::count_push(self.accessor, unsafe { store.values(found.slot) }, pushed);
-            let scale = ctr::scale(self.accessor, pushed);
-            let embed_scale = if self.accessor.embed_optimizer.scales_by_show() { scale } else { 1.0 };
-            let wide_scale = if spec.optimizer.scales_by_show() { scale } else { 1.0 };
-            scaled[0] = pushed[ctr::PUSHED_EMBED] / embed_scale;
-            for (out, gradient) in scaled[1..].iter_mut().zip(&pushed[ctr::PUSHED_WIDE..]) {
-                *out = gradient / wide_scale;
-            }
-        }
-        let gradients = self.scaled.as_ptr();
-        let start = items.start;
-        if let Some(embed_step) = &self.embed_step {
-            self.jobs.clear();
-            self.jobs.extend(here().map(|(item, found)| {
-                let head = store.values_at(found.slot);
-                Job {
-                    weights: head.wrapping_add(ctr::EMBED),
-                    state: head.wrapping_add(ctr::EMBED_STATE),
-                    gradient: gradients.wrapping_add((item - start) * width),
-                }
-            }));
-            let shape = Shape { dim: 1, state_width: layout.values - ctr::EMBED_STATE, clip: spec.clip };
-            // SAFETY: heads of slots whose shards' locks the caller holds, and one gradient each.
-            unsafe { kernels::apply(embed_step, &shape, &self.jobs) };
-        }
-        self.jobs.clear();
-        self.jobs.extend(here().filter(|(_, found)| found.wide != 0).map(|(item, found)| Job {
-            weights: store.wide_values_at(found.wide - 1),
-            state: store.wide_state_at(found.wide - 1),
-            gradient: gradients.wrapping_add((item - start) * width + 1),
-        }));
-        let shape = Shape { dim: spec.dim, state_width: layout.wide_state, clip: spec.clip };
-        // SAFETY: wide parts of slots whose shards' locks the caller holds, and `dim` gradients each.
-        unsafe { kernels::apply(&self.step, &shape, &self.jobs) };
-        // The push that earns a row its wide part does not train it yet.
-        for (run, shard) in shards {
-            for item in run.items() {
-                let found = found[item - start];
-                if found.slot == NOWHERE.slot || found.wide != 0 {
-                    continue;
-                }
-                // SAFETY: the slot belongs to this shard, whose lock the caller holds.
-                if ctr::earns_wide_part(self.accessor, unsafe { store.values(found.slot) }) {
-                    self.table.create_wide(shard, plan.hash(item), keys[plan.place(item)]);
-                }
-            }
-        }
-    }
-}

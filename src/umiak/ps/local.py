@@ -58,7 +58,9 @@ class LocalClient:
         return out
 
     def push(self, table: int, keys: Keys, rows: Floats, *, step: int | None = None) -> None:
-        merged = umiak_native.merge([(keys.reshape(-1), rows.reshape(keys.size, -1))])
+        # With an accessor, the first column is the slot, which is no number to be added up.
+        last_counts = 1 if self._specs[table].get("accessor") else 0
+        merged = umiak_native.merge([(keys.reshape(-1), rows.reshape(keys.size, -1))], last_counts)
         if step is None:
             self._sparse(table).push(*merged)
         else:
