@@ -113,6 +113,7 @@ class Requests:
         median = f"{title}: median of one request"
         self.median = Figure(f"{name}-p50", median, "same calls", unit="ms", goal=goal)
         self.tenth = Figure(f"{name}-p10", f"{title}: tenth percentile", "same calls", unit="ms", goal=goal)
+        self.least = Figure(f"{name}-min", f"{title}: shortest request", "same calls", unit="ms", goal=goal)
         self.tail = Figure(f"{name}-p99", f"{title}: 99th percentile", "same calls", unit="ms")
         cpu = "same calls; all threads of both processes; other work on the machine hardly changes it"
         self.cpu = Figure(f"{name}-cpu", f"{title}: CPU time of one request", cpu, unit="ms")
@@ -127,6 +128,7 @@ class Requests:
         self.cpu.add("server", 1e3 * there / calls.count)
         self.cpu.add("client", 1e3 * here / calls.count)
         self.rate.add("umiak", calls.rows_per_s / 1e6)
+        self.least.add("umiak", calls.min_s * 1e3)
         for figure, seconds in ((self.median, calls.p50_s), (self.tenth, calls.p10_s), (self.tail, calls.p99_s)):
             figure.add("umiak", seconds * 1e3)
 
@@ -139,7 +141,7 @@ class Requests:
             self.median.add(f"limit: {name}", seconds * 1e3)
 
     def __iter__(self) -> Iterator[Figure]:
-        return iter((self.rate, self.median, self.tenth, self.tail, self.cpu))
+        return iter((self.rate, self.median, self.tenth, self.least, self.tail, self.cpu))
 
 
 def pull(run: Run) -> Iterator[Figure]:

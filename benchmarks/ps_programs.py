@@ -60,6 +60,7 @@ class Calls:
     """Quantiles of the duration of single calls, and how many rows went through per second."""
 
     count: int
+    min_s: float
     p10_s: float
     p50_s: float
     p99_s: float
@@ -70,7 +71,7 @@ class Calls:
 def measured(durations: Sequence[float], wall_s: float, rows: int = IDS) -> Calls:
     """What a row of calls comes to."""
     p10, p50, p99 = (float(each) for each in np.quantile(durations, (0.1, 0.5, 0.99)))
-    return Calls(len(durations), p10, p50, p99, max(durations), len(durations) * rows / wall_s)
+    return Calls(len(durations), min(durations), p10, p50, p99, max(durations), len(durations) * rows / wall_s)
 
 
 def in_a_row(call: Callable[[Keys], object], keys: Sequence[Keys], seconds: float) -> Calls:

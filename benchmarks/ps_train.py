@@ -92,13 +92,13 @@ def main() -> int:
     _train(paddle, model, optimizer, source, asked.warm_up)
     job.barrier()
     servers = [each["server"] for each in told() if "server" in each] if job.is_first else []
-    served, used = measure.cpu_s(servers), time.process_time()
+    served, used = measure.whole_cpu_s(servers), time.process_time()
     began, clock = time.monotonic(), Clock()
     loss = _train(paddle, model, optimizer, source, asked.steps, clock)
     ended, used = time.monotonic(), time.process_time() - used
     job.barrier()
     found = {"begin": began, "end": ended, "samples": asked.steps * ps_net.BATCH, "shares": clock.shares, "loss": loss}
-    _tell({"rank": job.rank, **found, "cpu_s": used, "served_cpu_s": measure.cpu_s(servers) - served})
+    _tell({"rank": job.rank, **found, "cpu_s": used, "served_cpu_s": measure.whole_cpu_s(servers) - served})
     job.finish()
     return 0
 
