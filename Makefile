@@ -53,8 +53,9 @@ format: setup ## Let the formatter and the linter mend what they can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: setup ## Measure the launcher beside its peers (torchrun after `make bench-peers`), then the parameter server
+bench: setup ## Measure the launcher beside its peers (torchrun after `make bench-peers`), the reader, the parameter server
 	$(BIN)/python -m benchmarks.launch
+	$(BIN)/python -m benchmarks.reader
 	$(BIN)/python -m benchmarks.ps
 
 bench-ps: setup ## Measure the parameter server beside Paddle 2.6.2's own (makes .venv-paddle262, 500 MB)
