@@ -3,6 +3,8 @@
 
 use crate::keys::{Sharding, mix};
 
+/// How many rows before its turn the memory of a row is asked for.
+const AHEAD: usize = 12;
 /// In `places`: a key that stood earlier in the caller's array too.
 const REPEATED: u32 = 1 << 31;
 
@@ -116,7 +118,10 @@ impl Plan {
             // Every element is overwritten: what a buffer still holds need not be cleared.
             part.resize((bounds[1] - bounds[0]) * width, 0.0);
         }
-        for (marked, row) in self.places.iter().zip(rows.chunks_exact(width)) {
+        for (at, (marked, row)) in self.places.iter().zip(rows.chunks_exact(width)).enumerate() {
+            if let (Some(soon), [part]) = (self.places.get(at + AHEAD), &*parts) {
+                prefetch_row(part, (soon & !REPEATED) as usize * width, width);
+            }
             let place = (marked & !REPEATED) as usize;
             let server = match parts.len() {
                 1 => 0,
@@ -138,7 +143,11 @@ impl Plan {
 
     /// Puts rows of the plan's keys from `from` on where the caller has them first.
     pub fn scatter(&self, from: usize, rows: &[f32], width: usize, out: &mut [f32]) {
-        for (first, row) in self.firsts[from..].iter().zip(rows.chunks_exact(width)) {
+        let firsts = &self.firsts[from..];
+        for (at, (first, row)) in firsts.iter().zip(rows.chunks_exact(width)).enumerate() {
+            if let Some(soon) = firsts.get(at + AHEAD) {
+                prefetch_row(out, *soon as usize * width, width);
+            }
             copy_row(&mut out[*first as usize * width..][..width], row);
         }
     }
@@ -155,6 +164,21 @@ impl Plan {
 /// Sparse enough that most keys find their place at once.
 fn slots(keys: usize) -> usize {
     (4 * keys).next_power_of_two()
+}
+
+/// Asks for the memory of a row that will be written soon: waiting for it is most of the time that copying takes.
+#[inline(always)]
+fn prefetch_row(of: &[f32], start: usize, width: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for at in [start, start + width - 1] {
+        if let Some(element) = of.get(at) {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: a hint about an address that is a reference's.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(element).cast()) };
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (of, start, width);
 }
 
 fn add_row(into: &mut [f32], row: &[f32]) {
