@@ -37,12 +37,20 @@ pub struct Plan {
     /// Keys in the order of shards, with their marks and where the caller has them.
     grouped: Vec<(u64, u32, u32)>,
     seen: Vec<u32>,
+    /// What this is a plan of: the caller's keys, and how they are dealt out.
+    of: Vec<u64>,
+    dealt: Option<(Sharding, usize)>,
 }
 
 impl Plan {
-    /// Groups keys by shard first, so that finding repetitions within a shard stays in the fastest memory.
+    /// Groups keys by shard first, so that finding repetitions within a shard stays in the fastest memory. The keys of the
+    /// last call need no new plan: a training step pushes what it has pulled.
     pub fn make(&mut self, keys: &[u64], sharding: Sharding, servers: usize) {
         assert!(keys.len() < REPEATED as usize, "more keys than a plan can count");
+        if self.dealt == Some((sharding, servers)) && self.of == keys {
+            return;
+        }
+        self.dealt = None;
         let largest = self.group(keys, sharding);
         self.keys.resize(keys.len(), 0);
         self.firsts.resize(keys.len(), 0);
@@ -84,6 +92,9 @@ impl Plan {
         self.bounds.resize(servers + 1, found);
         self.keys.truncate(found);
         self.firsts.truncate(found);
+        self.of.clear();
+        self.of.extend_from_slice(keys);
+        self.dealt = Some((sharding, servers));
     }
 
     /// A stable counting sort; the size of the largest group.
@@ -214,6 +225,7 @@ mod tests {
             let keys: Vec<u64> = (0..count).map(|i| mix(i ^ count) % range).collect();
             for servers in [1, 2, 5] {
                 let sharding = Sharding::new(16).unwrap();
+                plan.make(&keys, sharding, servers);
                 plan.make(&keys, sharding, servers);
                 assert_eq!(plan.keys.len() + plan.repeats.len(), keys.len());
                 assert_eq!((plan.bounds.len(), plan.bounds[0]), (servers + 1, 0));
