@@ -112,6 +112,8 @@ pub struct Link {
     pub open: Option<OpenStep>,
     /// The newest step that it has acknowledged as committed.
     pub committed: Option<u64>,
+    /// The step with which this process began: what an earlier one had prepared of it was aborted.
+    pub resumed: Option<u64>,
 }
 
 /// What a server that came back must be told, in this order.
@@ -135,6 +137,7 @@ impl Link {
             let_go: 0,
             open: None,
             committed: None,
+            resumed: None,
         }
     }
 
@@ -179,6 +182,9 @@ impl Link {
                     todo.push(Todo::Step(Op::Prepare, open.step));
                 }
             }
+        } else if self.resumed == Some(words.next) && words.prepared && !words.yours {
+            // A kill has brought back what was aborted before this process had anything of its own to bring.
+            todo.push(Todo::Step(Op::Abort, words.next));
         }
         Ok(todo)
     }
@@ -309,5 +315,17 @@ mod tests {
         assert_eq!(told(&link, at(5, false, false)).unwrap(), "5, 5, Prepare 5");
         link.close_step(5, &mut Vec::new());
         assert_eq!(told(&link, at(5, false, false)).unwrap(), "");
+    }
+
+    #[test]
+    fn what_an_earlier_process_had_prepared_stays_aborted() {
+        let mut link = link();
+        assert_eq!(told(&link, at(5, true, false)).unwrap(), "");
+        link.resumed = Some(5);
+        link.committed = Some(4);
+        assert_eq!(told(&link, at(5, true, false)).unwrap(), "Abort 5");
+        assert_eq!(told(&link, at(5, true, true)).unwrap(), "");
+        assert_eq!(told(&link, at(5, false, false)).unwrap(), "");
+        assert_eq!(told(&link, at(4, true, false)).unwrap(), "Commit 4");
     }
 }

@@ -74,7 +74,12 @@ impl Turn<'_> {
             }
             match state.perform(&orders, &mut |_, _, _| {}, waiting, wish) {
                 Ok(_) => {
-                    state.links.iter_mut().for_each(|link| link.open = None);
+                    for link in &mut state.links {
+                        link.open = None;
+                        link.resumed = Some(step);
+                        // A kill may take back a commit that was sent just now; it is then sent again.
+                        link.committed = if given_up { None } else { step.checked_sub(1) };
+                    }
                     return Ok(step);
                 }
                 // The others go on meanwhile, and do not everywhere notice at the same moment that this one is away.
