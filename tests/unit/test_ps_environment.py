@@ -77,6 +77,7 @@ def test_what_is_wrong_with_a_trainer_is_said_at_once(changes: dict[str, str], c
 
 def test_a_server_that_is_not_in_the_list() -> None:
     assert problems({**SERVER, "PADDLE_PORT": "6172"}) == ["UM-PS-003"]
+    assert problems({name: text for name, text in SERVER.items() if name != "PADDLE_PORT"}) == ["UM-PS-003"]
     assert problems({**SERVER, "UMIAK_RANK": "2"}) == ["UM-PS-004"]
     assert problems({**SERVER, "PADDLE_PSERVERS_IP_PORT_LIST": ""}) == ["UM-PS-002", "UM-PS-003"]
 

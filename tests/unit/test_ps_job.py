@@ -57,6 +57,10 @@ def test_what_is_asked_for_is_checked() -> None:
     with pytest.raises(BadRequest, match="UM-PS-001"):
         ps.init(environ={"TRAINING_ROLE": "captain"})
     assert ps.init(timeout_s=5, environ={}).settings.timeout_s == 5
+    with pytest.raises(BadRequest) as caught:
+        ps.init("synk", shards=100, durability_ms=0, on_loss="cry", grace_s=0, nonsense=1, environ={})
+    whats = [problem.what.split(":")[0] for problem in caught.value.problems]
+    assert whats == ["shards", "durability_ms", "on_loss", "grace_s", "no such strategy", "no such setting"]
 
 
 def test_durability_needs_a_directory() -> None:

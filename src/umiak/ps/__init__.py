@@ -27,7 +27,7 @@ import os
 from typing import TYPE_CHECKING
 
 from umiak.ps import environment, settings
-from umiak.ps.errors import BadRequest, bad
+from umiak.ps.errors import BadRequest
 from umiak.ps.job import Job, Options
 from umiak.ps.specs import (
     Accessor,
@@ -113,12 +113,12 @@ def init(
     (``max_merge_var_num=4``, ``k_steps=100``, ...). ``durability_ms`` lets a killed server come back with everything. The
     reference (docs/reference/ps.md) has them all. Connects to nothing yet. `BadRequest` with everything that is wrong.
     """
-    chosen = settings.read({**flags, **({} if timeout_s is None else {"rpc_deadline": timeout_s * 1000})}, strategy)
-    if on_loss not in ("fail", "go_on"):
-        raise bad("UM-PS-007", f"on_loss: neither fail nor go_on: {on_loss}")
     options = Options(
         shards=shards, durability_ms=durability_ms, state_dir=state_dir, on_loss=on_loss, grace_s=grace_s, tls=tls
     )
+    if timeout_s is not None:
+        flags["rpc_deadline"] = timeout_s * 1000
+    chosen = settings.read(flags, strategy, *options.problems())
     seat = environment.seat(os.environ if environ is None else environ)
     return use(Job(seat, strategy, chosen, options))
 

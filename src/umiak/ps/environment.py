@@ -184,10 +184,13 @@ class _Reading:
                 self.note("UM-PS-004", f"server {rank} is out of range: there are {len(servers)} servers")
             return rank
         host, port = self.text("POD_IP") or "127.0.0.1", self.text("PADDLE_PORT")
-        own = self.text("PADDLE_CURRENT_ENDPOINT") or f"{host}:{port}"
-        if own in servers:
+        own = self.text("PADDLE_CURRENT_ENDPOINT") or (f"{host}:{port}" if port else None)
+        if own is None:
+            self.note("UM-PS-003", "neither PADDLE_PORT nor PADDLE_CURRENT_ENDPOINT says which server this is")
+        elif own in servers:
             return servers.index(own)
-        self.note("UM-PS-003", f"this server's address is not in PADDLE_PSERVERS_IP_PORT_LIST: {own}")
+        else:
+            self.note("UM-PS-003", f"this server's address is not in PADDLE_PSERVERS_IP_PORT_LIST: {own}")
         return 0
 
     def state_dir(self, rank: int) -> str | None:

@@ -12,6 +12,7 @@ import sys
 import traceback
 from typing import TYPE_CHECKING
 
+from umiak.core.problem import Problem
 from umiak.core.value import value
 from umiak.ps import client as clients
 from umiak.ps import serving, strategies
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from umiak.ps.client import Client
     from umiak.ps.environment import Seat
     from umiak.ps.settings import Settings
+
+MOST_SHARDS = 4096
 
 
 @value
@@ -46,6 +49,19 @@ class Options:
     """How long a lost trainer may take to come back."""
     tls: Mapping[str, str] | None = None
     """Paths of PEM files, ``cert``, ``key`` and ``ca``, which both sides show and check, and the ``name`` in the certificate."""
+
+    def problems(self) -> list[Problem]:
+        """What of it can't be."""
+        found = []
+        if not 1 <= self.shards <= MOST_SHARDS or self.shards & (self.shards - 1):
+            found.append(f"shards: not a power of two from 1 to {MOST_SHARDS}: {self.shards}")
+        if self.durability_ms is not None and self.durability_ms < 1:
+            found.append(f"durability_ms: not 1 or more: {self.durability_ms}")
+        if self.on_loss not in ("fail", "go_on"):
+            found.append(f"on_loss: neither fail nor go_on: {self.on_loss}")
+        if self.grace_s <= 0:
+            found.append(f"grace_s: not above 0: {self.grace_s:g}")
+        return [Problem(code="UM-PS-007", what=what) for what in found]
 
 
 class Job:

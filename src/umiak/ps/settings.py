@@ -62,9 +62,9 @@ NO_EFFECT = {
 _HALF_ASYNC_MERGE = 4
 
 
-def read(flags: Mapping[str, object], strategy: str) -> Settings:
-    """The settings of a strategy. `BadRequest` with every flag that is unknown or senseless."""
-    problems: list[Problem] = []
+def read(flags: Mapping[str, object], strategy: str, *more: Problem) -> Settings:
+    """The settings of a strategy. `BadRequest` with every flag that is unknown or senseless, and what else was wrong."""
+    problems = [*more]
     if strategy not in STRATEGIES:
         what = f"no such strategy: {strategy}"
         problems.append(Problem(code="UM-PS-007", what=what, hint=f"choose one of {', '.join(STRATEGIES)}"))
