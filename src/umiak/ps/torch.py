@@ -15,95 +15,50 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 
-from umiak import ps
-from umiak.ps import lookup, specs
-from umiak.ps.dense import TABLE, Learner, chosen_rule, room_for
+from umiak.ps import layers
+from umiak.ps.dense import TABLE, chosen_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from numpy.typing import NDArray
+
+    from umiak.ps import specs
     from umiak.ps.client import Floats
     from umiak.ps.job import Job
-    from umiak.ps.lookup import Keys
-
-    Ids = Any
-    """A tensor or an array of whole numbers."""
+    from umiak.ps.lookup import Reading
 
 __all__ = ["Embedding", "Optimizer", "optimizer"]
 
 
-class Embedding(torch.nn.Module):  # type: ignore[misc]
+class Embedding(layers.Embedding, torch.nn.Module):  # type: ignore[misc]
     """Rows by id: ``Embedding(dim=16)(ids)`` has the shape of ``ids`` and one dimension of 16 more.
 
     With CSR slots, ``values`` and ``offsets`` (one more than bags), one row per bag: ``Embedding(16, pooling="mean")``.
     Everything else is as in `umiak.ps.paddle.Embedding`.
     """
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        table: str = "embedding",
-        rule: specs.Optimizer | str | None = None,
-        init: specs.Init | None = None,
-        seed: int = 0,
-        clip: specs.Clip | None = None,
-        entry: specs.Entry | None = None,
-        accessor: specs.Accessor | None = None,
-        pooling: str = "sum",
-        padding_id: int | None = None,
-        job: Job | None = None,
-    ) -> None:
-        super().__init__()
-        chosen = None if rule is None else chosen_rule(rule, None)
-        spec = lookup.sparse_spec(
-            dim, optimizer=chosen, init=init, seed=seed, clip=clip, entry=entry, accessor=accessor
-        )
-        self.rows = (job or ps.job()).book.table(table, spec, follows=rule is None)
-        self.dim = dim if accessor is None else 1 + dim
-        self._pooling = lookup.checked_pooling(pooling)
-        self._padding = padding_id
-        # What the gradient's way back hangs on: rows are no parameters of the model.
-        self._anchor = [torch.zeros(1, requires_grad=True)]
+    def _new_anchor(self) -> torch.Tensor:
+        return torch.zeros(1, requires_grad=True)
 
-    def forward(
-        self, ids: Ids, offsets: Ids | None = None, *, clicks: Ids | None = None, slot: int = 0
-    ) -> torch.Tensor:
-        return self._read(_keys(ids), None if offsets is None else _keys(offsets), clicks, slot)
+    def _array(self, ids: torch.Tensor) -> NDArray[Any]:
+        found: NDArray[Any] = ids.detach().cpu().numpy()
+        return found
 
-    def slots(self, slots: list[tuple[Ids, Ids]], *, clicks: Ids | None = None) -> torch.Tensor:
-        """Several CSR slots of the same batch with one pull: shape [batch, slots, dim], pooled."""
-        values, offsets = lookup.chained([(_keys(values), _keys(ends)) for values, ends in slots])
-        pooled = self._read(values, offsets, clicks, 0)
-        return pooled.reshape(len(slots), -1, self.dim).transpose(0, 1)
-
-    def _read(self, keys: Keys, offsets: Keys | None, clicks: Ids | None, slot: int) -> torch.Tensor:
-        reading = lookup.Reading(
-            self.rows,
-            keys,
-            offsets,
-            pooling=self._pooling,
-            padding=self._padding,
-            clicks=None if clicks is None else np.asarray(clicks, np.float32),
-            slot=slot,
-        )
+    def _pull(self, reading: Reading) -> torch.Tensor:
         if self.training and torch.is_grad_enabled():
             return _Rows.apply(self._anchor[0], reading)
         return torch.from_numpy(reading.rows(create=False))
-
-    def extra_repr(self) -> str:
-        return f"{self.rows.name}, dim={self.dim}"
 
 
 class _Rows(torch.autograd.Function):  # type: ignore[misc]
     """Forward: a pull. Backward: gradients are kept for the end of the step."""
 
     @staticmethod
-    def forward(ctx: Any, _anchor: torch.Tensor, reading: lookup.Reading) -> torch.Tensor:
+    def forward(ctx: Any, _anchor: torch.Tensor, reading: Reading) -> torch.Tensor:
         ctx.reading = reading
         return torch.from_numpy(reading.rows(create=True))
 
@@ -113,30 +68,8 @@ class _Rows(torch.autograd.Function):  # type: ignore[misc]
         return None, None
 
 
-class Optimizer:
+class Optimizer(layers.Optimizer):
     """Learns everything that the servers hold. As PyTorch's optimizers: `step`, `zero_grad`, `state_dict`."""
-
-    def __init__(
-        self,
-        parameters: dict[str, torch.nn.Parameter],
-        learner: Learner,
-        schedule: Callable[[int], float] | None,
-        job: Job,
-    ) -> None:
-        self._parameters = [*parameters.values()]
-        self._learner = learner
-        self._schedule = schedule
-        self._job = job
-        self._factor = 1.0
-        self._gradients = np.zeros_like(learner.values)
-        self._share_memory()
-
-    def step(self, *, share: float | None = None) -> None:
-        """Push this step's gradients and fetch the parameters. ``share``: this batch's part of all trainers' samples."""
-        if self._schedule is not None:
-            self._factor = self._schedule(self._job.step)
-        self._learner.step(self._gather(), share=share, factor=self._factor)
-        self._show()
 
     def zero_grad(self) -> None:
         """Forget gradients that were not pushed."""
@@ -146,18 +79,6 @@ class Optimizer:
 
     clear_grad = zero_grad
 
-    def refresh(self) -> None:
-        """Fetch the parameters anew, for example after `ps.load`."""
-        self._learner.fetch()
-        self._show()
-
-    def get_lr(self) -> float:
-        return self._factor * self._learner.learning_rate
-
-    def set_lr(self, learning_rate: float) -> None:
-        """From the next step on. The learning rates of tables with rules of their own change in proportion."""
-        self._factor = learning_rate / self._learner.learning_rate
-
     def state_dict(self) -> dict[str, Any]:
         """What is not on the servers. Moments and parameters are in the servers' checkpoint."""
         return {"factor": self._factor}
@@ -165,29 +86,24 @@ class Optimizer:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._factor = state["factor"]
 
-    def _gather(self) -> Floats | None:
-        behind = 0
-        for parameter in self._parameters:
-            part = self._gradients[behind : behind + parameter.numel()]
-            if parameter.grad is None:
-                part.fill(0)
-            else:
-                part[:] = _floats(parameter.grad).reshape(-1)
-            behind += parameter.numel()
-        return self._gradients if self._parameters else None
+    @staticmethod
+    def _floats(tensor: torch.Tensor) -> Floats:
+        return _floats(tensor)
+
+    def _scheduled(self) -> float:
+        factor: float = self._schedule(self._job.step)
+        return factor
 
     def _share_memory(self) -> None:
         """Let parameters on the CPU be views of the array that is fetched into; the others are copied to."""
         flat = torch.from_numpy(self._learner.values)
         self._copied: list[tuple[torch.nn.Parameter, torch.Tensor]] = []
-        behind = 0
-        for parameter in self._parameters:
-            view = flat[behind : behind + parameter.numel()].view(parameter.shape)
+        for parameter, place in layers.places(self._parameters):
+            view = flat[place].view(parameter.shape)
             if parameter.device.type == "cpu" and parameter.dtype == torch.float32:
                 parameter.data = view
             else:
                 self._copied.append((parameter, view))
-            behind += parameter.numel()
 
     def _show(self) -> None:
         with torch.no_grad():
@@ -209,22 +125,9 @@ def optimizer(
 
     ``schedule`` tells for each step what all learning rates are multiplied by, as in `torch.optim.lr_scheduler.LambdaLR`.
     """
-    own = job or ps.job()
     parameters = {name: each for name, each in model.named_parameters() if each.requires_grad}
-    arrays = [specs.Array(name=name, shape=tuple(each.shape)) for name, each in parameters.items()]
-    values = room_for(arrays)
-    behind = 0
-    for each in parameters.values():
-        values[behind : behind + each.numel()] = _floats(each).reshape(-1)
-        behind += each.numel()
-    learner = Learner(own, arrays, values, rule=chosen_rule(rule, learning_rate), clip=clip, table=table)
-    made = Optimizer(parameters, learner, schedule, own)
-    made.refresh()
-    return made
-
-
-def _keys(ids: Ids) -> Keys:
-    return lookup.as_keys(ids if isinstance(ids, np.ndarray) else ids.detach().cpu().numpy())
+    chosen = chosen_rule(rule, learning_rate)
+    return Optimizer.of(parameters, chosen, schedule, clip=clip, table=table, job=job)
 
 
 def _floats(tensor: torch.Tensor) -> Floats:

@@ -1,0 +1,196 @@
+"""An embedding layer and an optimizer as far as every framework has them alike. An adapter, without a framework.
+
+    class Embedding(layers.Embedding, torch.nn.Module): ...
+    class Optimizer(layers.Optimizer): ...
+
+`umiak.ps.paddle` and `umiak.ps.torch` complete them with what raises `NotImplementedError` here: the way between the
+framework's tensors and numpy, who keeps gradients, and whose memory the parameters are in.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from umiak import ps
+from umiak.ps import lookup, specs
+from umiak.ps.dense import Learner, chosen_rule, room_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    from numpy.typing import NDArray
+    from typing_extensions import Self
+
+    from umiak.ps.client import Floats
+    from umiak.ps.job import Job
+    from umiak.ps.lookup import Keys
+
+    Tensor = Any
+    """A tensor of the framework."""
+    Ids = Any
+    """A tensor or an array of whole numbers."""
+
+
+class Embedding:
+    """What an embedding layer is besides being one of its framework's layers, which stands behind it among the base classes."""
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        table: str = "embedding",
+        rule: specs.Optimizer | str | None = None,
+        init: specs.Init | None = None,
+        seed: int = 0,
+        clip: specs.Clip | None = None,
+        entry: specs.Entry | None = None,
+        accessor: specs.Accessor | None = None,
+        pooling: str = "sum",
+        padding_id: int | None = None,
+        job: Job | None = None,
+    ) -> None:
+        super().__init__()
+        chosen = None if rule is None else chosen_rule(rule, None)
+        spec = lookup.sparse_spec(
+            dim, optimizer=chosen, init=init, seed=seed, clip=clip, entry=entry, accessor=accessor
+        )
+        self.rows = (job or ps.job()).book.table(table, spec, follows=rule is None)
+        self.dim = dim if accessor is None else 1 + dim
+        self._pooling = lookup.checked_pooling(pooling)
+        self._padding = padding_id
+        # What the gradient's way back hangs on: rows are no parameters of the model.
+        self._anchor = [self._new_anchor()]
+
+    def forward(self, ids: Ids, offsets: Ids | None = None, *, clicks: Ids | None = None, slot: int = 0) -> Tensor:
+        return self._read(self._keys(ids), None if offsets is None else self._keys(offsets), clicks, slot)
+
+    def slots(self, slots: list[tuple[Ids, Ids]], *, clicks: Ids | None = None) -> Tensor:
+        """Several CSR slots of the same batch with one pull: shape [batch, slots, dim], pooled."""
+        values, offsets = lookup.chained([(self._keys(values), self._keys(ends)) for values, ends in slots])
+        pooled = self._read(values, offsets, clicks, 0)
+        return pooled.reshape([len(slots), -1, self.dim]).moveaxis(0, 1)
+
+    def extra_repr(self) -> str:
+        return f"{self.rows.name}, dim={self.dim}"
+
+    def _keys(self, ids: Ids) -> Keys:
+        return lookup.as_keys(ids if isinstance(ids, np.ndarray) else self._array(ids))
+
+    def _read(self, keys: Keys, offsets: Keys | None, clicks: Ids | None, slot: int) -> Tensor:
+        reading = lookup.Reading(
+            self.rows,
+            keys,
+            offsets,
+            pooling=self._pooling,
+            padding=self._padding,
+            clicks=None if clicks is None else np.asarray(clicks, np.float32),
+            slot=slot,
+        )
+        return self._pull(reading)
+
+    # ---- each framework's own
+
+    def _new_anchor(self) -> Tensor:
+        """A tensor that has a gradient."""
+        raise NotImplementedError
+
+    def _array(self, ids: Tensor) -> NDArray[Any]:
+        """A tensor's numbers as they are."""
+        raise NotImplementedError
+
+    def _pull(self, reading: lookup.Reading) -> Tensor:
+        """The rows. In training they are created, and their gradients collected; otherwise they are only read."""
+        raise NotImplementedError
+
+
+class Optimizer:
+    """Learns everything that the servers hold."""
+
+    def __init__(self, parameters: dict[str, Tensor], learner: Learner, schedule: Any, job: Job) -> None:
+        self._parameters = [*parameters.values()]
+        self._learner = learner
+        self._schedule = schedule
+        self._job = job
+        self._factor = 1.0
+        self._gradients = np.zeros_like(learner.values)
+        self._share_memory()
+
+    @classmethod
+    def of(
+        cls,
+        parameters: dict[str, Tensor],
+        rule: specs.Optimizer,
+        schedule: Any,
+        *,
+        clip: specs.Clip | None,
+        table: str,
+        job: Job | None,
+    ) -> Self:
+        """With the parameters in one table. The first trainer's become everybody's."""
+        own = job or ps.job()
+        arrays = [specs.Array(name=name, shape=tuple(each.shape)) for name, each in parameters.items()]
+        values = room_for(arrays)
+        for each, place in places(parameters.values()):
+            values[place] = cls._floats(each).reshape(-1)
+        learner = Learner(own, arrays, values, rule=rule, clip=clip, table=table)
+        made = cls(parameters, learner, schedule, own)
+        made.refresh()
+        return made
+
+    def step(self, *, share: float | None = None) -> None:
+        """Push this step's gradients and fetch the parameters. ``share``: this batch's part of all trainers' samples."""
+        if self._schedule is not None:
+            self._factor = self._scheduled()
+        self._learner.step(self._gather(), share=share, factor=self._factor)
+        self._show()
+
+    def refresh(self) -> None:
+        """Fetch the parameters anew, for example after `ps.load`."""
+        self._learner.fetch()
+        self._show()
+
+    def get_lr(self) -> float:
+        return self._factor * self._learner.learning_rate
+
+    def set_lr(self, learning_rate: float) -> None:
+        """From the next step on. The learning rates of tables with rules of their own change in proportion."""
+        self._factor = learning_rate / self._learner.learning_rate
+
+    def _gather(self) -> Floats | None:
+        """All gradients end to end; zeros where a parameter took no part."""
+        for parameter, place in places(self._parameters):
+            gradient = parameter.grad
+            self._gradients[place] = 0 if gradient is None else self._floats(gradient).reshape(-1)
+        return self._gradients if self._parameters else None
+
+    # ---- each framework's own
+
+    @staticmethod
+    def _floats(tensor: Tensor) -> Floats:
+        """A tensor's numbers; on the CPU its own memory."""
+        raise NotImplementedError
+
+    def _scheduled(self) -> float:
+        """What the schedule multiplies all learning rates by in this step."""
+        raise NotImplementedError
+
+    def _share_memory(self) -> None:
+        """Let parameters be views of the array that is fetched into, where that can be."""
+        raise NotImplementedError
+
+    def _show(self) -> None:
+        """The fetched parameters in the model, where it has memory of its own."""
+        raise NotImplementedError
+
+
+def places(tensors: Iterable[Tensor]) -> Iterator[tuple[Tensor, slice]]:
+    """Each tensor with its place in a flat array that has all of them end to end."""
+    behind = 0
+    for each in tensors:
+        size = math.prod(each.shape)
+        yield each, slice(behind, behind + size)
+        behind += size
