@@ -10,7 +10,6 @@ The peers are `paddle.distributed.launch`, from the development environment, and
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -19,12 +18,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from benchmarks import measure
+from benchmarks import measure, sections
 from benchmarks.measure import ROOT, Bench, Figure, Program
 from benchmarks.peers import Asked, Launcher, PaddleWithEtcd, Plain, Torchrun, everyone
-from umiak.adapters import process
 
 PATIENCE_S = 60.0
 """For anything that has to come."""
@@ -75,41 +72,21 @@ class Run:
 
 
 def main() -> int:
-    """Measure and print; the exit status says whether everything of ours worked, not whether it was fast."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.launch", description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="few repetitions")
-    parser.add_argument("--only", action="append", choices=SECTIONS, help="measure only this; may be said again")
-    parser.add_argument("--json", metavar="FILE", help="write every single measurement there")
+    """Measure and print: `sections.run`."""
+    parser = sections.parser("benchmarks.launch", __doc__, SECTIONS)
     parser.add_argument("--alone", action="store_true", help="without the peers")
     asked = parser.parse_args()
-    measure.tidy_up()
-    run = Run(asked.quick, everyone(with_peers=not asked.alone))
-    facts = measure.machine()
-    print("machine: " + ", ".join(f"{name} {fact}" for name, fact in facts.items()))
+    return sections.run(SECTIONS, Run(asked.quick, everyone(with_peers=not asked.alone)), asked, warm_up)
+
+
+def warm_up(run: Run) -> None:
+    """Name who is missing, and start the others once: what a first run compiles and reads from disk is not compared."""
     for launcher in run.launchers:
         if launcher.missing:
-            print(f"{launcher.name}: {launcher.missing}")
-    figures: list[Figure] = []
-    status = 0
-    try:
-        for launcher in run.launchers:
-            if not launcher.missing:
-                _start_once(launcher)  # what a first run compiles and reads from disk is not what is compared
-        for name in asked.only or SECTIONS:
-            began = time.monotonic()
-            for figure in SECTIONS[name](run):
-                figures.append(figure)
-                print(f"\n{measure.table(figure)}", flush=True)
-            print(f"  ({name}: {time.monotonic() - began:.0f} s)", flush=True)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        status = 130
-    finally:
-        process.kill_descendants()
-    if asked.json:
-        content = {"machine": facts, "quick": run.quick, "figures": [figure.plain() for figure in figures]}
-        Path(asked.json).write_text(json.dumps(content, indent=1) + "\n")
-    return status or int(any(not figure.row("umiak").values for figure in figures))
+            print(f"{launcher.name}: {launcher.missing}", flush=True)
+    for launcher in run.launchers:
+        if not launcher.missing:
+            _start_once(launcher)
 
 
 # ---- start

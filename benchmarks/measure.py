@@ -71,9 +71,14 @@ class Figure:
     def row(self, subject: str) -> Row:
         return self.rows.setdefault(subject, Row(subject))
 
+    @property
+    def own(self) -> Row:
+        """What was measured for ours."""
+        return next(iter(self.rows.values()), Row(""))
+
     def verdict(self) -> str:
         """Whether our own median, or at least our best run, reaches the goal."""
-        own = next(iter(self.rows.values()), Row(""))
+        own = self.own
         if self.goal is None or not own.values:
             return ""
         sign = -1 if self.more_is_better else 1
@@ -112,7 +117,7 @@ class Figure:
 
 def table(figure: Figure) -> str:
     """A figure as text: one line per subject, with how far it is behind the first one."""
-    own = next(iter(figure.rows.values()), Row(""))
+    own = figure.own
     lines = [["", "median", "min", "max", "runs", "CPU s", "median ratio", "min ratio", ""]]
     for row in figure.rows.values():
         if not row.values:
@@ -352,13 +357,16 @@ def cpu_s(pids: Sequence[int]) -> float:
     return total / 1e9
 
 
-def whole_cpu_s(pids: Sequence[int]) -> float:
-    """CPU that these processes have used, with threads that have ended; in hundredths of a second."""
+def whole_cpu_s(pids: Sequence[int], *, and_collected: bool = False) -> float:
+    """CPU that these processes have used, with threads that have ended; in hundredths of a second.
+
+    ``and_collected``: also what their children had used that have ended.
+    """
     total = 0
     for pid in pids:
         with contextlib.suppress(OSError):
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            total += int(fields[11]) + int(fields[12])
+            total += sum(map(int, fields[11 : 15 if and_collected else 13]))
     return total / os.sysconf("SC_CLK_TCK")
 
 
@@ -413,8 +421,8 @@ def _busy_s() -> float:
 
 
 def _own_s() -> float:
-    """CPU seconds of this process and of everything that it has collected."""
-    total = 0.0
+    """CPU seconds of this process and of everything that it has started, whether it still runs or has been collected."""
+    total = whole_cpu_s([pid for pid, _ in process.descendants(os.getpid())], and_collected=True)
     for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
         used = resource.getrusage(who)
         total += used.ru_utime + used.ru_stime

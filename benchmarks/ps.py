@@ -10,7 +10,6 @@ as what they limit, so that whatever else the machine does meets both.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import subprocess
@@ -21,10 +20,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import measure, ps_faults, ps_job, ps_programs
+from benchmarks import measure, ps_faults, ps_job, ps_programs, sections
 from benchmarks.measure import ROOT, Figure
 from benchmarks.ps_programs import IDS, ROWS, Keys, Trainer
-from umiak.adapters import process
 
 GOAL_PER_ROW = 1.35 * 136
 """Bytes: 64 of values, 64 of Adagrad's state and 8 of the key, and a third more."""
@@ -48,35 +46,11 @@ class Run:
 
 
 def main() -> int:
-    """Measure and print; the exit status says whether everything of ours worked, not whether it was fast."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.ps", description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="few repetitions")
-    parser.add_argument("--only", nargs="+", action="extend", choices=SECTIONS, help="measure only this")
+    """Measure and print: `sections.run`."""
+    parser = sections.parser("benchmarks.ps", __doc__, SECTIONS)
     parser.add_argument("--peer", choices=["paddle"], help="also measure this one's own parameter server")
-    parser.add_argument("--json", metavar="FILE", help="write every single measurement there")
     asked = parser.parse_args()
-    measure.tidy_up()
-    run = Run(asked.quick, asked.peer == "paddle")
-    facts = measure.machine()
-    print("machine: " + ", ".join(f"{name} {fact}" for name, fact in facts.items()), flush=True)
-    figures: list[Figure] = []
-    status = 0
-    try:
-        for name in asked.only or SECTIONS:
-            began = time.monotonic()
-            for figure in SECTIONS[name](run):
-                figures.append(figure)
-                print(f"\n{measure.table(figure)}", flush=True)
-            print(f"  ({name}: {time.monotonic() - began:.0f} s)", flush=True)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        status = 130
-    finally:
-        process.kill_descendants()
-    if asked.json:
-        content = {"machine": facts, "quick": run.quick, "figures": [figure.plain() for figure in figures]}
-        Path(asked.json).write_text(json.dumps(content, indent=1) + "\n")
-    return status or int(any(not row.values for figure in figures for row in list(figure.rows.values())[:1]))
+    return sections.run(SECTIONS, Run(asked.quick, asked.peer == "paddle"), asked)
 
 
 # ---- limits
