@@ -483,12 +483,14 @@ class Client:
         rows: NDArray[np.float32],
         *,
         step: int | None = None,
+        scale: float = 1.0,
     ) -> None:
         """One optimizer step with `rows` (shape `keys.shape + (width,)`) as gradients; returns when every server has it.
 
         Rows of the same key are summed in the order in which they stand (with an accessor: show, click and gradients
         are summed, the slot is the last one). With `step` it is a part of that synchronous step and is applied when all
-        trainers have committed it. A step may consist of several pushes.
+        trainers have committed it. A step may consist of several pushes. Gradients are multiplied by `scale` first; an
+        accessor's slot, show and click are not.
         """
 
     def set(self, table: int, keys: NDArray[np.uint64] | NDArray[np.int64], rows: NDArray[np.float32]) -> None:
@@ -505,8 +507,33 @@ class Client:
     ) -> NDArray[np.float32]:
         """All elements of a dense table, end to end, in one array of one dimension. `step` as in `pull`."""
 
-    def push_dense(self, table: int, gradients: NDArray[np.float32], *, step: int | None = None) -> None:
-        """Gradients of all elements, end to end. `step` as in `push`."""
+    def push_dense(
+        self,
+        table: int,
+        gradients: NDArray[np.float32] | list[NDArray[np.float32]],
+        *,
+        step: int | None = None,
+        scale: float = 1.0,
+    ) -> None:
+        """Gradients of all elements, end to end: one array, or a list of arrays that follow each other.
+
+        `step` and `scale` as in `push`.
+        """
+
+    def learn_dense(
+        self,
+        table: int,
+        gradients: NDArray[np.float32] | list[NDArray[np.float32]],
+        out: NDArray[np.float32],
+        *,
+        step: int | None = None,
+        scale: float = 1.0,
+    ) -> NDArray[np.float32]:
+        """The end of a training step: pushes gradients and fills `out` with the elements afterwards.
+
+        As `push_dense` and `pull_dense`, or with `step` as `push_dense`, `prepare`, `commit` and `pull_dense` of the next
+        step, with half as many exchanges.
+        """
 
     def set_dense(self, table: int, values: NDArray[np.float32], *, if_unset: bool = False) -> None:
         """Overwrites all elements; with `if_unset` only if nobody has set them (the first trainer's values count)."""

@@ -93,7 +93,7 @@ fn beat(shared: &Shared, index: usize, card: &Card) {
                 let _ = stream.socket().set_nonblocking(true);
                 while !shared.stops() {
                     let header = Header { client: card.rank, ..Header::of(Op::Beat) };
-                    let mut calls = [Call { stream: &mut stream, header, parts: [&[], &[]], rows: None }];
+                    let mut calls = [Call { stream: &mut stream, header, parts: [&[], &[]], rows: None, into: None }];
                     let clock = Clock { silence: shared.silence, limit: None };
                     let beaten =
                         exchange::exchange(&mut calls, &mut |_, _, _| {}, &mut inbox, &waiting, &clock, &mut || {

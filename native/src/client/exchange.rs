@@ -29,16 +29,29 @@ pub struct Call<'a> {
     pub parts: [&'a [u8]; 2],
     /// Answer rows must be so many, of so many columns. `None`: rows are collected, or none are expected.
     pub rows: Option<(u32, u32)>,
+    /// Where they go as they are; otherwise they go into the sink.
+    pub into: Option<&'a mut [f32]>,
 }
 
 #[derive(Debug)]
 pub enum Answer {
     Ok(Header),
-    /// All rows have gone into the sink.
-    Rows,
+    /// All rows have gone where they should. After a change: the newest one that is durable.
+    Rows(u64),
     KeyedRows(Vec<u64>, Vec<f32>, u32),
     Json(Value),
     Refused(Told),
+}
+
+impl Answer {
+    /// The newest change of this trainer that the server would not lose, as far as this answer says.
+    pub fn durable(&self) -> u64 {
+        match self {
+            Answer::Ok(header) => header.seq,
+            Answer::Rows(seq) => *seq,
+            _ => 0,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -158,8 +171,8 @@ fn send(call: &mut Call<'_>, state: &mut Progress) {
     let _ = call.stream.flush();
 }
 
-fn read(call: &mut Call<'_>, into: &mut [u8]) -> io::Result<Option<usize>> {
-    match call.stream.read(into) {
+fn read(stream: &mut Stream, into: &mut [u8]) -> io::Result<Option<usize>> {
+    match stream.read(into) {
         Ok(0) => Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection")),
         Ok(got) => Ok(Some(got)),
         Err(error) if again(&error) => Ok(None),
@@ -178,7 +191,7 @@ fn receive(
 ) -> io::Result<Option<Answer>> {
     loop {
         let Some(header) = state.reply else {
-            let Some(got) = read(call, &mut state.head[state.head_have..])? else { return Ok(None) };
+            let Some(got) = read(call.stream, &mut state.head[state.head_have..])? else { return Ok(None) };
             state.head_have += got;
             if state.head_have == HEADER {
                 let header = codec::read_header(&state.head, MOST_ANSWER)
@@ -194,9 +207,10 @@ fn receive(
             let words = format!("the server sent {} rows of {} columns", header.rows, header.dim);
             return Err(io::Error::new(ErrorKind::InvalidData, words));
         }
-        let whole = match streamed {
-            true => receive_rows(call, state, &header, index, sink, inbox)?,
-            false => receive_words(call, state, header.length as usize)?,
+        let whole = match (streamed, &mut call.into) {
+            (true, Some(into)) => receive_into(call.stream, state, into)?,
+            (true, None) => receive_rows(call, state, &header, index, sink, inbox)?,
+            (false, _) => receive_words(call, state, header.length as usize)?,
         };
         if !whole {
             return Ok(None);
@@ -205,7 +219,7 @@ fn receive(
         let garbled = |error: serde_json::Error| io::Error::new(ErrorKind::InvalidData, error);
         return Ok(Some(match header.op {
             Op::Ok => Answer::Ok(header),
-            Op::Rows if streamed => Answer::Rows,
+            Op::Rows if streamed => Answer::Rows(header.seq),
             Op::Rows => {
                 let (keys, rest) = codec::keys(bytes, header.rows).unwrap_or_default();
                 Answer::KeyedRows(keys.into_owned(), codec::floats(rest).into_owned(), header.dim)
@@ -221,6 +235,16 @@ fn receive(
             op => return Err(io::Error::new(ErrorKind::InvalidData, format!("{op:?} is no answer"))),
         }));
     }
+}
+
+/// Straight to where they belong. `call.rows` says as many as there is room for.
+fn receive_into(stream: &mut Stream, state: &mut Progress, into: &mut [f32]) -> io::Result<bool> {
+    let bytes = codec::float_bytes_mut(into);
+    while state.have < bytes.len() {
+        let Some(got) = read(stream, &mut bytes[state.have..])? else { return Ok(false) };
+        state.have += got;
+    }
+    Ok(true)
 }
 
 /// Hands on whole rows; the beginning of one that is not whole is kept in `words`.
@@ -242,7 +266,7 @@ fn receive_rows(
     while state.have < length {
         let bytes = codec::key_bytes_mut(inbox);
         let room = (bytes.len() - carried).min(length - state.have);
-        let got = read(call, &mut bytes[carried..carried + room])?.unwrap_or_default();
+        let got = read(call.stream, &mut bytes[carried..carried + room])?.unwrap_or_default();
         state.have += got;
         let filled = carried + got;
         let whole = filled / row_bytes * row_bytes;
@@ -270,7 +294,7 @@ fn receive_words(call: &mut Call<'_>, state: &mut Progress, length: usize) -> io
         let end = length.min(state.words.len() * 8);
         let room = &mut codec::key_bytes_mut(&mut state.words)[state.have..end];
         // The borrow of `words` ends with the read.
-        let Some(got) = read(call, room)? else { return Ok(false) };
+        let Some(got) = read(call.stream, room)? else { return Ok(false) };
         state.have += got;
     }
     Ok(true)

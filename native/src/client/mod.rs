@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! session     what a trainer can ask for; one operation at a time
+//!   dense     the same for dense tables                    steps      and for synchronous steps
+//!   delivery  orders to servers, which get there whatever happens     (an adapter)
 //!   plan      which key goes where, each once                         (a decider)
 //!   exchange  requests to all servers, answers as they come           (an adapter)
 //!   link      one server: its connection, and what it does not have for good yet
@@ -11,6 +13,8 @@
 
 pub mod beats;
 pub mod config;
+pub mod delivery;
+pub mod dense;
 pub mod dial;
 pub mod error;
 pub mod exchange;

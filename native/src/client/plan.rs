@@ -9,14 +9,17 @@ const AHEAD: usize = 12;
 const REPEATED: u32 = 1 << 31;
 
 /// How repetitions of a key become one row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Merge {
-    /// Added up in the order in which they stand.
-    Sum,
-    /// The slot (column 0) is the last one's, the rest is added up.
-    SumButSlot,
+    /// Each times this number, added up in the order in which they stand.
+    Sum(f32),
+    /// The slot (column 0) is the last one's, show and click are added up, and gradients are as in `Sum`.
+    Statistics(f32),
     Last,
 }
+
+/// Columns before the gradients: slot, show, click.
+const STATISTICS: usize = 3;
 
 #[derive(Default)]
 pub struct Plan {
@@ -122,15 +125,17 @@ impl Plan {
         largest as usize
     }
 
-    /// The caller's rows, one per key, in the order of the plan; one part per server. Read from front to back, because
+    /// The plan's keys and the caller's rows, one per key; one part per server. Rows are read from front to back, because
     /// writing here and there is cheaper than reading so.
-    pub fn spread(&self, rows: &[f32], width: usize, merge: Merge, parts: &mut [Vec<f32>]) {
-        for (part, bounds) in parts.iter_mut().zip(self.bounds.windows(2)) {
+    pub fn spread(&self, rows: &[f32], width: usize, merge: Merge, parts: &mut [(Vec<u64>, Vec<f32>)]) {
+        for ((keys, rows), bounds) in parts.iter_mut().zip(self.bounds.windows(2)) {
+            keys.clear();
+            keys.extend_from_slice(&self.keys[bounds[0]..bounds[1]]);
             // Every element is overwritten: what a buffer still holds need not be cleared.
-            part.resize((bounds[1] - bounds[0]) * width, 0.0);
+            rows.resize((bounds[1] - bounds[0]) * width, 0.0);
         }
         for (at, (marked, row)) in self.places.iter().zip(rows.chunks_exact(width)).enumerate() {
-            if let (Some(soon), [part]) = (self.places.get(at + AHEAD), &*parts) {
+            if let (Some(soon), [(_, part)]) = (self.places.get(at + AHEAD), &*parts) {
                 prefetch_row(part, (soon & !REPEATED) as usize * width, width);
             }
             let place = (marked & !REPEATED) as usize;
@@ -139,13 +144,14 @@ impl Plan {
                 _ => self.bounds.partition_point(|bound| *bound <= place) - 1,
             };
             let start = (place - self.bounds[server]) * width;
-            let into = &mut parts[server][start..start + width];
+            let into = &mut parts[server].1[start..start + width];
+            let repeated = marked & REPEATED != 0;
             match merge {
-                _ if marked & REPEATED == 0 => copy_row(into, row),
                 Merge::Last => copy_row(into, row),
-                Merge::Sum => add_row(into, row),
-                Merge::SumButSlot => {
-                    add_row(&mut into[1..], &row[1..]);
+                Merge::Sum(scale) => merge_row(into, row, scale, repeated),
+                Merge::Statistics(scale) => {
+                    merge_row(&mut into[1..STATISTICS], &row[1..STATISTICS], 1.0, repeated);
+                    merge_row(&mut into[STATISTICS..], &row[STATISTICS..], scale, repeated);
                     into[0] = row[0];
                 }
             }
@@ -192,8 +198,15 @@ fn prefetch_row(of: &[f32], start: usize, width: usize) {
     let _ = (of, start, width);
 }
 
-fn add_row(into: &mut [f32], row: &[f32]) {
-    into.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+/// A row times a number: the first of its key, or one more.
+#[inline(always)]
+fn merge_row(into: &mut [f32], row: &[f32], scale: f32, repeated: bool) {
+    let rows = into.iter_mut().zip(row);
+    match repeated {
+        true => rows.for_each(|(sum, value)| *sum += scale * value),
+        false if scale == 1.0 => copy_row(into, row),
+        false => rows.for_each(|(sum, value)| *sum = scale * value),
+    }
 }
 
 /// Usual widths are copied by a few instructions instead of a call.
@@ -245,22 +258,26 @@ mod tests {
                     for (key, row) in keys.iter().zip(out.chunks_exact(width)) {
                         assert!(row.iter().all(|value| *value == *key as f32));
                     }
-                    for merge in [Merge::Sum, Merge::SumButSlot, Merge::Last] {
-                        let mut parts = vec![Vec::new(); servers];
+                    for merge in [Merge::Sum(1.0), Merge::Sum(0.5), Merge::Statistics(0.5), Merge::Last] {
+                        if merge == Merge::Statistics(0.5) && width < STATISTICS {
+                            continue;
+                        }
+                        let mut parts = vec![(vec![7], vec![0.5]); servers];
                         plan.spread(&out, width, merge, &mut parts);
-                        let rows: Vec<f32> = parts.concat();
-                        for (key, row) in plan.keys.iter().zip(rows.chunks_exact(width)) {
-                            let times = keys.iter().filter(|other| *other == key).count() as f32;
-                            let sum = (0..times as usize).fold(0.0, |sum, _| sum + *key as f32);
-                            assert_eq!(row[0], if merge == Merge::Sum { sum } else { *key as f32 });
-                            assert_eq!(
-                                row[width - 1],
-                                match merge {
-                                    Merge::Last => *key as f32,
-                                    Merge::SumButSlot if width == 1 => *key as f32,
-                                    _ => sum,
-                                }
-                            );
+                        let (sent, rows): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+                        assert_eq!(sent.concat(), plan.keys);
+                        for (key, row) in plan.keys.iter().zip(rows.concat().chunks_exact(width)) {
+                            let times = keys.iter().filter(|other| *other == key).count();
+                            let value = *key as f32;
+                            let sum = |scale: f32| (0..times).fold(0.0, |sum, _| sum + scale * value);
+                            for (column, number) in row.iter().enumerate() {
+                                let expected = match (merge, column) {
+                                    (Merge::Last, _) | (Merge::Statistics(_), 0) => value,
+                                    (Merge::Statistics(_), 1 | 2) => sum(1.0),
+                                    (Merge::Statistics(scale) | Merge::Sum(scale), _) => sum(scale),
+                                };
+                                assert_eq!(*number, expected);
+                            }
                         }
                     }
                 }

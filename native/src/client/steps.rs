@@ -8,9 +8,10 @@
 
 use std::time::Duration;
 
+use super::delivery::{Body, Order, State, nap};
 use super::error::{ClientError, Outcome};
 use super::link::Words;
-use super::session::{Body, Order, Turn, Wish, nap};
+use super::session::{Turn, Wish};
 use crate::wire::frame::{Header, Op};
 
 /// How often a step is chosen anew because the servers went on without this trainer meanwhile.
@@ -21,9 +22,7 @@ impl Turn<'_> {
         let (state, waiting) = self.split();
         state.connect_all(waiting, wish)?;
         state.tell_all(Header { seq: step, ..Header::of(Op::Prepare) }, &[], waiting, wish)?;
-        for open in state.links.iter_mut().filter_map(|link| link.open.as_mut()) {
-            open.prepared |= open.step == step;
-        }
+        state.step_prepared(step);
         Ok(())
     }
 
@@ -70,9 +69,9 @@ impl Turn<'_> {
                 };
                 let seq = if op == Op::Commit { link.words.next } else { step };
                 let header = Header { seq, ..Header::of(op) };
-                orders.push(Order { link: index, header, table: None, body: Body::Bytes(&[]), rows: None });
+                orders.push(Order::new(index, header, None, Body::Bytes(&[])));
             }
-            match state.perform(&orders, &mut |_, _, _| {}, waiting, wish) {
+            match state.perform(&mut orders, &mut |_, _, _| {}, waiting, wish) {
                 Ok(_) => {
                     for link in &mut state.links {
                         link.open = None;
@@ -93,8 +92,14 @@ impl Turn<'_> {
     }
 }
 
-impl super::session::State {
-    fn steps_closed(&mut self, step: u64, committed: bool) {
+impl State {
+    pub(super) fn step_prepared(&mut self, step: u64) {
+        for open in self.links.iter_mut().filter_map(|link| link.open.as_mut()) {
+            open.prepared |= open.step == step;
+        }
+    }
+
+    pub(super) fn steps_closed(&mut self, step: u64, committed: bool) {
         let mut spare = std::mem::take(&mut self.spare);
         for link in &mut self.links {
             link.close_step(step, &mut spare);

@@ -5,11 +5,13 @@ use std::mem::ManuallyDrop;
 use numpy::{PyArray, PyArray1, PyArray2, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyList;
 
 use super::errors;
+use crate::client::dense::Pieces;
 use crate::client::error::{ClientError, Outcome};
-use crate::client::session::{self, Turn, Wish};
-use crate::wire::frame::{Op, flag};
+use crate::client::session::{self, RowChange, Turn, Wish};
+use crate::wire::frame::{Header, Op, flag};
 
 type KeysAndRows<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray2<f32>>);
 
@@ -118,6 +120,14 @@ impl<'py> Rows<'py> {
     }
 }
 
+/// One array, or several that follow each other.
+fn take_pieces<'py>(gradients: &Bound<'py, PyAny>) -> PyResult<Vec<Rows<'py>>> {
+    let Ok(several) = gradients.cast::<PyList>() else {
+        return Ok(vec![Rows::take(gradients, "gradients")?.0]);
+    };
+    several.iter().map(|array| Ok(Rows::take(&array, "gradients")?.0)).collect()
+}
+
 /// An array to be filled: the caller's, or a new one.
 fn to_fill<'py>(
     py: Python<'py>,
@@ -189,7 +199,7 @@ impl Client {
         Ok(array)
     }
 
-    #[pyo3(signature = (table, keys, rows, *, step=None))]
+    #[pyo3(signature = (table, keys, rows, *, step=None, scale=1.0))]
     fn push(
         &self,
         py: Python<'_>,
@@ -197,16 +207,17 @@ impl Client {
         keys: Bound<'_, PyAny>,
         rows: Bound<'_, PyAny>,
         step: Option<u64>,
+        scale: f32,
     ) -> PyResult<()> {
-        self.change(py, Op::Push, table, &keys, &rows, step)
+        self.change(py, (Op::Push, table, scale), &keys, &rows, step)
     }
 
     fn set(&self, py: Python<'_>, table: u32, keys: Bound<'_, PyAny>, rows: Bound<'_, PyAny>) -> PyResult<()> {
-        self.change(py, Op::Set, table, &keys, &rows, None)
+        self.change(py, (Op::Set, table, 1.0), &keys, &rows, None)
     }
 
     fn add(&self, py: Python<'_>, table: u32, keys: Bound<'_, PyAny>, rows: Bound<'_, PyAny>) -> PyResult<()> {
-        self.change(py, Op::Add, table, &keys, &rows, None)
+        self.change(py, (Op::Add, table, 1.0), &keys, &rows, None)
     }
 
     fn changed<'py>(&self, py: Python<'py>, table: u32) -> PyResult<KeysAndRows<'py>> {
@@ -237,19 +248,52 @@ impl Client {
         Ok(array)
     }
 
-    #[pyo3(signature = (table, gradients, *, step=None))]
-    fn push_dense(&self, py: Python<'_>, table: u32, gradients: Bound<'_, PyAny>, step: Option<u64>) -> PyResult<()> {
-        let (values, _) = Rows::take(&gradients, "gradients")?;
-        let values = values.slice();
-        self.run(py, None, |turn, wish| turn.change_dense(Op::PushDense, 0, table, values, step, wish))
+    #[pyo3(signature = (table, gradients, *, step=None, scale=1.0))]
+    fn push_dense(
+        &self,
+        py: Python<'_>,
+        table: u32,
+        gradients: Bound<'_, PyAny>,
+        step: Option<u64>,
+        scale: f32,
+    ) -> PyResult<()> {
+        let gradients = take_pieces(&gradients)?;
+        let arrays: Vec<&[f32]> = gradients.iter().map(Rows::slice).collect();
+        let pieces = Pieces { arrays: &arrays, scale };
+        let header = Header { dim: 1, ..Header::of(Op::PushDense) };
+        self.run(py, None, |turn, wish| turn.change_dense(header, table, pieces, step, wish))
+    }
+
+    #[pyo3(signature = (table, gradients, out, *, step=None, scale=1.0))]
+    fn learn_dense<'py>(
+        &self,
+        py: Python<'py>,
+        table: u32,
+        gradients: Bound<'py, PyAny>,
+        out: Bound<'py, PyAny>,
+        step: Option<u64>,
+        scale: f32,
+    ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
+        let gradients = take_pieces(&gradients)?;
+        let arrays: Vec<&[f32]> = gradients.iter().map(Rows::slice).collect();
+        let pieces = Pieces { arrays: &arrays, scale };
+        let elements = self.run(py, None, |turn, _| Ok(turn.table(table)?.dense()?.0))?;
+        let array = to_fill(py, Some(out), &[elements])?;
+        {
+            let mut filled = array.try_readwrite().map_err(|error| PyValueError::new_err(error.to_string()))?;
+            let out = filled.as_slice_mut().map_err(|error| PyValueError::new_err(error.to_string()))?;
+            self.run(py, None, |turn, wish| turn.learn_dense(table, pieces, out, step, wish))?;
+        }
+        Ok(array)
     }
 
     #[pyo3(signature = (table, values, *, if_unset=false))]
     fn set_dense(&self, py: Python<'_>, table: u32, values: Bound<'_, PyAny>, if_unset: bool) -> PyResult<()> {
         let (values, _) = Rows::take(&values, "values")?;
-        let values = values.slice();
+        let pieces = Pieces { arrays: &[values.slice()], scale: 1.0 };
         let flags = if if_unset { flag::IF_UNSET } else { 0 };
-        self.run(py, None, |turn, wish| turn.change_dense(Op::SetDense, flags, table, values, None, wish))
+        let header = Header { flags, dim: 1, ..Header::of(Op::SetDense) };
+        self.run(py, None, |turn, wish| turn.change_dense(header, table, pieces, None, wish))
     }
 
     #[pyo3(signature = (table, learning_rate, *, step=None))]
@@ -316,8 +360,7 @@ impl Client {
     fn change(
         &self,
         py: Python<'_>,
-        op: Op,
-        table: u32,
+        (op, table, scale): (Op, u32, f32),
         keys: &Bound<'_, PyAny>,
         rows: &Bound<'_, PyAny>,
         step: Option<u64>,
@@ -328,8 +371,8 @@ impl Client {
             let words = format!("rows of the shape {shape:?} do not belong to keys of the shape {:?}", keys.shape());
             return Err(PyValueError::new_err(words));
         }
-        let (keys, rows) = (keys.slice(), rows.slice());
-        self.run(py, None, |turn, wish| turn.change(op, table, keys, rows, step, wish))
+        let change = RowChange { op, table, keys: keys.slice(), rows: rows.slice(), scale };
+        self.run(py, None, |turn, wish| turn.change(&change, step, wish))
     }
 }
 

@@ -10,6 +10,7 @@ use super::engine::{Core, Engine};
 use super::operations::Creation;
 use super::records::{self, Author, Decision, Record};
 use super::registry::{Entry, Wish};
+use super::steps::Outcome;
 use crate::keys;
 use crate::table::Table;
 use crate::wire::codec;
@@ -79,7 +80,14 @@ impl Engine {
             Op::Prepare => core.steps.prepare(rank, step, author.incarnation),
             Op::Commit => core.steps.commit(rank, step),
             Op::Abort => core.steps.abort(rank, step),
-            _ => core.steps.offer(rank, step, Arc::new(Piece::new(header, payload))),
+            _ => {
+                core.steps.offer(rank, step, Arc::new(Piece::new(header, payload))).and_then(|offered| match offered {
+                    Outcome::New if header.flags & flag::LAST != 0 => {
+                        core.steps.prepare(rank, step, author.incarnation)
+                    }
+                    _ => Ok(offered),
+                })
+            }
         };
         outcome.map_err(|disorder| disorder.to_string())?;
         self.apply_ripe(core);

@@ -11,14 +11,13 @@
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::service::{Identity, Kind, Refusal, Reply, RequestError, Service};
+use super::service::{Fill, Identity, Kind, Refusal, Reply, RequestError, Service};
 use crate::wire::auth::{self, Challenge, Hello, Proof, Role};
 use crate::wire::codec::{self, Buffer, Fault};
 use crate::wire::frame::{HEADER, Header, Op, flag};
@@ -392,15 +391,15 @@ impl Reply for Answer<'_> {
         self.last(Header { table, seq: durable_seq, ..Header::of(Op::Ok) }, &[])
     }
 
-    fn rows(&mut self, rows: u32, dim: u32, fill: &mut dyn FnMut(Range<usize>, &mut [f32])) -> io::Result<()> {
+    fn rows(&mut self, (rows, dim): (u32, u32), durable_seq: u64, fill: Fill<'_>) -> io::Result<()> {
         if std::mem::replace(&mut self.answered, true) {
             return Err(io::Error::other("a request was answered twice"));
         }
         let (total, width) = (rows as usize, dim as usize);
         let per_block = (BLOCK / 4 / width.max(1)).clamp(1, total.max(1));
         self.scratch.resize(self.scratch.len().max(per_block * width), 0.0);
-        let header =
-            Header { rows, dim, client: self.client, length: (total * width * 4) as u64, ..Header::of(Op::Rows) };
+        let length = (total * width * 4) as u64;
+        let header = Header { rows, dim, seq: durable_seq, client: self.client, length, ..Header::of(Op::Rows) };
         let head = header.encode();
         let mut first = &head[..];
         // Until the last block is out, the frame is a promise that may break.

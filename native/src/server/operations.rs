@@ -82,14 +82,9 @@ impl Engine {
                 self.check_owner(&keys)?;
                 let create = header.flags & flag::CREATE != 0;
                 let width = table.pull_width() as u32;
-                Ok(reply.rows(header.rows, width, &mut |range, out| table.pull(&keys[range], out, create))?)
+                Ok(reply.rows((header.rows, width), 0, &mut |range, out| table.pull(&keys[range], out, create))?)
             }
-            (Table::Dense(table), Op::PullDense) => {
-                let mut values = vec![0.0; table.range().len()];
-                table.pull(&mut values).map_err(|_| refusals::not_set(&entry.name))?;
-                let copy = &mut |range: std::ops::Range<usize>, out: &mut [f32]| out.copy_from_slice(&values[range]);
-                Ok(reply.rows(values.len() as u32, 1, copy)?)
-            }
+            (Table::Dense(_), Op::PullDense) => tell_values(&entry, 0, reply),
             _ => Err(wrong_kind(header.op, &entry).into()),
         }
     }
@@ -127,8 +122,7 @@ impl Engine {
         if header.op == Op::Shrink {
             return Ok(reply.json(&serde_json::json!({"removed": removed}))?);
         }
-        let durable_seq = self.durable_seq_of(who);
-        Ok(reply.ok(header.table, durable_seq)?)
+        self.acknowledge(who, header, reply)
     }
 
     /// A piece, or one of the turns, of a synchronous step.
@@ -141,6 +135,7 @@ impl Engine {
     ) -> Result<(), RequestError> {
         let (rank, step) = (who.rank, header.seq);
         let is_piece = !matches!(header.op, Op::Prepare | Op::Commit | Op::Abort);
+        let prepares = header.op == Op::Prepare || is_piece && header.flags & flag::LAST != 0;
         if is_piece {
             self.wait_for_step(who, step.saturating_sub(1), reply)?;
         }
@@ -166,15 +161,26 @@ impl Engine {
                 }
                 lsn = self.append(&[&records::operation_head(author(who), header), payload])?;
                 self.apply_step(&mut core, author(who), header, payload).map_err(refusals::bad_request)?;
-            } else if header.op == Op::Prepare {
+            } else if prepares {
                 // Prepared before, perhaps a moment ago and not on disk yet.
                 lsn = self.log.get().map_or(0, |log| log.last());
             }
         }
-        if header.op == Op::Prepare {
+        if prepares {
             self.wait_durable(lsn)?;
         }
+        if header.op == Op::Commit && header.flags & flag::VALUES != 0 {
+            self.wait_for_step(who, step + 1, reply)?;
+        }
+        self.acknowledge(who, header, reply)
+    }
+
+    /// The answer to a change: that it is here, or what came of it.
+    fn acknowledge(&self, who: &Identity, header: &Header, reply: &mut dyn Reply) -> Result<(), RequestError> {
         let durable_seq = self.durable_seq_of(who);
+        if header.flags & flag::VALUES != 0 {
+            return tell_values(&*self.entry(header.table)?, durable_seq, reply);
+        }
         Ok(reply.ok(header.table, durable_seq)?)
     }
 
@@ -257,6 +263,16 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// The values of a dense table as they are, block by block: while they are sent, pushes go on.
+fn tell_values(entry: &Entry, durable_seq: u64, reply: &mut dyn Reply) -> Result<(), RequestError> {
+    let Table::Dense(table) = &entry.table else { return Err(wrong_kind(Op::PullDense, entry).into()) };
+    if !table.is_set() {
+        return Err(refusals::not_set(&entry.name).into());
+    }
+    let elements = table.range().len() as u32;
+    Ok(reply.rows((elements, 1), durable_seq, &mut |range, out| table.read_into(range, out))?)
 }
 
 fn too_short() -> Refusal {

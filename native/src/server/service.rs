@@ -71,11 +71,14 @@ impl From<Refusal> for RequestError {
     }
 }
 
+/// Writes the rows of a range.
+pub type Fill<'a> = &'a mut dyn FnMut(Range<usize>, &mut [f32]);
+
 pub trait Reply {
     fn ok(&mut self, table: u32, durable_seq: u64) -> io::Result<()>;
 
     /// Rows that are made while they are sent, in blocks, so that the other side receives while this one gathers.
-    fn rows(&mut self, rows: u32, dim: u32, fill: &mut dyn FnMut(Range<usize>, &mut [f32])) -> io::Result<()>;
+    fn rows(&mut self, shape: (u32, u32), durable_seq: u64, fill: Fill<'_>) -> io::Result<()>;
 
     fn keyed_rows(&mut self, keys: &[u64], rows: &[f32], dim: u32) -> io::Result<()>;
 

@@ -72,41 +72,34 @@ impl DenseTable {
     /// The values that are here.
     pub fn pull(&self, out: &mut [f32]) -> Result<(), String> {
         self.fits(out.len())?;
-        let inner = self.read();
-        if !inner.is_set {
+        if !self.is_set() {
             return Err("the table has no values yet: they must be set first".into());
         }
-        let mut rest = out;
-        for chunk in &inner.chunks {
-            let (here, after) = rest.split_at_mut(chunk.values.len());
-            here.copy_from_slice(&chunk.values);
+        self.read_into(0..out.len(), out);
+        Ok(())
+    }
+
+    /// Some of the values that are here, counted from the first one; zeros if they were not set.
+    ///
+    /// # Panics
+    /// If `out` is not as long as the range, or the range goes beyond what is here.
+    pub fn read_into(&self, range: Range<usize>, out: &mut [f32]) {
+        let inner = self.read();
+        let (mut at, mut rest) = (range.start, out);
+        assert_eq!(rest.len(), range.len());
+        while at < range.end {
+            let values = &inner.chunks[at / self.chunk].values[at % self.chunk..];
+            let (here, after) = rest.split_at_mut(values.len().min(rest.len()));
+            here.copy_from_slice(&values[..here.len()]);
+            at += here.len();
             rest = after;
         }
-        Ok(())
     }
 
     /// One optimizer step.
     pub fn push(&self, gradients: &[f32]) -> Result<(), String> {
         self.fits(gradients.len())?;
-        let inner = &mut *self.write();
-        let step = inner.rule.step();
-        let mut rest = gradients;
-        for chunk in &mut inner.chunks {
-            let (gradient, after) = rest.split_at(chunk.values.len());
-            rest = after;
-            if gradient.is_empty() {
-                continue;
-            }
-            let chunk = Arc::make_mut(chunk);
-            let shape = Shape { dim: gradient.len(), state_width: chunk.state.len(), clip: self.spec.clip };
-            let job = Job {
-                weights: chunk.values.as_mut_ptr(),
-                state: chunk.state.as_mut_ptr(),
-                gradient: gradient.as_ptr(),
-            };
-            // SAFETY: the pointers come from vectors of these lengths, of which the first two are borrowed mutably.
-            unsafe { kernels::apply(&step, &shape, &[job]) };
-        }
+        self.push_chunks(|range| gradients[range].as_ptr());
         Ok(())
     }
 
@@ -117,12 +110,36 @@ impl DenseTable {
             [] => Err("no gradients to add up".into()),
             [part] => self.push(part),
             [first, rest @ ..] => {
-                let mut sum = first.to_vec();
-                for part in rest {
-                    sum.iter_mut().zip(*part).for_each(|(sum, more)| *sum += more);
-                }
-                self.push(&sum)
+                let mut sum = Vec::new();
+                self.push_chunks(|range| {
+                    // One chunk at a time, which the fastest memory holds until it is applied.
+                    sum.clear();
+                    sum.extend_from_slice(&first[range.clone()]);
+                    for part in rest {
+                        sum.iter_mut().zip(&part[range.clone()]).for_each(|(sum, more)| *sum += more);
+                    }
+                    sum.as_ptr()
+                });
+                Ok(())
             }
+        }
+    }
+
+    /// One optimizer step. `gradients` says where those of a range of elements are, until it is asked for the next one.
+    fn push_chunks(&self, mut gradients: impl FnMut(Range<usize>) -> *const f32) {
+        let inner = &mut *self.write();
+        let step = inner.rule.step();
+        let mut start = 0;
+        for chunk in inner.chunks.iter_mut().filter(|chunk| !chunk.values.is_empty()) {
+            let chunk = Arc::make_mut(chunk);
+            let range = start..start + chunk.values.len();
+            start = range.end;
+            let shape = Shape { dim: range.len(), state_width: chunk.state.len(), clip: self.spec.clip };
+            let (weights, state) = (chunk.values.as_mut_ptr(), chunk.state.as_mut_ptr());
+            let job = Job { weights, state, gradient: gradients(range) };
+            // SAFETY: the pointers come from vectors of these lengths, of which the first two are borrowed mutably, and
+            // the callers' gradients are as long as the range.
+            unsafe { kernels::apply(&step, &shape, &[job]) };
         }
     }
 

@@ -19,7 +19,7 @@ pub enum Op {
     Pull = 4,          // keys; `seq` is the step to wait for; flag CREATE
     Push = 5,          // keys, then rows of `dim` floats
     PullDense = 6,     // nothing; `seq` is the step to wait for
-    PushDense = 7,     // floats: this server's part
+    PushDense = 7,     // floats: this server's part; flag VALUES
     SetDense = 8,      // floats: this server's part; flag IF_UNSET
     Set = 9,           // keys, then rows: overwrite values
     Add = 10,          // keys, then rows: geo's differences
@@ -28,7 +28,7 @@ pub enum Op {
     Shrink = 13,
     // Steps of a synchronous job.
     Prepare = 14, // `seq` is the step: everything of it is here
-    Commit = 15,  // `seq` is the step: everybody has it
+    Commit = 15,  // `seq` is the step: everybody has it; flag VALUES with `table`
     Abort = 16,   // `seq` is the step: forget what of it is here
     // The job.
     Barrier = 17, // JSON {name}
@@ -41,7 +41,7 @@ pub enum Op {
     Challenge = 128, // JSON
     Welcome = 129,   // JSON
     Ok = 130,        // `seq`: the newest push of this client that is durable
-    Rows = 131,      // floats, or keys and floats
+    Rows = 131,      // floats, or keys and floats; `seq` as in Ok, where the request was a change
     Json = 132,
     Wait = 133,  // text: what the server waits for; the reply proper follows
     Error = 134, // JSON {code, message, hint}
@@ -56,6 +56,10 @@ pub mod flag {
     pub const STEP: u16 = 4;
     /// Rows: keys stand before the floats.
     pub const KEYED: u16 = 8;
+    /// PushDense, Commit: the answer is the dense table's values afterwards, for a commit once the step is applied.
+    pub const VALUES: u16 = 16;
+    /// A piece of a synchronous step: it is the last one, and the step is prepared with it.
+    pub const LAST: u16 = 32;
 }
 
 const OPS: [Op; 29] = [

@@ -19,7 +19,7 @@ from umiak.ps.errors import bad
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from umiak.ps.client import Floats
+    from umiak.ps.client import Floats, Gradients
     from umiak.ps.job import Job
     from umiak.ps.specs import Array, Clip, Optimizer
 
@@ -48,39 +48,36 @@ class Learner:
             each.follow(rule)
         self.arrays = tuple(arrays)
         self.values = first_values
-        self._number: int | None = None
+        self.number: int | None = None
         self._told = 1.0
         if self.arrays:
             spec = specs.DenseTable(arrays=self.arrays, optimizer=rule, clip=clip or specs.Clip())
-            self._number = self._strategy.open_dense(table, spec, first_values)
-            self._strategy.pull_dense(self._number, self.values)
+            self.number = self._strategy.open_dense(table, spec, first_values)
+            self._strategy.pull_dense(self.number, self.values)
 
     @property
     def learning_rate(self) -> float:
         return float(getattr(self.rule, "learning_rate", 1.0))
 
-    def step(self, gradients: Floats | None, *, share: float | None, factor: float) -> None:
+    def step(self, gradients: Gradients, *, share: float | None, factor: float) -> None:
         """One step: ``factor`` is what every learning rate is multiplied by from now on."""
         if factor != self._told:
             self._tell(factor)
         self._job.book.push(share)
-        self.push_dense(gradients, share)
-        self._strategy.end_step()
-        self.fetch()
-
-    def push_dense(self, gradients: Floats | None, share: float | None) -> None:
-        if self._number is not None and gradients is not None:
-            self._strategy.push_dense(self._number, gradients, share=share)
+        if self.number is None:
+            self._strategy.end_step()
+        else:
+            self._strategy.learn_dense(self.number, gradients, self.values, share=share)
 
     def fetch(self) -> None:
         """The newest parameters, as the strategy sees fit."""
-        if self._number is not None:
-            self._strategy.pull_dense(self._number, self.values)
+        if self.number is not None:
+            self._strategy.pull_dense(self.number, self.values)
 
     def _tell(self, factor: float) -> None:
         self._told = factor
-        if self._number is not None:
-            self._strategy.set_learning_rate(self._number, factor * self.learning_rate)
+        if self.number is not None:
+            self._strategy.set_learning_rate(self.number, factor * self.learning_rate)
         for table in self._job.book.tables:
             own = getattr(table.spec.optimizer, "learning_rate", None)
             if own is not None:

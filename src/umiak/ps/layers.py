@@ -116,7 +116,7 @@ class Optimizer:
         self._schedule = schedule
         self._job = job
         self._factor = 1.0
-        self._gradients = np.zeros_like(learner.values)
+        self._zeros: Floats = np.zeros(0, np.float32)
         self._share_memory()
 
     @classmethod
@@ -145,7 +145,7 @@ class Optimizer:
         """Push this step's gradients and fetch the parameters. ``share``: this batch's part of all trainers' samples."""
         if self._schedule is not None:
             self._factor = self._scheduled()
-        self._learner.step(self._gather(), share=share, factor=self._factor)
+        self._learner.step(self._gradients(), share=share, factor=self._factor)
         self._show()
 
     def refresh(self) -> None:
@@ -160,12 +160,18 @@ class Optimizer:
         """From the next step on. The learning rates of tables with rules of their own change in proportion."""
         self._factor = learning_rate / self._learner.learning_rate
 
-    def _gather(self) -> Floats | None:
-        """All gradients end to end; zeros where a parameter took no part."""
-        for parameter, place in places(self._parameters):
+    def _gradients(self) -> list[Floats]:
+        """Those of all parameters, in their own memory where that can be; zeros where a parameter took no part."""
+        found = []
+        for parameter in self._parameters:
             gradient = parameter.grad
-            self._gradients[place] = 0 if gradient is None else self._floats(gradient).reshape(-1)
-        return self._gradients if self._parameters else None
+            found.append(self._nothing(math.prod(parameter.shape)) if gradient is None else self._floats(gradient))
+        return found
+
+    def _nothing(self, size: int) -> Floats:
+        if self._zeros.size < size:
+            self._zeros = np.zeros(size, np.float32)
+        return self._zeros[:size]
 
     # ---- each framework's own
 

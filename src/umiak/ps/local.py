@@ -13,13 +13,14 @@ import umiak_native
 
 from umiak.ps import localfiles
 from umiak.ps.errors import bad
+from umiak.ps.lookup import scaled
 
 if TYPE_CHECKING:
     from typing import Any
 
     from numpy.typing import NDArray
 
-    from umiak.ps.client import Floats, Keys
+    from umiak.ps.client import Floats, Gradients, Keys
 
 
 class LocalClient:
@@ -51,16 +52,18 @@ class LocalClient:
 
     def pull(self, table: int, keys: Keys, out: Floats | None = None, *, create: bool = True, step: int = 0) -> Floats:
         del step
-        rows = self._sparse(table).pull(keys.reshape(-1), create=create).reshape(*keys.shape, -1)
+        rows = self._sparse(table).pull(keys.reshape(-1), create=create)
+        rows = rows.reshape(*keys.shape, rows.shape[1])
         if out is None:
             return rows
         out[...] = rows
         return out
 
-    def push(self, table: int, keys: Keys, rows: Floats, *, step: int | None = None) -> None:
+    def push(self, table: int, keys: Keys, rows: Floats, *, step: int | None = None, scale: float = 1.0) -> None:
+        has_statistics = bool(self._specs[table].get("accessor"))
+        rows = scaled(rows.reshape(keys.size, -1), scale, statistics=has_statistics)
         # With an accessor, the first column is the slot, which is no number to be added up.
-        last_counts = 1 if self._specs[table].get("accessor") else 0
-        merged = umiak_native.merge([(keys.reshape(-1), rows.reshape(keys.size, -1))], last_counts)
+        merged = umiak_native.merge([(keys.reshape(-1), rows)], 1 if has_statistics else 0)
         if step is None:
             self._sparse(table).push(*merged)
         else:
@@ -85,11 +88,25 @@ class LocalClient:
         out[...] = values
         return out
 
-    def push_dense(self, table: int, gradients: Floats, *, step: int | None = None) -> None:
+    def push_dense(
+        self, table: int, gradients: Gradients, *, step: int | None = None, scale: float = 1.0
+    ) -> None:
+        pieces = gradients if isinstance(gradients, list) else [gradients]
+        whole = np.concatenate([piece.reshape(-1) for piece in pieces])
+        if scale != 1.0:
+            whole *= np.float32(scale)
         if step is None:
-            self._dense(table).push(gradients)
+            self._dense(table).push(whole)
         else:
-            self._dense_parts.setdefault(table, []).append(gradients.copy())
+            self._dense_parts.setdefault(table, []).append(whole)
+
+    def learn_dense(
+        self, table: int, gradients: Gradients, out: Floats, *, step: int | None = None, scale: float = 1.0
+    ) -> Floats:
+        self.push_dense(table, gradients, step=step, scale=scale)
+        if step is not None:
+            self.commit(step)
+        return self.pull_dense(table, out)
 
     def set_dense(self, table: int, values: Floats, *, if_unset: bool = False) -> None:
         self._dense(table).set(values, only_if_unset=if_unset)

@@ -186,6 +186,20 @@ class Reading:
         return shows, np.bincount(self._inverse, weights=each, minlength=count).astype(np.float32)
 
 
+STATISTICS = 3
+"""Columns before the gradients of a pushed row with an accessor: slot, show, click."""
+
+
+def scaled(rows: Floats, scale: float, *, statistics: bool) -> Floats:
+    """Rows whose gradients are multiplied; what is counted stays. The rows themselves if there is nothing to do."""
+    if scale == 1.0:
+        return rows
+    product = rows * np.float32(scale)
+    if statistics:
+        product[:, :STATISTICS] = rows[:, :STATISTICS]
+    return product
+
+
 def checked_pooling(word: str) -> str:
     """The word, if it is a way of pooling."""
     if word not in ("sum", "mean"):

@@ -102,7 +102,7 @@ def one_process_with_the_same_micro_batches():
         for number in range(job.world):
             backward(model, step * job.world + number)
             solo.book.push(1 / job.world)
-            optimizer._learner.push_dense(optimizer._gather(), 1 / job.world)
+            solo.strategy.push_dense(optimizer._learner.number, optimizer._gradients(), share=1 / job.world)
             optimizer.clear_grad()
         solo.strategy.end_step()
         optimizer.refresh()

@@ -21,7 +21,7 @@ from umiak.ps.strategies.merging import Merger
 if TYPE_CHECKING:
     from typing import Any
 
-    from umiak.ps.client import Floats, Keys
+    from umiak.ps.client import Floats, Gradients, Keys
 
 
 class Async(Strategy):
@@ -37,6 +37,13 @@ class Async(Strategy):
 
     def pull_dense(self, table: int, out: Floats | None = None) -> Floats:
         return super().pull_dense(table, out) if self._fresh or out is None else out
+
+    def learn_dense(self, table: int, gradients: Gradients, out: Floats, *, share: float | None = None) -> None:
+        if (self.step + 1) % self.settings.pull_every:
+            super().learn_dense(table, gradients, out, share=share)
+            return
+        self.client.learn_dense(table, gradients, out, scale=self._scale(share))
+        self.end_step()
 
     def catch_up(self) -> None:
         self._fresh = True
@@ -55,11 +62,14 @@ class QueuedAsync(Async):
         self._thread.start()
 
     def push(self, table: int, keys: Keys, rows: Floats, *, share: float | None = None) -> None:
-        # The caller may use its arrays again as soon as this returns.
-        self._current.push(table, keys.copy(), self._shared(rows, share).copy())
+        statistics = table in self._statistics
+        self._current.push(table, keys, rows, self._scale(share), statistics=statistics)
 
-    def push_dense(self, table: int, gradients: Floats, *, share: float | None = None) -> None:
-        self._current.push_dense(table, self._shared(gradients, share).copy())
+    def push_dense(self, table: int, gradients: Gradients, *, share: float | None = None) -> None:
+        self._current.push_dense(table, gradients, self._scale(share))
+
+    def learn_dense(self, table: int, gradients: Gradients, out: Floats, *, share: float | None = None) -> None:
+        Strategy.learn_dense(self, table, gradients, out, share=share)
 
     def end_step(self) -> None:
         self._raise_failure()

@@ -5,6 +5,7 @@ strategy.push(table, keys, gradients)       after backward: at most once per ste
 strategy.push_dense(table, gradients)
 strategy.end_step()                         the step counts
 strategy.pull_dense(table, out)             parameters for the next one
+strategy.learn_dense(table, gradients, out)     the last three in one
 """
 
 from __future__ import annotations
@@ -12,19 +13,17 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-import numpy as np
 import umiak_native
 
 from umiak.ps import specs
 from umiak.ps.errors import bad
 
 if TYPE_CHECKING:
-    from umiak.ps.client import Client, Floats, Keys
+    from umiak.ps.client import Client, Floats, Gradients, Keys
     from umiak.ps.settings import Settings
     from umiak.ps.specs import DenseTable, SparseTable
 
 FIRST_LOOK_S = 0.02
-MOST_ROOMS = 4
 
 
 class Strategy:
@@ -40,13 +39,17 @@ class Strategy:
         self.settings = settings
         self.step = 0
         """The number of the step that comes next."""
-        self._rooms: dict[int, Floats] = {}
+        self._statistics: set[int] = set()
+        """The tables whose pushed rows begin with what is counted."""
 
     # ---- tables
 
     def open(self, name: str, spec: SparseTable) -> int:
         """Create a sparse table on the servers, or find it there."""
-        return self.client.create_table(name, specs.to_json(spec))
+        table = self.client.create_table(name, specs.to_json(spec))
+        if spec.accessor is not None:
+            self._statistics.add(table)
+        return table
 
     def open_dense(self, name: str, spec: DenseTable, values: Floats) -> int:
         """Create a dense table, or find it there. The first trainer's values are the first values; others wait for them."""
@@ -87,31 +90,27 @@ class Strategy:
 
     def push(self, table: int, keys: Keys, rows: Floats, *, share: float | None = None) -> None:
         """This trainer's gradients of the step. ``share`` is what they count by where strategies average."""
-        self.client.push(table, keys, self._shared(rows, share))
+        self.client.push(table, keys, rows, scale=self._scale(share))
 
     def pull_dense(self, table: int, out: Floats | None = None) -> Floats:
         return self.client.pull_dense(table, out)
 
-    def push_dense(self, table: int, gradients: Floats, *, share: float | None = None) -> None:
-        self.client.push_dense(table, self._shared(gradients, share))
+    def push_dense(self, table: int, gradients: Gradients, *, share: float | None = None) -> None:
+        self.client.push_dense(table, gradients, scale=self._scale(share))
 
     def end_step(self) -> None:
         self.step += 1
 
-    def _shared(self, rows: Floats, share: float | None) -> Floats:
-        if share is None:
-            share = 1.0 / self.world if self.averages else 1.0
-        if share == 1.0:
-            return rows
-        # Fresh memory for megabytes in every step costs more than the multiplication.
-        room = self._rooms.get(rows.size)
-        if room is None:
-            if len(self._rooms) >= MOST_ROOMS:
-                self._rooms.clear()
-            room = self._rooms[rows.size] = np.empty(rows.size, np.float32)
-        shared = room.reshape(rows.shape)
-        np.multiply(rows, np.float32(share), out=shared)
-        return shared
+    def learn_dense(self, table: int, gradients: Gradients, out: Floats, *, share: float | None = None) -> None:
+        """Push dense gradients, end the step and fetch the parameters: what a step comes to after its sparse pushes."""
+        self.push_dense(table, gradients, share=share)
+        self.end_step()
+        self.pull_dense(table, out)
+
+    def _scale(self, share: float | None) -> float:
+        if share is not None:
+            return share
+        return 1.0 / self.world if self.averages else 1.0
 
     # ---- beside the steps
 

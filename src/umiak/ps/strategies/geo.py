@@ -21,6 +21,7 @@ import umiak_native
 from umiak.core.value import replace
 from umiak.ps import specs
 from umiak.ps.errors import bad
+from umiak.ps.lookup import scaled
 from umiak.ps.strategies.base import Strategy
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from umiak.ps.client import Client, Floats, Keys
+    from umiak.ps.client import Client, Floats, Gradients, Keys
     from umiak.ps.specs import DenseTable, SparseTable
 
 LOCAL_SHARDS = 16
@@ -62,13 +63,13 @@ class Geo(Strategy):
         return self._rows[table].pull(keys, create=create)
 
     def push(self, table: int, keys: Keys, rows: Floats, *, share: float | None = None) -> None:
-        self._rows[table].push(keys, self._shared(rows, share))
+        self._rows[table].push(keys, scaled(rows, self._scale(share), statistics=False))
 
     def pull_dense(self, table: int, out: Floats | None = None) -> Floats:
         return self._dense[table].pull(out)
 
-    def push_dense(self, table: int, gradients: Floats, *, share: float | None = None) -> None:
-        self._dense[table].push(self._shared(gradients, share))
+    def push_dense(self, table: int, gradients: Gradients, *, share: float | None = None) -> None:
+        self._dense[table].push(gradients, self._scale(share))
 
     def end_step(self) -> None:
         super().end_step()
@@ -173,8 +174,10 @@ class _Dense:
         out[...] = values
         return out
 
-    def push(self, gradients: Floats) -> None:
-        self.latest.push(gradients)
+    def push(self, gradients: Gradients, scale: float) -> None:
+        pieces = gradients if isinstance(gradients, list) else [gradients]
+        whole = np.concatenate([piece.reshape(-1) for piece in pieces])
+        self.latest.push(whole if scale == 1.0 else whole * np.float32(scale))
         self._touched = True
 
     def send(self) -> None:

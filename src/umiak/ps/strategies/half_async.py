@@ -18,7 +18,7 @@ from umiak.ps.strategies.merging import Merger, StepGradients
 if TYPE_CHECKING:
     from typing import Any
 
-    from umiak.ps.client import Floats, Keys
+    from umiak.ps.client import Floats, Gradients, Keys
 
 
 class HalfAsync(Strategy):
@@ -31,10 +31,10 @@ class HalfAsync(Strategy):
         self._fresh = True
 
     def push(self, table: int, keys: Keys, rows: Floats, *, share: float | None = None) -> None:
-        self._steps[-1].push(table, keys.copy(), self._shared(rows, share).copy())
+        self._steps[-1].push(table, keys, rows, self._scale(share), statistics=table in self._statistics)
 
-    def push_dense(self, table: int, gradients: Floats, *, share: float | None = None) -> None:
-        self._steps[-1].push_dense(table, self._shared(gradients, share).copy())
+    def push_dense(self, table: int, gradients: Gradients, *, share: float | None = None) -> None:
+        self._steps[-1].push_dense(table, gradients, self._scale(share))
 
     def end_step(self) -> None:
         super().end_step()

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from umiak.ps.lookup import scaled
+
 if TYPE_CHECKING:
-    from umiak.ps.client import Client, Floats, Keys
+    from umiak.ps.client import Client, Floats, Gradients, Keys
 
 
 class StepGradients:
@@ -21,14 +23,20 @@ class StepGradients:
         self.sparse: dict[int, list[tuple[Keys, Floats]]] = {}
         self.dense: dict[int, Floats] = {}
 
-    def push(self, table: int, keys: Keys, rows: Floats) -> None:
-        self.sparse.setdefault(table, []).append((keys.reshape(-1), rows.reshape(keys.size, -1)))
+    def push(self, table: int, keys: Keys, rows: Floats, scale: float, *, statistics: bool) -> None:
+        """The arrays are copied: the caller may use its own again as soon as this returns."""
+        flat = rows.reshape(keys.size, -1)
+        own = scaled(flat, scale, statistics=statistics)
+        self.sparse.setdefault(table, []).append((keys.flatten(), own.copy() if own is flat else own))
 
-    def push_dense(self, table: int, gradients: Floats) -> None:
+    def push_dense(self, table: int, gradients: Gradients, scale: float) -> None:
+        pieces = gradients if isinstance(gradients, list) else [gradients]
+        whole = np.concatenate([piece.reshape(-1) for piece in pieces])
+        if scale != 1.0:
+            whole *= np.float32(scale)
         if table in self.dense:
-            self.dense[table] = self.dense[table] + gradients
-        else:
-            self.dense[table] = gradients
+            whole += self.dense[table]
+        self.dense[table] = whole
 
 
 class Merger:
@@ -42,13 +50,13 @@ class Merger:
         return StepGradients()
 
     def send(self, steps: list[StepGradients]) -> None:
-        factor = np.float32(1.0 / len(steps) if self._average else 1.0)
+        factor = 1.0 / len(steps) if self._average else 1.0
         for table in dict.fromkeys(table for step in steps for table in step.sparse):
             parts = [part for step in steps for part in step.sparse.get(table, ())]
             keys = np.concatenate([keys for keys, _ in parts])
             rows = np.concatenate([rows for _, rows in parts])
-            self._client.push(table, keys, rows if factor == 1 else rows * factor)
+            self._client.push(table, keys, rows, scale=factor)
         for table in dict.fromkeys(table for step in steps for table in step.dense):
             gradients = [step.dense[table] for step in steps if table in step.dense]
             total = gradients[0] if len(gradients) == 1 else np.add.reduce(gradients)
-            self._client.push_dense(table, total if factor == 1 else total * factor)
+            self._client.push_dense(table, total, scale=factor)

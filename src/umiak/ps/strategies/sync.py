@@ -19,7 +19,7 @@ from umiak.ps.strategies.base import Strategy
 if TYPE_CHECKING:
     from typing import Any
 
-    from umiak.ps.client import Floats, Keys
+    from umiak.ps.client import Floats, Gradients, Keys
 
 
 class Sync(Strategy):
@@ -40,17 +40,21 @@ class Sync(Strategy):
         return self.client.pull(table, keys, create=create, step=self.step)
 
     def push(self, table: int, keys: Keys, rows: Floats, *, share: float | None = None) -> None:
-        self.client.push(table, keys, self._shared(rows, share), step=self.step)
+        self.client.push(table, keys, rows, step=self.step, scale=self._scale(share))
 
     def pull_dense(self, table: int, out: Floats | None = None) -> Floats:
         return self.client.pull_dense(table, out, step=self.step)
 
-    def push_dense(self, table: int, gradients: Floats, *, share: float | None = None) -> None:
-        self.client.push_dense(table, self._shared(gradients, share), step=self.step)
+    def push_dense(self, table: int, gradients: Gradients, *, share: float | None = None) -> None:
+        self.client.push_dense(table, gradients, step=self.step, scale=self._scale(share))
 
     def end_step(self) -> None:
         self.client.prepare(self.step)
         self.client.commit(self.step)
+        super().end_step()
+
+    def learn_dense(self, table: int, gradients: Gradients, out: Floats, *, share: float | None = None) -> None:
+        self.client.learn_dense(table, gradients, out, step=self.step, scale=self._scale(share))
         super().end_step()
 
     def set_learning_rate(self, table: int, learning_rate: float) -> None:

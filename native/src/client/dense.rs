@@ -1,0 +1,193 @@
+//! Dense tables from a trainer's side: all elements at once, each server its part.
+//!
+//! `learn_dense` is how a training step ends: gradients go out, the step counts, and the new values come back, in as few
+//! exchanges as that needs. Without a step one: the answer to the gradients is the values. With a step two: the gradients
+//! prepare it everywhere, and the answer to its commit is the values, once everybody's gradients are applied.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::delivery::{Body, Order, State, fits, unexpected};
+use super::error::{ClientError, Outcome};
+use super::exchange::Answer;
+use super::link::Frame;
+use super::session::{Turn, Wish};
+use crate::wire::frame::{Header, Op, flag};
+
+/// Numbers for all elements of a dense table: arrays that follow each other, each number times `scale`.
+#[derive(Clone, Copy)]
+pub struct Pieces<'a> {
+    pub arrays: &'a [&'a [f32]],
+    pub scale: f32,
+}
+
+impl Pieces<'_> {
+    fn len(&self) -> usize {
+        self.arrays.iter().map(|array| array.len()).sum()
+    }
+
+    /// Those of some elements, appended.
+    fn copy(&self, part: &Range<usize>, into: &mut Vec<f32>) {
+        let mut start = 0;
+        for array in self.arrays {
+            let cut = |at: usize| at.clamp(start, start + array.len()) - start;
+            let here = &array[cut(part.start)..cut(part.end)];
+            match self.scale {
+                1.0 => into.extend_from_slice(here),
+                scale => into.extend(here.iter().map(|number| scale * number)),
+            }
+            start += array.len();
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// Gradients or values of all elements.
+    pub fn change_dense(
+        &mut self,
+        header: Header,
+        table: u32,
+        pieces: Pieces<'_>,
+        step: Option<u64>,
+        wish: &mut Wish<'_>,
+    ) -> Outcome<()> {
+        let (state, waiting) = self.split();
+        let parts = state.parts(table, pieces.len())?;
+        state.connect_all(waiting, wish)?;
+        let header = state.numbered(header, step);
+        let orders = state.dense_orders(header, table, pieces, &parts)?;
+        state.send(orders, waiting, wish).map(drop)
+    }
+
+    pub fn pull_dense(&mut self, table: u32, out: &mut [f32], step: u64, wish: &mut Wish<'_>) -> Outcome<()> {
+        let (state, waiting) = self.split();
+        let parts = state.parts(table, out.len())?;
+        state.connect_all(waiting, wish)?;
+        let header = Header { seq: step, ..Header::of(Op::PullDense) };
+        let mut orders: Vec<Order<'_>> =
+            parts.iter().map(|(link, _)| Order::new(*link, header, Some(table as usize), Body::Bytes(&[]))).collect();
+        expect_values(&mut orders, &parts, out);
+        for answer in state.perform(&mut orders, &mut |_, _, _| {}, waiting, wish)? {
+            if !matches!(answer, Answer::Rows(_)) {
+                return Err(unexpected(&answer));
+            }
+        }
+        Ok(())
+    }
+
+    /// Gradients out, the step counts (with `step`, it is committed and waited for), values in.
+    pub fn learn_dense(
+        &mut self,
+        table: u32,
+        gradients: Pieces<'_>,
+        out: &mut [f32],
+        step: Option<u64>,
+        wish: &mut Wish<'_>,
+    ) -> Outcome<()> {
+        let (state, waiting) = self.split();
+        let parts = state.parts(table, gradients.len())?;
+        state.parts(table, out.len())?;
+        state.connect_all(waiting, wish)?;
+        let flags = if step.is_some() { flag::LAST } else { flag::VALUES };
+        let header = state.numbered(Header { flags, dim: 1, ..Header::of(Op::PushDense) }, step);
+        let mut orders = state.dense_orders(header, table, gradients, &parts)?;
+        let Some(step) = step else {
+            expect_values(&mut orders, &parts, out);
+            let answers = state.send(orders, waiting, wish)?;
+            // A server that was away has had its part while it was connected to, and said nothing of the values.
+            return match answers.iter().all(|answer| matches!(answer, Answer::Rows(_))) {
+                true => Ok(()),
+                false => self.pull_dense(table, out, 0, wish),
+            };
+        };
+        for_the_others(state, &parts, Header { seq: step, ..Header::of(Op::Prepare) }, &mut orders);
+        state.send(orders, waiting, wish)?;
+        state.step_prepared(step);
+        let header = Header { seq: step, flags: flag::VALUES, ..Header::of(Op::Commit) };
+        let mut orders: Vec<Order<'_>> =
+            parts.iter().map(|(link, _)| Order::new(*link, header, Some(table as usize), Body::Bytes(&[]))).collect();
+        expect_values(&mut orders, &parts, out);
+        for_the_others(state, &parts, Header { flags: 0, ..header }, &mut orders);
+        state.perform(&mut orders, &mut |_, _, _| {}, waiting, wish)?;
+        state.steps_closed(step, true);
+        Ok(())
+    }
+}
+
+/// A server and the elements that it has.
+type Part = (usize, Range<usize>);
+
+impl State {
+    /// Who has which elements of a table, if it has as many as the caller thinks.
+    fn parts(&self, table: u32, length: usize) -> Outcome<Vec<Part>> {
+        let (elements, parts) = self.table(table)?.dense()?;
+        if length != elements {
+            let words = format!("the table has {elements} elements, not {length}");
+            return Err(ClientError::refused("wrong-shape", words));
+        }
+        Ok(parts.iter().cloned().enumerate().filter(|(_, part)| !part.is_empty()).collect())
+    }
+
+    fn dense_orders<'a>(
+        &mut self,
+        header: Header,
+        table: u32,
+        pieces: Pieces<'_>,
+        parts: &[Part],
+    ) -> Outcome<Vec<Order<'a>>> {
+        let mut orders = Vec::with_capacity(parts.len());
+        for (link, part) in parts {
+            fits(part.len() * 4)?;
+            let (mut keys, mut copy) = self.buffers();
+            keys.clear();
+            copy.clear();
+            pieces.copy(part, &mut copy);
+            let header = Header { rows: copy.len() as u32, ..header };
+            orders.push(Order::of_frame(*link, Arc::new(Frame::new(header, table as usize, keys, copy))));
+        }
+        Ok(orders)
+    }
+}
+
+/// The answers are values of these parts, and go straight to their places.
+fn expect_values<'a>(orders: &mut [Order<'a>], parts: &[Part], out: &'a mut [f32]) {
+    let mut rest = out;
+    for (order, (_, part)) in orders.iter_mut().zip(parts) {
+        // Parts follow each other without a gap.
+        let (here, after) = rest.split_at_mut(part.len());
+        (order.rows, order.into) = (Some((part.len() as u32, 1)), Some(here));
+        rest = after;
+    }
+}
+
+/// Servers without elements take part in steps all the same.
+fn for_the_others(state: &State, parts: &[Part], header: Header, orders: &mut Vec<Order<'_>>) {
+    let has_part = |link: &usize| parts.iter().any(|(having, _)| having == link);
+    let others = (0..state.links.len()).filter(|link| !has_part(link));
+    orders.extend(others.map(|link| Order::new(link, header, None, Body::Bytes(&[]))));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_cut_from_arrays_that_follow_each_other() {
+        let numbers: Vec<f32> = (0..10).map(|n| n as f32).collect();
+        for cuts in [[0, 0], [0, 10], [3, 4], [5, 5], [10, 10]] {
+            let arrays = [&numbers[..cuts[0]], &numbers[cuts[0]..cuts[1]], &numbers[cuts[1]..]];
+            for scale in [1.0, 0.5] {
+                let pieces = Pieces { arrays: &arrays, scale };
+                assert_eq!(pieces.len(), 10);
+                for start in 0..=10 {
+                    for end in start..=10 {
+                        let mut copy = vec![-1.0];
+                        pieces.copy(&(start..end), &mut copy);
+                        let expected: Vec<f32> = numbers[start..end].iter().map(|n| n * scale).collect();
+                        assert_eq!(copy[1..], expected);
+                    }
+                }
+            }
+        }
+    }
+}
