@@ -15,6 +15,7 @@ import pytest
 import umiak_native
 
 from tests.integration.ps_peers import ServerProcess, client, servers, sum_spec
+from umiak.ps import specs
 
 
 def test_rows_of_any_keys_come_back_in_their_places() -> None:
@@ -150,6 +151,78 @@ def test_every_push_counts_once_though_servers_are_killed(tmp_path: Path) -> Non
             server.restart()
         assert (mine.pull(table, keys) == pushed).all()
         mine.close()
+
+
+def test_what_was_pushed_before_a_barrier_outlives_server_and_trainer(tmp_path: Path) -> None:
+    with servers(2, world=2, log={"dir": str(tmp_path), "interval_ms": 200}) as started:
+        first, second = (client(started, rank=rank, world=2) for rank in (0, 1))
+        table = first.create_table("t", sum_spec())
+        second.create_table("t", sum_spec())
+        keys = np.arange(200)
+        for name in ("a", "b"):
+            first.push(table, keys, np.ones((200, 4), np.float32))
+            arrived = threading.Thread(target=first.barrier, args=(name,))
+            arrived.start()
+            second.barrier(name)
+            arrived.join()
+            for server in started:
+                server.restart()
+            # Only the second one talks to the servers that came back.
+            assert (second.pull(table, keys) == (1 if name == "a" else 2)).all()
+
+
+def test_a_trainer_that_is_done_leaves_nothing_that_could_be_lost(tmp_path: Path) -> None:
+    with servers(1, world=2, log={"dir": str(tmp_path), "interval_ms": 200}) as [server]:
+        first, second = (client([server], rank=rank, world=2) for rank in (0, 1))
+        second.connect()
+        table = first.create_table("t", sum_spec())
+        first.push(table, np.arange(9), np.ones((9, 4), np.float32))
+        first.done()
+        first.close()
+        server.restart()
+        second.create_table("t", sum_spec())
+        assert (second.pull(table, np.arange(9)) == 1).all()
+
+
+def dense_spec(elements: int = 1000) -> str:
+    arrays = [{"name": "w", "shape": [elements]}]
+    return json.dumps({"kind": "dense", "arrays": arrays, "optimizer": {"rule": "sgd", "learning_rate": 1.0}})
+
+
+@pytest.mark.parametrize("elements", [1, 40, 100_000])
+def test_a_step_ends_with_the_values_that_it_led_to(elements: int) -> None:
+    with servers(3, shards=64) as started:
+        mine = client(started, shards=64)
+        table = mine.create_table("w", dense_spec(elements))
+        mine.set_dense(table, np.zeros(elements, np.float32))
+        gradient = -np.arange(elements, dtype=np.float32)
+        out = np.empty(elements, np.float32)
+        pieces = [gradient[: elements // 3], gradient[elements // 3 :].reshape(1, -1)]
+        assert mine.learn_dense(table, pieces, out, scale=0.5) is out
+        assert np.array_equal(out, -gradient / 2)
+        step = mine.resume()
+        mine.learn_dense(table, gradient, out, step=step)
+        assert np.array_equal(out, -gradient * 1.5)
+        assert np.array_equal(mine.pull_dense(table, step=step + 1), out)
+        assert mine.resume() == step + 1
+        with pytest.raises(umiak_native.Refused, match="elements"):
+            mine.learn_dense(table, [gradient, gradient], out)
+        with pytest.raises(ValueError, match="out must be"):
+            mine.learn_dense(table, gradient, np.empty(elements + 1, np.float32))
+
+
+def test_shares_count_for_gradients_and_not_for_what_is_counted() -> None:
+    accessor = specs.Accessor(
+        embed_optimizer=specs.Sgd(learning_rate=1.0), embed_init=specs.Constant(value=0.0), show_scale=False
+    )
+    with servers(2) as started:
+        mine = client(started)
+        table = mine.create_table("t", specs.to_json(specs.SparseTable(dim=2, accessor=accessor)))
+        keys = np.array([5, 6, 5])
+        rows = np.array([[3, 1, 1, -8, 0, 0], [3, 1, 0, -8, 0, 0], [3, 1, 0, -8, 0, 0]], np.float32)
+        mine.push(table, keys, rows, scale=0.25)
+        shows, clicks, embeds = mine.pull(table, np.array([5, 6]))[:, :3].T.tolist()
+        assert (shows, clicks, embeds) == ([2, 1], [1, 0], [4, 2])
 
 
 def _kill_in_turn(started: list[ServerProcess], times: int) -> None:

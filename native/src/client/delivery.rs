@@ -95,7 +95,8 @@ impl State {
     ) -> Outcome<Vec<Answer>> {
         for order in &orders {
             let Body::Frame(frame) = &order.body else { continue };
-            self.make_room(order.link, frame.bytes(), waiting, wish)?;
+            let most = self.config.replay_bytes.saturating_sub(frame.bytes());
+            self.wait_durable(order.link, most, waiting, wish)?;
         }
         for order in &orders {
             let Body::Frame(frame) = &order.body else { continue };
@@ -111,17 +112,22 @@ impl State {
         answers
     }
 
-    /// Waits until enough of what is kept for a server is durable.
-    fn make_room(
+    /// Waits until everything that was acknowledged is durable: from now on, it does not take this trainer to bring it back.
+    pub fn settle(&mut self, waiting: &Mutex<Option<String>>, wish: &mut Wish<'_>) -> Outcome<()> {
+        (0..self.links.len()).try_for_each(|link| self.wait_durable(link, 0, waiting, wish))
+    }
+
+    /// Waits until no more than so many bytes are kept for a server because they are not durable.
+    fn wait_durable(
         &mut self,
         link: usize,
-        bytes: usize,
+        most: usize,
         waiting: &Mutex<Option<String>>,
         wish: &mut Wish<'_>,
     ) -> Outcome<()> {
         loop {
             let kept = &self.links[link];
-            if kept.kept.is_empty() || kept.kept_bytes + bytes <= self.config.replay_bytes {
+            if kept.kept.is_empty() || (most > 0 && kept.kept_bytes <= most) {
                 return Ok(());
             }
             let before = kept.kept_bytes;

@@ -334,10 +334,12 @@ impl Turn<'_> {
         Ok((keys, rows))
     }
 
-    /// Waits until all living trainers are there.
+    /// Waits until all living trainers are there, each with everything that it has changed.
     pub fn barrier(&mut self, name: &str, wish: &mut Wish<'_>) -> Outcome<()> {
         let (state, waiting) = self.split();
         state.connect_all(waiting, wish)?;
+        // A server that is killed while others wait here could not get it from this trainer before they go on.
+        state.settle(waiting, wish)?;
         let turn = state.turns.get(name).copied().unwrap_or(0);
         let bytes = json!({"name": name, "turn": turn}).to_string().into_bytes();
         let header = Header { length: bytes.len() as u64, ..Header::of(Op::Barrier) };

@@ -45,6 +45,8 @@ impl Turn<'_> {
     pub fn done(&mut self, wish: &mut Wish<'_>) -> Outcome<()> {
         let (state, waiting) = self.split();
         state.connect_all(waiting, wish)?;
+        // Nobody could send it again.
+        state.settle(waiting, wish)?;
         state.tell_all(Header::of(Op::Done), &[], waiting, wish).map(|_| ())
     }
 
