@@ -1,6 +1,7 @@
 //! umiak's native core. Rooms from the bottom up; each imports only those above it in this list, and `python` alone knows
 //! of Python.
 
+mod crew;
 pub mod gather;
 pub mod keys;
 pub mod reader;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::Memory;
 use umiak_native::client::error::ClientError;
-use umiak_native::client::session::{Client, Wish};
+use umiak_native::client::session::{Client, RowChange, Wish};
 use umiak_native::keys::mix;
 use umiak_native::server::connection::Limits;
 use umiak_native::server::listener::{Listener, Setup};
@@ -43,7 +43,11 @@ macro_rules! ask {
 }
 
 fn push(client: &Client, table: u32, keys: &[u64], rows: &[f32]) -> Result<(), ClientError> {
-    ask!(client, turn, wish, turn.change(Op::Push, table, keys, rows, None, wish))
+    ask!(client, turn, wish, turn.change(&pushed(table, keys, rows), None, wish))
+}
+
+fn pushed<'a>(table: u32, keys: &'a [u64], rows: &'a [f32]) -> RowChange<'a> {
+    RowChange { op: Op::Push, table, keys, rows, scale: 1.0 }
 }
 
 fn pull(client: &Client, table: u32, keys: &[u64]) -> Result<Vec<f32>, ClientError> {
@@ -190,7 +194,7 @@ fn words_for_a_server_that_is_not_there_or_says_no() {
         beats < 3
     };
     let wish = &mut Wish { limit: None, pulse: &mut pulse };
-    let error = turn.change(Op::Push, table, &[1], &[1.0; 4], None, wish).unwrap_err();
+    let error = turn.change(&pushed(table, &[1], &[1.0; 4]), None, wish).unwrap_err();
     assert_eq!(error, ClientError::Interrupted);
     drop(turn);
     let _listener = start(&service, address.port());

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::engine::{Core, Engine};
 use super::operations::Creation;
@@ -20,18 +20,54 @@ use crate::wire::frame::{Header, Op, flag};
 pub struct Piece {
     pub header: Header,
     /// The payload, on an address for u64.
-    words: Box<[u64]>,
+    words: Vec<u64>,
 }
 
 impl Piece {
-    pub fn new(header: &Header, payload: &[u8]) -> Self {
-        let mut words = vec![0u64; payload.len().div_ceil(8)].into_boxed_slice();
-        codec::key_bytes_mut(&mut words)[..payload.len()].copy_from_slice(payload);
+    /// A copy, in memory that was used before.
+    pub fn new(header: &Header, payload: &[u8], mut words: Vec<u64>) -> Self {
+        words.clear();
+        let whole = (payload.len() / 8) as u32;
+        if let Some((copied, rest)) = codec::keys(payload, whole) {
+            words.extend_from_slice(&copied);
+            let mut last = [0; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            words.push(u64::from_le_bytes(last));
+        }
         Self { header: *header, words }
     }
 
     pub fn payload(&self) -> &[u8] {
         &codec::key_bytes(&self.words)[..self.header.length as usize]
+    }
+}
+
+/// Buffers of pieces that were applied, for those to come: fresh memory costs more than what is copied into it.
+#[derive(Default)]
+pub(super) struct Shelf(Mutex<Vec<Vec<u64>>>);
+
+impl Shelf {
+    /// Words in all that are kept.
+    const MOST: usize = 8 << 20;
+
+    fn buffers(&self) -> MutexGuard<'_, Vec<Vec<u64>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn take(&self) -> Vec<u64> {
+        self.buffers().pop().unwrap_or_default()
+    }
+
+    fn put(&self, used: impl Iterator<Item = Vec<u64>>) {
+        let mut buffers = self.buffers();
+        let mut kept: usize = buffers.iter().map(Vec::capacity).sum();
+        for words in used {
+            kept += words.capacity();
+            if kept > Self::MOST {
+                break;
+            }
+            buffers.push(words);
+        }
     }
 }
 
@@ -73,21 +109,17 @@ impl Engine {
         core: &mut Core,
         author: Author,
         header: &Header,
-        payload: &[u8],
+        piece: Option<Piece>,
     ) -> Result<(), String> {
         let (rank, step) = (author.rank.ok_or("an observer takes no part in steps")?, header.seq);
-        let outcome = match header.op {
-            Op::Prepare => core.steps.prepare(rank, step, author.incarnation),
-            Op::Commit => core.steps.commit(rank, step),
-            Op::Abort => core.steps.abort(rank, step),
-            _ => {
-                core.steps.offer(rank, step, Arc::new(Piece::new(header, payload))).and_then(|offered| match offered {
-                    Outcome::New if header.flags & flag::LAST != 0 => {
-                        core.steps.prepare(rank, step, author.incarnation)
-                    }
-                    _ => Ok(offered),
-                })
-            }
+        let outcome = match (header.op, piece) {
+            (_, Some(piece)) => core.steps.offer(rank, step, Arc::new(piece)).and_then(|offered| match offered {
+                Outcome::New if header.flags & flag::LAST != 0 => core.steps.prepare(rank, step, author.incarnation),
+                _ => Ok(offered),
+            }),
+            (Op::Prepare, None) => core.steps.prepare(rank, step, author.incarnation),
+            (Op::Commit, None) => core.steps.commit(rank, step),
+            (_, None) => core.steps.abort(rank, step),
         };
         outcome.map_err(|disorder| disorder.to_string())?;
         self.apply_ripe(core);
@@ -112,6 +144,8 @@ impl Engine {
                 }
                 apply_summed(&entry, &pushes, keys::draw(u64::MAX, step));
             }
+            let pieces = parts.into_iter().flat_map(|(_, pieces)| pieces);
+            self.shelf.put(pieces.filter_map(Arc::into_inner).map(|piece| piece.words));
         }
         if core.steps.step() != before {
             self.step.store(core.steps.step(), Ordering::Release);
@@ -169,11 +203,12 @@ impl Engine {
             }
             Op::Load => self.apply_load(payload).map_err(|refusal| refusal.message)?,
             Op::Prepare | Op::Commit | Op::Abort => {
-                self.apply_step(&mut self.core(), author, &header, payload)?;
+                self.apply_step(&mut self.core(), author, &header, None)?;
             }
             _ if header.flags & flag::STEP != 0 => {
                 self.check_change(&header, payload).map_err(|refusal| refusal.message)?;
-                self.apply_step(&mut self.core(), author, &header, payload)?;
+                let piece = Piece::new(&header, payload, self.shelf.take());
+                self.apply_step(&mut self.core(), author, &header, Some(piece))?;
             }
             _ => {
                 let entry = self.check_change(&header, payload).map_err(|refusal| refusal.message)?;

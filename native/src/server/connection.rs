@@ -13,11 +13,13 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::service::{Fill, Identity, Kind, Refusal, Reply, RequestError, Service};
+use crate::crew;
 use crate::wire::auth::{self, Challenge, Hello, Proof, Role};
 use crate::wire::codec::{self, Buffer, Fault};
 use crate::wire::frame::{HEADER, Header, Op, flag};
@@ -56,8 +58,9 @@ impl Default for Limits {
 pub const SLICE: Duration = Duration::from_millis(500);
 /// A buffer that was not used for this long is given back.
 const IDLE: Duration = Duration::from_secs(5);
-/// Answers of many rows are made and sent in blocks of about this many bytes.
+/// Answers of many rows are made and sent in blocks of about this many bytes, so many of them ahead.
 const BLOCK: usize = 128 << 10;
+const BLOCKS: usize = 8;
 
 /// What all connections of a server share.
 pub struct Terms<'a> {
@@ -180,7 +183,7 @@ fn converse(terms: &Terms<'_>, line: &mut Line<'_>, who: &Identity) -> End {
             _ => return End::Gone,
         }
         buffer.settle();
-        if scratch.capacity() * 4 > 8 * BLOCK {
+        if scratch.capacity() * 4 > 2 * BLOCKS * BLOCK {
             scratch = Vec::new();
         }
     }
@@ -397,7 +400,8 @@ impl Reply for Answer<'_> {
         }
         let (total, width) = (rows as usize, dim as usize);
         let per_block = (BLOCK / 4 / width.max(1)).clamp(1, total.max(1));
-        self.scratch.resize(self.scratch.len().max(per_block * width), 0.0);
+        let per_round = (BLOCKS * per_block).min(total);
+        self.scratch.resize(self.scratch.len().max(per_round * width), 0.0);
         let length = (total * width * 4) as u64;
         let header = Header { rows, dim, seq: durable_seq, client: self.client, length, ..Header::of(Op::Rows) };
         let head = header.encode();
@@ -406,15 +410,29 @@ impl Reply for Answer<'_> {
         self.broken = true;
         let mut done = 0;
         while done < total || !first.is_empty() {
-            let block = done..(done + per_block).min(total);
-            let floats = &mut self.scratch[..block.len() * width];
-            if !block.is_empty() {
-                fill(block.clone(), floats);
-            }
-            let parts = &mut [IoSlice::new(first), IoSlice::new(codec::float_bytes(floats))];
-            write_all(self.stream, parts, self.within, self.stopping)?;
-            first = &[];
-            done = block.end;
+            let round = done..(done + per_round).min(total);
+            let floats = &mut self.scratch[..round.len() * width];
+            let blocks: Vec<Mutex<&mut [f32]>> =
+                floats.chunks_mut((per_block * width).max(1)).map(Mutex::new).collect();
+            let block = |number: usize| blocks[number].lock().unwrap_or_else(PoisonError::into_inner);
+            let make = |number: usize| {
+                let start = round.start + number * per_block;
+                fill(start..(start + per_block).min(round.end), &mut block(number));
+            };
+            crew::ahead(blocks.len(), &make, |need| {
+                for number in 0..blocks.len().max(1) {
+                    let floats = blocks.get(number).map(|_| {
+                        need(number);
+                        block(number)
+                    });
+                    let bytes = floats.as_ref().map_or(&[][..], |floats| codec::float_bytes(floats));
+                    let parts = &mut [IoSlice::new(first), IoSlice::new(bytes)];
+                    write_all(self.stream, parts, self.within, self.stopping)?;
+                    first = &[];
+                }
+                io::Result::Ok(())
+            })?;
+            done = round.end;
         }
         self.broken = false;
         Ok(())

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::applications::Piece;
+use super::applications::{Piece, Shelf};
 use super::barriers::Barriers;
 use super::config::EngineConfig;
 use super::gate::Gate;
@@ -65,6 +65,7 @@ pub struct Engine {
     pub(super) stopped: AtomicBool,
     pub(super) requests: AtomicU64,
     pub(super) replayed: AtomicU64,
+    pub(super) shelf: Shelf,
 }
 
 /// What the ranks of a job share.

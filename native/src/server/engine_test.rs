@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU16;
 
 use super::*;
 use crate::server::config::OnLoss;
+use crate::server::service::Fill;
 use crate::wire::codec;
 
 #[derive(Default)]
@@ -24,7 +25,7 @@ impl Reply for Heard {
         Ok(())
     }
 
-    fn rows(&mut self, rows: u32, dim: u32, fill: &mut dyn FnMut(Range<usize>, &mut [f32])) -> io::Result<()> {
+    fn rows(&mut self, (rows, dim): (u32, u32), _durable_seq: u64, fill: Fill<'_>) -> io::Result<()> {
         self.rows = vec![0.0; rows as usize * dim as usize];
         fill(0..rows as usize, &mut self.rows);
         Ok(())

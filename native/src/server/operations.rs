@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use serde::Deserialize;
 
+use super::applications::Piece;
 use super::engine::Engine;
 use super::records::{self, Author};
 use super::refusals;
@@ -82,7 +83,7 @@ impl Engine {
                 self.check_owner(&keys)?;
                 let create = header.flags & flag::CREATE != 0;
                 let width = table.pull_width() as u32;
-                Ok(reply.rows((header.rows, width), 0, &mut |range, out| table.pull(&keys[range], out, create))?)
+                Ok(reply.rows((header.rows, width), 0, &|range, out| table.pull(&keys[range], out, create))?)
             }
             (Table::Dense(_), Op::PullDense) => tell_values(&entry, 0, reply),
             _ => Err(wrong_kind(header.op, &entry).into()),
@@ -139,6 +140,8 @@ impl Engine {
         if is_piece {
             self.wait_for_step(who, step.saturating_sub(1), reply)?;
         }
+        // Copied before anything is locked.
+        let piece = is_piece.then(|| Piece::new(header, payload, self.shelf.take()));
         let mut lsn = 0;
         {
             let _pass = self.enter(who, reply)?;
@@ -160,7 +163,7 @@ impl Engine {
                     self.check_change(header, payload)?;
                 }
                 lsn = self.append(&[&records::operation_head(author(who), header), payload])?;
-                self.apply_step(&mut core, author(who), header, payload).map_err(refusals::bad_request)?;
+                self.apply_step(&mut core, author(who), header, piece).map_err(refusals::bad_request)?;
             } else if prepares {
                 // Prepared before, perhaps a moment ago and not on disk yet.
                 lsn = self.log.get().map_or(0, |log| log.last());
@@ -272,7 +275,7 @@ fn tell_values(entry: &Entry, durable_seq: u64, reply: &mut dyn Reply) -> Result
         return Err(refusals::not_set(&entry.name).into());
     }
     let elements = table.range().len() as u32;
-    Ok(reply.rows((elements, 1), durable_seq, &mut |range, out| table.read_into(range, out))?)
+    Ok(reply.rows((elements, 1), durable_seq, &|range, out| table.read_into(range, out))?)
 }
 
 fn too_short() -> Refusal {

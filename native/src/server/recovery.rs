@@ -77,6 +77,7 @@ impl Engine {
             stopped: AtomicBool::new(false),
             requests: AtomicU64::new(0),
             replayed: AtomicU64::new(0),
+            shelf: Default::default(),
             config,
         };
         if let Some(dir) = engine.config.state_dir.clone() {
@@ -223,7 +224,7 @@ impl Engine {
                 OFFERED => &mut seat.offered,
                 step => &mut seat.sealed.iter_mut().find(|sealed| sealed.0 == step).ok_or_else(foreign)?.1,
             };
-            pieces.push(Arc::new(Piece::new(&header, payload)));
+            pieces.push(Arc::new(Piece::new(&header, payload, Vec::new())));
             Ok(())
         };
         log::replay(&dir.join(PIECES), 1, &mut visit).map_err(|error| error.to_string())?;

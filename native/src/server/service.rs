@@ -71,8 +71,8 @@ impl From<Refusal> for RequestError {
     }
 }
 
-/// Writes the rows of a range.
-pub type Fill<'a> = &'a mut dyn FnMut(Range<usize>, &mut [f32]);
+/// Writes the rows of a range. Several threads may do so at once.
+pub type Fill<'a> = &'a (dyn Fn(Range<usize>, &mut [f32]) + Sync);
 
 pub trait Reply {
     fn ok(&mut self, table: u32, durable_seq: u64) -> io::Result<()>;

@@ -4,11 +4,13 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use crate::keys::Sharding;
+use crate::keys::{Sharding, mix};
 use crate::table::kernels;
 
 /// Keys whose shards are locked together.
 const WINDOW: usize = 1024;
+/// Keys that are worth another thread's attention.
+const PART: usize = 2048;
 
 #[derive(Default)]
 pub struct Plan {
@@ -121,6 +123,23 @@ impl Plan {
             (!window.is_empty()).then_some(window)
         })
     }
+}
+
+/// Ranges of a call's keys that can be worked on side by side. Where the keys come in order of their shards, no two ranges
+/// have one in common.
+pub fn parts(keys: &[u64], sharding: Sharding) -> Vec<Range<usize>> {
+    let shard = |place: usize| sharding.shard_of(mix(keys[place]));
+    let (mut parts, mut start) = (Vec::new(), 0);
+    while keys.len() - start > PART + PART / 2 {
+        let mut end = start + PART;
+        while end < keys.len() && shard(end) == shard(end - 1) {
+            end += 1;
+        }
+        parts.push(start..end);
+        start = end;
+    }
+    parts.push(start..keys.len());
+    parts
 }
 
 /// The items of a window.

@@ -11,9 +11,10 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
+use crate::crew;
 use crate::gather;
 use crate::keys::{Sharding, draw, mix, unit};
-use crate::table::batch::{copy_row, prefetch_row};
+use crate::table::batch::{self, copy_row, prefetch_row};
 use crate::table::changes::{self, Changes};
 use crate::table::ctr_push::CtrPush;
 use crate::table::freeze::{self, Frozen};
@@ -114,8 +115,24 @@ impl SparseTable {
     pub fn push(&self, keys: &[u64], rows: &[f32], draw: u64) {
         let width = self.push_width();
         assert_eq!(rows.len(), keys.len() * width, "{} rows of {width} columns", keys.len());
-        let (step, embed_step) = self.begin_step();
+        let steps = self.begin_step();
         let marks = self.changes.marks();
+        let parts = batch::parts(keys, self.sharding);
+        crew::together(parts.len(), &|part| {
+            let Range { start, end } = parts[part];
+            self.push_part(&keys[start..end], &rows[start * width..end * width], draw, steps, &marks);
+        });
+    }
+
+    fn push_part(
+        &self,
+        keys: &[u64],
+        rows: &[f32],
+        draw: u64,
+        (step, embed_step): (Step, Option<Step>),
+        marks: &[Bits],
+    ) {
+        let width = self.push_width();
         let row = |place: usize| &rows[place * width..(place + 1) * width];
         let missing = |shard: &mut Shard, hash: u64, place: usize| {
             let admitted = self.admits_push(shard, keys[place], row(place), draw);
@@ -123,7 +140,7 @@ impl SparseTable {
         };
         let ready = |shard: &mut Shard, found: Found| {
             self.prefetch_all(found);
-            self.before_write(shard, found, &marks);
+            self.before_write(shard, found, marks);
         };
         match &self.spec.accessor {
             None => self.each_block(keys, missing, ready, |block| {

@@ -52,7 +52,7 @@ impl Service for Memory {
                 let (keys, _) = codec::keys(payload, header.rows).ok_or_else(|| refuse("bad-frame", "short"))?;
                 let dim = 4;
                 let rows = self.rows.lock().unwrap();
-                reply.rows((header.rows, dim), 0, &mut |range, out| {
+                reply.rows((header.rows, dim), 0, &|range, out| {
                     for (key, row) in keys[range].iter().zip(out.chunks_exact_mut(dim as usize)) {
                         match rows.get(&(key % MOST)) {
                             Some(found) => row.copy_from_slice(found),

@@ -1,0 +1,231 @@
+//! The crew: threads that lend a hand with a large piece of work while their cores have nothing else to do.
+//!
+//! Work is cut into numbered parts. Whoever comes first does a part; the caller needs no one, and does what nobody has
+//! begun. So a busy machine loses nothing but a call for help that nobody hears, and an idle one is as many times faster
+//! as it has cores.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+
+/// Helpers at most: one request should not have all of a large machine.
+const MOST_HELPERS: usize = 7;
+
+/// Nobody has begun it.
+const FREE: u8 = 0;
+/// A helper is at it.
+const TAKEN: u8 = 1;
+const DONE: u8 = 2;
+const FAILED: u8 = 3;
+/// The caller does it, or has done it.
+const OWN: u8 = 4;
+
+type Work<'a> = dyn Fn(usize) + Sync + 'a;
+
+/// Does `work` for all parts and returns when they are done.
+pub fn together(parts: usize, work: &Work<'_>) {
+    ahead(parts, work, |need| (0..parts).for_each(need));
+}
+
+/// Calls `caller` with a function that returns when a part is done: parts are done ahead of their need. Those that are
+/// never needed may never be done.
+///
+/// # Panics
+/// If `work` does, in whichever thread.
+pub fn ahead<R>(parts: usize, work: &Work<'_>, caller: impl FnOnce(&dyn Fn(usize)) -> R) -> R {
+    let crew = crew();
+    if parts < 2 || crew.helpers == 0 {
+        return caller(&work);
+    }
+    // SAFETY: only the lifetime changes. `work` is called by whoever has claimed a part, and `Open` claims all that are left
+    // and waits for the helpers' before this function returns, also when `caller` panics.
+    let work: &'static Work<'static> = unsafe { std::mem::transmute::<&Work<'_>, &'static Work<'static>>(work) };
+    let states = (0..parts).map(|_| AtomicU8::new(FREE)).collect();
+    let job = Job { work, states, next: AtomicUsize::new(1), lock: Mutex::new(()), bell: Condvar::new() };
+    let open = Open(Arc::new(job));
+    crew.call(&open.0, crew.helpers.min(parts - 1));
+    caller(&|part| open.0.need(part))
+}
+
+struct Job {
+    work: &'static Work<'static>,
+    states: Box<[AtomicU8]>,
+    /// The parts before this one, but for the first, which is the caller's, are not free any more.
+    next: AtomicUsize,
+    lock: Mutex<()>,
+    bell: Condvar,
+}
+
+impl Job {
+    fn is(&self, part: usize, state: u8) -> bool {
+        self.states[part].load(Ordering::Acquire) == state
+    }
+
+    /// Whether the part was free and is the claimant's now.
+    fn claim(&self, part: usize, state: u8) -> bool {
+        self.states[part].compare_exchange(FREE, state, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    fn claim_next(&self, state: u8) -> Option<usize> {
+        loop {
+            let part = self.next.fetch_add(1, Ordering::Relaxed);
+            if part >= self.states.len() {
+                return None;
+            }
+            if self.claim(part, state) {
+                return Some(part);
+            }
+        }
+    }
+
+    fn help(&self) {
+        while let Some(part) = self.claim_next(TAKEN) {
+            let outcome = catch_unwind(AssertUnwindSafe(|| (self.work)(part)));
+            self.states[part].store(if outcome.is_ok() { DONE } else { FAILED }, Ordering::Release);
+            // Whoever looked before the store and sleeps by now holds no lock any more.
+            drop(held(&self.lock));
+            self.bell.notify_all();
+        }
+    }
+
+    fn need(&self, part: usize) {
+        if self.claim(part, OWN) {
+            return (self.work)(part);
+        }
+        while self.is(part, TAKEN) {
+            // A helper is at it: meanwhile the next one.
+            match self.claim_next(OWN) {
+                Some(other) => (self.work)(other),
+                None => self.wait(part),
+            }
+        }
+        assert!(!self.is(part, FAILED), "a part of the work failed in another thread");
+    }
+
+    fn wait(&self, part: usize) {
+        let mut guard = held(&self.lock);
+        while self.is(part, TAKEN) {
+            guard = self.bell.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// A job whose work can still be called.
+struct Open(Arc<Job>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        for part in 0..self.0.states.len() {
+            if !self.0.claim(part, OWN) {
+                self.0.wait(part);
+            }
+        }
+        crew().forget(&self.0);
+    }
+}
+
+struct Crew {
+    helpers: usize,
+    calls: Mutex<VecDeque<Arc<Job>>>,
+    bell: Condvar,
+}
+
+/// The crew of this process; its threads are started when it is called first.
+fn crew() -> &'static Crew {
+    static CREW: OnceLock<Crew> = OnceLock::new();
+    static STARTED: OnceLock<()> = OnceLock::new();
+    let crew = CREW.get_or_init(|| {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        Crew { helpers: (cores - 1).min(MOST_HELPERS), calls: Mutex::default(), bell: Condvar::new() }
+    });
+    STARTED.get_or_init(|| {
+        for _ in 0..crew.helpers {
+            // Without a thread there is no help, and everything works as before; so it does in a fork.
+            let _ = thread::Builder::new().name("ps-helper".into()).spawn(|| crew.help());
+        }
+    });
+    crew
+}
+
+impl Crew {
+    fn call(&self, job: &Arc<Job>, hands: usize) {
+        held(&self.calls).extend((0..hands).map(|_| Arc::clone(job)));
+        (0..hands).for_each(|_| self.bell.notify_one());
+    }
+
+    fn forget(&self, job: &Arc<Job>) {
+        held(&self.calls).retain(|called| !Arc::ptr_eq(called, job));
+    }
+
+    fn help(&self) {
+        let mut calls = held(&self.calls);
+        loop {
+            match calls.pop_front() {
+                Some(job) => {
+                    drop(calls);
+                    job.help();
+                    calls = held(&self.calls);
+                }
+                None => calls = self.bell.wait(calls).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+
+    #[test]
+    fn every_part_is_done_once_whoever_does_it() {
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for parts in 0..200 {
+                        let done: Vec<AtomicU64> = (0..parts).map(|_| AtomicU64::new(0)).collect();
+                        together(parts, &|part| {
+                            done[part].fetch_add(part as u64 + 1, Ordering::Relaxed);
+                        });
+                        assert!((1..).zip(&done).all(|(number, done)| done.load(Ordering::Relaxed) == number));
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn nothing_runs_on_after_the_caller_left() {
+        for _ in 0..200 {
+            let running = AtomicU64::new(0);
+            let work = |_: usize| {
+                running.fetch_add(1, Ordering::SeqCst);
+                thread::yield_now();
+                running.fetch_sub(1, Ordering::SeqCst);
+            };
+            let left = catch_unwind(AssertUnwindSafe(|| {
+                ahead(50, &work, |need| {
+                    need(3);
+                    panic!("enough");
+                })
+            }));
+            assert!(left.is_err());
+            assert_eq!(running.load(Ordering::SeqCst), 0);
+        }
+    }
+
+    #[test]
+    fn a_part_that_fails_fails_the_whole() {
+        for failing in [0, 1, 7] {
+            let work = |part: usize| assert_ne!(part, failing);
+            assert!(catch_unwind(|| together(8, &work)).is_err());
+        }
+    }
+}
