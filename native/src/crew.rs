@@ -1,10 +1,13 @@
 //! The crew: threads that lend a hand with a large piece of work while their cores have nothing else to do.
 //!
 //! Work is cut into numbered parts. Whoever comes first does a part; the caller needs no one, and does what nobody has
-//! begun. So a busy machine loses nothing but a call for help that nobody hears, and an idle one is as many times faster
-//! as it has cores.
+//! begun. Nobody is called while every core has something to do: the work would be the same, and the caches of two cores
+//! would be full of it instead of one's.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -45,8 +48,14 @@ pub fn ahead<R>(parts: usize, work: &Work<'_>, caller: impl FnOnce(&dyn Fn(usize
     let states = (0..parts).map(|_| AtomicU8::new(FREE)).collect();
     let job = Job { work, states, next: AtomicUsize::new(1), lock: Mutex::new(()), bell: Condvar::new() };
     let open = Open(Arc::new(job));
-    crew.call(&open.0, crew.helpers.min(parts - 1));
-    caller(&|part| open.0.need(part))
+    let alone = Cell::new(true);
+    caller(&|part| {
+        if alone.get() && part + 1 < parts && crew.a_core_is_free() {
+            alone.set(false);
+            crew.call(&open.0, crew.helpers.min(parts - part - 1));
+        }
+        open.0.need(part);
+    })
 }
 
 struct Job {
@@ -127,7 +136,10 @@ impl Drop for Open {
 }
 
 struct Crew {
+    cores: usize,
     helpers: usize,
+    /// Says, among other things, how many threads of the machine run or want to.
+    load: Option<File>,
     calls: Mutex<VecDeque<Arc<Job>>>,
     bell: Condvar,
 }
@@ -138,7 +150,8 @@ fn crew() -> &'static Crew {
     static STARTED: OnceLock<()> = OnceLock::new();
     let crew = CREW.get_or_init(|| {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        Crew { helpers: (cores - 1).min(MOST_HELPERS), calls: Mutex::default(), bell: Condvar::new() }
+        let load = File::open("/proc/loadavg").ok();
+        Crew { cores, helpers: (cores - 1).min(MOST_HELPERS), load, calls: Mutex::default(), bell: Condvar::new() }
     });
     STARTED.get_or_init(|| {
         for _ in 0..crew.helpers {
@@ -150,6 +163,15 @@ fn crew() -> &'static Crew {
 }
 
 impl Crew {
+    /// "0.52 0.58 0.59 2/347 4242": two run or want to, one of them being this thread.
+    fn a_core_is_free(&self) -> bool {
+        let mut text = [0; 64];
+        let read = self.load.as_ref().and_then(|load| load.read_at(&mut text, 0).ok());
+        let words = str::from_utf8(&text[..read.unwrap_or(0)]).unwrap_or_default();
+        let running = words.split(' ').nth(3).and_then(|word| word.split_once('/')?.0.parse::<usize>().ok());
+        running.is_some_and(|running| running < self.cores)
+    }
+
     fn call(&self, job: &Arc<Job>, hands: usize) {
         held(&self.calls).extend((0..hands).map(|_| Arc::clone(job)));
         (0..hands).for_each(|_| self.bell.notify_one());
