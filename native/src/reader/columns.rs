@@ -6,6 +6,8 @@ use super::schema::Schema;
 
 /// Reserved at once for this many samples at most, however large a batch is asked for.
 const RESERVED: usize = 8192;
+/// The parser may write so many samples at once, of which the last ones may be none.
+const AT_ONCE: usize = 8;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sparse {
@@ -28,7 +30,7 @@ pub struct Columns {
 
 impl Columns {
     pub fn new(schema: &Schema, expected: usize) -> Self {
-        let expected = expected.min(RESERVED);
+        let expected = expected.min(RESERVED) + AT_ONCE;
         let sparse = || {
             let mut offsets = Vec::with_capacity(expected + 1);
             offsets.push(0);
@@ -53,6 +55,27 @@ impl Columns {
             column.offsets.truncate(1);
         }
         self.dense.iter_mut().for_each(|column| column.values.clear());
+    }
+
+    /// Room for the values of so many samples with one id in every sparse slot.
+    pub fn reserve(&mut self, samples: usize) {
+        self.sparse.iter_mut().for_each(|column| column.values.reserve(samples));
+        self.dense.iter_mut().for_each(|column| column.values.reserve(samples * column.dim));
+    }
+
+    /// Takes over such samples that were written there. Their offsets are still to be written.
+    ///
+    /// SAFETY: their values must have been written, and room for them reserved.
+    pub unsafe fn written(&mut self, samples: usize) {
+        for column in &mut self.sparse {
+            // SAFETY: the caller's promise.
+            unsafe { column.values.set_len(column.values.len() + samples) };
+        }
+        for column in &mut self.dense {
+            // SAFETY: the caller's promise.
+            unsafe { column.values.set_len(column.values.len() + samples * column.dim) };
+        }
+        self.size += samples;
     }
 
     /// Adds samples of others with the same slots.

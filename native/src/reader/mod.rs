@@ -16,6 +16,8 @@ pub mod batches;
 mod cache;
 mod cachefeed;
 pub mod columns;
+#[cfg(target_arch = "x86_64")]
+mod eights;
 pub mod fault;
 mod marks;
 mod number;
@@ -24,5 +26,6 @@ mod pool;
 pub mod schema;
 mod shuffle;
 pub mod source;
+mod steps;
 mod tally;
 mod text;

@@ -2,21 +2,32 @@
 //!
 //! Lines of a file mostly name the same slots in the same order. So the parser predicts each token's name from an earlier
 //! line (`Step`) and only compares bytes; a name that was not predicted is looked up. The prediction costs nothing but
-//! time when it is wrong.
+//! time when it is wrong. Lines that go as predicted are read eight at a time (`eights`) where the processor can do that.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::columns::Columns;
+#[cfg(target_arch = "x86_64")]
+use super::columns::Dense;
+#[cfg(target_arch = "x86_64")]
+use super::eights::{self, Begins, Room};
 use super::fault::{Reason, shown};
-use super::marks;
+use super::marks::Marks;
 use super::number::{self, Digits};
 use super::schema::{Schema, Slot, Unknown};
 use super::source::Block;
+use super::steps::{Step, Target};
 use super::tally::{Counts, LONGEST_UNKNOWN, MOST_UNKNOWN, Times};
 
 /// A longer sequence of names is not remembered.
 const MOST_STEPS: usize = 8192;
+/// Lines that are read together before columns are told of them.
+#[cfg(target_arch = "x86_64")]
+const MOST_TOGETHER: usize = 64;
+/// After lines that could not be read together, so many are read alone before the next attempt: at first, and at most.
+#[cfg(target_arch = "x86_64")]
+const ALONE: std::ops::RangeInclusive<usize> = 8..=1024;
 
 /// How far a block was read: bytes, and lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,49 +47,6 @@ pub struct Bad {
     pub before: usize,
 }
 
-/// Where the value of a token goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Target {
-    Sparse(u32),
-    Dense(u32),
-    Unknown(u32),
-}
-
-/// A predicted token: its first bytes, up to and including the colon.
-#[derive(Clone, Copy)]
-struct Step {
-    want: u128,
-    mask: u128,
-    length: usize,
-    target: Target,
-}
-
-impl Step {
-    /// No token begins with a newline. The last step is this one, so that nobody goes on behind it.
-    const NEVER: Self = Self { want: b'\n' as u128, mask: 0xff, length: 0, target: Target::Unknown(u32::MAX) };
-
-    /// Names that do not fit into 16 bytes with their colon are never predicted.
-    fn new(name: &[u8], target: Target) -> Self {
-        let length = name.len() + 1;
-        if length > 16 {
-            return Self { length, target, ..Self::NEVER };
-        }
-        let mut bytes = [0; 16];
-        bytes[..name.len()].copy_from_slice(name);
-        bytes[name.len()] = b':';
-        let mask = if length == 16 { u128::MAX } else { (1 << (8 * length)) - 1 };
-        Self { want: u128::from_le_bytes(bytes), mask, length, target }
-    }
-
-    /// SAFETY: sixteen bytes must be readable at `from`.
-    #[inline(always)]
-    unsafe fn matches(&self, from: *const u8) -> bool {
-        // SAFETY: the caller's promise.
-        let bytes = u128::from_le(unsafe { from.cast::<u128>().read_unaligned() });
-        (bytes ^ self.want) & self.mask == 0
-    }
-}
-
 /// What is wrong with a line, where, and how much of the text is to blame.
 struct Wrong {
     reason: Reason,
@@ -89,9 +57,26 @@ struct Wrong {
     detail: String,
 }
 
+/// What reading eight lines at once needs.
+#[cfg(target_arch = "x86_64")]
+struct Eights {
+    /// One for each step but the last; none if lines can't be read together.
+    rooms: Vec<Room>,
+    begins: Begins,
+    /// Lines to read alone before the next attempt, and how many it will be if that fails.
+    alone: usize,
+    patience: usize,
+}
+
+// SAFETY: rooms are pointers into columns that are set before each use and are not used behind it.
+#[cfg(target_arch = "x86_64")]
+unsafe impl Send for Eights {}
+
 pub struct Parser {
     #[cfg(target_arch = "x86_64")]
     wide: bool,
+    #[cfg(target_arch = "x86_64")]
+    eights: Option<Eights>,
     slots: HashMap<Vec<u8>, Slot, BuildHasherDefault<Fnv>>,
     padding: Option<u64>,
     dense_padding: Option<f32>,
@@ -107,9 +92,8 @@ pub struct Parser {
     /// Regular lines whose offsets are not yet written.
     owed: usize,
     recording: Option<Vec<Step>>,
-    /// Where tokens of the block at hand end, and the first of these that is not yet read.
-    ends: Vec<u32>,
-    next: usize,
+    /// Of the block at hand.
+    marks: Marks,
     unknown_names: HashMap<Vec<u8>, u32>,
     unknown_times: Vec<(String, Times)>,
     unknown_here: Vec<u32>,
@@ -124,6 +108,13 @@ impl Parser {
             wide: std::arch::is_x86_feature_detected!("avx2")
                 && std::arch::is_x86_feature_detected!("bmi2")
                 && std::arch::is_x86_feature_detected!("lzcnt"),
+            #[cfg(target_arch = "x86_64")]
+            eights: eights::is_here().then(|| Eights {
+                rooms: Vec::new(),
+                begins: Vec::new(),
+                alone: 0,
+                patience: *ALONE.start(),
+            }),
             slots: slots.iter().map(|(name, slot)| (name.clone(), *slot)).collect(),
             padding: schema.padding.map(|id| id.bits()),
             dense_padding: schema.dense_padding,
@@ -136,8 +127,7 @@ impl Parser {
             regular: false,
             owed: 0,
             recording: Some(Vec::new()),
-            ends: Vec::new(),
-            next: 0,
+            marks: Marks::default(),
             unknown_names: HashMap::new(),
             unknown_times: Vec::new(),
             unknown_here: Vec::new(),
@@ -198,8 +188,7 @@ impl Parser {
         let text = block.text();
         if cursor.at == 0 {
             // SAFETY: a block's text is padded.
-            unsafe { marks::find(text, &mut self.ends) };
-            self.next = 0;
+            unsafe { self.marks.find(text) };
         }
         while cursor.at < text.len() && out.size - begun < want {
             if let Some(length) = block.too_long {
@@ -216,9 +205,24 @@ impl Parser {
                 *cursor = Cursor { at: text.len(), lines: cursor.lines + 1 };
                 break;
             }
+            let line = cursor.lines as usize;
+            #[cfg(target_arch = "x86_64")]
+            {
+                // SAFETY: the marks are of this text, and a block's text is padded.
+                let read = unsafe { self.together(text.as_ptr(), line, want - (out.size - begun), out) };
+                if read > 0 {
+                    // SAFETY: these lines are there, and the one behind them may be the one behind the last.
+                    let start = |line: usize| unsafe { self.marks.start(self.marks.first(line)) };
+                    if let Some(starts) = &mut starts {
+                        starts.extend((line..line + read).map(|line| start(line) as u32));
+                    }
+                    *cursor = Cursor { at: start(line + read), lines: cursor.lines + read as u64 };
+                    continue;
+                }
+            }
             let start = cursor.at;
             // SAFETY: the marks are of this text, and a block's text is padded.
-            match unsafe { self.line::<D>(text.as_ptr(), start, out) } {
+            match unsafe { self.line::<D>(text.as_ptr(), start, self.marks.first(line), out) } {
                 Ok(end) => {
                     if let Some(starts) = &mut starts {
                         starts.push(start as u32);
@@ -236,8 +240,8 @@ impl Parser {
                         line: *cursor,
                         before: out.size - begun,
                     });
-                    cursor.at = memchr::memchr(b'\n', &text[start..]).map_or(text.len(), |at| start + at + 1);
-                    self.next = self.ends.partition_point(|&end| (end as usize) < cursor.at);
+                    // SAFETY: the line behind a line of the text may be the one behind the last.
+                    cursor.at = unsafe { self.marks.start(self.marks.first(line + 1)) };
                 }
             }
             cursor.lines += 1;
@@ -262,23 +266,100 @@ impl Parser {
         taken
     }
 
-    /// One line; returns where the next one begins, with `self.next` there.
+    /// Reads lines that go as predicted, up to `most` of them; returns how many. The others have to be read alone.
     ///
-    /// SAFETY: `self.ends` must be the marks of this text, which ends with a newline and has `PAD` bytes behind it.
+    /// SAFETY: `self.marks` must be the marks of this text, which ends with a newline and has `PAD` bytes behind it. The line
+    /// must be one of them.
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    unsafe fn line<D: Digits>(&mut self, text: *const u8, start: usize, out: &mut Columns) -> Result<usize, Wrong> {
+    unsafe fn together(&mut self, text: *const u8, line: usize, most: usize, out: &mut Columns) -> usize {
+        match &mut self.eights {
+            Some(eights) if !eights.rooms.is_empty() && eights.alone == 0 => {}
+            Some(eights) => {
+                eights.alone = eights.alone.saturating_sub(1);
+                return 0;
+            }
+            None => return 0,
+        }
+        // SAFETY: the processor can do it; the rest is the caller's promise.
+        unsafe { self.read_together(text, line, most, out) }
+    }
+
+    /// SAFETY: as `together`, with rooms.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(never)]
+    unsafe fn read_together(&mut self, text: *const u8, line: usize, most: usize, out: &mut Columns) -> usize {
+        let Some(eights) = &mut self.eights else { return 0 };
+        let steps = &self.steps[..self.steps.len() - 1];
+        let most = most.min(MOST_TOGETHER).min(self.marks.lines() - line);
+        let first = self.marks.first(line);
+        // A space or a carriage return at the end of the line has one more token behind it, an empty one.
+        let apart = (self.marks.first(line + 1) - first).clamp(steps.len(), steps.len() + 1);
+        let alike = self.marks.alike(line..line + most, apart);
+        let mut read = 0;
+        if alike > 0 {
+            out.reserve(alike.next_multiple_of(eights::LINES));
+            make_room(steps, &mut eights.rooms, out);
+        }
+        while read < alike {
+            let lines = (alike - read).min(eights::LINES);
+            let starts = self.marks.starts_from(first + read * apart);
+            // SAFETY: so many lines are alike, and there is room for them. Their rooms were made for these steps.
+            let good = unsafe { eights::read(text, starts, apart, lines, steps, &eights.rooms, &mut eights.begins) };
+            if !good {
+                break;
+            }
+            for room in &mut eights.rooms {
+                room.to = room.to.wrapping_add(lines * room.stride);
+            }
+            read += lines;
+        }
+        if read < most {
+            eights.alone = eights.patience;
+            eights.patience = (2 * eights.patience).min(*ALONE.end());
+        }
+        if read > 2 * eights::LINES {
+            eights.patience = *ALONE.start();
+        }
+        if read > 0 {
+            // SAFETY: every column got a value of every line, since regular lines alone have rooms.
+            unsafe { out.written(read) };
+            self.owed += read;
+            let unknown = self.steps.iter().filter_map(|step| match step.target {
+                Target::Unknown(number) if number != u32::MAX => Some(number),
+                _ => None,
+            });
+            self.unknown_here.extend(unknown);
+            if !self.unknown_here.is_empty() {
+                self.count_unknown(read as u64);
+            }
+        }
+        read
+    }
+
+    /// One line, whose first token has this number; returns where the next one begins.
+    ///
+    /// SAFETY: `self.marks` must be the marks of this text, which ends with a newline and has `PAD` bytes behind it.
+    #[inline(always)]
+    unsafe fn line<D: Digits>(
+        &mut self,
+        text: *const u8,
+        start: usize,
+        first: usize,
+        out: &mut Columns,
+    ) -> Result<usize, Wrong> {
         // SAFETY: marks are within the text, and the last one is a newline, where every line stops at the latest. Words that
         // are read at a token lie within the text and its padding. Steps end with one that never matches. Targets are made
         // from the schema that the columns are made from.
         unsafe {
             let mut at = start;
-            let mut next = self.next;
+            let mut next = first;
             let mut step = 0;
             let mut misses = 0;
             let mut tokens = 0;
             loop {
-                let end = *self.ends.get_unchecked(next) as usize;
                 next += 1;
+                let end = self.marks.start(next) - 1;
                 let mark = *text.add(end);
                 if end != at {
                     let token = text.add(at);
@@ -322,7 +403,6 @@ impl Parser {
                     break;
                 }
             }
-            self.next = next;
             if misses == 0 && step + 1 == self.steps.len() && self.regular {
                 self.owed += 1;
                 out.size += 1;
@@ -335,7 +415,7 @@ impl Parser {
                 self.learn(misses, tokens);
             }
             if !self.unknown_here.is_empty() {
-                self.count_unknown();
+                self.count_unknown(1);
             }
             Ok(at)
         }
@@ -394,18 +474,18 @@ impl Parser {
         number
     }
 
-    /// The line's unknown slots, once it is known to be a good one.
+    /// The line's unknown slots, once it is known to be a good one, as often as there are such lines.
     #[cold]
-    fn count_unknown(&mut self) {
+    fn count_unknown(&mut self, lines: u64) {
         let mut here = std::mem::take(&mut self.unknown_here);
         here.sort_unstable();
         let mut last = None;
         for &number in &here {
             if let Some((_, times)) = self.unknown_times.get_mut(number as usize) {
-                times.values += 1;
-                times.samples += u64::from(last != Some(number));
+                times.values += lines;
+                times.samples += if last != Some(number) { lines } else { 0 };
             } else if number == u32::MAX - 1 {
-                self.counts.unknown_others += 1;
+                self.counts.unknown_others += lines;
             }
             last = Some(number);
         }
@@ -480,6 +560,8 @@ impl Parser {
                 self.steps = vec![Step::NEVER];
                 self.places.clear();
                 self.regular = false;
+                #[cfg(target_arch = "x86_64")]
+                self.allow_eights(&[]);
             }
             return;
         };
@@ -495,13 +577,49 @@ impl Parser {
             self.places[slot] = self.places[slot].min(at);
         }
         self.regular = self.is_regular(&times);
+        #[cfg(target_arch = "x86_64")]
+        {
+            let predicted = recorded.iter().all(|step| step.length <= Step::LONGEST);
+            self.allow_eights(if self.regular && predicted { &recorded } else { &[] });
+        }
         recorded.push(Step::NEVER);
         self.steps = recorded;
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn allow_eights(&mut self, steps: &[Step]) {
+        let Some(eights) = &mut self.eights else { return };
+        let mut times = vec![0; self.dims.len()];
+        eights.rooms.clear();
+        eights.rooms.extend(steps.iter().map(|step| {
+            let mut within = 0;
+            if let Target::Dense(column) = step.target {
+                within = times[column as usize];
+                times[column as usize] += 1;
+            }
+            Room { to: std::ptr::null_mut(), stride: 0, within }
+        }));
+        (eights.alone, eights.patience) = (0, *ALONE.start());
     }
 
     fn is_regular(&self, times: &[usize]) -> bool {
         let (sparse, dense) = times.split_at(self.sparse_count);
         sparse.iter().all(|&times| times == 1) && dense.iter().zip(&self.dims).all(|(&times, &dim)| times == dim)
+    }
+}
+
+/// Points at the next line's values. `Columns::reserve` must have been called.
+#[cfg(target_arch = "x86_64")]
+fn make_room(steps: &[Step], rooms: &mut [Room], out: &mut Columns) {
+    for (step, room) in steps.iter().zip(rooms) {
+        (room.to, room.stride) = match step.target {
+            Target::Sparse(column) => (out.sparse[column as usize].values.spare_capacity_mut().as_mut_ptr().cast(), 8),
+            Target::Dense(column) => {
+                let Dense { dim, values } = &mut out.dense[column as usize];
+                (values.spare_capacity_mut()[room.within..].as_mut_ptr().cast(), 4 * *dim)
+            }
+            Target::Unknown(_) => (std::ptr::null_mut(), 0),
+        };
     }
 }
 
