@@ -63,9 +63,8 @@ def batches(paths: list[str], *, memory: bool) -> Iterator[Batch]:
             paths, sparse=["click", *slots], dense={"dense_feature": clicks.DENSE}, batch_size=ps_net.BATCH
         )
         for batch in reader:
-            label = batch.sparse["click"][0].astype(np.float32).reshape(-1, 1)
             # Every slot has one id per sample here, so that the ids of a batch are a matrix.
-            yield label, batch.dense["dense_feature"], np.stack([batch.sparse[slot][0] for slot in slots], axis=1)
+            yield batch.matrix(["click"]).astype(np.float32), batch.dense["dense_feature"], batch.matrix(slots)
 
 
 def main() -> int:

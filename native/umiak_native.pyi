@@ -244,6 +244,9 @@ class Batch:
     @property
     def dense(self) -> dict[str, NDArray[np.float32]]:
         """For each dense slot a matrix of one row per sample."""
+    def matrix(self, slots: Sequence[str]) -> NDArray[Any]:
+        """Ids of sparse slots with exactly one per sample: a row for each sample, a column for each slot in this order. A slot
+        with more or fewer in some sample is a ValueError, one that was not asked for a KeyError."""
     def __len__(self) -> int: ...
 
 def count_lines(data: bytes) -> int:

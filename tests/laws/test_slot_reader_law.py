@@ -70,6 +70,30 @@ def texts(draw: st.DrawFn) -> bytes:
     return whole + draw(st.sampled_from([b"", ending, ending + ending]))
 
 
+ALIKE = ["click", "1", "12", "slot_of_15_byte"]
+
+
+@st.composite
+def texts_of_lines_alike(draw: st.DrawFn) -> bytes:
+    """Lines that all name every slot in the same order, except for a few; such lines are read many at a time."""
+    dense = [name for name, dim in DENSE.items() for _ in range(dim)]
+    names = draw(st.permutations([*ALIKE, *dense, *draw(st.sampled_from([[], ["other"], ["other", "other"]]))]))
+    good = st.integers(0, 2**64 - 1).flatmap(lambda most: st.integers(0, most)).map(str)
+    some_ids = draw(st.lists(st.one_of(good, good, good, ids), min_size=1, max_size=8))
+    plain = st.tuples(st.sampled_from(["", "-"]), st.floats(0, 10**6), st.integers(0, 14))
+    decimal = plain.map(lambda parts: f"{parts[0]}{parts[1]:.{parts[2]}f}")
+    some_numbers = draw(st.lists(st.one_of(decimal, decimal, decimal, numbers), min_size=1, max_size=8))
+    choose = draw(st.randoms(use_true_random=False))
+    odd = draw(st.lists(lines(), max_size=2))
+    end = draw(st.sampled_from([b"\n", b"\n", b"\r\n", b" \n", b"\t\n"]))
+    made = []
+    for _ in range(draw(st.integers(1, 70))):
+        values = [choose.choice(some_numbers if name in DENSE else some_ids) for name in names]
+        line = " ".join(f"{name}:{value}" for name, value in zip(names, values, strict=True)).encode()
+        made.append(choose.choice(odd) if odd and choose.random() < 0.03 else line)
+    return end.join(made) + draw(st.sampled_from([b"", end]))
+
+
 how_read = st.fixed_dictionaries(
     {
         "threads": st.sampled_from([1, 1, 2, 3]),
@@ -91,10 +115,18 @@ settings_of_slots = st.fixed_dictionaries(
 @example(b"\xef\xbb\xbfclick:1\n", {"threads": 1, "batch_size": 2, "block_bytes": None}, {}, "gzip", 1)
 @effort(3)
 def test_reading_equals_the_plain_reading(text: bytes, how: dict, slots: dict, packing: str, members: int) -> None:
-    expected = slot_reference.read(text, SPARSE, DENSE, **slots)
-    reader = data.SlotReader(
-        packed(text, packing, members), sparse=SPARSE, dense=DENSE, bad_lines=10**6, **how, **slots
-    )
+    _reading_equals_the_plain_reading(packed(text, packing, members), text, SPARSE, how, slots)
+
+
+@given(texts_of_lines_alike(), how_read, settings_of_slots)
+@effort(1)
+def test_reading_lines_alike_equals_the_plain_reading(text: bytes, how: dict, slots: dict) -> None:
+    _reading_equals_the_plain_reading(text, text, ALIKE, how, slots)
+
+
+def _reading_equals_the_plain_reading(source: bytes, text: bytes, sparse: list[str], how: dict, slots: dict) -> None:
+    expected = slot_reference.read(text, sparse, DENSE, **slots)
+    reader = data.SlotReader(source, sparse=sparse, dense=DENSE, bad_lines=10**6, **how, **slots)
     batches = list(reader)
     assert [batch.size for batch in batches[:-1]] == [how["batch_size"]] * (len(batches) - 1)
     assert rows(batches) == [sample.plain() for sample in expected.samples]

@@ -60,6 +60,42 @@ def test_arrays_are_the_batchs_own_and_outlive_it() -> None:
     assert dense.tolist() == [[0.5, 1], [2, -3], [0, 0]]
 
 
+@pytest.mark.parametrize("ids", ["int64", "uint64"])
+@pytest.mark.parametrize("after", ["the columns", "the arrays"])
+def test_slots_with_one_id_per_sample_make_a_matrix(ids: str, after: str) -> None:
+    lines = b"".join(b"click:%d a:%d b:%d\n" % (at % 2, at, 2**64 - 1 - at) for at in range(200))
+    (batch,) = data.SlotReader(lines, sparse=["click", "a", "b"], batch_size=200, ids=ids)  # type: ignore[arg-type]
+    if after == "the arrays":
+        assert batch.sparse
+    found = batch.matrix(["b", "click", "b"])
+    assert found.dtype == ids
+    assert found.flags.c_contiguous
+    assert found.flags.writeable
+    np.testing.assert_array_equal(found, np.stack([batch.sparse[slot][0] for slot in ("b", "click", "b")], axis=1))
+    assert batch.matrix([]).shape == (200, 0)
+    assert batch.matrix(["a"]).shape == (200, 1)
+
+
+@pytest.mark.parametrize("after", ["the columns", "the arrays"])
+def test_other_slots_make_no_matrix(after: str) -> None:
+    (batch,) = read(b"click:1 1:5 1:6\nclick:0\n", padding=None)
+    if after == "the arrays":
+        assert batch.sparse
+    with pytest.raises(ValueError, match='slot "1" does not have one id per sample: 2 ids in 2 samples'):
+        batch.matrix(["click", "1"])
+    for name in ("d", "nothing"):
+        with pytest.raises(KeyError, match=name):
+            batch.matrix([name])
+
+
+def test_a_matrix_holds_what_the_arrays_hold_now() -> None:
+    (batch,) = read(b"click:1 1:5\nclick:0 1:6\n")
+    first = batch.matrix(["1", "click"])
+    batch.sparse["1"][0][0] = 99
+    assert batch.matrix(["1", "click"]).tolist() == [[99, 1], [6, 0]]
+    assert first.tolist() == [[5, 1], [6, 0]]
+
+
 def test_ids_are_64_bits() -> None:
     text = b"1:18446744073709551615\n1:-1\n1:-9223372036854775808\n"
     (signed,) = read(text)

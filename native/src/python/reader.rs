@@ -6,14 +6,14 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use numpy::{IntoPyArray, PyArrayMethods};
+use numpy::{Element, IntoPyArray, PyArrayMethods, PyReadonlyArray1};
 use pyo3::create_exception;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::reader::batches::{Reader, Settings};
-use crate::reader::columns::Columns;
+use crate::reader::columns::{self, Columns};
 use crate::reader::fault::Fault;
 use crate::reader::schema::Schema;
 use crate::reader::source::{From, Input};
@@ -157,6 +157,18 @@ impl Batch {
         Ok(made)
     }
 
+    /// Before the arrays are made: out of the columns.
+    fn stacked(&self, slots: &[String]) -> PyResult<Vec<u64>> {
+        let columns = self.columns.lock().unwrap_or_else(PoisonError::into_inner);
+        let one = |slot: &String| {
+            let number = self.schema.sparse.iter().position(|name| name == slot);
+            let column = number.and_then(|number| columns.sparse.get(number)).ok_or_else(|| no_slot(slot))?;
+            check_single(slot, &column.values, &column.offsets)
+        };
+        let found = slots.iter().map(one).collect::<PyResult<Vec<_>>>()?;
+        Ok(columns::matrix(&found, self.size))
+    }
+
     fn dense_arrays<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let columns = std::mem::take(&mut self.columns.lock().unwrap_or_else(PoisonError::into_inner).dense);
         let made = PyDict::new(py);
@@ -190,6 +202,25 @@ impl Batch {
         once(py, &self.dense, || self.dense_arrays(py))
     }
 
+    /// Ids of slots with one per sample, as a matrix: a row for each sample, a column for each slot that is named.
+    fn matrix<'py>(&self, py: Python<'py>, slots: Vec<String>) -> PyResult<Bound<'py, PyAny>> {
+        let made =
+            self.sparse.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|made| made.bind(py).clone());
+        let shape = [self.size, slots.len()];
+        if self.unsigned {
+            let ids = match made {
+                Some(made) => stacked(&made, &slots, self.size)?,
+                None => self.stacked(&slots)?,
+            };
+            return Ok(ids.into_pyarray(py).reshape(shape)?.into_any());
+        }
+        let ids = match made {
+            Some(made) => stacked(&made, &slots, self.size)?,
+            None => as_signed(self.stacked(&slots)?),
+        };
+        Ok(ids.into_pyarray(py).reshape(shape)?.into_any())
+    }
+
     fn __len__(&self) -> usize {
         self.size
     }
@@ -207,6 +238,31 @@ fn once<'py>(
     let made = make()?;
     *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(made.clone().unbind());
     Ok(made)
+}
+
+/// After that: out of the arrays, which may have been changed since.
+fn stacked<T: Element + Copy + Default>(made: &Bound<'_, PyDict>, slots: &[String], size: usize) -> PyResult<Vec<T>> {
+    type Arrays<'py, T> = (PyReadonlyArray1<'py, T>, PyReadonlyArray1<'py, i64>);
+    let one = |slot: &String| made.get_item(slot)?.ok_or_else(|| no_slot(slot))?.extract::<Arrays<'_, T>>();
+    let arrays = slots.iter().map(one).collect::<PyResult<Vec<_>>>()?;
+    let columns = slots.iter().zip(&arrays).map(|(slot, (values, offsets))| {
+        let offsets: &PyReadonlyArray1<'_, i64> = offsets;
+        check_single(slot, values.as_slice()?, offsets.as_slice()?)
+    });
+    let found = columns.collect::<PyResult<Vec<_>>>()?;
+    Ok(columns::matrix(&found, size))
+}
+
+fn no_slot(slot: &str) -> PyErr {
+    PyKeyError::new_err(slot.to_string())
+}
+
+fn check_single<'a, T>(slot: &str, values: &'a [T], offsets: &[i64]) -> PyResult<&'a [T]> {
+    if columns::single(offsets) && values.len() + 1 == offsets.len() {
+        return Ok(values);
+    }
+    let (ids, samples) = (values.len(), offsets.len() - 1);
+    Err(PyValueError::new_err(format!("slot {slot:?} does not have one id per sample: {ids} ids in {samples} samples")))
 }
 
 fn as_signed(values: Vec<u64>) -> Vec<i64> {

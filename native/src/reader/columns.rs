@@ -133,6 +133,56 @@ impl Sparse {
     }
 }
 
-fn single(offsets: &[i64]) -> bool {
-    offsets.iter().enumerate().all(|(at, &offset)| at as i64 == offset)
+/// Whether every sample has exactly one value.
+pub fn single(offsets: &[i64]) -> bool {
+    // Of a column with as many values as samples all are looked at: that is faster than to stop at the first one.
+    offsets.last().is_some_and(|&last| last + 1 == offsets.len() as i64)
+        && offsets.iter().zip(0i64..).fold(true, |all, (&offset, at)| all & (offset == at))
+}
+
+/// Columns of as many samples each, side by side: one row per sample.
+pub fn matrix<T: Copy + Default>(columns: &[&[T]], samples: usize) -> Vec<T> {
+    /// Rows that stay in the nearest cache while all columns go over them.
+    const AT_ONCE: usize = 64;
+    let mut out = vec![T::default(); columns.len() * samples];
+    if columns.is_empty() {
+        return out;
+    }
+    for (part, rows) in out.chunks_mut(AT_ONCE * columns.len()).enumerate() {
+        for (number, column) in columns.iter().enumerate() {
+            for (row, &value) in rows.chunks_exact_mut(columns.len()).zip(&column[part * AT_ONCE..]) {
+                row[number] = value;
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_matrix_has_a_row_for_each_sample() {
+        for samples in [0, 1, 63, 64, 65, 200] {
+            let columns: Vec<Vec<u64>> =
+                (0..3).map(|slot| (0..samples as u64).map(|at| 1000 * slot + at).collect()).collect();
+            let expected: Vec<u64> = (0..samples as u64).flat_map(|at| [at, 1000 + at, 2000 + at]).collect();
+            assert_eq!(matrix(&columns.iter().map(|column| &**column).collect::<Vec<_>>(), samples), expected);
+        }
+        assert!(matrix::<u64>(&[], 5).is_empty());
+    }
+
+    #[test]
+    fn one_value_for_each_sample() {
+        for (offsets, expected) in [
+            (vec![0], true),
+            (vec![0, 1, 2, 3], true),
+            (vec![0, 2, 2, 3], false),
+            (vec![0, 1, 3], false),
+            (vec![0, 0], false),
+        ] {
+            assert_eq!(single(&offsets), expected, "{offsets:?}");
+        }
+    }
 }

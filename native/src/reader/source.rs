@@ -145,8 +145,6 @@ impl Source {
             }
             let limit = input.range().1.unwrap_or(u64::MAX);
             if self.place.offset < limit {
-                memory.clear();
-                memory.append(&mut self.carry);
                 self.fill(&mut memory).map_err(|error| input.fault("it can't be read", error))?;
                 if let Some(block) = self.cut(memory, limit).map_err(|error| input.fault("it can't be read", error))? {
                     return Ok(Some(block));
@@ -159,24 +157,29 @@ impl Source {
         }
     }
 
-    /// Reads on until the memory has a block's bytes and a newline among them, or the input is at its end.
+    /// Takes what was kept and reads on until the memory has a block's bytes and a newline among them, or the input is at
+    /// its end. What the memory holds is written over, so that memory which is used again needs no zeros first.
     fn fill(&mut self, memory: &mut Vec<u8>) -> io::Result<()> {
-        let Some(open) = &mut self.open else { return Ok(()) };
+        let mut filled = self.carry.len();
+        grow(memory, filled);
+        memory[..filled].copy_from_slice(&self.carry);
+        self.carry.clear();
         let mut searched = 0;
         let mut newline = false;
-        while !open.at_end {
-            newline = newline || memchr::memchr(b'\n', &memory[searched..]).is_some();
-            searched = memory.len();
+        while let Some(open) = self.open.as_mut().filter(|open| !open.at_end) {
+            newline = newline || memchr::memchr(b'\n', &memory[searched..filled]).is_some();
+            searched = filled;
             let enough = if open.patient { self.block_bytes } else { 1 };
-            if (newline && memory.len() >= enough) || memory.len() > LONGEST_LINE {
+            if (newline && filled >= enough) || filled > LONGEST_LINE {
                 break;
             }
-            let wanted = self.block_bytes.saturating_sub(memory.len()).max(self.block_bytes / 4);
-            memory.resize(searched + wanted, 0);
-            let got = read(&mut open.reader, &mut memory[searched..]);
-            memory.truncate(searched + *got.as_ref().unwrap_or(&0));
-            open.at_end = got? == 0;
+            let wanted = self.block_bytes.saturating_sub(filled).max(self.block_bytes / 4);
+            grow(memory, filled + wanted);
+            let got = read(&mut open.reader, &mut memory[filled..filled + wanted])?;
+            filled += got;
+            open.at_end = got == 0;
         }
+        memory.truncate(filled);
         Ok(())
     }
 
@@ -340,6 +343,12 @@ pub fn lines_before(input: &Input, byte: u64) -> io::Result<u64> {
             return Ok(lines);
         }
         lines += memchr::memchr_iter(b'\n', &piece[..got]).count() as u64;
+    }
+}
+
+fn grow(memory: &mut Vec<u8>, length: usize) {
+    if memory.len() < length {
+        memory.resize(length, 0);
     }
 }
 
