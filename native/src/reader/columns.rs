@@ -58,7 +58,7 @@ impl Columns {
     }
 
     /// Room for the values of so many samples with one id in every sparse slot.
-    pub fn reserve(&mut self, samples: usize) {
+    pub(super) fn reserve(&mut self, samples: usize) {
         self.sparse.iter_mut().for_each(|column| column.values.reserve(samples));
         self.dense.iter_mut().for_each(|column| column.values.reserve(samples * column.dim));
     }
@@ -66,7 +66,7 @@ impl Columns {
     /// Takes over such samples that were written there. Their offsets are still to be written.
     ///
     /// SAFETY: their values must have been written, and room for them reserved.
-    pub unsafe fn written(&mut self, samples: usize) {
+    pub(super) unsafe fn written(&mut self, samples: usize) {
         for column in &mut self.sparse {
             // SAFETY: the caller's promise.
             unsafe { column.values.set_len(column.values.len() + samples) };

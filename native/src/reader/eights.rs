@@ -82,7 +82,7 @@ pub unsafe fn read(
                     others
                 }
                 Target::Dense(_) => {
-                    let (floats, others) = floats(Sixteens::load(text, &array(values)), length);
+                    let (floats, others) = floats(text, values, length);
                     let floats: [f32; LINES] = std::mem::transmute(floats);
                     for (line, float) in floats.into_iter().enumerate() {
                         room.to.add(line * room.stride).cast::<f32>().write(float);
@@ -341,25 +341,96 @@ unsafe fn long_ids(text: *const u8, values: __m256i, length: __m512i) -> (__m512
     (ids, others | _mm512_test_epi64_mask(strange, strange))
 }
 
-/// Numbers of at most 16 bytes with 1 to 7 digits before the point, if there is one, and which of them are something else,
-/// or too near the middle between two float32.
+/// Numbers with 1 to 7 digits before the point, if there is one, and which of them are something else, or too near the middle
+/// between two float32.
+///
+/// SAFETY: as `read`.
 #[inline]
-#[target_feature(enable = "avx2,avx512f,avx512bw,avx512dq,avx512vbmi2,avx512vpopcntdq")]
-fn floats(bytes: Sixteens, length: __m512i) -> (__m256, u8) {
-    /// By the number of digits before the point: what a number of 15 digits is multiplied with.
-    const TENTHS: [f64; 8] = [0.0, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8];
+#[target_feature(enable = "avx2,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi2,avx512vpopcntdq")]
+unsafe fn floats(text: *const u8, values: __m256i, length: __m512i) -> (__m256, u8) {
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { Sixteens::load(text, &array(values)) };
+    if _mm512_cmpgt_epu64_mask(length, all(16)) != 0 {
+        // SAFETY: the caller's promise.
+        return unsafe { long_floats(text, values, bytes, length) };
+    }
     let (low, high) = bytes.words();
-    let mut others = _mm512_cmpgt_epu64_mask(length, all(16));
-    let negative = _mm512_cmpeq_epi64_mask(_mm512_and_si512(low, all(0xff)), all(b'-' as i64));
-    let sign = _mm512_maskz_mov_epi64(negative, all(8));
+    let sign = sign(low);
     let low = _mm512_shrdv_epi64(low, high, sign);
     let high = _mm512_srlv_epi64(high, sign);
+    let (mantissa, tenths, others) = decimal(low, high, _mm512_sub_epi64(_mm512_slli_epi64::<3>(length), sign));
+    // Fifteen digits are a float64. As in `number`, the product is only trusted where nothing near could be rounded to
+    // another float32.
+    let near = _mm512_castpd_si512(_mm512_mul_pd(_mm512_cvtepi64_pd(mantissa), tenths));
+    let middle = _mm512_sub_epi64(_mm512_and_si512(near, all(0x1fff_ffff)), all(0x1000_0000 - 8));
+    let others = others | _mm512_cmple_epu64_mask(middle, all(16));
+    (signed(_mm512_cvtpd_ps(_mm512_castsi512_pd(near)), sign), others)
+}
+
+/// The same for numbers of up to 32 bytes. Of digits behind the fifteenth it is only seen that they are digits; so the number
+/// lies between two others, and is known if both are rounded to the same float32.
+///
+/// SAFETY: as `read`.
+#[inline(never)]
+#[target_feature(enable = "avx2,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi2,avx512vpopcntdq")]
+unsafe fn long_floats(text: *const u8, values: __m256i, bytes: Sixteens, length: __m512i) -> (__m256, u8) {
+    let (low, high) = bytes.words();
+    // SAFETY: the caller's promise; a value is followed by more than 32 bytes.
+    let (third, fourth) =
+        unsafe { Sixteens::load(text, &array(_mm256_add_epi32(values, _mm256_set1_epi32(16)))).words() };
+    let sign = sign(low);
+    let low = _mm512_shrdv_epi64(low, high, sign);
+    let high = _mm512_shrdv_epi64(high, third, sign);
+    let third = _mm512_shrdv_epi64(third, fourth, sign);
+    let fourth = _mm512_srlv_epi64(fourth, sign);
     let bits = _mm512_sub_epi64(_mm512_slli_epi64::<3>(length), sign);
-    // What is behind the value becomes zeros.
-    let ones = all(-1);
-    let unused = _mm512_max_epi64(_mm512_sub_epi64(all(64), bits), _mm512_setzero_si512());
-    let low = _mm512_and_si512(digits(low), _mm512_srlv_epi64(ones, unused));
-    let high = _mm512_and_si512(digits(high), _mm512_srlv_epi64(ones, _mm512_sub_epi64(all(128), bits)));
+    let (mantissa, tenths, mut others) = decimal(low, high, bits);
+    let third = kept(third, _mm512_sub_epi64(all(192), bits));
+    let fourth = kept(fourth, _mm512_sub_epi64(all(256), bits));
+    let strange = _mm512_or_si512(beyond(third), beyond(fourth));
+    others |= _mm512_test_epi64_mask(strange, strange) | _mm512_cmpgt_epu64_mask(length, all(32));
+    let more = _mm512_maskz_mov_epi64(_mm512_cmpgt_epi64_mask(bits, all(128)), all(1));
+    let float =
+        |mantissa: __m512i, tenths: __m512d| _mm512_cvtpd_ps(_mm512_mul_pd(_mm512_cvtepi64_pd(mantissa), tenths));
+    // Products are at most two units of float64 away from the number; the four that are added here are more than that.
+    let least = float(mantissa, _mm512_mul_pd(tenths, _mm512_set1_pd(1.0 - 4.0 * f64::EPSILON)));
+    let most = float(_mm512_add_epi64(mantissa, more), _mm512_mul_pd(tenths, _mm512_set1_pd(1.0 + 4.0 * f64::EPSILON)));
+    others |= _mm256_cmp_ps_mask::<_CMP_NEQ_UQ>(least, most);
+    (signed(least, sign), others)
+}
+
+/// Eight where a number begins with a minus: the bits that are to be passed over.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn sign(low: __m512i) -> __m512i {
+    let negative = _mm512_cmpeq_epi64_mask(_mm512_and_si512(low, all(0xff)), all(b'-' as i64));
+    _mm512_maskz_mov_epi64(negative, all(8))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl")]
+fn signed(floats: __m256, sign: __m512i) -> __m256 {
+    let sign = _mm256_slli_epi32::<28>(_mm512_cvtepi64_epi32(sign));
+    _mm256_or_ps(floats, _mm256_castsi256_ps(sign))
+}
+
+/// Digits without the last ones, of which so many bits are; these become zeros. No number of bits is a mistake.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn kept(bytes: __m512i, unused: __m512i) -> __m512i {
+    let unused = _mm512_max_epi64(unused, _mm512_setzero_si512());
+    _mm512_and_si512(digits(bytes), _mm512_srlv_epi64(all(-1), unused))
+}
+
+/// The first fifteen digits of a number without a sign that has so many bits, behind which zeros are added; what they are
+/// multiplied with; and which numbers are something else.
+#[inline]
+#[target_feature(enable = "avx2,avx512f,avx512bw,avx512dq,avx512vbmi2,avx512vpopcntdq")]
+fn decimal(low: __m512i, high: __m512i, bits: __m512i) -> (__m512i, __m512d, u8) {
+    /// By the number of digits before the point.
+    const TENTHS: [f64; 8] = [0.0, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8];
+    let low = kept(low, _mm512_sub_epi64(all(64), bits));
+    let high = kept(high, _mm512_sub_epi64(all(128), bits));
     // The digits before the point move onto its place.
     let points = _mm512_movm_epi8(_mm512_cmpeq_epi8_mask(low, _mm512_set1_epi8((b'.' ^ b'0') as i8)));
     let before = _mm512_andnot_si512(points, _mm512_sub_epi64(points, all(1)));
@@ -367,17 +438,11 @@ fn floats(bytes: Sixteens, length: __m512i) -> (__m256, u8) {
     let point = _mm512_or_si512(_mm512_slli_epi64::<8>(before), all(0xff));
     let low = _mm512_or_si512(moved, _mm512_andnot_si512(point, low));
     let whole = _mm512_srli_epi64::<3>(_mm512_min_epi64(_mm512_popcnt_epi64(before), bits));
-    others |= _mm512_cmpge_epu64_mask(_mm512_sub_epi64(whole, all(1)), all(7));
     let strange = _mm512_or_si512(beyond(low), beyond(high));
-    others |= _mm512_test_epi64_mask(strange, strange);
-    // Fifteen digits are a float64. As in `number`, the product is only trusted where nothing near could be rounded to
-    // another float32.
+    let others = _mm512_cmpge_epu64_mask(_mm512_sub_epi64(whole, all(1)), all(7));
+    let others = others | _mm512_test_epi64_mask(strange, strange);
     let mantissa = _mm512_add_epi64(_mm512_mul_epu32(joined(low), all(100_000_000)), joined(high));
     // SAFETY: as many numbers are there.
     let tenths = _mm512_permutexvar_pd(whole, unsafe { _mm512_loadu_pd(TENTHS.as_ptr()) });
-    let near = _mm512_castpd_si512(_mm512_mul_pd(_mm512_cvtepi64_pd(mantissa), tenths));
-    let middle = _mm512_sub_epi64(_mm512_and_si512(near, all(0x1fff_ffff)), all(0x1000_0000 - 8));
-    others |= _mm512_cmple_epu64_mask(middle, all(16));
-    let signed = _mm512_or_si512(near, _mm512_slli_epi64::<60>(sign));
-    (_mm512_cvtpd_ps(_mm512_castsi512_pd(signed)), others)
+    (mantissa, tenths, others)
 }

@@ -22,9 +22,11 @@ use super::tally::{Counts, LONGEST_UNKNOWN, MOST_UNKNOWN, Times};
 
 /// A longer sequence of names is not remembered.
 const MOST_STEPS: usize = 8192;
-/// Lines that are read together before columns are told of them.
+/// Lines that are read together before columns are told of them, and how few are as fast when they are read alone.
 #[cfg(target_arch = "x86_64")]
 const MOST_TOGETHER: usize = 64;
+#[cfg(target_arch = "x86_64")]
+const LEAST_TOGETHER: usize = 4;
 /// After lines that could not be read together, so many are read alone before the next attempt: at first, and at most.
 #[cfg(target_arch = "x86_64")]
 const ALONE: std::ops::RangeInclusive<usize> = 8..=1024;
@@ -296,11 +298,13 @@ impl Parser {
         // A space or a carriage return at the end of the line has one more token behind it, an empty one.
         let apart = (self.marks.first(line + 1) - first).clamp(steps.len(), steps.len() + 1);
         let alike = self.marks.alike(line..line + most, apart);
-        let mut read = 0;
-        if alike > 0 {
-            out.reserve(alike.next_multiple_of(eights::LINES));
-            make_room(steps, &mut eights.rooms, out);
+        if alike < LEAST_TOGETHER {
+            eights.alone = alike;
+            return 0;
         }
+        out.reserve(alike.next_multiple_of(eights::LINES));
+        make_room(steps, &mut eights.rooms, out);
+        let mut read = 0;
         while read < alike {
             let lines = (alike - read).min(eights::LINES);
             let starts = self.marks.starts_from(first + read * apart);
@@ -314,11 +318,11 @@ impl Parser {
             }
             read += lines;
         }
-        if read < most {
+        if read < alike {
             eights.alone = eights.patience;
             eights.patience = (2 * eights.patience).min(*ALONE.end());
         }
-        if read > 2 * eights::LINES {
+        if read >= 2 * eights::LINES {
             eights.patience = *ALONE.start();
         }
         if read > 0 {
@@ -599,7 +603,6 @@ impl Parser {
             }
             Room { to: std::ptr::null_mut(), stride: 0, within }
         }));
-        (eights.alone, eights.patience) = (0, *ALONE.start());
     }
 
     fn is_regular(&self, times: &[usize]) -> bool {
