@@ -163,7 +163,7 @@ impl Batch {
         let one = |slot: &String| {
             let number = self.schema.sparse.iter().position(|name| name == slot);
             let column = number.and_then(|number| columns.sparse.get(number)).ok_or_else(|| no_slot(slot))?;
-            check_single(slot, &column.values, &column.offsets)
+            check_single(slot, &column.values, &column.offsets, self.size)
         };
         let found = slots.iter().map(one).collect::<PyResult<Vec<_>>>()?;
         Ok(columns::matrix(&found, self.size))
@@ -247,7 +247,7 @@ fn stacked<T: Element + Copy + Default>(made: &Bound<'_, PyDict>, slots: &[Strin
     let arrays = slots.iter().map(one).collect::<PyResult<Vec<_>>>()?;
     let columns = slots.iter().zip(&arrays).map(|(slot, (values, offsets))| {
         let offsets: &PyReadonlyArray1<'_, i64> = offsets;
-        check_single(slot, values.as_slice()?, offsets.as_slice()?)
+        check_single(slot, values.as_slice()?, offsets.as_slice()?, size)
     });
     let found = columns.collect::<PyResult<Vec<_>>>()?;
     Ok(columns::matrix(&found, size))
@@ -257,11 +257,11 @@ fn no_slot(slot: &str) -> PyErr {
     PyKeyError::new_err(slot.to_string())
 }
 
-fn check_single<'a, T>(slot: &str, values: &'a [T], offsets: &[i64]) -> PyResult<&'a [T]> {
-    if columns::single(offsets) && values.len() + 1 == offsets.len() {
+fn check_single<'a, T>(slot: &str, values: &'a [T], offsets: &[i64], samples: usize) -> PyResult<&'a [T]> {
+    let ids = values.len();
+    if ids == samples && offsets.len() == samples + 1 && columns::single(offsets) {
         return Ok(values);
     }
-    let (ids, samples) = (values.len(), offsets.len() - 1);
     Err(PyValueError::new_err(format!("slot {slot:?} does not have one id per sample: {ids} ids in {samples} samples")))
 }
 

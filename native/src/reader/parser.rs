@@ -614,12 +614,15 @@ impl Parser {
 /// Points at the next line's values. `Columns::reserve` must have been called.
 #[cfg(target_arch = "x86_64")]
 fn make_room(steps: &[Step], rooms: &mut [Room], out: &mut Columns) {
+    fn next<T>(values: &mut Vec<T>, more: usize) -> *mut u8 {
+        values.as_mut_ptr().wrapping_add(values.len() + more).cast()
+    }
     for (step, room) in steps.iter().zip(rooms) {
         (room.to, room.stride) = match step.target {
-            Target::Sparse(column) => (out.sparse[column as usize].values.spare_capacity_mut().as_mut_ptr().cast(), 8),
+            Target::Sparse(column) => (next(&mut out.sparse[column as usize].values, 0), 8),
             Target::Dense(column) => {
                 let Dense { dim, values } = &mut out.dense[column as usize];
-                (values.spare_capacity_mut()[room.within..].as_mut_ptr().cast(), 4 * *dim)
+                (next(values, room.within), 4 * *dim)
             }
             Target::Unknown(_) => (std::ptr::null_mut(), 0),
         };
