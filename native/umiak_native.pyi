@@ -327,7 +327,7 @@ def write_shard_file(
         ]
     ],
 ) -> str:
-    """Writes a shard file, for tests. `head` is JSON {shards, shard, step, about}; a table is (name, spec, state, pieces).
+    """Writes a shard file. `head` is JSON {shards, shard, step, about}; a table is (name, spec, state, pieces).
 
     Returns what `verify_shard_file` returns.
     """

@@ -239,6 +239,58 @@ def test_alone_gives_what_one_trainer_and_one_server_give(strategy: str) -> None
             assert np.array_equal(one, other)
 
 
+@pytest.mark.parametrize("strategy", ["sync", "async", "half_async", "hybrid"])
+def test_a_step_in_one_call_is_the_same_step(strategy: str) -> None:
+    def trainer(job: Job) -> tuple[np.ndarray, np.ndarray]:
+        values = []
+        for name in ("apart", "together"):
+            table = job.strategy.open_dense(name, DENSE, START)
+            out = job.strategy.pull_dense(table, START.copy())
+            for step in range(4):
+                pieces = [gradients(7, step).ravel()[:20], gradients(7, step).ravel()[20:35]]
+                if name == "apart":
+                    job.strategy.push_dense(table, pieces, share=0.25)
+                    job.strategy.end_step()
+                    job.strategy.pull_dense(table, out)
+                else:
+                    job.strategy.learn_dense(table, pieces, out, share=0.25)
+                job.barrier()
+            job.strategy.flush()
+            job.barrier()
+            job.strategy.catch_up()
+            values.append(job.strategy.pull_dense(table, out).copy())
+        return values[0], values[1]
+
+    with Cluster() as cluster:
+        for apart, together in cluster.train(strategy, trainer):
+            assert not np.array_equal(apart, START)
+            assert np.array_equal(apart, together)
+
+
+@pytest.mark.parametrize(("strategy", "shows"), [("sync", 2.0), ("async", 2.0), ("half_async", 4.0)])
+def test_shares_and_means_are_of_gradients_and_not_of_shows(strategy: str, shows: float) -> None:
+    accessor = specs.Accessor(
+        embed_optimizer=specs.Sgd(learning_rate=1.0), embed_init=specs.Constant(value=0.0), show_scale=False
+    )
+    job = alone(strategy, max_merge_var_num=2)
+    table = job.strategy.open("rows", specs.SparseTable(dim=2, accessor=accessor))
+    shown = np.array([[3, 1, 1, -8, 0, 0], [3, 1, 0, -8, 0, 0]], np.float32)
+    for _ in range(int(shows) // 2):
+        job.strategy.push(table, np.array([5, 5]), shown, share=0.25)
+        job.strategy.end_step()
+    found_shows, clicks, weight = job.strategy.pull(table, np.array([5]))[0, :3].tolist()
+    assert (found_shows, clicks, weight) == (shows, shows / 2, 4.0)
+
+
+def test_no_keys_are_no_rows_with_servers_and_without() -> None:
+    def shapes(job: Job) -> list[tuple[int, ...]]:
+        table = job.strategy.open("rows", PLAIN)
+        return [job.strategy.pull(table, np.zeros(shape, np.int64)).shape for shape in ((0,), (0, 4))]
+
+    with Cluster() as cluster:
+        assert [*cluster.train("async", shapes), shapes(alone())] == [[(0, 3), (0, 4, 3)]] * 3
+
+
 def test_certificates_are_shown_and_checked(tmp_path: Path) -> None:
     authority = trustme.CA()
     issued = authority.issue_cert("job.example")

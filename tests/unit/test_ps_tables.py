@@ -198,6 +198,21 @@ def restore_variant():
     yield
     umiak_native.kernel_variant(before)
 
+    @pytest.mark.parametrize(
+        ("rule", "kept"),
+        [
+            ({"rule": "momentum", "momentum": 0.5}, 1),
+            ({"rule": "adam", "beta1": 0.5, "beta2": 0.5, "epsilon": 1e-8}, 2),
+            ({"rule": "adam_row", "beta1": 0.5, "beta2": 0.5, "epsilon": 1e-8}, 4),
+        ],
+    )
+    def test_what_fades_ends_at_zero(self, rule, kept):
+        here = table({**rule, "learning_rate": 0.1})
+        here.push(keys(5), rows([1.0]))
+        for _ in range(160):
+            here.push(keys(5), rows([0.0]))
+        assert saved(here)[5][1][1:].tolist() == [0.0] * kept
+
 
 class TestClip:
     def test_value_keeps_each_element_of_the_gradient_within_bounds(self):

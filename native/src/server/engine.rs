@@ -65,6 +65,8 @@ pub struct Engine {
     pub(super) stopped: AtomicBool,
     pub(super) requests: AtomicU64,
     pub(super) replayed: AtomicU64,
+    /// Bytes at the end of the log that a crash had left unfinished.
+    pub(super) torn: AtomicU64,
     pub(super) shelf: Shelf,
 }
 

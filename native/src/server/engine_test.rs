@@ -264,6 +264,7 @@ fn a_snapshot_takes_the_place_of_the_log() {
 
     let engine = open(2, Some(&place.0));
     assert_eq!(engine.replayed.load(Ordering::Relaxed), 1, "one record after the newest snapshot");
+    assert_eq!(engine.status()["log"]["torn_bytes"], 0);
     let one = trainer(&engine, 1, 2);
     assert_eq!((&one.welcome["prepared"], &one.welcome["yours"]), (&json!(true), &json!(false)));
     one.turn(Op::Commit, 0).unwrap();
@@ -469,4 +470,23 @@ fn what_others_changed_is_told_again_if_the_answer_was_lost() {
     assert_eq!(changed(&one, 2), [3, 4, 5]);
     assert!(changed(&one, 3).is_empty());
     assert_eq!(changed(&zero, 1), [3, 4, 5], "its own as well");
+}
+
+#[test]
+fn what_a_crash_left_unfinished_of_the_log_is_told() {
+    let place = Place::new();
+    let engine = open(1, Some(&place.0));
+    let trainer = trainer(&engine, 0, 1);
+    let table = trainer.sgd();
+    trainer.push(table, 1, &[7], 1.0);
+    engine.stop();
+    drop((engine, trainer));
+    let log = std::fs::read_dir(place.0.join("log")).unwrap().flatten().map(|entry| entry.path()).max().unwrap();
+    let mut bytes = std::fs::read(&log).unwrap();
+    bytes.extend([9; 17]);
+    std::fs::write(&log, bytes).unwrap();
+
+    let engine = open(1, Some(&place.0));
+    assert_eq!(engine.status()["log"]["torn_bytes"], 17);
+    assert_eq!(self::trainer(&engine, 0, 2).pull(table, &[7]), [-1.0, -1.0]);
 }

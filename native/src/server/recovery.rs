@@ -77,6 +77,7 @@ impl Engine {
             stopped: AtomicBool::new(false),
             requests: AtomicU64::new(0),
             replayed: AtomicU64::new(0),
+            torn: AtomicU64::new(0),
             shelf: Default::default(),
             config,
         };
@@ -98,7 +99,8 @@ impl Engine {
             self.replay(bytes).map_err(|problem| format!("record {lsn} can't be done again: {problem}"))
         };
         let recovered = Log::recover(&dir.join("log"), interval, from, &mut visit);
-        let (log, _) = recovered.map_err(|error| error.to_string())?;
+        let (log, found) = recovered.map_err(|error| error.to_string())?;
+        self.torn.store(found.torn.map_or(0, |(_, _, bytes)| bytes), Ordering::Relaxed);
         let now = self.now();
         let mut core = self.core();
         core.members.forgive(now);

@@ -231,6 +231,7 @@ impl Engine {
                 "bytes": log.bytes(),
                 "failure": log.failure(),
                 "replayed": self.replayed.load(Ordering::Relaxed),
+                "torn_bytes": self.torn.load(Ordering::Relaxed),
                 "snapshots": self.snapshots.load(Ordering::Relaxed),
                 "snapshot_failure": snapshot_failure,
             })

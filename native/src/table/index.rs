@@ -1,8 +1,9 @@
 //! The index: which slot a key has. One index per shard, without a moment in which everything is moved.
 //!
-//! Extendible hashing: a directory of buckets of 4 KiB. A bucket that is four fifths full is split in two, which moves
-//! some two hundred entries and nothing else; now and then the directory (8 bytes per bucket) doubles. Within a bucket,
-//! keys are found by linear probing from the start of a cache line, which holds four: mostly in the line that was prefetched.
+//! Extendible hashing: a directory of buckets of 4 KiB. A bucket that is full is split in two, which moves some hundred
+//! entries and nothing else; now and then the directory (8 bytes per bucket) doubles. Hashes fill all buckets alike, so each
+//! has a limit of its own, or all of them would be split by the same few calls. Within a bucket, keys are found by linear
+//! probing from the start of a cache line, which holds four: mostly in the line that was prefetched.
 //!
 //! Keys are hashed with a number that is drawn when the table is made, so nobody can send keys that all meet in one
 //! bucket. Nothing that can be seen from outside depends on that number.
@@ -17,7 +18,8 @@ const BUCKET: usize = 256;
 const PLACES: usize = BUCKET - 1;
 const PER_LINE: usize = 64 / size_of::<Entry>();
 const LINES: usize = BUCKET / PER_LINE;
-const FULL: u64 = 204;
+/// The limits of buckets lie between this and three quarters more, which are 84 % of their places.
+const LEAST_FULL: u32 = 122;
 const DEEPEST: u32 = 28;
 pub const BUCKET_BYTES: usize = BUCKET * size_of::<Entry>();
 
@@ -68,12 +70,20 @@ impl Buckets {
         self.slab.grow(number + 1);
         let bucket = NonNull::new(self.slab.row(number as u32)).expect("the slab has grown");
         // SAFETY: this bucket's memory was just made, and this caller has it alone.
-        unsafe { bucket.as_ptr().write(Entry { key: 0, number: 0, wide: depth }) };
+        unsafe { bucket.as_ptr().write(Entry { key: 0, number: limit_of(number), wide: depth }) };
         bucket
     }
 }
 
-/// Entry 0 of a bucket is its head: `key` counts the entries, `wide` is the number of bits that all its hashes share.
+/// How many entries a bucket has when it is full: the logarithms of all limits are spread evenly, since buckets fill by
+/// doubling, and so are those of buckets that came one after the other.
+fn limit_of(bucket: u64) -> u32 {
+    let golden = (bucket.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as f32 / 4_294_967_296.0;
+    (LEAST_FULL as f32 * (0.81 * golden).exp2()) as u32
+}
+
+/// Entry 0 of a bucket is its head: `key` counts the entries, `number` is how many there may be, `wide` is the number of bits
+/// that all its hashes share.
 struct Bucket<'a>(&'a mut [Entry; BUCKET]);
 
 impl Bucket<'_> {
@@ -174,10 +184,13 @@ impl Index {
         if self.directory.is_empty() {
             self.directory.push(from.take(0));
         }
-        while self.bucket(self.cell(hash)).0[0].key >= FULL {
+        let mut cell = self.cell(hash);
+        while let Entry { key: count, number: limit, .. } = self.bucket(cell).0[0]
+            && count >= u64::from(limit)
+        {
             self.split(from, hash);
+            cell = self.cell(hash);
         }
-        let cell = self.cell(hash);
         self.bucket(cell).put(hash, Entry { key, number: slot + 1, wide });
         self.len += 1;
     }
@@ -239,7 +252,7 @@ impl Index {
         let old = *self.bucket(first).0;
         self.directory[first + span / 2..first + span].fill(upper);
         self.bucket(first).0.fill(Entry { key: 0, number: 0, wide: 0 });
-        self.bucket(first).0[0].wide = shared + 1;
+        self.bucket(first).0[0] = Entry { key: 0, number: old[0].number, wide: shared + 1 };
         for entry in old[1..].iter().filter(|entry| entry.number != 0) {
             let hash = from.hash(mix(entry.key));
             let cell = self.cell(hash);

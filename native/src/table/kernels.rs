@@ -270,6 +270,13 @@ fn within(numbers: &mut [f32], most: f32) {
     }
 }
 
+/// What fades in every step ends at zero. Below the smallest normal number it would never get there, since 0.9 times the
+/// smallest number of all rounds to itself, and processors need a hundred times as long for such numbers.
+#[inline(always)]
+fn faded(number: f32) -> f32 {
+    if number.abs() < f32::MIN_POSITIVE { 0.0 } else { number }
+}
+
 #[inline(always)]
 fn sgd(weights: &mut [f32], gradient: &[f32], lr: f32) {
     for (w, &g) in weights.iter_mut().zip(gradient) {
@@ -287,7 +294,7 @@ fn sum(weights: &mut [f32], gradient: &[f32]) {
 #[inline(always)]
 fn momentum_plain(weights: &mut [f32], velocity: &mut [f32], gradient: &[f32], lr: f32, momentum: f32) {
     for ((w, v), &g) in weights.iter_mut().zip(velocity).zip(gradient) {
-        *v = momentum * *v + g;
+        *v = faded(momentum * *v + g);
         *w -= lr * *v;
     }
 }
@@ -295,7 +302,7 @@ fn momentum_plain(weights: &mut [f32], velocity: &mut [f32], gradient: &[f32], l
 #[inline(always)]
 fn momentum_ahead(weights: &mut [f32], velocity: &mut [f32], gradient: &[f32], lr: f32, momentum: f32) {
     for ((w, v), &g) in weights.iter_mut().zip(velocity).zip(gradient) {
-        *v = momentum * *v + g;
+        *v = faded(momentum * *v + g);
         *w -= lr * (g + momentum * *v);
     }
 }
@@ -329,8 +336,8 @@ fn adagrad_shared(weights: &mut [f32], sums: &mut [f32], gradient: &[f32], lr: f
 fn adam(weights: &mut [f32], means: &mut [f32], gradient: &[f32], lr: f32, beta1: f32, beta2: f32, epsilon: f32) {
     let (first, second) = means.split_at_mut(weights.len());
     for (((w, m), v), &g) in weights.iter_mut().zip(first).zip(second).zip(gradient) {
-        *m = beta1 * *m + (1.0 - beta1) * g;
-        *v = beta2 * *v + (1.0 - beta2) * (g * g);
+        *m = faded(beta1 * *m + (1.0 - beta1) * g);
+        *v = faded(beta2 * *v + (1.0 - beta2) * (g * g));
         *w -= lr * (*m / (v.sqrt() + epsilon));
     }
 }
@@ -340,8 +347,8 @@ fn adam_row(weights: &mut [f32], state: &mut [f32], gradient: &[f32], lr: f32, b
     let (means, powers) = state.split_at_mut(2 * weights.len());
     let rate = lr * (1.0 - powers[1]).sqrt() / (1.0 - powers[0]);
     adam(weights, means, gradient, rate, beta1, beta2, epsilon);
-    powers[0] *= beta1;
-    powers[1] *= beta2;
+    powers[0] = faded(beta1 * powers[0]);
+    powers[1] = faded(beta2 * powers[1]);
 }
 
 #[inline(always)]

@@ -6,7 +6,7 @@
 //! freeze      a moment that is saved while pushes go on  changes     what others changed, for geo
 //! lookup      keys to rows, in stages                    batch       keys in groups by shard, in windows
 //! shard       one lock: index, slots, pending keys
-//! index       key to slot        slots   slots to shards       slab    slot to memory
+//! index       key to slot        slots   slots to shards       slab    slot to memory        memory  pages ahead
 //! rules       numbers of a push  kernels gradient to row       spec    what a table is
 //! ```
 
@@ -21,6 +21,7 @@ mod freeze;
 mod index;
 pub mod kernels;
 mod lookup;
+mod memory;
 pub mod rules;
 mod shard;
 mod slab;

@@ -78,10 +78,11 @@ impl Store {
             extents: Extents::new(4 * (layout.values + layout.state) + 8),
             wide_extents: Extents::new(4 * (layout.wide_values + layout.wide_state)),
             values: Slab::new(layout.values),
-            state: Slab::new(layout.state),
+            // Where a row and its state are as wide, both would otherwise come to the end of a page with the same row.
+            state: Slab::at_phase(layout.state, Slab::<f32>::HALF_A_PAGE),
             keys: Slab::new(1),
             wide_values: Slab::new(layout.wide_values),
-            wide_state: Slab::new(layout.wide_state),
+            wide_state: Slab::at_phase(layout.wide_state, Slab::<f32>::HALF_A_PAGE),
         }
     }
 

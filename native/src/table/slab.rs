@@ -2,21 +2,26 @@
 //!
 //! A slab belongs to a whole table. Its rows lie in blocks that double in size, so a row's address is one look into a
 //! table of 32 pointers, and growing copies nothing. Blocks are mapped as a whole but touched row by row: memory is used
-//! for rows that exist, in huge pages where the system gives them.
+//! for rows that exist, in huge pages where the system gives them. The system takes its time for a huge page, so in a large
+//! slab a thread beside asks for the next one before a row needs it, and slabs that grow together begin at different places
+//! of a page, so that no call has to wait for two.
 //!
 //! Who may touch which row is not decided here: a shard of a table owns the slots that it was given (see `slots`), and
 //! its lock guards them.
 
 use std::ptr::{self, NonNull};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use memmap2::{Advice, MmapMut, MmapOptions};
 
-use crate::table::lock;
+use crate::table::{lock, memory};
 
 const HUGE: usize = 2 << 20;
+const SMALL: usize = 4 << 10;
 const FIRST_BLOCK_BYTES: usize = 256 << 10;
+/// Blocks from this size on are worth a page more: the next one made ready, or half of one left out at the beginning.
+const AHEAD_FROM: usize = 64 << 20;
 
 /// The largest slot number is below this: the first block's rows are added to a slot in 32 bits.
 pub const MOST_SLOTS: u64 = (1 << 32) - (1 << 20);
@@ -42,16 +47,35 @@ pub struct Slab<T> {
     first: u32,
     /// Block b holds 2^b rows; those below `first` are never used.
     blocks: [AtomicPtr<T>; 32],
-    maps: Mutex<Vec<MmapMut>>,
+    maps: Mutex<Vec<Arc<MmapMut>>>,
+    /// Bytes between the border of a huge page and the first row of a large block.
+    phase: usize,
+    /// The border up to which pages were asked for ahead.
+    asked: AtomicUsize,
 }
 
 impl<T: Plain> Slab<T> {
+    pub const HALF_A_PAGE: usize = HUGE / 2;
+
     /// A slab of rows with `width` numbers each. A width of 0 is fine: its rows are empty and cost nothing.
     pub fn new(width: usize) -> Self {
+        Self::at_phase(width, 0)
+    }
+
+    /// With large blocks that begin so many bytes behind the border of a huge page.
+    pub fn at_phase(width: usize, phase: usize) -> Self {
+        debug_assert!(phase < HUGE && phase.is_multiple_of(64));
         let row = (width * size_of::<T>()).max(1);
         let first = (FIRST_BLOCK_BYTES / row).clamp(1, 1 << 16).ilog2();
         let start = if width == 0 { NonNull::dangling().as_ptr() } else { ptr::null_mut() };
-        Self { width, first, blocks: std::array::from_fn(|_| AtomicPtr::new(start)), maps: Mutex::new(Vec::new()) }
+        Self {
+            width,
+            first,
+            blocks: std::array::from_fn(|_| AtomicPtr::new(start)),
+            maps: Mutex::default(),
+            phase,
+            asked: AtomicUsize::new(0),
+        }
     }
 
     /// Makes sure that all slots below `rows` have memory.
@@ -62,17 +86,51 @@ impl<T: Plain> Slab<T> {
         if rows == 0 || self.width == 0 {
             return;
         }
-        let last = self.place(u32::try_from(rows - 1).expect("slots are counted in 32 bits")).0;
+        let row = u32::try_from(rows - 1).expect("slots are counted in 32 bits");
+        let last = self.place(row).0;
         if !self.blocks[last].load(Ordering::Acquire).is_null() {
+            return self.look_ahead(last, self.row(row) as usize);
+        }
+        (self.first as usize..=last).for_each(|block| self.make(block));
+    }
+
+    fn make(&self, block: usize) {
+        let mut maps = lock(&self.maps);
+        if self.blocks[block].load(Ordering::Acquire).is_null() {
+            // In a small block, what lies before the first row would be too large a part.
+            let bytes = self.block_bytes(block);
+            let (map, start) = zeroed(bytes, if bytes < AHEAD_FROM { 0 } else { self.phase });
+            maps.push(Arc::new(map));
+            self.blocks[block].store(start.cast(), Ordering::Release);
+        }
+    }
+
+    fn block_bytes(&self, block: usize) -> usize {
+        (self.width * size_of::<T>()) << block
+    }
+
+    /// Has the huge page behind that of an address made ready, once: in this block, or at the beginning of the next.
+    fn look_ahead(&self, block: usize, address: usize) {
+        let start = |block: usize| self.blocks[block].load(Ordering::Acquire) as usize;
+        let border = (address + 1).next_multiple_of(HUGE);
+        if self.block_bytes(block) < AHEAD_FROM || self.asked.swap(border, Ordering::Relaxed) == border {
             return;
         }
-        let mut maps = lock(&self.maps);
-        for block in self.first as usize..=last {
-            if self.blocks[block].load(Ordering::Acquire).is_null() {
-                let (map, start) = zeroed((self.width * size_of::<T>()) << block);
-                maps.push(map);
-                self.blocks[block].store(start.cast(), Ordering::Release);
+        let mut page = border..(border + HUGE).min(start(block) + self.block_bytes(block));
+        if page.is_empty() {
+            if block + 1 == self.blocks.len() {
+                return;
             }
+            self.make(block + 1);
+            page = start(block + 1)..(start(block + 1) + 1).next_multiple_of(HUGE);
+        }
+        let maps = lock(&self.maps);
+        let holds =
+            |map: &&Arc<MmapMut>| (map.as_ptr() as usize..map.as_ptr() as usize + map.len()).contains(&page.start);
+        if let Some(map) = maps.iter().find(holds) {
+            // The advice is for whole pages of the smallest kind.
+            let offset = (page.start - map.as_ptr() as usize) / SMALL * SMALL;
+            memory::make_ready(map, offset, page.len());
         }
     }
 
@@ -91,10 +149,10 @@ impl<T: Plain> Slab<T> {
     }
 }
 
-/// Zeroed memory that begins at a huge page's border if it is large enough to hold one.
-fn zeroed(bytes: usize) -> (MmapMut, *mut u8) {
+/// Zeroed memory that begins so many bytes behind a huge page's border if it is large enough to hold one.
+fn zeroed(bytes: usize, phase: usize) -> (MmapMut, *mut u8) {
     let large = bytes >= HUGE;
-    let length = if large { bytes + HUGE } else { bytes };
+    let length = if large { bytes + phase + HUGE } else { bytes };
     let mut map = MmapOptions::new()
         .len(length)
         .map_anon()
@@ -105,8 +163,8 @@ fn zeroed(bytes: usize) -> (MmapMut, *mut u8) {
     }
     let skip = map.as_ptr().align_offset(HUGE);
     // A system without huge pages says no; small pages do as well, only slower.
-    let _ = map.advise_range(Advice::HugePage, skip, bytes);
-    let start = map.as_mut_ptr().wrapping_add(skip);
+    let _ = map.advise_range(Advice::HugePage, skip, phase + bytes);
+    let start = map.as_mut_ptr().wrapping_add(skip + phase);
     (map, start)
 }
 

@@ -3,7 +3,7 @@
     export.to_parquet("runs/step-200", "emb", "emb.parquet")
     export.to_safetensors("runs/step-200", "emb", "emb.safetensors")
 
-Shard after shard is read, checked and written, so memory is bounded by some ten megabytes, not by the table. What is
+Shard after shard is read, checked and written, so memory is bounded by a row group of 64 MiB, not by the table. What is
 exported are values: a key's weights, and with an accessor its show, click and embed_w. Optimizer state is not, nor are keys
 that were counted but have no row yet. A file appears under its name when it is complete.
 

@@ -88,9 +88,7 @@ class LocalClient:
         out[...] = values
         return out
 
-    def push_dense(
-        self, table: int, gradients: Gradients, *, step: int | None = None, scale: float = 1.0
-    ) -> None:
+    def push_dense(self, table: int, gradients: Gradients, *, step: int | None = None, scale: float = 1.0) -> None:
         pieces = gradients if isinstance(gradients, list) else [gradients]
         whole = np.concatenate([piece.reshape(-1) for piece in pieces])
         if scale != 1.0:

@@ -194,7 +194,7 @@ def scaled(rows: Floats, scale: float, *, statistics: bool) -> Floats:
     """Rows whose gradients are multiplied; what is counted stays. The rows themselves if there is nothing to do."""
     if scale == 1.0:
         return rows
-    product = rows * np.float32(scale)
+    product: Floats = rows * np.float32(scale)
     if statistics:
         product[:, :STATISTICS] = rows[:, :STATISTICS]
     return product

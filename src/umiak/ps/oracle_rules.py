@@ -106,6 +106,11 @@ def squares(numbers: Floats) -> float:
     return total
 
 
+def faded(numbers: Floats) -> Floats:
+    """Numbers that fade in every step: zero once they are below the smallest normal one."""
+    return np.where(np.abs(numbers) < np.finfo(np.float32).tiny, np.float32(0.0), numbers)
+
+
 class Rule:
     """An optimizer in use: its settings, the learning rate now, and what belongs to a table rather than to a row.
 
@@ -167,7 +172,7 @@ class Rule:
             case "sum":
                 w += g
             case "momentum":
-                s[:] = number["momentum"] * s + g
+                s[:] = faded(number["momentum"] * s + g)
                 w -= lr * (g + number["momentum"] * s) if self._nesterov else lr * s
             case "adagrad":
                 s += g * g
@@ -182,7 +187,7 @@ class Rule:
                 one = np.float32(1.0)
                 rate = lr * np.sqrt(one - s[-1]) / (one - s[-2])
                 self._adam(rate, epsilon, w, s[:-2], g)
-                s[-2:] *= np.array([number["beta1"], number["beta2"]])
+                s[-2:] = faded(s[-2:] * np.array([number["beta1"], number["beta2"]]))
             case "ftrl":
                 self._ftrl(lr, w, s, g)
             case other:
@@ -191,8 +196,8 @@ class Rule:
     def _adam(self, rate: np.float32, epsilon: np.float32, w: Floats, s: Floats, g: Floats) -> None:
         beta1, beta2, one = self._numbers["beta1"], self._numbers["beta2"], np.float32(1.0)
         m, v = s[: len(w)], s[len(w) :]
-        m[:] = beta1 * m + (one - beta1) * g
-        v[:] = beta2 * v + (one - beta2) * (g * g)
+        m[:] = faded(beta1 * m + (one - beta1) * g)
+        v[:] = faded(beta2 * v + (one - beta2) * (g * g))
         w -= rate * (m / (np.sqrt(v) + epsilon))
 
     def _ftrl(self, lr: np.float32, w: Floats, s: Floats, g: Floats) -> None:
