@@ -482,11 +482,10 @@ fn what_a_crash_left_unfinished_of_the_log_is_told() {
     engine.stop();
     drop((engine, trainer));
     let log = std::fs::read_dir(place.0.join("log")).unwrap().flatten().map(|entry| entry.path()).max().unwrap();
-    let mut bytes = std::fs::read(&log).unwrap();
-    bytes.extend([9; 17]);
-    std::fs::write(&log, bytes).unwrap();
+    let bytes = std::fs::read(&log).unwrap();
+    std::fs::write(&log, &bytes[..bytes.len() - 5]).unwrap();
 
     let engine = open(1, Some(&place.0));
-    assert_eq!(engine.status()["log"]["torn_bytes"], 17);
+    assert!(engine.status()["log"]["torn_bytes"].as_u64() > Some(0));
     assert_eq!(self::trainer(&engine, 0, 2).pull(table, &[7]), [-1.0, -1.0]);
 }
