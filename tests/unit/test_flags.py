@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from umiak.cli.flags import convert, nearest, parse
-from umiak.compat.flags import Flag, Kind, Source, without_password
+from umiak.cli.flags import convert, parse
+from umiak.compat.flags import Flag, Kind, Source
+from umiak.core.nearest import nearest
+from umiak.core.shown import without_password
 
 FLAGS = (
     Flag(name="nnodes", help="h", group="g", default="1", env=("NNODES", "OLD_NNODES"), old=("np",)),
@@ -237,3 +239,44 @@ def test_passwords_are_covered() -> None:
     assert without_password("etcd://host:2379") == "etcd://host:2379"
     parsed = read("--nnodes 2 x.py", NNODES="me:secret@host")
     assert "secret" not in parsed.notes[0]
+
+
+# ---- a command that has flags only
+
+ONLY_FLAGS = (
+    Flag(name="model", help="h", group="g", letter="m"),
+    Flag(name="override", help="h", group="g", letter="o", many=True),
+    Flag(name="explain", help="h", group="g", kind=Kind.SWITCH, default=False),
+)
+
+
+def only_flags(*argv: str):
+    return parse(ONLY_FLAGS, argv, {}, command="umiak train", starts_program=False)
+
+
+def test_letters() -> None:
+    parsed = only_flags("-m", "config.yaml", "--explain")
+    assert parsed.problems == ()
+    assert parsed.text("model") == "config.yaml"
+    assert parsed.truth("explain")
+    assert parsed["model"].spoken == "-m config.yaml"
+    assert (parsed.program, parsed.is_module) == ((), False)
+    assert only_flags("--model=x").text("model") == "x"
+
+
+def test_a_flag_that_may_be_said_often() -> None:
+    parsed = only_flags("-o", "a=1", "b=-2", "--explain", "--override=c=3", "-o", "d=[x, y]")
+    assert parsed.problems == ()
+    assert parsed.texts == {"override": ("a=1", "b=-2", "c=3", "d=[x, y]")}
+    assert only_flags().texts == {}
+
+
+def test_a_word_that_belongs_to_no_flag() -> None:
+    (problem,) = only_flags("config.yaml", "--explain").problems
+    assert problem.code == "UM-CLI-005"
+    assert problem.hint == "did you mean `umiak train -m config.yaml`? `umiak train --help` lists all flags"
+
+
+def test_letters_mean_nothing_where_a_program_follows() -> None:
+    parsed = parse((Flag(name="nnodes", help="h", group="g"),), ["-n", "2", "x.py"], {})
+    assert [problem.what for problem in parsed.problems] == ["unknown flag: -n"]

@@ -13,12 +13,14 @@ mistake, and it can't say where a value came from.
 
 from __future__ import annotations
 
-from umiak.compat.flags import Flag, Kind, Parsed, Setting, Source, without_password
+from umiak.compat.flags import Flag, Kind, Parsed, Setting, Source
+from umiak.core.nearest import nearest
 from umiak.core.problem import Problem
+from umiak.core.shown import without_password
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from umiak.compat.flags import Value
 
@@ -28,9 +30,19 @@ UNITS_S = {"s": 1, "m": 60, "h": 3600}
 UNITS_BYTES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
-def parse(flags: Sequence[Flag], argv: Sequence[str], environ: Mapping[str, str], *, command: str = "umiak") -> Parsed:
-    """Read the words of a command line and the variables that stand for flags. ``command`` is named in hints."""
-    words = _Words(flags, argv, command)
+def parse(
+    flags: Sequence[Flag],
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    command: str = "umiak",
+    starts_program: bool = True,
+) -> Parsed:
+    """Read the words of a command line and the variables that stand for flags. ``command`` is named in hints.
+
+    A command that ``starts_program`` ends its flags at the program; one that does not has flags only, also of one letter.
+    """
+    words = _Words(flags, argv, command, starts_program=starts_program)
     words.read()
     problems = words.problems
     notes: list[str] = []
@@ -44,6 +56,7 @@ def parse(flags: Sequence[Flag], argv: Sequence[str], environ: Mapping[str, str]
         program=words.program,
         is_module=words.is_module,
         argv=tuple(argv),
+        texts={name: tuple(texts) for name, texts in words.texts.items()},
         wants_help=words.wants_help,
         wants_version=words.wants_version,
         problems=tuple(problems),
@@ -71,23 +84,16 @@ def convert(flag: Flag, text: str) -> Value:
     return number
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was probably meant: one that begins so, or one that is a few slips away."""
-    known = tuple(known)
-    longer = sorted((len(one), one) for one in known if len(word) > 1 and one.startswith(word))
-    if longer:
-        return longer[0][1]
-    distance, best = min(((_slips(word, one), one) for one in known), default=(len(word), ""))
-    return best if distance < len(word) and distance <= max(1, len(word) // 3) else None
-
-
 class _Words:
     """One walk over the words of a command line."""
 
-    def __init__(self, flags: Sequence[Flag], argv: Sequence[str], command: str) -> None:
+    def __init__(self, flags: Sequence[Flag], argv: Sequence[str], command: str, *, starts_program: bool) -> None:
         self.argv = tuple(argv)
         self.command = command
+        self.starts_program = starts_program
         self.known = {spelling: flag for flag in flags for spelling in flag.spellings}
+        self.letters = {f"-{flag.letter}": flag for flag in flags if flag.letter}
+        self.texts: dict[str, list[str]] = {}
         self.elsewhere = {name: flag.name for flag in flags for name in flag.elsewhere}
         self.said: dict[str, Setting] = {}  # What is said twice counts as it was said last.
         self.problems: list[Problem] = []
@@ -100,14 +106,16 @@ class _Words:
         position = 0
         while position < len(self.argv):
             word = self.argv[position]
-            if word in ("--", "-m"):
+            if not self.starts_program and (word == "-" or not word.startswith("-")):
+                self._spare(word)
+            elif word in ("--", "-m") and self.starts_program:
                 self.program = self.argv[position + 1 :]
                 self.is_module = word == "-m"
                 return
-            if word == "-" or not word.startswith("-"):
+            elif word == "-" or not word.startswith("-"):
                 self.program = self.argv[position:]
                 return
-            if word in ("-h", "--help"):
+            elif word in ("-h", "--help"):
                 self.wants_help = True
             elif word == "--version":
                 self.wants_version = True
@@ -119,7 +127,7 @@ class _Words:
         """Take in a flag; the answer is the position of the last word that belongs to it."""
         typed, equals, text = word.partition("=")
         name = typed[2:].replace("-", "_")
-        flag = self.known.get(name) if typed.startswith("--") else None
+        flag = self.known.get(name) if typed.startswith("--") else self.letters.get(typed)
         if flag is None:
             return self._unknown(typed, position, has_value=bool(equals))
         found: Value = None
@@ -133,7 +141,23 @@ class _Words:
             else:
                 found = True
         self.said[flag.name] = Setting(flag=flag, value=found, source=Source.COMMAND, said_as=typed, text=text)
+        if flag.many:
+            texts = self.texts.setdefault(flag.name, [])
+            texts.append(text)
+            while position + 1 < len(self.argv) and not equals and not _looks_like_flag(self.argv[position + 1]):
+                position += 1
+                texts.append(self.argv[position])
         return position
+
+    def _spare(self, word: str) -> None:
+        first = next(iter(self.letters))
+        self.problems.append(
+            Problem(
+                code="UM-CLI-005",
+                what=f"a word that belongs to no flag: {word}",
+                hint=f"did you mean `{self.command} {first} {word}`? `{self.command} --help` lists all flags",
+            )
+        )
 
     def _problem_no_value(self, flag: Flag, typed: str) -> None:
         hint = f"write `{typed} {flag.metavar}`, or `{typed}={flag.metavar}` if the value begins with a dash"
@@ -267,17 +291,3 @@ def _decimal(text: str, complaint: str) -> float:
     if len(text.lstrip("+-")) < len(text) - 1 or not (whole + fraction).isdecimal():
         raise ValueError(complaint)
     return float(text)
-
-
-def _slips(one: str, other: str) -> int:
-    """How many letters must be added, dropped, changed or swapped with a neighbour to get from one word to the other."""
-    before: list[int] = []
-    row = list(range(len(other) + 1))
-    for i, letter in enumerate(one, start=1):
-        before, above, row = row, before, [i]
-        for j, wanted in enumerate(other, start=1):
-            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != wanted))
-            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
-                cost = min(cost, above[j - 2] + 1)
-            row.append(cost)
-    return row[-1]

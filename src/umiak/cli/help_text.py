@@ -96,7 +96,8 @@ def old_names() -> tuple[tuple[str, Flag], ...]:
 
 def spelling(flag: Flag) -> str:
     """``--devices, --gpus, --npus, --xpus N,...``."""
-    names = ", ".join(f"--{name}" for name in (flag.name, *flag.aliases))
+    letter = (f"-{flag.letter}",) if flag.letter else ()
+    names = ", ".join((*letter, *(f"--{name}" for name in (flag.name, *flag.aliases))))
     if flag.kind is Kind.SWITCH:
         return names
     return f"{names} [{flag.metavar}]" if flag.kind is Kind.TRUTH else f"{names} {flag.metavar}"

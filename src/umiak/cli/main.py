@@ -74,7 +74,7 @@ def _help() -> str:
 
 
 def _unknown(word: str) -> Problem:
-    from umiak.cli.flags import nearest
+    from umiak.core.nearest import nearest
 
     meant = nearest(word.lower(), COMMANDS)
     if meant:

@@ -44,10 +44,10 @@ class Printer:
     def note(self, line: str) -> None:
         self.talk(f"note: {line}")
 
-    def problems(self, problems: Iterable[Problem]) -> None:
-        """Everything that is wrong, each with its cause and its remedy."""
+    def problems(self, problems: Iterable[Problem], word: str = "error") -> None:
+        """Everything that is wrong, each with its cause and its remedy; ``warning`` where that stops nothing."""
         for problem in problems:
-            for line in problem.lines():
+            for line in problem.lines(word):
                 self.talk(line)
 
     def _coloured(self, line: str) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from enum import Enum
 
 from umiak.core.problem import Problem
+from umiak.core.shown import without_password
 from umiak.core.value import value
 
 TYPE_CHECKING = False
@@ -63,6 +64,10 @@ class Flag:
     kind: Kind = Kind.TEXT
     default: Value = None
     metavar: str = "TEXT"
+    letter: str = ""
+    """A short name of one letter: ``-m``."""
+    many: bool = False
+    """Whether it may be said several times, and be followed by several words; `Parsed.texts` has them all."""
     aliases: tuple[str, ...] = ()
     """Other names with the same standing: ``gpus`` for ``devices``."""
     old: tuple[str, ...] = ()
@@ -124,6 +129,8 @@ class Parsed:
     program: tuple[str, ...] = ()
     is_module: bool = False
     argv: tuple[str, ...] = ()
+    texts: Mapping[str, tuple[str, ...]] = {}
+    """For flags that may be said several times: every word, in order."""
     wants_help: bool = False
     wants_version: bool = False
     problems: tuple[Problem, ...] = ()
@@ -165,11 +172,3 @@ class Findings:
 
     def note(self, text: str) -> None:
         self.notes.append(text)
-
-
-def without_password(text: str) -> str:
-    """The text of an address, with a user name and password in it covered."""
-    scheme, separator, rest = text.rpartition("://")
-    if "@" not in rest:
-        return text
-    return f"{scheme}{separator}***@{rest.rpartition('@')[2]}"

@@ -30,10 +30,10 @@ class Problem:
     hint: str | None = None
     where: str | None = None
 
-    def lines(self) -> list[str]:
-        """The problem as it is printed: ``error:``, the cause, then ``hint:``."""
+    def lines(self, word: str = "error") -> list[str]:
+        """The problem as it is printed: ``error:`` (or ``warning:``), the cause, then ``hint:``."""
         place = f"{self.where}: " if self.where else ""
-        lines = [f"error: {place}{self.what} [{self.code}]"]
+        lines = [f"{word}: {place}{self.what} [{self.code}]"]
         if self.why:
             lines.append(f"  because: {self.why}")
         if self.hint:

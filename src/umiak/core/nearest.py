@@ -1,0 +1,35 @@
+"""The word that was probably meant: for hints about flags, commands, keys and names. A decider.
+
+nearest("epoch", ["epochs", "phases"])   -> "epochs"
+nearest("xyz", ["epochs", "phases"])     -> None
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that was probably meant: one that begins so, or one that is a few slips away."""
+    known = tuple(known)
+    longer = sorted((len(one), one) for one in known if len(word) > 1 and one.startswith(word))
+    if longer:
+        return longer[0][1]
+    distance, best = min(((_slips(word, one), one) for one in known), default=(len(word), ""))
+    return best if distance < len(word) and distance <= max(1, len(word) // 3) else None
+
+
+def _slips(one: str, other: str) -> int:
+    """How many letters must be added, dropped, changed or swapped with a neighbour to get from one word to the other."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, start=1):
+        before, above, row = row, before, [i]
+        for j, wanted in enumerate(other, start=1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != wanted))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
+                cost = min(cost, above[j - 2] + 1)
+            row.append(cost)
+    return row[-1]

@@ -1,0 +1,24 @@
+"""Texts as people may see them: passwords in addresses are covered. A decider."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def without_password(text: str) -> str:
+    """The text of an address, with a user name and password in it covered."""
+    scheme, separator, rest = text.rpartition("://")
+    if "@" not in rest:
+        return text
+    return f"{scheme}{separator}***@{rest.rpartition('@')[2]}"
+
+
+def without_passwords(data: Any) -> Any:
+    """Plain data, with what is in front of the ``@`` of every URL in it covered."""
+    if isinstance(data, dict):
+        return {key: without_passwords(each) for key, each in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [without_passwords(each) for each in data]
+    return without_password(data) if isinstance(data, str) and "://" in data else data
