@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml constraints.txt $(NATIVE)
 	@$(PYTHON) -c 'import sys; sys.exit(f"umiak needs Python 3.10 or newer, {sys.executable} is {sys.version.split()[0]}: make PYTHON=python3.11 setup" if sys.version_info < (3, 10) else 0)'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --reinstall-package umiak-native --editable '.[ps]' --group dev --group paddle
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --reinstall-package umiak-native --editable '.[train]' --group dev --group paddle
 	@touch $(STAMP)
 
 demo: setup ## Train on this machine: two processes, a lost host, parameter servers

@@ -1,0 +1,224 @@
+"""What a config says, parsed and valid: frozen values, the same for both layouts.
+
+    TrainConfig ── runners    how: a class, a device, how many processes, how long, what is kept
+                ├─ phases     what: a model and a dataset
+                ├─ datasets   on what: files, slots, batches
+                └─ hyper_parameters, table_parameters: free, read by models
+
+Everything here is already checked: names lead somewhere, numbers make sense, ``{workspace}`` is filled in. ``None`` and
+``()`` mean: not said, or none. Dictionaries are read only.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from umiak.core.value import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Free: TypeAlias = "dict[str, object]"
+
+
+class RunnerClass(str, Enum):
+    """What a runner does."""
+
+    TRAIN = "train"
+    INFER = "infer"
+    LOCAL_CLUSTER_TRAIN = "local_cluster_train"
+    CLUSTER_TRAIN = "cluster_train"
+    ONLINE_LEARNING = "online_learning"
+
+
+class Device(str, Enum):
+    """What a trainer computes on."""
+
+    CPU = "cpu"
+    GPU = "gpu"
+    XPU = "xpu"
+    NPU = "npu"
+
+
+class FleetMode(str, Enum):
+    """How several trainers work together."""
+
+    PS = "ps"
+    COLLECTIVE = "collective"
+
+
+class Strategy(str, Enum):
+    """How trainers and parameter servers work together; the words of `umiak.ps`."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+    HALF_ASYNC = "half_async"
+    GEO = "geo"
+    HYBRID = "hybrid"
+
+
+class DatasetType(str, Enum):
+    """PaddleRec's two ways of reading. Here both use the same native reader."""
+
+    DATA_LOADER = "DataLoader"
+    QUEUE_DATASET = "QueueDataset"
+
+
+@value
+class DenseSlot:
+    """A slot with a fixed number of float32 values."""
+
+    name: str
+    shape: tuple[int, ...]
+
+    @property
+    def width(self) -> int:
+        """How many values a sample has."""
+        width = 1
+        for size in self.shape:
+            width *= size
+        return width
+
+    @property
+    def spoken(self) -> str:
+        """As it is written in a config."""
+        sizes = str(self.shape[0]) if len(self.shape) == 1 else f"[{','.join(map(str, self.shape))}]"
+        return f"{self.name}:{sizes}"
+
+
+@value
+class Dataset:
+    """Where samples come from, and how a line becomes one."""
+
+    name: str
+    data_path: str
+    """A directory, a pattern, or a URL."""
+    batch_size: int
+    type: DatasetType = DatasetType.DATA_LOADER
+    sparse_slots: tuple[str, ...] = ()
+    """Slots with any number of ids per sample, in the order in which a model gets them."""
+    dense_slots: tuple[DenseSlot, ...] = ()
+    """A model gets these before the sparse ones."""
+    padding: int = 0
+    """What a slot gets that a line does not have."""
+    data_converter: str | None = None
+    """The file of a reader class of the user's own; used where no slots are declared."""
+    reader_class: str = "Reader"
+    reader_processes: int = 0
+    """Processes for the user's reader class; 0: as many as there are cores."""
+
+    @property
+    def has_slots(self) -> bool:
+        """Whether the native reader reads the lines, and not a class of the user's."""
+        return bool(self.sparse_slots or self.dense_slots)
+
+
+@value
+class Phase:
+    """One model on one dataset."""
+
+    name: str
+    model: str
+    """The Python file that has the model."""
+    dataset_name: str
+    thread_num: int = 1
+    shuffle_filelist: bool = False
+    gradient_scale: int = 0
+    """0: gradients of a batch are averaged, 1: summed, 2: left to the model."""
+
+
+@value
+class Saving:
+    """Something that is saved again and again. The end of the last epoch is always saved."""
+
+    path: str
+    every: int
+    """After so many epochs, or batches."""
+
+
+@value
+class Inference:
+    """A model for serving, saved again and again."""
+
+    path: str
+    every: int
+    feeds: tuple[str, ...] = ()
+    """Names of inputs; none: those that the model declares."""
+    fetches: tuple[str, ...] = ()
+
+
+@value
+class Online:
+    """Training by day and pass: see `umiak.train.days`."""
+
+    start_day: str
+    """``YYYYMMDD``; both days are included."""
+    end_day: str
+    split_interval: int = 60
+    """Minutes of data in one directory, ``YYYYMMDD/HHMM``."""
+    split_per_pass: int = 1
+    """Directories in one pass."""
+    data_donefile: str | None = None
+    """The file in a directory that says that it is complete; none: it is not waited for."""
+    data_sleep_s: int = 10
+    checkpoint_per_pass: int = 6
+    save_delta_frequency: int = 6
+    """A delta for serving after so many passes."""
+    save_first_base: bool = False
+    prefetch: bool = False
+
+
+@value
+class Runner:
+    """How something is run."""
+
+    name: str
+    kind: RunnerClass
+    device: Device = Device.CPU
+    device_ids: tuple[int, ...] = ()
+    """One process for each of these; none: they are not chosen."""
+    fleet_mode: FleetMode = FleetMode.PS
+    strategy: Strategy = Strategy.ASYNC
+    geo_steps: int = 100
+    workers: int = 1
+    """Trainers on each node."""
+    servers: int = 1
+    """Parameter servers on each node."""
+    epochs: int = 1
+    phases: tuple[str, ...] = ()
+    seed: int | None = None
+    init_model_path: str | None = None
+    infer_epochs: tuple[int, int] | None = None
+    """Which checkpoints below ``init_model_path`` are evaluated: from, and up to but not including; none: all of them."""
+    checkpoint: Saving | None = None
+    step_checkpoint: Saving | None = None
+    inference: Inference | None = None
+    print_interval: int = 20
+    result_dump_path: str | None = None
+    online: Online | None = None
+
+
+@value
+class TrainConfig:
+    """A whole config."""
+
+    workspace: str
+    """A directory; ``{workspace}`` stands for it in every text of a config."""
+    mode: tuple[str, ...]
+    """The runners to run, one after another."""
+    runners: tuple[Runner, ...]
+    phases: tuple[Phase, ...]
+    datasets: tuple[Dataset, ...]
+    hyper_parameters: Free = {}
+    table_parameters: Free = {}
+    debug: bool = False
+
+    def runner(self, name: str) -> Runner:
+        return next(each for each in self.runners if each.name == name)
+
+    def phase(self, name: str) -> Phase:
+        return next(each for each in self.phases if each.name == name)
+
+    def dataset(self, name: str) -> Dataset:
+        return next(each for each in self.datasets if each.name == name)

@@ -1,0 +1,68 @@
+"""What is wrong with a config, collected while it is read, each with its place. Values.
+
+Place      a line and a column of a file, or an override of the command line
+Findings   problems, which stop a run, and warnings, which do not
+"""
+
+from __future__ import annotations
+
+from umiak.core.nearest import nearest
+from umiak.core.problem import Problem
+from umiak.core.value import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@value
+class Place:
+    """Where something was said. Lines and columns count from 1; an override has neither."""
+
+    source: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}:{self.column}" if self.line else self.source
+
+
+class Findings:
+    """Problems and warnings, told in the order of the file. The only thing here that changes."""
+
+    def __init__(self) -> None:
+        self._problems: list[tuple[Place, Problem]] = []
+        self._warnings: list[tuple[Place, Problem]] = []
+
+    def problem(self, code: str, place: Place, what: str, *, why: str | None = None, hint: str | None = None) -> None:
+        self._problems.append((place, Problem(code=code, what=what, why=why, hint=hint, where=str(place))))
+
+    def warning(self, code: str, place: Place, what: str, *, why: str | None = None, hint: str | None = None) -> None:
+        self._warnings.append((place, Problem(code=code, what=what, why=why, hint=hint, where=str(place))))
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        return _in_order(self._problems)
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        return _in_order(self._warnings)
+
+
+def choices(word: str, known: Iterable[str]) -> str:
+    """A hint: the word that was probably meant, and all that there are."""
+    known = tuple(known)
+    by_lower = {each.lower(): each for each in known}
+    meant = nearest(word.lower(), by_lower)
+    every = f"it is one of {', '.join(known)}"
+    if meant:
+        return f"did you mean `{by_lower[meant]}`?{f' {every}' if len(known) > 1 else ''}"
+    if len(known) > 1:
+        return every
+    return f"there is only {known[0]}" if known else "there is none"
+
+
+def _in_order(found: list[tuple[Place, Problem]]) -> tuple[Problem, ...]:
+    """Overrides first, then the file from its top; each complaint once, though an override may be put in many places."""
+    ordered = sorted(found, key=lambda pair: (pair[0].line, pair[0].column))
+    return tuple(dict.fromkeys(problem for _, problem in ordered))

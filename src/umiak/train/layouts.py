@@ -1,0 +1,195 @@
+"""The text of a config to values, whichever of the two layouts it is in. A decider.
+
+    read("workspace: ./\nmode: train\n...", source="config.yaml", directory=".", library=...) -> Reading
+
+PaddleRec 1.8.5 has lists of runners, phases and datasets that call one another by name. The newer layout has one mapping
+``runner``; it is translated into the older one (`umiak.train.flat`), so that there is one set of rules and one set of values.
+Every problem is found in one reading, each with its file, line and column.
+"""
+
+from __future__ import annotations
+
+from umiak.core.problem import Problem
+from umiak.core.value import value
+from umiak.train import document, flat, keys, overrides, sections, workspace
+from umiak.train.config import Dataset, DatasetType, Phase, Runner, TrainConfig
+from umiak.train.document import Scalar, Section, kind_of
+from umiak.train.findings import Findings, Place
+from umiak.train.runners import dangling, runner
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import TypeVar
+
+    from umiak.train.keys import Key
+    from umiak.train.sections import Said
+    from umiak.train.workspace import Library
+
+    T = TypeVar("T")
+
+
+@value
+class Reading:
+    """What came of a text."""
+
+    config: TrainConfig | None
+    """None if there are problems."""
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+def read(text: str, *, source: str, library: Library, directory: str = ".", said: Iterable[str] = ()) -> Reading:
+    """The config in a text. ``directory`` is where its file is; ``said`` are the overrides of the command line."""
+    findings = Findings()
+    root = document.parse(text, source, findings)
+    config = None
+    if not findings.problems:
+        config = _Config(source, library, directory, findings).read(root, said)
+    return Reading(
+        config=None if findings.problems else config,
+        problems=findings.problems,
+        warnings=findings.warnings,
+    )
+
+
+class _Config:
+    def __init__(self, source: str, library: Library, directory: str, findings: Findings) -> None:
+        self.start = Place(source=source, line=1, column=1)
+        self.library = library
+        self.directory = directory
+        self.findings = findings
+
+    def read(self, root: document.Node | None, said: Iterable[str]) -> TrainConfig | None:
+        if root is None or (isinstance(root, Scalar) and root.data is None):
+            root = Section(place=self.start)
+        if not isinstance(root, Section):
+            self.findings.problem(
+                "UM-CONFIG-013",
+                root.place,
+                f"a config is a mapping with keys such as workspace and mode, not {kind_of(root)}",
+            )
+            return None
+        root = overrides.apply(root, said, self.findings)
+        if flat.is_flat(root):
+            root = flat.translated(root, self.directory, self.findings)
+            if root is None:
+                return None
+        directory = self._workspace(root)
+        filled = workspace.filled_tree(root, directory)
+        assert isinstance(filled, Section)
+        return self._config(filled, directory)
+
+    def _workspace(self, root: Section) -> str:
+        """The directory of the workspace; what is wrong with its type is told later."""
+        entry = root.get("workspace")
+        if entry is None or not isinstance(entry.node, Scalar) or isinstance(entry.node.data, bool | None):
+            return "."
+        text = entry.node.text.strip()
+        if not workspace.is_dotted(text):
+            return text or "."
+        directory = self.library.directory(text)
+        if directory is None:
+            what, hint = self.library.missing(text)
+            self.findings.problem("UM-CONFIG-002", entry.node.place, f"workspace: {what}", hint=hint)
+        return directory or "."
+
+    def _config(self, root: Section, directory: str) -> TrainConfig | None:
+        top = sections.read(keys.GLOBAL, root, "config", self.findings)
+        datasets = self._entries(top, "dataset", keys.DATASET, self._dataset)
+        dataset_names = self._names(top, "dataset")
+        phases = self._entries(top, "phase", keys.PHASE, lambda said, name: self._phase(said, name, dataset_names))
+        phase_names = self._names(top, "phase")
+        runners: tuple[Runner, ...] = self._entries(
+            top, "runner", keys.RUNNER, lambda said, name: runner(said, name, phase_names, self.findings)
+        )
+        mode = dangling(top, "mode", self._names(top, "runner"), "runner", self.findings) if top.said("runner") else ()
+        if self.findings.problems:
+            return None
+        return TrainConfig(
+            workspace=directory,
+            mode=mode,
+            runners=runners,
+            phases=phases,
+            datasets=datasets,
+            hyper_parameters=top.get("hyper_parameters") or {},
+            table_parameters=top.get("table_parameters") or {},
+            debug=top.truth("debug"),
+        )
+
+    def _names(self, top: Said, what: str) -> tuple[str, ...]:
+        """The names of a list's entries, also of those that are wrong otherwise."""
+        found = []
+        for node in top.get(what) or ():
+            entry = node.get("name") if isinstance(node, Section) else None
+            if entry is not None and isinstance(entry.node, Scalar):
+                found.append(entry.node.text.strip())
+        return tuple(found)
+
+    def _entries(self, top: Said, what: str, table: tuple[Key, ...], make: Callable[[Said, str], T]) -> tuple[T, ...]:
+        made: list[T] = []
+        seen: dict[str, Place] = {}
+        for number, node in enumerate(top.get(what) or (), start=1):
+            if not isinstance(node, Section):
+                what_is = f"{what}: entry {number} needs to be a mapping with a name, not {kind_of(node)}"
+                self.findings.problem("UM-CONFIG-013", node.place, what_is)
+                continue
+            named = node.get("name")
+            name = named.node.text.strip() if named and isinstance(named.node, Scalar) else ""
+            said = sections.read(table, node, f"{what} {name or number}", self.findings)
+            if name in seen:
+                self.findings.problem(
+                    "UM-CONFIG-016",
+                    said.place("name"),
+                    f"there are two entries of {what} named {name}",
+                    hint=f"the other one is in line {seen[name].line}; give one of them another name",
+                )
+            elif name:
+                seen[name] = said.place("name")
+            made.append(make(said, name))
+        return tuple(made)
+
+    def _phase(self, said: Said, name: str, datasets: tuple[str, ...]) -> Phase:
+        dangling(said, "dataset_name", datasets, "dataset", self.findings)
+        return Phase(
+            name=name,
+            model=said.text("model") or "",
+            dataset_name=said.text("dataset_name") or "",
+            thread_num=said.number("thread_num"),
+            shuffle_filelist=said.truth("shuffle_filelist"),
+            gradient_scale=said.number("gradient_scale_strategy"),
+        )
+
+    def _dataset(self, said: Said, name: str) -> Dataset:
+        made = Dataset(
+            name=name,
+            data_path=self.library.relative(said.text("data_path") or ""),
+            batch_size=said.get("batch_size") or 1,
+            type=DatasetType(said.get("type")),
+            sparse_slots=said.names("sparse_slots"),
+            dense_slots=tuple(said.get("dense_slots") or ()),
+            padding=said.number("padding"),
+            data_converter=said.text("data_converter"),
+            reader_class=said.text("reader_class_name") or "",
+            reader_processes=said.number("num_workers"),
+        )
+        both = {slot.name for slot in made.dense_slots} & {*made.sparse_slots}
+        if both:
+            what = f"{said.label}: declared sparse and dense: {', '.join(sorted(both))}"
+            self.findings.problem("UM-CONFIG-021", said.place("dense_slots"), what)
+        if made.has_slots and made.data_converter:
+            self.findings.warning(
+                "UM-CONFIG-018",
+                said.key_place("data_converter"),
+                f"{said.label}: no effect: {said.spoken('data_converter')}",
+                why="slots are declared, so lines are read without it",
+            )
+        slots = {"sparse_slots", "dense_slots", "data_converter"}
+        if not made.has_slots and not made.data_converter and not said.wrong & slots:
+            self.findings.problem(
+                "UM-CONFIG-022",
+                said.key_place("name"),
+                f"{said.label}: nothing says how a line becomes a sample",
+                hint="declare sparse_slots and dense_slots, or name a reader with data_converter",
+            )
+        return made
