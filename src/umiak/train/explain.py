@@ -1,0 +1,175 @@
+"""A plan as a tree of lines, for people. A decider; as data a plan is ``umiak.core.decode.encode(plan)``."""
+
+from __future__ import annotations
+
+from umiak.core.shown import without_password
+from umiak.core.value import value
+from umiak.train import days
+from umiak.train.config import FleetMode, RunnerClass
+from umiak.train.plan import Act, Crew, Duty, Plan, Stage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from umiak.train.config import Dataset
+
+SHOWN_SLOTS = 8
+
+
+@value
+class Branch:
+    """A line with the lines below it."""
+
+    text: str
+    inner: tuple[Branch, ...] = ()
+
+
+def text(made: Plan, *, plain: bool = False) -> str:
+    """The plan as lines; ``plain`` draws the tree with letters that every terminal has."""
+    root = Branch(text=f"{made.config}, workspace {made.workspace}", inner=tuple([act(each) for each in made.acts]))
+    return "\n".join([root.text, *_drawn(root.inner, "", plain)])
+
+
+def act(each: Act) -> Branch:
+    """One runner."""
+    head = f"{each.name}: {each.kind.value} on {each.device.value}"
+    if each.device_ids:
+        head += f" {', '.join(map(str, each.device_ids))}"
+    lines = [_leaf(f"who: {who(each.crew)} ({each.crew.why})")]
+    if each.crew.duty is Duty.IDLE:
+        return Branch(text=head, inner=tuple(lines))
+    lines.append(_leaf(_how_long(each)))
+    if each.crew.duty is not Duty.SERVER:
+        lines += [_stage(stage) for stage in each.stages]
+        if each.crew.is_divided:
+            lines.append(_leaf("data: divided among the trainers, each sample goes to one of them"))
+    if each.init_model_path:
+        lines.append(_leaf(f"{'starts from' if each.is_training else 'evaluates'}: {_start(each)}"))
+    lines += [_leaf(f"saves: {line}") for line in _saves(each)]
+    if each.is_training and not _saves(each):
+        lines.append(_leaf("saves: nothing"))
+    return Branch(text=head, inner=tuple(lines))
+
+
+def who(crew: Crew) -> str:
+    """Who takes part, and what this process is."""
+    if crew.duty is Duty.ALONE:
+        return "this process, alone"
+    if crew.duty is Duty.IDLE:
+        return "another process; this one has nothing to do"
+    if crew.duty is Duty.TRAINER:
+        servers = f" with {_counted(crew.servers, 'parameter server')}" if crew.servers else ""
+        return f"trainer {crew.rank} of {crew.trainers}{servers}, {_together(crew)}"
+    if crew.duty is Duty.SERVER:
+        return f"parameter server {crew.rank} of {crew.servers} for {_counted(crew.trainers, 'trainer')}, {_together(crew)}"
+    group = [_counted(crew.trainers, "trainer")]
+    if crew.fleet_mode is FleetMode.PS:
+        group.append(_counted(crew.servers, "parameter server"))
+    said = f"{' and '.join(group)}, {_together(crew)}"
+    if crew.duty is Duty.OUTSIDE:
+        return f"{said}; needs a cluster"
+    here = [_counted(crew.servers_here, "parameter server")] if crew.servers_here else []
+    if crew.trainers_here is None:
+        here.append("a trainer for each device")
+    elif crew.trainers_here:
+        here.append(_counted(crew.trainers_here, "trainer"))
+    return f"{said}; started on this node: {', then '.join(here)}"
+
+
+def _together(crew: Crew) -> str:
+    if crew.strategy is None:
+        return "collective"
+    return f"{crew.strategy.value}{f', an exchange every {crew.geo_steps} batches' if crew.geo_steps else ''}"
+
+
+def _counted(count: int | None, what: str) -> str:
+    if count is None:
+        return f"all {what}s"
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _how_long(each: Act) -> str:
+    told = f"a line every {each.print_interval} batches"
+    if each.online:
+        online = each.online
+        per_day = days.passes_per_day(online)
+        span = f"{online.start_day} to {online.end_day}" if online.end_day > online.start_day else online.start_day
+        wait = f", waiting for {online.data_donefile}" if online.data_donefile else ""
+        minutes = online.split_interval * online.split_per_pass
+        passes = f"{_times(per_day, 'pass')} of {minutes} minutes" if per_day > 1 else "one pass"
+        return f"days: {span}, {passes} a day{wait}; {told}"
+    if each.kind is RunnerClass.INFER:
+        return f"once through the data; {told}"
+    return f"epochs: {each.epochs}; {told}"
+
+
+def _stage(stage: Stage) -> Branch:
+    threads = _counted(stage.threads, "thread")
+    shuffle = ", files in another order in each epoch" if stage.shuffle_files else ""
+    return Branch(text=f"{stage.name}: {stage.model}, {threads}{shuffle}", inner=(_dataset(stage.dataset),))
+
+
+def _dataset(dataset: Dataset) -> Branch:
+    lines = []
+    if dataset.has_slots:
+        if dataset.dense_slots:
+            lines.append(_leaf(_slots("dense slot", [slot.spoken for slot in dataset.dense_slots])))
+        if dataset.sparse_slots:
+            lines.append(_leaf(_slots("sparse slot", [*dataset.sparse_slots])))
+    else:
+        lines.append(_leaf(f"read by: {dataset.reader_class} of {dataset.data_converter}"))
+    head = f"{dataset.name}: {dataset.data_path}, batches of {dataset.batch_size}, {dataset.type.value}"
+    return Branch(text=head, inner=tuple(lines))
+
+
+def _slots(what: str, names: list[str]) -> str:
+    shown = names if len(names) <= SHOWN_SLOTS else [*names[: SHOWN_SLOTS - 1], "...", names[-1]]
+    return f"{_counted(len(names), what)}: {' '.join(shown)}"
+
+
+def _start(each: Act) -> str:
+    if each.is_training:
+        return each.init_model_path or ""
+    if each.infer_epochs is None:
+        return f"{each.init_model_path}, every checkpoint that is there"
+    first, end = each.infer_epochs
+    span = f"epochs {first} to {end - 1}" if end - 1 > first else f"epoch {first}"
+    return f"{each.init_model_path}, {span}"
+
+
+def _saves(each: Act) -> list[str]:
+    lines = []
+    if each.online and each.checkpoint:
+        lines.append(f"{each.checkpoint.path}, every {_times(each.online.checkpoint_per_pass, 'pass')}")
+    elif each.checkpoint:
+        lines.append(f"{each.checkpoint.path}/EPOCH, every {_times(each.checkpoint.every, 'epoch')} and the last one")
+    if each.step_checkpoint:
+        every = _times(each.step_checkpoint.every, "batch")
+        lines.append(f"{each.step_checkpoint.path}/epoch_E_batch_B, every {every}")
+    if each.inference:
+        every = _times(each.inference.every, "epoch")
+        lines.append(f"{each.inference.path}/EPOCH for serving, every {every} and the last one")
+    if each.result_dump_path:
+        lines.append(f"{each.result_dump_path}, the metrics of each batch")
+    return lines
+
+
+def _times(count: int, unit: str) -> str:
+    several = f"{unit}es" if unit in ("batch", "pass") else f"{unit}s"
+    return unit if count == 1 else f"{count} {several}"
+
+
+def _leaf(line: str) -> Branch:
+    return Branch(text=line)
+
+
+def _drawn(branches: tuple[Branch, ...], indent: str, plain: bool) -> list[str]:
+    lines = []
+    for number, branch in enumerate(branches):
+        last = number == len(branches) - 1
+        corner, going_on = ("`-" if last else "|-", "   " if last else "|  ")
+        if not plain:
+            corner, going_on = ("└─" if last else "├─", "   " if last else "│  ")
+        shown = " ".join([without_password(word) if "://" in word else word for word in branch.text.split(" ")])
+        lines.append(f"{indent}{corner} {shown}")
+        lines += _drawn(branch.inner, indent + going_on, plain)
+    return lines
