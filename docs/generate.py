@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from umiak import contracts, platforms
 from umiak.cli.reference import launch_reference
+from umiak.cli.reference_train import config_reference, train_reference
 from umiak.contracts import devices, jax, native, paddle, stacks, torch
 from umiak.core.cluster import ROLES, Cluster, Mode, Node, Role
 from umiak.core.devices import VISIBILITY, DeviceKind, Devices
@@ -477,9 +478,11 @@ def _cell(text: str) -> str:
 
 
 PAGES = {
+    "config.md": config_reference,
     "launch.md": launch_reference,
     "platforms.md": platforms_page,
     "protocol.md": protocol_page,
+    "train.md": train_reference,
     "worker-environment.md": environment_page,
 }
 

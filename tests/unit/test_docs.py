@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from umiak.cli import launch, main
+from umiak.cli import launch, main, train
 from umiak.cli.launch_flags import FLAGS
 from umiak.compat.flags import Origin
 from umiak.core.problem import Exit
@@ -278,7 +278,7 @@ def commands(page: Path) -> Iterator[str]:
         if language == "console":
             yield from (line[2:] for line in body.splitlines() if line.startswith("$ "))
         elif language == "sh":
-            yield from re.findall(r"umiak launch [^'&|#\n]*", body)
+            yield from re.findall(r"umiak (?:launch|train) [^'&|#\n]*", body)
     yield from re.findall(r"`((?:umiak|python -m umiak\.launch)\b[^`\n]*)`", FENCE.sub("", text))
 
 
@@ -301,8 +301,10 @@ def test_commands_are_understood(page: Path) -> None:
         assert words[0] in main.COMMANDS, command
         if "<" in command or len(words) == 1 or words[1].startswith("["):
             continue
-        parsed, _ = launch._parse(words[1:], {})
+        parsed = train.parse(words[1:], {}) if words[0] == "train" else launch._parse(words[1:], {})[0]
         assert not [problem.what for problem in parsed.problems], command
+        if words[0] == "train":
+            continue
         if parsed.program or parsed.truth("check"):
             launch.read(words[1:], {})
 

@@ -16,7 +16,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-COMMANDS = {"launch": "start a training program on this node, as part of a job on one or many nodes"}
+COMMANDS = {
+    "launch": "start a training program on this node, as part of a job on one or many nodes",
+    "train": "train a model as a config.yaml says, on this machine or on a cluster",
+}
 INTERRUPTED = 130
 
 
@@ -56,6 +59,10 @@ def _run(words: list[str], environ: Mapping[str, str], printer: Printer) -> int:
         from umiak.cli import launch
 
         return launch.main(words[1:], environ, printer)
+    if words[0] == "train":
+        from umiak.cli import train
+
+        return train.main(words[1:], environ, printer)
     raise UmiakError(_unknown(words[0]))
 
 

@@ -1,0 +1,216 @@
+"""The reference pages of `umiak train` and of its configs as Markdown, made from the tables of flags and of keys. Pure.
+
+``make docs`` writes the pages; a test compares them with what is there.
+"""
+
+from __future__ import annotations
+
+from umiak.cli.help_text import default, spelling
+from umiak.cli.help_train import EXAMPLES
+from umiak.cli.train_flags import FLAGS
+from umiak.train import keys
+from umiak.train.keys import Key, Kind, Origin
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MADE = "<!-- Made by `python docs/generate.py`. Change the tables of {tables}, not this file. -->\n"
+
+TRAIN = """\
+# `umiak train`
+
+```
+umiak train -m CONFIG [flags]
+```
+
+Reads a [config](config.md), checks all of it, and makes a plan: which runner is run by whom, on which files, with which
+strategy. Training itself is not there yet ([UM-TRAIN-002](errors.md#um-train-002)); `--explain` and `--check` are.
+`python -m pip install 'umiak[train]'` brings what is needed.
+"""
+
+DUTIES = """\
+## What this process does
+
+A runner's class and the environment decide it; `--explain` says it in its line `who`. As data it is `duty`.
+
+| duty | when |
+|---|---|
+| `alone` | Class `train` on one device, class `infer`, or one trainer without servers. |
+| `launcher` | Workers have yet to be started on this node: class `local_cluster_train`, several devices, or a node of a [platform](platforms.md) whose workers are not there yet. |
+| `trainer`, `server` | This process was started as one: `UMIAK_ROLE`, or `TRAINING_ROLE` with `PADDLE_PSERVERS_IP_PORT_LIST`, `PADDLE_TRAINERS_NUM`, and `PADDLE_TRAINER_ID` or `POD_IP` and `PADDLE_PORT`. |
+| `idle` | Class `infer` in a job of several: the first trainer evaluates. |
+| `outside` | Class `cluster_train`, and this is not a node of a cluster. |
+
+`PADDLE_PADDLEREC_ROLE=WORKER` says that this is a node; it is an error then if nothing says which one.
+
+## As data
+
+`--explain --json` prints one object with `plan`, `problems` and `warnings`, `--check --json` the last two. A problem has `code`,
+`what`, `why`, `hint` and `where`, which is `file:line:column` or an override. The exit status is 2 if there are problems.
+"""
+
+CONFIG = """\
+# Configs
+
+A config is a YAML file in one of two layouts: that of PaddleRec 1.8.5, with lists of runners, phases and datasets that call one another
+by name, or that of newer PaddleRec, with one mapping `runner`. Both come to the same values, and `umiak train -m config.yaml --explain`
+shows them.
+
+```yaml
+workspace: "./"
+mode: [ps_cluster]
+
+runner:
+- name: ps_cluster
+  class: cluster_train
+  epochs: 4
+  device: cpu
+  fleet_mode: ps
+  distribute_strategy: async
+  save_checkpoint_path: "increment_dnn"
+  phases: [phase1]
+
+phase:
+- name: phase1
+  model: "{workspace}/model.py"
+  dataset_name: train_data
+
+dataset:
+- name: train_data
+  batch_size: 512
+  data_path: "{workspace}/train_data"
+  sparse_slots: "click 1 2 3"
+  dense_slots: "price:1"
+```
+
+## How a config is read
+
+- Every mistake is told at once, with its line and column, and with the nearest word that is known. Nothing is ignored in silence: a key
+  without effect is a warning.
+- A key that is there twice is a warning; the last one counts.
+- `null`, an empty text and an empty list count as not said.
+- Words such as `cpu`, `train` and `DataLoader` may be written in small or capital letters.
+- A number is a name as well: `sparse_slots: 1` is a slot named 1. `on`, `yes` and the like are truths to YAML; quote them to make
+  them names.
+- `1e-3` is a number, though to PyYAML it is text.
+- `{workspace}` stands for the workspace in every text. Quote a text that begins with it.
+- `-o runner.epochs=1` says something else than the file, for every runner; `-o runner.ps_cluster.epochs=1` for one of them, `-o
+  hyper_parameters.optimizer.class=SGD` deeper down. Values are YAML, and are checked like those of the file.
+
+## The whole
+"""
+
+RUNNER_TEXT = """\
+## Runner
+
+Other than with PaddleRec 1.8.5, `class` and `device` have defaults, `local_cluster_train` heeds `fleet_mode`, collective training is
+allowed on the CPU, several phases are run in every mode, and the number of trainers is not limited by the number of files.
+"""
+
+NEWER = """\
+## The newer layout
+
+A config whose `runner` is a mapping, and that has neither `phase` nor `dataset`, is in the newer layout. It becomes a runner, a phase and a
+dataset, all named `train`, and as many named `infer` if it says `infer_load_path`. A meaning in backticks is the key above that a
+key stands for.
+"""
+
+NO_EFFECT = """\
+### Known, but without effect
+
+These keys are understood and lead to a warning.
+"""
+
+REFUSED = """\
+### Known, but refused
+
+These keys are errors, because leaving them out silently would train something else than what was asked for.
+"""
+
+PYTHON = """\
+## From Python
+
+`umiak.train.files.load("config.yaml")` finds and reads a config, and returns its source and a `Reading`: `config`, or `problems`, and
+`warnings`. `umiak.train.writing.plain(config)` is the same config as plain data in the older layout.
+"""
+
+
+def train_reference() -> str:
+    """The page of the command."""
+    examples = "\n".join(["```sh", *(f"{example:<50}# {meaning}" for example, meaning in EXAMPLES), "```", ""])
+    rows = ["## Flags", "", "| flag | default | environment | meaning |", "|---|---|---|---|"]
+    for flag in FLAGS:
+        variables = ", ".join(f"`{name}`" for name in flag.env)
+        rows.append(f"| {_code(spelling(flag))} | {_code(default(flag))} | {variables} | {_cell(flag.help)} |")
+    return "\n".join([MADE.format(tables="flags"), TRAIN, examples, *rows, "", DUTIES])
+
+
+def config_reference() -> str:
+    """The page of configs."""
+    newer = [key for key in keys.FLAT if not key.ignored]
+    return "\n".join(
+        [
+            MADE.format(tables="keys"),
+            CONFIG,
+            _table(keys.GLOBAL),
+            RUNNER_TEXT,
+            _table(key for key in keys.RUNNER if not key.refused),
+            REFUSED,
+            _reasons(key for key in keys.RUNNER if key.refused),
+            "## Phase\n",
+            _table(keys.PHASE),
+            "## Dataset\n",
+            _table(keys.DATASET),
+            NEWER,
+            _table(keys.FLAT_GLOBAL),
+            _table(newer),
+            NO_EFFECT,
+            _reasons(key for key in keys.FLAT if key.ignored),
+            PYTHON,
+        ]
+    )
+
+
+def _table(table: Iterable[Key]) -> str:
+    rows = ["| key | kind | default | meaning |", "|---|---|---|---|"]
+    for key in table:
+        origin = "" if key.origin is Origin.PADDLEREC else f" *({key.origin.value})*"
+        rows.append(f"| `{key.name}` | {_kind(key)} | {_default(key)} | {_cell(key.meaning)}{origin} |")
+    return "\n".join([*rows, ""])
+
+
+def _reasons(table: Iterable[Key]) -> str:
+    rows = ["| key | why |", "|---|---|"]
+    rows += [f"| `{key.name}` | {_cell(_sentence(key.refused or key.ignored))} |" for key in table]
+    return "\n".join([*rows, ""])
+
+
+def _kind(key: Key) -> str:
+    if key.kind is Kind.CHOICE:
+        return ", ".join(f"`{word}`" for word in key.choices)
+    least = f", {key.least} or more" if key.least is not None else ""
+    also = "".join(f", or {number}" for number in key.also)
+    return f"{_cell(key.kind.value)}{least}{also}"
+
+
+def _default(key: Key) -> str:
+    if key.required:
+        return "needed"
+    if key.default_said:
+        return key.default_said
+    if key.default is None:
+        return ""
+    return f"`{str(key.default).lower() if isinstance(key.default, bool) else key.default}`"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:].removesuffix('.')}."
+
+
+def _code(text: str) -> str:
+    return f"`{_cell(text)}`" if text else ""
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

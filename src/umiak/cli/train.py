@@ -1,0 +1,147 @@
+"""`umiak train`: reads a config, makes the plan, and shows it or hands it to the trainer.
+
+    main(argv, environ, printer)    the command itself
+
+Whatever is asked for, the whole config is checked first, and everything that is wrong with it is told at once.
+"""
+
+from __future__ import annotations
+
+from umiak.cli import flags
+from umiak.cli.train_flags import FLAGS
+from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.value import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from umiak.cli.output import Printer
+    from umiak.compat.flags import Parsed
+    from umiak.train.plan import Plan
+
+
+def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> int:
+    """Run `umiak train`. The result is the exit status."""
+    parsed = parse(argv, environ)
+    if parsed.wants_help:
+        from umiak.cli import help_train
+
+        printer.data(help_train.train())
+        return Exit.DONE
+    if parsed.wants_version:
+        from umiak import __version__
+
+        printer.data(f"umiak {__version__}")
+        return Exit.DONE
+    _check_request(parsed)
+    return _answer(parsed, _examined(parsed, environ), printer)
+
+
+def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
+    """The command line, read; mistakes in it are in ``problems``."""
+    return flags.parse(FLAGS, argv, environ, command="umiak train", starts_program=False)
+
+
+def _check_request(parsed: Parsed) -> None:
+    problems = [*parsed.problems]
+    if not parsed.said("model") and not any(problem.code == "UM-CLI-005" for problem in problems):
+        problems.append(
+            Problem(
+                code="UM-TRAIN-001",
+                what="nothing to train: -m is missing",
+                hint="name a config: `umiak train -m config.yaml`",
+            )
+        )
+    if parsed.said("backend"):
+        problems.append(
+            Problem(
+                code="UM-TRAIN-002",
+                what=f"submitting a config to a cluster is not there yet: {parsed['backend'].spoken}",
+                hint="on every node of a cluster, run `umiak train -m config.yaml`",
+            )
+        )
+    if parsed.truth("explain") and parsed.truth("check"):
+        problems.append(Problem(code="UM-TRAIN-005", what="--explain and --check", hint="say one of them"))
+    if parsed.truth("json") and not (parsed.truth("explain") or parsed.truth("check")):
+        what = "--json without --explain or --check"
+        problems.append(Problem(code="UM-TRAIN-005", what=what, hint="say `--explain --json`"))
+    if problems:
+        raise UmiakError(*problems)
+
+
+@value
+class _Examined:
+    """What came of a config: a plan, or problems; and warnings in any case."""
+
+    plan: Plan | None
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    exit_status: int = Exit.DONE
+
+
+def _examined(parsed: Parsed, environ: Mapping[str, str]) -> _Examined:
+    from umiak import platforms
+    from umiak.train import files
+    from umiak.train.plan import plan
+    from umiak.train.standing import has_seat, standing
+
+    warnings: tuple[Problem, ...] = ()
+    try:
+        source, reading = files.load(parsed.text("model"), parsed.texts.get("override", ()))
+        warnings = reading.warnings
+        if reading.config is None:
+            raise UmiakError(*reading.problems)  # noqa: TRY301 - there is one way to be wrong
+        only = parsed.text("topology").lower() or None
+        placement = None if has_seat(environ) else platforms.detect(environ, only=only)
+        made = plan(reading.config, standing(environ, placement), source.path)
+    except UmiakError as error:
+        return _Examined(plan=None, problems=error.problems, warnings=warnings, exit_status=error.exit_status)
+    return _Examined(plan=made, warnings=warnings)
+
+
+def _answer(parsed: Parsed, found: _Examined, printer: Printer) -> int:
+    if parsed.truth("json"):
+        return _answer_as_json(parsed, found, printer)
+    printer.problems(found.warnings, "warning")
+    if found.plan is None:
+        raise UmiakError(*found.problems, exit_status=found.exit_status)
+    if parsed.truth("check"):
+        printer.talk(f"{found.plan.config}: nothing is wrong")
+        return Exit.DONE
+    if parsed.truth("explain"):
+        from umiak.train import explain
+
+        encoding = (getattr(printer.out, "encoding", None) or "utf-8").lower().replace("-", "")
+        printer.data(explain.text(found.plan, plain=encoding != "utf8"))
+        return Exit.DONE
+    return _train(found.plan)
+
+
+def _answer_as_json(parsed: Parsed, found: _Examined, printer: Printer) -> int:
+    import json
+
+    from umiak.core.decode import encode
+    from umiak.core.shown import without_passwords
+
+    answer = {"problems": encode(found.problems), "warnings": encode(found.warnings)}
+    if parsed.truth("explain"):
+        answer["plan"] = without_passwords(encode(found.plan))
+    printer.data(json.dumps(answer, indent=2))
+    return found.exit_status
+
+
+def _train(made: Plan) -> int:
+    """Where the trainer will be called."""
+    from umiak.train.plan import obstacles
+
+    in_the_way = obstacles(made)
+    if in_the_way:
+        raise UmiakError(*in_the_way)
+    raise UmiakError(
+        Problem(
+            code="UM-TRAIN-002",
+            what=f"{made.config} is right, but training from a config is not there yet",
+            hint="`umiak train --explain` shows what would be done; `umiak launch` starts a script of yours",
+        )
+    )

@@ -1,0 +1,74 @@
+"""The flags of `umiak train`: a table. Values."""
+
+from __future__ import annotations
+
+from umiak.compat.flags import Flag, Kind, Origin
+
+CONFIG = "The config"
+ASKED = "Instead of training"
+
+FLAGS = (
+    Flag(
+        name="model",
+        letter="m",
+        help="The config: a file, a directory that has a config.yaml, or a model that comes with umiak, such as "
+        "umiak.models.rank.dnn (paddlerec.models.rank.dnn is the same).",
+        group=CONFIG,
+        metavar="CONFIG",
+        aliases=("config_yaml",),
+        elsewhere=("config",),
+    ),
+    Flag(
+        name="override",
+        letter="o",
+        many=True,
+        help="Say something else than the config does: runner.epochs=1 for every runner, runner.NAME.epochs=1 for one of "
+        "them. May be said several times, and several may follow one -o.",
+        group=CONFIG,
+        metavar="KEY=VALUE",
+        aliases=("opt",),
+        elsewhere=("set",),
+    ),
+    Flag(
+        name="backend",
+        letter="b",
+        help="The backend.yaml of a cluster to submit the config to. Not there yet.",
+        group=CONFIG,
+        metavar="BACKEND",
+        aliases=("backend_yaml",),
+    ),
+    Flag(
+        name="topology",
+        help="Whose variables describe the cluster: slurm, openmpi, paddlejob, ... Not said: whichever are found; none: nobody's.",
+        group=CONFIG,
+        origin=Origin.UMIAK,
+        metavar="NAME",
+        env=("UMIAK_TOPOLOGY",),
+    ),
+    Flag(
+        name="explain",
+        help="Print the plan: who runs what, on which files, with which strategy.",
+        group=ASKED,
+        origin=Origin.UMIAK,
+        kind=Kind.SWITCH,
+        default=False,
+        elsewhere=("plan", "dry_run", "dryrun"),
+    ),
+    Flag(
+        name="check",
+        help="Look for mistakes in the config, and print nothing else.",
+        group=ASKED,
+        origin=Origin.UMIAK,
+        kind=Kind.SWITCH,
+        default=False,
+        elsewhere=("validate", "lint"),
+    ),
+    Flag(
+        name="json",
+        help="With --explain or --check: the result as JSON on stdout.",
+        group=ASKED,
+        origin=Origin.UMIAK,
+        kind=Kind.SWITCH,
+        default=False,
+    ),
+)

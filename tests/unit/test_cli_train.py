@@ -1,0 +1,359 @@
+"""`umiak train` as a person meets it: help, plans, checks, and errors that say where and what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.train_helpers import ASYNC_CLUSTER, FLAT, SINGLE, dataset_text, runner_text, small
+from tests.unit.test_cli_imports import HEAVY, modules_after
+from umiak.cli import help_train, train
+from umiak.cli.main import main
+from umiak.cli.train_flags import FLAGS
+from umiak.core.problem import UmiakError
+from umiak.train import files
+from umiak.train.workspace import Library
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A directory of one's own, and an environment without a cluster."""
+    for name in list(os.environ):
+        if name not in ("PATH", "HOME", "PYTHONPATH", "LANG"):
+            monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def ask(capsys: pytest.CaptureFixture[str], *words: str, text: str = runner_text()) -> tuple[int, str, str]:
+    Path("config.yaml").write_text(text, encoding="utf-8")
+    status = main(["train", "-m", "config.yaml", *words])
+    return status, *capsys.readouterr()
+
+
+# ---- help
+
+
+def test_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["train", "--help"], ["train", "-h"], ["help", "train"], ["train", "-m", "x", "--help"]):
+        assert main(words) == 0
+        out, err = capsys.readouterr()
+        assert out == help_train.train()
+        assert err == ""
+    assert main(["train", "--version"]) == 0
+    assert main(["--help"]) == 0
+    assert "  train  " in capsys.readouterr().out
+
+
+def test_the_help_fits_and_has_every_flag() -> None:
+    text = help_train.train()
+    for line in text.splitlines():
+        assert len(line) <= 102, line
+        assert line == line.rstrip()
+    joined = " ".join(text.split())
+    for flag in FLAGS:
+        assert f"--{flag.name}" in joined
+        assert " ".join(flag.help.split()) in joined
+    assert text.index("Examples:") < text.index("-m, --model, --config_yaml CONFIG")
+
+
+def test_examples_of_the_help_work() -> None:
+    for example, _ in help_train.EXAMPLES:
+        words = shlex.split(example)
+        assert words[:2] == ["umiak", "train"]
+        assert train.parse(words[2:], {}).problems == ()
+
+
+# ---- plans
+
+
+def test_explain(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = ask(capsys, "--explain")
+    assert (status, err) == (0, "")
+    assert out == (
+        "config.yaml, workspace .\n"
+        "└─ r: train on cpu\n"
+        "   ├─ who: this process, alone (class train)\n"
+        "   ├─ epochs: 1; a line every 20 batches\n"
+        "   ├─ p: model.py, 1 thread\n"
+        "   │  └─ d: data, batches of 2, DataLoader\n"
+        "   │     └─ 2 sparse slots: click 1\n"
+        "   └─ saves: nothing\n"
+    )
+
+
+def test_explain_as_data(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = ask(capsys, "--explain", "--json", text=FLAT)
+    assert (status, err) == (0, "")
+    answer = json.loads(out)
+    assert (answer["problems"], answer["warnings"]) == ([], [])
+    (act,) = answer["plan"]["acts"]
+    assert (act["name"], act["kind"], act["crew"]["duty"], act["epochs"]) == ("train", "train", "alone", 3)
+    assert answer["plan"]["hyper_parameters"]["fc_sizes"] == [512, 256, 128, 32]
+
+
+def test_explain_on_a_node(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINING_ROLE", "PSERVER")
+    monkeypatch.setenv("PADDLE_PADDLEREC_ROLE", "WORKER")
+    monkeypatch.setenv("PADDLE_PSERVERS_IP_PORT_LIST", "10.0.0.1:36000")
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
+    monkeypatch.setenv("POD_IP", "10.0.0.1")
+    monkeypatch.setenv("PADDLE_PORT", "36000")
+    status, out, _ = ask(capsys, "--explain", text=ASYNC_CLUSTER)
+    assert status == 0
+    assert "parameter server 0 of 1 for 2 trainers, async (TRAINING_ROLE=PSERVER)" in out
+
+
+def test_topology_is_looked_for_or_not(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UMIAK_NNODES", "2")
+    monkeypatch.setenv("UMIAK_NODE_RANK", "1")
+    _, out, _ = ask(capsys, "--explain", text=ASYNC_CLUSTER)
+    assert "2 trainers and 2 parameter servers, async; started on this node" in out
+    _, out, _ = ask(capsys, "--explain", "--topology", "none", text=ASYNC_CLUSTER)
+    assert "needs a cluster" in out
+    status, _, err = ask(capsys, "--explain", "--topology", "slrum", text=ASYNC_CLUSTER)
+    assert status == 2
+    assert "slurm" in err
+
+
+def test_overrides(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = ask(capsys, "--explain", "-o", "runner.epochs=7")
+    assert "epochs: 7;" in out
+    _, out, _ = ask(
+        capsys, "-o", "runner.epochs=7", "dataset.batch_size=9", "--explain", "--override=phase.thread_num=3"
+    )
+    assert "epochs: 7;" in out
+    assert "batches of 9," in out
+    assert "3 threads" in out
+
+
+@pytest.mark.parametrize("words", [["--explain"], ["--explain", "--json"]])
+def test_a_password_in_a_url_is_covered(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, err = ask(capsys, *words, text=dataset_text(data_path="hdfs://me:secret@host/ctr"))
+    assert "hdfs://***@host/ctr" in out
+    assert "secret" not in out + err
+    _, _, err = ask(capsys, "--check", text=dataset_text(batch_size="hdfs://me:secret@host/ctr"))
+    assert 'not the text "hdfs://***@host/ctr"' in err
+    assert "secret" not in err
+
+
+def test_a_terminal_that_has_no_lines_to_draw(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    Path("config.yaml").write_text(runner_text())
+    with Path("out").open("w", encoding="ascii") as out:
+        monkeypatch.setattr("sys.stdout", out)
+        assert main(["train", "-m", "config.yaml", "--explain"]) == 0
+    assert "`- r: train on cpu" in Path("out").read_text()
+
+
+# ---- checks
+
+
+def test_check(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask(capsys, "--check") == (0, "", "config.yaml: nothing is wrong\n")
+    status, out, err = ask(capsys, "--check", "--json")
+    assert (status, json.loads(out), err) == (0, {"problems": [], "warnings": []}, "")
+
+
+WRONG = small(
+    runner="- name: r\n  class: trian\n  epochs: 1\n  epochs: 2",
+    dataset='- name: d\n  batch_size: "2"\n  data_path: data\n  sparse_slots: "click 1"',
+)
+
+
+@pytest.mark.parametrize("words", [["--check"], ["--explain"], []])
+def test_what_is_wrong(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask(capsys, *words, text=WRONG) == (
+        2,
+        "",
+        (
+            "warning: config.yaml:7:3: epochs is there twice: in line 6 and in line 7 [UM-CONFIG-005]\n"
+            "  hint: the last one counts; take the one in line 6 away\n"
+            "error: config.yaml:5:10: runner r: class: unknown value: trian [UM-CONFIG-014]\n"
+            "  hint: did you mean `train`? it is one of train, infer, local_cluster_train, cluster_train, online_learning\n"
+            'error: config.yaml:14:15: dataset d: batch_size needs a whole number, not the text "2" [UM-CONFIG-013]\n'
+            "  hint: write it without quotes: `batch_size: 2`\n"
+        ),
+    )
+
+
+def test_what_is_wrong_as_data(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = ask(capsys, "--check", "--json", text=WRONG)
+    assert (status, err) == (2, "")
+    answer = json.loads(out)
+    assert [(each["code"], each["where"]) for each in answer["problems"]] == [
+        ("UM-CONFIG-014", "config.yaml:5:10"),
+        ("UM-CONFIG-013", "config.yaml:14:15"),
+    ]
+    assert [each["code"] for each in answer["warnings"]] == ["UM-CONFIG-005"]
+    status, out, _ = ask(capsys, "--explain", "--json", text=WRONG)
+    assert (status, json.loads(out)["plan"]) == (2, None)
+
+
+def test_an_override_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask(capsys, "--check", "-o", "runner.epochs=0") == (
+        2,
+        "",
+        "error: -o runner.epochs=0: runner r: epochs: less than 1: 0 [UM-CONFIG-014]\n  hint: 1 is the least\n",
+    )
+
+
+# ---- without --explain and --check
+
+
+def test_training_is_not_there_yet(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = ask(capsys)
+    assert (status, out) == (2, "")
+    assert err.startswith("error: config.yaml is right, but training from a config is not there yet [UM-TRAIN-002]\n")
+
+
+def test_a_cluster_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = ask(capsys, text=ASYNC_CLUSTER)
+    assert status == 2
+    assert "[UM-TRAIN-004]" in err
+    assert "write `class: local_cluster_train`" in err
+
+
+# ---- the command line
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            [],
+            "error: nothing to train: -m is missing [UM-TRAIN-001]\n  hint: name a config: `umiak train -m config.yaml`\n",
+        ),
+        (
+            ["config.yaml"],
+            (
+                "error: a word that belongs to no flag: config.yaml [UM-CLI-005]\n"
+                "  hint: did you mean `umiak train -m config.yaml`? `umiak train --help` lists all flags\n"
+            ),
+        ),
+        (
+            ["-m"],
+            (
+                "error: no value after a flag that needs one: -m [UM-CLI-002]\n"
+                "  hint: write `-m CONFIG`, or `-m=CONFIG` if the value begins with a dash\n"
+                "error: nothing to train: -m is missing [UM-TRAIN-001]\n  hint: name a config: `umiak train -m config.yaml`\n"
+            ),
+        ),
+        (
+            ["-m", "x", "--explian"],
+            (
+                "error: unknown flag: --explian [UM-CLI-001]\n"
+                "  hint: did you mean `--explain`? `umiak train --help` lists all flags\n"
+            ),
+        ),
+        (
+            ["-m", "x", "-x"],
+            "error: unknown flag: -x [UM-CLI-001]\n  hint: `umiak train --help` lists all flags\n",
+        ),
+        (
+            ["-m", "x", "--json"],
+            "error: --json without --explain or --check [UM-TRAIN-005]\n  hint: say `--explain --json`\n",
+        ),
+        (
+            ["-m", "x", "-b", "backend.yaml"],
+            (
+                "error: submitting a config to a cluster is not there yet: -b backend.yaml [UM-TRAIN-002]\n"
+                "  hint: on every node of a cluster, run `umiak train -m config.yaml`\n"
+            ),
+        ),
+        (["-m", "x", "--explain", "--check"], "error: --explain and --check [UM-TRAIN-005]\n  hint: say one of them\n"),
+        (["-m", "no.yaml"], "error: no.yaml: can't be read: No such file or directory [UM-CONFIG-001]\n"),
+        (
+            ["-m", "no/no.yaml"],
+            (
+                "error: no/no.yaml: can't be read: No such file or directory [UM-CONFIG-001]\n"
+                "  hint: the directory is not there either: no\n"
+            ),
+        ),
+    ],
+)
+def test_a_wrong_request(words: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", *words]) == 2
+    assert capsys.readouterr().err == expected
+
+
+# ---- where a config is
+
+
+def test_a_file_of_nearly_this_name(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("ctr").mkdir()
+    Path("ctr/config.yaml").write_text(FLAT)
+    assert main(["train", "-m", "ctr/confg.yaml"]) == 2
+    assert "hint: did you mean `ctr/config.yaml`?" in capsys.readouterr().err
+
+
+def test_a_directory(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("ctr").mkdir()
+    Path("ctr/config.yaml").write_text(FLAT)
+    assert main(["train", "-m", "ctr", "--explain"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("ctr/config.yaml, workspace ctr\n")
+    assert "ctr/data/train" in out
+
+
+@pytest.mark.parametrize("package", ["umiak", "paddlerec"])
+def test_a_model_of_the_package(package: str, tmp_path: Path) -> None:
+    place = tmp_path / "umiak" / "models" / "rank" / "dnn"
+    place.mkdir(parents=True)
+    (place / "config.yaml").write_text(SINGLE)
+    library = Library(root=str(tmp_path / "umiak"), models=("rank.dnn",))
+    source, reading = files.load(f"{package}.models.rank.dnn", library=library)
+    assert source.path == str(place / "config.yaml")
+    assert reading.config is not None
+    assert reading.config.phases[0].model == str(place / "model.py")
+
+
+def test_a_model_that_is_not_there() -> None:
+    with pytest.raises(UmiakError) as caught:
+        files.load("umiak.models.rank.dn", library=Library(root="/x", models=("rank.dnn", "recall.ncf")))
+    (problem,) = caught.value.problems
+    assert (problem.code, problem.what) == ("UM-CONFIG-002", "no such model: umiak.models.rank.dn")
+    assert problem.hint == "did you mean `rank.dnn`? there are rank.dnn, recall.ncf"
+    with pytest.raises(UmiakError) as caught:
+        files.load("paddlerec.models.rank.dnn", library=Library(root="/x"))
+    assert caught.value.problems[0].hint == "this umiak has no models in it; name a directory or a config.yaml"
+
+
+def test_the_models_of_this_umiak_are_those_with_a_config() -> None:
+    library = files.installed()
+    for model in library.models:
+        assert Path(library.directory(f"umiak.models.{model}") or "", "config.yaml").is_file()
+
+
+def test_a_file_that_has_a_dotted_name() -> None:
+    Path("umiak.models.mine").write_text(runner_text())
+    assert files.load("umiak.models.mine")[0].path == "umiak.models.mine"
+    assert files.find("paddlerec.yaml", Library(root="/x")) == "paddlerec.yaml"
+
+
+def test_files_that_are_no_text(tmp_path: Path) -> None:
+    Path("latin.yaml").write_bytes(b"workspace: .\nmode: caf\xe9\n")
+    with pytest.raises(UmiakError) as caught:
+        files.read("latin.yaml")
+    assert caught.value.problems[0].lines() == ["error: latin.yaml:2:10: not UTF-8: byte 0xe9 [UM-CONFIG-003]"]
+    Path("large.yaml").write_bytes(b"#" * (files.MOST_BYTES + 1))
+    with pytest.raises(UmiakError) as caught:
+        files.read("large.yaml")
+    assert caught.value.problems[0].code == "UM-CONFIG-001"
+
+
+# ---- what starting costs
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import umiak.cli.train; umiak.cli.train.parse(['-m', 'x', '-o', 'a=1'], {})",
+        "import umiak.cli.help_train; umiak.cli.help_train.train()",
+        "import umiak.cli.train, umiak.train.files, umiak.train.plan, umiak.train.explain",
+    ],
+)
+def test_yaml_and_everything_heavy_wait_until_they_are_needed(code: str) -> None:
+    assert modules_after(code) & (HEAVY | {"yaml", "numpy", "paddle"}) == set()
