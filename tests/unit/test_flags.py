@@ -227,6 +227,7 @@ def test_the_least_number() -> None:
         ("x", ("0", "all"), None),
         ("submit", ("launch", "train"), None),
         ("anything", (), None),
+        ("launch" * 20, ("launch", "launch" * 20), None),
     ],
 )
 def test_nearest(word: str, known: tuple[str, ...], expected: str | None) -> None:

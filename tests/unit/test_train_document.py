@@ -148,6 +148,7 @@ def test_merged_keys_count_less_and_are_no_repetition() -> None:
         ("a: !!int one\n", "UM-CONFIG-004 c.yaml:1:4 not a value that `!!int` has: one"),
         ("a: !!bool perhaps\n", "UM-CONFIG-004 c.yaml:1:4 not a value that `!!bool` has: perhaps"),
         ("a: {<<: 1}\n", "UM-CONFIG-004 c.yaml:1:9 `<<` with something else than a mapping"),
+        ("[" * 150 + "]" * 150, "UM-CONFIG-004 c.yaml:1:1 nested too deeply"),
         ("[" * 5000, "UM-CONFIG-004 c.yaml:1:1 nested too deeply"),
     ],
 )

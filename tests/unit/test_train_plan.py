@@ -90,8 +90,8 @@ def test_on_this_machine_collectively() -> None:
     assert (made.duty, made.fleet_mode, made.strategy) == (Duty.LAUNCHER, FleetMode.COLLECTIVE, None)
     assert (made.trainers, made.trainers_here, made.servers, made.servers_here) == (2, 2, 0, 0)
     assert crew(runner_text(device="gpu", selected_gpus='"0,1"')).trainers_here == 2
-    found_out = crew(runner_text(**LOCAL, device="gpu"))
-    assert (found_out.trainers, found_out.trainers_here) == (None, None)
+    one = crew(runner_text(**LOCAL, device="gpu"))
+    assert (one.trainers, one.trainers_here) == (1, 1)
     on_cpu = crew(runner_text(**LOCAL, fleet_mode="collective", worker_num=2))
     assert (on_cpu.fleet_mode, on_cpu.trainers, on_cpu.servers) == (FleetMode.COLLECTIVE, 2, 0)
 
@@ -317,9 +317,12 @@ def lines(text: str, environ: dict[str, str] | None = None) -> str:
             ),
         ),
         (
-            runner_text(**LOCAL, device="gpu"),
-            {},
-            "who: all trainers, collective; started on this node: a trainer for each device (class local_cluster_train)",
+            COLLECTIVE_CLUSTER,
+            {"UMIAK_NNODES": "2", "UMIAK_NODE_RANK": "1"},
+            (
+                "who: all trainers, collective; started on this node: a trainer for each device "
+                "(umiak: UMIAK_NODE_RANK=1 of UMIAK_NNODES=2)"
+            ),
         ),
         (runner_text(**LOCAL, device="gpu", selected_gpus='"0,2"'), {}, "r: local_cluster_train on gpu 0, 2"),
         (

@@ -11,9 +11,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+LONGEST = 100
+"""A longer word is no slip of anybody's, and comparing it would take its time."""
+
+
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word that was probably meant: one that begins so, or one that is a few slips away."""
     known = tuple(known)
+    if len(word) > LONGEST:
+        return None
     longer = sorted((len(one), one) for one in known if len(word) > 1 and one.startswith(word))
     if longer:
         return longer[0][1]

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 MOST_NODES = 100_000
 """Aliases can make a tree out of all proportion to its text."""
+MOST_LEVELS = 100
+"""More than that is no config, and would be too much for whoever walks the tree."""
 _TAG = "tag:yaml.org,2002:"
 _LINE_ENDS = ("\r\n", "\r", "\x85", "\u2028", "\u2029")
 
@@ -199,6 +201,8 @@ class _Reading:
         self.count += 1
         if self.count > MOST_NODES:
             raise _TooMuch
+        if len(self.inside) > MOST_LEVELS:
+            raise RecursionError
         if id(node) in self.inside:
             self.findings.problem("UM-CONFIG-004", place, "a value that contains itself")
             return Scalar(place=place, data=None, text="")

@@ -294,10 +294,10 @@ class _Casting:
     def _group(self, duty: Duty, *, nodes: int | None, why: str) -> Crew:
         """So many on every node."""
         runner = self.runner
-        # On accelerators that nobody chose, a launcher finds out how many there are.
-        finds_out = (
-            not self.has_servers and runner.device is not Device.CPU and not runner.device_ids and runner.workers == 1
-        )
+        # On accelerators that nobody chose, a launcher on a cluster finds out how many there are.
+        nobody_chose = not runner.device_ids and runner.workers == 1 and runner.device is not Device.CPU
+        is_local = runner.kind in (RunnerClass.TRAIN, RunnerClass.LOCAL_CLUSTER_TRAIN)
+        finds_out = nobody_chose and not is_local and not self.has_servers
         here = None if finds_out else runner.workers
         servers_here = runner.servers if self.has_servers else 0
         return Crew(
