@@ -135,6 +135,7 @@ def runners(draw: st.DrawFn, name: str, phases: list[str]) -> Runner:
         geo_steps=draw(counts),
         workers=len(ids) or (1 if alone else draw(counts)),
         servers=draw(counts) if with_servers else 1,
+        alone_allowed=kind is RunnerClass.CLUSTER_TRAIN and draw(st.booleans()),
         epochs=1 if once else draw(counts),
         phases=tuple(draw(st.lists(st.sampled_from(phases), min_size=1, max_size=3))),
         seed=draw(st.none() | st.integers(0, 2**53)),

@@ -180,6 +180,7 @@ def test_null_is_the_same_as_nothing(name: str) -> None:
         ({"device": "gpu", "selected_gpus": '"0, 1"'}, {"device_ids": (0, 1), "fleet_mode": FleetMode.COLLECTIVE}),
         ({"device": "gpu", "selected_gpus": '""'}, {"device_ids": ()}),
         ({"class": "local_cluster_train", "worker_num": 3, "server_num": 2}, {"workers": 3, "servers": 2}),
+        ({"class": "cluster_train", "alone_allowed": "true"}, {"alone_allowed": True}),
         ({"epochs": 9}, {"epochs": 9}),
         ({"phases": "p"}, {"phases": ("p",)}),
         ({"phases": "[p, p]"}, {"phases": ("p", "p")}),
@@ -614,6 +615,49 @@ def test_everything_is_told_at_once_in_the_order_of_the_file() -> None:
     ]
 
 
+# ---- what nobody runs
+
+SPARE = small(
+    runner="- name: r\n  epochs: 1\n  phases: p\n- name: spare\n  class: single\n  epochs: 1\n- name: fine\n  epochs: 2",
+    phase="- name: p\n  model: m.py\n  dataset_name: d\n- name: q\n  model: m.py\n  dataset_name: e",
+    dataset='- name: d\n  batch_size: 2\n  data_path: x\n  sparse_slots: "a"\n- name: e\n  batch_size: 0\n  data_path: x\n  sparse_slots: "a"',
+)
+
+
+def test_what_is_wrong_with_entries_that_nobody_runs_is_a_warning() -> None:
+    assert warnings(SPARE) == [
+        "UM-CONFIG-014 8:10 runner spare: class: unknown value: single",
+        "UM-CONFIG-014 25:15 dataset e: batch_size: less than 1: 0",
+    ]
+    found = config(SPARE)
+    assert [runner.name for runner in found.runners] == ["r", "fine"]
+    assert [phase.name for phase in found.phases] == ["p", "q"]
+    assert [dataset.name for dataset in found.datasets] == ["d"]
+
+
+def test_what_is_run_after_all_must_be_right() -> None:
+    assert problems(SPARE, "mode=spare") == [
+        "UM-CONFIG-014 8:10 runner spare: class: unknown value: single",
+        "UM-CONFIG-014 25:15 dataset e: batch_size: less than 1: 0",
+    ]
+    # A runner that names no phases runs all of them.
+    assert problems(SPARE, "mode=fine") == ["UM-CONFIG-014 25:15 dataset e: batch_size: less than 1: 0"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "train:\n  epochs: 10\n  workspace: paddlerec.models.rank.dnn\n",
+        "dygraph:\n  epochs: 4\nhyper_parameters: {}\n",
+        "evaluate:\n  reader: {}\n",
+    ],
+)
+def test_layouts_that_are_not_read(text: str) -> None:
+    assert problems(text) == [
+        "UM-CONFIG-008 1:1 a layout of PaddleRec that is older or newer than those that are read here"
+    ]
+
+
 # ---- what has no effect
 
 
@@ -635,6 +679,7 @@ def test_everything_is_told_at_once_in_the_order_of_the_file() -> None:
         ({"save_inference_feed_varnames": "[a]"}, "save_inference_feed_varnames"),
         ({"infer_end_epoch": 2}, "infer_end_epoch"),
         ({"start_day": 20260101}, "start_day"),
+        ({"alone_allowed": "true"}, "alone_allowed"),
     ],
 )
 def test_what_has_no_effect_is_told(given: dict[str, Any], name: str) -> None:
@@ -725,7 +770,7 @@ def test_every_key_has_a_meaning_or_a_reason() -> None:
         names = [key.name for key in table]
         assert len({*names}) == len(names)
         for key in table:
-            assert key.meaning or key.refused or key.ignored, key.name
+            assert key.meaning or key.refused or key.ignored or key.settled, key.name
             assert (key.kind is Kind.CHOICE) == bool(key.choices), key.name
 
 
@@ -746,10 +791,10 @@ def test_every_key_that_is_obeyed_can_be_written_again() -> None:
     )
     found = config(text)
     plain = writing.plain(found)
-    written = {*plain["runner"][0], "infer_start_epoch", "infer_end_epoch"}
+    written = {*plain["runner"][0], "infer_start_epoch", "infer_end_epoch", "alone_allowed"}
     assert written == {key.name for key in keys.RUNNER if not key.refused} - {"trainer_class"}
     assert {*plain["phase"][0]} == {key.name for key in keys.PHASE}
     assert {*plain["dataset"][0]} == {key.name for key in keys.DATASET}
     assert {*plain} == {key.name for key in keys.GLOBAL}
     assert config(yaml.safe_dump(plain)) == found
-    assert len(fields(found.runners[0])) == 20
+    assert len(fields(found.runners[0])) == 21

@@ -155,16 +155,51 @@ def test_keys_of_data() -> None:
     assert config(flat(reader_type="RecDataset")).dataset("train").type.value == "DataLoader"
 
 
+def test_keys_of_one_dataset_or_phase() -> None:
+    found = config(
+        flat(
+            thread_num=2,
+            train_thread_num=3,
+            infer_data_dir="i",
+            infer_batch_size=4,
+            infer_load_path="m",
+            infer_thread_num=5,
+        )
+    )
+    assert [found.phase(name).thread_num for name in ("train", "infer")] == [3, 5]
+    assert found.dataset("infer").data_path == "./i"
+    assert trained(runner_result_dump_path="m.json").result_dump_path == "m.json"
+
+
+def test_such_a_config_does_not_say_where_it_is_run() -> None:
+    assert trained(sync_mode="async").alone_allowed
+    assert trained(use_fleet="true").alone_allowed
+    assert not trained(sync_mode="async", worker_num=2).alone_allowed
+    assert not trained().alone_allowed
+
+
 def test_table_parameters_are_kept() -> None:
     assert config(f"table_parameters: {{embedx_dim: 8}}\n{flat()}").table_parameters == {"embedx_dim": 8}
 
 
 @pytest.mark.parametrize("key", [key for key in keys.FLAT if key.ignored], ids=lambda key: key.name)
-def test_keys_without_effect_are_told(key: keys.Key) -> None:
-    given = {keys.Kind.TRUTH: "true", keys.Kind.WHOLE: 1, keys.Kind.MAPPING: "{passwd: secret}"}.get(key.kind, "x")
+@pytest.mark.parametrize("given", ["true", "[secret]", "{passwd: secret}", "secret"])
+def test_keys_without_effect_are_told(key: keys.Key, given: str) -> None:
     text = flat(**{key.name: given})
     assert warnings(text) == [f"UM-CONFIG-018 6:3 runner: no effect: {key.name}"]
     assert "secret" not in str(read(text).warnings)
+
+
+@pytest.mark.parametrize("key", [key for key in keys.FLAT if key.ignored], ids=lambda key: key.name)
+@pytest.mark.parametrize("given", ["false", "[]", '""', "0"])
+def test_keys_that_ask_for_nothing_are_not(key: keys.Key, given: str) -> None:
+    assert warnings(flat(**{key.name: given})) == []
+
+
+@pytest.mark.parametrize("key", [key for key in keys.FLAT if key.settled], ids=lambda key: key.name)
+@pytest.mark.parametrize("given", ["true", "false", "100"])
+def test_keys_that_are_settled_are_read_over(key: keys.Key, given: str) -> None:
+    assert warnings(flat(**{key.name: given})) == []
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,14 @@ def test_workers_of_our_launcher(text: str) -> None:
     assert (made.duty, made.rank, made.trainers, made.servers) == (Duty.SERVER, 1, 2, 2)
 
 
+def test_a_config_that_does_not_say_where_it_is_run() -> None:
+    text = FLAT.replace("  epochs: 3", "  epochs: 3\n  sync_mode: geo")
+    assert crew(text) == Crew(duty=Duty.ALONE, why="no cluster")
+    made = crew(text, worker("trainer", 1))
+    assert (made.duty, made.rank, made.strategy) == (Duty.TRAINER, 1, Strategy.GEO)
+    assert crew(text, environments.environment("slurm", nodes=2, rank=1)).duty is Duty.LAUNCHER
+
+
 def test_workers_without_servers() -> None:
     made = crew(COLLECTIVE_CLUSTER, worker("trainer", 1, servers=""))
     assert (made.duty, made.rank, made.trainers, made.servers, made.strategy) == (Duty.TRAINER, 1, 2, 0, None)

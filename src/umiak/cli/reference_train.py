@@ -89,6 +89,7 @@ dataset:
 - Every mistake is told at once, with its line and column, and with the nearest word that is known. Nothing is ignored in silence: a key
   without effect is a warning.
 - A key that is there twice is a warning; the last one counts.
+- What is wrong with a runner that `mode` does not name, or with a phase or a dataset that no such runner uses, is a warning too.
 - `null`, an empty text and an empty list count as not said.
 - Words such as `cpu`, `train` and `DataLoader` may be written in small or capital letters.
 - A number is a name as well: `sparse_slots: 1` is a slot named 1. `on`, `yes` and the like are truths to YAML; quote them to make
@@ -113,13 +114,20 @@ NEWER = """\
 
 A config whose `runner` is a mapping, and that has neither `phase` nor `dataset`, is in the newer layout. It becomes a runner, a phase and a
 dataset, all named `train`, and as many named `infer` if it says `infer_load_path`. A meaning in backticks is the key above that a
-key stands for.
+key stands for. Such a config does not say where it is run: with `sync_mode` or `use_fleet` a process that is part of a cluster
+works with the others, and one that is not trains alone.
 """
 
 NO_EFFECT = """\
 ### Known, but without effect
 
-These keys are understood and lead to a warning.
+These keys lead to a warning if they ask for something.
+"""
+
+SETTLED = """\
+### Known, and not needed
+
+What these keys ask for is done anyway, or otherwise; they are read over.
 """
 
 REFUSED = """\
@@ -148,7 +156,7 @@ def train_reference() -> str:
 
 def config_reference() -> str:
     """The page of configs."""
-    newer = [key for key in keys.FLAT if not key.ignored]
+    newer = [key for key in keys.FLAT if keys.known(key)]
     return "\n".join(
         [
             MADE.format(tables="keys"),
@@ -167,6 +175,8 @@ def config_reference() -> str:
             _table(newer),
             NO_EFFECT,
             _reasons(key for key in keys.FLAT if key.ignored),
+            SETTLED,
+            _reasons(key for key in keys.FLAT if key.settled),
             PYTHON,
         ]
     )
@@ -182,7 +192,7 @@ def _table(table: Iterable[Key]) -> str:
 
 def _reasons(table: Iterable[Key]) -> str:
     rows = ["| key | why |", "|---|---|"]
-    rows += [f"| `{key.name}` | {_cell(_sentence(key.refused or key.ignored))} |" for key in table]
+    rows += [f"| `{key.name}` | {_cell(_sentence(key.refused or key.ignored or key.settled))} |" for key in table]
     return "\n".join([*rows, ""])
 
 

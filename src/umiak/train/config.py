@@ -185,6 +185,8 @@ class Runner:
     """Trainers on each node."""
     servers: int = 1
     """Parameter servers on each node."""
+    alone_allowed: bool = False
+    """Whether one process may do what class ``cluster_train`` asks for, where there is no cluster."""
     epochs: int = 1
     phases: tuple[str, ...] = ()
     seed: int | None = None

@@ -40,6 +40,11 @@ class Findings:
     def warning(self, code: str, place: Place, what: str, *, why: str | None = None, hint: str | None = None) -> None:
         self._warnings.append((place, Problem(code=code, what=what, why=why, hint=hint, where=str(place))))
 
+    def add(self, others: Findings, *, as_warnings: bool = False) -> None:
+        """Take in what was found elsewhere; its problems may count less here."""
+        (self._warnings if as_warnings else self._problems).extend(others._problems)
+        self._warnings += others._warnings
+
     @property
     def problems(self) -> tuple[Problem, ...]:
         return _in_order(self._problems)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 TRAIN, INFER = "train", "infer"
 _DEVICES = ("gpu", "xpu", "npu")
-_SAME_IN_RUNNER = ("print_interval", "seed")
+_SAME_IN_RUNNER = ("print_interval", "seed", "runner_result_dump_path")
 _TRAINED = {
     "epochs": "epochs",
     "model_save_path": "save_checkpoint_path",
@@ -102,8 +102,11 @@ class _Translation:
             entries += [self._moved(key, key) for key in ("infer_start_epoch", "infer_end_epoch") if said.said(key)]
             return self._section(entries)
         entries += [self._moved(old, new) for old, new in _TRAINED.items()]
-        start = "model_init_path" if said.said("model_init_path") else "warmup_model_path"
-        entries.append(self._moved(start, "init_model_path"))
+        if self._class(name) == "cluster_train":
+            place = self.runner.place
+            node = Scalar(place=place, data=True, text="true")
+            entries.append(Entry(key="alone_allowed", place=place, node=node))
+        entries.append(self._moved(self._first("model_init_path", "warmup_model_path"), "init_model_path"))
         if said.truth("use_fleet") and said.said("sync_mode"):
             self.findings.problem(
                 "UM-CONFIG-023",
@@ -146,21 +149,20 @@ class _Translation:
 
     def _phase(self, name: str) -> Section:
         model = self._entry("model", workspace.below(self.said.text("model") or ""), "model")
-        return self._section(
-            [self._named(name), model, self._entry("dataset_name", name), self._moved("thread_num", "thread_num")]
-        )
+        threads = self._moved(self._first(f"{name}_thread_num", "thread_num"), "thread_num")
+        return self._section([self._named(name), model, self._entry("dataset_name", name), threads])
 
     def _dataset(self, name: str) -> Section:
-        prefix, data = (TRAIN, "train_data_dir") if name == TRAIN else (INFER, "test_data_dir")
+        data = "train_data_dir" if name == TRAIN else self._first("infer_data_dir", "test_data_dir")
         entries = [
             self._named(name),
             self._entry("type", self.said.text("reader_type") or "", "reader_type"),
-            self._moved(f"{prefix}_batch_size", "batch_size"),
+            self._moved(f"{name}_batch_size", "batch_size"),
             self._below(data, "data_path"),
         ]
         entries += [self._moved(key, key) for key in _SAME_IN_DATASET]
         if not (self.said.said("sparse_slots") or self.said.said("dense_slots")):
-            reader = f"{prefix}_reader_path"
+            reader = f"{name}_reader_path"
             entries.append(self._below(reader, "data_converter", ending=".py"))
             if self.said.said(reader):
                 entries.append(self._entry("reader_class_name", "RecDataset"))
@@ -185,6 +187,10 @@ class _Translation:
         """A key with a text of ours, at the place of what it was made from."""
         place = self.said.key_place(from_key) if from_key else self.runner.place
         return Entry(key=key, place=place, node=self._word(text, from_key), said_as=from_key)
+
+    def _first(self, *names: str) -> str:
+        """The first of these keys that was said; if none was, the last."""
+        return next((name for name in names if self.said.said(name) or name in self.said.wrong), names[-1])
 
     def _moved(self, old: str, new: str) -> Entry:
         """A key under its other name; if it was not said, just its name, for complaints."""

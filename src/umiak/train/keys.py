@@ -60,7 +60,9 @@ class Key:
     refused: str = ""
     """Why a known key can't be obeyed: an error."""
     ignored: str = ""
-    """Why a known key has no effect: a warning."""
+    """Why a known key has no effect: a warning, if it asks for something."""
+    settled: str = ""
+    """Why a known key need not be said: what it asks for is done anyway."""
     origin: Origin = Origin.PADDLEREC
 
 
@@ -211,6 +213,13 @@ RUNNER = (
         least=1,
     ),
     Key(name="server_num", meaning="Parameter servers on each node.", kind=Kind.WHOLE, default=1, least=1),
+    Key(
+        name="alone_allowed",
+        meaning="With `cluster_train`: whether one process may do it where there is no cluster.",
+        kind=Kind.TRUTH,
+        default=False,
+        origin=Origin.UMIAK,
+    ),
     Key(
         name="epochs",
         meaning="How often the data is gone through. Needed for training.",
@@ -389,6 +398,7 @@ DATASET = (
 )
 
 _NATIVE = "both types use umiak's own reader: declare slots, or name a reader class with train_reader_path"
+_METRICS = "metrics are the model's own"
 _FLUID = "it belongs to the static graph's debugging, which is not here"
 _FILES = "data_path may be a URL, and credentials are taken from the environment"
 FLAT_GLOBAL = (
@@ -414,6 +424,7 @@ FLAT_GLOBAL = (
 FLAT = (
     Key(name="train_data_dir", meaning="`data_path` for training, from the workspace.", kind=Kind.PATH),
     Key(name="test_data_dir", meaning="`data_path` for `infer`, from the workspace.", kind=Kind.PATH),
+    Key(name="infer_data_dir", meaning="Another name for `test_data_dir`.", kind=Kind.PATH),
     Key(
         name="train_reader_path",
         meaning="`data_converter` for training: a module beside the config, with a class `RecDataset`.",
@@ -434,6 +445,8 @@ FLAT = (
     Key(name="print_interval", meaning="`print_interval`.", kind=Kind.WHOLE, default=20, least=1),
     Key(name="num_workers", meaning="`num_workers` of both datasets.", kind=Kind.WHOLE, default=0, least=0),
     Key(name="thread_num", meaning="`thread_num` of both phases.", kind=Kind.WHOLE, default=1, least=1),
+    Key(name="train_thread_num", meaning="`thread_num` for training alone.", kind=Kind.WHOLE, least=1),
+    Key(name="infer_thread_num", meaning="`thread_num` for `infer` alone.", kind=Kind.WHOLE, least=1),
     Key(
         name="model_save_path",
         meaning="`save_checkpoint_path`: after every epoch.",
@@ -442,6 +455,7 @@ FLAT = (
     ),
     Key(name="model_init_path", meaning="`init_model_path` for training.", kind=Kind.PATH),
     Key(name="warmup_model_path", meaning="Another name for `model_init_path`.", kind=Kind.PATH),
+    Key(name="runner_result_dump_path", meaning="`runner_result_dump_path`.", kind=Kind.PATH),
     Key(name="infer_load_path", meaning="`init_model_path` for `infer`.", kind=Kind.PATH),
     Key(name="infer_start_epoch", meaning="`infer_start_epoch`.", kind=Kind.WHOLE, least=0),
     Key(name="infer_end_epoch", meaning="`infer_end_epoch`.", kind=Kind.WHOLE, least=1),
@@ -450,13 +464,13 @@ FLAT = (
     Key(name="use_npu", meaning="`device: npu`.", kind=Kind.TRUTH, default=False),
     Key(
         name="use_fleet",
-        meaning="`class: cluster_train` with `fleet_mode: collective`.",
+        meaning="`class: cluster_train` with `fleet_mode: collective` and `alone_allowed`.",
         kind=Kind.TRUTH,
         default=False,
     ),
     Key(
         name="sync_mode",
-        meaning="`class: cluster_train` with `fleet_mode: ps` and this `distribute_strategy`.",
+        meaning="`class: cluster_train` with `fleet_mode: ps`, this `distribute_strategy` and `alone_allowed`.",
         kind=Kind.CHOICE,
         choices=_words(Strategy),
         refused_words=(
@@ -499,28 +513,35 @@ FLAT = (
     Key(name="sparse_slots", meaning="`sparse_slots` of both datasets.", kind=Kind.SPARSE, origin=Origin.UMIAK),
     Key(name="dense_slots", meaning="`dense_slots` of both datasets.", kind=Kind.DENSE, origin=Origin.UMIAK),
     Key(name="padding", meaning="`padding` of both datasets.", kind=Kind.WHOLE, default=0, origin=Origin.UMIAK),
-    Key(name="use_auc", meaning="", kind=Kind.TRUTH, ignored="metrics are the model's own"),
-    Key(name="auc_num", meaning="", kind=Kind.WHOLE, ignored="metrics are the model's own"),
-    Key(name="use_visual", meaning="", kind=Kind.TRUTH, ignored="scalars are written wherever VisualDL is installed"),
-    Key(
-        name="split_file_list",
-        meaning="",
-        kind=Kind.TRUTH,
-        ignored="data is divided among trainers in every mode",
-    ),
+    Key(name="use_auc", meaning="", kind=Kind.TRUTH, settled=_METRICS),
+    Key(name="auc_num", meaning="", kind=Kind.WHOLE, settled=_METRICS),
+    Key(name="use_visual", meaning="", kind=Kind.TRUTH, settled="scalars are written wherever VisualDL is installed"),
+    Key(name="use_gloo", meaning="", kind=Kind.TRUTH, settled="trainers meet without it"),
+    Key(name="split_file_list", meaning="", kind=Kind.TRUTH, settled="data is divided among trainers in every mode"),
+    Key(name="example_count_method", meaning="", kind=Kind.TEXT, settled="every sample that is read is counted"),
     Key(name="pipe_command", meaning="", kind=Kind.TEXT, ignored=_NATIVE),
-    Key(name="dataset_debug", meaning="", kind=Kind.TRUTH, ignored=_FLUID),
-    Key(name="need_dump", meaning="", kind=Kind.TRUTH, ignored=_FLUID),
-    Key(name="dump_fields", meaning="", kind=Kind.NAMES, ignored=_FLUID),
-    Key(name="dump_fields_path", meaning="", kind=Kind.PATH, ignored=_FLUID),
-    Key(name="dump_param", meaning="", kind=Kind.NAMES, ignored=_FLUID),
-    Key(name="parse_ins_id", meaning="", kind=Kind.TRUTH, ignored=_FLUID),
-    Key(name="fs_client", meaning="", kind=Kind.MAPPING, ignored=_FILES),
-    Key(name="example_count_method", meaning="", kind=Kind.TEXT, ignored="every sample that is read is counted"),
+    *(
+        Key(name=name, meaning="", kind=Kind.TEXT, ignored=_FLUID)
+        for name in (
+            "dataset_debug",
+            "need_dump",
+            "need_train_dump",
+            "need_infer_dump",
+            "dump_fields",
+            "dump_fields_path",
+            "dump_fields_dir",
+            "train_dump_fields_dir",
+            "infer_dump_fields_dir",
+            "dump_param",
+            "parse_ins_id",
+            "parse_content",
+        )
+    ),
+    *(Key(name=name, meaning="", kind=Kind.TEXT, ignored=_FILES) for name in ("fs_client", "fs_name", "fs_ugi")),
 )
 """The mapping ``runner`` of the newer layout. A meaning in backticks is the key of the older layout that it stands for."""
 
 
 def known(key: Key) -> bool:
-    """Whether a key is obeyed: those that are refused or ignored are not suggested."""
-    return not (key.refused or key.ignored)
+    """Whether a key is obeyed: the others are not suggested."""
+    return not (key.refused or key.ignored or key.settled)

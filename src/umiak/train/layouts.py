@@ -12,7 +12,7 @@ from __future__ import annotations
 from umiak.core.problem import Problem
 from umiak.core.value import value
 from umiak.train import document, flat, keys, overrides, sections, workspace
-from umiak.train.config import Dataset, DatasetType, Phase, Runner, TrainConfig
+from umiak.train.config import Dataset, DatasetType, Phase, TrainConfig
 from umiak.train.document import Scalar, Section, kind_of
 from umiak.train.findings import Findings, Place
 from umiak.train.runners import dangling, runner
@@ -70,6 +70,15 @@ class _Config:
                 f"a config is a mapping with keys such as workspace and mode, not {kind_of(root)}",
             )
             return None
+        if _is_ancient(root):
+            self.findings.problem(
+                "UM-CONFIG-008",
+                root.place,
+                "a layout of PaddleRec that is older or newer than those that are read here",
+                why="there is no runner in it",
+                hint="write it with runner, phase and dataset, as in PaddleRec 1.8.5, or with one mapping runner, as in 2.1",
+            )
+            return None
         root = overrides.apply(root, said, self.findings)
         if flat.is_flat(root):
             root = flat.translated(root, self.directory, self.findings)
@@ -96,22 +105,30 @@ class _Config:
 
     def _config(self, root: Section, directory: str) -> TrainConfig | None:
         top = sections.read(keys.GLOBAL, root, "config", self.findings)
+        dataset_names, phase_names, runner_names = (self._names(top, what) for what in ("dataset", "phase", "runner"))
         datasets = self._entries(top, "dataset", keys.DATASET, self._dataset)
-        dataset_names = self._names(top, "dataset")
-        phases = self._entries(top, "phase", keys.PHASE, lambda said, name: self._phase(said, name, dataset_names))
-        phase_names = self._names(top, "phase")
-        runners: tuple[Runner, ...] = self._entries(
-            top, "runner", keys.RUNNER, lambda said, name: runner(said, name, phase_names, self.findings)
+        phases = self._entries(
+            top, "phase", keys.PHASE, lambda said, name, findings: _phase(said, name, dataset_names, findings)
         )
-        mode = dangling(top, "mode", self._names(top, "runner"), "runner", self.findings) if top.said("runner") else ()
+        runners = self._entries(
+            top, "runner", keys.RUNNER, lambda said, name, findings: runner(said, name, phase_names, findings)
+        )
+        mode = dangling(top, "mode", runner_names, "runner", self.findings) if top.said("runner") else ()
+        # What nobody runs is looked at as well, but it stops nobody.
+        run = _reached(mode, runner_names)
+        run_phases = _reached([each for name, made, _ in runners if name in run for each in made.phases], phase_names)
+        run_datasets = _reached([made.dataset_name for name, made, _ in phases if name in run_phases], dataset_names)
+        settled_runners = self._settled(runners, run)
+        settled_phases = self._settled(phases, run_phases)
+        settled_datasets = self._settled(datasets, run_datasets)
         if self.findings.problems:
             return None
         return TrainConfig(
             workspace=directory,
             mode=mode,
-            runners=runners,
-            phases=phases,
-            datasets=datasets,
+            runners=settled_runners,
+            phases=settled_phases,
+            datasets=settled_datasets,
             hyper_parameters=top.get("hyper_parameters") or {},
             table_parameters=top.get("table_parameters") or {},
             debug=top.truth("debug"),
@@ -126,8 +143,11 @@ class _Config:
                 found.append(entry.node.text.strip())
         return tuple(found)
 
-    def _entries(self, top: Said, what: str, table: tuple[Key, ...], make: Callable[[Said, str], T]) -> tuple[T, ...]:
-        made: list[T] = []
+    def _entries(
+        self, top: Said, what: str, table: tuple[Key, ...], make: Callable[[Said, str, Findings], T]
+    ) -> list[tuple[str, T, Findings]]:
+        """Every entry of a list: its name, its value, and what is wrong with it."""
+        made: list[tuple[str, T, Findings]] = []
         seen: dict[str, Place] = {}
         for number, node in enumerate(top.get(what) or (), start=1):
             if not isinstance(node, Section):
@@ -136,7 +156,8 @@ class _Config:
                 continue
             named = node.get("name")
             name = named.node.text.strip() if named and isinstance(named.node, Scalar) else ""
-            said = sections.read(table, node, f"{what} {name or number}", self.findings)
+            findings = Findings()
+            said = sections.read(table, node, f"{what} {name or number}", findings)
             if name in seen:
                 self.findings.problem(
                     "UM-CONFIG-016",
@@ -146,21 +167,20 @@ class _Config:
                 )
             elif name:
                 seen[name] = said.place("name")
-            made.append(make(said, name))
-        return tuple(made)
+            made.append((name, make(said, name, findings), findings))
+        return made
 
-    def _phase(self, said: Said, name: str, datasets: tuple[str, ...]) -> Phase:
-        dangling(said, "dataset_name", datasets, "dataset", self.findings)
-        return Phase(
-            name=name,
-            model=said.text("model") or "",
-            dataset_name=said.text("dataset_name") or "",
-            thread_num=said.number("thread_num"),
-            shuffle_filelist=said.truth("shuffle_filelist"),
-            gradient_scale=said.number("gradient_scale_strategy"),
-        )
+    def _settled(self, entries: list[tuple[str, T, Findings]], used: set[str]) -> tuple[T, ...]:
+        """The values of a list's entries, without those that are wrong and not used."""
+        kept = []
+        for name, made, findings in entries:
+            is_spare = bool(name) and name not in used
+            self.findings.add(findings, as_warnings=is_spare)
+            if not (is_spare and findings.problems):
+                kept.append(made)
+        return tuple(kept)
 
-    def _dataset(self, said: Said, name: str) -> Dataset:
+    def _dataset(self, said: Said, name: str, findings: Findings) -> Dataset:
         made = Dataset(
             name=name,
             data_path=self.library.relative(said.text("data_path") or ""),
@@ -176,9 +196,9 @@ class _Config:
         both = {slot.name for slot in made.dense_slots} & {*made.sparse_slots}
         if both:
             what = f"{said.label}: declared sparse and dense: {', '.join(sorted(both))}"
-            self.findings.problem("UM-CONFIG-021", said.place("dense_slots"), what)
+            findings.problem("UM-CONFIG-021", said.place("dense_slots"), what)
         if made.has_slots and made.data_converter:
-            self.findings.warning(
+            findings.warning(
                 "UM-CONFIG-018",
                 said.key_place("data_converter"),
                 f"{said.label}: no effect: {said.spoken('data_converter')}",
@@ -186,10 +206,36 @@ class _Config:
             )
         slots = {"sparse_slots", "dense_slots", "data_converter"}
         if not made.has_slots and not made.data_converter and not said.wrong & slots:
-            self.findings.problem(
+            findings.problem(
                 "UM-CONFIG-022",
                 said.key_place("name"),
                 f"{said.label}: nothing says how a line becomes a sample",
                 hint="declare sparse_slots and dense_slots, or name a reader with data_converter",
             )
         return made
+
+
+def _reached(names: Iterable[str], known: tuple[str, ...]) -> set[str]:
+    """What is used, by its names; where one of them leads nowhere, any may have been meant."""
+    reached = {*names}
+    return reached if reached and reached <= {*known} else {*known}
+
+
+def _phase(said: Said, name: str, datasets: tuple[str, ...], findings: Findings) -> Phase:
+    dangling(said, "dataset_name", datasets, "dataset", findings)
+    return Phase(
+        name=name,
+        model=said.text("model") or "",
+        dataset_name=said.text("dataset_name") or "",
+        thread_num=said.number("thread_num"),
+        shuffle_filelist=said.truth("shuffle_filelist"),
+        gradient_scale=said.number("gradient_scale_strategy"),
+    )
+
+
+def _is_ancient(root: Section) -> bool:
+    """Whether this is how PaddleRec wrote configs before its 1.8.5, or for a while before its 2.1."""
+    if root.get("runner") is not None:
+        return False
+    entries = [root.get(name) for name in ("train", "evaluate", "dygraph", "static")]
+    return any(entry is not None and isinstance(entry.node, Section) for entry in entries)

@@ -153,8 +153,7 @@ def obstacles(made: Plan) -> tuple[Problem, ...]:
                 code="UM-TRAIN-004",
                 what=f"runner {act.name} has class {act.kind.value}, and this is not a node of a cluster",
                 why="no variable of a launcher or a platform is set here",
-                hint="run it on every node of a cluster; or, to train on this machine, write `class: local_cluster_train`, "
-                "and in the newer layout `worker_num: 2`",
+                hint="run it on every node of a cluster; or, to train on this machine, write `class: local_cluster_train`",
             )
             for act in made.acts
             if act.crew.duty is Duty.OUTSIDE
@@ -223,7 +222,7 @@ class _Casting:
             )
         if runner.kind is RunnerClass.ONLINE_LEARNING and max(runner.workers, runner.servers) > 1:
             return self._group(Duty.LAUNCHER, nodes=1, why="worker_num and server_num")
-        if runner.kind is RunnerClass.ONLINE_LEARNING:
+        if runner.kind is RunnerClass.ONLINE_LEARNING or runner.alone_allowed:
             return Crew(duty=Duty.ALONE, why="no cluster")
         return self._group(Duty.OUTSIDE, nodes=None, why="no cluster")
 

@@ -82,6 +82,7 @@ class _Making:
             geo_steps=said.number("geo_step"),
             workers=self._workers(),
             servers=self._servers(),
+            alone_allowed=self._alone_allowed(),
             epochs=self._epochs(),
             phases=self.phases,
             seed=said.get("seed"),
@@ -149,6 +150,12 @@ class _Making:
         else:
             return self.said.number("server_num")
         return 1
+
+    def _alone_allowed(self) -> bool:
+        if self.said.truth("alone_allowed") and self.kind is not RunnerClass.CLUSTER_TRAIN:
+            self._no_effect("alone_allowed", "it is for class cluster_train")
+            return False
+        return self.said.truth("alone_allowed")
 
     def _alone(self) -> str:
         return f"class {self.kind.value} runs in one process"

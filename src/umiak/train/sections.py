@@ -96,8 +96,11 @@ def read(table: tuple[Key, ...], section: Section, label: str, findings: Finding
             continue
         elif key.refused:
             findings.problem("UM-CONFIG-017", entry.place, f"{label}: not supported: {entry.spoken}", why=key.refused)
+        elif key.settled:
+            continue
         elif key.ignored:
-            findings.warning("UM-CONFIG-018", entry.place, f"{label}: no effect: {entry.spoken}", why=key.ignored)
+            if free(entry.node):  # False, 0 and nothing ask for nothing.
+                findings.warning("UM-CONFIG-018", entry.place, f"{label}: no effect: {entry.spoken}", why=key.ignored)
         else:
             _take(said, key, entry, findings)
     for key in table:

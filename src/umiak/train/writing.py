@@ -49,6 +49,8 @@ def _runner(runner: Runner) -> dict[str, Any]:
         made["worker_num"] = runner.workers
     if not is_alone and runner.fleet_mode is FleetMode.PS:
         made.update(distribute_strategy=runner.strategy.value, server_num=runner.servers)
+    if runner.alone_allowed:
+        made["alone_allowed"] = True
     if runner.infer_epochs:
         made["infer_start_epoch"], made["infer_end_epoch"] = runner.infer_epochs
     for name, saving in (("checkpoint", runner.checkpoint), ("step", runner.step_checkpoint)):
