@@ -366,6 +366,17 @@ def lines(text: str, environ: dict[str, str] | None = None) -> str:
             {},
             "days: 20260101, one pass a day; a line every 20 batches",
         ),
+        (
+            runner_text(class_="online_learning", start_day=20260101, end_day=20260101, save_checkpoint_path="o"),
+            {},
+            "saves: o, every 6 passes",
+        ),
+        (
+            runner_text(class_="online_learning", start_day=20260101, end_day=20260101, save_inference_path="o"),
+            {},
+            "saves: o for serving, what has changed every 6 passes, everything at the end of a day",
+        ),
+        (runner_text(print_interval=1), {}, "epochs: 1; a line every batch"),
     ],
 )
 def test_lines_of_the_tree(text: str, environ: dict[str, str], expected: str) -> None:

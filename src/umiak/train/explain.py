@@ -88,7 +88,7 @@ def _counted(count: int | None, what: str) -> str:
 
 
 def _how_long(each: Act) -> str:
-    told = f"a line every {each.print_interval} batches"
+    told = f"a line every {_times(each.print_interval, 'batch')}"
     if each.online:
         online = each.online
         per_day = days.passes_per_day(online)
@@ -145,7 +145,12 @@ def _saves(each: Act) -> list[str]:
     if each.step_checkpoint:
         every = _times(each.step_checkpoint.every, "batch")
         lines.append(f"{each.step_checkpoint.path}/epoch_E_batch_B, every {every}")
-    if each.inference:
+    if each.online and each.inference:
+        every = _times(each.online.save_delta_frequency, "pass")
+        lines.append(
+            f"{each.inference.path} for serving, what has changed every {every}, everything at the end of a day"
+        )
+    elif each.inference:
         every = _times(each.inference.every, "epoch")
         lines.append(f"{each.inference.path}/EPOCH for serving, every {every} and the last one")
     if each.result_dump_path:
