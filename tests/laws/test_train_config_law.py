@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.laws.effort import effort
 from tests.train_helpers import ASYNC_CLUSTER, COLLECTIVE_CLUSTER, FLAT, LIBRARY, SINGLE, config, read
 from umiak.core.value import replace
-from umiak.train import days, explain, keys, layouts, slots, writing
+from umiak.train import days, explain, flat_keys, keys, layouts, slots, writing
 from umiak.train.config import (
     Dataset,
     DatasetType,
@@ -223,7 +223,7 @@ def test_passes_hold_every_directory_once(online: Online) -> None:
 
 SOURCES = {"single": SINGLE, "servers": ASYNC_CLUSTER, "collective": COLLECTIVE_CLUSTER, "newer": FLAT}
 EVERY_KEY = sorted(
-    {key.name for table in (keys.GLOBAL, keys.RUNNER, keys.PHASE, keys.DATASET, keys.FLAT) for key in table}
+    {key.name for table in (keys.GLOBAL, keys.RUNNER, keys.PHASE, keys.DATASET, flat_keys.FLAT) for key in table}
 )
 anything = st.recursive(
     st.none()

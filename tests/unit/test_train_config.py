@@ -25,7 +25,7 @@ from tests.train_helpers import (
     warnings,
 )
 from umiak.core.value import fields
-from umiak.train import keys, slots, writing
+from umiak.train import flat_keys, keys, slots, writing
 from umiak.train.config import (
     Dataset,
     DatasetType,
@@ -766,7 +766,7 @@ def test_the_config_of_the_reference_page_is_right() -> None:
 
 
 def test_every_key_has_a_meaning_or_a_reason() -> None:
-    for table in (keys.GLOBAL, keys.RUNNER, keys.PHASE, keys.DATASET, keys.FLAT_GLOBAL, keys.FLAT):
+    for table in (keys.GLOBAL, keys.RUNNER, keys.PHASE, keys.DATASET, flat_keys.FLAT_GLOBAL, flat_keys.FLAT):
         names = [key.name for key in table]
         assert len({*names}) == len(names)
         for key in table:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from umiak.cli.help_text import default, spelling
 from umiak.cli.help_train import EXAMPLES
 from umiak.cli.train_flags import FLAGS
-from umiak.train import keys
+from umiak.train import flat_keys, keys
 from umiak.train.keys import Key, Kind, Origin
 
 TYPE_CHECKING = False
@@ -156,7 +156,7 @@ def train_reference() -> str:
 
 def config_reference() -> str:
     """The page of configs."""
-    newer = [key for key in keys.FLAT if keys.known(key)]
+    newer = [key for key in flat_keys.FLAT if keys.known(key)]
     return "\n".join(
         [
             MADE.format(tables="keys"),
@@ -171,12 +171,12 @@ def config_reference() -> str:
             "## Dataset\n",
             _table(keys.DATASET),
             NEWER,
-            _table(keys.FLAT_GLOBAL),
+            _table(flat_keys.FLAT_GLOBAL),
             _table(newer),
             NO_EFFECT,
-            _reasons(key for key in keys.FLAT if key.ignored),
+            _reasons(key for key in flat_keys.FLAT if key.ignored),
             SETTLED,
-            _reasons(key for key in keys.FLAT if key.settled),
+            _reasons(key for key in flat_keys.FLAT if key.settled),
             PYTHON,
         ]
     )

@@ -171,6 +171,11 @@ class _Reading:
             line, column = len(self._lines) - 1, self._lines[-1]
         return Place(source=self.source, line=line + 1, column=min(column, self._lines[line]) + 1)
 
+    def _line(self, place: Place) -> str:
+        """The line that a place is in; of an override, all of it."""
+        lines = self.text.splitlines()
+        return lines[place.line - 1] if 0 < place.line <= len(lines) else self.text
+
     def _not_yaml(self, error: Any, start: Place) -> None:
         place, why = start, None
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
@@ -191,7 +196,7 @@ class _Reading:
         if several:
             what, why = "several documents in one file", None
         hint = "YAML is indented with blanks, never with tabs" if "'\\t'" in what else None
-        if "{workspace}" in (self.text.splitlines() or [""])[min(place.line, len(self.text.splitlines())) - 1]:
+        if "{workspace}" in self._line(place):
             hint = "put quotes around a text that begins with {workspace}"
         code = "UM-CONFIG-004" if several else "UM-CONFIG-003"
         self.findings.problem(code, place, what if several else f"not YAML: {shortened(what)}", why=why, hint=hint)

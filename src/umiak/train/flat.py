@@ -8,7 +8,7 @@ value keeps its place and the key that it was written with, so that complaints a
 
 from __future__ import annotations
 
-from umiak.train import keys, sections, workspace
+from umiak.train import flat_keys, keys, sections, workspace
 from umiak.train.document import Entry, Listing, Scalar, Section
 from umiak.train.findings import Findings, Place, choices
 
@@ -40,11 +40,11 @@ def is_flat(root: Section) -> bool:
 
 def translated(root: Section, directory: str, findings: Findings) -> Section | None:
     """The same config in the older layout. ``directory`` is where its file is."""
-    top = sections.read(keys.FLAT_GLOBAL, root, "config", findings)
+    top = sections.read(flat_keys.FLAT_GLOBAL, root, "config", findings)
     entry = root.get("runner")
     assert entry is not None
     assert isinstance(entry.node, Section)
-    said = sections.read(keys.FLAT, entry.node, "runner", findings)
+    said = sections.read(flat_keys.FLAT, entry.node, "runner", findings)
     return _Translation(root, top, said, entry.node, directory, findings).root()
 
 
