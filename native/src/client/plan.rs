@@ -172,8 +172,13 @@ impl Plan {
     /// Once all first occurrences are in place: the others.
     pub fn repeat(&self, width: usize, out: &mut [f32]) {
         for (index, which) in &self.repeats {
-            let first = self.firsts[*which as usize] as usize * width;
-            out.copy_within(first..first + width, *index as usize * width);
+            let (first, at) = (self.firsts[*which as usize] as usize * width, *index as usize * width);
+            match width {
+                8 => repeat_row::<8>(out, first, at),
+                16 => repeat_row::<16>(out, first, at),
+                32 => repeat_row::<32>(out, first, at),
+                _ => out.copy_within(first..first + width, at),
+            }
         }
     }
 }
@@ -206,6 +211,13 @@ fn merge_row(into: &mut [f32], row: &[f32], scale: f32, repeated: bool) {
         true => rows.for_each(|(sum, value)| *sum += scale * value),
         false if scale == 1.0 => copy_row(into, row),
         false => rows.for_each(|(sum, value)| *sum = scale * value),
+    }
+}
+
+#[inline(always)]
+fn repeat_row<const WIDTH: usize>(rows: &mut [f32], from: usize, to: usize) {
+    if let Some(row) = rows[from..].first_chunk::<WIDTH>().copied() {
+        rows[to..to + WIDTH].copy_from_slice(&row);
     }
 }
 
