@@ -7,4 +7,5 @@ layouts    the tree to values, in PaddleRec 1.8.5's layout and in the newer one
 config     the values
 plan       config and environment to who does what
 explain    a plan as text
+metrics    what a model is judged by; for trainers, with numpy
 """
