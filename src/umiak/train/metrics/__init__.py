@@ -8,6 +8,7 @@ metric    what all metrics have in common
 clicks    AUC, log loss, calibration, means
 classes   accuracy, precision and recall, recall at k
 pairs     the positive-negative ratio
+board     several metrics at once, made global by one exchange
 
 For trainers: it needs numpy, so the command line does not import it.
 """
