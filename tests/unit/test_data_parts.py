@@ -9,6 +9,7 @@ import pytest
 from tests.slot_helpers import packed
 from umiak.core.problem import UmiakError
 from umiak.data import Part, split
+from umiak.data.parts import pieces, weigh
 
 
 def files(directory: Path, **sizes: int) -> list[str]:
@@ -59,3 +60,18 @@ def test_what_is_impossible(tmp_path: Path) -> None:
         split([], 0)
     with pytest.raises(UmiakError, match="No such file"):
         split([tmp_path / "none"], 1)
+
+
+def test_pieces_for_handing_out(tmp_path: Path) -> None:
+    small, large, nothing = (weigh(path) for path in files(tmp_path, small=10, large=25, nothing=0))
+    (tmp_path / "packed").write_bytes(packed(b"click:1\n" * 100, "gzip"))
+    whole = weigh(tmp_path / "packed")
+    assert whole.packed
+    assert whole.weight > whole.size
+    assert pieces([small, large, nothing, whole], 10) == (
+        Part(path=small.path),
+        Part(path=large.path, start=0, end=8),
+        Part(path=large.path, start=8, end=16),
+        Part(path=large.path, start=16, end=25),
+        Part(path=whole.path),
+    )

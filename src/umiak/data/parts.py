@@ -16,8 +16,8 @@ from umiak.core.value import value
 PACKED_GROWTH = 4
 """How much more work a byte of a compressed file is taken for."""
 
-_GZIP = b"\x1f\x8b"
-_ZSTD = b"\x28\xb5\x2f\xfd"
+GZIP = b"\x1f\x8b"
+ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 @value
@@ -29,6 +29,21 @@ class Part:
     end: int | None = None
 
 
+@value
+class File:
+    """A file as far as dividing needs to know it."""
+
+    path: str
+    size: int
+    packed: bool = False
+    """Whether it is compressed, and so can't be cut."""
+
+    @property
+    def weight(self) -> int:
+        """How much work it is, in bytes of text."""
+        return self.size * PACKED_GROWTH if self.packed else self.size
+
+
 def split(paths: Sequence[str | os.PathLike[str]], parts: int) -> list[tuple[Part, ...]]:
     """Deal files out to ``parts`` readers in order, each getting about the same number of bytes.
 
@@ -36,18 +51,56 @@ def split(paths: Sequence[str | os.PathLike[str]], parts: int) -> list[tuple[Par
     """
     if parts < 1:
         raise UmiakError(Problem(code="UM-DATA-004", what=f"files can't be divided into {parts} parts"))
-    files = [_weighed(os.fspath(path)) for path in paths]
-    total = sum(weight for _, _, weight in files)
+    return split_files([weigh(path) for path in paths], parts)
+
+
+def split_files(files: Sequence[File], parts: int) -> list[tuple[Part, ...]]:
+    """The same for files that were looked at before; nothing is touched."""
+    total = sum(file.weight for file in files)
     shares: list[list[Part]] = [[] for _ in range(parts)]
     before = 0
-    for path, size, weight in files:
-        if weight != size:
+    for file in files:
+        if file.packed:
             # A file that can't be cut goes to whoever gets its middle.
-            shares[min(parts - 1, (2 * before + weight) * parts // (2 * total))].append(Part(path=path))
-        elif size:
-            _cut(path, size, before, total, shares)
-        before += weight
+            middle = (2 * before + file.weight) * parts // (2 * total) if total else 0
+            shares[min(parts - 1, middle)].append(Part(path=file.path))
+        elif file.size:
+            _cut(file.path, file.size, before, total, shares)
+        before += file.weight
     return [tuple(share) for share in shares]
+
+
+def pieces(files: Sequence[File], piece_bytes: int) -> tuple[Part, ...]:
+    """Files in order, plain ones cut into pieces of at most so many bytes: for handing out one at a time."""
+    made = []
+    for file in files:
+        if file.packed or 0 < file.size <= piece_bytes:
+            made.append(Part(path=file.path))
+        else:
+            count = -(-file.size // piece_bytes)
+            cuts = [file.size * number // count for number in range(count)] if count else []
+            ends = [*cuts[1:], file.size]
+            made += [Part(path=file.path, start=start, end=end) for start, end in zip(cuts, ends, strict=False)]
+    return tuple(made)
+
+
+def weigh(path: str | os.PathLike[str]) -> File:
+    """Look at a file's size and its first bytes."""
+    path = os.fspath(path)
+    try:
+        with Path(path).open("rb") as file:
+            first = file.read(4)
+            return File(path=path, size=os.fstat(file.fileno()).st_size, packed=is_packed(first))
+    except OSError as error:
+        problem = Problem(code="UM-DATA-002", what=f"{path}: it can't be read: {error.strerror}")
+        raise UmiakError(problem) from error
+
+
+def is_packed(first: bytes) -> bool:
+    """Whether the first four bytes are those of a compressed file."""
+    # Skippable frames of zstd come under sixteen numbers.
+    skippable = first[1:] == b"\x2a\x4d\x18" and first[0] & 0xF0 == 0x50
+    return first[:2] == GZIP or first == ZSTD or skippable
 
 
 def _cut(path: str, size: int, before: int, total: int, shares: list[list[Part]]) -> None:
@@ -62,17 +115,3 @@ def _cut(path: str, size: int, before: int, total: int, shares: list[list[Part]]
             shares[number].append(
                 Part(path=path) if (start, end) == (0, size) else Part(path=path, start=start, end=end)
             )
-
-
-def _weighed(path: str) -> tuple[str, int, int]:
-    """A file with its size, and how much work it is; these differ if it is compressed."""
-    try:
-        with Path(path).open("rb") as file:
-            first = file.read(4)
-            size = os.fstat(file.fileno()).st_size
-    except OSError as error:
-        problem = Problem(code="UM-DATA-002", what=f"{path}: it can't be read: {error.strerror}")
-        raise UmiakError(problem) from error
-    # Skippable frames of zstd come under sixteen numbers.
-    packed = first[:2] == _GZIP or first == _ZSTD or (first[1:] == b"\x2a\x4d\x18" and first[0] & 0xF0 == 0x50)
-    return path, size, size * PACKED_GROWTH if packed else size
