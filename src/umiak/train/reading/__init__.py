@@ -1,0 +1,39 @@
+"""Data for training: a dataset of a config to batches for one trainer. A package.
+
+finding    the files of a data_path, the same for every trainer        storage   URLs, through fsspec
+dividing   who reads what                                              dealing   parts handed out on demand
+stepping   steps in common, though data does not come out even         checking  do the declared slots fit?
+samples    a trainer's batches of an epoch                             batches, positions   what comes out
+base       a class for readers of users; pool, worker, exchange, lines and columns run them in processes
+
+found = reading.find(dataset)
+reading.check(dataset, found)
+with reading.read(dataset, found, rank=0, world=2, epoch=0, seed=1) as samples:
+    for batch in samples:
+        ...
+"""
+
+from __future__ import annotations
+
+from umiak.train.reading.batches import Arrays, Batch
+from umiak.train.reading.finding import Files, agree, find
+from umiak.train.reading.opening import check, read, read_part
+from umiak.train.reading.pool import UserCodeError
+from umiak.train.reading.samples import Samples
+from umiak.train.reading.stepping import Turn, in_step, steps_in_common
+
+__all__ = [
+    "Arrays",
+    "Batch",
+    "Files",
+    "Samples",
+    "Turn",
+    "UserCodeError",
+    "agree",
+    "check",
+    "find",
+    "in_step",
+    "read",
+    "read_part",
+    "steps_in_common",
+]

@@ -1,0 +1,64 @@
+"""Batches: what a model gets, whoever read them. Values.
+
+The native reader's batches are handed on as they are; those of a user's reader class are `Arrays`, which look the same:
+
+    batch.size                      samples
+    batch.dense["price"]            float32, a row for each sample
+    ids, offsets = batch.sparse["1"]    int64 ids, one sample after the other, and where each sample's ids begin
+    batch.matrix(["click", "1"])    slots with exactly one id in every sample, side by side
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umiak.core.value import value
+
+Ids = tuple[NDArray[Any], NDArray[np.int64]]
+"""Ids and offsets; the last offset is the number of ids."""
+
+
+class Batch(Protocol):
+    """Some samples."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def dense(self) -> Mapping[str, NDArray[np.float32]]: ...
+    @property
+    def sparse(self) -> Mapping[str, Ids]: ...
+    def matrix(self, slots: Sequence[str]) -> NDArray[Any]:
+        """A row for each sample, a column for each slot. ValueError: not one id in each; KeyError: no such slot."""
+
+
+@value
+class Arrays:
+    """A batch that was put together in Python."""
+
+    size: int
+    dense: Mapping[str, NDArray[np.float32]]
+    sparse: Mapping[str, Ids]
+
+    def matrix(self, slots: Sequence[str]) -> NDArray[Any]:
+        """A row for each sample, a column for each slot."""
+        made = np.empty((self.size, len(slots)), np.int64)
+        one_each = np.arange(self.size + 1)
+        for column, slot in enumerate(slots):
+            ids, offsets = self.sparse[slot]
+            if not np.array_equal(offsets, one_each):
+                raise ValueError(f"slot {slot} has not exactly one id in every sample")
+            made[:, column] = ids
+        return made
+
+
+def empty(sparse: Sequence[str] = (), dense: Mapping[str, int] | None = None) -> Arrays:
+    """A batch without samples: for a trainer that has run out while others have not."""
+    return Arrays(
+        size=0,
+        dense={name: np.empty((0, width), np.float32) for name, width in (dense or {}).items()},
+        sparse={name: (np.empty(0, np.int64), np.zeros(1, np.int64)) for name in sparse},
+    )

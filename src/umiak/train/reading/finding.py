@@ -1,0 +1,156 @@
+"""Finds the files of a dataset, in the same order for every trainer. An adapter.
+
+    find(dataset) -> Files(files=(File(path=...), ...), digest="9f2c...")
+
+``data_path`` is a directory (everything below it but hidden names), a pattern (``**`` goes through directories), a file, or a URL
+(see `storage`). Files are in the order of their names. The digest is made of names below ``data_path`` and of sizes: trainers whose
+digests differ would not divide the same data, and `agree` says so before they do.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from umiak.core.nearest import nearest
+from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.shown import without_password
+from umiak.core.value import value
+from umiak.data import parts
+from umiak.train.config import Dataset
+from umiak.train.reading import storage
+
+
+@value
+class Files:
+    """What a dataset is made of."""
+
+    files: tuple[parts.File, ...]
+    digest: str
+
+    @property
+    def size(self) -> int:
+        """Bytes, as they lie there."""
+        return sum(file.size for file in self.files)
+
+
+def find(dataset: Dataset, *, below: Sequence[str] | None = None, where: str | None = None) -> Files:
+    """All files of a dataset, or of some directories ``below`` its path; ``where`` is the config's line that has it."""
+    path = dataset.data_path
+    if below is None:
+        names = names_of(path, dataset.name, where)
+    else:
+        roots = [f"{path.rstrip('/')}/{each}" for each in below]
+        names = [name for root in roots for name in names_of(root, dataset.name, where)]
+    found = [storage.weigh(name) for name in names] if storage.is_url(path) else [parts.weigh(name) for name in names]
+    return Files(files=tuple(found), digest=digest([(_relative(file.path, path), file.size) for file in found]))
+
+
+def names_of(path: str, dataset: str, where: str | None = None) -> list[str]:
+    """The names of all files that a path stands for, in order. UmiakError if there are none."""
+    names = storage.names_of(path) if storage.is_url(path) else _local(path)
+    if names:
+        return names
+    raise UmiakError(
+        Problem(
+            code="UM-DATA-006",
+            what=f"dataset {dataset} has no files: {without_password(path)}",
+            why=_why(path),
+            hint=_hint(path),
+            where=where,
+        )
+    )
+
+
+def digest(names: Sequence[tuple[str, int]]) -> str:
+    """A short text that is equal for equal names and sizes."""
+    return hashlib.sha256(json.dumps(list(names)).encode()).hexdigest()[:32]
+
+
+def agree(digests: Sequence[str], dataset: str) -> None:
+    """Raise UmiakError if trainers have found different files; ``digests`` are those of trainers 0, 1, ..."""
+    others = [rank for rank, each in enumerate(digests) if each != digests[0]]
+    if others:
+        shown = ", ".join(map(str, others[:8])) + (", ..." if len(others) > 8 else "")
+        raise UmiakError(
+            Problem(
+                code="UM-DATA-013",
+                what=f"dataset {dataset}: trainers do not see the same files: {shown} and 0 differ in names or sizes",
+                hint="let data_path be the same shared directory on every node, and complete before training begins",
+            ),
+            exit_status=Exit.REFUSED,
+        )
+
+
+def _local(path: str) -> list[str]:
+    if os.path.isfile(path):
+        return [path]
+    if os.path.isdir(path):
+        return _walk(path)
+    if glob.has_magic(path):
+        names = []
+        for name in glob.glob(path, recursive=True):
+            if os.path.isdir(name):
+                names += _walk(name)
+            elif os.path.isfile(name):
+                names.append(name)
+        return sorted(set(names))
+    return []
+
+
+def _walk(root: str) -> list[str]:
+    """Every file below a directory; links to directories are followed, unless they lead back."""
+    names: list[str] = []
+    seen: set[tuple[int, int]] = set()
+    for directory, inner, files in os.walk(root, followlinks=True, onerror=_raise):
+        status = os.stat(directory)
+        if (status.st_dev, status.st_ino) in seen:
+            inner.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        # In order, so that of two links to one directory everybody follows the same.
+        inner[:] = sorted(name for name in inner if not name.startswith("."))
+        names += [os.path.join(directory, name) for name in files if not name.startswith(".")]
+    return sorted(names)
+
+
+def _raise(error: OSError) -> None:
+    problem = Problem(code="UM-DATA-002", what=f"{error.filename}: it can't be read: {error.strerror}")
+    raise UmiakError(problem, exit_status=Exit.REFUSED) from error
+
+
+def _relative(name: str, path: str) -> str:
+    """A file's name as it is on every node, wherever the data is mounted."""
+    root = path
+    if not storage.is_url(path) and not os.path.exists(path):
+        while glob.has_magic(root):
+            root = os.path.dirname(root)
+    return name.removeprefix(root).lstrip("/") or os.path.basename(name)
+
+
+def _why(path: str) -> str | None:
+    if storage.is_url(path) or glob.has_magic(path):
+        return "nothing fits"
+    return (
+        "the directory is empty, hidden names left aside"
+        if os.path.isdir(path)
+        else "there is no such file or directory"
+    )
+
+
+def _hint(path: str) -> str | None:
+    """What may have been meant by a path that leads nowhere."""
+    if storage.is_url(path) or os.path.isdir(path):
+        return None
+    at = Path(path)
+    while at != at.parent and not at.parent.is_dir():
+        at = at.parent
+    if at.parent.is_dir() and not glob.has_magic(at.name):
+        meant = nearest(at.name, sorted(each.name for each in at.parent.iterdir()))
+        if meant:
+            return f"did you mean `{at.parent / meant}`?"
+    return f"there is {at.parent}, but not {at}" if str(at) != path else None

@@ -1,0 +1,123 @@
+"""From a dataset to a trainer's samples: finding, dividing and the two kinds of readers put together. An adapter.
+
+found = finding.find(dataset)
+opening.check(dataset, found)                                       # do the slots fit?
+with opening.read(dataset, found, rank=0, world=2, epoch=3, seed=7) as samples:
+    for batch in samples:
+        ...
+        saved = samples.position()                                  # later: read(..., position=saved)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from umiak.core.problem import Problem, UmiakError
+from umiak.data.parts import Part
+from umiak.train.config import Dataset
+from umiak.train.reading import checking, dividing, positions, storage
+from umiak.train.reading.finding import Files
+from umiak.train.reading.pool import ReaderClass
+from umiak.train.reading.positions import Share
+from umiak.train.reading.samples import Samples
+from umiak.train.reading.slot_samples import SlotSamples, slot_reader
+from umiak.train.reading.user_samples import UserSamples
+
+FIRST_LINES = 10_000
+"""So many lines are looked at before training begins."""
+
+
+def read(
+    dataset: Dataset,
+    found: Files,
+    *,
+    rank: int = 0,
+    world: int = 1,
+    epoch: int = 0,
+    seed: int = 0,
+    shuffle_files: bool = False,
+    position: str | None = None,
+    config: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    **reader: Any,
+) -> Samples:
+    """What trainer ``rank`` of ``world`` reads in an epoch. ``reader`` goes to `umiak.data.SlotReader` (threads, shuffle, cache, ...)."""
+    files = dividing.in_order(found.files, shuffled=shuffle_files, seed=seed, epoch=epoch)
+    own = dividing.share(files, rank=rank, world=world)
+    said = f"trainer {rank} of {world}" + (", files shuffled" if shuffle_files else "")
+    of = Share(dataset=dataset.name, epoch=epoch, seed=seed, files=found.digest, share=said)
+    return _reading(dataset, found, own, of, position, config, settings, reader)
+
+
+def read_part(
+    dataset: Dataset,
+    found: Files,
+    part: Part,
+    *,
+    epoch: int = 0,
+    seed: int = 0,
+    position: str | None = None,
+    config: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    **reader: Any,
+) -> Samples:
+    """One part that was handed out by a `dealing` table."""
+    said = f"{part.path} {part.start}-{'' if part.end is None else part.end}"
+    of = Share(dataset=dataset.name, epoch=epoch, seed=seed, files=found.digest, share=said)
+    return _reading(dataset, found, (part,), of, position, config, settings, reader)
+
+
+def check(
+    dataset: Dataset,
+    found: Files,
+    *,
+    where: str | None = None,
+    first_lines: int = FIRST_LINES,
+    extra_allowed: bool = False,
+    bad_lines: int = 0,
+) -> None:
+    """Read the first lines and raise UmiakError if the declared slots are not those of the data. The same for all trainers."""
+    if not dataset.has_slots:
+        return
+    inputs: list[str] = []
+    total = checking.Seen()
+    for file in found.files:
+        # One file after another, so that of many remote ones only the first are fetched.
+        if total.samples >= first_lines:
+            break
+        inputs.append(file.path)
+        with slot_reader(
+            dataset, storage.local((Part(path=file.path),)), first_lines - total.samples, bad_lines=bad_lines
+        ) as reader:
+            next(reader, None)
+            total = checking.together([total, checking.seen(reader.statistics())])
+    problems = checking.problems(dataset, total, files=inputs, where=where, extra_allowed=extra_allowed)
+    if problems:
+        raise UmiakError(*problems)
+
+
+def _reading(
+    dataset: Dataset,
+    found: Files,
+    own: tuple[Part, ...],
+    of: Share,
+    position: str | None,
+    config: str | None,
+    settings: Mapping[str, Any] | None,
+    reader: dict[str, Any],
+) -> Samples:
+    begin = positions.from_json(position, of) if position is not None else None
+    own = storage.local(own)
+    if dataset.has_slots:
+        return SlotSamples(dataset, own, of, begin, reader)
+    if reader:
+        what = f"dataset {dataset.name} is read by a class of its own, which has no {', '.join(sorted(reader))}"
+        raise UmiakError(Problem(code="UM-DATA-004", what=what))
+    if dataset.data_converter is None:
+        what = f"dataset {dataset.name} has neither slots nor a reader class"
+        raise UmiakError(Problem(code="UM-DATA-004", what=what))
+    kind = ReaderClass(
+        file=dataset.data_converter, name=dataset.reader_class, config=config, settings=dict(settings or {})
+    )
+    return UserSamples(dataset, kind, found, own, of, begin)

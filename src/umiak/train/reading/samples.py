@@ -1,0 +1,52 @@
+"""A trainer's samples of one epoch, whoever reads them. An adapter: what both kinds of reading have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from types import TracebackType
+
+from umiak.train.reading import checking
+from umiak.train.reading.batches import Batch
+from umiak.train.reading.positions import Position, Share
+
+
+class Samples(ABC):
+    """An iterator of batches that knows where it is."""
+
+    def __init__(self, of: Share) -> None:
+        self.of = of
+        self.given = 0
+        """Samples that were given out, those before the position that it began at included."""
+
+    def __iter__(self) -> Samples:
+        return self
+
+    def __next__(self) -> Batch:
+        batch = self._next()
+        self.given += batch.size
+        return batch
+
+    def position(self) -> str:
+        """JSON: from here on nothing was given out."""
+        return Position(of=self.of, samples=self.given, at=self._at()).to_json()
+
+    @abstractmethod
+    def empty(self) -> Batch:
+        """A batch without samples that has all slots."""
+
+    def seen(self) -> checking.Seen | None:
+        """How often declared slots occurred; None: there are none."""
+        return None
+
+    @abstractmethod
+    def close(self) -> None: ...
+    @abstractmethod
+    def _next(self) -> Batch: ...
+    @abstractmethod
+    def _at(self) -> str: ...
+
+    def __enter__(self) -> Samples:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,129 @@
+"""Files behind URLs, through fsspec: ``s3://``, ``hdfs://``, ``gs://``, ... An adapter.
+
+fsspec and what it needs for a scheme are imported when a URL is used, and only then. Readers read local files, so those that a
+trainer has a part of are fetched as a whole before it begins, into a directory that all trainers of a node share: under another name,
+then renamed. A file is fetched once, as long as its size stays the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.shown import without_password
+from umiak.core.value import replace
+from umiak.data import parts
+
+INSTALL = "python -m pip install 'umiak[storage]'"
+
+
+def is_url(path: str) -> bool:
+    """Whether this is read through fsspec."""
+    return "://" in path
+
+
+def names_of(url: str) -> list[str]:
+    """All files below a URL, or that fit its pattern, as URLs in order."""
+    try:
+        system, path = _system(url)
+        if any(mark in path for mark in "*?["):
+            found = [name for name in system.glob(path) if not system.isdir(name)]
+        else:
+            found = system.find(path)
+        names = [str(system.unstrip_protocol(name)) for name in found]
+    except FileNotFoundError:
+        return []
+    except UmiakError:
+        raise
+    except Exception as error:
+        raise _refused(url, error) from error
+    root = url.rstrip("/")
+    return sorted(name for name in names if not _is_hidden(name.removeprefix(root)))
+
+
+def weigh(url: str) -> parts.File:
+    """A file's size, and whether it is compressed."""
+    try:
+        system, path = _system(url)
+        size = int(system.info(path)["size"])
+        first = system.cat_file(path, start=0, end=min(4, size)) if size else b""
+    except UmiakError:
+        raise
+    except Exception as error:
+        raise _refused(url, error) from error
+    return parts.File(path=url, size=size, packed=parts.is_packed(bytes(first)))
+
+
+def local(given: tuple[parts.Part, ...], directory: str | None = None) -> tuple[parts.Part, ...]:
+    """The same parts of local files: those behind URLs are fetched, others are left as they are."""
+    return tuple([replace(part, path=fetch(part.path, directory)) if is_url(part.path) else part for part in given])
+
+
+def fetch(url: str, directory: str | None = None) -> str:
+    """A local copy of a file; what is there already is used."""
+    file = weigh(url)
+    base = Path(directory or default_directory(), f"{hashlib.sha256(url.encode()).hexdigest()[:24]}-{file.size}")
+    target = base / url.rpartition("/")[2]  # errors of lines name it, so it is called what it is called there
+    if target.exists():
+        return str(target)
+    try:
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=base, prefix=".")
+        try:
+            system, path = _system(url)
+            with os.fdopen(handle, "wb") as copy, system.open(path, "rb") as source:
+                shutil.copyfileobj(source, copy, 1 << 20)
+                arrived = copy.tell()
+            if arrived != file.size:
+                raise OSError(f"{arrived} bytes of {file.size} arrived")
+            os.replace(temporary, target)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+    except UmiakError:
+        raise
+    except Exception as error:
+        raise _refused(url, error) from error
+    return str(target)
+
+
+def default_directory() -> str:
+    """Where copies lie if nobody says otherwise; each user has a place of their own."""
+    return os.path.join(tempfile.gettempdir(), f"umiak-data-{os.getuid()}")
+
+
+def _system(url: str) -> tuple[Any, str]:
+    """fsspec's file system for a URL, and the path in it."""
+    try:
+        import fsspec.core
+    except ImportError as missing:
+        scheme = url.partition("://")[0]
+        problem = Problem(code="UM-DATA-007", what=f"{scheme}:// needs fsspec, which is not installed", hint=INSTALL)
+        raise UmiakError(problem) from missing
+    try:
+        system, path = fsspec.core.url_to_fs(url)
+    except (ImportError, ValueError) as missing:
+        scheme = url.partition("://")[0]
+        problem = Problem(
+            code="UM-DATA-007",
+            what=f"fsspec can't read {scheme}://",
+            why=str(missing),
+            hint="install what the message names; s3 needs `python -m pip install s3fs`, hdfs needs pyarrow",
+        )
+        raise UmiakError(problem) from missing
+    return system, str(path)
+
+
+def _is_hidden(path: str) -> bool:
+    return any(name.startswith(".") for name in path.split("/"))
+
+
+def _refused(url: str, error: Exception) -> UmiakError:
+    problem = Problem(
+        code="UM-DATA-008", what=f"{without_password(url)}: it can't be read", why=f"{type(error).__name__}: {error}"
+    )
+    return UmiakError(problem, exit_status=Exit.REFUSED)

@@ -1,0 +1,163 @@
+"""Samples that a reader class of the user's makes, put together to batches. An adapter."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from umiak.core.decode import Malformed, decode, encode
+from umiak.core.problem import Problem, UmiakError
+from umiak.core.value import replace, value
+from umiak.data.parts import Part
+from umiak.train.config import Dataset
+from umiak.train.reading import lines, storage
+from umiak.train.reading.batches import Arrays, Batch, empty
+from umiak.train.reading.columns import Column
+from umiak.train.reading.finding import Files
+from umiak.train.reading.pool import Pool, ReaderClass, Result
+from umiak.train.reading.positions import Position, Share
+from umiak.train.reading.samples import Samples
+
+
+@value
+class Place:
+    """The line of the last sample that was given out."""
+
+    part: int = 0
+    offset: int | None = None
+    """Where it begins, in the uncompressed text; None: nothing was given out."""
+    samples: int = 0
+    """How many of its samples were given out."""
+    file: str | None = None
+    line: int | None = None
+    """For people; the first line is 1."""
+
+
+class UserSamples(Samples):
+    """Samples that a class of the user's makes."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        kind: ReaderClass,
+        found: Files,
+        own: tuple[Part, ...],
+        of: Share,
+        begin: Position | None,
+    ) -> None:
+        super().__init__(of)
+        self.given = begin.samples if begin else 0
+        self._own = own
+        self._place = _place(begin.at) if begin else Place()
+        self._batch_size = dataset.batch_size
+        self._waiting: list[Result] = []
+        self._pool = Pool(kind, dataset.reader_processes)
+        try:
+            self.columns = _columns(self._pool, found)
+            place = self._place
+            chunks = lines.chunks(own, part=place.part, offset=place.offset, skip=place.samples)
+            self._results = self._pool.read(chunks, own, self.columns)
+        except BaseException:
+            self._pool.close()
+            raise
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Its processes."""
+        return self._pool.pids
+
+    def empty(self) -> Batch:
+        dense = {column.name: column.width for column in self.columns if column.width is not None}
+        return empty([column.name for column in self.columns if column.width is None], dense)
+
+    def close(self) -> None:
+        self._results.close()
+        self._pool.close()
+        self._waiting = []
+
+    def _next(self) -> Batch:
+        waiting = sum(len(result.places) for result in self._waiting)
+        while waiting < self._batch_size:
+            result = next(self._results, None)
+            if result is None:
+                break
+            self._waiting.append(result)
+            waiting += len(result.places)
+        if not waiting:
+            self.close()
+            raise StopIteration
+        taken, self._waiting = _cut(self._waiting, min(waiting, self._batch_size))
+        offset, samples = taken[-1].places[-1].tolist()
+        self._place = Place(part=taken[-1].part, offset=offset, samples=samples)
+        return self._batch(taken)
+
+    def _at(self) -> str:
+        place = self._place
+        if place.offset is not None:
+            path = self._own[place.part].path
+            place = replace(place, file=path, line=lines.line_number(path, place.offset))
+        return json.dumps(encode(place))
+
+    def _batch(self, taken: list[Result]) -> Batch:
+        size = sum(len(result.places) for result in taken)
+        dense, sparse = {}, {}
+        for at, column in enumerate(self.columns):
+            values = np.concatenate([result.arrays[at][0] for result in taken])
+            if column.width is not None:
+                dense[column.name] = values
+                continue
+            offsets = np.zeros(size + 1, np.int64)
+            np.cumsum(np.concatenate([_lengths(result, at) for result in taken]), out=offsets[1:])
+            sparse[column.name] = (values, offsets)
+        return Arrays(size=size, dense=dense, sparse=sparse)
+
+
+def _place(text: str) -> Place:
+    try:
+        return decode(Place, json.loads(text))
+    except (Malformed, ValueError) as error:
+        problem = Problem(code="UM-DATA-003", what=f"not a position of a reader class: {error}")
+        raise UmiakError(problem) from error
+
+
+def _columns(pool: Pool, found: Files) -> tuple[Column, ...]:
+    """What the first sample of all data says, for every trainer the same."""
+    for file in found.files:
+        columns = pool.columns(storage.local((Part(path=file.path),)))
+        if columns:
+            return columns
+    return ()
+
+
+def _cut(waiting: list[Result], size: int) -> tuple[list[Result], list[Result]]:
+    """The first so many samples, and the others."""
+    taken: list[Result] = []
+    for number, result in enumerate(waiting):
+        count = len(result.places)
+        if count > size:
+            head, tail = _halves(result, size)
+            return [*taken, *([head] if size else [])], [tail, *waiting[number + 1 :]]
+        if count:
+            taken.append(result)
+        size -= count
+    return taken, []
+
+
+def _halves(result: Result, size: int) -> tuple[Result, Result]:
+    head, tail = [], []
+    for values, lengths in result.arrays:
+        cut = size if lengths is None else int(lengths[:size].sum())
+        head.append((values[:cut], None if lengths is None else lengths[:size]))
+        tail.append((values[cut:], None if lengths is None else lengths[size:]))
+    return (
+        Result(part=result.part, places=result.places[:size], arrays=tuple(head)),
+        Result(part=result.part, places=result.places[size:], arrays=tuple(tail)),
+    )
+
+
+def _lengths(result: Result, at: int) -> Any:
+    lengths = result.arrays[at][1]
+    assert lengths is not None
+    return lengths

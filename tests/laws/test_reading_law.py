@@ -1,0 +1,194 @@
+"""Each sample is read exactly once in an epoch, whoever reads it and whatever happens meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.laws.effort import effort
+from tests.reader_helpers import joined
+from tests.slot_helpers import packed
+from umiak.core.decode import decode, encode
+from umiak.data.parts import Part
+from umiak.train import reading
+from umiak.train.config import Dataset
+from umiak.train.reading import dealing, dividing, lines
+from umiak.train.reading.dealing import Deal, Over, Stale, Table, Wait
+
+
+@st.composite
+def datasets(draw: st.DrawFn) -> list[tuple[str, bytes]]:
+    """Files of numbered lines of uneven length, some compressed, some empty, some without a last newline."""
+    number = 0
+    files = []
+    for at in range(draw(st.integers(1, 5))):
+        made = []
+        for _ in range(draw(st.integers(0, 30))):
+            made.append(f"id:{number}" + " pad:1" * draw(st.integers(0, 5)))
+            number += 1
+        text = "\n".join(made) + ("\n" if made and draw(st.booleans()) else "")
+        files.append(
+            (
+                f"{draw(st.sampled_from('abc'))}{at}",
+                packed(text.encode(), draw(st.sampled_from(["plain", "plain", "gzip", "zstd"]))),
+            )
+        )
+    return files
+
+
+def written(root: str, files: list[tuple[str, bytes]]) -> Dataset:
+    for name, content in files:
+        Path(root, name).write_bytes(content)
+    return Dataset(name="d", data_path=root, batch_size=7, sparse_slots=("id",))
+
+
+def ids(samples: reading.Samples) -> list[int]:
+    with samples:
+        return [each for batch in samples for each in batch.sparse["id"][0].tolist()]
+
+
+@given(files=datasets(), world=st.integers(1, 9), epoch=st.integers(0, 3), shuffled=st.booleans())
+def test_shares_together_are_all_samples(
+    files: list[tuple[str, bytes]], world: int, epoch: int, shuffled: bool
+) -> None:
+    with TemporaryDirectory() as root:
+        dataset = written(root, files)
+        found = reading.find(dataset)
+        every = ids(reading.read(dataset, found))
+        assert sorted(every) == list(range(len(every)))
+        options = {"world": world, "epoch": epoch, "shuffle_files": shuffled}
+        read = [ids(reading.read(dataset, found, rank=rank, **options)) for rank in range(world)]
+        assert sorted(joined(read)) == sorted(every)
+        if not shuffled:
+            assert joined(read) == every
+
+
+@given(files=datasets(), piece_bytes=st.integers(1, 200), chunk_bytes=st.integers(1, 300))
+@effort(0.5)
+def test_lines_read_in_python_are_those_of_the_native_reader(
+    files: list[tuple[str, bytes]], piece_bytes: int, chunk_bytes: int
+) -> None:
+    with TemporaryDirectory() as root:
+        dataset = written(root, files)
+        found = reading.find(dataset)
+        parts = dividing.hand(found.files, world=1, piece_bytes=piece_bytes)
+        for part in parts:
+            native = ids(reading.read_part(dataset, found, part))
+            chunks = list(lines.chunks((part,), chunk_bytes=chunk_bytes))
+            text = b"".join(chunk.text for chunk in chunks).decode()
+            assert [int(line.split()[0][3:]) for line in text.splitlines()] == native
+            for chunk in chunks[1:]:
+                again = list(lines.chunks((part,), offset=chunk.offset, chunk_bytes=chunk_bytes))
+                assert b"".join(each.text for each in again) == text.encode()[chunk.offset - chunks[0].offset :]
+        assert sorted(each for part in parts for each in ids(reading.read_part(dataset, found, part))) == sorted(
+            ids(reading.read(dataset, found))
+        )
+
+
+@given(files=datasets(), world=st.integers(1, 4), stop=st.integers(0, 6), data=st.data())
+@effort(0.5)
+def test_a_position_goes_on_with_what_was_not_given_out(
+    files: list[tuple[str, bytes]], world: int, stop: int, data: st.DataObject
+) -> None:
+    rank = data.draw(st.integers(0, world - 1))
+    with TemporaryDirectory() as root:
+        dataset = written(root, files)
+        found = reading.find(dataset)
+        whole = ids(reading.read(dataset, found, rank=rank, world=world))
+        first = []
+        with reading.read(dataset, found, rank=rank, world=world) as samples:
+            for _, batch in zip(range(stop), samples, strict=False):
+                first += batch.sparse["id"][0].tolist()
+            position = samples.position()
+            assert samples.given == len(first)
+        rest = ids(reading.read(dataset, found, rank=rank, world=world, position=position))
+        assert first + rest == whole
+
+
+class Epoch:
+    """A table, trainers that use it, and what they know of it."""
+
+    def __init__(self, parts: int) -> None:
+        self.parts = parts
+        self.table = Table(parts=parts)
+        self.deals: dict[str, Deal] = {}
+        self.old: list[int] = []
+        self.finished: list[int] = []
+        self.noted: dict[int, str] = {}
+
+    def ask(self, trainer: str) -> Deal | Wait | Over:
+        before = self.table
+        self.table, answer = dealing.ask(self.table, trainer)
+        if isinstance(answer, Deal):
+            assert self.deals.setdefault(trainer, answer).ticket == answer.ticket
+            assert [each.part for each in self.deals.values()].count(answer.part) == 1, "two have it"
+            assert answer.position == self.noted.get(answer.part), "what was noted is not lost"
+        else:
+            assert before.fresh == self.parts, "nobody idles while there is something to do"
+            assert not before.returned
+        return answer
+
+    def finish(self, trainer: str) -> None:
+        if trainer in self.deals:
+            deal = self.deals.pop(trainer)
+            self.table, stale = dealing.finish(self.table, deal.ticket)
+            assert stale is None
+            self.old.append(deal.ticket)
+            self.finished.append(deal.part)
+
+    def note(self, trainer: str) -> None:
+        if trainer in self.deals:
+            deal = self.deals[trainer]
+            self.noted[deal.part] = f"{self.noted.get(deal.part, '')}."
+            self.table, stale = dealing.note(self.table, deal.ticket, self.noted[deal.part])
+            assert stale is None
+
+    def lose(self, trainer: str) -> None:
+        self.table = dealing.lose(self.table, trainer)
+        if trainer in self.deals:
+            self.old.append(self.deals.pop(trainer).ticket)
+
+    def speak_late(self, trainer: str) -> None:
+        """A ticket from before: of a part that is done, or of one that somebody else has by now."""
+        if self.old:
+            ticket = self.old[int(trainer) % len(self.old)]
+            assert dealing.finish(self.table, ticket) == (self.table, Stale(ticket=ticket))
+            assert dealing.note(self.table, ticket, "?") == (self.table, Stale(ticket=ticket))
+
+    def stop(self, _: str) -> None:
+        """All are stopped, and the table goes through a checkpoint."""
+        self.table = dealing.begun_anew(decode(Table, encode(self.table)))
+        self.old += [deal.ticket for deal in self.deals.values()]
+        self.deals.clear()
+
+
+HAPPENINGS = (Epoch.ask, Epoch.finish, Epoch.note, Epoch.lose, Epoch.speak_late, Epoch.stop)
+
+
+@given(
+    parts=st.integers(0, 12),
+    story=st.lists(st.tuples(st.sampled_from(HAPPENINGS), st.sampled_from("01234")), max_size=120),
+)
+@effort(3)
+def test_every_part_is_finished_exactly_once(
+    parts: int, story: list[tuple[Callable[[Epoch, str], object], str]]
+) -> None:
+    epoch = Epoch(parts)
+    for happening, trainer in story:
+        happening(epoch, trainer)
+        assert epoch.table.done == len(epoch.finished)
+    for trainer in list(epoch.deals):
+        epoch.finish(trainer)
+    while isinstance(epoch.ask("0"), Deal):
+        epoch.finish("0")
+    assert sorted(epoch.finished) == list(range(parts))
+    assert epoch.ask("1") == Over()
+
+
+def test_a_part_is_a_value_that_can_be_sent() -> None:
+    part = Part(path="a", start=3, end=9)
+    assert decode(Part, encode(part)) == part
