@@ -18,7 +18,7 @@ from tests.slot_helpers import packed
 from umiak.core.problem import Exit, UmiakError
 from umiak.train import reading
 from umiak.train.config import Dataset
-from umiak.train.reading import lines
+from umiak.train.reading import dividing, lines
 from umiak.train.reading.user_samples import UserSamples
 
 pytestmark = pytest.mark.timeout(120)
@@ -268,6 +268,26 @@ def test_a_process_that_is_killed_in_the_users_code(tmp_path: Path, data: Path) 
     """
     (data / "a").write_text("".join(f"{number}\n" for number in range(20)))
     assert "SIGKILL" in failure(user_class(tmp_path, data, text)).problems[0].what
+
+
+def test_processes_are_used_again_for_epochs_and_parts(tmp_path: Path, data: Path) -> None:
+    (data / "a").write_text(csv(300))
+    dataset = user_class(tmp_path, data)
+    found = reading.find(dataset)
+    pool = reading.processes(dataset)
+    assert pool
+    for epoch in range(2):
+        assert labels(opened(dataset, epoch=epoch, pool=pool)) == list(range(300))
+    parts = dividing.hand(found.files, world=1, piece_bytes=500)
+    assert len(parts) > 3
+    assert joined(labels(reading.read_part(dataset, found, part, pool=pool)) for part in parts) == list(range(300))
+    pids = pool.pids
+    assert len(pids) == 2
+    assert all(is_alive(pid) for pid in pids)
+    with opened(dataset, pool=pool) as samples:
+        next(samples)
+    assert not any(is_alive(pid) for pid in pids), "given up amid the data: what they were doing is not wanted"
+    assert labels(opened(dataset, pool=pool)) == list(range(300))
 
 
 def test_signals_for_the_whole_group_are_left_to_the_trainer(tmp_path: Path, data: Path) -> None:

@@ -82,6 +82,10 @@ def test_what_trainers_have_seen_is_judged_together(tmp_path: Path) -> None:
     both = checking.together(each for each in seen if each)
     assert (both.samples, both.never, both.always) == (2, ("3",), ("x",))
     assert checking.together([]).never == ()
+    with pytest.raises(UmiakError) as raised:
+        reading.check_seen(dataset, found, seen)
+    assert "slot 3 is declared, and none of the 2 lines" in raised.value.problems[0].what
+    reading.check_seen(slots(tmp_path, sparse="click 1 2 x"), found, [None])
 
 
 def test_batches_have_dense_slots_ids_and_a_matrix(tmp_path: Path) -> None:

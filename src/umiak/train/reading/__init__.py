@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from umiak.train.reading.batches import Arrays, Batch
 from umiak.train.reading.finding import Files, agree, find
-from umiak.train.reading.opening import check, read, read_part
+from umiak.train.reading.opening import check, check_seen, processes, read, read_part
 from umiak.train.reading.pool import UserCodeError
 from umiak.train.reading.samples import Samples
 from umiak.train.reading.stepping import Turn, in_step, steps_in_common
@@ -31,8 +31,10 @@ __all__ = [
     "UserCodeError",
     "agree",
     "check",
+    "check_seen",
     "find",
     "in_step",
+    "processes",
     "read",
     "read_part",
     "steps_in_common",

@@ -13,7 +13,7 @@ _BLOCK = struct.Struct("<Q")
 
 def send(pipe: IO[bytes], head: dict[str, Any], blocks: Sequence[bytes | memoryview] = ()) -> None:
     """Write one message. OSError if nobody reads."""
-    text = json.dumps(head).encode()
+    text = json.dumps(head, default=str).encode()  # a config may have dates in it
     pipe.write(_HEAD.pack(len(text), len(blocks)))
     pipe.write(text)
     for block in blocks:

@@ -10,7 +10,7 @@ with opening.read(dataset, found, rank=0, world=2, epoch=3, seed=7) as samples:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from umiak.core.problem import Problem, UmiakError
@@ -18,7 +18,7 @@ from umiak.data.parts import Part
 from umiak.train.config import Dataset
 from umiak.train.reading import checking, dividing, positions, storage
 from umiak.train.reading.finding import Files
-from umiak.train.reading.pool import ReaderClass
+from umiak.train.reading.pool import Pool, ReaderClass
 from umiak.train.reading.positions import Share
 from umiak.train.reading.samples import Samples
 from umiak.train.reading.slot_samples import SlotSamples, slot_reader
@@ -40,6 +40,7 @@ def read(
     position: str | None = None,
     config: str | None = None,
     settings: Mapping[str, Any] | None = None,
+    pool: Pool | None = None,
     **reader: Any,
 ) -> Samples:
     """What trainer ``rank`` of ``world`` reads in an epoch. ``reader`` goes to `umiak.data.SlotReader` (threads, shuffle, cache, ...)."""
@@ -47,7 +48,7 @@ def read(
     own = dividing.share(files, rank=rank, world=world)
     said = f"trainer {rank} of {world}" + (", files shuffled" if shuffle_files else "")
     of = Share(dataset=dataset.name, epoch=epoch, seed=seed, files=found.digest, share=said)
-    return _reading(dataset, found, own, of, position, config, settings, reader)
+    return _reading(dataset, found, own, of, position, _class(dataset, config, settings), pool, reader)
 
 
 def read_part(
@@ -60,12 +61,22 @@ def read_part(
     position: str | None = None,
     config: str | None = None,
     settings: Mapping[str, Any] | None = None,
+    pool: Pool | None = None,
     **reader: Any,
 ) -> Samples:
     """One part that was handed out by a `dealing` table."""
     said = f"{part.path} {part.start}-{'' if part.end is None else part.end}"
     of = Share(dataset=dataset.name, epoch=epoch, seed=seed, files=found.digest, share=said)
-    return _reading(dataset, found, (part,), of, position, config, settings, reader)
+    return _reading(dataset, found, (part,), of, position, _class(dataset, config, settings), pool, reader)
+
+
+def processes(dataset: Dataset, *, config: str | None = None, settings: Mapping[str, Any] | None = None) -> Pool | None:
+    """Processes for a dataset's reader class, for all epochs and parts: ``read(..., pool=...)``. None if it has no such class.
+
+    Reading that is given up before its end closes them; the next one then starts its own.
+    """
+    kind = _class(dataset, config, settings)
+    return Pool(kind, dataset.reader_processes) if kind else None
 
 
 def check(
@@ -92,7 +103,24 @@ def check(
         ) as reader:
             next(reader, None)
             total = checking.together([total, checking.seen(reader.statistics())])
-    problems = checking.problems(dataset, total, files=inputs, where=where, extra_allowed=extra_allowed)
+    _judge(checking.problems(dataset, total, files=inputs, where=where, extra_allowed=extra_allowed))
+
+
+def check_seen(
+    dataset: Dataset,
+    found: Files,
+    seen: Iterable[checking.Seen | None],
+    *,
+    where: str | None = None,
+    extra_allowed: bool = False,
+) -> None:
+    """The same at the end of an epoch, for what all trainers' samples have ``seen()``."""
+    total = checking.together(each for each in seen if each is not None)
+    files = [file.path for file in found.files]
+    _judge(checking.problems(dataset, total, files=files, where=where, extra_allowed=extra_allowed))
+
+
+def _judge(problems: tuple[Problem, ...]) -> None:
     if problems:
         raise UmiakError(*problems)
 
@@ -103,8 +131,8 @@ def _reading(
     own: tuple[Part, ...],
     of: Share,
     position: str | None,
-    config: str | None,
-    settings: Mapping[str, Any] | None,
+    kind: ReaderClass | None,
+    pool: Pool | None,
     reader: dict[str, Any],
 ) -> Samples:
     begin = positions.from_json(position, of) if position is not None else None
@@ -114,10 +142,15 @@ def _reading(
     if reader:
         what = f"dataset {dataset.name} is read by a class of its own, which has no {', '.join(sorted(reader))}"
         raise UmiakError(Problem(code="UM-DATA-004", what=what))
-    if dataset.data_converter is None:
+    if kind is None:
         what = f"dataset {dataset.name} has neither slots nor a reader class"
         raise UmiakError(Problem(code="UM-DATA-004", what=what))
-    kind = ReaderClass(
+    return UserSamples(dataset, kind, found, own, of, begin, pool)
+
+
+def _class(dataset: Dataset, config: str | None, settings: Mapping[str, Any] | None) -> ReaderClass | None:
+    if dataset.has_slots or dataset.data_converter is None:
+        return None
+    return ReaderClass(
         file=dataset.data_converter, name=dataset.reader_class, config=config, settings=dict(settings or {})
     )
-    return UserSamples(dataset, kind, found, own, of, begin)

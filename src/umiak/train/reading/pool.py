@@ -66,10 +66,12 @@ class UserCodeError(UmiakError):
 
 
 class Pool:
-    """Some processes with one reader class."""
+    """Some processes with one reader class. They can be used again for another epoch or part when the last one was read to its end."""
 
     def __init__(self, kind: ReaderClass, processes: int = 0) -> None:
         self.kind = kind
+        self.known: dict[str, tuple[Column, ...]] = {}
+        """What the first sample of some data said, by the digest of its files."""
         self._workers: list[_Worker] = []
         try:
             for number in range(processes or len(os.sched_getaffinity(0))):
@@ -87,6 +89,10 @@ class Pool:
     @property
     def pids(self) -> tuple[int, ...]:
         return tuple(worker.process.pid for worker in self._workers)
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._workers)
 
     def columns(self, given: tuple[Part, ...]) -> tuple[Column, ...]:
         """What the first sample of these parts says about all; nothing if they have none."""

@@ -46,6 +46,7 @@ class UserSamples(Samples):
         own: tuple[Part, ...],
         of: Share,
         begin: Position | None,
+        pool: Pool | None = None,
     ) -> None:
         super().__init__(of)
         self.given = begin.samples if begin else 0
@@ -53,7 +54,9 @@ class UserSamples(Samples):
         self._place = _place(begin.at) if begin else Place()
         self._batch_size = dataset.batch_size
         self._waiting: list[Result] = []
-        self._pool = Pool(kind, dataset.reader_processes)
+        self._is_own_pool = pool is None or not pool.is_open
+        self._pool = pool if pool is not None and pool.is_open else Pool(kind, dataset.reader_processes)
+        self._at_end = False
         try:
             self.columns = _columns(self._pool, found)
             place = self._place
@@ -73,8 +76,10 @@ class UserSamples(Samples):
         return empty([column.name for column in self.columns if column.width is None], dense)
 
     def close(self) -> None:
+        """End its processes, unless they are somebody else's and have nothing left to do."""
         self._results.close()
-        self._pool.close()
+        if self._is_own_pool or not self._at_end:
+            self._pool.close()
         self._waiting = []
 
     def _next(self) -> Batch:
@@ -86,6 +91,7 @@ class UserSamples(Samples):
             self._waiting.append(result)
             waiting += len(result.places)
         if not waiting:
+            self._at_end = True
             self.close()
             raise StopIteration
         taken, self._waiting = _cut(self._waiting, min(waiting, self._batch_size))
@@ -124,11 +130,10 @@ def _place(text: str) -> Place:
 
 def _columns(pool: Pool, found: Files) -> tuple[Column, ...]:
     """What the first sample of all data says, for every trainer the same."""
-    for file in found.files:
-        columns = pool.columns(storage.local((Part(path=file.path),)))
-        if columns:
-            return columns
-    return ()
+    if found.digest not in pool.known:
+        said = (pool.columns(storage.local((Part(path=file.path),))) for file in found.files)
+        pool.known[found.digest] = next((columns for columns in said if columns), ())
+    return pool.known[found.digest]
 
 
 def _cut(waiting: list[Result], size: int) -> tuple[list[Result], list[Result]]:
