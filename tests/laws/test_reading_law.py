@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,6 +110,50 @@ def test_a_position_goes_on_with_what_was_not_given_out(
             assert samples.given == len(first)
         rest = ids(reading.read(dataset, found, rank=rank, world=world, position=position))
         assert first + rest == whole
+
+
+class Meeting:
+    """Trainers in threads tell one another a number in every step."""
+
+    def __init__(self, world: int) -> None:
+        self.barrier = threading.Barrier(world)
+        self.sizes = [0] * world
+
+    def agree(self, rank: int, size: int) -> tuple[int, ...]:
+        self.sizes[rank] = size
+        self.barrier.wait(60)
+        every = tuple(self.sizes)
+        self.barrier.wait(60)
+        return every
+
+
+@given(files=datasets(), world=st.integers(1, 4))
+@effort(0.3)
+def test_uneven_ends_neither_hang_nor_drop_samples(files: list[tuple[str, bytes]], world: int) -> None:
+    with TemporaryDirectory() as root:
+        dataset = written(root, files)
+        found = reading.find(dataset)
+        meeting = Meeting(world)
+
+        def train(rank: int) -> list[tuple[list[int], float, int]]:
+            """For each step this trainer's ids, its share, and the samples of all."""
+            with reading.read(dataset, found, rank=rank, world=world) as samples:
+                turns = reading.in_step(samples, lambda size: meeting.agree(rank, size), rank)
+                return [
+                    (turn.batch.sparse["id"][0].tolist() if turn.batch else [], turn.share, turn.total)
+                    for turn in turns
+                ]
+
+        with ThreadPoolExecutor(world) as threads:
+            trained = list(threads.map(train, range(world)))
+        every = ids(reading.read(dataset, found))
+    assert joined(each for trainer in trained for each, _, _ in trainer) == every
+    counts = [sum(len(each) for each, _, _ in trainer) for trainer in trained]
+    assert {len(trainer) for trainer in trained} == {reading.steps_in_common(counts, dataset.batch_size)}
+    for step in zip(*trained, strict=True):
+        assert sum(share for _, share, _ in step) == pytest.approx(1)
+        means = sum(share * sum(each) / len(each) for each, share, _ in step if each)
+        assert means == pytest.approx(sum(sum(each) for each, _, _ in step) / step[0][2])
 
 
 class Epoch:
