@@ -1,5 +1,10 @@
-"""The fixtures that all tests share: real clusters on this machine."""
+"""The fixtures that all tests share: real clusters on this machine. And what they all need of the process that runs them."""
+
+import signal
 
 from testbed.pytest_support import etcd_server, network
 
 __all__ = ["etcd_server", "network"]
+
+# What is ignored here is ignored by every program that a test starts: with `nohup make test`, no test could send it.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
