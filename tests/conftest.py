@@ -6,5 +6,7 @@ from testbed.pytest_support import etcd_server, network
 
 __all__ = ["etcd_server", "network"]
 
-# What is ignored here is ignored by every program that a test starts: with `nohup make test`, no test could send it.
+# What is ignored here is ignored by every program that a test starts: with `nohup make test`, or with `make test &` in a script,
+# no test could send it.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
