@@ -322,7 +322,7 @@ def test_processes_do_not_outlive_a_trainer_that_is_killed(tmp_path: Path, data:
         class Reader:
             def generate_sample(self, line):
                 if line != "0":
-                    print("stuck", os.getpid(), flush=True)
+                    os.write(2, f"stuck {os.getpid()}\\n".encode())  # at once: two processes write here
                     time.sleep(1000)
                 yield [("click", [int(line)])]
     """
