@@ -788,13 +788,17 @@ def test_every_key_that_is_obeyed_can_be_written_again() -> None:
         save_inference_path="i",
         save_inference_feed_varnames="[a]",
         save_inference_fetch_varnames="[b]",
+        save_minutes_interval=5,
+        keep_checkpoints=2,
+        amp="true",
     )
     found = config(text)
     plain = writing.plain(found)
     written = {*plain["runner"][0], "infer_start_epoch", "infer_end_epoch", "alone_allowed"}
+    written |= {"evaluate_phase", "early_stop_patience", "early_stop_metric"}
     assert written == {key.name for key in keys.RUNNER if not key.refused} - {"trainer_class"}
     assert {*plain["phase"][0]} == {key.name for key in keys.PHASE}
     assert {*plain["dataset"][0]} == {key.name for key in keys.DATASET}
     assert {*plain} == {key.name for key in keys.GLOBAL}
     assert config(yaml.safe_dump(plain)) == found
-    assert len(fields(found.runners[0])) == 21
+    assert len(fields(found.runners[0])) == 25

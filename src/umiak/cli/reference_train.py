@@ -8,7 +8,7 @@ from __future__ import annotations
 from umiak.cli.help_text import default, spelling
 from umiak.cli.help_train import EXAMPLES
 from umiak.cli.train_flags import FLAGS
-from umiak.train import flat_keys, keys
+from umiak.train import flat_keys, keys, learning
 from umiak.train.keys import Key, Kind, Origin
 
 TYPE_CHECKING = False
@@ -109,6 +109,13 @@ Other than with PaddleRec 1.8.5, `class` and `device` have defaults, `local_clus
 allowed on the CPU, several phases are run in every mode, and the number of trainers is not limited by the number of files.
 """
 
+OPTIMIZER_TEXT = """\
+## Optimizer
+
+What `hyper_parameters.optimizer` may say, for the dense parameters and for every embedding that says nothing else about itself. The other keys of
+`hyper_parameters` are the model's.
+"""
+
 NEWER = """\
 ## The newer layout
 
@@ -170,6 +177,12 @@ def config_reference() -> str:
             _table(keys.PHASE),
             "## Dataset\n",
             _table(keys.DATASET),
+            OPTIMIZER_TEXT,
+            _table(key for key in learning.OPTIMIZER if keys.known(key)),
+            SETTLED,
+            _reasons(key for key in learning.OPTIMIZER if key.settled),
+            "## Schedule\n",
+            _table(learning.SCHEDULE),
             NEWER,
             _table(flat_keys.FLAT_GLOBAL),
             _table(newer),

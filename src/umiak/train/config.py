@@ -107,6 +107,9 @@ class Dataset:
     reader_class: str = "Reader"
     reader_processes: int = 0
     """Processes for the user's reader class; 0: as many as there are cores."""
+    extra_slots_allowed: bool = False
+    bad_lines: int = 0
+    """How many lines of an epoch may be left out."""
 
     @property
     def has_slots(self) -> bool:
@@ -146,6 +149,17 @@ class Inference:
     feeds: tuple[str, ...] = ()
     """Names of inputs; none: those that the model declares."""
     fetches: tuple[str, ...] = ()
+
+
+@value
+class Evaluation:
+    """A look at other data after every epoch."""
+
+    phase: str
+    patience: int | None = None
+    """Training ends after so many epochs without progress; None: it does not."""
+    metric: str | None = None
+    """What progress is measured by; None: AUC, or where there is none the loss."""
 
 
 @value
@@ -195,10 +209,45 @@ class Runner:
     """Which checkpoints below ``init_model_path`` are evaluated: from, and up to but not including; none: all of them."""
     checkpoint: Saving | None = None
     step_checkpoint: Saving | None = None
+    save_minutes: int | None = None
+    keep_checkpoints: int | None = None
+    """None: all of epochs, three of steps."""
+    evaluation: Evaluation | None = None
+    amp: bool = False
     inference: Inference | None = None
     print_interval: int = 20
     result_dump_path: str | None = None
     online: Online | None = None
+
+
+@value
+class Schedule:
+    """What the learning rate is multiplied by, step after step of a trainer."""
+
+    kind: str = "constant"
+    gamma: float = 0.1
+    every: int = 1
+    """Steps from one change to the next."""
+    steps: int = 1
+    """After so many steps it stays as it is."""
+    end: float = 0.0
+    """The factor that it ends at."""
+    power: float = 1.0
+    warmup_steps: int = 0
+    """In so many steps it grows from nothing first."""
+
+
+@value
+class Learning:
+    """How everything learns that says nothing else about itself."""
+
+    rule: str = "adam"
+    """A name of `umiak.ps.specs.RULES`."""
+    settings: dict[str, float | bool] = {}
+    """Fields of that rule that were said, its learning rate among them."""
+    schedule: Schedule = Schedule()
+    clip_value: float | None = None
+    clip_norm: float | None = None
 
 
 @value
@@ -213,6 +262,8 @@ class TrainConfig:
     phases: tuple[Phase, ...]
     datasets: tuple[Dataset, ...]
     hyper_parameters: Free = {}
+    learning: Learning = Learning()
+    """What ``hyper_parameters.optimizer`` comes to."""
     table_parameters: Free = {}
     debug: bool = False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from umiak.core.shown import without_password
 from umiak.core.value import value
 from umiak.train import days
-from umiak.train.config import FleetMode, RunnerClass
+from umiak.train.config import FleetMode, RunnerClass, Saving
 from umiak.train.plan import Act, Crew, Duty, Plan, Stage
 
 TYPE_CHECKING = False
@@ -42,6 +42,8 @@ def act(each: Act) -> Branch:
         lines += [_stage(stage) for stage in each.stages]
         if each.crew.is_divided:
             lines.append(_leaf("data: divided among the trainers, each sample goes to one of them"))
+        if each.evaluation:
+            lines.append(_evaluation(each, each.evaluation))
     if each.init_model_path:
         lines.append(_leaf(f"{'starts from' if each.is_training else 'evaluates'}: {_start(each)}"))
     lines += [_leaf(f"saves: {line}") for line in _saves(each)]
@@ -108,6 +110,11 @@ def _stage(stage: Stage) -> Branch:
     return Branch(text=f"{stage.name}: {stage.model}, {threads}{shuffle}", inner=(_dataset(stage.dataset),))
 
 
+def _evaluation(each: Act, stage: Stage) -> Branch:
+    patience = f"; ends after {_times(each.patience, 'epoch')} without progress" if each.patience else ""
+    return Branch(text=f"evaluated after every epoch: {stage.name}{patience}", inner=(_dataset(stage.dataset),))
+
+
 def _dataset(dataset: Dataset) -> Branch:
     lines = []
     if dataset.has_slots:
@@ -145,6 +152,10 @@ def _saves(each: Act) -> list[str]:
     if each.step_checkpoint:
         every = _times(each.step_checkpoint.every, "batch")
         lines.append(f"{each.step_checkpoint.path}/epoch_E_batch_B, every {every}")
+    if each.save_minutes:
+        where = (each.step_checkpoint or each.checkpoint or Saving(path="", every=1)).path
+        minutes = "minute" if each.save_minutes == 1 else f"{each.save_minutes} minutes"
+        lines.append(f"{where}/epoch_E_batch_B, every {minutes}")
     if each.online and each.inference:
         every = _times(each.online.save_delta_frequency, "pass")
         lines.append(

@@ -19,6 +19,7 @@ class Kind(Enum):
     TEXT = "text"
     PATH = "a path"
     WHOLE = "a whole number"
+    NUMBER = "a number"
     TRUTH = "true or false"
     CHOICE = "one of a few words"
     NAMES = "a name or a list of names"
@@ -304,6 +305,50 @@ RUNNER = (
         kind=Kind.NAMES,
         default_said="those that the model declares",
     ),
+    Key(
+        name="save_minutes_interval",
+        meaning="Minutes between two checkpoints, wherever training is; they go where those of batches go, or those of epochs.",
+        kind=Kind.WHOLE,
+        default=-1,
+        least=1,
+        also=(-1,),
+        origin=Origin.UMIAK,
+    ),
+    Key(
+        name="keep_checkpoints",
+        meaning="How many checkpoints are kept, the newest.",
+        kind=Kind.WHOLE,
+        default_said="all of epochs, 3 of batches and minutes",
+        least=1,
+        origin=Origin.UMIAK,
+    ),
+    Key(
+        name="evaluate_phase",
+        meaning="A phase on whose dataset the model is evaluated after every epoch.",
+        kind=Kind.NAME,
+        origin=Origin.UMIAK,
+    ),
+    Key(
+        name="early_stop_patience",
+        meaning="Training ends when so many epochs in a row were no better. Needs `evaluate_phase`.",
+        kind=Kind.WHOLE,
+        least=1,
+        origin=Origin.UMIAK,
+    ),
+    Key(
+        name="early_stop_metric",
+        meaning="What better means: a metric of the model, or `loss`.",
+        kind=Kind.NAME,
+        default_said="`auc` if the model has it, else `loss`",
+        origin=Origin.UMIAK,
+    ),
+    Key(
+        name="amp",
+        meaning="Whether accelerators compute in bfloat16 where that is safe.",
+        kind=Kind.TRUTH,
+        default=False,
+        origin=Origin.UMIAK,
+    ),
     Key(name="print_interval", meaning="Batches between two lines.", kind=Kind.WHOLE, default=20, least=1),
     Key(name="runner_result_dump_path", meaning="A file for the metrics of each batch, as JSON.", kind=Kind.PATH),
     *ONLINE_KEYS,
@@ -386,6 +431,21 @@ DATASET = (
         name="data_converter",
         meaning="The Python file of a reader class of your own. It is used where no slots are declared.",
         kind=Kind.PATH,
+    ),
+    Key(
+        name="extra_slots_allowed",
+        meaning="Whether lines may always have slots that are not declared.",
+        kind=Kind.TRUTH,
+        default=False,
+        origin=Origin.UMIAK,
+    ),
+    Key(
+        name="bad_lines",
+        meaning="So many lines of an epoch may be left out because they can't be read.",
+        kind=Kind.WHOLE,
+        default=0,
+        least=0,
+        origin=Origin.UMIAK,
     ),
     Key(name="reader_class_name", meaning="The name of that class.", kind=Kind.NAME, default="Reader"),
     Key(

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from umiak.core.problem import Problem
 from umiak.core.value import value
-from umiak.train import document, flat, keys, overrides, sections, workspace
-from umiak.train.config import Dataset, DatasetType, Phase, TrainConfig
+from umiak.train import document, flat, keys, learning, overrides, sections, workspace
+from umiak.train.config import Dataset, DatasetType, Phase, Runner, TrainConfig
 from umiak.train.document import Scalar, Section, kind_of
 from umiak.train.findings import Findings, Place
 from umiak.train.runners import dangling, runner
@@ -116,11 +116,14 @@ class _Config:
         mode = dangling(top, "mode", runner_names, "runner", self.findings) if top.said("runner") else ()
         # What nobody runs is looked at as well, but it stops nobody.
         run = _reached(mode, runner_names)
-        run_phases = _reached([each for name, made, _ in runners if name in run for each in made.phases], phase_names)
+        used = [each for name, made, _ in runners if name in run for each in _phases_of(made)]
+        run_phases = _reached(used, phase_names)
         run_datasets = _reached([made.dataset_name for name, made, _ in phases if name in run_phases], dataset_names)
         settled_runners = self._settled(runners, run)
         settled_phases = self._settled(phases, run_phases)
         settled_datasets = self._settled(datasets, run_datasets)
+        hyper = top.node("hyper_parameters")
+        learned = learning.read(hyper if isinstance(hyper, Section) else None, self.findings)
         if self.findings.problems:
             return None
         return TrainConfig(
@@ -130,6 +133,7 @@ class _Config:
             phases=settled_phases,
             datasets=settled_datasets,
             hyper_parameters=top.get("hyper_parameters") or {},
+            learning=learned,
             table_parameters=top.get("table_parameters") or {},
             debug=top.truth("debug"),
         )
@@ -192,6 +196,8 @@ class _Config:
             data_converter=said.text("data_converter"),
             reader_class=said.text("reader_class_name") or "",
             reader_processes=said.number("num_workers"),
+            extra_slots_allowed=said.truth("extra_slots_allowed"),
+            bad_lines=said.number("bad_lines"),
         )
         both = {slot.name for slot in made.dense_slots} & {*made.sparse_slots}
         if both:
@@ -213,6 +219,10 @@ class _Config:
                 hint="declare sparse_slots and dense_slots, or name a reader with data_converter",
             )
         return made
+
+
+def _phases_of(made: Runner) -> tuple[str, ...]:
+    return (*made.phases, made.evaluation.phase) if made.evaluation else made.phases
 
 
 def _reached(names: Iterable[str], known: tuple[str, ...]) -> set[str]:

@@ -25,6 +25,7 @@ from umiak.train.config import (
     Device,
     FleetMode,
     Inference,
+    Learning,
     Online,
     Runner,
     RunnerClass,
@@ -106,6 +107,13 @@ class Act:
     infer_epochs: tuple[int, int] | None
     checkpoint: Saving | None
     step_checkpoint: Saving | None
+    save_minutes: int | None
+    keep_checkpoints: int | None
+    evaluation: Stage | None
+    """Run after every epoch, without learning."""
+    patience: int | None
+    stop_metric: str | None
+    amp: bool
     inference: Inference | None
     print_interval: int
     result_dump_path: str | None
@@ -125,6 +133,7 @@ class Plan:
     workspace: str
     acts: tuple[Act, ...]
     hyper_parameters: Free
+    learning: Learning
     table_parameters: Free
     debug: bool
 
@@ -140,6 +149,7 @@ def plan(config: TrainConfig, where: Standing, file: str = "") -> Plan:
         workspace=config.workspace,
         acts=acts,
         hyper_parameters=config.hyper_parameters,
+        learning=config.learning,
         table_parameters=config.table_parameters,
         debug=config.debug,
     )
@@ -175,6 +185,12 @@ def _act(config: TrainConfig, runner: Runner, where: Standing, problems: list[Pr
         infer_epochs=runner.infer_epochs,
         checkpoint=runner.checkpoint,
         step_checkpoint=runner.step_checkpoint,
+        save_minutes=runner.save_minutes,
+        keep_checkpoints=runner.keep_checkpoints,
+        evaluation=_stage(config, runner.evaluation.phase) if runner.evaluation else None,
+        patience=runner.evaluation.patience if runner.evaluation else None,
+        stop_metric=runner.evaluation.metric if runner.evaluation else None,
+        amp=runner.amp,
         inference=runner.inference,
         print_interval=runner.print_interval,
         result_dump_path=runner.result_dump_path,

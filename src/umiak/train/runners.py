@@ -5,7 +5,17 @@ What PaddleRec let pass in silence is told: a key without effect is a warning, o
 
 from __future__ import annotations
 
-from umiak.train.config import Device, FleetMode, Inference, Online, Runner, RunnerClass, Saving, Strategy
+from umiak.train.config import (
+    Device,
+    Evaluation,
+    FleetMode,
+    Inference,
+    Online,
+    Runner,
+    RunnerClass,
+    Saving,
+    Strategy,
+)
 from umiak.train.days import DAY_MINUTES
 from umiak.train.document import Listing
 from umiak.train.findings import Findings, Place, choices
@@ -55,7 +65,9 @@ class _Making:
     def __init__(self, said: Said, name: str, phases: tuple[str, ...], findings: Findings) -> None:
         self.said = said
         self.name = name
-        self.phases = dangling(said, "phases", phases, "phase", findings) or phases
+        self.evaluated = dangling(said, "evaluate_phase", phases, "phase", findings)
+        rest = tuple([each for each in phases if each not in self.evaluated])
+        self.phases = dangling(said, "phases", phases, "phase", findings) or rest
         # Where it is unknown what is to be done, nothing can be said about what goes together.
         self.findings = Findings() if said.wrong & {"class", "device", "fleet_mode"} else findings
         self.kind = RunnerClass(said.get("class"))
@@ -90,6 +102,10 @@ class _Making:
             infer_epochs=self._infer_epochs(),
             checkpoint=self._checkpoint(),
             step_checkpoint=self._step_checkpoint(),
+            save_minutes=self._save_minutes(),
+            keep_checkpoints=said.get("keep_checkpoints"),
+            evaluation=self._evaluation(),
+            amp=self._amp(),
             inference=self._inference(),
             print_interval=said.number("print_interval"),
             result_dump_path=said.text("runner_result_dump_path"),
@@ -220,6 +236,38 @@ class _Making:
             self._no_effect("save_step_path", "save_step_interval does not say after how many batches")
             return None
         return Saving(path=path, every=every) if path else None
+
+    def _save_minutes(self) -> int | None:
+        minutes = self.said.number("save_minutes_interval")
+        if minutes < 1:
+            return None
+        if self.kind is RunnerClass.INFER:
+            self._no_effect("save_minutes_interval", "class infer saves nothing")
+            return None
+        if not (self.said.said("save_checkpoint_path") or self.said.said("save_step_path")):
+            self._no_effect("save_minutes_interval", "neither save_checkpoint_path nor save_step_path says where")
+            return None
+        return minutes
+
+    def _evaluation(self) -> Evaluation | None:
+        said = self.said
+        others = [key for key in ("early_stop_patience", "early_stop_metric") if said.said(key)]
+        if not self.evaluated or self.kind not in _TRAINED:
+            for key in [*others, *(["evaluate_phase"] if self.evaluated else [])]:
+                because = (
+                    "evaluate_phase is missing" if not self.evaluated else f"class {self.kind.value} does not evaluate"
+                )
+                self._no_effect(key, because)
+            return None
+        return Evaluation(
+            phase=self.evaluated[0], patience=said.get("early_stop_patience"), metric=said.text("early_stop_metric")
+        )
+
+    def _amp(self) -> bool:
+        if self.said.truth("amp") and self.device is Device.CPU:
+            self._no_effect("amp", "the device is cpu")
+            return False
+        return self.said.truth("amp")
 
     def _inference(self) -> Inference | None:
         said = self.said

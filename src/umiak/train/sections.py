@@ -8,6 +8,8 @@ A value that is wrong is told and then counts as not said, so that everything el
 
 from __future__ import annotations
 
+import math
+
 from umiak.core.nearest import nearest
 from umiak.train import days, slots
 from umiak.train.document import Entry, Listing, Scalar, Section, kind_of, shortened
@@ -208,6 +210,17 @@ def _whole(key: Key, node: Node) -> int:
     return number
 
 
+def _number(key: Key, node: Node) -> float:
+    if not isinstance(node, Scalar) or type(node.data) not in (int, float):
+        raise _WrongType
+    number = float(node.data)  # type: ignore[arg-type]
+    if not math.isfinite(number):
+        raise _BadValue(f"not a finite number: {shortened(node.text)}")
+    if key.least is not None and number < key.least:
+        raise _BadValue(f"less than {key.least}: {shortened(node.text)}")
+    return number
+
+
 def _truth(_: Key, node: Node) -> bool:
     if not isinstance(node, Scalar) or type(node.data) is not bool:
         raise _WrongType
@@ -292,6 +305,7 @@ _READERS = {
     Kind.TEXT: _text,
     Kind.PATH: _text,
     Kind.WHOLE: _whole,
+    Kind.NUMBER: _number,
     Kind.TRUTH: _truth,
     Kind.CHOICE: _choice,
     Kind.NAMES: _names,

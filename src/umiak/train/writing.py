@@ -51,6 +51,7 @@ def _runner(runner: Runner) -> dict[str, Any]:
         made.update(distribute_strategy=runner.strategy.value, server_num=runner.servers)
     if runner.alone_allowed:
         made["alone_allowed"] = True
+    made.update(_watched(runner))
     if runner.infer_epochs:
         made["infer_start_epoch"], made["infer_end_epoch"] = runner.infer_epochs
     for name, saving in (("checkpoint", runner.checkpoint), ("step", runner.step_checkpoint)):
@@ -81,6 +82,18 @@ def _online(online: Online) -> dict[str, Any]:
     }
 
 
+def _watched(runner: Runner) -> dict[str, Any]:
+    """How a run is looked after."""
+    made: dict[str, Any] = {"keep_checkpoints": runner.keep_checkpoints, "amp": runner.amp}
+    if runner.save_minutes:
+        made["save_minutes_interval"] = runner.save_minutes
+    if runner.evaluation:
+        made["evaluate_phase"] = runner.evaluation.phase
+        made["early_stop_patience"] = runner.evaluation.patience
+        made["early_stop_metric"] = runner.evaluation.metric
+    return made
+
+
 def _phase(phase: Phase) -> dict[str, Any]:
     return {
         "name": phase.name,
@@ -104,6 +117,8 @@ def _dataset(dataset: Dataset) -> dict[str, Any]:
         "data_converter": dataset.data_converter,
         "reader_class_name": dataset.reader_class,
         "num_workers": dataset.reader_processes,
+        "extra_slots_allowed": dataset.extra_slots_allowed,
+        "bad_lines": dataset.bad_lines,
     }
 
 

@@ -1,0 +1,230 @@
+"""The way between a trainer and a model that is written for Paddle: makes it, lets it learn, judges it. An adapter, for Paddle.
+
+    engine = Engine(load("model.py"), slots, job=job, ...)
+    loss = engine.learn(batch, share=None)          one step; the board has what it is judged by
+    loss = engine.judge(batch)                      the same without learning
+
+A trainer knows an engine by these and nothing else of how a model is written, so that another kind of model is another engine.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+import sys
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import paddle
+from numpy.typing import NDArray
+
+from umiak.core.problem import Problem, UmiakError
+from umiak.core.value import value
+from umiak.ps import specs
+from umiak.ps.job import Job
+from umiak.ps.paddle import optimizer
+from umiak.train import hyper
+from umiak.train.config import Device, Learning
+from umiak.train.findings import choices
+from umiak.train.learning import factor
+from umiak.train.metrics.board import Board
+from umiak.train.metrics.clicks import Mean
+from umiak.train.modeling.embedding import Tables
+from umiak.train.modeling.inputs import BatchInputs
+from umiak.train.modeling.model import Model, Slots
+from umiak.train.reading.batches import Batch
+
+LOSS = "loss"
+SUMMED, LEFT_TO_THE_MODEL = 1, 2
+"""Values of ``gradient_scale``; 0 is the mean."""
+
+
+@value
+class Ways:
+    """How an engine computes."""
+
+    learning: Learning = Learning()
+    seed: int = 0
+    device: Device = Device.CPU
+    amp: bool = False
+    threads: int = 1
+    gradient_scale: int = 0
+    prefix: str = ""
+    """Before the names of this model's tables, where a job has several models."""
+    clip_rows: specs.Clip | None = None
+
+
+class Engine:
+    """A model with its optimizer and its board."""
+
+    def __init__(
+        self,
+        kind: type[Model],
+        slots: Slots,
+        *,
+        job: Job,
+        ways: Ways,
+        hyper_parameters: Mapping[str, Any],
+        where: str | None = None,
+    ) -> None:
+        self.job = job
+        self._ways = ways
+        paddle.set_device(_place(ways.device))
+        paddle.base.core.set_num_threads(ways.threads)
+        learning = ways.learning
+        chosen = hyper.typed(kind.Hyper, hyper_parameters, where)
+        paddle.seed(ways.seed)
+        clip = specs.Clip(value=learning.clip_value, norm=learning.clip_norm)
+        self.tables = Tables(job, seed=ways.seed, prefix=ways.prefix, settings={"clip": clip})
+        self.slots = slots
+        self.model = kind(chosen, slots, self.tables)
+        rule = specs.rule(learning.rule, **learning.settings)
+        self._base_rate = float(getattr(rule, "learning_rate", 1.0))
+        self.optimizer = optimizer(
+            self.model, rule, clip=specs.Clip(value=learning.clip_value), table=f"{ways.prefix}dense", job=job
+        )
+        self._judges = self.model.judges()
+        self.board = Board({LOSS: Mean(), **{name: judge.metric for name, judge in self._judges.items()}})
+        self._ragged: set[tuple[str, ...]] = set()
+
+    # ---- one batch
+
+    def learn(self, batch: Batch | None, *, step: int, share: float | None = None) -> float:
+        """One step of everybody; ``share`` is this trainer's part in it. Without a batch it only takes part."""
+        self._set_rate(step)
+        if batch is None:
+            self.optimizer.step(share=0.0)
+            return 0.0
+        # What is random in a step depends on the seed, the step and the trainer alone: so a resumed run goes the same way.
+        paddle.seed((self._ways.seed * 1_000_003 + step) * 4099 + self.job.rank)
+        self.model.train()
+        inputs = BatchInputs(batch, self.slots, self._ragged)
+        with paddle.amp.auto_cast(enable=self._ways.amp, dtype="bfloat16"):
+            results = self.model(inputs)
+            loss = self.model.loss(results, inputs)
+        number = float(loss)
+        if not math.isfinite(number):
+            raise _diverged(number, step)
+        if self._ways.gradient_scale == SUMMED:
+            loss = loss * batch.size
+        loss.backward()
+        self._clip_dense()
+        self.optimizer.step(share=share)
+        self.optimizer.clear_grad()
+        self._look(results, inputs, number)
+        return number
+
+    def judge(self, batch: Batch) -> float:
+        """Look at a batch without learning from it."""
+        self.model.eval()
+        inputs = BatchInputs(batch, self.slots, self._ragged)
+        with paddle.no_grad():
+            results = self.model(inputs)
+            number = float(self.model.loss(results, inputs))
+        self._look(results, inputs, number)
+        return number
+
+    def predict(self, batch: Batch) -> dict[str, NDArray[np.float32]]:
+        """What the model answers."""
+        self.model.eval()
+        with paddle.no_grad():
+            results = self.model(BatchInputs(batch, self.slots, self._ragged))
+        return {name: results[name].numpy() for name in self.model.outputs or results}
+
+    def refresh(self) -> None:
+        """The tables have changed under the model: take them over."""
+        self.optimizer.refresh()
+
+    def _set_rate(self, step: int) -> None:
+        rate = self._base_rate * factor(self._ways.learning.schedule, step)
+        if rate != self.optimizer.get_lr():
+            self.optimizer.set_lr(rate)
+
+    def _clip_dense(self) -> None:
+        most = self._ways.learning.clip_norm
+        if most is None:
+            return
+        gradients = [each.grad for each in self.model.parameters() if each.grad is not None]
+        norm = math.sqrt(sum(float((each * each).sum()) for each in gradients))
+        if norm > most:
+            for each in gradients:
+                each.scale_(most / norm)
+
+    def _look(self, results: Mapping[str, paddle.Tensor], inputs: BatchInputs, loss: float) -> None:
+        size = inputs.size
+        self.board.update(losses=loss, samples=size, only=(LOSS,))
+        seen: dict[tuple[str, str, str | None], list[str]] = {}
+        for name, judge in self._judges.items():
+            seen.setdefault((judge.result, judge.label, judge.groups), []).append(name)
+        for (result, label, groups), names in seen.items():
+            self.board.update(
+                results[result].detach().astype("float32").numpy(),
+                inputs.column(label)[:, 0],
+                groups=None if groups is None else inputs.column(groups)[:, 0],
+                only=names,
+            )
+
+
+def load(path: str, where: str | None = None) -> type[Model]:
+    """The class ``Model`` of a file."""
+    module = _module(path, where)
+    kind = getattr(module, "Model", None)
+    if not isinstance(kind, type):
+        classes = [name for name, item in vars(module).items() if isinstance(item, type) and issubclass(item, Model)]
+        what = f"{path} has no class Model"
+        raise UmiakError(Problem(code="UM-TRAIN-013", what=what, hint=choices("Model", classes), where=where))
+    if not issubclass(kind, Model):
+        raise UmiakError(
+            Problem(
+                code="UM-TRAIN-013",
+                what=f"class Model of {path} is not one that is understood",
+                why=f"its base is {', '.join(each.__name__ for each in kind.__bases__)}",
+                hint="derive it from umiak.models.Model or umiak.models.ClickModel; models that were written for paddle.fluid "
+                "are not understood yet",
+                where=where,
+            )
+        )
+    return kind
+
+
+def slots_of(batch: Batch) -> Slots:
+    """The slots of a batch, where nobody has declared them."""
+    from umiak.train.config import DenseSlot
+
+    dense = [DenseSlot(name=name, shape=(array.shape[1],)) for name, array in batch.dense.items()]
+    return Slots(sparse=tuple(batch.sparse), dense=tuple(dense))
+
+
+def _module(path: str, where: str | None) -> ModuleType:
+    name = f"umiak_model_{abs(hash(os.path.abspath(path)))}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not os.path.isfile(path):
+        what = f"the model's file is not there, or is no Python file: {path}"
+        raise UmiakError(Problem(code="UM-TRAIN-013", what=what, where=where))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    # A model's own modules stand beside it.
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.pop(0)
+    return module
+
+
+def _place(device: Device) -> str:
+    return device.value
+
+
+def _diverged(loss: float, step: int) -> UmiakError:
+    return UmiakError(
+        Problem(
+            code="UM-TRAIN-014",
+            what=f"the loss is no number any more: {loss} in step {step}",
+            hint="a smaller learning rate, or clipped gradients (`clip_value`, `clip_norm`); the last checkpoint is as it was",
+        ),
+        exit_status=1,
+    )

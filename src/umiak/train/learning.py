@@ -1,0 +1,222 @@
+"""How a model learns: the rule, its settings, the schedule of the learning rate, clipping. A decider.
+
+    hyper_parameters:
+      optimizer:
+        class: Adam
+        learning_rate: 0.001
+        clip_value: 10
+        schedule: {class: cosine, steps: 100000, warmup_steps: 1000}
+
+A schedule is a function of the step alone, so that a run which is resumed needs no memory of it:
+
+    factor(Schedule(kind="exponential", gamma=0.5, every=100), 250) == 0.25
+"""
+
+from __future__ import annotations
+
+import math
+
+from umiak.core.value import fields
+from umiak.train import sections
+from umiak.train.config import Learning, Schedule
+from umiak.train.document import Section
+from umiak.train.keys import Key, Kind, Origin
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from umiak.train.findings import Findings
+    from umiak.train.sections import Said
+
+
+SCHEDULES: dict[str, tuple[str, ...]] = {
+    "constant": (),
+    "exponential": ("gamma", "every"),
+    "step": ("gamma", "every"),
+    "inverse_time": ("gamma", "every"),
+    "polynomial": ("steps", "end", "power"),
+    "cosine": ("steps", "end"),
+}
+"""The kinds, and what each needs to know."""
+
+_NAMES = {
+    "ExponentialDecay": "exponential",
+    "StepDecay": "step",
+    "InverseTimeDecay": "inverse_time",
+    "PolynomialDecay": "polynomial",
+    "CosineAnnealingDecay": "cosine",
+}
+
+RULES: dict[str, dict[str, str]] = {
+    "sgd": {},
+    "momentum": {"momentum": "momentum", "use_nesterov": "nesterov"},
+    "adagrad": {"epsilon": "epsilon", "initial_accumulator_value": "initial"},
+    "adam": {"beta1": "beta1", "beta2": "beta2", "epsilon": "epsilon"},
+    "adam_row": {"beta1": "beta1", "beta2": "beta2", "epsilon": "epsilon"},
+    "adagrad_scaled": {"initial_accumulator_value": "initial_g2sum"},
+    "adagrad_shared": {"initial_accumulator_value": "initial_g2sum"},
+    "ftrl": {"l1": "l1", "l2": "l2"},
+}
+"""The rules by name, and the keys that each takes, with its own names for them."""
+
+OPTIMIZER = (
+    Key(
+        name="class",
+        meaning="The rule: [what each does](ps.md#rules). Rows of embeddings learn when they occur, whatever the rule: Adam is a "
+        "lazy one.",
+        kind=Kind.CHOICE,
+        default="adam",
+        choices=tuple(RULES),
+        synonyms=(("std-adagrad", "adagrad_scaled"),),
+    ),
+    Key(name="learning_rate", meaning="How far a step goes.", kind=Kind.NUMBER, default_said="the rule's own"),
+    Key(name="beta1", meaning="`adam`, `adam_row`.", kind=Kind.NUMBER, default_said="0.9", origin=Origin.UMIAK),
+    Key(name="beta2", meaning="`adam`, `adam_row`.", kind=Kind.NUMBER, default_said="0.999", origin=Origin.UMIAK),
+    Key(
+        name="epsilon",
+        meaning="`adam`, `adam_row`, `adagrad`.",
+        kind=Kind.NUMBER,
+        default_said="the rule's own",
+        origin=Origin.UMIAK,
+    ),
+    Key(name="momentum", meaning="`momentum`.", kind=Kind.NUMBER, default_said="0.9", origin=Origin.UMIAK),
+    Key(name="use_nesterov", meaning="`momentum`.", kind=Kind.TRUTH, default_said="`false`", origin=Origin.UMIAK),
+    Key(
+        name="initial_accumulator_value",
+        meaning="The kinds of `adagrad`: what the sum of squares begins at.",
+        kind=Kind.NUMBER,
+        default_said="the rule's own",
+        origin=Origin.UMIAK,
+    ),
+    Key(name="l1", meaning="`ftrl`.", kind=Kind.NUMBER, default_said="0", origin=Origin.UMIAK),
+    Key(name="l2", meaning="`ftrl`.", kind=Kind.NUMBER, default_said="0", origin=Origin.UMIAK),
+    Key(
+        name="clip_value",
+        meaning="Every gradient is kept within plus and minus this.",
+        kind=Kind.NUMBER,
+        default_said="they are not clipped",
+        origin=Origin.UMIAK,
+    ),
+    Key(
+        name="clip_norm",
+        meaning="A trainer's gradient of all dense parameters together, and that of each row, is scaled down to this length.",
+        kind=Kind.NUMBER,
+        default_said="they are not clipped",
+        origin=Origin.UMIAK,
+    ),
+    Key(
+        name="schedule",
+        meaning="How the learning rate changes: [schedules](#schedule).",
+        kind=Kind.MAPPING,
+        default_said="it does not",
+        origin=Origin.UMIAK,
+    ),
+    Key(name="strategy", meaning="", settled="The runner's `distribute_strategy` says it."),
+    Key(name="lazy_mode", meaning="", kind=Kind.TRUTH, settled="Rows always learn alone."),
+)
+
+SCHEDULE = (
+    Key(
+        name="class",
+        meaning="`exponential`: times `gamma` to the power of steps / `every`. `step`: the same in whole powers. `inverse_time`: "
+        "divided by 1 + `gamma` x steps / `every`. `polynomial` and `cosine`: from 1 to `end` in `steps`. Paddle's names "
+        "(`ExponentialDecay`, ...) are understood.",
+        kind=Kind.CHOICE,
+        default="constant",
+        choices=tuple(SCHEDULES),
+        synonyms=tuple(_NAMES.items()),
+    ),
+    Key(name="gamma", meaning="", kind=Kind.NUMBER, default_said="0.1"),
+    Key(name="every", meaning="In batches of a trainer.", kind=Kind.WHOLE, default=1, least=1),
+    Key(name="steps", meaning="In batches of a trainer.", kind=Kind.WHOLE, least=1),
+    Key(name="end", meaning="A part of the learning rate.", kind=Kind.NUMBER, default_said="0"),
+    Key(name="power", meaning="`polynomial`: 1 is a straight line.", kind=Kind.NUMBER, default_said="1"),
+    Key(
+        name="warmup_steps",
+        meaning="Before all else, the learning rate grows from nothing in so many batches.",
+        kind=Kind.WHOLE,
+        default=0,
+        least=0,
+    ),
+)
+
+_ABOVE_ZERO = ("learning_rate", "clip_value", "clip_norm", "epsilon")
+_BELOW_ONE = ("beta1", "beta2", "momentum")
+
+
+def read(hyper_parameters: Section | None, findings: Findings) -> Learning:
+    """What ``hyper_parameters.optimizer`` says; what is wrong with it goes to ``findings``."""
+    entry = hyper_parameters.get("optimizer") if hyper_parameters is not None else None
+    if entry is None:
+        return Learning()
+    if not isinstance(entry.node, Section):
+        findings.problem(
+            "UM-CONFIG-013",
+            entry.node.place,
+            "hyper_parameters: optimizer needs a mapping",
+            hint="write `optimizer: {class: Adam, learning_rate: 0.001}`",
+        )
+        return Learning()
+    said = sections.read(OPTIMIZER, entry.node, "optimizer", findings)
+    rule = str(said.get("class"))
+    settings: dict[str, float | bool] = {}
+    for key in (key.name for key in OPTIMIZER if said.said(key.name)):
+        if key in RULES[rule]:
+            settings[RULES[rule][key]] = said.get(key)
+        elif any(key in others for others in RULES.values()):
+            what = f"optimizer: no effect: {said.spoken(key)}"
+            findings.warning("UM-CONFIG-018", said.key_place(key), what, why=f"{rule} does not know it")
+        _check_range(key, said, findings)
+    if said.said("learning_rate"):
+        settings["learning_rate"] = said.get("learning_rate")
+    schedule = said.node("schedule")
+    return Learning(
+        rule=rule,
+        settings=settings,
+        schedule=_schedule(schedule, findings) if isinstance(schedule, Section) else Schedule(),
+        clip_value=said.get("clip_value"),
+        clip_norm=said.get("clip_norm"),
+    )
+
+
+def factor(schedule: Schedule, step: int) -> float:
+    """What the learning rate is multiplied by in a step; steps count from 0."""
+    if step < schedule.warmup_steps:
+        return (step + 1) / (schedule.warmup_steps + 1)
+    step -= schedule.warmup_steps
+    turns = step / schedule.every
+    rest = 1.0 - min(step / schedule.steps, 1.0)
+    match schedule.kind:
+        case "exponential":
+            return float(schedule.gamma**turns)
+        case "step":
+            return float(schedule.gamma ** math.floor(turns))
+        case "inverse_time":
+            return 1.0 / (1.0 + schedule.gamma * turns)
+        case "polynomial":
+            return float(schedule.end + (1.0 - schedule.end) * rest**schedule.power)
+        case "cosine":
+            return schedule.end + (1.0 - schedule.end) * (1.0 - math.cos(math.pi * rest)) / 2.0
+    return 1.0
+
+
+def _check_range(key: str, said: Said, findings: Findings) -> None:
+    number = said.get(key)
+    if key in _ABOVE_ZERO and number <= 0:
+        findings.problem("UM-CONFIG-014", said.place(key), f"optimizer: {said.spoken(key)}: not above 0: {number:g}")
+    if key in _BELOW_ONE and not 0 <= number < 1:
+        what = f"optimizer: {said.spoken(key)}: not from 0 up to 1: {number:g}"
+        findings.problem("UM-CONFIG-014", said.place(key), what)
+
+
+def _schedule(node: Section, findings: Findings) -> Schedule:
+    said = sections.read(SCHEDULE, node, "schedule", findings)
+    kind = str(said.get("class"))
+    if "steps" in SCHEDULES[kind] and not said.said("steps") and "steps" not in said.wrong:
+        what = f"schedule: steps is missing, and {kind} needs it"
+        findings.problem("UM-CONFIG-011", said.place("class"), what, hint="write `steps:` with a number of batches")
+    for key in fields(Schedule):
+        if key not in ("kind", "warmup_steps", *SCHEDULES[kind]) and said.said(key):
+            what = f"schedule: no effect: {said.spoken(key)}"
+            findings.warning("UM-CONFIG-018", said.key_place(key), what, why=f"{kind} does not know it")
+    given = {key: said.get(key) for key in fields(Schedule) if key != "kind" and said.said(key)}
+    return Schedule(kind=kind, **given)

@@ -1,0 +1,33 @@
+"""How models are written for `umiak train`: what a model is, what it is given, and what it gives back. A package.
+
+model       `Model`, the base of all, and `Judge`, a metric with what it looks at
+clicks      `ClickModel`, for models with one answer: the probability of a click
+inputs      one batch as a model sees it, in training and in a model for serving
+embedding   rows by id; where they live is the plan's business
+
+    from umiak.train.modeling import ClickModel
+
+    class Model(ClickModel):
+        @value
+        class Hyper:
+            dim: int = 8
+
+        def __init__(self, hyper, slots, tables):
+            super().__init__(hyper, slots, tables)
+            self.embedding = tables.embedding(hyper.dim)
+            self.top = paddle.nn.Linear(len(self.features) * hyper.dim, 1)
+
+        def logit(self, inputs):
+            return self.top(self.embedding(inputs.ids(*self.features)).flatten(1))
+
+It imports Paddle, so the command line does not import it.
+"""
+
+from __future__ import annotations
+
+from umiak.train.modeling.clicks import ClickModel
+from umiak.train.modeling.embedding import Embedding, Tables
+from umiak.train.modeling.inputs import Ids, Inputs, Padded
+from umiak.train.modeling.model import Judge, Model, Slots
+
+__all__ = ["ClickModel", "Embedding", "Ids", "Inputs", "Judge", "Model", "Padded", "Slots", "Tables"]

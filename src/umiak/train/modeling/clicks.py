@@ -1,0 +1,53 @@
+"""Models with one answer per sample: the probability of a click. An adapter, for Paddle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import paddle
+
+from umiak.core.problem import Problem, UmiakError
+from umiak.train.metrics.clicks import Auc, LogLoss
+from umiak.train.modeling.model import Judge, Model
+
+if TYPE_CHECKING:
+    from umiak.train.modeling.embedding import Tables
+    from umiak.train.modeling.inputs import Inputs
+    from umiak.train.modeling.model import Results, Slots
+
+
+class ClickModel(Model):
+    """The first sparse slot is the label, the others are features. A model says its logit; loss and metrics follow."""
+
+    outputs = ("probability",)
+
+    def __init__(self, hyper: Any, slots: Slots, tables: Tables) -> None:
+        super().__init__(hyper, slots, tables)
+        if not slots.sparse:
+            raise UmiakError(
+                Problem(
+                    code="UM-TRAIN-010",
+                    what=f"{type(self).__name__} needs a label, and the dataset has no sparse slot",
+                    hint='name the label first among the sparse slots: `sparse_slots: "click 1 2 3"`',
+                )
+            )
+        self.label, *features = slots.sparse
+        self.features = tuple(features)
+
+    def logit(self, inputs: Inputs) -> paddle.Tensor:
+        """One number per sample, of shape [samples, 1]; its sigmoid is the probability."""
+        raise NotImplementedError(f"{type(self).__name__} has no logit")
+
+    def forward(self, inputs: Inputs) -> Results:
+        logit = self.logit(inputs)
+        return {"logit": logit, "probability": paddle.nn.functional.sigmoid(logit)}
+
+    def loss(self, results: Results, inputs: Inputs) -> paddle.Tensor:
+        labels = inputs.numbers(self.label)
+        return paddle.nn.functional.binary_cross_entropy_with_logits(results["logit"], labels)
+
+    def judges(self) -> dict[str, Judge]:
+        return {
+            "auc": Judge(metric=Auc(), result="probability", label=self.label),
+            "log_loss": Judge(metric=LogLoss(), result="probability", label=self.label),
+        }

@@ -1,0 +1,120 @@
+"""Rows by id for models: in a process of its own, on parameter servers, or in a model for serving. An adapter, for Paddle.
+
+    self.embedding = tables.embedding(16)                       in a model's __init__
+    rows = self.embedding(inputs.ids("1", "2"))                 [samples, slots, 16]: the ids of a slot are added up
+    rows = self.embedding.each(inputs.padded("history", 50))    [samples, 50, 16]: zeros behind the last id
+
+Where rows live is decided by the `umiak.ps` job that `Tables` was given. An id that has no row reads as zeros outside of training, in
+evaluation and in a model for serving alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import paddle
+from numpy.typing import NDArray
+
+from umiak.ps import specs
+from umiak.ps.job import Job
+from umiak.ps.paddle import Embedding as Rows
+from umiak.train.modeling.inputs import PADDING, Ids, Padded
+
+
+class Tables:
+    """Makes the embeddings of a model. Those with the same ``table`` share their rows."""
+
+    def __init__(self, job: Job, *, seed: int = 0, prefix: str = "", settings: dict[str, Any] | None = None) -> None:
+        self._job = job
+        self._seed = seed
+        self._prefix = prefix
+        self._settings = settings or {}
+        self.made: list[Embedding] = []
+
+    def embedding(
+        self,
+        dim: int,
+        *,
+        table: str = "embedding",
+        pooling: str = "sum",
+        init: specs.Init | None = None,
+        rule: specs.Optimizer | str | None = None,
+    ) -> Embedding:
+        """Rows of ``dim`` numbers. ``rule`` is how they learn, if not as the optimizer says."""
+        made = Embedding(
+            dim,
+            table=f"{self._prefix}{table}",
+            pooling=pooling,
+            settings={"init": init, "rule": rule, "seed": self._seed, "job": self._job, **self._settings},
+        )
+        self.made.append(made)
+        return made
+
+
+class Embedding(paddle.nn.Layer):  # type: ignore[misc]
+    """A table as a layer."""
+
+    def __init__(self, dim: int, *, table: str, pooling: str, settings: dict[str, Any]) -> None:
+        super().__init__()
+        self.dim = dim
+        self.table = table
+        self.pooling = pooling
+        self._settings = settings
+        self._pooled = Rows(dim, table=table, pooling=pooling, **settings)
+        self._each: Rows | None = None
+
+    def forward(self, ids: Ids) -> paddle.Tensor:
+        """One row for each sample and slot: the sum, or the mean, of its ids' rows."""
+        if ids.padded:
+            return paddle.stack([self._pool(each) for each in ids.padded], axis=1)
+        if ids.matrix is not None:
+            return self._pooled(ids.matrix)
+        return self._pooled.slots([*ids.ragged])
+
+    def each(self, padded: Padded) -> paddle.Tensor:
+        """One row for each id."""
+        if self._is_served:
+            return self._find(padded.ids)
+        if self._each is None:
+            self._each = Rows(self.dim, table=self.table, padding_id=PADDING, **self._settings)
+        return self._each(padded.ids)
+
+    # ---- in a model for serving
+
+    @contextmanager
+    def served(self, keys: NDArray[np.int64], rows: NDArray[np.float32]) -> Iterator[None]:
+        """Meanwhile, rows are these: what is traced carries them with it."""
+        order = np.argsort(keys, kind="stable")
+        # Behind the last row stands what an unknown id reads.
+        known = np.concatenate([rows[order], np.zeros((1, self.dim), np.float32)])
+        behind = keys[order] if keys.size else np.array([PADDING], np.int64)
+        self.register_buffer("served_keys", paddle.to_tensor(behind))
+        self.register_buffer("served_rows", paddle.to_tensor(known))
+        try:
+            yield
+        finally:
+            del self.served_keys, self.served_rows
+
+    @property
+    def _is_served(self) -> bool:
+        return "served_keys" in self._buffers
+
+    def _find(self, ids: paddle.Tensor) -> paddle.Tensor:
+        keys, rows = self.served_keys, self.served_rows
+        last = rows.shape[0] - 1
+        place = paddle.searchsorted(keys, ids)
+        here = paddle.gather(keys, paddle.clip(place, max=keys.shape[0] - 1).flatten()).reshape(paddle.shape(ids))
+        known = paddle.logical_and(here == ids, ids != PADDING)
+        chosen = paddle.where(known, place, paddle.full_like(place, last))
+        found = paddle.gather(rows, chosen.flatten())
+        return found.reshape([-1, paddle.shape(ids)[1], self.dim])
+
+    def _pool(self, ids: paddle.Tensor) -> paddle.Tensor:
+        pooled = self._find(ids).sum(axis=1)
+        if self.pooling == "mean":
+            counts = (ids != PADDING).astype("float32").sum(axis=1, keepdim=True)
+            pooled = pooled / paddle.clip(counts, min=1.0)
+        return pooled

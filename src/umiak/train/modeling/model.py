@@ -1,0 +1,80 @@
+"""What a model is: a Paddle layer that knows its inputs, its loss and what it is judged by. An adapter, for Paddle.
+
+`umiak train` makes it, feeds it and saves it. A model says nothing about where its rows live, how many trainers there are or who
+optimizes it: the same file runs alone, with parameter servers and collectively.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import paddle
+
+from umiak.core.value import value
+from umiak.train.config import DenseSlot
+from umiak.train.metrics.metric import Metric
+
+if TYPE_CHECKING:
+    from umiak.train.modeling.embedding import Tables
+    from umiak.train.modeling.inputs import Inputs
+
+    Results = dict[str, paddle.Tensor]
+    """What a model computes, by name; each has a row per sample."""
+
+
+@value
+class Slots:
+    """The slots of a dataset, as they were declared, or as the first sample of a reader class has them."""
+
+    sparse: tuple[str, ...] = ()
+    dense: tuple[DenseSlot, ...] = ()
+
+    @property
+    def dense_width(self) -> int:
+        """Numbers of all dense slots together."""
+        return sum(slot.width for slot in self.dense)
+
+
+@value
+class Judge:
+    """A metric, and what of a batch it looks at."""
+
+    metric: Metric
+    result: str
+    """One of the model's results."""
+    label: str
+    """The slot that has the truth."""
+    groups: str | None = None
+    """The slot that says which samples belong together, where the metric asks for it."""
+
+
+@value
+class NoHyper:
+    """For a model without hyper-parameters."""
+
+
+class Model(paddle.nn.Layer):  # type: ignore[misc]
+    """The base of models. A file of a config's ``model`` has a class ``Model`` that is one."""
+
+    Hyper: type[Any] = NoHyper
+    """A `umiak.core.value.value` with a field for each key of ``hyper_parameters`` that the model reads, ``optimizer`` aside."""
+    outputs: tuple[str, ...] = ()
+    """The results that a model for serving answers with; none named: all of them."""
+
+    def __init__(self, hyper: Any, slots: Slots, tables: Tables) -> None:
+        super().__init__()
+        del tables
+        self.hyper = hyper
+        self.slots = slots
+
+    def forward(self, inputs: Inputs) -> Results:
+        """Results that need no labels."""
+        raise NotImplementedError(f"{type(self).__name__} has no forward")
+
+    def loss(self, results: Results, inputs: Inputs) -> paddle.Tensor:
+        """One number: the mean over the samples of the batch."""
+        raise NotImplementedError(f"{type(self).__name__} has no loss")
+
+    def judges(self) -> dict[str, Judge]:
+        """What the model is judged by, besides its loss."""
+        return {}
