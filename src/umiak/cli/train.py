@@ -35,7 +35,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         printer.data(f"umiak {__version__}")
         return Exit.DONE
     _check_request(parsed)
-    return _answer(parsed, _examined(parsed, environ), printer)
+    return _answer(parsed, _examined(parsed, environ), environ, printer)
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
@@ -63,9 +63,6 @@ def _check_request(parsed: Parsed) -> None:
         )
     if parsed.truth("explain") and parsed.truth("check"):
         problems.append(Problem(code="UM-TRAIN-005", what="--explain and --check", hint="say one of them"))
-    if parsed.truth("json") and not (parsed.truth("explain") or parsed.truth("check")):
-        what = "--json without --explain or --check"
-        problems.append(Problem(code="UM-TRAIN-005", what=what, hint="say `--explain --json`"))
     if problems:
         raise UmiakError(*problems)
 
@@ -100,8 +97,8 @@ def _examined(parsed: Parsed, environ: Mapping[str, str]) -> _Examined:
     return _Examined(plan=made, warnings=warnings)
 
 
-def _answer(parsed: Parsed, found: _Examined, printer: Printer) -> int:
-    if parsed.truth("json"):
+def _answer(parsed: Parsed, found: _Examined, environ: Mapping[str, str], printer: Printer) -> int:
+    if parsed.truth("json") and (parsed.truth("explain") or parsed.truth("check")):
         return _answer_as_json(parsed, found, printer)
     printer.problems(found.warnings, "warning")
     if found.plan is None:
@@ -115,7 +112,7 @@ def _answer(parsed: Parsed, found: _Examined, printer: Printer) -> int:
         encoding = (getattr(printer.out, "encoding", None) or "utf-8").lower().replace("-", "")
         printer.data(explain.text(found.plan, plain=encoding != "utf8"))
         return Exit.DONE
-    return _train(found.plan)
+    return _train(found.plan, parsed, environ, printer)
 
 
 def _answer_as_json(parsed: Parsed, found: _Examined, printer: Printer) -> int:
@@ -131,17 +128,23 @@ def _answer_as_json(parsed: Parsed, found: _Examined, printer: Printer) -> int:
     return found.exit_status
 
 
-def _train(made: Plan) -> int:
-    """Where the trainer will be called."""
-    from umiak.train.plan import obstacles
+def _train(made: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Printer) -> int:
+    from umiak.cli import train_start
+    from umiak.train.plan import Duty, obstacles
 
     in_the_way = obstacles(made)
     if in_the_way:
         raise UmiakError(*in_the_way)
-    raise UmiakError(
-        Problem(
-            code="UM-TRAIN-002",
-            what=f"{made.config} is right, but training from a config is not there yet",
-            hint="`umiak train --explain` shows what would be done; `umiak launch` starts a script of yours",
-        )
-    )
+    for act in made.acts:
+        if act.crew.duty is Duty.LAUNCHER:
+            status = train_start.launched(act, made, parsed, environ, printer)
+        else:
+            from umiak.train import performing
+
+            wanted = performing.Wanted(
+                resume=parsed.truth("resume"), run_dir=parsed.text("run_dir"), is_json=parsed.truth("json")
+            )
+            status = performing.perform(act, made, wanted, environ)
+        if status != Exit.DONE:
+            return status
+    return Exit.DONE

@@ -5,6 +5,7 @@ from __future__ import annotations
 from umiak.compat.flags import Flag, Kind, Origin
 
 CONFIG = "The config"
+RUN = "How it is run"
 ASKED = "Instead of training"
 
 FLAGS = (
@@ -46,6 +47,24 @@ FLAGS = (
         env=("UMIAK_TOPOLOGY",),
     ),
     Flag(
+        name="resume",
+        help="Go on from the newest whole checkpoint of the runner; without one it begins anew.",
+        group=RUN,
+        origin=Origin.UMIAK,
+        kind=Kind.SWITCH,
+        default=False,
+        elsewhere=("continue", "auto_resume"),
+    ),
+    Flag(
+        name="run_dir",
+        help="Where a run leaves metrics.jsonl, its picture and its workers' logs, in a directory named like the runner.",
+        group=RUN,
+        origin=Origin.UMIAK,
+        metavar="DIR",
+        default="run",
+        elsewhere=("output_dir", "log_dir"),
+    ),
+    Flag(
         name="explain",
         help="Print the plan: who runs what, on which files, with which strategy.",
         group=ASKED,
@@ -65,7 +84,7 @@ FLAGS = (
     ),
     Flag(
         name="json",
-        help="With --explain or --check: the result as JSON on stdout.",
+        help="As JSON on stdout: the result of --explain or --check; in training a line for every event.",
         group=ASKED,
         origin=Origin.UMIAK,
         kind=Kind.SWITCH,

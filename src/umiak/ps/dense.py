@@ -50,9 +50,10 @@ class Learner:
         self.values = first_values
         self.number: int | None = None
         self._told = 1.0
+        self.table = table
+        self.spec = specs.DenseTable(arrays=self.arrays, optimizer=rule, clip=clip or specs.Clip())
         if self.arrays:
-            spec = specs.DenseTable(arrays=self.arrays, optimizer=rule, clip=clip or specs.Clip())
-            self.number = self._strategy.open_dense(table, spec, first_values)
+            self.number = self._strategy.open_dense(table, self.spec, first_values)
             self._strategy.pull_dense(self.number, self.values)
 
     @property

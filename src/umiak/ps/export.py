@@ -154,6 +154,16 @@ def to_safetensors(path: str | os.PathLike[str], table: str, file: str | os.Path
     return _done(source, file, count)
 
 
+def rows(path: str | os.PathLike[str], table: str) -> tuple[NDArray[np.uint64], Floats]:
+    """All keys of a sparse table and their values, in memory: for a model that is to be served."""
+    source = _Source(path, table)
+    found = [rows for shard in source.shards() for rows in source.rows(shard)]
+    keys = [np.zeros(0, np.uint64), *(each.keys for each in found)]
+    return np.concatenate(keys), np.concatenate(
+        [np.zeros((0, source.dim), np.float32), *(each.values for each in found)]
+    )
+
+
 def contents(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     """All of a checkpoint in memory, for tests and small tables: by table name, as `umiak_native.ShardFile` hands it out.
 

@@ -22,7 +22,7 @@ from umiak.ps.local import LocalClient
 from umiak.ps.lookup import Book
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from types import TracebackType
     from typing import Any
 
@@ -67,11 +67,21 @@ class Options:
 class Job:
     """This process's seat and what belongs to it. A context manager: leaving it without an exception is `finish`."""
 
-    def __init__(self, seat: Seat, strategy: str, settings: Settings, options: Options) -> None:
+    def __init__(
+        self,
+        seat: Seat,
+        strategy: str,
+        settings: Settings,
+        options: Options,
+        *,
+        connect: Callable[[], Client] | None = None,
+    ) -> None:
+        """``connect`` makes the client where it is not the usual one: see `Job.connected`."""
         self.seat = seat
         self.strategy_name = strategy
         self.settings = settings
         self.options = options
+        self._connect = connect or self.connected
         self._client: Client | None = None
         self._strategy: strategies.Strategy | None = None
         self._book: Book | None = None
@@ -106,11 +116,14 @@ class Job:
 
     # ---- a server
 
-    def serve(self) -> int:
-        """Serve this process's shards until the job is over; returns the exit status."""
+    def serve(self, *, linger_s: float = 0.0) -> int:
+        """Serve this process's shards until the job is over; returns the exit status.
+
+        After SIGTERM it goes on for ``linger_s``, or until the trainers are done: they may have something to save.
+        """
         if not self.is_server:
             raise bad("UM-PS-011", "this process is no server", "ask `job.is_server` first")
-        return serving.serve(self.seat, self.options)
+        return serving.serve(self.seat, self.options, linger_s=linger_s)
 
     # ---- a trainer
 
@@ -122,14 +135,17 @@ class Job:
                 raise bad(
                     "UM-PS-011", "a server's process does not train", "if job.is_server: raise SystemExit(job.serve())"
                 )
-            if self.seat.role is SeatRole.ALONE:
-                self._client = LocalClient(shards=self.options.shards)
-            else:
-                self._client = clients.connect(
-                    self.seat, shards=self.options.shards, timeout_s=self.settings.timeout_s, tls=self.options.tls
-                )
+            self._client = self._connect()
             atexit.register(self._at_exit)
         return self._client
+
+    def connected(self) -> Client:
+        """A client as this seat has it: of the job's servers, or of tables in this process."""
+        if self.seat.role is SeatRole.ALONE:
+            return LocalClient(shards=self.options.shards)
+        return clients.connect(
+            self.seat, shards=self.options.shards, timeout_s=self.settings.timeout_s, tls=self.options.tls
+        )
 
     @property
     def strategy(self) -> strategies.Strategy:
@@ -229,7 +245,7 @@ class Job:
         """
         from umiak.ps import checkpoint
 
-        if self.is_first:
+        if self.is_first or self.strategy.keeps_tables:
             checkpoint.load(self.client, path)
         self.barrier("load")
         self.strategy.reload()

@@ -17,6 +17,7 @@ import numpy as np
 from umiak import ps
 from umiak.ps import lookup, specs
 from umiak.ps.dense import Learner, chosen_rule, room_for
+from umiak.ps.values import Opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -147,6 +148,14 @@ class Optimizer:
             self._factor = self._scheduled()
         self._learner.step(self._gradients(), share=share, factor=self._factor)
         self._show()
+
+    def tables(self) -> dict[str, Opened]:
+        """All tables that this optimizer changes, as they are kept."""
+        kept = self._job.strategy.as_kept
+        found = {each.name: Opened(number=each.number, spec=kept(each.spec)) for each in self._job.book.tables}
+        if self._learner.number is not None:
+            found[self._learner.table] = Opened(number=self._learner.number, spec=kept(self._learner.spec))
+        return found
 
     def refresh(self) -> None:
         """Fetch the parameters anew, for example after `ps.load`."""

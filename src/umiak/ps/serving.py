@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import umiak_native
@@ -29,19 +30,22 @@ LOOK_S = 0.5
 TLS_OF_SERVERS = ("cert", "key", "ca")
 
 
-def serve(seat: Seat, options: Options) -> int:
-    """Serve the shards of this seat; returns the exit status for this process."""
+def serve(seat: Seat, options: Options, *, linger_s: float = 0.0) -> int:
+    """Serve the shards of this seat; returns the exit status for this process. ``linger_s``: how long after SIGTERM."""
     server = umiak_native.Server(json.dumps(_config(seat, options)), os.fsencode(seat.token) if seat.token else None)
-    told: list[int] = []
+    told: list[float] = []
 
-    def heed(number: int, _frame: FrameType | None) -> None:
-        told.append(number)
+    def heed(_number: int, _frame: FrameType | None) -> None:
+        told.append(time.monotonic())
+
+    def is_asked() -> bool:
+        return bool(told) and time.monotonic() >= told[0] + linger_s
 
     previous = {number: signal.signal(number, heed) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         server.start()
         verdict: str | None = None
-        while verdict is None and not told:
+        while verdict is None and not is_asked():
             umiak.progress()  # a server that nobody asks anything is not a server that hangs
             verdict = server.wait(LOOK_S)
     finally:

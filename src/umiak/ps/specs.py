@@ -253,6 +253,12 @@ class DenseTable:
 
 TableSpec = SparseTable | DenseTable
 
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    Spec = TypeVar("Spec", SparseTable, DenseTable)
+    """One of the two."""
+
 
 def rule(name: str, **settings: Any) -> Optimizer:
     """A rule by its own name: ``rule("adam", learning_rate=0.01)``. KeyError if there is none."""

@@ -1,8 +1,9 @@
 """The way between a trainer and a model that is written for Paddle: makes it, lets it learn, judges it. An adapter, for Paddle.
 
     engine = Engine(load("model.py"), slots, job=job, ...)
-    loss = engine.learn(batch, share=None)          one step; the board has what it is judged by
-    loss = engine.judge(batch)                      the same without learning
+    board = engine.board()
+    loss = engine.learn(batch, board, step=0)       one step; the board sees what the model is judged by
+    loss = engine.judge(batch, board)               the same without learning
 
 A trainer knows an engine by these and nothing else of how a model is written, so that another kind of model is another engine.
 """
@@ -10,18 +11,22 @@ A trainer knows an engine by these and nothing else of how a model is written, s
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import math
 import os
 import sys
-from collections.abc import Mapping
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import paddle
+import umiak_native
 from numpy.typing import NDArray
 
-from umiak.core.problem import Problem, UmiakError
+from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
 from umiak.ps import specs
 from umiak.ps.job import Job
@@ -71,6 +76,7 @@ class Engine:
         where: str | None = None,
     ) -> None:
         self.job = job
+        self.seed = ways.seed
         self._ways = ways
         paddle.set_device(_place(ways.device))
         paddle.base.core.set_num_threads(ways.threads)
@@ -80,19 +86,24 @@ class Engine:
         clip = specs.Clip(value=learning.clip_value, norm=learning.clip_norm)
         self.tables = Tables(job, seed=ways.seed, prefix=ways.prefix, settings={"clip": clip})
         self.slots = slots
-        self.model = kind(chosen, slots, self.tables)
+        self._file = inspect.getfile(kind)
+        with self._own_code():
+            self.model = kind(chosen, slots, self.tables)
         rule = specs.rule(learning.rule, **learning.settings)
         self._base_rate = float(getattr(rule, "learning_rate", 1.0))
         self.optimizer = optimizer(
             self.model, rule, clip=specs.Clip(value=learning.clip_value), table=f"{ways.prefix}dense", job=job
         )
         self._judges = self.model.judges()
-        self.board = Board({LOSS: Mean(), **{name: judge.metric for name, judge in self._judges.items()}})
         self._ragged: set[tuple[str, ...]] = set()
+
+    def board(self) -> Board:
+        """An empty board for the loss and everything that the model is judged by."""
+        return Board({LOSS: Mean(), **{name: judge.metric for name, judge in self._judges.items()}})
 
     # ---- one batch
 
-    def learn(self, batch: Batch | None, *, step: int, share: float | None = None) -> float:
+    def learn(self, batch: Batch | None, board: Board, *, step: int, share: float | None = None) -> float:
         """One step of everybody; ``share`` is this trainer's part in it. Without a batch it only takes part."""
         self._set_rate(step)
         if batch is None:
@@ -102,10 +113,10 @@ class Engine:
         paddle.seed((self._ways.seed * 1_000_003 + step) * 4099 + self.job.rank)
         self.model.train()
         inputs = BatchInputs(batch, self.slots, self._ragged)
-        with paddle.amp.auto_cast(enable=self._ways.amp, dtype="bfloat16"):
+        with paddle.amp.auto_cast(enable=self._ways.amp, dtype="bfloat16"), self._own_code():
             results = self.model(inputs)
             loss = self.model.loss(results, inputs)
-        number = float(loss)
+            number = float(loss)
         if not math.isfinite(number):
             raise _diverged(number, step)
         if self._ways.gradient_scale == SUMMED:
@@ -114,17 +125,17 @@ class Engine:
         self._clip_dense()
         self.optimizer.step(share=share)
         self.optimizer.clear_grad()
-        self._look(results, inputs, number)
+        self._look(results, inputs, number, board)
         return number
 
-    def judge(self, batch: Batch) -> float:
+    def judge(self, batch: Batch, board: Board) -> float:
         """Look at a batch without learning from it."""
         self.model.eval()
         inputs = BatchInputs(batch, self.slots, self._ragged)
-        with paddle.no_grad():
+        with paddle.no_grad(), self._own_code():
             results = self.model(inputs)
             number = float(self.model.loss(results, inputs))
-        self._look(results, inputs, number)
+        self._look(results, inputs, number, board)
         return number
 
     def predict(self, batch: Batch) -> dict[str, NDArray[np.float32]]:
@@ -137,6 +148,16 @@ class Engine:
     def refresh(self) -> None:
         """The tables have changed under the model: take them over."""
         self.optimizer.refresh()
+
+    @contextmanager
+    def _own_code(self) -> Iterator[None]:
+        """What goes wrong here is the model's."""
+        try:
+            yield
+        except (UmiakError, umiak_native.PsError):
+            raise
+        except Exception as error:
+            raise _models_own(error, self._file) from error
 
     def _set_rate(self, step: int) -> None:
         rate = self._base_rate * factor(self._ways.learning.schedule, step)
@@ -153,14 +174,14 @@ class Engine:
             for each in gradients:
                 each.scale_(most / norm)
 
-    def _look(self, results: Mapping[str, paddle.Tensor], inputs: BatchInputs, loss: float) -> None:
+    def _look(self, results: Mapping[str, paddle.Tensor], inputs: BatchInputs, loss: float, board: Board) -> None:
         size = inputs.size
-        self.board.update(losses=loss, samples=size, only=(LOSS,))
+        board.update(losses=loss, samples=size, only=(LOSS,))
         seen: dict[tuple[str, str, str | None], list[str]] = {}
         for name, judge in self._judges.items():
             seen.setdefault((judge.result, judge.label, judge.groups), []).append(name)
         for (result, label, groups), names in seen.items():
-            self.board.update(
+            board.update(
                 results[result].detach().astype("float32").numpy(),
                 inputs.column(label)[:, 0],
                 groups=None if groups is None else inputs.column(groups)[:, 0],
@@ -210,6 +231,8 @@ def _module(path: str, where: str | None) -> ModuleType:
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     try:
         spec.loader.exec_module(module)
+    except Exception as error:
+        raise _models_own(error, path) from error
     finally:
         sys.path.pop(0)
     return module
@@ -219,6 +242,16 @@ def _place(device: Device) -> str:
     return device.value
 
 
+def _models_own(error: Exception, file: str) -> UmiakError:
+    """The failure of a model's code, with its place in the model's file."""
+    traceback.print_exception(error)
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    where = f"{file}:{lines[-1]}" if lines else file
+    told = " ".join(str(error).split())
+    what = f"the model's code failed: {type(error).__name__}: {told if len(told) <= 300 else told[:297] + '...'}"
+    return UmiakError(Problem(code="UM-TRAIN-021", what=what, where=where), exit_status=Exit.JOB_FAILED)
+
+
 def _diverged(loss: float, step: int) -> UmiakError:
     return UmiakError(
         Problem(
@@ -226,5 +259,5 @@ def _diverged(loss: float, step: int) -> UmiakError:
             what=f"the loss is no number any more: {loss} in step {step}",
             hint="a smaller learning rate, or clipped gradients (`clip_value`, `clip_norm`); the last checkpoint is as it was",
         ),
-        exit_status=1,
+        exit_status=Exit.JOB_FAILED,
     )

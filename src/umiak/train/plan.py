@@ -73,6 +73,13 @@ class Crew:
     """What led to this duty, in words."""
 
     @property
+    def together(self) -> str:
+        """How trainers work together, in a word."""
+        if self.strategy is not None:
+            return self.strategy.value
+        return "alone" if self.fleet_mode is None else self.fleet_mode.value
+
+    @property
     def is_divided(self) -> bool:
         """Whether several trainers share the data, each sample going to one of them."""
         return self.trainers != 1

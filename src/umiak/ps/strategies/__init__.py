@@ -5,6 +5,7 @@
     half_async  as async, with the gradients of several steps merged
     geo         everybody trains its own copy and exchanges differences every k steps
     hybrid      rows as in async, dense parameters as in sync
+    collective  as sync without servers: everybody has all tables, and gradients are exchanged
 
 What each guarantees is said in its module and in docs/explanation/ps-strategies.md.
 """
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from umiak.ps.strategies.asynchronous import Async, QueuedAsync
 from umiak.ps.strategies.base import Strategy
+from umiak.ps.strategies.collective import Collective
 from umiak.ps.strategies.geo import Geo
 from umiak.ps.strategies.half_async import HalfAsync
 from umiak.ps.strategies.hybrid import Hybrid
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from umiak.ps.client import Client
     from umiak.ps.settings import Settings
 
-__all__ = ["Async", "Geo", "HalfAsync", "Hybrid", "QueuedAsync", "Strategy", "Sync", "make"]
+__all__ = ["Async", "Collective", "Geo", "HalfAsync", "Hybrid", "QueuedAsync", "Strategy", "Sync", "make"]
 
 _KINDS: dict[str, type[Strategy]] = {
     "sync": Sync,
@@ -32,6 +34,7 @@ _KINDS: dict[str, type[Strategy]] = {
     "half_async": HalfAsync,
     "geo": Geo,
     "hybrid": Hybrid,
+    "collective": Collective,
 }
 
 

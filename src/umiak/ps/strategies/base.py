@@ -21,7 +21,7 @@ from umiak.ps.errors import bad
 if TYPE_CHECKING:
     from umiak.ps.client import Client, Floats, Gradients, Keys
     from umiak.ps.settings import Settings
-    from umiak.ps.specs import DenseTable, SparseTable
+    from umiak.ps.specs import DenseTable, SparseTable, Spec
 
 FIRST_LOOK_S = 0.02
 
@@ -31,6 +31,9 @@ class Strategy:
 
     averages = False
     """Whether gradients count by 1 / trainers, so that a step is one over the batches of all trainers together."""
+
+    keeps_tables = False
+    """Whether every trainer has all tables itself, and loads a checkpoint itself."""
 
     def __init__(self, client: Client, *, rank: int, world: int, settings: Settings) -> None:
         self.client = client
@@ -43,6 +46,10 @@ class Strategy:
         """The tables whose pushed rows begin with what is counted."""
 
     # ---- tables
+
+    def as_kept(self, spec: Spec) -> Spec:
+        """A table as it is described where it is kept."""
+        return spec
 
     def open(self, name: str, spec: SparseTable) -> int:
         """Create a sparse table on the servers, or find it there."""

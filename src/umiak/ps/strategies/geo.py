@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from umiak.ps.client import Client, Floats, Gradients, Keys
-    from umiak.ps.specs import DenseTable, SparseTable
+    from umiak.ps.specs import DenseTable, SparseTable, Spec
 
 LOCAL_SHARDS = 16
 
@@ -43,18 +43,22 @@ class Geo(Strategy):
         self._rows: dict[int, _Rows] = {}
         self._dense: dict[int, _Dense] = {}
 
+    def as_kept(self, spec: Spec) -> Spec:
+        """Servers only add differences up."""
+        return replace(spec, optimizer=specs.Sum(), clip=specs.Clip())
+
     def open(self, name: str, spec: SparseTable) -> int:
         if spec.accessor is not None or not isinstance(spec.entry, specs.Always):
             raise bad(
                 "UM-PS-008", f"table {name}: geo can't train a table with an accessor or an entry rule", "use async"
             )
-        table = super().open(name, replace(spec, optimizer=specs.Sum(), clip=specs.Clip()))
+        table = super().open(name, self.as_kept(spec))
         if table not in self._rows:
             self._rows[table] = _Rows(self.client, table, spec, self.world)
         return table
 
     def open_dense(self, name: str, spec: DenseTable, values: Floats) -> int:
-        table = super().open_dense(name, replace(spec, optimizer=specs.Sum(), clip=specs.Clip()), values)
+        table = super().open_dense(name, self.as_kept(spec), values)
         if table not in self._dense:
             self._dense[table] = _Dense(self.client, table, spec, self.world)
         return table

@@ -1,0 +1,26 @@
+"""collective: as sync, without servers. Every trainer has all tables, and gradients are exchanged. An adapter.
+
+Guarantees those of sync: in each step everybody applies the same sum, gradients of rows added up in rank order, so all copies of the tables
+stay equal bit for bit. It needs a `umiak.ps.collective.CollectiveClient`; `umiak train` makes one where ``fleet_mode`` is collective.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from umiak.ps.strategies.sync import Sync
+
+if TYPE_CHECKING:
+    from umiak.ps.client import Floats
+
+
+class Collective(Sync):
+    """Everybody does for its own copy what in sync the servers do for all."""
+
+    keeps_tables = True
+
+    def set_first_values(self, table: int, values: Floats) -> None:
+        self.client.set_dense(table, values, if_unset=True)
+
+    def set_learning_rate(self, table: int, learning_rate: float) -> None:
+        self.client.set_learning_rate(table, learning_rate)

@@ -1,0 +1,85 @@
+"""A stage with its data: the files, the slots, the processes of a reader class. An adapter."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from umiak.core.problem import Problem, UmiakError
+from umiak.train import reading
+from umiak.train.engine import slots_of
+from umiak.train.modeling.model import Slots
+from umiak.train.plan import Stage
+from umiak.train.reading import dividing
+from umiak.train.together import Together
+
+if TYPE_CHECKING:
+    from umiak.train.config import Free
+
+BATCHES_PER_PART = 8
+"""A part that is handed out has at least so many batches."""
+
+FIRST_BYTES = 1 << 16
+"""So much of a file is looked at to guess the length of its lines."""
+
+
+class Course:
+    """One stage with what it needs."""
+
+    def __init__(self, stage: Stage, config: str, hyper_parameters: Free, together: Together) -> None:
+        self.stage = stage
+        self.dataset = stage.dataset
+        self.found = reading.find(self.dataset)
+        reading.agree(together.agree_on(self.found.digest, "files"), self.dataset.name)
+        reading.check(
+            self.dataset,
+            self.found,
+            extra_allowed=self.dataset.extra_slots_allowed,
+            bad_lines=self.dataset.bad_lines,
+        )
+        self._told: dict[str, Any] = {"config": config, "settings": {"hyper_parameters": hyper_parameters}}
+        self.pool = reading.processes(self.dataset, **self._told)
+        self.samples: int | None = None
+        """In an epoch, once one is over."""
+
+    @property
+    def more(self) -> dict[str, Any]:
+        """What every reading of it is told."""
+        native = {"bad_lines": self.dataset.bad_lines, "threads": self.stage.threads} if self.dataset.has_slots else {}
+        return {**self._told, "pool": self.pool, **native}
+
+    def slots(self) -> Slots:
+        """As declared, or as the first sample has them."""
+        if self.dataset.has_slots:
+            return Slots(sparse=self.dataset.sparse_slots, dense=self.dataset.dense_slots)
+        with reading.read(self.dataset, self.found, **self._told) as samples:
+            batch = next(samples, None)
+        if batch is None:
+            what = f"dataset {self.dataset.name} has no samples, so nothing says what its slots are"
+            raise UmiakError(Problem(code="UM-TRAIN-019", what=what))
+        return slots_of(batch)
+
+    def guess(self) -> int | None:
+        """About how many samples an epoch has."""
+        if self.samples is not None or any(file.packed for file in self.found.files):
+            return self.samples
+        return int(self.found.size / self._line_bytes()) if self.found.size else None
+
+    def part_bytes(self, world: int) -> int:
+        """How large a part is that is handed out: large enough for some batches, small enough that nobody waits long."""
+        usual = self.found.size // (world * dividing.PIECES_PER_TRAINER)
+        batches = int(BATCHES_PER_PART * self.dataset.batch_size * self._line_bytes())
+        return max(1, batches, min(dividing.PIECE_BYTES, usual))
+
+    def _line_bytes(self) -> float:
+        """The length of a line, from the first of them."""
+        for file in self.found.files:
+            if not file.packed and file.size and os.path.isfile(file.path):
+                with open(file.path, "rb") as lines:
+                    first = lines.read(FIRST_BYTES)
+                return len(first) / max(1, first.count(b"\n"))
+        return 256.0
+
+    def close(self) -> None:
+        if self.pool is not None:
+            self.pool.close()

@@ -1,0 +1,112 @@
+"""Evaluates checkpoints: ``class: infer``. A program.
+
+Every checkpoint below ``init_model_path`` is loaded into this process, whatever it was trained with and by how many, and judged on the data of each phase.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import umiak
+from umiak.ps.job import Job
+from umiak.train import reading, saving
+from umiak.train.courses import Course
+from umiak.train.engine import Engine, Ways, load
+from umiak.train.milestones import EpochRow, finite
+from umiak.train.plan import Act
+from umiak.train.stopwatch import Stopwatch
+from umiak.train.telling import Report, Teller
+from umiak.train.together import Together
+from umiak.train.trainer import Settings
+
+
+def infer(act: Act, settings: Settings, watch: Stopwatch, teller: Teller, connect: Callable[[], Job]) -> list[EpochRow]:
+    """One row for each checkpoint and phase."""
+    assert act.init_model_path is not None
+    paths = saving.models_below(act.init_model_path, act.infer_epochs)
+    rows: list[EpochRow] = []
+    with contextlib.ExitStack() as closing:
+        together = Together(connect(), watch)
+        courses = []
+        for stage in act.stages:
+            courses.append(Course(stage, settings.config, settings.hyper_parameters, together))
+            closing.callback(courses[-1].close)
+        for number, path in enumerate(paths):
+            teller.talk(f"evaluates {path} ({number + 1} of {len(paths)})")
+            for course in courses:
+                rows.append(_judged(act, settings, course, path, number, len(paths), connect(), watch, teller))
+                teller.epoch(rows[-1], len(paths))
+    if act.result_dump_path:
+        with open(act.result_dump_path, "w", encoding="utf-8") as file:
+            json.dump([_plain(path, row) for path, row in zip(_each(paths, len(act.stages)), rows, strict=True)], file)
+    teller.end(rows)
+    return rows
+
+
+def _judged(
+    act: Act,
+    settings: Settings,
+    course: Course,
+    path: str,
+    number: int,
+    of: int,
+    job: Job,
+    watch: Stopwatch,
+    teller: Teller,
+) -> EpochRow:
+    stage = course.stage
+    engine = Engine(
+        load(stage.model, settings.config),
+        course.slots(),
+        job=job,
+        ways=Ways(learning=settings.learning, device=act.device, threads=stage.threads, prefix=settings.prefix),
+        hyper_parameters=settings.hyper_parameters,
+        where=settings.config,
+    )
+    saving.start_from(job, path, engine.optimizer.tables())
+    engine.refresh()
+    board = engine.board()
+    began = time.monotonic()
+    batches = samples = 0
+    with reading.read(course.dataset, course.found, **course.more) as found:
+        while True:
+            with watch.measuring("reading"):
+                batch = next(found, None)
+            if batch is None:
+                break
+            engine.judge(batch, board)
+            umiak.progress()
+            batches, samples = batches + 1, samples + batch.size
+            if batches % act.print_interval == 0:
+                told = board.readings()
+                teller.report(
+                    Report(
+                        epoch=number,
+                        epochs=of,
+                        stage=stage.name,
+                        batch=batches,
+                        samples=samples,
+                        samples_per_s=samples / (time.monotonic() - began),
+                        metrics=dict(told.epoch),
+                        recent=dict(told.recent),
+                        left_s=None,
+                        shares=watch.lap(),
+                    )
+                )
+                board.mark()
+    readings = board.readings()
+    seconds = time.monotonic() - began
+    judged = finite(dict(readings.epoch))
+    return EpochRow(epoch=number, stage=stage.name, samples=samples, seconds=seconds, evaluated=judged)
+
+
+def _each(paths: tuple[str, ...], times: int) -> list[str]:
+    return [path for path in paths for _ in range(times)]
+
+
+def _plain(path: str, row: EpochRow) -> dict[str, Any]:
+    return {"model": path, "phase": row.stage, "samples": row.samples, **row.evaluated}

@@ -1,0 +1,115 @@
+"""How far a run has come: what a checkpoint says besides its tables. Values.
+
+    Milestone(runner="ps", epoch=2, stage=0, ...)  ->  JSON in the checkpoint's metadata, and back
+
+Between two epochs ``trainers`` is empty; within one, each trainer has its place in the data and what its metrics have seen.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import zlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umiak.core.decode import Malformed, decode, encode
+from umiak.core.value import value
+
+KEY = "umiak_train"
+"""Where it stands in the metadata of a checkpoint."""
+
+
+@value
+class EpochRow:
+    """What an epoch came to."""
+
+    epoch: int
+    stage: str
+    samples: int
+    seconds: float
+    trained: dict[str, float | None] = {}
+    """The metrics of training; None where a metric has no meaning."""
+    evaluated: dict[str, float | None] = {}
+
+
+@value
+class TrainerState:
+    """Where one trainer is within an epoch."""
+
+    step: int
+    """Its steps since the beginning of the run."""
+    place: str
+    """Where its feed stands: JSON."""
+    board: str
+    """What its metrics have seen: float64 numbers, packed."""
+    batch: int = 0
+    samples: int = 0
+    """Its own part of the stage, where trainers wait for nobody."""
+
+
+@value
+class Milestone:
+    """Where a run is."""
+
+    runner: str
+    mode: str
+    """How trainers work together: alone, collective, or a strategy."""
+    trainers_in_all: int
+    seed: int
+    epoch: int
+    """So many epochs are done."""
+    stage: int = 0
+    """So many stages of the next one are done."""
+    batch: int = 0
+    """Batches of all trainers in the stage, as far as it is done."""
+    step: int = 0
+    samples: int = 0
+    """Samples of all trainers in the stage, as far as it is done."""
+    seconds: float = 0.0
+    """Time that was spent on the stage."""
+    board_layout: str = ""
+    trainers: tuple[TrainerState, ...] = ()
+    deal: str = ""
+    """What of the stage's parts is left, where parts are dealt: JSON."""
+    history: tuple[EpochRow, ...] = ()
+    best: float | None = None
+    """What early stopping has seen so far."""
+    without_progress: int = 0
+    is_over: bool = False
+    """Whether there is nothing left to do."""
+
+
+def to_plain(milestone: Milestone) -> dict[str, Any]:
+    """As it stands in a checkpoint's metadata."""
+    plain: dict[str, Any] = encode(milestone)
+    return {KEY: plain}
+
+
+def from_plain(metadata: Any) -> Milestone | None:
+    """What a checkpoint says; None if it was not saved by a trainer, or by one that spoke differently."""
+    plain = metadata.get(KEY) if isinstance(metadata, dict) else None
+    if plain is None:
+        return None
+    try:
+        return decode(Milestone, plain)
+    except Malformed:
+        return None
+
+
+def packed(vector: NDArray[np.float64]) -> str:
+    """Numbers as text. What metrics have seen is mostly zeros, so it is short."""
+    return base64.b64encode(zlib.compress(np.ascontiguousarray(vector, "<f8").tobytes(), 1)).decode("ascii")
+
+
+def unpacked(text: str) -> NDArray[np.float64]:
+    """The numbers again."""
+    numbers: NDArray[np.float64] = np.frombuffer(zlib.decompress(base64.b64decode(text)), np.float64).copy()
+    return numbers
+
+
+def finite(numbers: dict[str, float]) -> dict[str, float | None]:
+    """Metrics for JSON, which has no word for what is not a number."""
+    return {name: each if math.isfinite(each) else None for name, each in numbers.items()}

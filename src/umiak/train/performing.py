@@ -1,0 +1,155 @@
+"""Performs an act in this process, as its duty says: trains, evaluates, serves. A program.
+
+    perform(act, plan, wanted, environ)  ->  exit status
+
+What has yet to be started on this node is not its business. A server imports no framework.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import umiak_native
+
+from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.value import value
+from umiak.ps import environment, settings
+from umiak.ps import use as use_job
+from umiak.ps.job import Job, Options
+from umiak.train.config import RunnerClass
+from umiak.train.plan import Act, Duty, Plan
+from umiak.train.stopping import Stopping
+from umiak.train.stopwatch import Stopwatch
+from umiak.train.telling import Teller
+from umiak.train.together import Together
+
+if TYPE_CHECKING:
+    from umiak.train.trainer import Settings
+
+LINGER_S = 25.0
+"""How long a server that is asked to end waits for its trainers, which save first."""
+
+FREE = ("async", "half_async", "geo")
+"""Ways to train in which nobody waits for anybody."""
+
+
+@value
+class Wanted:
+    """What was asked for on the command line, besides the config."""
+
+    resume: bool = False
+    run_dir: str | None = None
+    is_json: bool = False
+
+
+def perform(act: Act, plan: Plan, wanted: Wanted, environ: Mapping[str, str]) -> int:
+    """One act, as this process's duty is; the exit status."""
+    match act.crew.duty:
+        case Duty.IDLE:
+            return Exit.DONE
+        case Duty.SERVER:
+            return _ps_job(act, environ, Stopwatch()).serve(linger_s=LINGER_S)
+    from umiak.train.trainer import Settings
+
+    shared = Settings(
+        config=plan.config,
+        hyper_parameters=plan.hyper_parameters,
+        table_parameters=plan.table_parameters,
+        learning=plan.learning,
+        resume=wanted.resume,
+    )
+    try:
+        return _trained(act, shared, wanted, environ)
+    except umiak_native.PsError as error:
+        raise _lost(error, act) from error
+
+
+def _trained(act: Act, shared: Settings, wanted: Wanted, environ: Mapping[str, str]) -> int:
+    from umiak.train.trainer import Company, Trainer
+
+    watch = Stopwatch()
+    is_first = (act.crew.rank or 0) == 0
+    run_dir = None if wanted.run_dir is None else os.path.join(wanted.run_dir, act.name)
+    teller = Teller(run_dir, is_json=wanted.is_json, is_silent=not is_first, goes_on=wanted.resume)
+    try:
+        if act.kind is RunnerClass.INFER:
+            from umiak.train import inferring
+
+            inferring.infer(act, shared, watch, teller, connect=lambda: _alone(watch))
+            return Exit.DONE
+        job = _job(act, environ, watch)
+        use_job(job)
+        try:
+            with Stopping() as stopping:
+                together = Together(job, watch, waits_for_nobody=act.crew.together in FREE)
+                outcome = Trainer(
+                    act,
+                    shared,
+                    Company(job=job, together=together, watch=watch, teller=teller, stopping=stopping),
+                ).train()
+        except BaseException:
+            job.abandon()
+            raise
+        job.finish()
+        teller.outcome(is_stopped=outcome.is_stopped, saved=outcome.saved)
+        if outcome.is_stopped and outcome.saved is None:
+            teller.talk("stopped; nothing is saved, because there is no save_checkpoint_path")
+            return 128 + 15
+        if outcome.is_stopped:
+            teller.talk(f"stopped, resumable: everything is in {outcome.saved}; `--resume` goes on from there")
+        return Exit.DONE
+    finally:
+        teller.close()
+
+
+def _job(act: Act, environ: Mapping[str, str], watch: Stopwatch) -> Job:
+    if act.crew.duty is Duty.ALONE:
+        return _alone(watch)
+    if act.crew.strategy is None:
+        return _collective(watch)
+    return _ps_job(act, environ, watch)
+
+
+def _alone(watch: Stopwatch) -> Job:
+    from umiak.ps.local import LocalClient
+
+    return _made(environment.Seat(), "sync", {}, lambda _: watch.timed(LocalClient()))
+
+
+def _collective(watch: Stopwatch) -> Job:
+    from umiak.ps.collective import CollectiveClient
+    from umiak.ps.paddle_group import PaddleGroup
+
+    group = PaddleGroup()
+    seat = environment.Seat(rank=group.rank, world=group.world)
+    return _made(seat, "collective", {}, lambda _: watch.timed(CollectiveClient(group)))
+
+
+def _ps_job(act: Act, environ: Mapping[str, str], watch: Stopwatch) -> Job:
+    assert act.crew.strategy is not None
+    flags = {"k_steps": act.crew.geo_steps} if act.crew.geo_steps else {}
+    seat = environment.seat(environ)
+    return _made(seat, act.crew.strategy.value, flags, lambda job: watch.timed(job.connected()))
+
+
+def _made(
+    seat: environment.Seat, strategy: str, flags: Mapping[str, object], connect: Callable[[Job], umiak_native.Client]
+) -> Job:
+    chosen = settings.read(flags, "sync" if strategy == "collective" else strategy)
+    job: Job = Job(seat, strategy, chosen, Options(), connect=lambda: connect(job))
+    return job
+
+
+def _lost(error: umiak_native.PsError, act: Act) -> UmiakError:
+    """A server or another trainer is gone."""
+    saves = act.checkpoint or act.step_checkpoint
+    return UmiakError(
+        Problem(
+            code="UM-TRAIN-018",
+            what=str(error).splitlines()[0],
+            hint="`--resume` goes on from the newest checkpoint" if saves else "save checkpoints: save_checkpoint_path",
+        ),
+        exit_status=Exit.JOB_FAILED,
+    )

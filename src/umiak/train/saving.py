@@ -1,0 +1,185 @@
+"""Checkpoints of a run: where they are, which is the newest, how a run goes on from one. An adapter.
+
+    PATH/EPOCH/                   after an epoch, counted from 0 as PaddleRec does
+    PATH/epoch_E_batch_B/         within one
+
+Each is a checkpoint of `umiak.ps` (docs/reference/checkpoints.md) whose metadata says how far the run has come. It appears under its name when it
+is whole, so a run that is killed while it saves has the one before.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import umiak_native
+
+from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.value import value
+from umiak.ps import checkpoint, values
+from umiak.ps.job import Job
+from umiak.ps.manifest import BadCheckpoint
+from umiak.ps.values import Opened
+from umiak.train.milestones import Milestone, from_plain, to_plain
+
+NEXT = ".next"
+"""Behind the name of a checkpoint that will replace one."""
+STEPS_KEPT = 3
+_EPOCH = re.compile(r"\d+")
+_STEP = re.compile(r"epoch_\d+_batch_\d+")
+
+
+@value
+class Saved:
+    """A checkpoint of a run."""
+
+    path: str
+    milestone: Milestone
+
+
+def epoch_path(path: str, epoch: int) -> str:
+    """Where the end of an epoch is saved."""
+    return os.path.join(path, str(epoch))
+
+
+def step_path(path: str, epoch: int, batch: int) -> str:
+    """Where a place within an epoch is saved."""
+    return os.path.join(path, f"epoch_{epoch}_batch_{batch}")
+
+
+def save(job: Job, path: str, milestone: Milestone) -> None:
+    """Save all tables with how far the run has come. Every trainer calls it; the first one saves. One of that name is replaced."""
+    # One of the same name, of an earlier run or of the same place, stays until the new one is whole.
+    made = f"{path}{NEXT}" if job.is_first and os.path.isdir(path) else path
+    if job.is_first:
+        _remove(f"{path}{NEXT}")
+    try:
+        job.save(made, metadata=to_plain(milestone))
+        if made != path:
+            os.rename(path, f"{path}{checkpoint.REMOVING}")
+            os.rename(made, path)
+            _remove(f"{path}{checkpoint.REMOVING}")
+    except OSError as error:
+        raise _failed(path, error.strerror or str(error)) from error
+    except umiak_native.PsError as error:
+        raise _failed(path, str(error)) from error
+
+
+def start_from(job: Job, path: str, tables: Mapping[str, Opened]) -> bool:
+    """Take a checkpoint over; False: its values alone, because its tables learn otherwise. Every trainer calls it."""
+    whole = values.fits(path, tables, shards=job.options.shards)
+    if whole:
+        job.load(path)
+        return True
+    if job.is_first or job.strategy.keeps_tables:
+        values.copy(path, job.client, tables)
+    job.barrier("values")
+    job.strategy.reload()
+    return False
+
+
+def keep(path: str, kept: int | None, *, steps: bool) -> None:
+    """Remove all but the newest ``kept``; of those within epochs `STEPS_KEPT` if nothing was said."""
+    most = kept or (STEPS_KEPT if steps else None)
+    if most is None:
+        return
+    pattern = _STEP if steps else _EPOCH
+    found = sorted(
+        (saved for saved in _all(path) if pattern.fullmatch(os.path.basename(saved.path))),
+        key=lambda saved: (saved.milestone.epoch, saved.milestone.stage, saved.milestone.batch),
+    )
+    for saved in found[:-most]:
+        away = f"{saved.path}{checkpoint.REMOVING}"
+        os.rename(saved.path, away)
+        shutil.rmtree(away, ignore_errors=True)
+
+
+def newest(paths: Iterable[str | None], runner: str) -> tuple[Saved | None, tuple[str, ...]]:
+    """The whole checkpoint of this runner that is furthest, and words about what was passed over."""
+    best: Saved | None = None
+    skipped: list[str] = []
+    for path in dict.fromkeys(path for path in paths if path):
+        skipped += checkpoint.newest(path).skipped
+        for saved in _all(path):
+            if saved.milestone.runner == runner and (best is None or _reach(saved) > _reach(best)):
+                best = saved
+    return best, tuple(skipped)
+
+
+def models_below(path: str, epochs: tuple[int, int] | None) -> tuple[str, ...]:
+    """The checkpoints that a path stands for: itself, or every whole one in it, oldest first."""
+    try:
+        checkpoint.read(path)
+    except BadCheckpoint as error:
+        below = sorted(_whole(path), key=_order)
+        if epochs is not None:
+            below = [each for each in below if each.name.isdecimal() and epochs[0] <= int(each.name) < epochs[1]]
+        if not below:
+            raise UmiakError(
+                Problem(
+                    code="UM-TRAIN-016",
+                    what=f"no checkpoint is there: {path}",
+                    why=error.problems[0].what if not Path(path).is_dir() else None,
+                    hint="init_model_path is a checkpoint, or a directory of checkpoints that a training has saved",
+                )
+            ) from None
+        return tuple(str(each) for each in below)
+    return (path,)
+
+
+def _all(path: str) -> list[Saved]:
+    found = []
+    for each in _whole(path):
+        milestone = from_plain(dict(checkpoint.read(each).metadata))
+        if milestone is not None:
+            found.append(Saved(path=str(each), milestone=milestone))
+    return found
+
+
+def _whole(path: str) -> list[Path]:
+    found = []
+    try:
+        inner = sorted(each for each in Path(path).iterdir() if each.is_dir())
+    except OSError:
+        return []
+    for each in inner:
+        if each.name.endswith((checkpoint.PARTIAL, checkpoint.REMOVING)):
+            continue
+        try:
+            checkpoint.read(each)
+        except BadCheckpoint:
+            continue
+        found.append(each)
+    return found
+
+
+def _order(path: Path) -> tuple[int, int, str]:
+    """Epochs by number; what was saved within an epoch stands before the end of that epoch."""
+    numbers = [int(each) for each in re.findall(r"\d+", path.name)]
+    if path.name.isdecimal():
+        return numbers[0], 1 << 60, path.name
+    return (numbers[0], numbers[1], path.name) if _STEP.fullmatch(path.name) else (1 << 60, 0, path.name)
+
+
+def _reach(saved: Saved) -> tuple[int, int, int, int]:
+    milestone = saved.milestone
+    return milestone.epoch, milestone.stage, milestone.batch, milestone.step
+
+
+def _remove(path: str) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _failed(path: str, why: str) -> UmiakError:
+    return UmiakError(
+        Problem(
+            code="UM-TRAIN-017",
+            what=f"a checkpoint can't be saved: {path}",
+            why=why,
+            hint="make room, or save elsewhere: save_checkpoint_path; the checkpoint before is as it was: --resume goes on from it",
+        ),
+        exit_status=Exit.REFUSED,
+    )

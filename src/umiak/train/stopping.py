@@ -1,0 +1,40 @@
+"""SIGTERM and SIGINT while training: the step is finished, a checkpoint is saved, then the run ends. An adapter.
+
+    with Stopping() as stopping:
+        while not stopping.is_asked:
+            ...
+
+A second signal does not wait.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+
+class Stopping:
+    """Whether somebody has asked this process to stop."""
+
+    def __init__(self) -> None:
+        self.is_asked = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Stopping:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._before[number] = signal.signal(number, self._heed)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
+        self._before.clear()
+
+    def _heed(self, number: int, _frame: FrameType | None) -> None:
+        if self.is_asked:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        self.is_asked = True

@@ -1,0 +1,169 @@
+"""What a person sees of a run, and what is written down: lines, a live line, a table, ``metrics.jsonl``. An adapter.
+
+The first trainer tells; the others are silent. On a terminal one line is renewed in place; elsewhere a line is printed now and then. Talk goes to
+stderr; ``--json`` sends what ``metrics.jsonl`` gets to stdout, too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+from umiak.core.value import value
+from umiak.train import words
+from umiak.train.milestones import EpochRow, finite
+
+LIVE_EVERY_S = 0.2
+LINES_EVERY_S = 2.0
+
+
+@value
+class Report:
+    """How training goes at one moment."""
+
+    epoch: int
+    epochs: int
+    stage: str
+    batch: int
+    """Batches of all trainers in this stage."""
+    samples: int
+    """Samples of all trainers in this stage."""
+    samples_per_s: float
+    metrics: dict[str, float]
+    """Since the beginning of the epoch."""
+    recent: dict[str, float]
+    """Since the last report."""
+    left_s: float | None
+    shares: dict[str, float]
+    """Of this trainer's time."""
+
+
+class Teller:
+    """One run's talk."""
+
+    def __init__(
+        self,
+        run_dir: str | None,
+        *,
+        err: TextIO | None = None,
+        out: TextIO | None = None,
+        is_json: bool = False,
+        is_silent: bool = False,
+        goes_on: bool = False,
+    ) -> None:
+        self._err = err or sys.stderr
+        self._out = out or sys.stdout
+        self._run_dir = run_dir
+        self._is_json = is_json
+        self._is_silent = is_silent
+        self._is_live = self._err.isatty()
+        self._shown = 0
+        self._last = 0.0
+        self._file: TextIO | None = None
+        if run_dir is not None and not is_silent:
+            os.makedirs(run_dir, exist_ok=True)
+            self._file = open(os.path.join(run_dir, "metrics.jsonl"), "a" if goes_on else "w", encoding="utf-8")  # noqa: SIM115
+
+    def talk(self, line: str) -> None:
+        """One line that stays."""
+        if self._is_silent:
+            return
+        self._clear()
+        self._err.write(f"{line}\n")
+        self._err.flush()
+
+    def report(self, report: Report) -> None:
+        """How it goes."""
+        if self._is_silent:
+            return
+        self._write({"event": "progress", **_plain(report)})
+        now = time.monotonic()
+        if now - self._last < (LIVE_EVERY_S if self._is_live else LINES_EVERY_S):
+            return
+        self._last = now
+        line = words.progress(report)
+        if self._is_live:
+            width = os.get_terminal_size(self._err.fileno()).columns
+            self._clear()
+            shown = line[: max(20, width - 1)]
+            self._err.write(shown)
+            self._shown = len(shown)
+        else:
+            self._err.write(f"{line}\n")
+        self._err.flush()
+
+    def epoch(self, row: EpochRow, epochs: int) -> None:
+        """An epoch is done."""
+        if self._is_silent:
+            return
+        self._write({"event": "epoch", **_row(row)})
+        self.talk(words.epoch(row, epochs))
+
+    def event(self, name: str, **what: Any) -> None:
+        """Something for the record."""
+        if not self._is_silent:
+            self._write({"event": name, **what})
+
+    def end(self, rows: Sequence[EpochRow]) -> None:
+        """The table of epochs."""
+        if self._is_silent or not rows:
+            return
+        for line in words.table(rows):
+            self.talk(line)
+
+    def outcome(self, *, is_stopped: bool, saved: str | None) -> None:
+        """How it ended, for whoever has started this process."""
+        if self._run_dir is not None and not self._is_silent:
+            path = os.path.join(self._run_dir, "outcome.json")
+            with open(f"{path}.tmp", "w", encoding="utf-8") as file:
+                json.dump({"resumable": is_stopped and saved is not None, "stopped": is_stopped, "saved": saved}, file)
+            os.replace(f"{path}.tmp", path)
+
+    def close(self) -> None:
+        self._clear()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _clear(self) -> None:
+        if self._shown:
+            self._err.write(f"\r{' ' * self._shown}\r")
+            self._shown = 0
+
+    def _write(self, what: dict[str, Any]) -> None:
+        text = json.dumps({"time": round(time.time(), 3), **what})
+        if self._file is not None:
+            self._file.write(f"{text}\n")
+            self._file.flush()
+        if self._is_json:
+            self._out.write(f"{text}\n")
+            self._out.flush()
+
+
+def _plain(report: Report) -> dict[str, Any]:
+    return {
+        "epoch": report.epoch,
+        "stage": report.stage,
+        "batch": report.batch,
+        "samples": report.samples,
+        "samples_per_s": round(report.samples_per_s, 1),
+        "metrics": finite(report.metrics),
+        "recent": finite(report.recent),
+        "left_s": None if report.left_s is None else round(report.left_s, 1),
+        "shares": {name: round(share, 4) for name, share in report.shares.items()},
+    }
+
+
+def _row(row: EpochRow) -> dict[str, Any]:
+    return {
+        "epoch": row.epoch,
+        "stage": row.stage,
+        "samples": row.samples,
+        "seconds": round(row.seconds, 3),
+        "trained": row.trained,
+        "evaluated": row.evaluated,
+    }

@@ -1,0 +1,368 @@
+"""One trainer's walk through an act: epochs, stages, turns; evaluation, checkpoints, early stopping. A program.
+
+    Trainer(act, settings, company).train()
+
+It knows batches, boards and checkpoints; of models it knows what an `umiak.train.engine.Engine` answers, of other trainers what `Together` does.
+Every decision that all trainers must share is made from what all of them have told, so that all of them make it alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shutil
+import time
+from typing import TYPE_CHECKING, Any
+
+import umiak
+from umiak.core.problem import Problem, UmiakError
+from umiak.core.value import replace, value
+from umiak.ps import export as ps_export
+from umiak.ps.job import Job
+from umiak.train import reading, saving, serving
+from umiak.train.config import Inference, Learning, Saving
+from umiak.train.courses import Course
+from umiak.train.engine import LOSS, Engine, Ways, load
+from umiak.train.feeding import Wishes
+from umiak.train.findings import choices
+from umiak.train.metrics.board import Readings
+from umiak.train.milestones import EpochRow, Milestone, finite
+from umiak.train.plan import Act
+from umiak.train.stopping import Stopping
+from umiak.train.stopwatch import Stopwatch
+from umiak.train.telling import Teller
+from umiak.train.together import Together
+from umiak.train.walking import Stopped, Walk
+
+if TYPE_CHECKING:
+    from umiak.train.config import Free
+
+
+@value
+class Settings:
+    """What of a plan every act shares, and what was asked for beside it."""
+
+    config: str = ""
+    hyper_parameters: Free = {}
+    table_parameters: Free = {}
+    learning: Learning = Learning()
+    resume: bool = False
+    prefix: str = ""
+    """Before the names of all tables."""
+
+
+@value
+class Company:
+    """What a trainer works with."""
+
+    job: Job
+    together: Together
+    watch: Stopwatch
+    teller: Teller
+    stopping: Stopping
+
+
+@value
+class Outcome:
+    """How it ended."""
+
+    history: tuple[EpochRow, ...]
+    is_stopped: bool = False
+    """Whether somebody asked it to stop before its end."""
+    saved: str | None = None
+    """The checkpoint that was saved last."""
+
+
+class Trainer:
+    """One act, for one trainer."""
+
+    def __init__(self, act: Act, settings: Settings, company: Company) -> None:
+        self.act = act
+        self.settings = settings
+        self.job = company.job
+        self.together = company.together
+        self.watch = company.watch
+        self.teller = company.teller
+        self.stopping = company.stopping
+        self.mode = act.crew.together
+        self.step = 0
+        self.history: list[EpochRow] = []
+        self.best: float | None = None
+        self.without_progress = 0
+        self.saved: str | None = None
+        self.courses: list[Course] = []
+        self._evaluation: Course | None = None
+        self.engines: dict[str, Engine] = {}
+        self._saved_at = time.monotonic()
+
+    def train(self) -> Outcome:
+        """From the beginning, or from the newest checkpoint, to the end."""
+        with contextlib.ExitStack() as closing:
+            begun = self._begin(closing)
+            try:
+                self._epochs(begun)
+            except Stopped:
+                return Outcome(history=tuple(self.history), is_stopped=True, saved=self.saved)
+            self.teller.end(self.history)
+        return Outcome(history=tuple(self.history), saved=self.saved)
+
+    # ---- the beginning
+
+    def _begin(self, closing: contextlib.ExitStack) -> Milestone:
+        act = self.act
+        found = self._newest() if self.settings.resume else None
+        seed = found.milestone.seed if found else self._seed()
+        begun = (
+            found.milestone
+            if found
+            else Milestone(runner=act.name, mode=self.mode, trainers_in_all=self.together.world, seed=seed, epoch=0)
+        )
+        for stage in act.stages:
+            self.courses.append(Course(stage, self.settings.config, self.settings.hyper_parameters, self.together))
+            closing.callback(self.courses[-1].close)
+        if act.evaluation is not None:
+            self._evaluation = Course(
+                act.evaluation, self.settings.config, self.settings.hyper_parameters, self.together
+            )
+            closing.callback(self._evaluation.close)
+        for course in self.courses:
+            self.engines.setdefault(course.stage.model, self._engine(course, seed))
+        if found:
+            self._go_on(found)
+        elif act.init_model_path:
+            self._warm_start(act.init_model_path)
+        return begun
+
+    def _seed(self) -> int:
+        if self.act.seed is not None:
+            return self.act.seed
+        first, *_ = self.together.tell({"seed": secrets.randbelow(1 << 31)}, "seed")
+        return int(first["seed"])
+
+    def _engine(self, course: Course, seed: int) -> Engine:
+        stage, act, settings = course.stage, self.act, self.settings
+        prefix = f"{stage.name}/" if self.engines else ""
+        ways = Ways(
+            learning=settings.learning,
+            seed=seed,
+            device=act.device,
+            amp=act.amp,
+            threads=stage.threads,
+            gradient_scale=stage.gradient_scale,
+            prefix=f"{settings.prefix}{prefix}",
+        )
+        return Engine(
+            load(stage.model, settings.config),
+            course.slots(),
+            job=self.job,
+            ways=ways,
+            hyper_parameters=settings.hyper_parameters,
+            where=settings.config,
+        )
+
+    def _newest(self) -> saving.Saved | None:
+        paths = [each.path for each in (self.act.checkpoint, self.act.step_checkpoint) if each]
+        if not paths:
+            raise UmiakError(
+                Problem(
+                    code="UM-TRAIN-005",
+                    what=f"--resume, and runner {self.act.name} saves no checkpoints",
+                    hint="write `save_checkpoint_path:`",
+                )
+            )
+        found, skipped = saving.newest(paths, self.act.name)
+        for words in skipped:
+            self.teller.talk(f"note: passed over: {words}")
+        told = self.together.agree_on(found.path if found else "", "resume")
+        if len(set(told)) > 1:
+            what = (
+                f"trainers do not see the same checkpoints: {', '.join(each or 'none' for each in dict.fromkeys(told))}"
+            )
+            hint = "save_checkpoint_path must be the same shared directory on every node"
+            raise UmiakError(Problem(code="UM-TRAIN-016", what=what, hint=hint))
+        if found is None:
+            self.teller.talk(f"nothing to resume in {', '.join(paths)}: it begins anew")
+        return found
+
+    def _go_on(self, found: saving.Saved) -> None:
+        milestone = found.milestone
+        if milestone.trainers and not self.together.is_free and milestone.trainers_in_all != self.together.world:
+            raise UmiakError(
+                Problem(
+                    code="UM-TRAIN-016",
+                    what=f"{found.path} was saved within an epoch by {milestone.trainers_in_all} trainers, "
+                    f"and these are {self.together.world}",
+                    why="who has read what of an epoch is known trainer by trainer",
+                    hint=f"go on with {milestone.trainers_in_all}, or begin an epoch with it: `init_model_path: {found.path}`",
+                )
+            )
+        saving.start_from(self.job, found.path, self._tables())
+        self._refresh()
+        self.history = list(milestone.history)
+        self.best, self.without_progress = milestone.best, milestone.without_progress
+        self.step = milestone.step
+        self.saved = found.path
+        where = (
+            f"epoch {milestone.epoch + 1}, batch {milestone.batch}"
+            if milestone.trainers
+            else f"epoch {milestone.epoch}"
+        )
+        self.teller.talk(f"goes on from {found.path}: {where}")
+
+    def _warm_start(self, path: str) -> None:
+        paths = saving.models_below(path, None)
+        whole = saving.start_from(self.job, paths[-1], self._tables())
+        self._refresh()
+        without = "" if whole else ", without the optimizer's memory, which is of another kind"
+        self.teller.talk(f"starts from {paths[-1]}{without}")
+
+    def _tables(self) -> dict[str, Any]:
+        tables: dict[str, Any] = {}
+        for engine in self.engines.values():
+            tables |= engine.optimizer.tables()
+        return tables
+
+    def _refresh(self) -> None:
+        for engine in self.engines.values():
+            engine.refresh()
+
+    # ---- epochs
+
+    def _epochs(self, begun: Milestone) -> None:
+        act = self.act
+        for epoch in range(begun.epoch, act.epochs):
+            if begun.is_over:
+                return
+            first = begun.stage if epoch == begun.epoch else 0
+            for number in range(first, len(self.courses)):
+                within = begun if epoch == begun.epoch and number == first and begun.trainers else None
+                self._stage(epoch, number, within)
+            is_last = self._end_of_epoch(epoch)
+            if is_last:
+                return
+
+    def _stage(self, epoch: int, number: int, within: Milestone | None) -> None:
+        self.history.append(Walk(self, epoch, number, within).go())
+
+    def _end_of_epoch(self, epoch: int) -> bool:
+        """Evaluate, decide, save. Returns whether training ends here."""
+        act = self.act
+        row = self.history[-1]
+        if self._evaluation is not None:
+            row = self.history[-1] = replace(
+                row, evaluated=finite(dict(self.evaluate(self._evaluation, row.stage).epoch))
+            )
+        self.teller.epoch(row, act.epochs)
+        ends = self._is_enough(row) or epoch + 1 == act.epochs
+        milestone = replace(self.milestone(epoch + 1, 0), is_over=ends)
+        if act.checkpoint and (ends or (epoch + 1) % act.checkpoint.every == 0):
+            self.save(saving.epoch_path(act.checkpoint.path, epoch), milestone, act.checkpoint, steps=False)
+        if act.inference and (ends or (epoch + 1) % act.inference.every == 0):
+            self._export(epoch, act.inference)
+        if self.stopping.is_asked and self.together.world == 1 and not ends:
+            raise Stopped
+        return ends
+
+    def _is_enough(self, row: EpochRow) -> bool:
+        """Whether early stopping ends it."""
+        act = self.act
+        if act.patience is None or not row.evaluated:
+            return False
+        name = act.stop_metric or ("auc" if "auc" in row.evaluated else LOSS)
+        if name not in row.evaluated:
+            what = f"early_stop_metric: the model has no metric {name}"
+            raise UmiakError(Problem(code="UM-TRAIN-020", what=what, hint=choices(name, row.evaluated)))
+        number = row.evaluated[name]
+        better = number if name not in (LOSS, "log_loss") else (None if number is None else -number)
+        if better is not None and (self.best is None or better > self.best):
+            self.best, self.without_progress = better, 0
+            return False
+        self.without_progress += 1
+        if self.without_progress >= act.patience:
+            self.teller.talk(f"no better {name} for {self.without_progress} epochs: it ends here")
+            return True
+        return False
+
+    def evaluate(self, course: Course, stage: str) -> Readings:
+        """Look at other data, all trainers together."""
+        engine = self._engine_of(stage)
+        if self.together.is_free:
+            self.together.meet()
+            engine.refresh()
+        board = engine.board()
+        with reading.read(
+            course.dataset, course.found, rank=self.together.rank, world=self.together.world, **course.more
+        ) as samples:
+            for batch in samples:
+                engine.judge(batch, board)
+                umiak.progress()
+        return board.readings(self.together.add(board.state()))
+
+    def _engine_of(self, stage: str) -> Engine:
+        return next(self.engines[each.stage.model] for each in self.courses if each.stage.name == stage)
+
+    # ---- what is kept
+
+    def milestone(self, epoch: int, stage: int) -> Milestone:
+        return Milestone(
+            runner=self.act.name,
+            mode=self.mode,
+            trainers_in_all=self.together.world,
+            seed=next(iter(self.engines.values())).seed,
+            epoch=epoch,
+            stage=stage,
+            step=self.step,
+            history=tuple(self.history),
+            best=self.best,
+            without_progress=self.without_progress,
+        )
+
+    def save(self, path: str, milestone: Milestone, kept: Saving, *, steps: bool) -> None:
+        """Everybody calls it, at the same place."""
+        with self.watch.measuring("saving"):
+            if self.together.is_free:
+                self.together.meet()
+            saving.save(self.job, path, milestone)
+            if self.together.is_first:
+                saving.keep(kept.path, self.act.keep_checkpoints, steps=steps)
+            # Nobody goes on, and nobody ends, before it is whole.
+            self.together.tell({}, "saved")
+        self.saved = path
+        self._saved_at = time.monotonic()
+        self.teller.event("saved", path=path)
+
+    def _export(self, epoch: int, inference: Inference) -> None:
+        """A model for serving, with the rows that it needs: they are taken from a checkpoint, which is consistent."""
+        path = saving.epoch_path(inference.path, epoch)
+        with self.watch.measuring("saving"):
+            rows_at = self._saved_epoch(epoch)
+            rows = rows_at or f"{path}.rows"
+            if rows_at is None:
+                saving.save(self.job, rows, self.milestone(epoch + 1, 0))
+            if self.together.is_first:
+                for engine in self.engines.values():
+                    serving.export(
+                        engine,
+                        path,
+                        lambda embedding: ps_export.rows(rows, embedding.table),
+                        feeds=inference.feeds,
+                        fetches=inference.fetches,
+                    )
+                if rows_at is None:
+                    shutil.rmtree(rows, ignore_errors=True)
+            self.together.tell({}, "served")
+        self.teller.event("served", path=path)
+
+    def _saved_epoch(self, epoch: int) -> str | None:
+        """The checkpoint of this epoch, if there is one."""
+        own = saving.epoch_path(self.act.checkpoint.path, epoch) if self.act.checkpoint else None
+        return own if own is not None and own == self.saved else None
+
+    # ---- what is wanted
+
+    def wishes(self) -> Wishes:
+        """What this trainer would like to do before its next turn."""
+        act = self.act
+        minutes = act.save_minutes
+        due = minutes is not None and self.together.is_first and time.monotonic() - self._saved_at >= 60 * minutes
+        return Wishes(save=due, stop=self.stopping.is_asked)

@@ -1,0 +1,302 @@
+"""One stage of one epoch, turn by turn: learning, reports, checkpoints within it, the wish to stop. An adapter.
+
+Two ways, as the mode asks for: trainers that take every step together agree on everything in passing, where they agree on sizes anyway. Trainers that
+wait for nobody look around now and then, and meet only when one of them wants to.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import umiak
+from umiak.core.decode import decode, encode
+from umiak.core.problem import Problem
+from umiak.core.value import replace
+from umiak.train import reading, saving
+from umiak.train.feeding import Deal, Dealt, Shared, Wishes
+from umiak.train.metrics.board import Readings
+from umiak.train.milestones import EpochRow, Milestone, TrainerState, finite, packed, unpacked
+from umiak.train.reading import dividing
+from umiak.train.reading.checking import Seen
+from umiak.train.telling import Report
+
+if TYPE_CHECKING:
+    from umiak.data.parts import Part
+    from umiak.train.reading.batches import Batch
+    from umiak.train.reading.samples import Samples
+    from umiak.train.trainer import Trainer
+
+LOOK_EVERY_S = 0.5
+"""How often trainers that do not wait for one another look what the others want."""
+
+
+class Stopped(Exception):
+    """Asked to stop; everything is saved that can be."""
+
+
+class Walk:
+    """A trainer's way through a stage."""
+
+    def __init__(self, trainer: Trainer, epoch: int, number: int, within: Milestone | None) -> None:
+        self.trainer = trainer
+        self.act = trainer.act
+        self.together = trainer.together
+        self.epoch = epoch
+        self.number = number
+        self.course = trainer.courses[number]
+        self.stage = self.course.stage
+        self.engine = trainer.engines[self.stage.model]
+        self.board = self.engine.board()
+        self.batch = 0
+        """Steps of all trainers; where they wait for nobody, this trainer's own."""
+        self.samples = 0
+        """Samples of all trainers; where they wait for nobody, this trainer's own."""
+        self._before = 0.0
+        self._deal = Deal()
+        self._place: dict[str, Any] | None = None
+        if within is not None:
+            self._go_on(within)
+        self._began = time.monotonic()
+        self._looked = self._reported_at = self._began
+        self._reported = self.samples
+        self._readings: Readings | None = None
+        self._meetings = 0
+        self._is_wanted = Wishes()
+        self._dump: list[dict[str, Any]] = []
+
+    def go(self) -> EpochRow:
+        """To the end of the stage. `Stopped` if somebody asked for it."""
+        feed = self._feed()
+        try:
+            if isinstance(feed, Dealt):
+                self._walk_alone(feed)
+            else:
+                self._walk_together(feed)
+            return self._end(feed)
+        finally:
+            feed.close()
+
+    # ---- the beginning
+
+    def _go_on(self, within: Milestone) -> None:
+        self._before = within.seconds
+        if within.deal:
+            self._deal = decode(Deal, json.loads(within.deal))
+        else:
+            self.batch, self.samples = within.batch, within.samples
+        if self.together.rank < len(within.trainers):
+            own = within.trainers[self.together.rank]
+            self.board.load(unpacked(own.board), within.board_layout)
+            self.trainer.step = own.step
+            self._place = json.loads(own.place)
+            self.samples, self.batch = (own.samples, own.batch) if within.deal else (self.samples, self.batch)
+
+    def _feed(self) -> Shared | Dealt:
+        course, dataset = self.course, self.course.dataset
+        common: dict[str, Any] = {"epoch": self.epoch, "seed": self.engine.seed}
+        if not self.together.is_free:
+            at = self._place
+            samples = reading.read(
+                dataset,
+                course.found,
+                rank=self.together.rank,
+                world=self.together.world,
+                shuffle_files=self.stage.shuffle_files,
+                position=at["position"] if at else None,
+                **common,
+                **course.more,
+            )
+            return Shared(samples, self.together, self.trainer.watch, at=at)
+        files = dividing.in_order(course.found.files, shuffled=self.stage.shuffle_files, **common)
+        parts = dividing.hand(files, world=self.together.world, piece_bytes=course.part_bytes(self.together.world))
+
+        def opened(part: Part, position: str | None) -> Samples:
+            return reading.read_part(dataset, course.found, part, position=position, **common, **course.more)
+
+        name = f"parts {self.act.name} {self.epoch} {self.number}"
+        return Dealt(parts, self._deal, opened, lambda: self.together.take(name), self.trainer.watch)
+
+    # ---- steps in common
+
+    def _walk_together(self, feed: Shared) -> None:
+        every = self.act.step_checkpoint.every if self.act.step_checkpoint else 0
+        for turn in feed.turns(self.trainer.wishes):
+            if isinstance(turn, Wishes):
+                self._save_within(feed, turn)
+                continue
+            self._learn(turn.batch, turn.share if self.together.world > 1 else None)
+            self.batch += 1
+            self.samples += turn.total
+            if self.batch % self.act.print_interval == 0:
+                self._report(self.board.readings(self.together.add(self.board.state())), self.batch, self.samples)
+            if every and self.batch % every == 0:
+                self._save_within(feed, Wishes(save=True))
+
+    # ---- everybody alone
+
+    def _walk_alone(self, feed: Dealt) -> None:
+        for turn in feed.turns(self._look_around):
+            if isinstance(turn, Wishes):
+                self._meet(feed, ended=False)
+                continue
+            self._learn(turn.batch, None)
+            self.batch += 1
+            self.samples += turn.size
+        while not self._meet(feed, ended=True):
+            pass
+
+    def _look_around(self) -> Wishes:
+        """What is wanted, by this trainer or by another. Now and then the others are asked."""
+        own = self.trainer.wishes()
+        every = self.act.step_checkpoint.every if self.act.step_checkpoint else 0
+        if self.together.is_first and every and self.batch % every == 0:
+            own = replace(own, save=True)
+        self._is_wanted = own
+        now = time.monotonic()
+        if not own and now - self._looked < LOOK_EVERY_S:
+            return own
+        self._looked = now
+        told = self._glance(self._meetings + bool(own))
+        if own or any(each["meetings"] > self._meetings for each in told):
+            return replace(own, save=True)
+        return own
+
+    def _glance(self, meetings: int) -> list[dict[str, Any]]:
+        head = {"stage": [self.epoch, self.number], "meetings": meetings, "batch": self.batch, "samples": self.samples}
+        state = self.board.state()
+        answers = [each for each in self.together.glance(json.dumps(head).encode() + b"\n" + state.tobytes()) if each]
+        told, total = [], np.zeros_like(state)
+        for answer in answers:
+            line, _, vector = answer.partition(b"\n")
+            each = json.loads(line)
+            if each["stage"] == head["stage"]:  # others may be in the stage before
+                told.append(each)
+                total += np.frombuffer(vector, np.float64)
+        if self.together.is_first:
+            self._report(self.board.readings(total), sum(e["batch"] for e in told), sum(e["samples"] for e in told))
+        return told
+
+    def _meet(self, feed: Dealt, *, ended: bool) -> bool:
+        """All trainers, because one wants to save or to stop, or because all have ended. Returns whether that is so."""
+        wanted = Wishes() if ended else self._is_wanted
+        wanted = replace(wanted, stop=wanted.stop or self.trainer.stopping.is_asked)
+        told = self.together.tell({"ended": ended, "save": wanted.save, "stop": wanted.stop}, "meeting")
+        self._meetings += 1
+        if all(each["ended"] for each in told):
+            return True
+        everybodys = Wishes(save=any(each["save"] for each in told), stop=any(each["stop"] for each in told))
+        if everybodys:
+            self._save_within(feed, everybodys)
+        return False
+
+    # ---- one turn
+
+    def _learn(self, batch: Batch | None, share: float | None) -> None:
+        trainer = self.trainer
+        loss = self.engine.learn(batch, self.board, step=trainer.step, share=share)
+        trainer.step += 1
+        umiak.progress()
+        if self.act.result_dump_path and batch is not None:
+            self._dump.append({"batch": self.batch, "samples": batch.size, "loss": loss})
+
+    def _report(self, readings: Readings, batch: int, samples: int) -> None:
+        self.board.mark()
+        if not self.together.is_first:
+            return
+        now = time.monotonic()
+        speed = max(0, samples - self._reported) / max(now - self._reported_at, 1e-9)
+        self._reported_at, self._reported = now, samples
+        self.trainer.teller.report(
+            Report(
+                epoch=self.epoch,
+                epochs=self.act.epochs,
+                stage=self.stage.name,
+                batch=batch,
+                samples=samples,
+                samples_per_s=speed,
+                metrics=dict(readings.epoch),
+                recent=dict(readings.recent),
+                left_s=self._left(samples),
+                shares=self.trainer.watch.lap(),
+            )
+        )
+
+    def _left(self, samples: int) -> float | None:
+        """Seconds until the end of training, as far as it can be guessed."""
+        sizes = [course.guess() for course in self.trainer.courses]
+        if any(size is None for size in sizes) or not samples:
+            return None
+        whole = [size or 0 for size in sizes]
+        rest = max(0, whole[self.number] - samples) + sum(whole[self.number + 1 :])
+        rest += (self.act.epochs - self.epoch - 1) * sum(whole)
+        return rest * self._elapsed() / samples
+
+    def _elapsed(self) -> float:
+        return self._before + time.monotonic() - self._began
+
+    # ---- what is kept, and the end
+
+    def _save_within(self, feed: Shared | Dealt, wishes: Wishes) -> None:
+        trainer = self.trainer
+        kept = self.act.step_checkpoint or self.act.checkpoint
+        if kept is not None:
+            own = TrainerState(
+                step=trainer.step,
+                place=json.dumps(feed.place()),
+                board=packed(self.board.state()),
+                batch=self.batch,
+                samples=self.samples,
+            )
+            told = [decode(TrainerState, each) for each in self.together.tell(encode(own), "state")]
+            is_dealt = isinstance(feed, Dealt)
+            batch = sum(each.batch for each in told) if is_dealt else self.batch
+            milestone = replace(
+                trainer.milestone(self.epoch, self.number),
+                batch=batch,
+                samples=sum(each.samples for each in told) if is_dealt else self.samples,
+                seconds=self._elapsed(),
+                board_layout=self.board.layout.text,
+                trainers=tuple(told),
+                deal=json.dumps(encode(self._deal.after([json.loads(e.place) for e in told]))) if is_dealt else "",
+            )
+            trainer.save(saving.step_path(kept.path, self.epoch, batch), milestone, kept, steps=True)
+        if wishes.stop:
+            raise Stopped
+
+    def _end(self, feed: Shared | Dealt) -> EpochRow:
+        """What all trainers have seen, judged together."""
+        seen = feed.seen()
+        told = self.together.tell(
+            {"seen": None if seen is None else encode(seen), "batch": self.batch, "samples": self.samples}, "end"
+        )
+        if seen is not None and self._place is None and not self._deal.begun:
+            all_seen = [None if each["seen"] is None else decode(Seen, each["seen"]) for each in told]
+            allowed = self.course.dataset.extra_slots_allowed
+            reading.check_seen(self.course.dataset, self.course.found, all_seen, extra_allowed=allowed)
+        if self.together.is_free:
+            self.samples, self.batch = (sum(each[name] for each in told) for name in ("samples", "batch"))
+        self.course.samples = self.samples
+        readings = self.board.readings(self.together.add(self.board.state()))
+        self._tell_problems(readings.problems)
+        self._write_dump()
+        return EpochRow(
+            epoch=self.epoch,
+            stage=self.stage.name,
+            samples=self.samples,
+            seconds=self._elapsed(),
+            trained=finite(dict(readings.epoch)),
+        )
+
+    def _tell_problems(self, problems: tuple[Problem, ...]) -> None:
+        for problem in problems:
+            for line in problem.lines("warning"):
+                self.trainer.teller.talk(line)
+
+    def _write_dump(self) -> None:
+        if self.act.result_dump_path and self.together.is_first:
+            with open(f"{self.act.result_dump_path}_epoch_{self.epoch}", "w", encoding="utf-8") as file:
+                json.dump(self._dump, file)

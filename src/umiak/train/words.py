@@ -1,0 +1,87 @@
+"""Training in words: a line of progress, an epoch's line, the table at the end. A decider."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from umiak.train.milestones import EpochRow
+    from umiak.train.telling import Report
+
+LEAST_SHARE = 0.005
+"""Smaller parts of the time are not told."""
+
+
+def progress(report: Report) -> str:
+    """``epoch 1/4  batch 120  31,200 samples/s  loss 0.4312  auc 0.7812  3m 12s left  compute 70%, push 16%``"""
+    parts = [
+        f"epoch {report.epoch + 1}/{report.epochs}",
+        f"batch {report.batch:,}",
+        f"{report.samples_per_s:,.0f} samples/s",
+        *numbers(report.metrics),
+    ]
+    if report.left_s is not None:
+        parts.append(f"{duration(report.left_s)} left")
+    shares = [f"{name} {share:.0%}" for name, share in report.shares.items() if share >= LEAST_SHARE]
+    return "  ".join([*parts, ", ".join(shares)])
+
+
+def epoch(row: EpochRow, epochs: int) -> str:
+    """An epoch is done."""
+    parts = [
+        f"epoch {row.epoch + 1}/{epochs} done",
+        f"{row.samples:,} samples in {duration(row.seconds)}",
+        *numbers(row.trained),
+    ]
+    if row.evaluated:
+        parts.append(f"evaluated: {'  '.join(numbers(row.evaluated))}")
+    return "  ".join(parts)
+
+
+def table(rows: Sequence[EpochRow]) -> list[str]:
+    """All epochs, one below the other."""
+    trained = list(dict.fromkeys(name for row in rows for name in row.trained if "." not in name))
+    evaluated = list(dict.fromkeys(name for row in rows for name in row.evaluated if "." not in name))
+    several = len({row.stage for row in rows}) > 1
+    head = ["epoch", *(["phase"] if several else []), "samples", "seconds", "samples/s", *trained]
+    head += [f"evaluated {name}" for name in evaluated]
+    lines = [head]
+    for row in rows:
+        speed = row.samples / row.seconds if row.seconds else 0.0
+        cells = [
+            str(row.epoch + 1),
+            *([row.stage] if several else []),
+            f"{row.samples:,}",
+            f"{row.seconds:.1f}",
+            f"{speed:,.0f}",
+        ]
+        cells += [_number(row.trained.get(name)) for name in trained]
+        cells += [_number(row.evaluated.get(name)) for name in evaluated]
+        lines.append(cells)
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    return ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+
+
+def numbers(metrics: Mapping[str, float | None]) -> list[str]:
+    """``loss 0.4312``, without the parts of metrics that have several."""
+    return [f"{name} {_number(each)}" for name, each in metrics.items() if "." not in name]
+
+
+def duration(seconds: float) -> str:
+    """``3m 12s``"""
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    minutes, whole = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes}m {whole:02}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h {minutes:02}m"
+
+
+def _number(each: float | None) -> str:
+    return "-" if each is None or math.isnan(each) else f"{each:.4f}"
