@@ -7,15 +7,17 @@ stderr; ``--json`` sends what ``metrics.jsonl`` gets to stdout, too.
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from umiak.core.value import value
-from umiak.train import words
+from umiak.train import picture, words
 from umiak.train.milestones import EpochRow, finite
+from umiak.train.scalars import Scalars
 
 LIVE_EVERY_S = 0.2
 LINES_EVERY_S = 2.0
@@ -64,9 +66,15 @@ class Teller:
         self._shown = 0
         self._last = 0.0
         self._file: TextIO | None = None
+        self._scalars: Scalars | None = None
+        self._samples = 0
+        """Of epochs that are over."""
+        self._points: dict[str, list[tuple[float, float]]] = {}
+        self._marks: dict[str, list[tuple[float, float]]] = {}
         if run_dir is not None and not is_silent:
             os.makedirs(run_dir, exist_ok=True)
             self._file = open(os.path.join(run_dir, "metrics.jsonl"), "a" if goes_on else "w", encoding="utf-8")  # noqa: SIM115
+            self._scalars = Scalars(run_dir, self.talk)
 
     def talk(self, line: str) -> None:
         """One line that stays."""
@@ -81,6 +89,7 @@ class Teller:
         if self._is_silent:
             return
         self._write({"event": "progress", **_plain(report)})
+        self._note(report.recent, self._samples + report.samples, "train")
         now = time.monotonic()
         if now - self._last < (LIVE_EVERY_S if self._is_live else LINES_EVERY_S):
             return
@@ -101,6 +110,8 @@ class Teller:
         if self._is_silent:
             return
         self._write({"event": "epoch", **_row(row)})
+        self._samples += row.samples
+        self._note(row.evaluated, self._samples, "evaluate")
         self.talk(words.epoch(row, epochs))
 
     def event(self, name: str, **what: Any) -> None:
@@ -108,12 +119,24 @@ class Teller:
         if not self._is_silent:
             self._write({"event": name, **what})
 
-    def end(self, rows: Sequence[EpochRow]) -> None:
-        """The table of epochs."""
+    def end(self, rows: Sequence[EpochRow], title: str = "") -> None:
+        """The table of epochs, and the picture."""
         if self._is_silent or not rows:
             return
         for line in words.table(rows):
             self.talk(line)
+        curves = [
+            picture.Curve(name=name, points=tuple(self._points[name]), marks=tuple(self._marks.get(name, ())))
+            for name in self._points
+        ]
+        if curves and self._run_dir is not None:
+            path = os.path.join(self._run_dir, "curve.svg")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(picture.svg(curves, title))
+            told = next((curve for curve in curves if curve.name == "auc"), curves[0])
+            for line in picture.drawing(told):
+                self.talk(line)
+            self.talk(f"picture: {path}")
 
     def outcome(self, *, is_stopped: bool, saved: str | None) -> None:
         """How it ended, for whoever has started this process."""
@@ -125,9 +148,20 @@ class Teller:
 
     def close(self) -> None:
         self._clear()
+        if self._scalars is not None:
+            self._scalars.close()
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def _note(self, numbers: Mapping[str, float | None], samples: int, kind: str) -> None:
+        """For the picture, and for whoever else likes to see numbers."""
+        for name, number in numbers.items():
+            if "." in name or number is None or not math.isfinite(number):
+                continue
+            (self._points if kind == "train" else self._marks).setdefault(name, []).append((samples, number))
+            if self._scalars is not None:
+                self._scalars.put(f"{kind}/{name}", number, samples)
 
     def _clear(self) -> None:
         if self._shown:

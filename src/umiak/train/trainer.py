@@ -103,7 +103,7 @@ class Trainer:
                 self._epochs(begun)
             except Stopped:
                 return Outcome(history=tuple(self.history), is_stopped=True, saved=self.saved)
-            self.teller.end(self.history)
+            self.teller.end(self.history, f"{self.settings.config}: {act_title(self.act)}")
         return Outcome(history=tuple(self.history), saved=self.saved)
 
     # ---- the beginning
@@ -366,3 +366,8 @@ class Trainer:
         minutes = act.save_minutes
         due = minutes is not None and self.together.is_first and time.monotonic() - self._saved_at >= 60 * minutes
         return Wishes(save=due, stop=self.stopping.is_asked)
+
+
+def act_title(act: Act) -> str:
+    """A run in a few words, for its picture."""
+    return f"{act.name}, {act.crew.together}" + (f", {act.crew.trainers} trainers" if act.crew.is_divided else "")

@@ -43,11 +43,34 @@ class ReaderBase:
         raise NotImplementedError(f"{type(self).__name__} has no generate_sample")
 
 
+_settings: dict[str, Any] = {}
+
+
+def get_global_env(name: str, default: Any = None, namespace: str | None = None) -> Any:
+    """What a config says: ``get_global_env("hyper_parameters.buckets", 1000)``."""
+    found: Any = _settings
+    for word in (f"{namespace}.{name}" if namespace else name).split("."):
+        if not isinstance(found, Mapping) or word not in found:
+            return default
+        found = found[word]
+    return found
+
+
+def get_runtime_environ(name: str) -> str | None:
+    """A variable of the environment."""
+    return os.environ.get(name)
+
+
 def provide_old_modules(settings: Mapping[str, Any]) -> None:
-    """Let ``paddlerec.core.reader`` and ``paddlerec.core.utils.envs`` be imported here, unless they are installed."""
+    """Let ``paddlerec.core.reader`` and ``paddlerec.core.utils.envs`` be imported here, unless they are installed.
+
+    Those of ``shims/paddlerec`` are these, too.
+    """
+    _settings.clear()
+    _settings.update(settings)
     if "paddlerec" in sys.modules or importlib.util.find_spec("paddlerec") is not None:
         return
-    envs = _module("paddlerec.core.utils.envs", get_global_env=_getter(settings), get_runtime_environ=os.environ.get)
+    envs = _module("paddlerec.core.utils.envs", get_global_env=get_global_env, get_runtime_environ=get_runtime_environ)
     utils = _module("paddlerec.core.utils", envs=envs)
     reader = _module("paddlerec.core.reader", ReaderBase=ReaderBase)
     core = _module("paddlerec.core", utils=utils, reader=reader)
@@ -60,15 +83,3 @@ def _module(name: str, **contents: Any) -> types.ModuleType:
     module.__dict__.update(contents)
     sys.modules[name] = module
     return module
-
-
-def _getter(settings: Mapping[str, Any]) -> Callable[..., Any]:
-    def get_global_env(name: str, default: Any = None, namespace: str | None = None) -> Any:
-        found: Any = settings
-        for word in (f"{namespace}.{name}" if namespace else name).split("."):
-            if not isinstance(found, Mapping) or word not in found:
-                return default
-            found = found[word]
-        return found
-
-    return get_global_env

@@ -1,0 +1,1 @@
+"""Where reader classes find their base and their settings."""

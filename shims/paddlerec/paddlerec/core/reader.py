@@ -1,0 +1,5 @@
+"""The base of reader classes."""
+
+from umiak.train.reading.base import ReaderBase
+
+__all__ = ["ReaderBase"]
