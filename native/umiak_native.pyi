@@ -41,8 +41,10 @@ class Table:
         keys: NDArray[np.uint64] | NDArray[np.int64],
         create: bool = True,
         out: NDArray[np.float32] | None = None,
+        *,
+        absent: Literal["initial", "zeros"] = "initial",
     ) -> NDArray[np.float32]:
-        """Rows of the keys. Missing ones are made, or without `create` read as they would be made."""
+        """Rows of the keys. Missing ones are made, or without `create` read as they would be made, or as zeros."""
 
     def push(self, keys: NDArray[np.uint64] | NDArray[np.int64], rows: NDArray[np.float32], draw: int = 0) -> None:
         """One optimizer step. A key should come once. Where chance decides, `draw` and the key decide."""
@@ -470,13 +472,14 @@ class Client:
         out: NDArray[np.float32] | None = None,
         *,
         create: bool = True,
+        absent: Literal["initial", "zeros"] = "initial",
         step: int = 0,
         limit_s: float | None = None,
     ) -> NDArray[np.float32]:
         """Rows of keys: an array of shape `keys.shape + (width,)`, or `out`, which has that shape and is C-contiguous.
 
         Waits until the servers have applied all steps before `step`. Missing rows are created, or, without `create`,
-        only read as what they would be. Each key goes over the network once.
+        only read as what they would be, or as zeros if `absent` says so. Each key goes over the network once.
         """
 
     def push(

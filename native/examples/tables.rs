@@ -5,8 +5,8 @@
 //! are in `benchmarks/ps.py`.
 
 use umiak_native::keys::{Init, Sharding, mix};
-use umiak_native::table::SparseTable;
 use umiak_native::table::spec::{Clip, Entry, Optimizer, SparseSpec};
+use umiak_native::table::{Absent, SparseTable};
 
 const DIM: usize = 16;
 const BATCH: usize = 13_312;
@@ -53,7 +53,7 @@ fn measure(name: &str, optimizer: Optimizer, rows: u64, rounds: usize) {
         let mut keys: Vec<u64> = (next..next + count as u64).collect();
         keys.sort_by_key(|&key| sharding.shard_of(mix(key)));
         let start = now_us();
-        table.pull(&keys, &mut out[..count * DIM], true);
+        table.pull(&keys, &mut out[..count * DIM], Absent::Made);
         times.push(now_us() - start);
         next += count as u64;
         if at_million == 0.0 && next >= 1_000_000 {
@@ -88,7 +88,7 @@ fn measure(name: &str, optimizer: Optimizer, rows: u64, rounds: usize) {
     for round in 0..rounds {
         let keys = &batches[round % batches.len()];
         let start = now_us();
-        table.pull(keys, &mut out[..keys.len() * DIM], true);
+        table.pull(keys, &mut out[..keys.len() * DIM], Absent::Made);
         pulls.push(now_us() - start);
     }
     for round in 0..rounds {

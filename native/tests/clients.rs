@@ -15,6 +15,7 @@ use umiak_native::client::session::{Client, RowChange, Wish};
 use umiak_native::keys::mix;
 use umiak_native::server::connection::Limits;
 use umiak_native::server::listener::{Listener, Setup};
+use umiak_native::table::Absent;
 use umiak_native::wire::frame::Op;
 
 const SPEC: &str = r#"{"kind": "sparse", "dim": 4, "seed": 1, "init": {"kind": "constant", "value": 0.0},
@@ -52,7 +53,7 @@ fn pushed<'a>(table: u32, keys: &'a [u64], rows: &'a [f32]) -> RowChange<'a> {
 
 fn pull(client: &Client, table: u32, keys: &[u64]) -> Result<Vec<f32>, ClientError> {
     let mut out = vec![-1.0; keys.len() * 4];
-    ask!(client, turn, wish, turn.pull(table, keys, &mut out, true, 0, wish)).map(|()| out)
+    ask!(client, turn, wish, turn.pull(table, keys, &mut out, Absent::Made, 0, wish)).map(|()| out)
 }
 
 fn create(client: &Client) -> Result<u32, ClientError> {

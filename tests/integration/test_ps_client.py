@@ -269,6 +269,24 @@ def test_a_server_that_stays_away_is_lost_after_the_timeout() -> None:
         assert (lost.value.code, lost.value.hint is not None) == ("server-lost", True)
 
 
+@pytest.mark.parametrize("accessor", [None, specs.Accessor(embed_init=specs.Constant(value=2.0), zero_init=False)])
+def test_rows_that_are_not_there_read_as_they_would_begin_or_as_zeros(accessor: specs.Accessor | None) -> None:
+    spec = specs.SparseTable(dim=2, init=specs.Constant(value=2.0), accessor=accessor)
+    with servers(2) as started:
+        mine = client(started)
+        table = mine.create_table("t", specs.to_json(spec))
+        keys = np.arange(20)
+        made = mine.pull(table, keys[:10])
+        assert (made != 0).any()
+        read = mine.pull(table, keys, create=False, absent="zeros")
+        assert np.array_equal(read[:10], made)
+        assert (read[10:] == 0).all()
+        assert np.array_equal(mine.pull(table, keys, create=False)[10:], made)
+        assert np.array_equal(mine.pull(table, keys, absent="zeros")[10:], made)
+        with pytest.raises(ValueError, match="initial or zeros, not nothing"):
+            mine.pull(table, keys, absent="nothing")  # type: ignore[arg-type]
+
+
 class Alarm(Exception):
     pass
 

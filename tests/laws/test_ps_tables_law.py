@@ -70,6 +70,7 @@ seeds = st.integers(0, 2**32 - 1)
 class Pull:
     keys: list[int]
     create: bool
+    absent: str
 
 
 @dataclass
@@ -105,7 +106,7 @@ class Save:
     """Servers of the fleet that goes on with what was saved, if it was everything."""
 
 
-pulls = st.builds(Pull, key_lists, st.booleans())
+pulls = st.builds(Pull, key_lists, st.booleans(), st.sampled_from(["initial", "zeros"]))
 pushes = st.builds(Push, st.lists(key_lists, min_size=1, max_size=3), seeds)
 saves = st.builds(
     Save,
@@ -134,10 +135,10 @@ class Fleet:
         servers = umiak_native.server_of(wanted, len(self.tables), self.shards)
         return [(np.flatnonzero(servers == n), wanted[servers == n]) for n in range(len(self.tables))]
 
-    def pull(self, wanted: list[int], create: bool) -> np.ndarray:
+    def pull(self, wanted: list[int], create: bool, absent: str) -> np.ndarray:
         out = np.full((len(wanted), self.tables[0].pull_width), np.nan, np.float32)
         for table, (places, here) in zip(self.tables, self.parts(wanted), strict=True):
-            out[places] = table.pull(here, create)
+            out[places] = table.pull(here, create, absent=absent)
         return out
 
     def push(self, wanted: list[int], rows: np.ndarray, draw: int) -> None:
@@ -241,8 +242,8 @@ def do_save(act: Save, spec: dict, fleet: Fleet, expected: oracle.SparseTable) -
 
 def do(act: object, spec: dict, fleet: Fleet, expected: oracle.SparseTable) -> Fleet:
     match act:
-        case Pull(wanted, create):
-            same_bits(fleet.pull(wanted, create), expected.pull(wanted, create))
+        case Pull(wanted, create, absent):
+            same_bits(fleet.pull(wanted, create, absent), expected.pull(wanted, create, absent=absent))
         case Push():
             do_push(act, spec, fleet, expected)
         case Change(wanted, seed, add):

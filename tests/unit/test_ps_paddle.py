@@ -74,6 +74,19 @@ def test_without_gradients_rows_are_only_read(job, paddle) -> None:
     assert '"rows": 5' in job.client.status()
 
 
+def test_where_they_are_only_read_absent_rows_can_be_zeros(job, paddle) -> None:
+    layer = ps.paddle.Embedding(dim=2, init=ONES, absent="zeros")
+    layer(np.arange(3))
+    layer.eval()
+    assert layer(np.arange(5)).numpy()[:, 0].tolist() == [1, 1, 1, 0, 0]
+    layer.train()
+    with paddle.no_grad():
+        assert layer(np.arange(5)).numpy()[:, 0].tolist() == [1, 1, 1, 0, 0]
+    assert layer(np.arange(5)).numpy()[:, 0].tolist() == [1] * 5, "in training they begin as ever"
+    with pytest.raises(ps.BadRequest, match="UM-PS-010"):
+        ps.paddle.Embedding(dim=2, init=ONES, absent="nothing")
+
+
 @pytest.mark.parametrize("pooling", ["sum", "mean"])
 def test_bags_are_pooled(job, paddle, pooling: str) -> None:
     layer = ps.paddle.Embedding(dim=3, init=ps.Normal(deviation=1.0), pooling=pooling)

@@ -282,6 +282,26 @@ def test_shares_and_means_are_of_gradients_and_not_of_shows(strategy: str, shows
     assert (found_shows, clicks, weight) == (shows, shows / 2, 4.0)
 
 
+@pytest.mark.parametrize("strategy", settings.STRATEGIES)
+def test_rows_that_nobody_has_can_be_read_as_zeros(strategy: str) -> None:
+    def trainer(job: Job) -> list[np.ndarray]:
+        table = job.strategy.open("rows", PLAIN)
+        mine = np.array([[job.rank, 7]])
+        job.strategy.pull(table, mine)
+        job.barrier()
+        read = job.strategy.pull(table, np.array([0, 1, 7, 8]), create=False, absent="zeros")
+        job.barrier()
+        # What was read as zeros begins as it should all the same.
+        return [read[:, 0], job.strategy.pull(table, np.array([8, 9]))[:, 0]]
+
+    with Cluster() as cluster:
+        for read, begun in cluster.train(strategy, trainer):
+            assert read.tolist() == [1, 1, 1, 0]
+            assert begun.tolist() == [1, 1]
+    read, begun = trainer(alone(strategy))
+    assert (read.tolist(), begun.tolist()) == ([1, 0, 1, 0], [1, 1])
+
+
 def test_no_keys_are_no_rows_with_servers_and_without() -> None:
     def shapes(job: Job) -> list[tuple[int, ...]]:
         table = job.strategy.open("rows", PLAIN)

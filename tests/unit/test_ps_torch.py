@@ -61,6 +61,19 @@ def test_without_gradients_rows_are_only_read(job) -> None:
     assert '"rows": 0' in job.client.status()
 
 
+def test_where_they_are_only_read_absent_rows_can_be_zeros(job) -> None:
+    layer = ps.torch.Embedding(dim=2, init=ONES, absent="zeros")
+    layer(np.arange(3))
+    layer.eval()
+    assert layer(np.arange(5)).detach().numpy()[:, 0].tolist() == [1, 1, 1, 0, 0]
+    layer.train()
+    with torch.no_grad():
+        assert layer(np.arange(5)).detach().numpy()[:, 0].tolist() == [1, 1, 1, 0, 0]
+    assert layer(np.arange(5)).detach().numpy()[:, 0].tolist() == [1] * 5, "in training they begin as ever"
+    with pytest.raises(ps.BadRequest, match="UM-PS-010"):
+        ps.torch.Embedding(dim=2, init=ONES, absent="nothing")
+
+
 def test_dense_parameters_learn_as_with_pytorchs_adam(job) -> None:
     def network():
         torch.manual_seed(3)

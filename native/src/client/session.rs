@@ -14,6 +14,7 @@ use super::exchange::Answer;
 use super::link::{Frame, Link};
 use super::plan::{Merge, Plan};
 use super::tables::Table;
+use crate::table::Absent;
 use crate::wire::auth;
 use crate::wire::codec;
 use crate::wire::frame::{Header, Op, flag};
@@ -210,7 +211,7 @@ impl Turn<'_> {
         table: u32,
         keys: &[u64],
         out: &mut [f32],
-        create: bool,
+        absent: Absent,
         step: u64,
         wish: &mut Wish<'_>,
     ) -> Outcome<()> {
@@ -226,7 +227,11 @@ impl Turn<'_> {
         let mut plan = std::mem::take(&mut state.plan);
         plan.make(keys, state.sharding, state.links.len());
         let mut orders = Vec::with_capacity(state.links.len());
-        let flags = if create { flag::CREATE } else { 0 };
+        let flags = match absent {
+            Absent::Made => flag::CREATE,
+            Absent::Initial => 0,
+            Absent::Zeros => flag::ZEROS,
+        };
         for (link, bounds) in plan.bounds.windows(2).enumerate() {
             let part = &plan.keys[bounds[0]..bounds[1]];
             let bytes = codec::key_bytes(part);

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use super::errors;
+use super::table::absence;
 use crate::client::dense::Pieces;
 use crate::client::error::{ClientError, Outcome};
 use crate::client::session::{self, RowChange, Turn, Wish};
@@ -175,7 +176,7 @@ impl Client {
     }
 
     #[allow(clippy::too_many_arguments)]
-    #[pyo3(signature = (table, keys, out=None, *, create=true, step=0, limit_s=None))]
+    #[pyo3(signature = (table, keys, out=None, *, create=true, absent="initial", step=0, limit_s=None))]
     fn pull<'py>(
         &self,
         py: Python<'py>,
@@ -183,9 +184,11 @@ impl Client {
         keys: Bound<'py, PyAny>,
         out: Option<Bound<'py, PyAny>>,
         create: bool,
+        absent: &str,
         step: u64,
         limit_s: Option<f64>,
     ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
+        let absent = absence(create, absent)?;
         let width = self.run(py, None, |turn, _| Ok(turn.table(table)?.sparse()?.0))?;
         let keys = Keys::take(&keys)?;
         let shape = [keys.shape(), &[width]].concat();
@@ -194,7 +197,7 @@ impl Client {
             let mut filled = array.try_readwrite().map_err(|error| PyValueError::new_err(error.to_string()))?;
             let out = filled.as_slice_mut().map_err(|error| PyValueError::new_err(error.to_string()))?;
             let keys = keys.slice();
-            self.run(py, limit_s, |turn, wish| turn.pull(table, keys, out, create, step, wish))?;
+            self.run(py, limit_s, |turn, wish| turn.pull(table, keys, out, absent, step, wish))?;
         }
         Ok(array)
     }

@@ -10,7 +10,7 @@ use crate::keys::{self, Sharding};
 use crate::python::arrays::{Floats, Keys, Rows};
 use crate::table::kernels::{self, Variant};
 use crate::table::spec::{SaveMode, TableSpec};
-use crate::table::{DenseTable, RowBatch, SparseTable};
+use crate::table::{Absent, DenseTable, RowBatch, SparseTable};
 
 type KeysAndRows<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray2<f32>>);
 type ScannedRows<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u32>>, Bound<'py, PyArray2<f32>>);
@@ -48,6 +48,11 @@ fn json(value: &impl serde::Serialize) -> PyResult<String> {
 
 fn state_of(text: &str) -> PyResult<serde_json::Value> {
     serde_json::from_str(text).map_err(|error| refuse(format!("not the state of a table: {error}")))
+}
+
+/// Whether missing rows are made, and what they read as if not.
+pub fn absence(create: bool, word: &str) -> PyResult<Absent> {
+    Absent::of(create, word).ok_or_else(|| refuse(format!("absent must be initial or zeros, not {word}")))
 }
 
 fn matrix<'py>(py: Python<'py>, numbers: Vec<f32>, rows: usize, columns: usize) -> PyResult<Bound<'py, PyArray2<f32>>> {
@@ -96,14 +101,16 @@ impl PyTable {
         self.table.spec().saved_width()
     }
 
-    #[pyo3(signature = (keys, create=true, out=None))]
+    #[pyo3(signature = (keys, create=true, out=None, *, absent="initial"))]
     fn pull<'py>(
         &self,
         py: Python<'py>,
         keys: Keys<'py>,
         create: bool,
         out: Option<Bound<'py, PyArray2<f32>>>,
+        absent: &str,
     ) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        let absent = absence(create, absent)?;
         let keys = keys.as_slice()?;
         let width = self.table.pull_width();
         let rows = match out {
@@ -122,7 +129,7 @@ impl PyTable {
         }
         let mut out = rows.try_readwrite().map_err(|error| refuse(format!("out can't be written: {error}")))?;
         let slice = out.as_slice_mut()?;
-        py.detach(|| self.table.pull(keys, slice, create));
+        py.detach(|| self.table.pull(keys, slice, absent));
         drop(out);
         Ok(rows)
     }

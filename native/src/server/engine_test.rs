@@ -489,3 +489,21 @@ fn what_a_crash_left_unfinished_of_the_log_is_told() {
     assert!(engine.status()["log"]["torn_bytes"].as_u64() > Some(0));
     assert_eq!(self::trainer(&engine, 0, 2).pull(table, &[7]), [-1.0, -1.0]);
 }
+
+#[test]
+fn a_row_that_is_not_there_reads_as_it_would_be_or_as_zeros() {
+    let engine = open(1, None);
+    let one = trainer(&engine, 0, 1);
+    let text = r#"{"name": "t", "spec": {"kind": "sparse", "dim": 2, "seed": 1,
+        "init": {"kind": "constant", "value": 3}, "optimizer": {"rule": "sgd", "learning_rate": 1}}}"#;
+    let table = one.json(Op::Create, text).unwrap().ok.unwrap().0;
+    one.push(table, 1, &[7], 1.0);
+    let read = |flags: u16| {
+        let header = Header { table, flags, rows: 2, ..Header::of(Op::Pull) };
+        one.ask(header, codec::key_bytes(&[7, 8])).unwrap().rows
+    };
+    assert_eq!(read(flag::ZEROS), [2.0, 2.0, 0.0, 0.0]);
+    assert_eq!(read(0), [2.0, 2.0, 3.0, 3.0]);
+    assert_eq!(read(flag::ZEROS | flag::CREATE), [2.0, 2.0, 3.0, 3.0], "it is made");
+    assert_eq!(read(flag::ZEROS), [2.0, 2.0, 3.0, 3.0]);
+}

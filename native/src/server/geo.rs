@@ -6,7 +6,7 @@
 use super::engine::Engine;
 use super::refusals;
 use super::service::{Identity, Reply, RequestError};
-use crate::table::Table;
+use crate::table::{Absent, Table};
 use crate::wire::frame::Header;
 
 /// An answer is cut off after the shard with which it becomes longer than this; the next one begins there.
@@ -34,7 +34,7 @@ impl Engine {
             {
                 keys = told;
                 rows.resize(keys.len() * width, 0.0);
-                table.pull(&keys, &mut rows, false);
+                table.pull(&keys, &mut rows, Absent::Initial);
             }
             let shards = self.owned.len();
             let from = lane.cursors.get(&header.table).copied().unwrap_or(0);

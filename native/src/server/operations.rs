@@ -14,8 +14,8 @@ use super::registry::{Entry, Wish};
 use super::service::{Identity, Kind, Refusal, Reply, RequestError};
 use super::steps::Outcome;
 use crate::keys;
-use crate::table::Table;
 use crate::table::spec::{Optimizer, TableSpec};
+use crate::table::{Absent, Table};
 use crate::wire::codec;
 use crate::wire::frame::{Header, Op, flag};
 
@@ -81,9 +81,13 @@ impl Engine {
             (Table::Sparse(table), Op::Pull) => {
                 let (keys, _) = codec::keys(payload, header.rows).ok_or_else(too_short)?;
                 self.check_owner(&keys)?;
-                let create = header.flags & flag::CREATE != 0;
+                let absent = match header.flags {
+                    flags if flags & flag::CREATE != 0 => Absent::Made,
+                    flags if flags & flag::ZEROS != 0 => Absent::Zeros,
+                    _ => Absent::Initial,
+                };
                 let width = table.pull_width() as u32;
-                Ok(reply.rows((header.rows, width), 0, &|range, out| table.pull(&keys[range], out, create))?)
+                Ok(reply.rows((header.rows, width), 0, &|range, out| table.pull(&keys[range], out, absent))?)
             }
             (Table::Dense(_), Op::PullDense) => tell_values(&entry, 0, reply),
             _ => Err(wrong_kind(header.op, &entry).into()),

@@ -30,7 +30,7 @@ pub mod sparse;
 pub mod spec;
 
 pub use dense::DenseTable;
-pub use sparse::SparseTable;
+pub use sparse::{Absent, SparseTable};
 
 use crate::keys::Sharding;
 use crate::table::spec::TableSpec;

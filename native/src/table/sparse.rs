@@ -35,6 +35,28 @@ pub struct SparseTable {
     changes: Changes,
 }
 
+/// What becomes of a row that is asked for and is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absent {
+    /// It is made.
+    Made,
+    /// It reads as it would be made.
+    Initial,
+    Zeros,
+}
+
+impl Absent {
+    /// What a caller says in two words: whether rows are made, and what they read as if not. `None`: no such word.
+    pub fn of(create: bool, word: &str) -> Option<Self> {
+        match (create, word) {
+            (true, "initial" | "zeros") => Some(Self::Made),
+            (false, "initial") => Some(Self::Initial),
+            (false, "zeros") => Some(Self::Zeros),
+            _ => None,
+        }
+    }
+}
+
 struct Rules {
     main: Rule,
     embed: Option<Rule>,
@@ -83,16 +105,17 @@ impl SparseTable {
         self.spec.dim + if self.spec.accessor.is_some() { 4 } else { 0 }
     }
 
-    /// Rows of the keys, in their order. A missing row is made if `create`, and reads as it would be made otherwise; it
-    /// reads as zeros if its key is not admitted.
+    /// Rows of the keys, in their order; `absent` says what of those that are missing. A key that is not admitted reads as
+    /// zeros.
     ///
     /// # Panics
     /// If `out` is not `keys.len() * pull_width()` long.
-    pub fn pull(&self, keys: &[u64], out: &mut [f32], create: bool) {
+    pub fn pull(&self, keys: &[u64], out: &mut [f32], absent: Absent) {
         let width = self.pull_width();
         assert_eq!(out.len(), keys.len() * width, "room for {} rows of {width} columns", keys.len());
         let missing = |shard: &mut Shard, hash: u64, place: usize| {
-            if create && self.admits(keys[place]) { self.create(shard, hash, keys[place]) } else { NOWHERE }
+            let made = absent == Absent::Made && self.admits(keys[place]);
+            if made { self.create(shard, hash, keys[place]) } else { NOWHERE }
         };
         let ready = |_: &mut Shard, found: Found| self.prefetch_values(found);
         self.each_block(keys, missing, ready, |block| {
@@ -100,6 +123,8 @@ impl SparseTable {
                 let row = &mut out[place * width..(place + 1) * width];
                 if found.is_here() {
                     self.read(found, row);
+                } else if absent == Absent::Zeros {
+                    row.fill(0.0);
                 } else {
                     self.read_missing(keys[place], row);
                 }

@@ -16,7 +16,7 @@ pub enum Op {
     Proof = 2, // JSON: the answer to the challenge
     // Tables.
     Create = 3,        // JSON {name, spec}; the reply's `table` is its number
-    Pull = 4,          // keys; `seq` is the step to wait for; flag CREATE
+    Pull = 4,          // keys; `seq` is the step to wait for; flags CREATE, ZEROS
     Push = 5,          // keys, then rows of `dim` floats
     PullDense = 6,     // nothing; `seq` is the step to wait for
     PushDense = 7,     // floats: this server's part; flag VALUES
@@ -60,6 +60,8 @@ pub mod flag {
     pub const VALUES: u16 = 16;
     /// A piece of a synchronous step: it is the last one, and the step is prepared with it.
     pub const LAST: u16 = 32;
+    /// Pull without CREATE: rows that do not exist read as zeros, not as what they would be.
+    pub const ZEROS: u16 = 64;
 }
 
 const OPS: [Op; 29] = [

@@ -16,7 +16,7 @@ import umiak_native
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
+    from typing import Any, Literal
 
     import numpy as np
     from numpy.typing import NDArray
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     Gradients = Floats | list[Floats]
     """Of all elements of a dense table: one array, or several that follow each other."""
+    Absent = Literal["initial", "zeros"]
+    """What a row that is only read, and is not there, reads as: what it would begin with, or zeros."""
 
 TLS_OF_CLIENTS = ("ca", "cert", "key", "name")
 
@@ -36,7 +38,14 @@ class Client(Protocol):
 
     def create_table(self, name: str, spec: str) -> int: ...
     def pull(
-        self, table: int, keys: Keys, out: Floats | None = None, *, create: bool = True, step: int = 0
+        self,
+        table: int,
+        keys: Keys,
+        out: Floats | None = None,
+        *,
+        create: bool = True,
+        absent: Absent = "initial",
+        step: int = 0,
     ) -> Floats: ...
     def push(self, table: int, keys: Keys, rows: Floats, *, step: int | None = None, scale: float = 1.0) -> None: ...
     def set(self, table: int, keys: Keys, rows: Floats) -> None: ...

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
-    from umiak.ps.client import Floats
+    from umiak.ps.client import Absent, Floats
     from umiak.ps.job import Job
     from umiak.ps.lookup import Keys
 
@@ -52,6 +52,7 @@ class Embedding:
         accessor: specs.Accessor | None = None,
         pooling: str = "sum",
         padding_id: int | None = None,
+        absent: Absent = "initial",
         job: Job | None = None,
     ) -> None:
         super().__init__()
@@ -63,6 +64,7 @@ class Embedding:
         self.dim = dim if accessor is None else 1 + dim
         self._pooling = lookup.checked_pooling(pooling)
         self._padding = padding_id
+        self._absent = lookup.checked_absent(absent)
         # What the gradient's way back hangs on: rows are no parameters of the model.
         self._anchor = [self._new_anchor()]
 
@@ -104,7 +106,9 @@ class Embedding:
         raise NotImplementedError
 
     def _pull(self, reading: lookup.Reading) -> Tensor:
-        """The rows. In training they are created, and their gradients collected; otherwise they are only read."""
+        """The rows. In training they are created, and their gradients collected; otherwise they are only read, and those
+        that are absent as `_absent` says.
+        """
         raise NotImplementedError
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from umiak.ps.client import Floats, Gradients, Keys
+    from umiak.ps.client import Absent, Floats, Gradients, Keys
 
 
 class LocalClient:
@@ -50,9 +50,18 @@ class LocalClient:
         self._names[name] = number = len(self._tables) - 1
         return number
 
-    def pull(self, table: int, keys: Keys, out: Floats | None = None, *, create: bool = True, step: int = 0) -> Floats:
+    def pull(
+        self,
+        table: int,
+        keys: Keys,
+        out: Floats | None = None,
+        *,
+        create: bool = True,
+        absent: Absent = "initial",
+        step: int = 0,
+    ) -> Floats:
         del step
-        rows = self._sparse(table).pull(keys.reshape(-1), create=create)
+        rows = self._sparse(table).pull(keys.reshape(-1), create=create, absent=absent)
         rows = rows.reshape(*keys.shape, rows.shape[1])
         if out is None:
             return rows

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from umiak.ps.client import Floats
+    from umiak.ps.client import Absent, Floats
     from umiak.ps.specs import Optimizer, SparseTable
     from umiak.ps.strategies import Strategy
 
@@ -59,9 +59,9 @@ class Table:
                 "make the optimizer before the model is used first, or say the rule where the Embedding is made",
             )
 
-    def rows(self, keys: Keys, *, create: bool = True) -> Floats:
-        """Rows of keys of any shape."""
-        return self._strategy.pull(self.number, keys, create=create)
+    def rows(self, keys: Keys, *, create: bool = True, absent: Absent = "initial") -> Floats:
+        """Rows of keys of any shape. ``absent``: what missing ones read as that are not created."""
+        return self._strategy.pull(self.number, keys, create=create, absent=absent)
 
     def collect(self, keys: Keys, rows: Floats) -> None:
         """Gradients for the end of the step; one row per key. The arrays are kept until then, not copied."""
@@ -148,8 +148,8 @@ class Reading:
         if table.spec.accessor is not None:
             self._shown = self._shows_and_clicks(keys, clicks)
 
-    def rows(self, *, create: bool) -> Floats:
-        rows = self._table.rows(self._keys, create=create)
+    def rows(self, *, create: bool, absent: Absent = "initial") -> Floats:
+        rows = self._table.rows(self._keys, create=create, absent=absent)
         if self._shown is not None:
             rows = np.ascontiguousarray(rows[..., 2:])
         if self._mask is not None:
@@ -204,6 +204,13 @@ def checked_pooling(word: str) -> str:
     """The word, if it is a way of pooling."""
     if word not in ("sum", "mean"):
         raise bad("UM-PS-010", f"no such pooling: {word}", "choose sum or mean")
+    return word
+
+
+def checked_absent(word: Absent) -> Absent:
+    """The word, if it is what absent rows can read as."""
+    if word not in ("initial", "zeros"):
+        raise bad("UM-PS-010", f"no such way to read absent rows: {word}", "choose initial or zeros")
     return word
 
 

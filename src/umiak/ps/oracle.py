@@ -72,14 +72,17 @@ class SparseTable:
 
     # Reading.
 
-    def pull(self, keys: Iterable[int], create: bool = True) -> Floats:
-        """Rows of keys. A missing one is made, or reads as it would be made; as zeros if its key is not admitted."""
-        rows = [self._pull_one(int(key), create) for key in keys]
+    def pull(self, keys: Iterable[int], create: bool = True, *, absent: str = "initial") -> Floats:
+        """Rows of keys. A missing one is made, or reads as it would be made; as zeros if its key is not admitted.
+
+        ``absent="zeros"``: one that is missing and not made reads as zeros in any case.
+        """
+        rows = [self._pull_one(int(key), create, absent) for key in keys]
         return np.array(rows, np.float32).reshape(-1, self.pull_width)
 
-    def _pull_one(self, key: int, create: bool) -> Floats:
+    def _pull_one(self, key: int, create: bool, absent: str) -> Floats:
         row = self.rows.get(key)
-        if row is None and not self._admits(key):
+        if row is None and (not self._admits(key) or (not create and absent == "zeros")):
             return np.zeros(self.pull_width, np.float32)
         if row is None:
             row = self._first(key)

@@ -44,7 +44,8 @@ class Embedding(layers.Embedding, paddle.nn.Layer):  # type: ignore[misc]
     their rows. In `eval()` or `paddle.no_grad()` rows are only read.
 
     ``rule`` is how rows learn (`umiak.ps.Adam(...)`, ...); by default as the optimizer says. ``padding_id`` reads as zeros and
-    never learns.
+    never learns. ``absent="zeros"``: rows that do not exist are zeros where they are only read, and not what they would begin
+    with.
     """
 
     def _new_anchor(self) -> paddle.Tensor:
@@ -58,7 +59,7 @@ class Embedding(layers.Embedding, paddle.nn.Layer):  # type: ignore[misc]
     def _pull(self, reading: Reading) -> paddle.Tensor:
         if self.training and paddle.is_grad_enabled():
             return _Rows.apply(self._anchor[0], reading)
-        return dlpack.from_dlpack(reading.rows(create=False))
+        return dlpack.from_dlpack(reading.rows(create=False, absent=self._absent))
 
 
 class _Rows(paddle.autograd.PyLayer):  # type: ignore[misc]

@@ -51,7 +51,7 @@ class Embedding(layers.Embedding, torch.nn.Module):  # type: ignore[misc]
     def _pull(self, reading: Reading) -> torch.Tensor:
         if self.training and torch.is_grad_enabled():
             return _Rows.apply(self._anchor[0], reading)
-        return torch.from_numpy(reading.rows(create=False))
+        return torch.from_numpy(reading.rows(create=False, absent=self._absent))
 
 
 class _Rows(torch.autograd.Function):  # type: ignore[misc]

@@ -19,7 +19,7 @@ from umiak.ps import specs
 from umiak.ps.errors import bad
 
 if TYPE_CHECKING:
-    from umiak.ps.client import Client, Floats, Gradients, Keys
+    from umiak.ps.client import Absent, Client, Floats, Gradients, Keys
     from umiak.ps.settings import Settings
     from umiak.ps.specs import DenseTable, SparseTable, Spec
 
@@ -91,9 +91,9 @@ class Strategy:
 
     # ---- one step
 
-    def pull(self, table: int, keys: Keys, *, create: bool = True) -> Floats:
-        """Rows of keys, of the keys' shape and one dimension more."""
-        return self.client.pull(table, keys, create=create)
+    def pull(self, table: int, keys: Keys, *, create: bool = True, absent: Absent = "initial") -> Floats:
+        """Rows of keys, of the keys' shape and one dimension more. ``absent``: what missing ones read as if not created."""
+        return self.client.pull(table, keys, create=create, absent=absent)
 
     def push(self, table: int, keys: Keys, rows: Floats, *, share: float | None = None) -> None:
         """This trainer's gradients of the step. ``share`` is what they count by where strategies average."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from umiak.ps.client import Client, Floats, Gradients, Keys
+    from umiak.ps.client import Absent, Client, Floats, Gradients, Keys
     from umiak.ps.specs import DenseTable, SparseTable, Spec
 
 LOCAL_SHARDS = 16
@@ -63,8 +63,9 @@ class Geo(Strategy):
             self._dense[table] = _Dense(self.client, table, spec, self.world)
         return table
 
-    def pull(self, table: int, keys: Keys, *, create: bool = True) -> Floats:
-        return self._rows[table].pull(keys, create=create)
+    def pull(self, table: int, keys: Keys, *, create: bool = True, absent: Absent = "initial") -> Floats:
+        """With ``absent="zeros"``, rows that neither this trainer's copy nor the servers have are zeros."""
+        return self._rows[table].pull(keys, create=create, absent=absent)
 
     def push(self, table: int, keys: Keys, rows: Floats, *, share: float | None = None) -> None:
         self._rows[table].push(keys, scaled(rows, self._scale(share), statistics=False))
@@ -122,9 +123,15 @@ class _Rows:
         self._touched: list[NDArray[np.uint64]] = []
         self._client.changed(self._table)  # the servers remember from now on what others change
 
-    def pull(self, keys: Keys, *, create: bool) -> Floats:
+    def pull(self, keys: Keys, *, create: bool, absent: Absent) -> Floats:
         unique, inverse = umiak_native.unique(keys.reshape(-1))
-        missing = unique[self._known.pull(unique, create=False)[:, 0] == 0]
+        known = self._known.pull(unique, create=False)[:, 0] != 0
+        missing = unique[~known]
+        if missing.size and not create and absent == "zeros":
+            # Not taken into the copy: a row of zeros may be one that is not there, and would begin with other numbers.
+            rows = self.latest.pull(unique, create=False)
+            rows[~known] = self._client.pull(self._table, missing, create=False, absent="zeros")
+            return rows[inverse].reshape(*keys.shape, -1)
         if missing.size:
             rows = self._client.pull(self._table, missing, create=create)
             self.latest.set(missing, rows)

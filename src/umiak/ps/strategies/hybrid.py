@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 from umiak.ps.strategies.sync import Sync
 
 if TYPE_CHECKING:
-    from umiak.ps.client import Floats, Keys
+    from umiak.ps.client import Absent, Floats, Keys
 
 
 class Hybrid(Sync):
     """Only dense pushes belong to a step."""
 
-    def pull(self, table: int, keys: Keys, *, create: bool = True) -> Floats:
-        return self.client.pull(table, keys, create=create)
+    def pull(self, table: int, keys: Keys, *, create: bool = True, absent: Absent = "initial") -> Floats:
+        return self.client.pull(table, keys, create=create, absent=absent)
 
     def push(self, table: int, keys: Keys, rows: Floats, *, share: float | None = None) -> None:  # noqa: ARG002
         self.client.push(table, keys, rows)

@@ -19,7 +19,7 @@ from umiak.ps.strategies.base import Strategy
 if TYPE_CHECKING:
     from typing import Any
 
-    from umiak.ps.client import Floats, Gradients, Keys
+    from umiak.ps.client import Absent, Floats, Gradients, Keys
 
 
 class Sync(Strategy):
@@ -36,8 +36,8 @@ class Sync(Strategy):
         self._has_dense = True
         return super().open_dense(*args)
 
-    def pull(self, table: int, keys: Keys, *, create: bool = True) -> Floats:
-        return self.client.pull(table, keys, create=create, step=self.step)
+    def pull(self, table: int, keys: Keys, *, create: bool = True, absent: Absent = "initial") -> Floats:
+        return self.client.pull(table, keys, create=create, absent=absent, step=self.step)
 
     def push(self, table: int, keys: Keys, rows: Floats, *, share: float | None = None) -> None:
         self.client.push(table, keys, rows, step=self.step, scale=self._scale(share))
