@@ -568,6 +568,24 @@ class Client:
     def barrier(self, name: str, *, limit_s: float | None = None) -> None:
         """Waits until all living trainers have called it with this name."""
 
+    def gather(self, name: str, payload: bytes, *, limit_s: float | None = None) -> list[bytes]:
+        """What all trainers bring to the same turn of this name, in order of rank; one round trip to the first server.
+
+        Waits until all living trainers have called it. Of a trainer that is lost (where the others go on without it) or
+        done there is b"". A payload has at most 1 MiB, a name 256 bytes; `Refused` ("too-long") otherwise. Unlike
+        `barrier` it does not wait until pushes are durable. The calls of a name are counted; after a `Timeout`, or an
+        exception of a signal handler, the next call takes up the same turn, and if that was complete meanwhile, with the
+        payload that the others have already had. The server keeps the last turn of each name, so use few names. A trainer
+        that was started anew counts from 0, and is refused ("turn-past") if the others are two turns further.
+        """
+
+    def take(self, name: str, *, limit_s: float | None = None) -> int:
+        """The next of the numbers 0, 1, 2, ... of this name. Each is given once, to one process of one trainer.
+
+        That is so also if a connection breaks, and with a log if the first server is killed. A number that was given to a
+        process that died is not given again.
+        """
+
     def done(self) -> None:
         """This trainer is finished. When all are, the servers' work is over."""
 

@@ -65,6 +65,9 @@ fn seeds() -> Vec<Vec<u8>> {
         frame(Header { rows: 12, dim: 1, ..Header::of(Op::PushDense) }, codec::float_bytes(&rows)),
         frame(Header { rows: 1, dim: 1, ..Header::of(Op::LearningRate) }, codec::float_bytes(&rows[..1])),
         frame(Header::of(Op::Barrier), br#"{"name": "x", "turn": 0}"#),
+        frame(Header { rows: 1, ..Header::of(Op::Gather) }, b"x, and what is brought"),
+        frame(Header::of(Op::Take), b"x"),
+        frame(Header { rows: 2, ..Header::of(Op::Bytes) }, &codec::join(&[b"a", b"bc"])),
         frame(Header::of(Op::Save), br#"{"path": "/nowhere"}"#),
     ];
     for op in [Op::Beat, Op::Status, Op::Done, Op::Changed, Op::Prepare, Op::Commit, Op::Abort, Op::Shrink, Op::Ok] {

@@ -23,7 +23,17 @@ TOKEN = b"a secret of the tests"
 HEADER = struct.Struct("<IBBHIIIIQQ")
 MAGIC = int.from_bytes(b"UMPS", "little")
 OPS = {"hello": 1, "proof": 2, "create": 3, "pull": 4, "push": 5, "shrink": 13, "beat": 18, "status": 22}
-REPLIES = {128: "challenge", 129: "welcome", 130: "ok", 131: "rows", 132: "json", 133: "wait", 134: "error"}
+OPS |= {"gather": 23, "take": 24}
+REPLIES = {
+    128: "challenge",
+    129: "welcome",
+    130: "ok",
+    131: "rows",
+    132: "json",
+    133: "wait",
+    134: "error",
+    135: "bytes",
+}
 
 PROGRAM = """
 import json, os, sys, umiak_native

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
 import os
 import signal
@@ -267,6 +268,89 @@ def test_a_server_that_stays_away_is_lost_after_the_timeout() -> None:
         with pytest.raises(umiak_native.ServerLost, match=started[1].endpoint) as lost:
             mine.create_table("t", sum_spec())
         assert (lost.value.code, lost.value.hint is not None) == ("server-lost", True)
+
+
+def test_gathers_bring_everybody_the_same_in_order_of_rank() -> None:
+    with servers(2, world=3) as started, concurrent.futures.ThreadPoolExecutor(3) as pool:
+        three = [client(started, rank=rank, world=3) for rank in range(3)]
+        for turn in range(5):
+            brought = [f"{turn} of {rank}".encode() * rank for rank in range(3)]
+            told = pool.map(lambda mine, own: mine.gather("step", own), reversed(three), reversed(brought))
+            assert [*told] == [brought] * 3
+        # Barriers and other gathers count by themselves.
+        assert [*pool.map(lambda mine: mine.barrier("step"), three)] == [None] * 3
+        assert [*pool.map(lambda mine: mine.gather("", b"\0"), three)] == [[b"\0"] * 3] * 3
+        most = bytes(1 << 20)
+        assert [*pool.map(lambda mine: mine.gather("step", most), three)] == [[most] * 3] * 3
+        for name, own in (("step", most + b"x"), ("n" * 257, b"")):
+            with pytest.raises(umiak_native.Refused) as refused:
+                three[0].gather(name, own)
+            assert refused.value.code == "too-long"
+        with pytest.raises(umiak_native.Timeout, match='gather "step" waits for trainer 1'):
+            three[0].gather("step", b"early", limit_s=2.5)
+        rest = pool.map(lambda mine: mine.gather("step", b"late"), three[1:])
+        # It was counted when it came first: whoever comes again gets what the others got.
+        assert [*rest] == [[b"early", b"late", b"late"]] * 2
+        assert three[0].gather("step", b"again") == [b"early", b"late", b"late"]
+
+
+def test_gathers_and_numbers_survive_killed_servers(tmp_path: Path) -> None:
+    with (
+        servers(2, world=3, log={"dir": str(tmp_path), "interval_ms": 5, "snapshot_bytes": 2000}) as started,
+        concurrent.futures.ThreadPoolExecutor(3) as pool,
+    ):
+        killed = threading.Event()
+
+        def work(rank: int) -> tuple[list[list[bytes]], list[int]]:
+            mine = client(started, rank=rank, world=3)
+            told: list[list[bytes]] = []
+            taken: list[int] = []
+            going = True
+            while going:
+                taken.append(mine.take("part"))
+                own = f"{rank} {len(told)} {0 if killed.is_set() else 1}".encode()
+                told.append(mine.gather("state", own))
+                # All of them see the same, so all stop at the same turn.
+                going = any(text.endswith(b"1") for text in told[-1])
+            return told, taken
+
+        three = [pool.submit(work, rank) for rank in range(3)]
+        for _ in range(8):
+            started[0].restart()
+        killed.set()
+        told, taken = zip(*(each.result(60) for each in three), strict=True)
+        assert told[0] == told[1] == told[2]
+        for turn, texts in enumerate(told[0]):
+            assert [text.rsplit(b" ", 1)[0] for text in texts] == [f"{rank} {turn}".encode() for rank in range(3)]
+        assert sorted(number for each in taken for number in each) == [*range(sum(map(len, taken)))]
+        assert all(each == sorted(each) for each in taken)
+
+
+def test_a_trainer_that_lost_the_answer_gets_it_though_the_others_are_past(tmp_path: Path) -> None:
+    with servers(1, world=2, log={"dir": str(tmp_path), "interval_ms": 5}) as [server]:
+        first, second = (client([server], rank=rank, world=2) for rank in (0, 1))
+        with pytest.raises(umiak_native.Timeout):
+            first.gather("a", b"one", limit_s=0.3)
+        assert second.gather("a", b"two") == [b"one", b"two"]
+        second.done()
+        second.close()
+        server.restart()
+        assert first.gather("a", b"one") == [b"one", b"two"]
+        assert first.gather("a", b"three") == [b"three", b""]
+
+
+def test_a_process_that_takes_anothers_place_gets_numbers_of_its_own() -> None:
+    with servers(1) as [server]:
+        old = client([server])
+        assert [old.take("part"), old.take("part"), old.take("other")] == [0, 1, 0]
+        old.close()
+        assert [client([server]).take("part")] == [2]
+    with servers(1) as [server]:
+        mine = client([server])
+        assert mine.take("part") == 0
+        server.restart()
+        with pytest.raises(umiak_native.ServerForgot, match="numbers that are not known"):
+            mine.take("part")
 
 
 @pytest.mark.parametrize("accessor", [None, specs.Accessor(embed_init=specs.Constant(value=2.0), zero_init=False)])

@@ -86,6 +86,10 @@ def test_mistaken_peers_are_told_why() -> None:
         ("pull", {"rows": 1, "length": 16}, "bad-frame"),
         ("beat", {"length": 1}, "bad-frame"),
         ("create", {"length": 2**28}, "bad-frame"),
+        ("gather", {"rows": 4, "length": 2**20 + 5}, "too-long"),
+        ("gather", {"rows": 2**32 - 1, "length": 100}, "bad-frame"),
+        ("gather", {"rows": 257, "length": 300}, "bad-frame"),
+        ("take", {"length": 257}, "bad-frame"),
     ],
 )
 def test_lengths_are_checked_before_memory_is_taken(op: str, fields: dict[str, int], code: str) -> None:
@@ -180,6 +184,7 @@ def test_mutated_frames_do_no_harm() -> None:
             Peer.frame("push", keys + rows, rows=3, dim=4, table=number, seq=5),
             Peer.frame("shrink", table=number),
             Peer.frame("status"),
+            Peer.frame("take", b"fuzz"),
             Peer.frame("beat"),
             Peer.frame("hello", b'{"nonce": "00"}'),
         ]

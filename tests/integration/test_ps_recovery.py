@@ -214,12 +214,16 @@ def wait_at_barrier(client: umiak_native.Client, _: int) -> None:
     client.barrier("meet", limit_s=60)
 
 
+def wait_to_gather(client: umiak_native.Client, _: int) -> None:
+    assert client.gather("meet", b"here", limit_s=60) == [b"here", b""]
+
+
 def wait_for_step(client: umiak_native.Client, table: int) -> None:
     one_step(client, table, 0, 0)
     client.pull(table, ps_crew.VOCABULARY[:3], step=1, limit_s=60)
 
 
-@pytest.mark.parametrize("wait", [wait_at_barrier, wait_for_step])
+@pytest.mark.parametrize("wait", [wait_at_barrier, wait_to_gather, wait_for_step])
 def test_a_trainer_that_dies_is_named_to_those_who_wait(wait: Callable[[umiak_native.Client, int], None]) -> None:
     with servers(2, world=2, grace_s=0.5) as (running, endpoints):
         zero, one = trainer(endpoints, 0, 2), trainer(endpoints, 1, 2)
@@ -233,7 +237,7 @@ def test_a_trainer_that_dies_is_named_to_those_who_wait(wait: Callable[[umiak_na
         assert "trainer 1" in verdict["text"]
 
 
-@pytest.mark.parametrize("wait", [wait_at_barrier, wait_for_step])
+@pytest.mark.parametrize("wait", [wait_at_barrier, wait_to_gather, wait_for_step])
 def test_the_others_go_on_without_it_if_that_is_asked_for(wait: Callable[[umiak_native.Client, int], None]) -> None:
     with servers(2, world=2, grace_s=2, on_loss="go_on") as (running, endpoints):
         zero, one = trainer(endpoints, 0, 2), trainer(endpoints, 1, 2)

@@ -302,6 +302,19 @@ def test_rows_that_nobody_has_can_be_read_as_zeros(strategy: str) -> None:
     assert (read.tolist(), begun.tolist()) == ([1, 0, 1, 0], [1, 1])
 
 
+def test_trainers_gather_and_take_numbers() -> None:
+    def trainer(job: Job) -> tuple[list[bytes], list[bytes], int]:
+        return job.gather(b"%d" % job.rank), job.gather(b"x", "other"), job.take("part")
+
+    with Cluster(trainers=3) as cluster:
+        told = cluster.train("async", trainer)
+    assert [gathered for gathered, _, _ in told] == [[b"0", b"1", b"2"]] * 3
+    assert [others for _, others, _ in told] == [[b"x"] * 3] * 3
+    assert sorted(number for _, _, number in told) == [0, 1, 2]
+    job = alone()
+    assert [trainer(job), trainer(job)] == [([b"0"], [b"x"], number) for number in (0, 1)]
+
+
 def test_no_keys_are_no_rows_with_servers_and_without() -> None:
     def shapes(job: Job) -> list[tuple[int, ...]]:
         table = job.strategy.open("rows", PLAIN)

@@ -1,6 +1,7 @@
 //! Orders to servers, and how they get there whatever happens: connecting, sending, repeating after a server came back, and
 //! keeping changes until they are durable. An adapter; `link` decides what a server that came back must be told.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -32,9 +33,17 @@ pub struct State {
     pub plan: Plan,
     pub spare: Vec<Frame>,
     pub inbox: Vec<u64>,
-    pub turns: std::collections::HashMap<String, u64>,
+    pub turns: Turns,
     pub beats: Option<Beats>,
     pub closed: bool,
+}
+
+/// By name: how often this trainer has met the others at a barrier or to gather, and how many numbers it has taken.
+#[derive(Default)]
+pub struct Turns {
+    pub barriers: HashMap<String, u64>,
+    pub gathers: HashMap<String, u64>,
+    pub takes: HashMap<String, u64>,
 }
 
 /// What is asked of one server.
@@ -428,7 +437,7 @@ impl State {
     }
 }
 
-pub(super) fn unexpected(answer: &Answer) -> ClientError {
+pub(super) fn unexpected(answer: &dyn std::fmt::Debug) -> ClientError {
     ClientError::refused("foreign", format!("a server answered with something else than was asked for: {answer:?}"))
 }
 

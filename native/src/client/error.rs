@@ -37,7 +37,11 @@ impl ClientError {
 
     /// What a server said becomes the error that callers know.
     pub fn told(told: Told) -> ClientError {
-        if told.code == "trainer-lost" { ClientError::TrainerLost(told) } else { ClientError::Refused(told) }
+        match told.code.as_str() {
+            "trainer-lost" => ClientError::TrainerLost(told),
+            "server-forgot" => ClientError::ServerForgot(told),
+            _ => ClientError::Refused(told),
+        }
     }
 }
 

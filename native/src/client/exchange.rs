@@ -40,6 +40,8 @@ pub enum Answer {
     Rows(u64),
     KeyedRows(Vec<u64>, Vec<f32>, u32),
     Json(Value),
+    /// After them the newest change that is durable.
+    Strings(Vec<Vec<u8>>, u64),
     Refused(Told),
 }
 
@@ -48,7 +50,7 @@ impl Answer {
     pub fn durable(&self) -> u64 {
         match self {
             Answer::Ok(header) => header.seq,
-            Answer::Rows(seq) => *seq,
+            Answer::Rows(seq) | Answer::Strings(_, seq) => *seq,
             _ => 0,
         }
     }
@@ -225,6 +227,11 @@ fn receive(
                 Answer::KeyedRows(keys.into_owned(), codec::floats(rest).into_owned(), header.dim)
             }
             Op::Json => Answer::Json(serde_json::from_slice(bytes).map_err(garbled)?),
+            Op::Bytes => {
+                let strings = codec::split(bytes, header.rows)
+                    .ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "byte strings that are not whole"))?;
+                Answer::Strings(strings.into_iter().map(<[u8]>::to_vec).collect(), header.seq)
+            }
             Op::Error => Answer::Refused(serde_json::from_slice(bytes).map_err(garbled)?),
             Op::Wait => {
                 let text = String::from_utf8_lossy(bytes).into_owned();

@@ -345,14 +345,56 @@ impl Turn<'_> {
         state.connect_all(waiting, wish)?;
         // A server that is killed while others wait here could not get it from this trainer before they go on.
         state.settle(waiting, wish)?;
-        let turn = state.turns.get(name).copied().unwrap_or(0);
+        let turn = state.turns.barriers.get(name).copied().unwrap_or(0);
         let bytes = json!({"name": name, "turn": turn}).to_string().into_bytes();
         let header = Header { length: bytes.len() as u64, ..Header::of(Op::Barrier) };
         // One place to meet is enough.
         let mut orders = [Order::new(0, header, None, Body::Bytes(&bytes))];
         state.perform(&mut orders, &mut |_, _, _| {}, waiting, wish)?;
-        state.turns.insert(name.into(), turn + 1);
+        state.turns.barriers.insert(name.into(), turn + 1);
         Ok(())
+    }
+
+    /// What all living trainers bring, in order of rank. Nothing is settled: what was pushed may still be on its way to disk.
+    pub fn gather(&mut self, name: &str, payload: &[u8], wish: &mut Wish<'_>) -> Outcome<Vec<Vec<u8>>> {
+        check_name(name)?;
+        if payload.len() as u64 > codec::MOST_GATHERED {
+            let words = format!("gather {name:?}: {} bytes are more than {}", payload.len(), codec::MOST_GATHERED);
+            return Err(ClientError::Refused(Told::new("too-long", words, Some("gather what is small, or in parts"))));
+        }
+        let (state, waiting) = self.split();
+        state.connect_all(waiting, wish)?;
+        let turn = state.turns.gathers.get(name).copied().unwrap_or(0);
+        let bytes = [name.as_bytes(), payload].concat();
+        let (rows, length) = (name.len() as u32, bytes.len() as u64);
+        let header = Header { rows, seq: turn, length, ..Header::of(Op::Gather) };
+        let mut orders = [Order::new(0, header, None, Body::Bytes(&bytes))];
+        let answer = state.perform(&mut orders, &mut |_, _, _| {}, waiting, wish)?.pop();
+        match answer {
+            Some(Answer::Strings(strings, _)) if strings.len() == state.config.world => {
+                state.turns.gathers.insert(name.into(), turn + 1);
+                Ok(strings)
+            }
+            answer => Err(unexpected(&answer)),
+        }
+    }
+
+    /// A number that nobody else gets, counted from 0.
+    pub fn take(&mut self, name: &str, wish: &mut Wish<'_>) -> Outcome<u64> {
+        check_name(name)?;
+        let (state, waiting) = self.split();
+        state.connect_all(waiting, wish)?;
+        let turn = state.turns.takes.get(name).copied().unwrap_or(0);
+        let header = Header { seq: turn, length: name.len() as u64, ..Header::of(Op::Take) };
+        let mut orders = [Order::new(0, header, None, Body::Bytes(name.as_bytes()))];
+        let answer = state.perform(&mut orders, &mut |_, _, _| {}, waiting, wish)?.pop();
+        let number = match &answer {
+            Some(Answer::Json(value)) => value["number"].as_u64(),
+            _ => None,
+        };
+        let number = number.ok_or_else(|| unexpected(&answer))?;
+        state.turns.takes.insert(name.into(), turn + 1);
+        Ok(number)
     }
 
     /// The same text to all servers; their answers.
@@ -367,4 +409,12 @@ impl Turn<'_> {
         };
         Ok(answers.into_iter().map(value).collect())
     }
+}
+
+fn check_name(name: &str) -> Outcome<()> {
+    if name.len() as u64 <= codec::MOST_NAME {
+        return Ok(());
+    }
+    let words = format!("a name of {} bytes is longer than the limit of {}", name.len(), codec::MOST_NAME);
+    Err(ClientError::refused("too-long", words))
 }

@@ -5,7 +5,7 @@ use std::mem::ManuallyDrop;
 use numpy::{PyArray, PyArray1, PyArray2, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyBytes, PyList};
 
 use super::errors;
 use super::table::absence;
@@ -329,6 +329,23 @@ impl Client {
     #[pyo3(signature = (name, *, limit_s=None))]
     fn barrier(&self, py: Python<'_>, name: &str, limit_s: Option<f64>) -> PyResult<()> {
         self.run(py, limit_s, |turn, wish| turn.barrier(name, wish))
+    }
+
+    #[pyo3(signature = (name, payload, *, limit_s=None))]
+    fn gather<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        payload: &[u8],
+        limit_s: Option<f64>,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let strings = self.run(py, limit_s, |turn, wish| turn.gather(name, payload, wish))?;
+        Ok(strings.iter().map(|string| PyBytes::new(py, string)).collect())
+    }
+
+    #[pyo3(signature = (name, *, limit_s=None))]
+    fn take(&self, py: Python<'_>, name: &str, limit_s: Option<f64>) -> PyResult<u64> {
+        self.run(py, limit_s, |turn, wish| turn.take(name, wish))
     }
 
     fn done(&self, py: Python<'_>) -> PyResult<()> {

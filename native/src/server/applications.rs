@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::engine::{Core, Engine};
+use super::gathers::Gathered;
 use super::operations::Creation;
 use super::records::{self, Author, Decision, Record};
 use super::registry::{Entry, Wish};
@@ -178,6 +179,7 @@ impl Engine {
     pub(super) fn replay(&self, bytes: &[u8]) -> Result<(), String> {
         let (author, header, payload) = match records::decode(bytes)? {
             Record::Decision(decision) => return self.replay_decision(&decision),
+            Record::Gathered(name, turn, count, strings) => return self.restore_gathered(name, turn, count, strings),
             Record::Operation(author, header, payload) => (author, header, payload),
         };
         if let Some(rank) = author.rank {
@@ -201,6 +203,11 @@ impl Engine {
                 let rank = author.rank.ok_or("an observer is never done")?;
                 self.apply_done(&mut self.core(), rank);
             }
+            Op::Take => {
+                let rank = author.rank.ok_or("an observer takes no numbers")?;
+                let name = std::str::from_utf8(payload).map_err(|_| "its name is no text")?;
+                self.core().counters.give(name, rank, author.incarnation, header.seq, 0);
+            }
             Op::Load => self.apply_load(payload).map_err(|refusal| refusal.message)?,
             Op::Prepare | Op::Commit | Op::Abort => {
                 self.apply_step(&mut self.core(), author, &header, None)?;
@@ -218,6 +225,15 @@ impl Engine {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// A gather that was complete before this server began.
+    pub(super) fn restore_gathered(&self, name: &str, turn: u64, count: u32, strings: &[u8]) -> Result<(), String> {
+        if count as usize != self.config.world {
+            return Err(format!("it is of {count} trainers, and there are {}", self.config.world));
+        }
+        self.core().gathers.completes(name, Gathered { turn, count, bytes: strings.to_vec(), lsn: 0 });
         Ok(())
     }
 

@@ -445,6 +445,11 @@ impl Reply for Answer<'_> {
         self.last(header, &parts)
     }
 
+    fn strings(&mut self, count: u32, joined: &[u8], durable_seq: u64) -> io::Result<()> {
+        let length = joined.len() as u64;
+        self.last(Header { rows: count, seq: durable_seq, length, ..Header::of(Op::Bytes) }, &[joined])
+    }
+
     fn json(&mut self, value: &Value) -> io::Result<()> {
         let text = value.to_string();
         self.last(Header { length: text.len() as u64, ..Header::of(Op::Json) }, &[text.as_bytes()])

@@ -6,7 +6,7 @@
 //! Locks are taken in this order, and none is held while a request waits for others:
 //!
 //! ```text
-//! gate  ->  lane (one rank's operations, in order)  ->  core (steps, members, barriers)  ->  registry, tables, log
+//! gate  ->  lane (one rank's operations, in order)  ->  core (steps, members, meetings)  ->  registry, tables, log
 //! ```
 
 use std::ops::Range;
@@ -19,7 +19,9 @@ use serde_json::{Value, json};
 use super::applications::{Piece, Shelf};
 use super::barriers::Barriers;
 use super::config::EngineConfig;
+use super::counters::Counters;
 use super::gate::Gate;
+use super::gathers::Gathers;
 use super::members::Members;
 use super::records::Decision;
 use super::registry::{Entry, Registry};
@@ -77,6 +79,8 @@ pub(super) struct Core {
     pub barriers: Barriers,
     /// Where the log has the newest completion of a barrier.
     pub barrier_lsn: u64,
+    pub gathers: Gathers,
+    pub counters: Counters,
     /// When the last trainer said that it is done.
     pub last_done: u64,
     /// A trainer was refused because another one is lost: the job has failed.
@@ -202,6 +206,7 @@ impl Service for Engine {
                 let arrival = core.members.arrives(who.rank, who.incarnation, now);
                 if arrival.ok_or_else(|| refusals::replaced(who.rank))?.new_incarnation {
                     core.barriers.withdraw(who.rank);
+                    core.gathers.withdraw(who.rank);
                 }
             }
             let held = self.lane(who.rank).is_held_by(who);
@@ -243,6 +248,8 @@ impl Service for Engine {
             Op::SetDense | Op::Set | Op::LearningRate | Op::Shrink => self.change(who, header, payload, reply),
             Op::Changed if trainer => self.tell_changed(who, header, reply),
             Op::Barrier if trainer => self.barrier(who, payload, reply),
+            Op::Gather if trainer => self.gather(who, header, payload, reply),
+            Op::Take if trainer => self.take(who, header, payload, reply),
             Op::Done if trainer => self.done(who, header, reply),
             Op::Save => self.save(who, payload, reply),
             Op::Load => self.load(who, header, payload, reply),

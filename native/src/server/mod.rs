@@ -35,7 +35,9 @@
 //! Pull and PullDense with `seq` = s wait until the server's step is s.
 //!
 //! **Barrier** `{name, turn = 0}`: once complete it is complete for ever, so a trainer that walks the same way again
-//! passes; the next one has another name or a higher turn. **Save** `{path, mode, step?}` answers `{server, step, tables,
+//! passes; the next one has another name or a higher turn. **Gather** is a barrier at which everybody leaves bytes and
+//! takes all away; the last turn of a name can be asked for again. **Take** counts: asked again with the same turn, it tells
+//! the same number again; the next turn is one higher. **Save** `{path, mode, step?}` answers `{server, step, tables,
 //! files}`; **Load** `{path, files?, step?}` takes the place of everything in the tables, or changes nothing.
 //! **Done** is refused while a step is prepared. Servers linger for two seconds after the last Done, or until the trainers'
 //! connections are closed, so that an answer that was lost can be asked for again.
@@ -44,8 +46,10 @@ mod applications;
 mod barriers;
 pub mod config;
 pub mod connection;
+mod counters;
 pub mod engine;
 mod gate;
+mod gathers;
 mod geo;
 mod lane;
 pub mod listener;

@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError};
 use serde::Deserialize;
 
 use super::applications::Piece;
+use super::counters;
 use super::engine::Engine;
 use super::records::{self, Author};
 use super::refusals;
@@ -35,6 +36,14 @@ pub(super) fn author(who: &Identity) -> Author {
 
 pub(super) fn parse<'a, T: Deserialize<'a>>(op: Op, payload: &'a [u8]) -> Result<T, Refusal> {
     serde_json::from_slice(payload).map_err(|error| refusals::bad_request(format!("{op:?}: {error}")))
+}
+
+/// Names are kept for ever, so they have a limit.
+pub(super) fn name(op: Op, bytes: &[u8]) -> Result<&str, Refusal> {
+    match std::str::from_utf8(bytes) {
+        Ok(name) if name.len() as u64 <= codec::MOST_NAME => Ok(name),
+        _ => Err(refusals::bad_request(format!("{op:?}: a name is a text of at most {} bytes", codec::MOST_NAME))),
+    }
 }
 
 impl Engine {
@@ -128,6 +137,41 @@ impl Engine {
             return Ok(reply.json(&serde_json::json!({"removed": removed}))?);
         }
         self.acknowledge(who, header, reply)
+    }
+
+    /// A number that nobody else gets. The answer waits for the disk: a server that forgot it would give it out again.
+    pub(super) fn take(
+        &self,
+        who: &Identity,
+        header: &Header,
+        payload: &[u8],
+        reply: &mut dyn Reply,
+    ) -> Result<(), RequestError> {
+        let (name, turn) = (name(Op::Take, payload)?, header.seq);
+        let (number, lsn) = {
+            let _pass = self.enter(who, reply)?;
+            let _lane = self.lane_of(who)?;
+            let counters = &mut self.core().counters;
+            match counters.taken(name, who.rank, who.incarnation, turn) {
+                // Perhaps given a moment ago and not on disk yet.
+                Ok(Some(taken)) => (taken.number, taken.lsn),
+                Ok(None) => {
+                    let lsn = self.append(&[&records::operation_head(author(who), header), payload])?;
+                    (counters.give(name, who.rank, who.incarnation, turn, lsn), lsn)
+                }
+                Err(counters::Disorder::Past(last)) => {
+                    let text =
+                        format!("take {name:?}: turn {turn} of trainer {} is past, it had turn {last}", who.rank);
+                    return Err(refusals::turn_past(text).into());
+                }
+                Err(counters::Disorder::Forgotten) => {
+                    let text = format!("take {name:?}: trainer {} has had {turn} numbers that are not known", who.rank);
+                    return Err(refusals::server_forgot(text).into());
+                }
+            }
+        };
+        self.wait_durable(lsn)?;
+        Ok(reply.json(&serde_json::json!({"number": number}))?)
     }
 
     /// A piece, or one of the turns, of a synchronous step.

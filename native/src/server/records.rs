@@ -4,14 +4,17 @@
 //! ```text
 //! kind u64 | rank u64 | incarnation u64 | header, forty bytes | payload       an operation
 //! kind u64 | JSON                                                            a decision
+//! kind u64 | turn u64 | bytes of the name u64 | strings u64 | name | strings  a gather that is complete
 //! ```
 
 use serde::{Deserialize, Serialize};
 
+use crate::wire::codec;
 use crate::wire::frame::{HEADER, Header};
 
 const OPERATION: u64 = 1;
 const DECISION: u64 = 2;
+const GATHERED: u64 = 3;
 const HEAD: usize = 24 + HEADER;
 
 /// What the server decided by itself, and a replay can't find out again.
@@ -47,6 +50,8 @@ pub struct Author {
 pub enum Record<'a> {
     Operation(Author, Header, &'a [u8]),
     Decision(Decision),
+    /// A decision too, and one that would be four times as long as JSON: name, turn, how many strings, and these joined.
+    Gathered(&'a str, u64, u32, &'a [u8]),
 }
 
 /// The beginning of an operation's record; its payload follows.
@@ -63,6 +68,15 @@ pub fn decision(decision: &Decision) -> Vec<u8> {
     let mut bytes = DECISION.to_le_bytes().to_vec();
     // A value of ours always has a text.
     bytes.extend(serde_json::to_vec(decision).unwrap_or_default());
+    bytes
+}
+
+/// The beginning of a gather's record; its name and its strings follow.
+pub fn gathered_head(name: &str, turn: u64, count: u32) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    for (place, word) in bytes.chunks_exact_mut(8).zip([GATHERED, turn, name.len() as u64, u64::from(count)]) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
     bytes
 }
 
@@ -86,6 +100,17 @@ pub fn decode(bytes: &[u8]) -> Result<Record<'_>, String> {
         DECISION => serde_json::from_slice(rest)
             .map(Record::Decision)
             .map_err(|error| format!("its text is not understood: {error}")),
+        GATHERED => {
+            let (turn, rest) = split_u64(rest).ok_or("it is too short")?;
+            let (length, rest) = split_u64(rest).ok_or("it is too short")?;
+            let (count, rest) = split_u64(rest).ok_or("it is too short")?;
+            let length = usize::try_from(length).map_err(|_| "its name is too long")?;
+            let (name, strings) = rest.split_at_checked(length).ok_or("it is too short")?;
+            let name = std::str::from_utf8(name).map_err(|_| "its name is no text")?;
+            let count = u32::try_from(count).map_err(|_| format!("there are no {count} trainers"))?;
+            codec::split(strings, count).ok_or("its strings are not whole")?;
+            Ok(Record::Gathered(name, turn, count, strings))
+        }
         other => Err(format!("there is no kind of record {other}: a newer umiak may have written it")),
     }
 }
@@ -111,6 +136,10 @@ mod tests {
         }
         let lost = Decision::Lost { rank: 2 };
         assert_eq!(decode(&decision(&lost)), Ok(Record::Decision(lost)));
-        assert!(decode(&3u64.to_le_bytes()).is_err());
+        assert!(decode(&4u64.to_le_bytes()).is_err());
+        let strings = codec::join(&[b"x", b"", b"yz"]);
+        let bytes = [&gathered_head("näme", 6, 3)[..], "näme".as_bytes(), &strings].concat();
+        assert_eq!(decode(&bytes), Ok(Record::Gathered("näme", 6, 3, &strings)));
+        assert!((0..bytes.len()).all(|length| decode(&bytes[..length]).is_err()));
     }
 }

@@ -13,12 +13,15 @@ use serde::{Deserialize, Serialize};
 use super::applications::Piece;
 use super::barriers::Barriers;
 use super::config::EngineConfig;
+use super::counters::Counters;
 use super::engine::{Core, Engine};
 use super::gate::Gate;
+use super::gathers::Gathers;
 use super::lane::Lane;
 use super::members::Members;
+use super::records::{self, Record};
 use super::registry::Registry;
-use super::snapshots::{OFFERED, PIECES, Rest};
+use super::snapshots::{GATHERS, OFFERED, PIECES, Rest};
 use super::steps::{Kept, Steps};
 use super::upkeep;
 use crate::store::log::{self, Log};
@@ -50,6 +53,8 @@ impl Engine {
             members: Members::new(world, config.patience(), 0),
             barriers: Barriers::default(),
             barrier_lsn: 0,
+            gathers: Gathers::default(),
+            counters: Counters::default(),
             last_done: 0,
             failed: None,
             verdict: None,
@@ -194,7 +199,15 @@ impl Engine {
         std::mem::swap(&mut core.steps, &mut steps);
         core.members = Members::restore(self.config.patience(), rest.members, now);
         core.barriers = Barriers::restore(rest.barriers);
+        core.counters = rest.counters;
+        core.gathers = Gathers::default();
         self.step.store(core.steps.step(), Ordering::Release);
+        drop(core);
+        let mut visit = |_: u64, bytes: &[u8]| match records::decode(bytes)? {
+            Record::Gathered(name, turn, count, strings) => self.restore_gathered(name, turn, count, strings),
+            _ => Err("it is not a gather".to_owned()),
+        };
+        log::replay(&dir.join(GATHERS), 1, &mut visit).map_err(|error| error.to_string())?;
         Ok(())
     }
 

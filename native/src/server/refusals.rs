@@ -43,6 +43,15 @@ pub fn trainer_lost(doing: &str, who: &str) -> Refusal {
     refusal("trainer-lost", message, Some("its own log tells why; on_loss says whether the others go on without it"))
 }
 
+pub fn server_forgot(message: impl Into<String>) -> Refusal {
+    let hint = "load the newest checkpoint; with a log (state directory) a server comes back with everything";
+    refusal("server-forgot", message, Some(hint))
+}
+
+pub fn turn_past(message: impl Into<String>) -> Refusal {
+    refusal("turn-past", message, Some("a trainer that was started anew begins again with a name that is not in use"))
+}
+
 pub fn disorder(disorder: &Disorder) -> Refusal {
     let code = match disorder {
         Disorder::Past { .. } => "step-past",

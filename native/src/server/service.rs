@@ -82,6 +82,9 @@ pub trait Reply {
 
     fn keyed_rows(&mut self, keys: &[u64], rows: &[f32], dim: u32) -> io::Result<()>;
 
+    /// Byte strings, so many of them, as `codec::join` makes them.
+    fn strings(&mut self, count: u32, joined: &[u8], durable_seq: u64) -> io::Result<()>;
+
     fn json(&mut self, value: &serde_json::Value) -> io::Result<()>;
 
     /// The server is alive and says what it waits for; the answer itself comes later.

@@ -9,6 +9,7 @@
 //!   snapshot-00000000000000004711/
 //!     shard-*.umiak  MANIFEST    tables; the rest of the state is the manifest's metadata
 //!     pieces/                    a log of its own: pieces of steps that were not applied yet
+//!     gathers/                   another: what came of the last turn of each gather
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -21,10 +22,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::applications::Piece;
+use super::counters::Counters;
 use super::engine::{Core, Engine};
+use super::gathers::Gathered;
 use super::members::Remembered;
 use super::operations::parse;
-use super::records::Decision;
+use super::records::{self, Decision};
 use super::registry::Entry;
 use super::service::{Identity, Refusal, Reply, RequestError};
 use super::steps::Kept;
@@ -65,6 +68,8 @@ pub(super) struct Rest {
     /// Per rank, the newest number that was carried out.
     pub applied: Vec<u64>,
     pub barriers: std::collections::BTreeMap<String, u64>,
+    #[serde(default)]
+    pub counters: Counters,
     pub step: u64,
     pub seats: Vec<SeatRest>,
     /// Tables whose changes are followed.
@@ -242,14 +247,14 @@ impl Engine {
     pub(super) fn snapshot(&self) -> Result<(), String> {
         let (Some(log), Some(state_dir)) = (self.log.get(), &self.config.state_dir) else { return Ok(()) };
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let (moment, rest, kept) = {
+        let (moment, rest, kept, gathered) = {
             let _alone = self.gate.alone();
             let core = self.core();
             let moment = self.freeze(&core, SaveMode::All)?;
             let (_, kept) = core.steps.keep();
             let mut rest = self.rest(&core, &kept);
             rest.lsn = log.rotate();
-            (moment, rest, kept)
+            (moment, rest, kept, core.gathers.remember())
         };
         let name = format!("snapshot-{:020}", rest.lsn);
         let partial = state_dir.join(format!("{name}.partial"));
@@ -257,6 +262,7 @@ impl Engine {
         std::fs::create_dir_all(&partial).map_err(|error| format!("{}: {error}", partial.display()))?;
         let files = self.write_shards(&moment, &partial, &AtomicUsize::new(0))?;
         write_pieces(&partial, &kept)?;
+        write_gathered(&partial, &gathered)?;
         let entry = |(entry, state): &(Arc<Entry>, Value)| {
             (entry.name.clone(), TableEntry { spec: entry.spec.clone(), state: state.clone() })
         };
@@ -296,6 +302,7 @@ impl Engine {
             members: core.members.remember(),
             applied: (0..self.config.world as u32).map(|rank| self.lane(rank).last_seq).collect(),
             barriers: core.barriers.remember(),
+            counters: core.counters.clone(),
             step: core.steps.step(),
             seats: kept.iter().map(seat).collect(),
             tracked,
@@ -306,6 +313,7 @@ impl Engine {
 /// A record of a piece: rank, which sealed step (or `OFFERED`), header, payload.
 pub(super) const OFFERED: u64 = u64::MAX;
 pub(super) const PIECES: &str = "pieces";
+pub(super) const GATHERS: &str = "gathers";
 
 fn write_pieces(dir: &Path, kept: &[Kept<Arc<Piece>>]) -> Result<(), String> {
     let log = Log::open(&dir.join(PIECES), Duration::from_secs(1)).map_err(|error| error.to_string())?;
@@ -318,6 +326,16 @@ fn write_pieces(dir: &Path, kept: &[Kept<Arc<Piece>>]) -> Result<(), String> {
                 last = log.append(&[&rank.to_le_bytes(), &step.to_le_bytes(), &header, piece.payload()])?;
             }
         }
+    }
+    log.wait_durable(last)
+}
+
+fn write_gathered(dir: &Path, gathered: &[(String, Arc<Gathered>)]) -> Result<(), String> {
+    let log = Log::open(&dir.join(GATHERS), Duration::from_secs(1)).map_err(|error| error.to_string())?;
+    let mut last = 0;
+    for (name, gathered) in gathered {
+        let head = records::gathered_head(name, gathered.turn, gathered.count);
+        last = log.append(&[&head, name.as_bytes(), &gathered.bytes])?;
     }
     log.wait_durable(last)
 }

@@ -115,7 +115,7 @@ impl Engine {
                     }
                     self.apply_lost(&mut core, rank);
                 }
-                let _ = self.open_barriers(&mut core);
+                let _ = self.open_meetings(&mut core);
             }
         }
         drop(core);

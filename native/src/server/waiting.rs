@@ -11,8 +11,9 @@ use serde::Deserialize;
 use super::config::OnLoss;
 use super::engine::{Core, Engine};
 use super::gate::Pass;
+use super::gathers::Standing;
 use super::members::State;
-use super::operations::parse;
+use super::operations::{name, parse};
 use super::records::{self, Decision};
 use super::refusals;
 use super::service::{Identity, Kind, Refusal, Reply, RequestError};
@@ -28,9 +29,6 @@ struct Meeting {
     #[serde(default)]
     turn: u64,
 }
-
-/// Names of barriers are kept for ever, so they have a limit.
-const LONGEST_BARRIER: usize = 256;
 
 impl Engine {
     /// Waits until `look` breaks. `words` says what for.
@@ -112,15 +110,16 @@ impl Engine {
 
     pub(super) fn barrier(&self, who: &Identity, payload: &[u8], reply: &mut dyn Reply) -> Result<(), RequestError> {
         let Meeting { name, turn } = parse(Op::Barrier, payload)?;
-        if name.len() > LONGEST_BARRIER || turn == u64::MAX {
-            return Err(refusals::bad_request(format!("a barrier's name has at most {LONGEST_BARRIER} bytes")).into());
+        self::name(Op::Barrier, name.as_bytes())?;
+        if turn == u64::MAX {
+            return Err(refusals::bad_request("Barrier: there is no such turn").into());
         }
         {
             let _pass = self.enter(who, reply)?;
             let _lane = self.lane_of(who)?;
             let mut core = self.core();
             core.barriers.arrives(&name, turn, who.rank);
-            self.open_barriers(&mut core)?;
+            self.open_meetings(&mut core)?;
         }
         let doing = format!("barrier {name:?}");
         let look = |core: &mut Core| {
@@ -142,7 +141,62 @@ impl Engine {
         Ok(reply.ok(0, durable_seq)?)
     }
 
-    /// Those whom barriers count.
+    /// The answer waits for the disk. Everybody must get the same strings: a server that was killed between one answer and
+    /// the next, and had forgotten, would let the others put together another list, without a trainer that was lost
+    /// meanwhile, or wait for ever for one that has its answer and is long past. It can't be asked to come back: it may be
+    /// done. The log goes to disk at once when somebody waits, and without a log there is nothing to wait for.
+    pub(super) fn gather(
+        &self,
+        who: &Identity,
+        header: &Header,
+        payload: &[u8],
+        reply: &mut dyn Reply,
+    ) -> Result<(), RequestError> {
+        let short = || refusals::bad_request("Gather: the payload is shorter than its header says");
+        let (name, brought) = payload.split_at_checked(header.rows as usize).ok_or_else(short)?;
+        let (name, turn) = (self::name(Op::Gather, name)?, header.seq);
+        // Copied before anything is locked.
+        let brought = brought.to_vec();
+        {
+            let _pass = self.enter(who, reply)?;
+            let _lane = self.lane_of(who)?;
+            let mut core = self.core();
+            core.gathers.arrives(name, turn, who.rank, brought);
+            self.open_meetings(&mut core)?;
+        }
+        let doing = format!("gather {name:?}");
+        let mut gathered = None;
+        let look = |core: &mut Core| {
+            match core.gathers.standing(name, turn) {
+                Standing::Complete(found) => {
+                    gathered = Some(found);
+                    return Ok(ControlFlow::Break(()));
+                }
+                Standing::Open => {}
+                Standing::Past(last) => {
+                    return Err(refusals::turn_past(format!("{doing}: turn {turn} is past, the last one was {last}")));
+                }
+                Standing::Apart { rank, turn: other } => {
+                    let text = format!("{doing}: trainer {rank} is at turn {other} and trainer {} at {turn}", who.rank);
+                    return Err(refusals::server_forgot(format!("{text}, so one before it is not known any more")));
+                }
+            }
+            let missing = core.gathers.missing(name, &self.counted(core));
+            self.fatal(core, &doing, &missing)?;
+            Ok(ControlFlow::Continue(()))
+        };
+        let words = |core: &Core, now: u64| {
+            let missing = core.gathers.missing(name, &self.counted(core));
+            format!("gather {name:?} waits for {}", core.members.words_for(&missing, now))
+        };
+        self.wait_until(who, reply, look, words)?;
+        let Some(gathered) = gathered else { return Err(refusals::stopping().into()) };
+        self.wait_durable(gathered.lsn)?;
+        let durable_seq = self.durable_seq_of(who);
+        Ok(reply.strings(gathered.count, &gathered.bytes, durable_seq)?)
+    }
+
+    /// Those whom barriers and gathers count.
     fn counted(&self, core: &Core) -> Vec<u32> {
         let mut counted = core.members.counted();
         if self.config.on_loss != OnLoss::GoOn {
@@ -152,13 +206,19 @@ impl Engine {
         counted
     }
 
-    /// Barriers at which everybody has arrived are opened for ever. The caller is inside the gate.
-    pub(super) fn open_barriers(&self, core: &mut Core) -> Result<(), Refusal> {
+    /// Barriers at which everybody has arrived are opened for ever, and gathers are complete. The caller is inside the gate.
+    pub(super) fn open_meetings(&self, core: &mut Core) -> Result<(), Refusal> {
         let counted = self.counted(core);
         for (name, turn) in core.barriers.full(&counted) {
             let lsn = self.decide(&Decision::Barrier { name: name.clone(), turn })?;
             core.barriers.completes(&name, turn);
             core.barrier_lsn = core.barrier_lsn.max(lsn);
+            self.changed.notify_all();
+        }
+        for (name, mut gathered) in core.gathers.full(&counted, self.config.world as u32) {
+            let head = records::gathered_head(&name, gathered.turn, gathered.count);
+            gathered.lsn = self.append(&[&head, name.as_bytes(), &gathered.bytes])?;
+            core.gathers.completes(&name, gathered);
             self.changed.notify_all();
         }
         Ok(())
@@ -180,7 +240,7 @@ impl Engine {
                 let author = super::operations::author(who);
                 lsn = self.append(&[&records::operation_head(author, header)])?;
                 self.apply_done(&mut core, who.rank);
-                self.open_barriers(&mut core)?;
+                self.open_meetings(&mut core)?;
             }
         }
         self.changed.notify_all();

@@ -17,6 +17,10 @@ compile_error!("keys and rows are taken from the wire as they are, and the wire 
 pub const MOST_FRAME: u64 = 256 << 20;
 pub const MOST_FROM_STRANGERS: u64 = 4 << 10;
 pub const MOST_TEXT: u64 = 16 << 20;
+/// The name of a barrier, a gather or a counter. Names are kept for ever.
+pub const MOST_NAME: u64 = 256;
+/// What one trainer brings to a gather.
+pub const MOST_GATHERED: u64 = 1 << 20;
 
 /// A frame that is not accepted. The connection ends after saying so: what follows cannot be told apart any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +73,16 @@ pub fn check(header: &Header, most: u64) -> Result<(), Fault> {
         | Op::Json
         | Op::Wait
         | Op::Error => rows == 0 && dim == 0 && length <= u128::from(MOST_TEXT),
+        Op::Take => rows == 0 && dim == 0 && header.length <= MOST_NAME,
+        Op::Gather => {
+            let brought = header.length.saturating_sub(u64::from(header.rows));
+            if brought > MOST_GATHERED {
+                let words = format!("Gather announces {brought} bytes of one trainer, the limit is {MOST_GATHERED}");
+                return Err(Fault::new("too-long", words));
+            }
+            rows <= length && rows <= u128::from(MOST_NAME) && dim == 0
+        }
+        Op::Bytes => dim == 0 && length >= keys,
         Op::Pull => length == keys,
         Op::Push | Op::Set | Op::Add => dim > 0 && length == keys + floats,
         Op::PushDense | Op::SetDense => dim == 1 && length == floats,
@@ -153,6 +167,26 @@ pub fn key_bytes_mut(keys: &mut [u64]) -> &mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(keys.as_mut_ptr().cast(), size_of_val(keys)) }
 }
 
+/// Byte strings as they go over the wire, to disk and back: their lengths, then themselves.
+pub fn join(strings: &[&[u8]]) -> Vec<u8> {
+    let lengths = strings.iter().flat_map(|string| (string.len() as u64).to_le_bytes());
+    let mut bytes: Vec<u8> = lengths.collect();
+    strings.iter().for_each(|string| bytes.extend_from_slice(string));
+    bytes
+}
+
+/// So many byte strings; `None` if the bytes are not exactly those.
+pub fn split(bytes: &[u8], count: u32) -> Option<Vec<&[u8]>> {
+    let (lengths, mut rest) = keys(bytes, count)?;
+    let mut strings = Vec::with_capacity(lengths.len());
+    for length in lengths.iter() {
+        let (string, behind) = rest.split_at_checked(usize::try_from(*length).ok()?)?;
+        strings.push(string);
+        rest = behind;
+    }
+    rest.is_empty().then_some(strings)
+}
+
 /// Where a payload is received: always on an address for u64, kept from frame to frame.
 #[derive(Default)]
 pub struct Buffer {
@@ -218,6 +252,37 @@ mod tests {
         assert!(check(&huge, u64::MAX).is_err());
         assert!(check(&Header { length: u64::MAX, ..huge }, u64::MAX).is_err());
         assert!(check(&Header { length: 1, ..Header::of(Op::Beat) }, MOST_FRAME).is_err());
+    }
+
+    #[test]
+    fn names_and_what_is_gathered_have_limits() {
+        let gather = |rows: u32, length: u64| {
+            let header = Header { rows, length, ..Header::of(Op::Gather) };
+            check(&header, MOST_FRAME).map_err(|fault| fault.code)
+        };
+        assert_eq!(gather(256, 256 + MOST_GATHERED), Ok(()));
+        assert_eq!(gather(0, 0), Ok(()));
+        assert_eq!(gather(256, 257 + MOST_GATHERED), Err("too-long"));
+        assert_eq!(gather(0, u64::MAX), Err("too-long"));
+        assert_eq!(gather(257, 257), Err("bad-frame"));
+        assert_eq!(gather(u32::MAX, u64::from(u32::MAX)), Err("too-long"), "longer than any frame");
+        assert_eq!(gather(3, 2), Err("bad-frame"));
+        let take = |length: u64| check(&Header { length, ..Header::of(Op::Take) }, MOST_FRAME).is_ok();
+        assert!(take(0) && take(MOST_NAME) && !take(MOST_NAME + 1));
+    }
+
+    #[test]
+    fn strings_come_back_as_they_were_and_nothing_else_is_taken_for_some() {
+        let strings = [&b"ab"[..], b"", b"cde"];
+        let bytes = join(&strings);
+        assert_eq!(split(&bytes, 3).unwrap(), strings);
+        assert!(split(&join(&[]), 0).unwrap().is_empty());
+        assert!((0..bytes.len()).all(|length| split(&bytes[..length], 3).is_none()));
+        assert!(split(&[bytes.clone(), vec![0]].concat(), 3).is_none());
+        assert!(split(&bytes, 2).is_none() && split(&bytes, 4).is_none() && split(&bytes, u32::MAX).is_none());
+        let mut huge = bytes.clone();
+        huge[..8].copy_from_slice(&u64::MAX.to_le_bytes());
+        assert!(split(&huge, 3).is_none());
     }
 
     #[test]

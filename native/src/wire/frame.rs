@@ -37,6 +37,8 @@ pub enum Op {
     Save = 20,   // JSON {path, mode, ...}; the reply lists files
     Load = 21,   // JSON {path, files}
     Status = 22, // the reply is JSON
+    Gather = 23, // a name of `rows` bytes, then this trainer's bytes; `seq` is the turn
+    Take = 24,   // a name; `seq` is how many this trainer has taken of it; the reply is JSON {number}
     // Replies.
     Challenge = 128, // JSON
     Welcome = 129,   // JSON
@@ -45,6 +47,7 @@ pub enum Op {
     Json = 132,
     Wait = 133,  // text: what the server waits for; the reply proper follows
     Error = 134, // JSON {code, message, hint}
+    Bytes = 135, // `rows` byte strings: their lengths as u64, then themselves; `seq` as in Ok
 }
 
 pub mod flag {
@@ -64,7 +67,7 @@ pub mod flag {
     pub const ZEROS: u16 = 64;
 }
 
-const OPS: [Op; 29] = [
+const OPS: [Op; 32] = [
     Op::Hello,
     Op::Proof,
     Op::Create,
@@ -87,6 +90,8 @@ const OPS: [Op; 29] = [
     Op::Save,
     Op::Load,
     Op::Status,
+    Op::Gather,
+    Op::Take,
     Op::Challenge,
     Op::Welcome,
     Op::Ok,
@@ -94,6 +99,7 @@ const OPS: [Op; 29] = [
     Op::Json,
     Op::Wait,
     Op::Error,
+    Op::Bytes,
 ];
 
 impl Op {

@@ -82,6 +82,8 @@ impl Service for Memory {
                 reply.wait("waiting for trainer 3")?;
                 reply.ok(0, 0)?;
             }
+            Op::Gather => reply.strings(1, &codec::join(&[payload]), 0)?,
+            Op::Take => reply.json(&json!({"number": 0}))?,
             Op::Shrink => panic!("a defect"),
             Op::Status => reply.json(&json!({"guests": self.guests.load(Ordering::SeqCst)}))?,
             _ => return Err(refuse("not-here", "this service is small")),

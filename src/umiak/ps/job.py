@@ -171,6 +171,17 @@ class Job:
         self.client.barrier(f"{name} {self._barriers}")
         self.strategy.catch_up()
 
+    def gather(self, payload: bytes, name: str = "gather") -> list[bytes]:
+        """What every trainer brings, up to 1 MiB each, in order of rank; b"" of one that is lost or done.
+
+        Every trainer calls it as often as the others. Cheap: it waits for the others, and for nothing that was pushed.
+        """
+        return self.client.gather(name, payload)
+
+    def take(self, name: str) -> int:
+        """The next of the numbers 0, 1, 2, ... of that name; each is given to one trainer only."""
+        return self.client.take(name)
+
     def flush(self) -> None:
         """Return when everything that this trainer has pushed is on the servers."""
         self.strategy.flush()

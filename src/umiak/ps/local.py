@@ -34,6 +34,7 @@ class LocalClient:
         self._step = 0
         self._sparse_parts: dict[int, list[tuple[Keys, Floats]]] = {}
         self._dense_parts: dict[int, list[Floats]] = {}
+        self._taken: dict[str, int] = {}
 
     # ---- tables
 
@@ -145,6 +146,15 @@ class LocalClient:
 
     def barrier(self, name: str) -> None:
         """Everybody is here."""
+
+    def gather(self, name: str, payload: bytes) -> list[bytes]:
+        del name
+        return [payload]
+
+    def take(self, name: str) -> int:
+        number = self._taken.get(name, 0)
+        self._taken[name] = number + 1
+        return number
 
     def done(self) -> None:
         """There is nobody to tell."""
