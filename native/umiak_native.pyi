@@ -579,6 +579,12 @@ class Client:
         that was started anew counts from 0, and is refused ("turn-past") if the others are two turns further.
         """
 
+    def post(self, name: str, payload: bytes, *, limit_s: float | None = None) -> list[bytes]:
+        """Says something under a name, and returns what every trainer has said last, in order of rank; b"" if nothing yet.
+
+        Nobody waits. A server that is started anew has forgotten it. At most 64 names.
+        """
+
     def take(self, name: str, *, limit_s: float | None = None) -> int:
         """The next of the numbers 0, 1, 2, ... of this name. Each is given once, to one process of one trainer.
 

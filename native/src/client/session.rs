@@ -357,11 +357,7 @@ impl Turn<'_> {
 
     /// What all living trainers bring, in order of rank. Nothing is settled: what was pushed may still be on its way to disk.
     pub fn gather(&mut self, name: &str, payload: &[u8], wish: &mut Wish<'_>) -> Outcome<Vec<Vec<u8>>> {
-        check_name(name)?;
-        if payload.len() as u64 > codec::MOST_GATHERED {
-            let words = format!("gather {name:?}: {} bytes are more than {}", payload.len(), codec::MOST_GATHERED);
-            return Err(ClientError::Refused(Told::new("too-long", words, Some("gather what is small, or in parts"))));
-        }
+        check_gathered("gather", name, payload)?;
         let (state, waiting) = self.split();
         state.connect_all(waiting, wish)?;
         let turn = state.turns.gathers.get(name).copied().unwrap_or(0);
@@ -375,6 +371,21 @@ impl Turn<'_> {
                 state.turns.gathers.insert(name.into(), turn + 1);
                 Ok(strings)
             }
+            answer => Err(unexpected(&answer)),
+        }
+    }
+
+    /// Says something, and hears what everybody has said last under that name; waits for nobody.
+    pub fn post(&mut self, name: &str, payload: &[u8], wish: &mut Wish<'_>) -> Outcome<Vec<Vec<u8>>> {
+        check_gathered("post", name, payload)?;
+        let (state, waiting) = self.split();
+        state.connect_all(waiting, wish)?;
+        let bytes = [name.as_bytes(), payload].concat();
+        let (rows, length) = (name.len() as u32, bytes.len() as u64);
+        let header = Header { rows, length, ..Header::of(Op::Post) };
+        let mut orders = [Order::new(0, header, None, Body::Bytes(&bytes))];
+        match state.perform(&mut orders, &mut |_, _, _| {}, waiting, wish)?.pop() {
+            Some(Answer::Strings(strings, _)) if strings.len() == state.config.world => Ok(strings),
             answer => Err(unexpected(&answer)),
         }
     }
@@ -409,6 +420,15 @@ impl Turn<'_> {
         };
         Ok(answers.into_iter().map(value).collect())
     }
+}
+
+fn check_gathered(op: &str, name: &str, payload: &[u8]) -> Outcome<()> {
+    check_name(name)?;
+    if payload.len() as u64 > codec::MOST_GATHERED {
+        let words = format!("{op} {name:?}: {} bytes are more than {}", payload.len(), codec::MOST_GATHERED);
+        return Err(ClientError::Refused(Told::new("too-long", words, Some("gather what is small, or in parts"))));
+    }
+    Ok(())
 }
 
 fn check_name(name: &str) -> Outcome<()> {

@@ -343,6 +343,18 @@ impl Client {
         Ok(strings.iter().map(|string| PyBytes::new(py, string)).collect())
     }
 
+    #[pyo3(signature = (name, payload, *, limit_s=None))]
+    fn post<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        payload: &[u8],
+        limit_s: Option<f64>,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let strings = self.run(py, limit_s, |turn, wish| turn.post(name, payload, wish))?;
+        Ok(strings.iter().map(|string| PyBytes::new(py, string)).collect())
+    }
+
     #[pyo3(signature = (name, *, limit_s=None))]
     fn take(&self, py: Python<'_>, name: &str, limit_s: Option<f64>) -> PyResult<u64> {
         self.run(py, limit_s, |turn, wish| turn.take(name, wish))

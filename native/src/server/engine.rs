@@ -23,6 +23,7 @@ use super::counters::Counters;
 use super::gate::Gate;
 use super::gathers::Gathers;
 use super::members::Members;
+use super::posts::Posts;
 use super::records::Decision;
 use super::registry::{Entry, Registry};
 use super::service::{Identity, Kind, Refusal, Reply, RequestError, Service};
@@ -80,6 +81,7 @@ pub(super) struct Core {
     /// Where the log has the newest completion of a barrier.
     pub barrier_lsn: u64,
     pub gathers: Gathers,
+    pub posts: Posts,
     pub counters: Counters,
     /// When the last trainer said that it is done.
     pub last_done: u64,
@@ -250,6 +252,7 @@ impl Service for Engine {
             Op::Barrier if trainer => self.barrier(who, payload, reply),
             Op::Gather if trainer => self.gather(who, header, payload, reply),
             Op::Take if trainer => self.take(who, header, payload, reply),
+            Op::Post if trainer => self.post(who, header, payload, reply),
             Op::Done if trainer => self.done(who, header, reply),
             Op::Save => self.save(who, payload, reply),
             Op::Load => self.load(who, header, payload, reply),

@@ -37,7 +37,8 @@
 //! **Barrier** `{name, turn = 0}`: once complete it is complete for ever, so a trainer that walks the same way again
 //! passes; the next one has another name or a higher turn. **Gather** is a barrier at which everybody leaves bytes and
 //! takes all away; the last turn of a name can be asked for again. **Take** counts: asked again with the same turn, it tells
-//! the same number again; the next turn is one higher. **Save** `{path, mode, step?}` answers `{server, step, tables,
+//! the same number again; the next turn is one higher. **Post** leaves a trainer's latest bytes and takes everybody's, and
+//! waits for nobody. **Save** `{path, mode, step?}` answers `{server, step, tables,
 //! files}`; **Load** `{path, files?, step?}` takes the place of everything in the tables, or changes nothing.
 //! **Done** is refused while a step is prepared. Servers linger for two seconds after the last Done, or until the trainers'
 //! connections are closed, so that an answer that was lost can be asked for again.
@@ -56,6 +57,7 @@ pub mod listener;
 mod loading;
 mod members;
 mod operations;
+mod posts;
 mod records;
 mod recovery;
 mod refusals;

@@ -19,6 +19,7 @@ use super::gate::Gate;
 use super::gathers::Gathers;
 use super::lane::Lane;
 use super::members::Members;
+use super::posts::Posts;
 use super::records::{self, Record};
 use super::registry::Registry;
 use super::snapshots::{GATHERS, OFFERED, PIECES, Rest};
@@ -54,6 +55,7 @@ impl Engine {
             barriers: Barriers::default(),
             barrier_lsn: 0,
             gathers: Gathers::default(),
+            posts: Posts::default(),
             counters: Counters::default(),
             last_done: 0,
             failed: None,

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
@@ -14,9 +14,11 @@ use super::gate::Pass;
 use super::gathers::Standing;
 use super::members::State;
 use super::operations::{name, parse};
+use super::posts::MOST_NAMES;
 use super::records::{self, Decision};
 use super::refusals;
 use super::service::{Identity, Kind, Refusal, Reply, RequestError};
+use crate::wire::codec;
 use crate::wire::frame::{Header, Op};
 
 /// How often a client that waits is spoken to.
@@ -141,6 +143,28 @@ impl Engine {
         Ok(reply.ok(0, durable_seq)?)
     }
 
+    /// A trainer's latest word, for whoever looks; the answer is everybody's. Nobody waits, and a restart forgets it.
+    pub(super) fn post(
+        &self,
+        who: &Identity,
+        header: &Header,
+        payload: &[u8],
+        reply: &mut dyn Reply,
+    ) -> Result<(), RequestError> {
+        let (name, brought) = named(Op::Post, header, payload)?;
+        let brought: Arc<[u8]> = brought.into();
+        let latest = {
+            let _lane = self.lane_of(who)?;
+            self.core().posts.put(name, who.rank, brought, self.config.world)
+        };
+        let Some(latest) = latest else {
+            return Err(refusals::bad_request(format!("Post: there are {MOST_NAMES} names already")).into());
+        };
+        let strings: Vec<&[u8]> = latest.iter().map(|each| &**each).collect();
+        let durable_seq = self.durable_seq_of(who);
+        Ok(reply.strings(latest.len() as u32, &codec::join(&strings), durable_seq)?)
+    }
+
     /// The answer waits for the disk. Everybody must get the same strings: a server that was killed between one answer and
     /// the next, and had forgotten, would let the others put together another list, without a trainer that was lost
     /// meanwhile, or wait for ever for one that has its answer and is long past. It can't be asked to come back: it may be
@@ -152,9 +176,8 @@ impl Engine {
         payload: &[u8],
         reply: &mut dyn Reply,
     ) -> Result<(), RequestError> {
-        let short = || refusals::bad_request("Gather: the payload is shorter than its header says");
-        let (name, brought) = payload.split_at_checked(header.rows as usize).ok_or_else(short)?;
-        let (name, turn) = (self::name(Op::Gather, name)?, header.seq);
+        let (name, brought) = named(Op::Gather, header, payload)?;
+        let turn = header.seq;
         // Copied before anything is locked.
         let brought = brought.to_vec();
         {
@@ -293,4 +316,11 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// The name in front of what a trainer brings, and that.
+fn named<'a>(op: Op, header: &Header, payload: &'a [u8]) -> Result<(&'a str, &'a [u8]), Refusal> {
+    let short = || refusals::bad_request(format!("{op:?}: the payload is shorter than its header says"));
+    let (name, brought) = payload.split_at_checked(header.rows as usize).ok_or_else(short)?;
+    Ok((self::name(op, name)?, brought))
 }

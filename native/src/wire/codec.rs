@@ -74,10 +74,11 @@ pub fn check(header: &Header, most: u64) -> Result<(), Fault> {
         | Op::Wait
         | Op::Error => rows == 0 && dim == 0 && length <= u128::from(MOST_TEXT),
         Op::Take => rows == 0 && dim == 0 && header.length <= MOST_NAME,
-        Op::Gather => {
+        Op::Gather | Op::Post => {
             let brought = header.length.saturating_sub(u64::from(header.rows));
             if brought > MOST_GATHERED {
-                let words = format!("Gather announces {brought} bytes of one trainer, the limit is {MOST_GATHERED}");
+                let op = header.op;
+                let words = format!("{op:?} announces {brought} bytes of one trainer, the limit is {MOST_GATHERED}");
                 return Err(Fault::new("too-long", words));
             }
             rows <= length && rows <= u128::from(MOST_NAME) && dim == 0

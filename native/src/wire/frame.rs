@@ -39,6 +39,7 @@ pub enum Op {
     Status = 22, // the reply is JSON
     Gather = 23, // a name of `rows` bytes, then this trainer's bytes; `seq` is the turn
     Take = 24,   // a name; `seq` is how many this trainer has taken of it; the reply is JSON {number}
+    Post = 25,   // as Gather, without a turn; the answer is what everybody has posted last, and nobody waits
     // Replies.
     Challenge = 128, // JSON
     Welcome = 129,   // JSON
@@ -67,7 +68,7 @@ pub mod flag {
     pub const ZEROS: u16 = 64;
 }
 
-const OPS: [Op; 32] = [
+const OPS: [Op; 33] = [
     Op::Hello,
     Op::Proof,
     Op::Create,
@@ -92,6 +93,7 @@ const OPS: [Op; 32] = [
     Op::Status,
     Op::Gather,
     Op::Take,
+    Op::Post,
     Op::Challenge,
     Op::Welcome,
     Op::Ok,

@@ -151,6 +151,11 @@ class LocalClient:
         del name
         return [payload]
 
+    def post(self, name: str, payload: bytes) -> list[bytes]:
+        """There is nobody else."""
+        del name
+        return [payload]
+
     def take(self, name: str) -> int:
         number = self._taken.get(name, 0)
         self._taken[name] = number + 1

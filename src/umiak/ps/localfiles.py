@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import umiak_native
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     NativeTable = umiak_native.Table | umiak_native.DenseTable
 
 
+WRITERS = 16
+"""Threads that write: they wait for the disk most of the time."""
+
+
 def save(request: Mapping[str, Any], tables: Mapping[str, NativeTable], shards: int) -> dict[str, Any]:
     """What a server answers to the same request: its shards' files and its tables."""
     for table in tables.values():
@@ -28,12 +33,14 @@ def save(request: Mapping[str, Any], tables: Mapping[str, NativeTable], shards: 
             table.freeze(request["mode"])
         else:
             table.freeze()
-    files = []
-    for shard in range(shards):
+
+    def written(shard: int) -> Any:
         head = json.dumps({"shards": shards, "shard": shard, "step": request["step"], "about": {}})
         parts = [(name, table.spec, table.state(), _pieces(table, shard)) for name, table in tables.items()]
-        written = umiak_native.write_shard_file(request["path"], f"shard-{shard:05}.umiak", head, parts)
-        files.append(json.loads(written))
+        return json.loads(umiak_native.write_shard_file(request["path"], f"shard-{shard:05}.umiak", head, parts))
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        files = list(pool.map(written, range(shards)))
     for table in tables.values():
         table.thaw()
     described = {n: {"spec": json.loads(t.spec), "state": json.loads(t.state())} for n, t in tables.items()}

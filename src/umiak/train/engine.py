@@ -84,7 +84,7 @@ class Engine:
         chosen = hyper.typed(kind.Hyper, hyper_parameters, where)
         paddle.seed(ways.seed)
         clip = specs.Clip(value=learning.clip_value, norm=learning.clip_norm)
-        self.tables = Tables(job, seed=ways.seed, prefix=ways.prefix, settings={"clip": clip})
+        self.tables = Tables(job, seed=ways.seed, prefix=ways.prefix, settings={"clip": clip, "absent": "zeros"})
         self.slots = slots
         self._file = inspect.getfile(kind)
         with self._own_code():
