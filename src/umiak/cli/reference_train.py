@@ -24,9 +24,33 @@ TRAIN = """\
 umiak train -m CONFIG [flags]
 ```
 
-Reads a [config](config.md), checks all of it, and makes a plan: which runner is run by whom, on which files, with which
-strategy. Training itself is not there yet ([UM-TRAIN-002](errors.md#um-train-002)); `--explain` and `--check` are.
-`python -m pip install 'umiak[train]'` brings what is needed.
+Reads a [config](config.md), checks all of it, makes a plan: which runner is run by whom, on which files, with which strategy; and does it. Where several
+processes are needed on this machine it starts them; on a node of a cluster it is the trainer or the server that its environment says.
+`python -m pip install 'umiak[train]' paddlepaddle` brings what is needed.
+
+```console
+$ umiak train -m config.yaml                       # all runners of `mode`, one after another
+$ umiak train -m config.yaml -o mode=ps_cluster    # another runner
+$ umiak train -m config.yaml --resume              # goes on where a run was stopped or killed
+```
+
+## What it leaves
+
+In `--run_dir`, below the name of the runner:
+
+| file | what it has |
+|---|---|
+| `metrics.jsonl` | a line of JSON for every report, epoch and checkpoint |
+| `curve.svg` | loss and metrics over samples, evaluations as dots |
+| `outcome.json` | how it ended: `stopped`, `resumable`, and the newest checkpoint `saved` |
+| `log/` | the output of every worker, where it started several |
+| `visualdl/`, `tensorboard/` | scalars, where these packages are installed |
+
+## When it is stopped
+
+SIGTERM, or Ctrl-C, lets it finish the step, save a checkpoint below `save_step_path` or `save_checkpoint_path`, and end with 0. A second one does not
+wait. `--resume` goes on from the newest whole checkpoint of the runner, with the same batches that would have come next; in sync, alone and
+collectively the result is the same, bit for bit, as without the interruption.
 """
 
 DUTIES = """\

@@ -35,7 +35,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         printer.data(f"umiak {__version__}")
         return Exit.DONE
     _check_request(parsed)
-    return _answer(parsed, _examined(parsed, environ), environ, printer)
+    return _answer(parsed, examined(parsed, environ), environ, printer)
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
@@ -68,7 +68,7 @@ def _check_request(parsed: Parsed) -> None:
 
 
 @value
-class _Examined:
+class Examined:
     """What came of a config: a plan, or problems; and warnings in any case."""
 
     plan: Plan | None
@@ -77,7 +77,8 @@ class _Examined:
     exit_status: int = Exit.DONE
 
 
-def _examined(parsed: Parsed, environ: Mapping[str, str]) -> _Examined:
+def examined(parsed: Parsed, environ: Mapping[str, str]) -> Examined:
+    """The config, read and checked, and the plan for this process."""
     from umiak import platforms
     from umiak.train import files
     from umiak.train.plan import plan
@@ -93,11 +94,11 @@ def _examined(parsed: Parsed, environ: Mapping[str, str]) -> _Examined:
         placement = None if has_seat(environ) else platforms.detect(environ, only=only)
         made = plan(reading.config, standing(environ, placement), source.path)
     except UmiakError as error:
-        return _Examined(plan=None, problems=error.problems, warnings=warnings, exit_status=error.exit_status)
-    return _Examined(plan=made, warnings=warnings)
+        return Examined(plan=None, problems=error.problems, warnings=warnings, exit_status=error.exit_status)
+    return Examined(plan=made, warnings=warnings)
 
 
-def _answer(parsed: Parsed, found: _Examined, environ: Mapping[str, str], printer: Printer) -> int:
+def _answer(parsed: Parsed, found: Examined, environ: Mapping[str, str], printer: Printer) -> int:
     if parsed.truth("json") and (parsed.truth("explain") or parsed.truth("check")):
         return _answer_as_json(parsed, found, printer)
     printer.problems(found.warnings, "warning")
@@ -115,7 +116,7 @@ def _answer(parsed: Parsed, found: _Examined, environ: Mapping[str, str], printe
     return _train(found.plan, parsed, environ, printer)
 
 
-def _answer_as_json(parsed: Parsed, found: _Examined, printer: Printer) -> int:
+def _answer_as_json(parsed: Parsed, found: Examined, printer: Printer) -> int:
     import json
 
     from umiak.core.decode import encode

@@ -51,7 +51,8 @@ def outcome_file(run_dir: str, runner: str) -> str:
 
 def _launcher(act: Act, parsed: Parsed) -> list[str]:
     crew = act.crew
-    words = ["--log_dir", os.path.join(parsed.text("run_dir"), act.name, "log")]
+    # The trainer speaks for itself; of the launcher only what goes wrong is told.
+    words = ["--log_dir", os.path.join(parsed.text("run_dir"), act.name, "log"), "--log_level", "WARNING"]
     if parsed.text("topology"):
         words += ["--topology", parsed.text("topology")]
     if crew.fleet_mode is FleetMode.PS:
