@@ -2,7 +2,8 @@
 
 1. two worker processes train a small network together on this machine;
 2. two simulated hosts train together, one is killed and brought back;
-3. two parameter servers and two trainers learn a click-through model, with a picture of how they got on.
+3. two parameter servers and two trainers learn a click-through model, with a picture of how they got on;
+4. to 7. the programs of Paddle's guides: an MLP, a network for digits, wide and deep, a ResNet.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ WIDTH, HEIGHT = 68, 12
 
 
 def main() -> int:
-    for number, example in enumerate((hello, lose_a_node, parameter_servers), start=1):
+    for number, example in enumerate(
+        (hello, lose_a_node, parameter_servers, mlp, digits, wide_and_deep, resnet), start=1
+    ):
         status = example(number)
         if status:
             heading(f"example {number} ended with {status}")
@@ -55,6 +58,27 @@ def parameter_servers(number: int) -> int:
             with open(progress, encoding="utf-8") as file:
                 print(picture([json.loads(line) for line in file]), flush=True)
     return status
+
+
+def mlp(number: int) -> int:
+    heading(f"{number}. An MLP, collectively: umiak launch --nproc_per_node 2 train.py")
+    return launch("04-collective-mlp/train.py", "--nproc_per_node", "2", arguments=["--at_least", "0.9"])
+
+
+def digits(number: int) -> int:
+    heading(f"{number}. Handwritten digits: umiak launch --nproc_per_node 2 train.py")
+    return launch("05-digits/train.py", "--nproc_per_node", "2", arguments=["--at_least", "0.95"])
+
+
+def wide_and_deep(number: int) -> int:
+    heading(f"{number}. Wide and deep: umiak launch --server_num 2 --trainer_num 2 train.py")
+    flags = ["--server_num", "2", "--trainer_num", "2"]
+    return launch("06-wide-and-deep/train.py", *flags, arguments=["--at_least", "0.84"])
+
+
+def resnet(number: int) -> int:
+    heading(f"{number}. A small ResNet: umiak launch --nproc_per_node 2 train.py")
+    return launch("07-resnet/train.py", "--nproc_per_node", "2", arguments=["--at_least", "0.95"])
 
 
 def launch(script: str, *flags: str, arguments: list[str] | None = None) -> int:
