@@ -143,7 +143,10 @@ def _train(made: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Prin
             from umiak.train import performing
 
             wanted = performing.Wanted(
-                resume=parsed.truth("resume"), run_dir=parsed.text("run_dir"), is_json=parsed.truth("json")
+                resume=parsed.truth("resume"),
+                run_dir=parsed.text("run_dir"),
+                is_json=parsed.truth("json"),
+                columns=parsed.number("live"),
             )
             status = performing.perform(act, made, wanted, environ)
         if status != Exit.DONE:

@@ -65,6 +65,14 @@ FLAGS = (
         elsewhere=("output_dir", "log_dir"),
     ),
     Flag(
+        name="live",
+        help="Renew one line in place, this wide, though stderr is no terminal: what workers are told whose output a launcher shows.",
+        group=RUN,
+        origin=Origin.UMIAK,
+        kind=Kind.NUMBER,
+        metavar="COLUMNS",
+    ),
+    Flag(
         name="explain",
         help="Print the plan: who runs what, on which files, with which strategy.",
         group=ASKED,

@@ -33,15 +33,15 @@ def launched(act: Act, plan: Plan, parsed: Parsed, environ: Mapping[str, str], p
 
     del plan
     _forget(outcome_file(parsed.text("run_dir"), act.name))
-    status = launch.main(command(act, parsed), environ, printer)
+    status = launch.main(command(act, parsed, _columns(printer)), environ, printer)
     if status in STOPPED and _is_resumable(outcome_file(parsed.text("run_dir"), act.name)):
         return Exit.DONE
     return status
 
 
-def command(act: Act, parsed: Parsed) -> list[str]:
-    """The words after `umiak launch`."""
-    return [*_launcher(act, parsed), "-m", MODULE, "train", *_worker(act, parsed)]
+def command(act: Act, parsed: Parsed, columns: int | None = None) -> list[str]:
+    """The words after `umiak launch`; ``columns`` of the terminal that shows it, if it is one."""
+    return [*_launcher(act, parsed), "-m", MODULE, "train", *_worker(act, parsed, columns)]
 
 
 def outcome_file(run_dir: str, runner: str) -> str:
@@ -62,16 +62,26 @@ def _launcher(act: Act, parsed: Parsed) -> list[str]:
     return [*words, "--nproc_per_node", str(crew.trainers_here)] if crew.trainers_here else words
 
 
-def _worker(act: Act, parsed: Parsed) -> list[str]:
+def _worker(act: Act, parsed: Parsed, columns: int | None) -> list[str]:
     words = ["-m", parsed.text("model"), "--run_dir", parsed.text("run_dir")]
     for said in parsed.texts.get("override", ()):
         if not said.startswith("mode="):
             words += ["-o", said]
     words += ["-o", f"mode={json.dumps([act.name])}"]
+    if columns is not None:
+        words += ["--live", str(columns)]
     for name in ("resume", "json"):
         if parsed.truth(name):
             words.append(f"--{name}")
     return words
+
+
+def _columns(printer: Printer) -> int | None:
+    """How wide a worker's live line may be here, behind the launcher's tag."""
+    try:
+        return max(40, os.get_terminal_size(printer.err.fileno()).columns - len("[trainer 0] ") - 1)
+    except (OSError, ValueError):
+        return None  # no terminal
 
 
 def _forget(path: str) -> None:

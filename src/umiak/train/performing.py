@@ -42,6 +42,8 @@ class Wanted:
     resume: bool = False
     run_dir: str | None = None
     is_json: bool = False
+    columns: int | None = None
+    """How wide a line may be that is renewed in place, where stderr itself is no terminal."""
 
 
 def perform(act: Act, plan: Plan, wanted: Wanted, environ: Mapping[str, str]) -> int:
@@ -72,7 +74,9 @@ def _trained(act: Act, shared: Settings, wanted: Wanted, environ: Mapping[str, s
     watch = Stopwatch()
     is_first = (act.crew.rank or 0) == 0
     run_dir = None if wanted.run_dir is None else os.path.join(wanted.run_dir, act.name)
-    teller = Teller(run_dir, is_json=wanted.is_json, is_silent=not is_first, goes_on=wanted.resume)
+    teller = Teller(
+        run_dir, is_json=wanted.is_json, is_silent=not is_first, goes_on=wanted.resume, columns=wanted.columns
+    )
     try:
         if act.kind is RunnerClass.INFER:
             from umiak.train import inferring

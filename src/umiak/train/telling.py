@@ -56,13 +56,15 @@ class Teller:
         is_json: bool = False,
         is_silent: bool = False,
         goes_on: bool = False,
+        columns: int | None = None,
     ) -> None:
         self._err = err or sys.stderr
         self._out = out or sys.stdout
         self._run_dir = run_dir
         self._is_json = is_json
         self._is_silent = is_silent
-        self._is_live = self._err.isatty()
+        self._columns = columns
+        self._is_live = columns is not None or self._err.isatty()
         self._shown = 0
         self._last = 0.0
         self._file: TextIO | None = None
@@ -96,11 +98,9 @@ class Teller:
         self._last = now
         line = words.progress(report)
         if self._is_live:
-            width = os.get_terminal_size(self._err.fileno()).columns
-            self._clear()
-            shown = line[: max(20, width - 1)]
-            self._err.write(shown)
-            self._shown = len(shown)
+            self._shown = self._columns or os.get_terminal_size(self._err.fileno()).columns - 1
+            # A carriage return ends it, not begins it: a launcher shows lines when they have ended.
+            self._err.write(f"{line[: self._shown].ljust(self._shown)}\r")
         else:
             self._err.write(f"{line}\n")
         self._err.flush()
@@ -165,7 +165,7 @@ class Teller:
 
     def _clear(self) -> None:
         if self._shown:
-            self._err.write(f"\r{' ' * self._shown}\r")
+            self._err.write(f"{' ' * self._shown}\r")
             self._shown = 0
 
     def _write(self, what: dict[str, Any]) -> None:
