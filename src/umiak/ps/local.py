@@ -100,7 +100,9 @@ class LocalClient:
 
     def push_dense(self, table: int, gradients: Gradients, *, step: int | None = None, scale: float = 1.0) -> None:
         pieces = gradients if isinstance(gradients, list) else [gradients]
-        whole = np.concatenate([piece.reshape(-1) for piece in pieces])
+        whole = (
+            np.concatenate([piece.reshape(-1) for piece in pieces]) if len(pieces) > 1 else pieces[0].reshape(-1).copy()
+        )
         if scale != 1.0:
             whole *= np.float32(scale)
         if step is None:
@@ -131,10 +133,17 @@ class LocalClient:
         """Nothing: nobody else has to have it."""
 
     def commit(self, step: int) -> None:
+        # A part has each key once already, so that one part alone need not be summed.
         for table, parts in self._sparse_parts.items():
-            self._sparse(table).push_summed(parts)
+            if len(parts) == 1:
+                self._sparse(table).push(*parts[0])
+            else:
+                self._sparse(table).push_summed(parts)
         for table, gradients in self._dense_parts.items():
-            self._dense(table).push_summed(gradients)
+            if len(gradients) == 1:
+                self._dense(table).push(gradients[0])
+            else:
+                self._dense(table).push_summed(gradients)
         self._sparse_parts.clear()
         self._dense_parts.clear()
         self._step = step + 1
