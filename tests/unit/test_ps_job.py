@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 
 from umiak import ps
 from umiak.ps import settings, specs
-from umiak.ps.environment import Seat
+from umiak.ps.environment import Seat, SeatRole
 from umiak.ps.errors import BadRequest
 from umiak.ps.job import Job, Options
 from umiak.ps.local import LocalClient
@@ -66,6 +68,19 @@ def test_what_is_asked_for_is_checked() -> None:
 def test_durability_needs_a_directory() -> None:
     with pytest.raises(BadRequest, match="UM-PS-012"):
         ps.init(durability_ms=10, environ=SERVER).serve()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_that_is_ended_too_early_says_so(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its trainers can only say that they do not reach it, and that its own log knows more."""
+    monkeypatch.setattr("umiak.progress", lambda: signal.raise_signal(number))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        endpoint = f"127.0.0.1:{free.getsockname()[1]}"
+    seat = Seat(role=SeatRole.SERVER, world=2, servers=(endpoint,))
+    assert Job(seat, "sync", settings.read({}, "sync"), Options(shards=8)).serve() == 0
+    assert capsys.readouterr().err == f"umiak.ps: server 0 ends: {number.name} came; not yet done: trainer 0, 1\n"
 
 
 def test_names_that_are_not_there() -> None:

@@ -33,13 +33,13 @@ TLS_OF_SERVERS = ("cert", "key", "ca")
 def serve(seat: Seat, options: Options, *, linger_s: float = 0.0) -> int:
     """Serve the shards of this seat; returns the exit status for this process. ``linger_s``: how long after SIGTERM."""
     server = umiak_native.Server(json.dumps(_config(seat, options)), os.fsencode(seat.token) if seat.token else None)
-    told: list[float] = []
+    told: list[tuple[int, float]] = []
 
-    def heed(_number: int, _frame: FrameType | None) -> None:
-        told.append(time.monotonic())
+    def heed(number: int, _frame: FrameType | None) -> None:
+        told.append((number, time.monotonic()))
 
     def is_asked() -> bool:
-        return bool(told) and time.monotonic() >= told[0] + linger_s
+        return bool(told) and time.monotonic() >= told[0][1] + linger_s
 
     previous = {number: signal.signal(number, heed) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
@@ -48,6 +48,8 @@ def serve(seat: Seat, options: Options, *, linger_s: float = 0.0) -> int:
         while verdict is None and not is_asked():
             umiak.progress()  # a server that nobody asks anything is not a server that hangs
             verdict = server.wait(LOOK_S)
+        if verdict is None:
+            _leave_word(seat, told[0][0], json.loads(server.status())["trainers"])
     finally:
         server.stop()
         for number, handler in previous.items():
@@ -58,6 +60,14 @@ def serve(seat: Seat, options: Options, *, linger_s: float = 0.0) -> int:
         print(f"umiak.ps: server {seat.rank} ends: lost for good: trainer {ranks}", file=sys.stderr)
         return Exit.JOB_FAILED
     return Exit.DONE
+
+
+def _leave_word(seat: Seat, number: int, trainers: list[dict[str, Any]]) -> None:
+    """Say why a server ends that trainers still need: all that they find out is that it can't be reached."""
+    waiting = [each["rank"] for each in trainers if each["state"] != "done"]
+    if waiting:
+        ranks, name = ", ".join(map(str, waiting)), signal.Signals(number).name
+        print(f"umiak.ps: server {seat.rank} ends: {name} came; not yet done: trainer {ranks}", file=sys.stderr)
 
 
 def _config(seat: Seat, options: Options) -> dict[str, Any]:
