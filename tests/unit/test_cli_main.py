@@ -151,6 +151,12 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+def test_what_a_file_says_does_not_steer_the_terminal() -> None:
+    err = io.StringIO()
+    Printer(io.StringIO(), err).problems([Problem(code="UM-X-001", what="not a number: \x1b]0;title\x07\x9b31mé\t1")])
+    assert err.getvalue() == "error: not a number: \\x1b]0;title\\x07\\x9b31mé\t1 [UM-X-001]\n"
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

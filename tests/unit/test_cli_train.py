@@ -130,6 +130,11 @@ def test_overrides(capsys: pytest.CaptureFixture[str]) -> None:
     assert "3 threads" in out
 
 
+def test_a_plan_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = ask(capsys, "--explain", text=dataset_text(data_path='"da\\e[31mta"'))
+    assert "d: da\\x1b[31mta, batches" in out
+
+
 @pytest.mark.parametrize("words", [["--explain"], ["--explain", "--json"]])
 def test_a_password_in_a_url_is_covered(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     _, out, err = ask(capsys, *words, text=dataset_text(data_path="hdfs://me:secret@host/ctr"))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from umiak.core.shown import inert
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -48,7 +50,7 @@ class Printer:
         """Everything that is wrong, each with its cause and its remedy; ``warning`` where that stops nothing."""
         for problem in problems:
             for line in problem.lines(word):
-                self.talk(line)
+                self.talk(inert(line))
 
     def _coloured(self, line: str) -> str:
         if not self.colour:

@@ -108,10 +108,11 @@ def _answer(parsed: Parsed, found: Examined, environ: Mapping[str, str], printer
         printer.talk(f"{found.plan.config}: nothing is wrong")
         return Exit.DONE
     if parsed.truth("explain"):
+        from umiak.core.shown import inert
         from umiak.train import explain
 
         encoding = (getattr(printer.out, "encoding", None) or "utf-8").lower().replace("-", "")
-        printer.data(explain.text(found.plan, plain=encoding != "utf8"))
+        printer.data(inert(explain.text(found.plan, plain=encoding != "utf8")))
         return Exit.DONE
     return _train(found.plan, parsed, environ, printer)
 

@@ -1,10 +1,18 @@
-"""Texts as people may see them: passwords in addresses are covered. A decider."""
+"""Texts as people may see them: passwords in addresses are covered, and nothing steers a terminal. A decider."""
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+
+_STEERING = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
+
+
+def inert(text: str) -> str:
+    """The text with control characters spelled out, except tabs and ends of lines: a file must not be able to steer a terminal."""
+    return text.translate(_STEERING)
 
 
 def without_password(text: str) -> str:
