@@ -719,6 +719,7 @@ def test_a_repeated_key_is_a_warning_and_the_last_one_counts() -> None:
         ("a,b", "slots have blanks between them, not commas: a,b"),
         ("a[1]", "not a name of a slot: a[1]"),
         ("a b b a", "declared twice: a, b"),
+        (" ".join(f"{i % 10}" for i in range(20)), "declared twice: 0, 1, 2, 3, 4, 5, 6, 7 and 2 more"),
     ],
 )
 def test_sparse_slots_that_are_none(text: str, complaint: str) -> None:

@@ -6,10 +6,14 @@ in front of a colon.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from umiak.train.config import DenseSlot
 
 MOST_VALUES = 1 << 24
 """Values of one sample in one slot: more than that is a slip."""
+MOST_NAMED = 8
+"""Names in one message."""
 
 
 def sparse(text: str) -> tuple[str, ...]:
@@ -71,6 +75,8 @@ def _check(name: str) -> None:
 
 
 def _once(names: tuple[str, ...]) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, times in Counter(names).items() if times > 1)
     if twice:
-        raise ValueError(f"declared twice: {', '.join(twice)}")
+        others = len(twice) - MOST_NAMED
+        more = f" and {others} more" if others > 0 else ""
+        raise ValueError(f"declared twice: {', '.join(twice[:MOST_NAMED])}{more}")
