@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import threading
 from pathlib import Path
 
 import pytest
@@ -311,6 +312,25 @@ def test_a_file_of_nearly_this_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert "hint: did you mean `ctr/config.yaml`?" in capsys.readouterr().err
 
 
+def test_names_are_not_alike_because_they_end_alike(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("bigint.yaml").write_text(FLAT)
+    assert main(["train", "-m", "missing.yaml"]) == 2
+    assert capsys.readouterr().err == "error: missing.yaml: can't be read: No such file or directory [UM-CONFIG-001]\n"
+    assert main(["train", "-m", "bigimt.yml"]) == 2
+    assert "hint: did you mean `bigint.yaml`?" in capsys.readouterr().err
+
+
+def test_a_directory_whose_config_has_another_name(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("ctr").mkdir()
+    Path("ctr/wide.yml").write_text(FLAT)
+    assert main(["train", "-m", "ctr"]) == 2
+    assert "error: ctr/config.yaml: can't be read" in (err := capsys.readouterr().err)
+    assert "hint: did you mean `ctr/wide.yml`?" in err
+    Path("ctr/deep.yaml").write_text(FLAT)
+    assert main(["train", "-m", "ctr"]) == 2
+    assert "hint" not in capsys.readouterr().err
+
+
 def test_a_directory(capsys: pytest.CaptureFixture[str]) -> None:
     Path("ctr").mkdir()
     Path("ctr/config.yaml").write_text(FLAT)
@@ -359,11 +379,51 @@ def test_files_that_are_no_text(tmp_path: Path) -> None:
     Path("latin.yaml").write_bytes(b"workspace: .\nmode: caf\xe9\n")
     with pytest.raises(UmiakError) as caught:
         files.read("latin.yaml")
-    assert caught.value.problems[0].lines() == ["error: latin.yaml:2:10: not UTF-8: byte 0xe9 [UM-CONFIG-003]"]
+    assert caught.value.problems[0].lines() == [
+        "error: latin.yaml:2:10: not UTF-8: byte 0xe9 [UM-CONFIG-003]",
+        "  hint: a config is a text; save it as UTF-8",
+    ]
     Path("large.yaml").write_bytes(b"#" * (files.MOST_BYTES + 1))
     with pytest.raises(UmiakError) as caught:
         files.read("large.yaml")
     assert caught.value.problems[0].code == "UM-CONFIG-001"
+    with pytest.raises(UmiakError, match="larger than 4 MB"):
+        files.read("/dev/zero")
+
+
+def test_a_pipe_is_read_to_its_end() -> None:
+    os.mkfifo("config.yaml")
+    text = runner_text() + "#" * 100_000  # more than fits into a pipe
+    writer = threading.Thread(target=lambda: Path("config.yaml").write_text(text))
+    writer.start()
+    assert files.read("config.yaml").text == text
+    writer.join()
+
+
+def test_a_pipe_whose_writer_takes_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is there is waited for, however long: as with ``-m <(make_config)``."""
+    reader, writer = os.pipe()
+    block = os.set_blocking
+
+    def write_at_last(number: int, blocking: bool) -> None:
+        """Called when the first attempt to read found nothing."""
+        os.write(writer, b"workspace: .")
+        os.close(writer)
+        block(number, blocking)
+
+    monkeypatch.setattr(files, "PIPE_WAIT_S", 0.0)
+    monkeypatch.setattr(os, "set_blocking", write_at_last)
+    assert files.read(f"/dev/fd/{reader}").text == "workspace: ."
+    os.close(reader)
+
+
+def test_a_pipe_to_which_nobody_writes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(files, "PIPE_WAIT_S", 0.01)
+    os.mkfifo("config.yaml")
+    assert main(["train", "-m", "config.yaml"]) == 2
+    assert capsys.readouterr().err == (
+        "error: config.yaml: a pipe to which nobody has written for 0.01 s [UM-CONFIG-001]\n"
+    )
 
 
 # ---- what starting costs

@@ -8,6 +8,7 @@ load("umiak.models.rank.dnn")       a model that comes with umiak; ``paddlerec.m
 from __future__ import annotations
 
 import os
+import stat
 
 from umiak.core.nearest import nearest
 from umiak.core.problem import Exit, Problem, UmiakError
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 CONFIG = "config.yaml"
 MOST_BYTES = 4 << 20
 """A config is read by people; one that is larger than this is something else."""
+PIPE_WAIT_S = 5.0
+"""How long somebody may take to open the other end of a named pipe."""
 
 
 @value
@@ -61,8 +64,7 @@ def find(named: str, library: Library) -> str:
 def read(path: str) -> Source:
     """The text of a config."""
     try:
-        with open(path, "rb") as file:
-            data = file.read(MOST_BYTES + 1)
+        data = _bytes(path)
     except OSError as error:
         what = f"can't be read: {error.strerror}"
         hint = _nearby(path) if isinstance(error, FileNotFoundError) else None
@@ -75,19 +77,49 @@ def read(path: str) -> Source:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         column = error.start - data.rfind(b"\n", 0, error.start)
-        what = f"not UTF-8: byte 0x{data[error.start]:02x}"
-        raise UmiakError(Problem(code="UM-CONFIG-003", what=what, where=f"{path}:{line}:{column}")) from None
+        what, hint = f"not UTF-8: byte 0x{data[error.start]:02x}", "a config is a text; save it as UTF-8"
+        raise UmiakError(Problem(code="UM-CONFIG-003", what=what, hint=hint, where=f"{path}:{line}:{column}")) from None
+
+
+def _bytes(path: str) -> bytes:
+    """What is in a file, up to one byte more than a config may have."""
+    # To open a named pipe would take for ever if nobody is at its other end.
+    with open(path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        data = file.read(MOST_BYTES + 1)
+        if data == b"" and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+            _await_writer(path, file.fileno())
+        os.set_blocking(file.fileno(), True)
+        data = data or b""
+        while len(data) <= MOST_BYTES and (more := file.read(MOST_BYTES + 1 - len(data))):
+            data += more
+    return data
+
+
+def _await_writer(path: str, pipe: int) -> None:
+    """Return when somebody has begun to write to a named pipe, or has been there."""
+    import select
+
+    waiting = select.poll()
+    waiting.register(pipe, select.POLLIN)
+    if not waiting.poll(PIPE_WAIT_S * 1000):
+        what = f"a pipe to which nobody has written for {PIPE_WAIT_S:g} s"
+        raise UmiakError(Problem(code="UM-CONFIG-001", what=what, where=path))
 
 
 def _nearby(path: str) -> str | None:
     """What may have been meant by a path that leads nowhere."""
-    directory = os.path.dirname(path) or "."
+    directory, name = os.path.split(path)
     try:
-        there = os.listdir(directory)
+        there = sorted(each for each in os.listdir(directory or ".") if each.endswith((".yaml", ".yml")))
     except OSError:
         return f"the directory is not there either: {directory}"
-    meant = nearest(os.path.basename(path), sorted(name for name in there if name.endswith((".yaml", ".yml"))))
-    return f"did you mean `{os.path.join(os.path.dirname(path), meant)}`?" if meant else None
+    stems = {os.path.splitext(each)[0]: each for each in there}
+    meant = nearest(os.path.splitext(name)[0], stems)
+    if meant:
+        return f"did you mean `{os.path.join(directory, stems[meant])}`?"
+    if name == CONFIG and len(there) == 1:
+        return f"did you mean `{os.path.join(directory, there[0])}`?"
+    return None
 
 
 def installed() -> Library:
