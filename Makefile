@@ -18,9 +18,9 @@ help: ## Show what there is to do
 setup: $(STAMP) ## Make .venv with everything that users and tests need
 
 $(STAMP): pyproject.toml shims/paddlerec/pyproject.toml constraints.txt $(NATIVE)
-	@command -v cargo >/dev/null || { echo "umiak's native core needs Rust 1.89 or newer: no cargo on PATH (Debian: rustup from its site, or apt-get install rustup)"; exit 1; }
+	@command -v cargo >/dev/null || { echo "umiak's native core needs Rust 1.89 or newer: no cargo on PATH (Debian: rustup from its site, or apt-get install rustup)" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(f"umiak needs Python 3.10 or newer, {sys.executable} is {sys.version.split()[0]}: make PYTHON=python3.11 setup" if sys.version_info < (3, 10) else 0)'
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)  # which leaves one without pip if Debian's python3-venv is missing
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --reinstall-package umiak-native --editable '.[train]' --editable shims/paddlerec --group dev --group paddle
 	@touch $(STAMP)

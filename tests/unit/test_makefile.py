@@ -1,0 +1,61 @@
+"""`make setup` on a machine that is not ready for it: a sentence, and the next attempt works."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = """\
+#!/bin/sh
+echo "$*" >> asked
+case "$*" in
+"-m venv .venv") mkdir -p .venv/bin && cp "$0" .venv/bin/python && exit 1 ;;
+esac
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """A checkout, and a PATH with little on it."""
+    for name in ("Makefile", "pyproject.toml", "shims/paddlerec/pyproject.toml", "constraints.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "bin").mkdir()
+    for name in ("sh", "mkdir", "cp"):
+        (tmp_path / "bin" / name).symlink_to(shutil.which(name) or name)
+    program(tmp_path, "python3", PYTHON)
+    return tmp_path
+
+
+def program(machine: Path, name: str, text: str = "#!/bin/sh\n") -> None:
+    path = machine / "bin" / name
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def setup(machine: Path) -> subprocess.CompletedProcess[str]:
+    make = shutil.which("make")
+    assert make is not None
+    environ = {"PATH": str(machine / "bin"), "HOME": os.environ.get("HOME", "/")}
+    return subprocess.run([make, "setup"], cwd=machine, env=environ, capture_output=True, text=True, check=False)
+
+
+def test_without_cargo(machine: Path) -> None:
+    done = setup(machine)
+    assert done.returncode == 2
+    assert done.stderr.startswith("umiak's native core needs Rust 1.89 or newer: no cargo on PATH")
+    assert done.stdout == ""
+    assert not (machine / "asked").exists()
+
+
+def test_an_environment_that_was_only_half_made_is_made_again(machine: Path) -> None:
+    """Debian without python3-venv: an environment without pip, and a hint which package to install."""
+    program(machine, "cargo")
+    for times in (1, 2):
+        assert setup(machine).returncode == 2
+        assert (machine / "asked").read_text().splitlines().count("-m venv .venv") == times
