@@ -29,3 +29,6 @@ pub mod source;
 mod steps;
 mod tally;
 mod text;
+#[cfg(target_arch = "x86_64")]
+mod together;
+mod unknowns;

@@ -2,35 +2,25 @@
 //!
 //! Lines of a file mostly name the same slots in the same order. So the parser predicts each token's name from an earlier
 //! line (`Step`) and only compares bytes; a name that was not predicted is looked up. The prediction costs nothing but
-//! time when it is wrong. Lines that go as predicted are read eight at a time (`eights`) where the processor can do that.
+//! time when it is wrong. Lines that go as predicted are read several at a time (`together`) where the processor can do that.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::columns::Columns;
-#[cfg(target_arch = "x86_64")]
-use super::columns::Dense;
-#[cfg(target_arch = "x86_64")]
-use super::eights::{self, Begins, Room};
 use super::fault::{Reason, shown};
 use super::marks::Marks;
 use super::number::{self, Digits};
 use super::schema::{Schema, Slot, Unknown};
 use super::source::Block;
 use super::steps::{Step, Target};
-use super::tally::{Counts, LONGEST_UNKNOWN, MOST_UNKNOWN, Times};
+use super::tally::Counts;
+#[cfg(target_arch = "x86_64")]
+use super::together::Together;
+use super::unknowns::{self, Unknowns};
 
 /// A longer sequence of names is not remembered.
 const MOST_STEPS: usize = 8192;
-/// Lines that are read together before columns are told of them, and how few are as fast when they are read alone.
-#[cfg(target_arch = "x86_64")]
-const MOST_TOGETHER: usize = 64;
-#[cfg(target_arch = "x86_64")]
-const LEAST_TOGETHER: usize = 4;
-/// After lines that could not be read together, so many are read alone before the next attempt: at first, and at most.
-#[cfg(target_arch = "x86_64")]
-const ALONE: std::ops::RangeInclusive<usize> = 8..=1024;
-
 /// How far a block was read: bytes, and lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
@@ -59,26 +49,11 @@ struct Wrong {
     detail: String,
 }
 
-/// What reading eight lines at once needs.
-#[cfg(target_arch = "x86_64")]
-struct Eights {
-    /// One for each step but the last; none if lines can't be read together.
-    rooms: Vec<Room>,
-    begins: Begins,
-    /// Lines to read alone before the next attempt, and how many it will be if that fails.
-    alone: usize,
-    patience: usize,
-}
-
-// SAFETY: rooms are pointers into columns that are set before each use and are not used behind it.
-#[cfg(target_arch = "x86_64")]
-unsafe impl Send for Eights {}
-
 pub struct Parser {
     #[cfg(target_arch = "x86_64")]
     wide: bool,
     #[cfg(target_arch = "x86_64")]
-    eights: Option<Eights>,
+    together: Option<Together>,
     slots: HashMap<Vec<u8>, Slot, BuildHasherDefault<Fnv>>,
     padding: Option<u64>,
     dense_padding: Option<f32>,
@@ -96,9 +71,7 @@ pub struct Parser {
     recording: Option<Vec<Step>>,
     /// Of the block at hand.
     marks: Marks,
-    unknown_names: HashMap<Vec<u8>, u32>,
-    unknown_times: Vec<(String, Times)>,
-    unknown_here: Vec<u32>,
+    unknowns: Unknowns,
     counts: Counts,
 }
 
@@ -111,12 +84,7 @@ impl Parser {
                 && std::arch::is_x86_feature_detected!("bmi2")
                 && std::arch::is_x86_feature_detected!("lzcnt"),
             #[cfg(target_arch = "x86_64")]
-            eights: eights::is_here().then(|| Eights {
-                rooms: Vec::new(),
-                begins: Vec::new(),
-                alone: 0,
-                patience: *ALONE.start(),
-            }),
+            together: Together::here(),
             slots: slots.iter().map(|(name, slot)| (name.clone(), *slot)).collect(),
             padding: schema.padding.map(|id| id.bits()),
             dense_padding: schema.dense_padding,
@@ -130,9 +98,7 @@ impl Parser {
             owed: 0,
             recording: Some(Vec::new()),
             marks: Marks::default(),
-            unknown_names: HashMap::new(),
-            unknown_times: Vec::new(),
-            unknown_here: Vec::new(),
+            unknowns: Unknowns::default(),
             counts: Counts::new(schema),
         }
     }
@@ -211,7 +177,7 @@ impl Parser {
             #[cfg(target_arch = "x86_64")]
             {
                 // SAFETY: the marks are of this text, and a block's text is padded.
-                let read = unsafe { self.together(text.as_ptr(), line, want - (out.size - begun), out) };
+                let read = unsafe { self.lines(text.as_ptr(), line, want - (out.size - begun), out) };
                 if read > 0 {
                     // SAFETY: these lines are there, and the one behind them may be the one behind the last.
                     let start = |line: usize| unsafe { self.marks.start(self.marks.first(line)) };
@@ -257,14 +223,7 @@ impl Parser {
         let mut taken = std::mem::take(&mut self.counts);
         self.counts.sparse_missing = vec![0; taken.sparse_missing.len()];
         self.counts.dense_missing = vec![0; taken.dense_missing.len()];
-        for (name, times) in &mut self.unknown_times {
-            if times.values > 0 {
-                let own = taken.unknown.entry(name.clone()).or_default();
-                own.values += times.values;
-                own.samples += times.samples;
-                *times = Times::default();
-            }
-        }
+        self.unknowns.take(&mut taken);
         taken
     }
 
@@ -274,69 +233,17 @@ impl Parser {
     /// must be one of them.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    unsafe fn together(&mut self, text: *const u8, line: usize, most: usize, out: &mut Columns) -> usize {
-        match &mut self.eights {
-            Some(eights) if !eights.rooms.is_empty() && eights.alone == 0 => {}
-            Some(eights) => {
-                eights.alone = eights.alone.saturating_sub(1);
-                return 0;
-            }
-            None => return 0,
-        }
-        // SAFETY: the processor can do it; the rest is the caller's promise.
-        unsafe { self.read_together(text, line, most, out) }
-    }
-
-    /// SAFETY: as `together`, with rooms.
-    #[cfg(target_arch = "x86_64")]
-    #[inline(never)]
-    unsafe fn read_together(&mut self, text: *const u8, line: usize, most: usize, out: &mut Columns) -> usize {
-        let Some(eights) = &mut self.eights else { return 0 };
-        let steps = &self.steps[..self.steps.len() - 1];
-        let most = most.min(MOST_TOGETHER).min(self.marks.lines() - line);
-        let first = self.marks.first(line);
-        // A space or a carriage return at the end of the line has one more token behind it, an empty one.
-        let apart = (self.marks.first(line + 1) - first).clamp(steps.len(), steps.len() + 1);
-        let alike = self.marks.alike(line..line + most, apart);
-        if alike < LEAST_TOGETHER {
-            eights.alone = alike;
+    unsafe fn lines(&mut self, text: *const u8, line: usize, most: usize, out: &mut Columns) -> usize {
+        let Some(together) = &mut self.together else { return 0 };
+        if !together.is_due() {
             return 0;
         }
-        out.reserve(alike.next_multiple_of(eights::LINES));
-        make_room(steps, &mut eights.rooms, out);
-        let mut read = 0;
-        while read < alike {
-            let lines = (alike - read).min(eights::LINES);
-            let starts = self.marks.starts_from(first + read * apart);
-            // SAFETY: so many lines are alike, and there is room for them. Their rooms were made for these steps.
-            let good = unsafe { eights::read(text, starts, apart, lines, steps, &eights.rooms, &mut eights.begins) };
-            if !good {
-                break;
-            }
-            for room in &mut eights.rooms {
-                room.to = room.to.wrapping_add(lines * room.stride);
-            }
-            read += lines;
-        }
-        if read < alike {
-            eights.alone = eights.patience;
-            eights.patience = (2 * eights.patience).min(*ALONE.end());
-        }
-        if read >= 2 * eights::LINES {
-            eights.patience = *ALONE.start();
-        }
+        let steps = &self.steps[..self.steps.len() - 1];
+        // SAFETY: it was allowed for these steps; the rest is the caller's promise.
+        let read = unsafe { together.read(text, &self.marks, line, most, steps, out) };
+        self.owed += read;
         if read > 0 {
-            // SAFETY: every column got a value of every line, since regular lines alone have rooms.
-            unsafe { out.written(read) };
-            self.owed += read;
-            let unknown = self.steps.iter().filter_map(|step| match step.target {
-                Target::Unknown(number) if number != u32::MAX => Some(number),
-                _ => None,
-            });
-            self.unknown_here.extend(unknown);
-            if !self.unknown_here.is_empty() {
-                self.count_unknown(read as u64);
-            }
+            self.unknowns.count_lines(steps, read as u64);
         }
         read
     }
@@ -396,8 +303,8 @@ impl Parser {
                             out.dense.get_unchecked_mut(column as usize).values.push(number);
                         }
                         Target::Unknown(name) => {
-                            if name != u32::MAX {
-                                self.unknown_here.push(name);
+                            if name != unknowns::SKIPPED {
+                                self.unknowns.meet(name);
                             }
                         }
                     }
@@ -418,9 +325,7 @@ impl Parser {
             if misses > 0 {
                 self.learn(misses, tokens);
             }
-            if !self.unknown_here.is_empty() {
-                self.count_unknown(1);
-            }
+            self.unknowns.count(1);
             Ok(at)
         }
     }
@@ -445,8 +350,8 @@ impl Parser {
             Some(Slot::Dense(column)) => Target::Dense(*column),
             None if name.is_empty() => return Err(wrong(Reason::NoName, at, token.len())),
             None if self.unknown == Unknown::Refuse => return Err(wrong(Reason::UnknownSlot, at, token.len())),
-            None if self.unknown == Unknown::Skip => Target::Unknown(u32::MAX),
-            None => Target::Unknown(self.unknown_number(name)),
+            None if self.unknown == Unknown::Skip => Target::Unknown(unknowns::SKIPPED),
+            None => Target::Unknown(self.unknowns.number(name)),
         };
         let place = match target {
             Target::Sparse(column) => self.places.get(column as usize),
@@ -463,38 +368,6 @@ impl Parser {
             recorded.push(Step::new(name, target));
         }
         Ok((target, length + 1))
-    }
-
-    fn unknown_number(&mut self, name: &[u8]) -> u32 {
-        if let Some(&number) = self.unknown_names.get(name) {
-            return number;
-        }
-        if name.len() > LONGEST_UNKNOWN || self.unknown_names.len() >= MOST_UNKNOWN {
-            return u32::MAX - 1;
-        }
-        let number = self.unknown_times.len() as u32;
-        self.unknown_names.insert(name.to_vec(), number);
-        self.unknown_times.push((String::from_utf8_lossy(name).into_owned(), Times::default()));
-        number
-    }
-
-    /// The line's unknown slots, once it is known to be a good one, as often as there are such lines.
-    #[cold]
-    fn count_unknown(&mut self, lines: u64) {
-        let mut here = std::mem::take(&mut self.unknown_here);
-        here.sort_unstable();
-        let mut last = None;
-        for &number in &here {
-            if let Some((_, times)) = self.unknown_times.get_mut(number as usize) {
-                times.values += lines;
-                times.samples += if last != Some(number) { lines } else { 0 };
-            } else if number == u32::MAX - 1 {
-                self.counts.unknown_others += lines;
-            }
-            last = Some(number);
-        }
-        here.clear();
-        self.unknown_here = here;
     }
 
     /// Ends a sample that may lack slots.
@@ -548,7 +421,7 @@ impl Parser {
         for column in &mut out.dense {
             column.values.truncate(out.size * column.dim);
         }
-        self.unknown_here.clear();
+        self.unknowns.forget();
         if let Some(recorded) = &mut self.recording {
             recorded.clear();
         }
@@ -565,7 +438,7 @@ impl Parser {
                 self.places.clear();
                 self.regular = false;
                 #[cfg(target_arch = "x86_64")]
-                self.allow_eights(&[]);
+                self.allow_together(&[]);
             }
             return;
         };
@@ -584,48 +457,22 @@ impl Parser {
         #[cfg(target_arch = "x86_64")]
         {
             let predicted = recorded.iter().all(|step| step.length <= Step::LONGEST);
-            self.allow_eights(if self.regular && predicted { &recorded } else { &[] });
+            self.allow_together(if self.regular && predicted { &recorded } else { &[] });
         }
         recorded.push(Step::NEVER);
         self.steps = recorded;
     }
 
     #[cfg(target_arch = "x86_64")]
-    fn allow_eights(&mut self, steps: &[Step]) {
-        let Some(eights) = &mut self.eights else { return };
-        let mut times = vec![0; self.dims.len()];
-        eights.rooms.clear();
-        eights.rooms.extend(steps.iter().map(|step| {
-            let mut within = 0;
-            if let Target::Dense(column) = step.target {
-                within = times[column as usize];
-                times[column as usize] += 1;
-            }
-            Room { to: std::ptr::null_mut(), stride: 0, within }
-        }));
+    fn allow_together(&mut self, steps: &[Step]) {
+        if let Some(together) = &mut self.together {
+            together.allow(steps, self.dims.len());
+        }
     }
 
     fn is_regular(&self, times: &[usize]) -> bool {
         let (sparse, dense) = times.split_at(self.sparse_count);
         sparse.iter().all(|&times| times == 1) && dense.iter().zip(&self.dims).all(|(&times, &dim)| times == dim)
-    }
-}
-
-/// Points at the next line's values. `Columns::reserve` must have been called.
-#[cfg(target_arch = "x86_64")]
-fn make_room(steps: &[Step], rooms: &mut [Room], out: &mut Columns) {
-    fn next<T>(values: &mut Vec<T>, more: usize) -> *mut u8 {
-        values.as_mut_ptr().wrapping_add(values.len() + more).cast()
-    }
-    for (step, room) in steps.iter().zip(rooms) {
-        (room.to, room.stride) = match step.target {
-            Target::Sparse(column) => (next(&mut out.sparse[column as usize].values, 0), 8),
-            Target::Dense(column) => {
-                let Dense { dim, values } = &mut out.dense[column as usize];
-                (next(values, room.within), 4 * *dim)
-            }
-            Target::Unknown(_) => (std::ptr::null_mut(), 0),
-        };
     }
 }
 
@@ -650,148 +497,5 @@ impl Hasher for Fnv {
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]
-mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::AtomicBool;
-
-    use super::*;
-    use crate::reader::schema::DenseSlot;
-    use crate::reader::source::{From, Input, Place, Source};
-
-    const SPARSE: [&str; 4] = ["click", "1", "12", "id_of_9_b"];
-
-    fn schema(unknown: Unknown) -> Schema {
-        let dense = |name: &str, dim| DenseSlot { name: name.into(), dim };
-        Schema {
-            sparse: SPARSE.iter().map(|name| name.to_string()).collect(),
-            dense: vec![dense("d", 3), dense("dense_feature", 1)],
-            padding: None,
-            dense_padding: Some(0.0),
-            unknown,
-        }
-    }
-
-    fn block(text: String) -> Block {
-        let bytes = Arc::new(text.into_bytes());
-        let room = bytes.len().max(16) + 1;
-        let inputs = Arc::new(vec![Input { name: "text".into(), from: From::Bytes(bytes) }]);
-        let mut source = Source::new(inputs, Place::default(), room, Arc::new(AtomicBool::new(false)), None);
-        source.next(Vec::new()).expect("bytes can be read").expect("a block")
-    }
-
-    type Read = (Columns, Vec<u32>, Vec<Bad>, Counts);
-
-    /// What a parser makes of a block, so many samples at a time.
-    fn read(schema: &Schema, block: &Block, want: usize, together: bool) -> Read {
-        let mut parser = Parser::new(schema, &schema.check().expect("a good schema"));
-        if !together {
-            parser.eights = None;
-        }
-        let (mut columns, mut starts, mut bad) = (Columns::new(schema, want), Vec::new(), Vec::new());
-        let mut cursor = Cursor::default();
-        while cursor.at < block.text().len() {
-            parser.parse(block, &mut cursor, want, &mut columns, Some(&mut starts), &mut bad);
-        }
-        (columns, starts, bad, parser.take_counts())
-    }
-
-    fn id(draw: u64) -> String {
-        match draw % 50 {
-            0 => format!("-{}", draw >> (1 + (draw >> 8) % 60)),
-            1 => u64::MAX.to_string(),
-            2 => format!("{:022}", draw >> 50),
-            _ => (draw >> ((draw >> 8) % 64)).to_string(),
-        }
-    }
-
-    fn float(draw: u64) -> String {
-        let value = (draw >> 11) as f64 / (1u64 << 53) as f64;
-        let digits = (draw >> 3) as usize % 16;
-        match draw % 8 {
-            0 => "0.0".into(),
-            1 => format!("{}", draw >> (40 + digits)),
-            2 => format!("{:.digits$}", value * 10f64.powi((draw >> 40) as i32 % 9)),
-            3 => format!("-{value:.digits$}"),
-            4 => format!("{}", f32::from_bits(draw as u32 & 0x4fff_ffff)),
-            5 => {
-                // The middle between two float32.
-                let low = f32::from_bits(0x3f00_0000 + (draw >> 32) as u32 % (20 << 23));
-                let middle = (f64::from(low) + f64::from(f32::from_bits(low.to_bits() + 1))) / 2.0;
-                format!("{middle}")
-            }
-            6 => format!("{}.", draw % 100),
-            _ => format!("{value:.digits$}"),
-        }
-    }
-
-    fn line(draws: &mut impl Iterator<Item = u64>) -> String {
-        let mut draw = || draws.next().unwrap_or_default();
-        let mut text = format!("click:{} other:x", draw() % 2);
-        (0..3).for_each(|_| text += &format!(" d:{}", float(draw())));
-        text += &format!(" dense_feature:{} other:{}", float(draw()), draw());
-        SPARSE[1..].iter().for_each(|name| text += &format!(" {name}:{}", id(draw())));
-        text
-    }
-
-    #[test]
-    fn lines_read_together_are_as_those_read_alone() {
-        let mut draws = (0u64..).map(crate::keys::mix);
-        for (round, end) in ["", " ", "\r", "\t", ""].into_iter().cycle().take(20).enumerate() {
-            let mut text = String::new();
-            for _ in 0..300 {
-                let mut line = line(&mut draws);
-                // In most rounds some lines are not as the others.
-                match draws.next().unwrap_or_default() % (20 + 500 * (round as u64 % 3)) {
-                    0 => line = line.replacen(' ', "  ", 1),
-                    1 => line = line.replacen(" d:", " 1:", 1),
-                    2 => line += " 1:5",
-                    3 => line += "x",
-                    4 => line = line.replacen("click", "klick", 1),
-                    5 => line = line.replacen(" d:", "\nd:", 1),
-                    6 => line = line.replacen(" d:", " d:.", 1),
-                    7 => line.clear(),
-                    8 => line = line.replacen(" 12:", " 12:99999999999999999999", 1),
-                    9 => line = line.replacen(" 12:", " 12:\r", 1),
-                    _ => {}
-                }
-                text += &line;
-                text += end;
-                text.push('\n');
-            }
-            let block = block(text);
-            for unknown in [Unknown::Count, Unknown::Skip] {
-                let schema = schema(unknown);
-                let alone = read(&schema, &block, usize::MAX, false);
-                for want in [1, 5, 8, 100, usize::MAX] {
-                    let together = read(&schema, &block, want, true);
-                    assert_eq!(together.0, alone.0);
-                    assert_eq!(together.1, alone.1);
-                    let bad = |read: &Read| -> Vec<Bad> {
-                        read.2.iter().map(|bad| Bad { before: 0, ..bad.clone() }).collect()
-                    };
-                    assert_eq!(bad(&together), bad(&alone));
-                    assert_eq!(together.3, alone.3);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn numbers_read_together_are_those_of_the_standard_library() {
-        let schema = Schema {
-            sparse: vec!["s".into()],
-            dense: vec![DenseSlot { name: "d".into(), dim: 1 }],
-            ..schema(Unknown::Refuse)
-        };
-        let draws = || (1u64 << 32..).map(crate::keys::mix).take(200_000);
-        let text: Vec<String> = draws().map(|draw| format!("s:{} d:{}\n", draw >> (draw % 64), float(draw))).collect();
-        let (columns, _, bad, _) = read(&schema, &block(text.concat()), usize::MAX, true);
-        assert_eq!(bad, []);
-        assert_eq!(columns.size, text.len());
-        for (at, draw) in draws().enumerate() {
-            assert_eq!(columns.sparse[0].values[at], draw >> (draw % 64), "{}", text[at]);
-            let expected: f32 = float(draw).parse().expect("a number for the standard library");
-            assert_eq!(columns.dense[0].values[at].to_bits(), expected.to_bits(), "{}", text[at]);
-        }
-    }
-}
+#[path = "parser_test.rs"]
+mod tests;
