@@ -255,6 +255,11 @@ def test_hints(text: str, hint: str) -> None:
     assert problem.hint == hint
 
 
+def test_a_name_of_several_lines_is_told_in_one() -> None:
+    (told,) = problems(small(head='workspace: .\nmode: "r\\n\\ns"'))
+    assert told == "UM-CONFIG-015 2:7 config: there is no runner named r  s"
+
+
 def test_everything_is_told_at_once_in_the_order_of_the_file() -> None:
     text = small(
         head="workspace: .\nmode: x\ndebgu: true",

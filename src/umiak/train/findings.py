@@ -35,10 +35,10 @@ class Findings:
         self._warnings: list[tuple[Place, Problem]] = []
 
     def problem(self, code: str, place: Place, what: str, *, why: str | None = None, hint: str | None = None) -> None:
-        self._problems.append((place, Problem(code=code, what=what, why=why, hint=hint, where=str(place))))
+        self._problems.append((place, _made(code, place, what, why, hint)))
 
     def warning(self, code: str, place: Place, what: str, *, why: str | None = None, hint: str | None = None) -> None:
-        self._warnings.append((place, Problem(code=code, what=what, why=why, hint=hint, where=str(place))))
+        self._warnings.append((place, _made(code, place, what, why, hint)))
 
     def add(self, others: Findings, *, as_warnings: bool = False) -> None:
         """Take in what was found elsewhere; its problems may count less here."""
@@ -65,6 +65,15 @@ def choices(word: str, known: Iterable[str]) -> str:
     if len(known) > 1:
         return every
     return f"there is only {known[0]}" if known else "there is none"
+
+
+def _made(code: str, place: Place, what: str, why: str | None, hint: str | None) -> Problem:
+    return Problem(code=code, what=_line(what), why=why and _line(why), hint=hint and _line(hint), where=str(place))
+
+
+def _line(text: str) -> str:
+    """A message is a line of its own, though names in a config may have ends of lines in them."""
+    return " ".join(text.splitlines())
 
 
 def _in_order(found: list[tuple[Place, Problem]]) -> tuple[Problem, ...]:
