@@ -1,9 +1,10 @@
 """The network of the end-to-end figures on Paddle 3.3, and what it computes per second when nobody has to be asked for rows.
 
-    python -m benchmarks.ps_net SECONDS [adam]       one process with one thread: samples per second, and per second of CPU
+    python -m benchmarks.ps_net SECONDS [adam] [dnn]       one process with one thread: samples per second, and per second of CPU
 
 Three layers of 400 over 26 embeddings of 16 and 13 numbers. The bound is forward and backward with rows that are already
-there; with `adam` the dense parameters are also updated here, which in a job with parameter servers the servers do.
+there; with `adam` the dense parameters are also updated here, which in a job with parameter servers the servers do. `dnn` is the
+network of the model zoo instead: 512-256-128-32 over embeddings of 9.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ WIDTHS = (400, 400, 400)
 BATCH = 512
 
 
-def perceptron(paddle: Any) -> Any:
+def perceptron(paddle: Any, dim: int = DIM, widths: tuple[int, ...] = WIDTHS) -> Any:
     """Everything above the embeddings."""
-    layers, width = [], clicks.SLOTS * DIM + clicks.DENSE
-    for wide in WIDTHS:
+    layers, width = [], clicks.SLOTS * dim + clicks.DENSE
+    for wide in widths:
         layers += [paddle.nn.Linear(width, wide), paddle.nn.ReLU()]
         width = wide
     return paddle.nn.Sequential(*layers, paddle.nn.Linear(width, 1))
@@ -37,16 +38,18 @@ def loss_of(paddle: Any, net: Any, rows: Any, dense: Any, label: Any) -> Any:
     return paddle.nn.functional.binary_cross_entropy_with_logits(logit, label)
 
 
-def compute_only(seconds: float, *, adam: bool) -> tuple[float, float]:
+def compute_only(
+    seconds: float, *, adam: bool, dim: int = DIM, widths: tuple[int, ...] = WIDTHS
+) -> tuple[float, float]:
     """Samples per second of one process, and per second of its CPU time."""
     paddle: Any = importlib.import_module("paddle")
     paddle.set_device("cpu")
-    net = perceptron(paddle)
+    net = perceptron(paddle, dim, widths)
     optimizer = paddle.optimizer.Adam(1e-3, parameters=net.parameters())
     random = np.random.default_rng(0)
     dense = paddle.to_tensor(random.random((BATCH, clicks.DENSE), np.float32))
     label = paddle.to_tensor((random.random((BATCH, 1)) < 0.3).astype(np.float32))
-    rows = random.random((BATCH, clicks.SLOTS * DIM), np.float32)
+    rows = random.random((BATCH, clicks.SLOTS * dim), np.float32)
     done, began, used = 0, 0.0, 0.0
     for number in range(1_000_000):
         if number == 20:
@@ -63,4 +66,5 @@ def compute_only(seconds: float, *, adam: bool) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    print(*compute_only(float(sys.argv[1]), adam="adam" in sys.argv[2:]))
+    sizes: dict[str, Any] = {"dim": 9, "widths": (512, 256, 128, 32)} if "dnn" in sys.argv[2:] else {}
+    print(*compute_only(float(sys.argv[1]), adam="adam" in sys.argv[2:], **sizes))

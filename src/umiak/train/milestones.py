@@ -30,6 +30,8 @@ class EpochRow:
     stage: str
     samples: int
     seconds: float
+    cpu_s: float = 0.0
+    """Of all trainers, as far as this process has seen it: since it was started."""
     trained: dict[str, float | None] = {}
     """The metrics of training; None where a metric has no meaning."""
     evaluated: dict[str, float | None] = {}

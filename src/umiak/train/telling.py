@@ -198,6 +198,7 @@ def _row(row: EpochRow) -> dict[str, Any]:
         "stage": row.stage,
         "samples": row.samples,
         "seconds": round(row.seconds, 3),
+        "cpu_s": round(row.cpu_s, 3),
         "trained": row.trained,
         "evaluated": row.evaluated,
     }

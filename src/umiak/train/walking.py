@@ -61,6 +61,7 @@ class Walk:
         if within is not None:
             self._go_on(within)
         self._began = time.monotonic()
+        self._cpu_began = time.process_time()
         self._looked = self._reported_at = self._began
         self._reported = self.samples
         self._readings: Readings | None = None
@@ -271,7 +272,13 @@ class Walk:
         """What all trainers have seen, judged together."""
         seen = feed.seen()
         told = self.together.tell(
-            {"seen": None if seen is None else encode(seen), "batch": self.batch, "samples": self.samples}, "end"
+            {
+                "seen": None if seen is None else encode(seen),
+                "batch": self.batch,
+                "samples": self.samples,
+                "cpu_s": time.process_time() - self._cpu_began,
+            },
+            "end",
         )
         if seen is not None and self._place is None and not self._deal.begun:
             all_seen = [None if each["seen"] is None else decode(Seen, each["seen"]) for each in told]
@@ -288,6 +295,7 @@ class Walk:
             stage=self.stage.name,
             samples=self.samples,
             seconds=self._elapsed(),
+            cpu_s=sum(each["cpu_s"] for each in told),
             trained=finite(dict(readings.epoch)),
         )
 
