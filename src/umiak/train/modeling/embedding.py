@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from umiak.ps import specs
 from umiak.ps.job import Job
+from umiak.ps.lookup import Table
 from umiak.ps.paddle import Embedding as Rows
 from umiak.train.modeling.inputs import PADDING, Ids, Padded
 
@@ -65,6 +66,11 @@ class Embedding(paddle.nn.Layer):  # type: ignore[misc]
         self._settings = settings
         self._pooled = Rows(dim, table=table, pooling=pooling, **settings)
         self._each: Rows | None = None
+
+    @property
+    def rows_table(self) -> Table:
+        """The table behind it."""
+        return self._pooled.rows
 
     def forward(self, ids: Ids) -> paddle.Tensor:
         """One row for each sample and slot: the sum, or the mean, of its ids' rows."""
