@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import paddle
 
-from umiak.core.problem import Problem, UmiakError
 from umiak.train.metrics.clicks import Auc, LogLoss
 from umiak.train.modeling.model import Judge, Model
 
@@ -23,16 +22,7 @@ class ClickModel(Model):
 
     def __init__(self, hyper: Any, slots: Slots, tables: Tables) -> None:
         super().__init__(hyper, slots, tables)
-        if not slots.sparse:
-            raise UmiakError(
-                Problem(
-                    code="UM-TRAIN-010",
-                    what=f"{type(self).__name__} needs a label, and the dataset has no sparse slot",
-                    hint='name the label first among the sparse slots: `sparse_slots: "click 1 2 3"`',
-                )
-            )
-        self.label, *features = slots.sparse
-        self.features = tuple(features)
+        (self.label,), self.features = slots.split(1, type(self).__name__)
 
     def logit(self, inputs: Inputs) -> paddle.Tensor:
         """One number per sample, of shape [samples, 1]; its sigmoid is the probability."""

@@ -2,7 +2,7 @@
 
     inputs.dense()                        all dense slots side by side: [samples, width]
     inputs.ids("1", "2")                  for an embedding: one pooled row per sample and slot
-    inputs.padded("history", 50)          for an embedding: one row per id, and a mask
+    inputs.padded("history", 50)          for an embedding: one row per id, up to 50, and a mask
     inputs.numbers("click")               a slot with one id per sample as float32: [samples, 1]
 
 `BatchInputs` has a batch of a reader; `ServedInputs` has the tensors of a model for serving, which are traced. There, a sparse slot is a matrix
@@ -64,7 +64,7 @@ class Inputs(ABC):
 
     @abstractmethod
     def padded(self, name: str, length: int) -> Padded:
-        """One sparse slot as it is, up to ``length`` ids of each sample."""
+        """One sparse slot as it is, up to ``length`` ids of each sample; as wide as the longest of the batch needs."""
 
     @abstractmethod
     def numbers(self, *names: str) -> paddle.Tensor:
@@ -100,9 +100,11 @@ class BatchInputs(Inputs):
 
     def padded(self, name: str, length: int) -> Padded:
         ids, offsets = self._sparse(name)
-        present = np.arange(length) < np.minimum(np.diff(offsets), length)[:, None]
+        lengths = np.diff(offsets)
+        places = np.arange(min(length, max(int(lengths.max(initial=1)), 1)))
+        present = places < lengths[:, None]
         matrix = np.full(present.shape, PADDING, np.int64)
-        matrix[present] = ids[(offsets[:-1, None] + np.arange(length))[present]]
+        matrix[present] = ids[(offsets[:-1, None] + places)[present]]
         return Padded(ids=matrix, mask=paddle.to_tensor(present.astype(np.float32)))
 
     def numbers(self, *names: str) -> paddle.Tensor:

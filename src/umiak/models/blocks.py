@@ -1,0 +1,212 @@
+"""Parts that several models of the zoo are built from. An adapter, for Paddle.
+
+Ways in, from a batch to tensors:
+
+    Flat      everything side by side, [samples, width]: rows of all sparse features, and the dense ones
+    Fields    one vector for each feature, [samples, fields, dim]: a dense feature has a vector too, times its value
+    Wide      a weight for each id and each dense feature: one number per sample
+
+And ways on: `Tower`, `second_order`, `Dots`, `CrossVectors`, `CrossMatrices`, `CrossMixture`, `Interactions`, `Attention`. Sizes are arguments; nothing here
+knows a config.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import paddle
+from paddle import nn
+from paddle.nn import functional
+
+from umiak.ps import specs
+
+if TYPE_CHECKING:
+    from umiak.train.modeling import Inputs, Slots, Tables
+
+# ---- ways in
+
+
+class Flat(nn.Layer):  # type: ignore[misc]
+    """Rows of sparse features and the values of dense ones, side by side."""
+
+    def __init__(self, features: Sequence[str], slots: Slots, dim: int, tables: Tables) -> None:
+        super().__init__()
+        self.features = tuple(features)
+        self.dense_width = slots.dense_width
+        self.width = len(self.features) * dim + self.dense_width
+        self.embedding = tables.embedding(dim)
+
+    def forward(self, inputs: Inputs) -> paddle.Tensor:
+        rows = self.embedding(inputs.ids(*self.features)).flatten(1)
+        return paddle.concat([rows, inputs.dense()], axis=1) if self.dense_width else rows
+
+
+class Fields(nn.Layer):  # type: ignore[misc]
+    """A vector for each feature; that of a dense one is its value times a vector that is learned."""
+
+    def __init__(self, features: Sequence[str], slots: Slots, dim: int, tables: Tables) -> None:
+        super().__init__()
+        self.features = tuple(features)
+        self.dense_width = slots.dense_width
+        self.count = len(self.features) + self.dense_width
+        self.embedding = tables.embedding(dim)
+        if self.dense_width:
+            self.vectors = self.create_parameter(
+                [1, self.dense_width, dim], default_initializer=nn.initializer.Uniform(-0.01, 0.01)
+            )
+
+    def forward(self, inputs: Inputs) -> paddle.Tensor:
+        rows = self.embedding(inputs.ids(*self.features))
+        if not self.dense_width:
+            return rows
+        return paddle.concat([rows, inputs.dense().unsqueeze(2) * self.vectors], axis=1)
+
+
+class Wide(nn.Layer):  # type: ignore[misc]
+    """A linear model: a weight for each id, one for each dense feature, and a bias."""
+
+    def __init__(self, features: Sequence[str], slots: Slots, tables: Tables) -> None:
+        super().__init__()
+        self.features = tuple(features)
+        self.weights = tables.embedding(1, table="wide", init=specs.Constant())
+        self.dense = nn.Linear(slots.dense_width, 1) if slots.dense_width else None
+        self.bias = None if self.dense else self.create_parameter([1], is_bias=True)
+
+    def forward(self, inputs: Inputs) -> paddle.Tensor:
+        first = self.weights(inputs.ids(*self.features)).sum(axis=1)
+        return first + (self.dense(inputs.dense()) if self.dense else self.bias)
+
+
+# ---- ways on
+
+
+class Tower(nn.Sequential):  # type: ignore[misc]
+    """Fully connected layers, each with its activation; with ``out``, a linear layer of that size at the end."""
+
+    def __init__(
+        self, width: int, sizes: Sequence[int], *, out: int | None = None, activation: type[nn.Layer] = nn.ReLU
+    ) -> None:
+        layers = []
+        for size in sizes:
+            layers += [nn.Linear(width, size), activation()]
+            width = size
+        if out is not None:
+            layers.append(nn.Linear(width, out))
+            width = out
+        super().__init__(*layers)
+        self.width = width
+
+
+def second_order(fields: paddle.Tensor) -> paddle.Tensor:
+    """The products of all pairs of vectors, added up: [samples, fields, dim] to [samples, 1]; in linear time."""
+    square_of_sum = fields.sum(axis=1).square()
+    sum_of_squares = fields.square().sum(axis=1)
+    return 0.5 * (square_of_sum - sum_of_squares).sum(axis=1, keepdim=True)
+
+
+class Dots(nn.Layer):  # type: ignore[misc]
+    """The product of each pair of vectors: [samples, fields, dim] to [samples, pairs]."""
+
+    def __init__(self, fields: int) -> None:
+        super().__init__()
+        row, column = np.tril_indices(fields, -1)
+        self.width = len(row)
+        self.register_buffer("places", paddle.to_tensor(row * fields + column))
+
+    def forward(self, fields: paddle.Tensor) -> paddle.Tensor:
+        products = paddle.matmul(fields, fields, transpose_y=True).flatten(1)
+        return paddle.index_select(products, self.places, axis=1)
+
+
+class CrossVectors(nn.Layer):  # type: ignore[misc]
+    """The cross layers of DCN: x' = x0 (x . w) + b + x."""
+
+    def __init__(self, width: int, layers: int) -> None:
+        super().__init__()
+        self.weights = nn.LayerList([nn.Linear(width, 1, bias_attr=False) for _ in range(layers)])
+        self.biases = nn.ParameterList([self.create_parameter([width], is_bias=True) for _ in range(layers)])
+
+    def forward(self, first: paddle.Tensor) -> paddle.Tensor:
+        x = first
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            x = first * weight(x) + bias + x
+        return x
+
+
+class CrossMatrices(nn.Layer):  # type: ignore[misc]
+    """The cross layers of DCN-V2: x' = x0 * (W x + b) + x."""
+
+    def __init__(self, width: int, layers: int) -> None:
+        super().__init__()
+        self.weights = nn.LayerList([nn.Linear(width, width) for _ in range(layers)])
+
+    def forward(self, first: paddle.Tensor) -> paddle.Tensor:
+        x = first
+        for weight in self.weights:
+            x = first * weight(x) + x
+        return x
+
+
+class CrossMixture(nn.Layer):  # type: ignore[misc]
+    """The same with each matrix made of experts of a low rank, U tanh(C tanh(V x)), that a gate weighs."""
+
+    def __init__(self, width: int, layers: int, rank: int, experts: int) -> None:
+        super().__init__()
+        numbers = range(layers)
+        self.down = nn.ParameterList([self.create_parameter([experts, width, rank]) for _ in numbers])
+        self.inner = nn.ParameterList([self.create_parameter([experts, rank, rank]) for _ in numbers])
+        self.up = nn.ParameterList([self.create_parameter([experts, rank, width]) for _ in numbers])
+        self.biases = nn.ParameterList([self.create_parameter([width], is_bias=True) for _ in numbers])
+        self.gates = nn.LayerList([nn.Linear(width, experts) for _ in numbers])
+
+    def forward(self, first: paddle.Tensor) -> paddle.Tensor:
+        x = first
+        for down, inner, up, bias, gate in zip(self.down, self.inner, self.up, self.biases, self.gates, strict=True):
+            narrow = paddle.tanh(paddle.matmul(x.unsqueeze(0), down))
+            wide = paddle.matmul(paddle.tanh(paddle.matmul(narrow, inner)), up)
+            shares = functional.softmax(gate(x), axis=1).transpose([1, 0]).unsqueeze(2)
+            x = first * ((wide * shares).sum(axis=0) + bias) + x
+        return x
+
+
+class Interactions(nn.Layer):  # type: ignore[misc]
+    """The compressed interaction network of xDeepFM: each layer has products of one more field, summed over their numbers in the end.
+
+    A layer's vectors are sums of w x y over the vectors x of the layer before and the fields y, number by number.
+    """
+
+    def __init__(self, fields: int, sizes: Sequence[int]) -> None:
+        super().__init__()
+        self.before = [fields, *sizes[:-1]]
+        self.layers = nn.LayerList(
+            [nn.Linear(fields, size * last, bias_attr=False) for last, size in zip(self.before, sizes, strict=True)]
+        )
+        self.width = sum(sizes)
+
+    def forward(self, fields: paddle.Tensor) -> paddle.Tensor:
+        first = fields.transpose([0, 2, 1])
+        x, found = first, []
+        for layer, last in zip(self.layers, self.before, strict=True):
+            # First the sums over the fields, of which there are more than vectors: so no product of all with all is ever in memory.
+            weighed = layer(first).reshape([0, 0, -1, last])
+            x = paddle.matmul(weighed, x.unsqueeze(3)).squeeze(3)
+            found.append(x.sum(axis=1))
+        return paddle.concat(found, axis=1)
+
+
+class Attention(nn.Layer):  # type: ignore[misc]
+    """The local activation unit of DIN: a weight for each row of a history, from the row and the target; the weighted sum of the rows.
+
+    Weights are not made to sum up to 1: how much of a history is alike says something as well.
+    """
+
+    def __init__(self, dim: int, sizes: Sequence[int]) -> None:
+        super().__init__()
+        self.unit = Tower(4 * dim, sizes, out=1, activation=nn.Sigmoid)
+
+    def forward(self, history: paddle.Tensor, mask: paddle.Tensor, target: paddle.Tensor) -> paddle.Tensor:
+        beside = paddle.expand_as(target.unsqueeze(1), history)
+        weights = self.unit(paddle.concat([history, beside, history - beside, history * beside], axis=2))
+        return (weights * mask.unsqueeze(2) * history).sum(axis=1)

@@ -1,0 +1,1 @@
+"""Models that match texts. A package."""

@@ -1,0 +1,1 @@
+"""DSSM. A package."""

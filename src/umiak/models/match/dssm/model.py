@@ -1,0 +1,62 @@
+"""DSSM: a query and a document become vectors, and their angle says whether they match. An adapter, for Paddle.
+
+Huang et al., Learning Deep Structured Semantic Models for Web Search using Clickthrough Data, CIKM 2013.
+
+A slot of words (or of pieces of words) is the sum of their rows. Documents without a click stand in the data, with label 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from paddle import nn
+
+from umiak.core.value import value
+from umiak.models.blocks import Tower
+from umiak.train.metrics.pairs import PosNegRatio
+from umiak.train.modeling import ClickModel, Judge
+
+if TYPE_CHECKING:
+    from umiak.train.modeling import Inputs, Slots, Tables
+    from umiak.train.modeling.model import Results
+
+
+class Model(ClickModel):
+    """Two towers, and the cosine between what comes out of them."""
+
+    outputs = ("probability", "query_vector", "document_vector")
+
+    @value
+    class Hyper:
+        """Sizes, and the slots' names. Samples with the same ``group_slot`` are answers to one query: pairs of them are judged."""
+
+        sparse_feature_dim: int = 300
+        fc_sizes: tuple[int, ...] = (300, 300, 128)
+        query_slot: str = "query"
+        document_slot: str = "document"
+        group_slot: str | None = None
+
+    def __init__(self, hyper: Hyper, slots: Slots, tables: Tables) -> None:
+        super().__init__(hyper, slots, tables)
+        self.embedding = tables.embedding(hyper.sparse_feature_dim)
+        self.query = Tower(hyper.sparse_feature_dim, hyper.fc_sizes, activation=nn.Tanh)
+        self.document = Tower(hyper.sparse_feature_dim, hyper.fc_sizes, activation=nn.Tanh)
+        # The smoothing factor of the paper, which is learned here, and what a cosine of 0 means.
+        self.scale = self.create_parameter([1], default_initializer=nn.initializer.Constant(5.0))
+        self.bias = self.create_parameter([1], is_bias=True)
+
+    def forward(self, inputs: Inputs) -> Results:
+        query = self.query(self.embedding(inputs.ids(self.hyper.query_slot)).squeeze(1))
+        document = self.document(self.embedding(inputs.ids(self.hyper.document_slot)).squeeze(1))
+        cosine = nn.functional.cosine_similarity(query, document, axis=1).unsqueeze(1)
+        logit = self.scale * cosine + self.bias
+        probability = nn.functional.sigmoid(logit)
+        return {"logit": logit, "probability": probability, "query_vector": query, "document_vector": document}
+
+    def judges(self) -> dict[str, Judge]:
+        judges = super().judges()
+        if self.hyper.group_slot is not None:
+            judges["pos_neg_ratio"] = Judge(
+                metric=PosNegRatio(), result="probability", label=self.label, groups=self.hyper.group_slot
+            )
+        return judges

@@ -1,0 +1,1 @@
+"""Models with several answers at once. A package."""

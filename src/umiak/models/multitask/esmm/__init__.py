@@ -1,0 +1,1 @@
+"""ESMM. A package."""

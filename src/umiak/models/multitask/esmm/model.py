@@ -1,0 +1,59 @@
+"""ESMM: clicks, and purchases after a click, learned over all that was shown. An adapter, for Paddle.
+
+Ma et al., Entire Space Multi-Task Model: An Effective Approach for Estimating Post-Click Conversion Rate, SIGIR 2018.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from paddle.nn import functional
+
+from umiak.core.value import value
+from umiak.models.blocks import Flat, Tower
+from umiak.train.metrics.clicks import Auc
+from umiak.train.modeling import Judge
+from umiak.train.modeling import Model as Base
+
+if TYPE_CHECKING:
+    import paddle
+
+    from umiak.train.modeling import Inputs, Slots, Tables
+    from umiak.train.modeling.model import Results
+
+
+class Model(Base):
+    """The first two sparse slots are labels: a click, and a conversion, which nobody has without a click."""
+
+    outputs = ("ctr", "cvr", "ctcvr")
+
+    @value
+    class Hyper:
+        """Sizes. The last of ``fc_sizes`` is that of the answer: one logit here, which says as much as a softmax over two."""
+
+        sparse_feature_dim: int = 12
+        fc_sizes: tuple[int, ...] = (360, 200, 80, 2)
+
+    def __init__(self, hyper: Hyper, slots: Slots, tables: Tables) -> None:
+        super().__init__(hyper, slots, tables)
+        (self.click, self.conversion), features = slots.split(2, type(self).__name__)
+        self.flat = Flat(features, slots, hyper.sparse_feature_dim, tables)
+        self.click_tower = Tower(self.flat.width, hyper.fc_sizes[:-1], out=1)
+        self.conversion_tower = Tower(self.flat.width, hyper.fc_sizes[:-1], out=1)
+
+    def forward(self, inputs: Inputs) -> Results:
+        x = self.flat(inputs)
+        ctr = functional.sigmoid(self.click_tower(x))
+        cvr = functional.sigmoid(self.conversion_tower(x))
+        return {"ctr": ctr, "cvr": cvr, "ctcvr": ctr * cvr}
+
+    def loss(self, results: Results, inputs: Inputs) -> paddle.Tensor:
+        # Conversion rates are never compared with anything alone: of what was not clicked, nobody knows.
+        clicks = functional.binary_cross_entropy(results["ctr"], inputs.numbers(self.click))
+        return clicks + functional.binary_cross_entropy(results["ctcvr"], inputs.numbers(self.conversion))
+
+    def judges(self) -> dict[str, Judge]:
+        return {
+            "ctr_auc": Judge(metric=Auc(), result="ctr", label=self.click),
+            "ctcvr_auc": Judge(metric=Auc(), result="ctcvr", label=self.conversion),
+        }

@@ -1,0 +1,1 @@
+"""Multi-gate mixture of experts. A package."""

@@ -1,0 +1,65 @@
+"""Multi-gate mixture of experts: tasks share experts, and each has a gate that chooses among them. An adapter, for Paddle.
+
+Ma et al., Modeling Task Relationships in Multi-task Learning with Multi-gate Mixture-of-Experts, KDD 2018.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import paddle
+from paddle import nn
+from paddle.nn import functional
+
+from umiak.core.value import value
+from umiak.models.blocks import Flat, Tower
+from umiak.train.metrics.clicks import Auc
+from umiak.train.modeling import Judge
+from umiak.train.modeling import Model as Base
+
+if TYPE_CHECKING:
+    from umiak.train.modeling import Inputs, Slots, Tables
+    from umiak.train.modeling.model import Results
+
+
+class Model(Base):
+    """The first ``gate_num`` sparse slots are the tasks' labels; a result has the name of its label."""
+
+    @value
+    class Hyper:
+        """Sizes."""
+
+        sparse_feature_dim: int = 9
+        expert_num: int = 8
+        gate_num: int = 2
+        expert_size: int = 16
+        tower_size: int = 8
+
+    def __init__(self, hyper: Hyper, slots: Slots, tables: Tables) -> None:
+        super().__init__(hyper, slots, tables)
+        self.labels, features = slots.split(hyper.gate_num, type(self).__name__)
+        self.outputs = self.labels
+        self.flat = Flat(features, slots, hyper.sparse_feature_dim, tables)
+        width = self.flat.width
+        self.experts = nn.LayerList([Tower(width, [hyper.expert_size]) for _ in range(hyper.expert_num)])
+        self.gates = nn.LayerList([nn.Linear(width, hyper.expert_num) for _ in self.labels])
+        self.towers = nn.LayerList([Tower(hyper.expert_size, [hyper.tower_size], out=1) for _ in self.labels])
+
+    def forward(self, inputs: Inputs) -> Results:
+        x = self.flat(inputs)
+        said = paddle.stack([expert(x) for expert in self.experts], axis=1)
+        results = {}
+        for label, gate, tower in zip(self.labels, self.gates, self.towers, strict=True):
+            shares = functional.softmax(gate(x), axis=1).unsqueeze(2)
+            logit = tower((said * shares).sum(axis=1))
+            results[f"{label}_logit"] = logit
+            results[label] = functional.sigmoid(logit)
+        return results
+
+    def loss(self, results: Results, inputs: Inputs) -> paddle.Tensor:
+        logits = paddle.concat([results[f"{label}_logit"] for label in self.labels], axis=1)
+        each = functional.binary_cross_entropy_with_logits(logits, inputs.numbers(*self.labels), reduction="none")
+        return each.sum(axis=1).mean()
+
+    def judges(self) -> dict[str, Judge]:
+        return {f"{label}_auc": Judge(metric=Auc(), result=label, label=label) for label in self.labels}

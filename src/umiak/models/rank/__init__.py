@@ -1,0 +1,1 @@
+"""Models that rank: how likely is a click? A package."""

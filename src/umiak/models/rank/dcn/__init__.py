@@ -1,0 +1,1 @@
+"""Deep & Cross. A package."""

@@ -1,0 +1,1 @@
+"""DCN-V2. A package."""

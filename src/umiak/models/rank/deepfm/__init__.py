@@ -1,0 +1,1 @@
+"""DeepFM. A package."""

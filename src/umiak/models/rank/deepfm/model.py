@@ -1,0 +1,38 @@
+"""DeepFM: a factorization machine and a deep network on the same embeddings. An adapter, for Paddle.
+
+Guo et al., DeepFM: A Factorization-Machine based Neural Network for CTR Prediction, IJCAI 2017.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from umiak.core.value import value
+from umiak.models.blocks import Fields, Tower, Wide, second_order
+from umiak.train.modeling import ClickModel
+
+if TYPE_CHECKING:
+    import paddle
+
+    from umiak.train.modeling import Inputs, Slots, Tables
+
+
+class Model(ClickModel):
+    """First order, second order and a tower, added up."""
+
+    @value
+    class Hyper:
+        """Sizes."""
+
+        sparse_feature_dim: int = 9
+        fc_sizes: tuple[int, ...] = (400, 400, 400)
+
+    def __init__(self, hyper: Hyper, slots: Slots, tables: Tables) -> None:
+        super().__init__(hyper, slots, tables)
+        self.wide = Wide(self.features, slots, tables)
+        self.fields = Fields(self.features, slots, hyper.sparse_feature_dim, tables)
+        self.deep = Tower(self.fields.count * hyper.sparse_feature_dim, hyper.fc_sizes, out=1)
+
+    def logit(self, inputs: Inputs) -> paddle.Tensor:
+        fields = self.fields(inputs)
+        return self.wide(inputs) + second_order(fields) + self.deep(fields.flatten(1))

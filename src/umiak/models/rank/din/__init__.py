@@ -1,0 +1,1 @@
+"""Deep Interest Network. A package."""

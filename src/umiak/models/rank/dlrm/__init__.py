@@ -1,0 +1,1 @@
+"""DLRM. A package."""

@@ -1,0 +1,51 @@
+"""DLRM: dense features become a vector like any other, and the products of all pairs go into a network. An adapter, for Paddle.
+
+Naumov et al., Deep Learning Recommendation Model for Personalization and Recommendation Systems, 2019.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import paddle
+
+from umiak.core.problem import Problem, UmiakError
+from umiak.core.value import value
+from umiak.models.blocks import Dots, Tower
+from umiak.train.modeling import ClickModel
+
+if TYPE_CHECKING:
+    from umiak.train.modeling import Inputs, Slots, Tables
+
+
+class Model(ClickModel):
+    """A tower below, products, and a tower on top."""
+
+    @value
+    class Hyper:
+        """Sizes. The last of ``top_mlp_dims`` is that of the answer: one logit here, which says as much as a softmax over two."""
+
+        sparse_feature_dim: int = 16
+        bottom_mlp_dims: tuple[int, ...] = (512, 256, 64, 16)
+        top_mlp_dims: tuple[int, ...] = (512, 256, 2)
+
+    def __init__(self, hyper: Hyper, slots: Slots, tables: Tables) -> None:
+        super().__init__(hyper, slots, tables)
+        dim = hyper.sparse_feature_dim
+        self.bottom = Tower(slots.dense_width, hyper.bottom_mlp_dims)
+        if self.bottom.width != dim or not slots.dense_width:
+            raise UmiakError(
+                Problem(
+                    code="UM-TRAIN-012",
+                    what=f"dlrm multiplies what comes out of bottom_mlp_dims with rows: {self.bottom.width} numbers with {dim}",
+                    hint=f"let bottom_mlp_dims end with {dim}, and let the dataset have a dense slot",
+                )
+            )
+        self.embedding = tables.embedding(dim)
+        self.dots = Dots(1 + len(self.features))
+        self.top = Tower(dim + self.dots.width, hyper.top_mlp_dims[:-1], out=1)
+
+    def logit(self, inputs: Inputs) -> paddle.Tensor:
+        dense = self.bottom(inputs.dense())
+        fields = paddle.concat([dense.unsqueeze(1), self.embedding(inputs.ids(*self.features))], axis=1)
+        return self.top(paddle.concat([dense, self.dots(fields)], axis=1))

@@ -1,0 +1,21 @@
+"""Sample data for DLRM: what the numbers say together counts as much as an id lets it, and ids go together in pairs. An adapter, without Paddle."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from umiak.models.samples import SAMPLES, SEED, Sample, clicks, criteo, maker, pairs, scaled, with_test
+
+
+def draw(samples: int = SAMPLES, seed: int = SEED) -> Sample:
+    """Samples in the layout of Criteo's data."""
+    rng = np.random.default_rng(seed)
+    x = criteo(rng, with_test(samples))
+    said = scaled(x.numbers[:, :3].sum(axis=1), 1.0)
+    alone = x.weights(rng, *range(1, 9)).sum(axis=(1, 2))
+    together = pairs(x.weights(rng, 2, 3, 4))
+    lets = scaled(x.weights(rng, 1)[:, 0, 0], 0.7, mean=1.0)
+    return clicks(rng, scaled(alone, 0.8) + 0.9 * said * lets + scaled(together, 0.9, mean=-1.0), x.columns, samples)
+
+
+make = maker(draw)

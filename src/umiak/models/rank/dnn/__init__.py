@@ -1,0 +1,1 @@
+"""A deep network on embeddings. A package."""

@@ -1,0 +1,1 @@
+"""Factorization machines. A package."""

@@ -1,0 +1,1 @@
+"""Wide & Deep. A package."""

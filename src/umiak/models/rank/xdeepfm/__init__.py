@@ -1,0 +1,1 @@
+"""xDeepFM. A package."""

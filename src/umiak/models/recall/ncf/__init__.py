@@ -1,0 +1,1 @@
+"""Neural collaborative filtering. A package."""

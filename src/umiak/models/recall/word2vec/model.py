@@ -1,0 +1,58 @@
+"""Word2vec: skip-gram with negative sampling. An adapter, for Paddle.
+
+Mikolov et al., Distributed Representations of Words and Phrases and their Compositionality, NIPS 2013.
+
+A sample is a word and one of its neighbours, with label 1; in evaluation there may be pairs that are none, with label 0. Negatives are drawn in
+training from the other neighbours of the batch: so often as they occur, whatever ids they have.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import paddle
+from paddle.nn import functional
+
+from umiak.core.value import value
+from umiak.ps import specs
+from umiak.train.modeling import ClickModel
+
+if TYPE_CHECKING:
+    from umiak.train.modeling import Inputs, Slots, Tables
+    from umiak.train.modeling.model import Results
+
+
+class Model(ClickModel):
+    """The product of a word's vector and its neighbour's is the logit of their being one."""
+
+    outputs = ("probability", "vector")
+
+    @value
+    class Hyper:
+        """Sizes, and the slots' names."""
+
+        sparse_feature_dim: int = 300
+        neg_num: int = 5
+        word_slot: str = "word"
+        neighbour_slot: str = "neighbour"
+
+    def __init__(self, hyper: Hyper, slots: Slots, tables: Tables) -> None:
+        super().__init__(hyper, slots, tables)
+        near = 0.5 / hyper.sparse_feature_dim
+        self.words = tables.embedding(hyper.sparse_feature_dim, init=specs.Uniform(low=-near, high=near))
+        self.neighbours = tables.embedding(hyper.sparse_feature_dim, table="neighbour", init=specs.Constant())
+
+    def forward(self, inputs: Inputs) -> Results:
+        word = self.words(inputs.ids(self.hyper.word_slot))
+        neighbour = self.neighbours(inputs.ids(self.hyper.neighbour_slot))
+        logit = (word * neighbour).sum(axis=2)
+        results = {"logit": logit, "probability": functional.sigmoid(logit), "vector": word.squeeze(1)}
+        if self.training:
+            others = paddle.randint(0, neighbour.shape[0], [neighbour.shape[0] * self.hyper.neg_num])
+            drawn = neighbour.squeeze(1)[others].reshape([-1, self.hyper.neg_num, self.hyper.sparse_feature_dim])
+            results["drawn"] = (word * drawn).sum(axis=2)
+        return results
+
+    def loss(self, results: Results, inputs: Inputs) -> paddle.Tensor:
+        loss = super().loss(results, inputs)
+        return loss + functional.softplus(results["drawn"]).sum(axis=1).mean() if "drawn" in results else loss
