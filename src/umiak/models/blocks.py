@@ -6,7 +6,7 @@ Ways in, from a batch to tensors:
     Fields    one vector for each feature, [samples, fields, dim]: a dense feature has a vector too, times its value
     Wide      a weight for each id and each dense feature: one number per sample
 
-And ways on: `Tower`, `second_order`, `Dots`, `CrossVectors`, `CrossMatrices`, `CrossMixture`, `Interactions`, `Attention`. Sizes are arguments; nothing here
+And ways on: `Tower`, `second_order`, `Dots`, `Crosses` of `CrossVector`, `CrossMatrix` or `CrossMixture`, `Interactions`, `Attention`. Sizes are arguments; nothing here
 knows a config.
 """
 
@@ -102,7 +102,8 @@ class Tower(nn.Sequential):  # type: ignore[misc]
 def second_order(fields: paddle.Tensor) -> paddle.Tensor:
     """The products of all pairs of vectors, added up: [samples, fields, dim] to [samples, 1]; in linear time."""
     square_of_sum = fields.sum(axis=1).square()
-    sum_of_squares = fields.square().sum(axis=1)
+    # Not fields.square(): paddle.inference 3.3 with oneDNN, its default, squares in place what others may still read.
+    sum_of_squares = (fields * fields).sum(axis=1)
     return 0.5 * (square_of_sum - sum_of_squares).sum(axis=1, keepdim=True)
 
 
@@ -120,54 +121,54 @@ class Dots(nn.Layer):  # type: ignore[misc]
         return paddle.index_select(products, self.places, axis=1)
 
 
-class CrossVectors(nn.Layer):  # type: ignore[misc]
-    """The cross layers of DCN: x' = x0 (x . w) + b + x."""
+class CrossVector(nn.Layer):  # type: ignore[misc]
+    """A cross layer of DCN: x' = x0 (x . w) + b + x."""
 
-    def __init__(self, width: int, layers: int) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
-        self.weights = nn.LayerList([nn.Linear(width, 1, bias_attr=False) for _ in range(layers)])
-        self.biases = nn.ParameterList([self.create_parameter([width], is_bias=True) for _ in range(layers)])
+        self.weight = nn.Linear(width, 1, bias_attr=False)
+        self.bias = self.create_parameter([width], is_bias=True)
 
-    def forward(self, first: paddle.Tensor) -> paddle.Tensor:
-        x = first
-        for weight, bias in zip(self.weights, self.biases, strict=True):
-            x = first * weight(x) + bias + x
-        return x
+    def forward(self, first: paddle.Tensor, x: paddle.Tensor) -> paddle.Tensor:
+        return first * self.weight(x) + self.bias + x
 
 
-class CrossMatrices(nn.Layer):  # type: ignore[misc]
-    """The cross layers of DCN-V2: x' = x0 * (W x + b) + x."""
+class CrossMatrix(nn.Layer):  # type: ignore[misc]
+    """A cross layer of DCN-V2: x' = x0 * (W x + b) + x."""
 
-    def __init__(self, width: int, layers: int) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
-        self.weights = nn.LayerList([nn.Linear(width, width) for _ in range(layers)])
+        self.weight = nn.Linear(width, width)
 
-    def forward(self, first: paddle.Tensor) -> paddle.Tensor:
-        x = first
-        for weight in self.weights:
-            x = first * weight(x) + x
-        return x
+    def forward(self, first: paddle.Tensor, x: paddle.Tensor) -> paddle.Tensor:
+        return first * self.weight(x) + x
 
 
 class CrossMixture(nn.Layer):  # type: ignore[misc]
-    """The same with each matrix made of experts of a low rank, U tanh(C tanh(V x)), that a gate weighs."""
+    """The same with a matrix that is made of experts of a low rank, U tanh(C tanh(V x)), which a gate weighs."""
 
-    def __init__(self, width: int, layers: int, rank: int, experts: int) -> None:
+    def __init__(self, width: int, rank: int, experts: int) -> None:
         super().__init__()
-        numbers = range(layers)
-        self.down = nn.ParameterList([self.create_parameter([experts, width, rank]) for _ in numbers])
-        self.inner = nn.ParameterList([self.create_parameter([experts, rank, rank]) for _ in numbers])
-        self.up = nn.ParameterList([self.create_parameter([experts, rank, width]) for _ in numbers])
-        self.biases = nn.ParameterList([self.create_parameter([width], is_bias=True) for _ in numbers])
-        self.gates = nn.LayerList([nn.Linear(width, experts) for _ in numbers])
+        self.down = self.create_parameter([experts, width, rank])
+        self.inner = self.create_parameter([experts, rank, rank])
+        self.up = self.create_parameter([experts, rank, width])
+        self.bias = self.create_parameter([width], is_bias=True)
+        self.gate = nn.Linear(width, experts)
+
+    def forward(self, first: paddle.Tensor, x: paddle.Tensor) -> paddle.Tensor:
+        narrow = paddle.tanh(paddle.matmul(x.unsqueeze(0), self.down))
+        wide = paddle.matmul(paddle.tanh(paddle.matmul(narrow, self.inner)), self.up)
+        shares = functional.softmax(self.gate(x), axis=1).transpose([1, 0]).unsqueeze(2)
+        return first * ((wide * shares).sum(axis=0) + self.bias) + x
+
+
+class Crosses(nn.LayerList):  # type: ignore[misc]
+    """Cross layers one after the other; each multiplies with what the first was given."""
 
     def forward(self, first: paddle.Tensor) -> paddle.Tensor:
         x = first
-        for down, inner, up, bias, gate in zip(self.down, self.inner, self.up, self.biases, self.gates, strict=True):
-            narrow = paddle.tanh(paddle.matmul(x.unsqueeze(0), down))
-            wide = paddle.matmul(paddle.tanh(paddle.matmul(narrow, inner)), up)
-            shares = functional.softmax(gate(x), axis=1).transpose([1, 0]).unsqueeze(2)
-            x = first * ((wide * shares).sum(axis=0) + bias) + x
+        for layer in self:
+            x = layer(first, x)
         return x
 
 

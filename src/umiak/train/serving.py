@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -90,8 +90,7 @@ def export(
                 keys, values = rows_of(embedding)
                 rows.enter_context(embedding.served(keys.view(np.int64), values))
             inputs, outputs = _signature(model, slots)
-            _check(feeds, [each.name for each in inputs], "input", "save_inference_feed_varnames")
-            _check(fetches, [each.name for each in outputs], "output", "save_inference_fetch_varnames")
+            _check(inputs, outputs, feeds, fetches)
             shutil.rmtree(partial, ignore_errors=True)
             os.makedirs(partial)
             _trace(model, slots, inputs, outputs, os.path.join(partial, NAME))
@@ -115,7 +114,8 @@ class _Served(paddle.nn.Layer):  # type: ignore[misc]
         self._outputs = tuple(outputs)
 
     def forward(self, tensors: Sequence[paddle.Tensor]) -> list[paddle.Tensor]:
-        return _answers(self, tensors)
+        answers: list[paddle.Tensor] = _answers(self, tensors)
+        return answers
 
     def answers(self, tensors: Sequence[paddle.Tensor]) -> list[paddle.Tensor]:
         results = self._model(ServedInputs(dict(zip(self._inputs, tensors, strict=True)), self._slots))
@@ -157,17 +157,16 @@ def _possible(slots: Slots) -> list[Input]:
     return [*dense, *sparse]
 
 
-def _check(said: Iterable[str], known: Sequence[str], what: str, key: str) -> None:
-    problems = [
-        Problem(
-            code="UM-TRAIN-015",
-            what=f"the model for serving has no {what} {name}",
-            hint=choices(name, known),
-            where=key,
-        )
-        for name in said
-        if name not in known
-    ]
+def _check(inputs: Sequence[Input], outputs: Sequence[Output], feeds: Sequence[str], fetches: Sequence[str]) -> None:
+    """UmiakError with every name that is not there."""
+    problems = []
+    for what, there, said in (("input", inputs, feeds), ("output", outputs, fetches)):
+        known = [each.name for each in there]
+        problems += [
+            Problem(code="UM-TRAIN-015", what=f"the model for serving has no {what} {name}", hint=choices(name, known))
+            for name in said
+            if name not in known
+        ]
     if problems:
         raise UmiakError(*problems)
 

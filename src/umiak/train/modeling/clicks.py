@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class ClickModel(Model):
     """The first sparse slot is the label, the others are features. A model says its logit; loss and metrics follow."""
 
-    outputs = ("probability",)
+    outputs: tuple[str, ...] = ("probability",)
 
     def __init__(self, hyper: Any, slots: Slots, tables: Tables) -> None:
         super().__init__(hyper, slots, tables)

@@ -88,6 +88,11 @@ class Embedding(paddle.nn.Layer):  # type: ignore[misc]
             self._each = Rows(self.dim, table=self.table, padding_id=PADDING, **self._settings)
         return self._each(padded.ids)
 
+    @property
+    def number(self) -> int:
+        """The table's number for a client of the job."""
+        return self._pooled.rows.number
+
     # ---- in a model for serving
 
     @contextmanager

@@ -19,7 +19,7 @@ from umiak.models.samples import (
     with_test,
 )
 
-WORDS, TOPICS, LONGEST, ANSWERS = 200, 5, 8, 4
+WORDS, TOPICS, LONGEST, ANSWERS = 60, 5, 8, 4
 
 
 def draw(samples: int = SAMPLES, seed: int = SEED) -> Sample:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import paddle
 
 from umiak.core.value import value
-from umiak.models.blocks import CrossVectors, Flat, Tower
+from umiak.models.blocks import Crosses, CrossVector, Flat, Tower
 from umiak.train.modeling import ClickModel
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Model(ClickModel):
     def __init__(self, hyper: Hyper, slots: Slots, tables: Tables) -> None:
         super().__init__(hyper, slots, tables)
         self.flat = Flat(self.features, slots, hyper.sparse_feature_dim, tables)
-        self.cross = CrossVectors(self.flat.width, hyper.cross_num)
+        self.cross = Crosses([CrossVector(self.flat.width) for _ in range(hyper.cross_num)])
         self.deep = Tower(self.flat.width, hyper.fc_sizes)
         self.top = paddle.nn.Linear(self.flat.width + self.deep.width, 1)
 
@@ -42,5 +42,5 @@ class Model(ClickModel):
         return self.top(paddle.concat([self.cross(x), self.deep(x)], axis=1))
 
     def loss(self, results: Results, inputs: Inputs) -> paddle.Tensor:
-        penalty = sum((layer.weight.square().sum() for layer in self.cross.weights), paddle.zeros([]))
+        penalty = sum((layer.weight.weight.square().sum() for layer in self.cross), paddle.zeros([]))
         return super().loss(results, inputs) + self.hyper.l2_reg_cross * penalty

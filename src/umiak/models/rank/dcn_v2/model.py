@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import paddle
 
 from umiak.core.value import value
-from umiak.models.blocks import CrossMatrices, CrossMixture, Flat, Tower
+from umiak.models.blocks import Crosses, CrossMatrix, CrossMixture, Flat, Tower
 from umiak.train.modeling import ClickModel
 
 if TYPE_CHECKING:
@@ -36,10 +36,13 @@ class Model(ClickModel):
         super().__init__(hyper, slots, tables)
         self.flat = Flat(self.features, slots, hyper.sparse_feature_dim, tables)
         width = self.flat.width
-        self.cross = (
-            CrossMixture(width, hyper.cross_num, hyper.low_rank, hyper.num_experts)
-            if hyper.use_low_rank_mixture
-            else CrossMatrices(width, hyper.cross_num)
+        self.cross = Crosses(
+            [
+                CrossMixture(width, hyper.low_rank, hyper.num_experts)
+                if hyper.use_low_rank_mixture
+                else CrossMatrix(width)
+                for _ in range(hyper.cross_num)
+            ]
         )
         self.deep = Tower(width, hyper.fc_sizes)
         self.top = paddle.nn.Linear(self.deep.width + (0 if hyper.is_Stacked else width), 1)
