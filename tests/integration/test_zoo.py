@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -99,17 +99,16 @@ def learn(model: str, directory: Path, trial: Trial) -> Learned:
         ways=Ways(learning=found.config.learning, seed=1),
         hyper_parameters={**found.config.hyper_parameters, **trial.hyper},
     )
-    step = 0
+    step, learning, judging = 0, engine.board(), engine.board()
     for epoch in range(trial.epochs):
         with reading.read(train, reading.find(train), epoch=epoch) as samples:
             for batch in samples:
-                engine.learn(batch, step=step)
+                engine.learn(batch, learning, step=step)
                 step += 1
-    engine.board.reset()
     with reading.read(test, reading.find(test)) as samples:
         for batch in samples:
-            engine.judge(batch)
-    reached = engine.board.readings().epoch
+            engine.judge(batch, judging)
+    reached = judging.readings().epoch
     return Learned(engine=engine, train=train, test=test, reached=reached, best=best, margin=trial.margin)
 
 
@@ -203,15 +202,15 @@ def test_a_model_knows_the_hyper_parameters_of_its_config(model: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def linear(tmp_path_factory: pytest.TempPathFactory) -> Learned:
-    return learn("rank.lr", tmp_path_factory.mktemp("linear"), TRIALS["rank.lr"])
+def small(tmp_path_factory: pytest.TempPathFactory) -> Learned:
+    return learn("rank.fm", tmp_path_factory.mktemp("small"), Trial(epochs=1, hyper={"sparse_feature_dim": 4}))
 
 
-def test_an_export_says_what_goes_in_and_what_comes_out(linear: Learned, tmp_path: Path) -> None:
+def test_an_export_says_what_goes_in_and_what_comes_out(small: Learned, tmp_path: Path) -> None:
     from umiak.train import serving
 
     path = tmp_path / "served"
-    exported = serving.export(linear.engine, str(path), all_rows(linear), ["dense_var", "26"], ["probability"])
+    exported = serving.export(small.engine, str(path), all_rows(small), ["dense_var", "26"], ["probability"])
     said = json.loads((path / "signature.json").read_text())
     assert sorted(each.name for each in path.iterdir()) == ["inference.json", "inference.pdiparams", "signature.json"]
     assert [each["name"] for each in said["inputs"]] == ["dense_var", *map(str, range(1, 27))]
@@ -223,49 +222,50 @@ def test_an_export_says_what_goes_in_and_what_comes_out(linear: Learned, tmp_pat
     assert exported.path == str(path)
 
 
-def test_an_export_takes_the_place_of_an_older_one_and_of_an_unfinished_one(linear: Learned, tmp_path: Path) -> None:
+def test_an_export_takes_the_place_of_an_older_one_and_of_an_unfinished_one(small: Learned, tmp_path: Path) -> None:
     from umiak.train import serving
 
     for name in ("served", "served.partial", "served.old"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "rubbish").write_text("")
-    serving.export(linear.engine, str(tmp_path / "served"), all_rows(linear))
+    serving.export(small.engine, str(tmp_path / "served"), all_rows(small))
     assert [each.name for each in tmp_path.iterdir()] == ["served"]
     assert not (tmp_path / "served" / "rubbish").exists()
 
 
-def test_learning_goes_on_after_an_export(linear: Learned, tmp_path: Path) -> None:
+def test_learning_goes_on_after_an_export(small: Learned, tmp_path: Path) -> None:
     from umiak.train import serving
 
-    engine, batch = linear.engine, first_batch(linear.train)
-    serving.export(engine, str(tmp_path / "served"), all_rows(linear))
+    engine, batch = small.engine, first_batch(small.train)
+    serving.export(engine, str(tmp_path / "served"), all_rows(small))
     before = engine.predict(batch)["probability"]
-    engine.learn(batch, step=10_000)
+    engine.learn(batch, engine.board(), step=10_000)
     assert np.abs(engine.predict(batch)["probability"] - before).max() > 1e-4
 
 
-def test_an_unknown_id_reads_as_zeros_in_a_served_model(linear: Learned, tmp_path: Path) -> None:
+def test_an_unknown_id_reads_as_zeros_in_a_served_model(small: Learned, tmp_path: Path) -> None:
     from umiak.train import serving
 
-    served = serving.export(linear.engine, str(tmp_path / "served"), all_rows(linear))
+    served = serving.export(small.engine, str(tmp_path / "served"), all_rows(small))
     without_rows = serving.export(
-        linear.engine,
+        small.engine,
         str(tmp_path / "none"),
         lambda embedding: (np.empty(0, np.uint64), np.empty((0, embedding.dim), np.float32)),
     )
-    batch = first_batch(linear.test)
-    strange = {name: (ids + 10**12, offsets) for name, (ids, offsets) in batch.sparse.items()}
-    unknown = SimpleNamespace(dense=batch.dense, sparse=strange)
-    expected = answers(without_rows, batch)["probability"]
-    assert np.array_equal(answers(served, unknown)["probability"], expected)
-    assert np.abs(answers(served, batch)["probability"] - expected).max() > 0.1
+    known = Path(small.test.data_path, "part-0000").read_text()
+    (tmp_path / "unknown").write_text(re.sub(r"(?<= )(\d+):\d+", r"\1:1234567", known))
+    batch, unknown = first_batch(small.test), first_batch(replace(small.test, data_path=str(tmp_path / "unknown")))
+    found = answers(served, unknown)["probability"]
+    assert np.array_equal(found, answers(without_rows, batch)["probability"])
+    assert np.abs(found - small.engine.predict(unknown)["probability"]).max() < 1e-6, "evaluation and serving are alike"
+    assert np.abs(found - answers(served, batch)["probability"]).max() > 0.1
 
 
-def test_names_that_are_not_there_are_told_and_nothing_is_written(linear: Learned, tmp_path: Path) -> None:
+def test_names_that_are_not_there_are_told_and_nothing_is_written(small: Learned, tmp_path: Path) -> None:
     from umiak.train import serving
 
     with pytest.raises(UmiakError) as caught:
-        serving.export(linear.engine, str(tmp_path / "served"), all_rows(linear), ["click", "dense"], ["probabilities"])
+        serving.export(small.engine, str(tmp_path / "served"), all_rows(small), ["click", "dense"], ["probabilities"])
     assert {problem.code for problem in caught.value.problems} == {"UM-TRAIN-015"}
     told = [problem.what for problem in caught.value.problems]
     assert told == [

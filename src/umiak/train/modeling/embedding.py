@@ -4,8 +4,8 @@
     rows = self.embedding(inputs.ids("1", "2"))                 [samples, slots, 16]: the ids of a slot are added up
     rows = self.embedding.each(inputs.padded("history", 50))    [samples, ids, 16]: zeros behind a sample's last id
 
-Where rows live is decided by the `umiak.ps` job that `Tables` was given. An id that was never trained on reads as the row that it would begin with in
-evaluation, and as zeros in a model for serving.
+Where rows live is decided by the `umiak.ps` job that `Tables` was given. An id that has no row reads as zeros outside of training, in
+evaluation and in a model for serving alike.
 """
 
 from __future__ import annotations
