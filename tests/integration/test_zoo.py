@@ -53,7 +53,9 @@ TRIALS = {
         epochs=3, hyper={"sparse_feature_dim": 4, "layer_sizes_cin": [4, 4], "layer_sizes_dnn": [16]}
     ),
     "rank.dlrm": Trial(
-        epochs=3, hyper={"sparse_feature_dim": 8, "bottom_mlp_dims": [64, 8], "top_mlp_dims": [64, 32, 2]}, rate=0.003
+        epochs=3,
+        hyper={"sparse_feature_dim": 8, "bot_layer_sizes": [64, 8], "top_layer_sizes": [64, 32, 2]},
+        rate=0.003,
     ),
     "rank.din": Trial(
         epochs=1, hyper={"item_emb_size": 8, "cat_emb_size": 8, "attention_sizes": [16], "fc_sizes": [32]}, rate=0.01
@@ -62,7 +64,7 @@ TRIALS = {
     "recall.ncf": Trial(epochs=2),
     "match.dssm": Trial(epochs=2, hyper={"sparse_feature_dim": 16, "fc_sizes": [32, 16]}, rate=0.01),
     "multitask.mmoe": Trial(epochs=2, hyper={"sparse_feature_dim": 4, "expert_num": 4}),
-    "multitask.esmm": Trial(epochs=2, hyper={"sparse_feature_dim": 4, "fc_sizes": [32, 16, 2]}),
+    "multitask.esmm": Trial(epochs=2, hyper={"sparse_feature_dim": 4, "ctr_fc_sizes": [32], "cvr_fc_sizes": [32]}),
 }
 
 

@@ -80,3 +80,17 @@ def test_dlrm_says_which_sizes_do_not_fit() -> None:
         Model(Model.Hyper(sparse_feature_dim=8), slots, Tables(ps.init("sync")))
     assert "16 numbers with 8" in caught.value.problems[0].what
     assert "end with 8" in (caught.value.problems[0].hint or "")
+
+
+@pytest.mark.parametrize("size", [2, 7], ids=["fewer vectors than fields", "more"])
+def test_both_ways_to_multiply_vectors_are_the_same(size: int) -> None:
+    import paddle
+
+    from umiak.models.blocks import Products
+
+    rng = np.random.default_rng(0)
+    x, first = rng.normal(size=(4, 5, 3)), rng.normal(size=(4, 5, 6))
+    layer = Products(3, 6, size)
+    weight = layer.weight.numpy().reshape(3, 6, size)
+    found = layer(paddle.to_tensor(x, "float32"), paddle.to_tensor(first, "float32"))
+    assert np.allclose(found.numpy(), np.einsum("bdi,bdj,ijk->bdk", x, first, weight), atol=1e-5)

@@ -173,28 +173,38 @@ class Crosses(nn.LayerList):  # type: ignore[misc]
 
 
 class Interactions(nn.Layer):  # type: ignore[misc]
-    """The compressed interaction network of xDeepFM: each layer has products of one more field, summed over their numbers in the end.
-
-    A layer's vectors are sums of w x y over the vectors x of the layer before and the fields y, number by number.
-    """
+    """The compressed interaction network of xDeepFM: each layer has products of one more field, summed over their numbers in the end."""
 
     def __init__(self, fields: int, sizes: Sequence[int]) -> None:
         super().__init__()
-        self.before = [fields, *sizes[:-1]]
-        self.layers = nn.LayerList(
-            [nn.Linear(fields, size * last, bias_attr=False) for last, size in zip(self.before, sizes, strict=True)]
-        )
+        before = [fields, *sizes[:-1]]
+        self.layers = nn.LayerList([Products(last, fields, size) for last, size in zip(before, sizes, strict=True)])
         self.width = sum(sizes)
 
     def forward(self, fields: paddle.Tensor) -> paddle.Tensor:
         first = fields.transpose([0, 2, 1])
         x, found = first, []
-        for layer, last in zip(self.layers, self.before, strict=True):
-            # First the sums over the fields, of which there are more than vectors: so no product of all with all is ever in memory.
-            weighed = layer(first).reshape([0, 0, -1, last])
-            x = paddle.matmul(weighed, x.unsqueeze(3)).squeeze(3)
+        for layer in self.layers:
+            x = layer(x, first)
             found.append(x.sum(axis=1))
         return paddle.concat(found, axis=1)
+
+
+class Products(nn.Layer):  # type: ignore[misc]
+    """One layer of it: sums of w x y over all vectors x of the layer before and all fields y; [samples, dim, vectors]."""
+
+    def __init__(self, before: int, fields: int, size: int) -> None:
+        super().__init__()
+        self.before, self.fields, self.size = before, fields, size
+        self.weight = self.create_parameter([before * fields, size])
+
+    def forward(self, x: paddle.Tensor, first: paddle.Tensor) -> paddle.Tensor:
+        if self.size >= self.fields:
+            return paddle.matmul((x.unsqueeze(3) * first.unsqueeze(2)).flatten(2), self.weight)
+        # The same, over the fields first: where few vectors are made, all products would be the largest thing in memory.
+        weight = self.weight.reshape([self.before, self.fields, self.size]).transpose([1, 2, 0])
+        weighed = paddle.matmul(first, weight.flatten(1)).reshape([0, 0, self.size, self.before])
+        return paddle.matmul(weighed, x.unsqueeze(3)).squeeze(3)
 
 
 class Attention(nn.Layer):  # type: ignore[misc]

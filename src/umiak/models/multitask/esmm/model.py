@@ -29,17 +29,18 @@ class Model(Base):
 
     @value
     class Hyper:
-        """Sizes. The last of ``fc_sizes`` is that of the answer: one logit here, which says as much as a softmax over two."""
+        """Sizes."""
 
         sparse_feature_dim: int = 12
-        fc_sizes: tuple[int, ...] = (360, 200, 80, 2)
+        ctr_fc_sizes: tuple[int, ...] = (256, 64)
+        cvr_fc_sizes: tuple[int, ...] = (256, 64)
 
     def __init__(self, hyper: Hyper, slots: Slots, tables: Tables) -> None:
         super().__init__(hyper, slots, tables)
         (self.click, self.conversion), features = slots.split(2, type(self).__name__)
         self.flat = Flat(features, slots, hyper.sparse_feature_dim, tables)
-        self.click_tower = Tower(self.flat.width, hyper.fc_sizes[:-1], out=1)
-        self.conversion_tower = Tower(self.flat.width, hyper.fc_sizes[:-1], out=1)
+        self.click_tower = Tower(self.flat.width, hyper.ctr_fc_sizes, out=1)
+        self.conversion_tower = Tower(self.flat.width, hyper.cvr_fc_sizes, out=1)
 
     def forward(self, inputs: Inputs) -> Results:
         x = self.flat(inputs)

@@ -23,27 +23,27 @@ class Model(ClickModel):
 
     @value
     class Hyper:
-        """Sizes. The last of ``top_mlp_dims`` is that of the answer: one logit here, which says as much as a softmax over two."""
+        """Sizes. The last of ``top_layer_sizes`` is that of the answer: one logit here, which says as much as a softmax over two."""
 
         sparse_feature_dim: int = 16
-        bottom_mlp_dims: tuple[int, ...] = (512, 256, 64, 16)
-        top_mlp_dims: tuple[int, ...] = (512, 256, 2)
+        bot_layer_sizes: tuple[int, ...] = (512, 256, 64, 16)
+        top_layer_sizes: tuple[int, ...] = (512, 256, 2)
 
     def __init__(self, hyper: Hyper, slots: Slots, tables: Tables) -> None:
         super().__init__(hyper, slots, tables)
         dim = hyper.sparse_feature_dim
-        self.bottom = Tower(slots.dense_width, hyper.bottom_mlp_dims)
+        self.bottom = Tower(slots.dense_width, hyper.bot_layer_sizes)
         if self.bottom.width != dim or not slots.dense_width:
             raise UmiakError(
                 Problem(
                     code="UM-TRAIN-012",
-                    what=f"dlrm multiplies what comes out of bottom_mlp_dims with rows: {self.bottom.width} numbers with {dim}",
-                    hint=f"let bottom_mlp_dims end with {dim}, and let the dataset have a dense slot",
+                    what=f"dlrm multiplies what comes out of bot_layer_sizes with rows: {self.bottom.width} numbers with {dim}",
+                    hint=f"let bot_layer_sizes end with {dim}, and let the dataset have a dense slot",
                 )
             )
         self.embedding = tables.embedding(dim)
         self.dots = Dots(1 + len(self.features))
-        self.top = Tower(dim + self.dots.width, hyper.top_mlp_dims[:-1], out=1)
+        self.top = Tower(dim + self.dots.width, hyper.top_layer_sizes[:-1], out=1)
 
     def logit(self, inputs: Inputs) -> paddle.Tensor:
         dense = self.bottom(inputs.dense())

@@ -25,8 +25,8 @@ class Model(ClickModel):
         """Sizes."""
 
         sparse_feature_dim: int = 9
-        layer_sizes_cin: tuple[int, ...] = (10, 10, 10)
-        layer_sizes_dnn: tuple[int, ...] = (400, 400, 400)
+        layer_sizes_cin: tuple[int, ...] = (200, 200, 200)
+        layer_sizes_dnn: tuple[int, ...] = (400, 400)
 
     def __init__(self, hyper: Hyper, slots: Slots, tables: Tables) -> None:
         super().__init__(hyper, slots, tables)
