@@ -45,7 +45,7 @@ TRIALS = {
     "rank.lr": Trial(epochs=1, rate=0.02, margin=0.01),
     "rank.fm": Trial(epochs=4, hyper={"sparse_feature_dim": 4}, rate=0.003),
     "rank.dnn": Trial(epochs=3, hyper=SMALL),
-    "rank.wide_deep": Trial(epochs=3, hyper=SMALL),
+    "rank.wide_deep": Trial(epochs=4, hyper=SMALL, rate=0.01),
     "rank.deepfm": Trial(epochs=3, hyper={**SMALL, "sparse_feature_dim": 4}, rate=0.003),
     "rank.dcn": Trial(epochs=2, hyper=SMALL),
     "rank.dcn_v2": Trial(epochs=2, hyper={**SMALL, "low_rank": 8, "num_experts": 2}),
@@ -53,7 +53,7 @@ TRIALS = {
         epochs=3, hyper={"sparse_feature_dim": 4, "layer_sizes_cin": [4, 4], "layer_sizes_dnn": [16]}
     ),
     "rank.dlrm": Trial(
-        epochs=3,
+        epochs=4,
         hyper={"sparse_feature_dim": 8, "bot_layer_sizes": [64, 8], "top_layer_sizes": [64, 32, 2]},
         rate=0.003,
     ),

@@ -142,7 +142,7 @@ def test_a_rule_of_its_own_and_a_rule_that_comes_too_late(job, paddle) -> None:
     follower(np.array([1]))
     assert own.rows.spec.optimizer == ps.Adagrad()
     with pytest.raises(BadRequest, match="before the model is used first"):
-        ps.paddle.optimizer(own, SGD)
+        ps.paddle.optimizer(follower, SGD)
     with pytest.raises(BadRequest, match="no such rule"):
         ps.paddle.Embedding(dim=2, table="x", rule="fast")
     with pytest.raises(BadRequest, match="no such pooling"):

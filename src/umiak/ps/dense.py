@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from umiak.ps.client import Floats, Gradients
     from umiak.ps.job import Job
+    from umiak.ps.lookup import Table
     from umiak.ps.specs import Array, Clip, Optimizer
 
 TABLE = "dense"
@@ -29,7 +30,7 @@ _LINE = 16
 
 
 class Learner:
-    """The optimizer of everything: the parameters in one table of ``arrays``, and the embeddings' tables."""
+    """The optimizer of a model: its parameters in one table of ``arrays``, and the ``tables`` of its embeddings."""
 
     def __init__(
         self,
@@ -40,11 +41,13 @@ class Learner:
         rule: Optimizer,
         clip: Clip | None,
         table: str = TABLE,
+        tables: Iterable[Table] = (),
     ) -> None:
         self._job = job
         self._strategy = job.strategy
         self.rule = rule
-        for each in job.book.tables:
+        self.tables = tuple(tables)
+        for each in self.tables:
             each.follow(rule)
         self.arrays = tuple(arrays)
         self.values = first_values
@@ -79,7 +82,7 @@ class Learner:
         self._told = factor
         if self.number is not None:
             self._strategy.set_learning_rate(self.number, factor * self.learning_rate)
-        for table in self._job.book.tables:
+        for table in self.tables:
             own = getattr(table.spec.optimizer, "learning_rate", None)
             if own is not None:
                 self._strategy.set_learning_rate(table.number, factor * own)

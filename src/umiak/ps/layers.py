@@ -134,14 +134,16 @@ class Optimizer:
         clip: specs.Clip | None,
         table: str,
         job: Job | None,
+        embeddings: Iterable[object] = (),
     ) -> Self:
-        """With the parameters in one table. The first trainer's become everybody's."""
+        """With the parameters in one table. The first trainer's become everybody's. Of the layers, `Embedding`s count."""
         own = job or ps.job()
         arrays = [specs.Array(name=name, shape=tuple(each.shape)) for name, each in parameters.items()]
         values = room_for(arrays)
         for each, place in places(parameters.values()):
             values[place] = cls._floats(each).reshape(-1)
-        learner = Learner(own, arrays, values, rule=rule, clip=clip, table=table)
+        tables = {each.rows.name: each.rows for each in embeddings if isinstance(each, Embedding)}
+        learner = Learner(own, arrays, values, rule=rule, clip=clip, table=table, tables=tables.values())
         made = cls(parameters, learner, schedule, own)
         made.refresh()
         return made
@@ -156,7 +158,7 @@ class Optimizer:
     def tables(self) -> dict[str, Opened]:
         """All tables that this optimizer changes, as they are kept."""
         kept = self._job.strategy.as_kept
-        found = {each.name: Opened(number=each.number, spec=kept(each.spec)) for each in self._job.book.tables}
+        found = {each.name: Opened(number=each.number, spec=kept(each.spec)) for each in self._learner.tables}
         if self._learner.number is not None:
             found[self._learner.table] = Opened(number=self._learner.number, spec=kept(self._learner.spec))
         return found

@@ -138,7 +138,8 @@ def optimizer(
     schedule = learning_rate if isinstance(learning_rate, paddle.optimizer.lr.LRScheduler) else None
     chosen = chosen_rule(rule, schedule.base_lr if schedule else learning_rate)
     parameters = {name: each for name, each in model.named_parameters() if not each.stop_gradient}
-    return Optimizer.of(parameters, chosen, schedule, clip=clip, table=table, job=job)
+    inner = model.sublayers(include_self=True)
+    return Optimizer.of(parameters, chosen, schedule, clip=clip, table=table, job=job, embeddings=inner)
 
 
 # ---- between Paddle and numpy

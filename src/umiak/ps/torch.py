@@ -127,7 +127,7 @@ def optimizer(
     """
     parameters = {name: each for name, each in model.named_parameters() if each.requires_grad}
     chosen = chosen_rule(rule, learning_rate)
-    return Optimizer.of(parameters, chosen, schedule, clip=clip, table=table, job=job)
+    return Optimizer.of(parameters, chosen, schedule, clip=clip, table=table, job=job, embeddings=model.modules())
 
 
 def _floats(tensor: torch.Tensor) -> Floats:

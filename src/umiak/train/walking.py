@@ -118,7 +118,7 @@ class Walk:
         def opened(part: Part, position: str | None) -> Samples:
             return reading.read_part(dataset, course.found, part, position=position, **common, **course.more)
 
-        name = f"parts {self.act.name} {self.epoch} {self.number}"
+        name = f"parts {self.trainer.settings.prefix}{self.act.name} {self.epoch} {self.number}"
         return Dealt(parts, self._deal, opened, lambda: self.together.take(name), self.trainer.watch)
 
     # ---- steps in common

@@ -1,0 +1,67 @@
+"""Every model of the zoo with parameter servers, in each strategy, and collectively: it reaches what was planted in its sample data."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.pytest_support import require
+from tests.integration.launching import Stage
+from tests.integration.test_zoo import TRIALS
+
+WORKER = Path(__file__).parent / "workers" / "zoo_modes.py"
+ENV = {"OMP_NUM_THREADS": "1", "GLOG_minloglevel": "2", "PYTHONWARNINGS": "ignore"}
+WITHIN_S = 400
+SAMPLES = 40_000
+MORE_PASSES = {"half_async": 2.0, "geo": 2.0}
+"""Strategies that see others' work, or their own, later need more passes over so little data."""
+
+pytestmark = [pytest.mark.paddle, pytest.mark.timeout(500)]
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, dict[str, float]]]:
+    """Sample data of every model, and the best that can be reached with each."""
+    missing = importlib.util.find_spec("paddle") is None
+    require("PaddlePaddle is not installed: pip install paddlepaddle==3.3.1" if missing else None)
+    directory = tmp_path_factory.mktemp("zoo")
+    made = {
+        model: importlib.import_module(f"umiak.models.{model}.sample").make(str(directory / model)) for model in TRIALS
+    }
+    return directory, made
+
+
+def overrides(model: str, data: Path, strategy: str) -> str:
+    trial = TRIALS[model]
+    epochs = max(1, round(trial.epochs * MORE_PASSES.get(strategy, 1.0)))
+    said = [
+        "mode=single",
+        f"runner.single.epochs={epochs}",
+        f"hyper_parameters.optimizer.learning_rate={trial.rate}",
+        "dataset.train_data.batch_size=128",
+        *(f"dataset.{part}_data.data_path={data / model / part}" for part in ("train", "test")),
+        *(f"hyper_parameters.{name}={json.dumps(value)}" for name, value in trial.hyper.items()),
+    ]
+    return f"{model}={json.dumps(said)}"
+
+
+@pytest.mark.parametrize("strategy", ["sync", "async", "half_async", "geo", "hybrid", "collective"])
+def test_every_model_reaches_its_planted_auc(strategy: str, samples: Any, stage: Stage, tmp_path: Path) -> None:
+    data, best = samples
+    flags = "--nproc_per_node 2" if strategy == "collective" else "--server_num 2 --trainer_num 2"
+    words = [overrides(model, data, strategy) for model in TRIALS]
+    launcher = stage.launch(flags, WORKER, strategy, str(tmp_path), *words, env=ENV)
+    assert launcher.wait(within_s=WITHIN_S) == 0, stage.transcript()
+    reached = json.loads((tmp_path / "reached.json").read_text())
+    short = {
+        f"{model} {judge}": (round(reached[model][judge], 4), auc)
+        for model, judges in best.items()
+        for judge, auc in judges.items()
+        if not reached[model][judge] >= auc - 1.5 * TRIALS[model].margin
+    }
+    assert not short
+    assert {model: each["samples"] for model, each in reached.items()} == dict.fromkeys(TRIALS, SAMPLES)
