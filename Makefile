@@ -25,7 +25,7 @@ $(STAMP): pyproject.toml shims/paddlerec/pyproject.toml constraints.txt $(NATIVE
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --reinstall-package umiak-native --editable '.[train]' --editable shims/paddlerec --group dev --group paddle
 	@touch $(STAMP)
 
-demo: setup ## Train on this machine: two processes, a lost host, parameter servers
+demo: setup ## Train a click-through model on this machine with parameter servers, and ask it
 	@$(BIN)/python examples/demo.py
 
 test: setup check ## Everything: checks, unit tests, laws, scripts, real clusters
@@ -53,10 +53,11 @@ format: setup ## Let the formatter and the linter mend what they can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: setup ## Measure the launcher beside its peers (torchrun after `make bench-peers`), the reader, the parameter server
+bench: setup ## Measure the launcher beside its peers (torchrun after `make bench-peers`), the reader, the parameter server, training from a config
 	$(BIN)/python -m benchmarks.launch
 	$(BIN)/python -m benchmarks.reader
 	$(BIN)/python -m benchmarks.ps
+	$(BIN)/python -m benchmarks.train
 
 bench-ps: setup ## Measure the parameter server beside Paddle 2.6.2's own (makes .venv-paddle262, 500 MB)
 	$(BIN)/python -m benchmarks.ps --peer paddle
@@ -68,4 +69,4 @@ docs: setup ## Write the generated pages of docs/reference anew
 	$(BIN)/python docs/generate.py
 
 clean: ## Remove what was made here, except the virtual environments
-	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache log
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache log run demo

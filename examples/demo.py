@@ -1,116 +1,72 @@
-"""`make demo`: the examples one after the other, with what they print.
+"""`make demo`: a click-through model, trained on this machine by two trainers with two parameter servers, then asked.
 
-1. two worker processes train a small network together on this machine;
-2. two simulated hosts train together, one is killed and brought back;
-3. two parameter servers and two trainers learn a click-through model, with a picture of how they got on;
-4. to 7. the programs of Paddle's guides: an MLP, a network for digits, wide and deep, a ResNet.
+1. sample data with a planted signal, so that the best possible AUC is known;
+2. `umiak train` with the zoo's dnn: live progress, evaluation, checkpoints, a table and a picture;
+3. the model that it saved for serving, loaded with `paddle.inference`, answers three samples that it has never seen.
+
+Everything is made in a directory `demo`, which is emptied first.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import pathlib
+import shutil
 import subprocess
 import sys
-import tempfile
+from pathlib import Path
 
-EXAMPLES = pathlib.Path(__file__).resolve().parent
-WIDTH, HEIGHT = 68, 12
+PLACE = Path("demo")
+MODEL = "rank.dnn"
+SAMPLES = 120_000
 
 
 def main() -> int:
-    for number, example in enumerate(
-        (hello, lose_a_node, parameter_servers, mlp, digits, wide_and_deep, resnet), start=1
-    ):
-        status = example(number)
+    shutil.rmtree(PLACE, ignore_errors=True)
+    PLACE.mkdir()
+    for number, step in enumerate((sample_data, train, ask), start=1):
+        status = step(number)
         if status:
-            heading(f"example {number} ended with {status}")
+            heading(f"step {number} ended with {status}")
             return status
-    heading("done")
+    heading(f"done; the picture is {PLACE / 'run' / 'ps' / 'curve.svg'}")
     return 0
 
 
-def hello(number: int) -> int:
-    heading(f"{number}. Two processes train together: umiak launch --nproc_per_node 2 --tee all train.py")
-    return launch("01-hello-launch/train.py", "--nproc_per_node", "2", "--tee", "all")
+def sample_data(number: int) -> int:
+    words = ["-m", "umiak.models.sample", MODEL, "--out", "data", "--samples", str(SAMPLES)]
+    heading(f"{number}. Sample data: python {' '.join(words)}")
+    return run(words)
 
 
-def lose_a_node(number: int) -> int:
-    heading(
-        f"{number}. Two hosts train together, one is killed and comes back: umiak launch --nnodes 1:2 --master ... train.py"
-    )
-    script = str(EXAMPLES / "02-lose-a-node" / "run.py")
-    return subprocess.run([sys.executable, script], env=quiet(), check=False).returncode
+def train(number: int) -> int:
+    said = {
+        "mode": "ps",
+        "runner.ps.save_checkpoint_path": "checkpoints",
+        "runner.ps.save_inference_path": "served",
+        "dataset.train_data.data_path": "data/train",
+        "dataset.test_data.data_path": "data/test",
+    }
+    words = ["train", "-m", f"umiak.models.{MODEL}"]
+    for key, value in said.items():
+        words += ["-o", f"{key}={value}"]
+    heading(f"{number}. Two servers, two trainers: umiak {' '.join(words)}")
+    return run(["-m", "umiak.cli.main", *words])
 
 
-def parameter_servers(number: int) -> int:
-    heading(
-        f"{number}. Two parameter servers, two trainers: umiak launch --server_num 2 --trainer_num 2 train.py --strategy sync"
-    )
-    with tempfile.TemporaryDirectory(prefix="umiak-demo-") as work:
-        progress = os.path.join(work, "progress.jsonl")
-        flags = ["--server_num", "2", "--trainer_num", "2"]
-        status = launch(
-            "03-parameter-server/train.py", *flags, arguments=["--strategy", "sync", "--progress", progress]
-        )
-        if status == 0:
-            with open(progress, encoding="utf-8") as file:
-                print(picture([json.loads(line) for line in file]), flush=True)
-    return status
+def ask(number: int) -> int:
+    heading(f"{number}. The model for serving answers: paddle.inference on {PLACE}/served/1")
+    best = json.loads((PLACE / "data" / "best.json").read_text(encoding="utf-8"))["auc"]
+    print(f"the best AUC that the hidden chances allow is {best:.4f}", flush=True)
+    lines = (PLACE / "data" / "test" / "part-0000").read_text(encoding="utf-8").splitlines()[:3]
+    (PLACE / "three.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return run([str(Path(__file__).resolve().parent / "serve.py"), "served/1", "three.txt"])
 
 
-def mlp(number: int) -> int:
-    heading(f"{number}. An MLP, collectively: umiak launch --nproc_per_node 2 train.py")
-    return launch("04-collective-mlp/train.py", "--nproc_per_node", "2", arguments=["--at_least", "0.9"])
-
-
-def digits(number: int) -> int:
-    heading(f"{number}. Handwritten digits: umiak launch --nproc_per_node 2 train.py")
-    return launch("05-digits/train.py", "--nproc_per_node", "2", arguments=["--at_least", "0.95"])
-
-
-def wide_and_deep(number: int) -> int:
-    heading(f"{number}. Wide and deep: umiak launch --server_num 2 --trainer_num 2 train.py")
-    flags = ["--server_num", "2", "--trainer_num", "2"]
-    return launch("06-wide-and-deep/train.py", *flags, arguments=["--at_least", "0.84"])
-
-
-def resnet(number: int) -> int:
-    heading(f"{number}. A small ResNet: umiak launch --nproc_per_node 2 train.py")
-    return launch("07-resnet/train.py", "--nproc_per_node", "2", arguments=["--at_least", "0.95"])
-
-
-def launch(script: str, *flags: str, arguments: list[str] | None = None) -> int:
-    with tempfile.TemporaryDirectory(prefix="umiak-demo-") as work:
-        command = [sys.executable, "-m", "umiak.launch", *flags, "--log_dir", os.path.join(work, "log")]
-        command += [str(EXAMPLES / script), *(arguments or [])]
-        return subprocess.run(command, env=quiet(), check=False).returncode
-
-
-def picture(points: list[dict[str, float]]) -> str:
-    """AUC by step, drawn with characters; the line above is the best that any model could reach."""
-    points = points[1:]  # the first one is far below, and would flatten the others
-    best = points[-1]["best"]
-    low = min(point["auc"] for point in points)
-    steps = points[-1]["step"]
-    rows = [[" "] * WIDTH for _ in range(HEIGHT)]
-
-    def row_of(auc: float) -> int:
-        return round((best - auc) / max(best - low, 1e-9) * (HEIGHT - 1))
-
-    rows[0] = ["-"] * WIDTH
-    for point in points:
-        rows[row_of(point["auc"])][round((point["step"] / steps) * (WIDTH - 1))] = "*"
-    labels = [f"{best - (best - low) * row / (HEIGHT - 1):.3f}" for row in range(HEIGHT)]
-    lines = [f"  {label} |{''.join(row)}" for label, row in zip(labels, rows, strict=True)]
-    title = f"\n  AUC on unseen samples; {best:.3f} is the best that the hidden chances allow\n"
-    return "\n".join([title, *lines, f"        +{'-' * WIDTH}", f"         step 0{f'step {steps:g}':>{WIDTH - 6}}"])
-
-
-def quiet() -> dict[str, str]:
-    """Without the warnings and log lines that importing Paddle brings."""
-    return {**os.environ, "GLOG_minloglevel": "2", "PYTHONWARNINGS": "ignore"}
+def run(words: list[str]) -> int:
+    """Python with these words, in the demo's directory, without the noise that importing Paddle brings."""
+    environ = {**os.environ, "GLOG_minloglevel": "2", "PYTHONWARNINGS": "ignore"}
+    return subprocess.run([sys.executable, *words], cwd=PLACE, env=environ, check=False).returncode
 
 
 def heading(text: str) -> None:

@@ -317,7 +317,7 @@ def test_the_check_of_commands_checks() -> None:
 
 
 RUN = re.compile(
-    r"^<!-- (?:file: (?P<file>[\w.]+)|run: (?P<status>\d+)) -->\n```(?:python|console)\n(?P<body>.*?)^```$",
+    r"^<!-- (?:file: (?P<file>[\w.]+)|run: (?P<status>\d+)) -->\n```(?:python|console|yaml)\n(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 RUNNING = [page for page in PAGES if RUN.search(page.read_text(encoding="utf-8"))]
