@@ -17,8 +17,8 @@ def main() -> int:
     signature = json.loads((directory / "signature.json").read_text())
     lines = samples.read_text().splitlines()
     answers = ask(directory, signature, [parsed(line) for line in lines])
-    for line, *numbers in zip(lines, *answers.values()):
-        told = "  ".join(f"{name} {float(number[0]):.4f}" for name, number in zip(answers, numbers))
+    for line, *numbers in zip(lines, *answers.values(), strict=True):
+        told = "  ".join(f"{name} {float(number[0]):.4f}" for name, number in zip(answers, numbers, strict=True))
         print(f"{told}   for {line if len(line) < 90 else line[:87] + '...'}")
     return 0
 
@@ -42,12 +42,12 @@ def ask(directory: Path, signature: dict, samples: list[dict[str, list[str]]]) -
         rows = [sample.get(each["name"], []) for sample in samples]
         width = each["shape"][1] or max(1, *map(len, rows))
         array = np.full((len(rows), width), each.get("padding", 0), each["dtype"])
-        for row, numbers in zip(array, rows):
+        for row, numbers in zip(array, rows, strict=True):
             row[: len(numbers)] = np.array(numbers, each["dtype"])
         predictor.get_input_handle(each["name"]).copy_from_cpu(array)
     predictor.run()
     outputs = [predictor.get_output_handle(name).copy_to_cpu() for name in predictor.get_output_names()]
-    return {each["name"]: output for each, output in zip(signature["outputs"], outputs)}
+    return {each["name"]: output for each, output in zip(signature["outputs"], outputs, strict=True)}
 
 
 if __name__ == "__main__":
