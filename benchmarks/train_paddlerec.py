@@ -55,7 +55,7 @@ class Net(paddle.nn.Layer):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self.embedding = paddle.nn.Embedding(ROWS, DIM, sparse=False)
+        self.embedding = paddle.nn.Embedding(ROWS, DIM, sparse=True)
         sizes = [len(SLOTS) * DIM + DENSE, *LAYERS]
         layers: list[Any] = []
         for narrow, wide in itertools.pairwise(sizes):

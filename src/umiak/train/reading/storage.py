@@ -30,12 +30,12 @@ def is_url(path: str) -> bool:
 def names_of(url: str) -> list[str]:
     """All files below a URL, or that fit its pattern, as URLs in order."""
     try:
-        system, path = _system(url)
+        store, path = system(url)
         if any(mark in path for mark in "*?["):
-            found = [name for name in system.glob(path) if not system.isdir(name)]
+            found = [name for name in store.glob(path) if not store.isdir(name)]
         else:
-            found = system.find(path)
-        names = [str(system.unstrip_protocol(name)) for name in found]
+            found = store.find(path)
+        names = [str(store.unstrip_protocol(name)) for name in found]
     except FileNotFoundError:
         return []
     except UmiakError:
@@ -49,9 +49,9 @@ def names_of(url: str) -> list[str]:
 def weigh(url: str) -> parts.File:
     """A file's size, and whether it is compressed."""
     try:
-        system, path = _system(url)
-        size = int(system.info(path)["size"])
-        first = system.cat_file(path, start=0, end=min(4, size)) if size else b""
+        store, path = system(url)
+        size = int(store.info(path)["size"])
+        first = store.cat_file(path, start=0, end=min(4, size)) if size else b""
     except UmiakError:
         raise
     except Exception as error:
@@ -75,8 +75,8 @@ def fetch(url: str, directory: str | None = None) -> str:
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=base, prefix=".")
         try:
-            system, path = _system(url)
-            with os.fdopen(handle, "wb") as copy, system.open(path, "rb") as source:
+            store, path = system(url)
+            with os.fdopen(handle, "wb") as copy, store.open(path, "rb") as source:
                 shutil.copyfileobj(source, copy, 1 << 20)
                 arrived = copy.tell()
             if arrived != file.size:
@@ -96,7 +96,7 @@ def default_directory() -> str:
     return os.path.join(tempfile.gettempdir(), f"umiak-data-{os.getuid()}")
 
 
-def _system(url: str) -> tuple[Any, str]:
+def system(url: str) -> tuple[Any, str]:
     """fsspec's file system for a URL, and the path in it."""
     try:
         import fsspec.core
@@ -105,7 +105,7 @@ def _system(url: str) -> tuple[Any, str]:
         problem = Problem(code="UM-DATA-007", what=f"{scheme}:// needs fsspec, which is not installed", hint=INSTALL)
         raise UmiakError(problem) from missing
     try:
-        system, path = fsspec.core.url_to_fs(url)
+        store, path = fsspec.core.url_to_fs(url)
     except (ImportError, ValueError) as missing:
         scheme = url.partition("://")[0]
         problem = Problem(
@@ -115,7 +115,7 @@ def _system(url: str) -> tuple[Any, str]:
             hint="install what the message names; s3 needs `python -m pip install s3fs`, hdfs needs pyarrow",
         )
         raise UmiakError(problem) from missing
-    return system, str(path)
+    return store, str(path)
 
 
 def _is_hidden(path: str) -> bool:
