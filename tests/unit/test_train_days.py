@@ -73,3 +73,22 @@ def test_what_is_no_day(text: str) -> None:
 
 def test_the_last_day_of_all() -> None:
     assert days.days(online("99991231", "99991231", 60, 1)) == 1
+
+
+def test_what_is_left_behind_a_directory() -> None:
+    asked = online("20260131", "20260201", 360, 2)
+    assert days.left(asked, "") == tuple(days.passes(asked))
+    assert [(each.day, each.number) for each in days.left(asked, "20260131/0600")] == [
+        ("20260131", 2),
+        ("20260201", 1),
+        ("20260201", 2),
+    ]
+    assert days.left(asked, "20260201/1800") == ()
+    later = online("20260201", "20260201", 360, 2)
+    assert days.left(later, "20260131/0600")[0].splits == ("20260201/0000", "20260201/0600")
+
+
+def test_a_pass_that_was_begun_when_passes_were_shorter() -> None:
+    first, second, *_ = days.left(online("20260131", "20260131", 360, 3), "20260131/0000")
+    assert (first.number, first.splits) == (1, ("20260131/0600", "20260131/1200"))
+    assert (second.number, second.splits, second.is_last) == (2, ("20260131/1800",), True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from umiak.core.problem import Problem, UmiakError
@@ -26,21 +27,37 @@ FIRST_BYTES = 1 << 16
 class Course:
     """One stage with what it needs."""
 
-    def __init__(self, stage: Stage, config: str, hyper_parameters: Free, together: Together) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        config: str,
+        hyper_parameters: Free,
+        together: Together,
+        *,
+        below: Sequence[str] | None = None,
+        without: str | None = None,
+    ) -> None:
+        """``below``: of its files only those in these directories; ``without``: but none of this name."""
         self.stage = stage
         self.dataset = stage.dataset
-        self.found = reading.find(self.dataset)
-        reading.agree(together.agree_on(self.found.digest, "files"), self.dataset.name)
+        self._together = together
+        self._without = without
+        self.turn_to(below)
+        self._told: dict[str, Any] = {"config": config, "settings": {"hyper_parameters": hyper_parameters}}
+        self.pool = reading.processes(self.dataset, **self._told)
+
+    def turn_to(self, below: Sequence[str] | None) -> None:
+        """The files of these directories, from now on. Every trainer calls it."""
+        self.found = reading.find(self.dataset, below=below, without=self._without)
+        self.samples: int | None = None
+        """In an epoch, once one is over."""
+        reading.agree(self._together.agree_on(self.found.digest, "files"), self.dataset.name)
         reading.check(
             self.dataset,
             self.found,
             extra_allowed=self.dataset.extra_slots_allowed,
             bad_lines=self.dataset.bad_lines,
         )
-        self._told: dict[str, Any] = {"config": config, "settings": {"hyper_parameters": hyper_parameters}}
-        self.pool = reading.processes(self.dataset, **self._told)
-        self.samples: int | None = None
-        """In an epoch, once one is over."""
 
     @property
     def more(self) -> dict[str, Any]:

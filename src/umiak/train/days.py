@@ -9,7 +9,7 @@ them. Where that does not come out even, the last pass of a day is shorter: noth
 
 from __future__ import annotations
 
-from umiak.core.value import value
+from umiak.core.value import replace, value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,6 +40,16 @@ def passes(online: Online) -> Iterator[Pass]:
     while day <= online.end_day:
         yield from _of_day(day, online)
         day = following(day)
+
+
+def left(online: Online, until: str) -> tuple[Pass, ...]:
+    """The passes of which something comes after the directory ``until``, and of these what comes after it."""
+    found = []
+    for each in passes(online):
+        rest = tuple([split for split in each.splits if split > until])
+        if rest:
+            found.append(replace(each, splits=rest))
+    return tuple(found)
 
 
 def passes_per_day(online: Online) -> int:

@@ -24,7 +24,7 @@ KEY = "umiak_train"
 
 @value
 class EpochRow:
-    """What an epoch came to."""
+    """What an epoch came to, or a pass of online learning."""
 
     epoch: int
     stage: str
@@ -35,6 +35,10 @@ class EpochRow:
     trained: dict[str, float | None] = {}
     """The metrics of training; None where a metric has no meaning."""
     evaluated: dict[str, float | None] = {}
+    day: str = ""
+    """Of a pass; then ``evaluated`` was judged before it was trained on."""
+    number: int = 0
+    """Of a pass, in its day."""
 
 
 @value
@@ -82,6 +86,10 @@ class Milestone:
     without_progress: int = 0
     is_over: bool = False
     """Whether there is nothing left to do."""
+    until: str = ""
+    """Online learning: the last directory of the last pass that is done, ``YYYYMMDD/HHMM``."""
+    evaluated: dict[str, float | None] = {}
+    """Within a pass: what it was judged by before it was trained on."""
 
 
 def to_plain(milestone: Milestone) -> dict[str, Any]:

@@ -97,11 +97,13 @@ def _trained(act: Act, shared: Settings, wanted: Wanted, environ: Mapping[str, s
             job.abandon()
             raise
         job.finish()
-        teller.outcome(is_stopped=outcome.is_stopped, saved=outcome.saved)
-        if outcome.is_stopped and outcome.saved is None:
+        teller.outcome(is_stopped=outcome.is_stopped, is_resumable=outcome.is_resumable, saved=outcome.saved)
+        if outcome.is_stopped and not outcome.is_resumable:
             teller.talk("stopped; nothing is saved, because there is no save_checkpoint_path")
             return 128 + 15
-        if outcome.is_stopped:
+        if outcome.is_stopped and outcome.saved is None:
+            teller.talk("stopped before anything was learned: nothing is lost")
+        elif outcome.is_stopped:
             teller.talk(f"stopped, resumable: everything is in {outcome.saved}; `--resume` goes on from there")
         return Exit.DONE
     finally:

@@ -2,6 +2,8 @@
 
     PATH/EPOCH/                   after an epoch, counted from 0 as PaddleRec does
     PATH/epoch_E_batch_B/         within one
+    PATH/DAY/PASS/                after a pass of online learning
+    PATH/DAY/PASS_batch_B/        within one
 
 Each is a checkpoint of `umiak.ps` (docs/reference/checkpoints.md) whose metadata says how far the run has come. It appears under its name when it
 is whole, so a run that is killed while it saves has the one before.
@@ -14,6 +16,7 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import umiak_native
 
@@ -21,15 +24,16 @@ from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
 from umiak.ps import checkpoint, values
 from umiak.ps.job import Job
-from umiak.ps.manifest import BadCheckpoint
+from umiak.ps.manifest import FILE_NAME, BadCheckpoint
 from umiak.ps.values import Opened
+from umiak.train.days import is_day
 from umiak.train.milestones import Milestone, from_plain, to_plain
 
 NEXT = ".next"
 """Behind the name of a checkpoint that will replace one."""
 STEPS_KEPT = 3
 _EPOCH = re.compile(r"\d+")
-_STEP = re.compile(r"epoch_\d+_batch_\d+")
+_STEP = re.compile(r"(epoch_)?\d+_batch_\d+")
 
 
 @value
@@ -50,14 +54,29 @@ def step_path(path: str, epoch: int, batch: int) -> str:
     return os.path.join(path, f"epoch_{epoch}_batch_{batch}")
 
 
+def pass_path(path: str, day: str, number: int) -> str:
+    """Where the end of a pass is saved."""
+    return os.path.join(path, day, str(number))
+
+
+def pass_step_path(path: str, day: str, number: int, batch: int) -> str:
+    """Where a place within a pass is saved."""
+    return os.path.join(path, day, f"{number}_batch_{batch}")
+
+
 def save(job: Job, path: str, milestone: Milestone) -> None:
-    """Save all tables with how far the run has come. Every trainer calls it; the first one saves. One of that name is replaced."""
+    """Save all tables with how far the run has come. Every trainer calls it; the first one saves."""
+    put(job, path, to_plain(milestone))
+
+
+def put(job: Job, path: str, metadata: Mapping[str, Any], *, mode: str = "all") -> None:
+    """Save what of the tables ``mode`` asks for; one of that name is replaced. Every trainer calls it; the first one saves."""
     # One of the same name, of an earlier run or of the same place, stays until the new one is whole.
     made = f"{path}{NEXT}" if job.is_first and os.path.isdir(path) else path
     if job.is_first:
         _remove(f"{path}{NEXT}")
     try:
-        job.save(made, metadata=to_plain(milestone))
+        job.save(made, metadata=metadata, mode=mode)
         if made != path:
             os.rename(path, f"{path}{checkpoint.REMOVING}")
             os.rename(made, path)
@@ -89,7 +108,7 @@ def keep(path: str, kept: int | None, *, steps: bool) -> None:
     pattern = _STEP if steps else _EPOCH
     found = sorted(
         (saved for saved in _all(path) if pattern.fullmatch(os.path.basename(saved.path))),
-        key=lambda saved: (saved.milestone.epoch, saved.milestone.stage, saved.milestone.batch),
+        key=_reach,
     )
     for saved in found[:-most]:
         away = f"{saved.path}{checkpoint.REMOVING}"
@@ -102,7 +121,8 @@ def newest(paths: Iterable[str | None], runner: str) -> tuple[Saved | None, tupl
     best: Saved | None = None
     skipped: list[str] = []
     for path in dict.fromkeys(path for path in paths if path):
-        skipped += checkpoint.newest(path).skipped
+        for each in (Path(path), *_days(path)):
+            skipped += checkpoint.newest(each).skipped
         for saved in _all(path):
             if saved.milestone.runner == runner and (best is None or _reach(saved) > _reach(best)):
                 best = saved
@@ -140,12 +160,10 @@ def _all(path: str) -> list[Saved]:
 
 
 def _whole(path: str) -> list[Path]:
+    """Whole checkpoints in a directory, and in those of its days; there, models for serving may stand beside them."""
     found = []
-    try:
-        inner = sorted(each for each in Path(path).iterdir() if each.is_dir())
-    except OSError:
-        return []
-    for each in inner:
+    within_days = [each for day in _days(path) for each in _inner(day) if _is_ours(each.name)]
+    for each in [*_inner(path), *within_days]:
         if each.name.endswith((checkpoint.PARTIAL, checkpoint.REMOVING)):
             continue
         try:
@@ -156,17 +174,33 @@ def _whole(path: str) -> list[Path]:
     return found
 
 
-def _order(path: Path) -> tuple[int, int, str]:
-    """Epochs by number; what was saved within an epoch stands before the end of that epoch."""
+def _inner(path: str | Path) -> list[Path]:
+    try:
+        return sorted(each for each in Path(path).iterdir() if each.is_dir())
+    except OSError:
+        return []
+
+
+def _days(path: str) -> list[Path]:
+    return [each for each in _inner(path) if is_day(each.name) and not (each / FILE_NAME).exists()]
+
+
+def _is_ours(name: str) -> bool:
+    return bool(_EPOCH.fullmatch(name) or _STEP.fullmatch(name))
+
+
+def _order(path: Path) -> tuple[str, int, int, str]:
+    """Epochs, or days and passes, by number; what was saved within one stands before its end."""
+    day = path.parent.name if is_day(path.parent.name) else ""
     numbers = [int(each) for each in re.findall(r"\d+", path.name)]
     if path.name.isdecimal():
-        return numbers[0], 1 << 60, path.name
-    return (numbers[0], numbers[1], path.name) if _STEP.fullmatch(path.name) else (1 << 60, 0, path.name)
+        return day, numbers[0], 1 << 60, path.name
+    return (day, numbers[0], numbers[1], path.name) if _STEP.fullmatch(path.name) else (day, 1 << 60, 0, path.name)
 
 
-def _reach(saved: Saved) -> tuple[int, int, int, int]:
+def _reach(saved: Saved) -> tuple[str, int, int, int, int]:
     milestone = saved.milestone
-    return milestone.epoch, milestone.stage, milestone.batch, milestone.step
+    return milestone.until, milestone.epoch, milestone.stage, milestone.batch, milestone.step
 
 
 def _remove(path: str) -> None:

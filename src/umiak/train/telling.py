@@ -42,6 +42,8 @@ class Report:
     left_s: float | None
     shares: dict[str, float]
     """Of this trainer's time."""
+    title: str = ""
+    """What is trained on, in a few words, if not an epoch."""
 
 
 class Teller:
@@ -109,9 +111,9 @@ class Teller:
         """An epoch is done."""
         if self._is_silent:
             return
-        self._write({"event": "epoch", **_row(row)})
+        self._write({"event": "pass" if row.day else "epoch", **_row(row)})
+        self._note(row.evaluated, self._samples + (0 if row.day else row.samples), "evaluate")
         self._samples += row.samples
-        self._note(row.evaluated, self._samples, "evaluate")
         self.talk(words.epoch(row, epochs))
 
     def event(self, name: str, **what: Any) -> None:
@@ -138,12 +140,12 @@ class Teller:
                 self.talk(line)
             self.talk(f"picture: {path}")
 
-    def outcome(self, *, is_stopped: bool, saved: str | None) -> None:
+    def outcome(self, *, is_stopped: bool, is_resumable: bool, saved: str | None) -> None:
         """How it ended, for whoever has started this process."""
         if self._run_dir is not None and not self._is_silent:
             path = os.path.join(self._run_dir, "outcome.json")
             with open(f"{path}.tmp", "w", encoding="utf-8") as file:
-                json.dump({"resumable": is_stopped and saved is not None, "stopped": is_stopped, "saved": saved}, file)
+                json.dump({"resumable": is_resumable, "stopped": is_stopped, "saved": saved}, file)
             os.replace(f"{path}.tmp", path)
 
     def close(self) -> None:
@@ -201,4 +203,5 @@ def _row(row: EpochRow) -> dict[str, Any]:
         "cpu_s": round(row.cpu_s, 3),
         "trained": row.trained,
         "evaluated": row.evaluated,
+        **({"day": row.day, "pass": row.number} if row.day else {}),
     }

@@ -27,7 +27,7 @@ from umiak.train.feeding import Wishes
 from umiak.train.findings import choices
 from umiak.train.metrics.board import Readings
 from umiak.train.milestones import EpochRow, Milestone, finite
-from umiak.train.plan import Act
+from umiak.train.plan import Act, Stage
 from umiak.train.stopping import Stopping
 from umiak.train.stopwatch import Stopwatch
 from umiak.train.telling import Teller
@@ -71,6 +71,12 @@ class Outcome:
     """Whether somebody asked it to stop before its end."""
     saved: str | None = None
     """The checkpoint that was saved last."""
+    is_untouched: bool = False
+    """Whether it was stopped before there was anything to save: nothing is lost."""
+
+    @property
+    def is_resumable(self) -> bool:
+        return self.is_stopped and (self.saved is not None or self.is_untouched)
 
 
 class Trainer:
@@ -97,41 +103,48 @@ class Trainer:
 
     def train(self) -> Outcome:
         """From the beginning, or from the newest checkpoint, to the end."""
+        return self._run(*self._place())
+
+    def _run(self, found: saving.Saved | None, begun: Milestone) -> Outcome:
         with contextlib.ExitStack() as closing:
-            begun = self._begin(closing)
             try:
+                self._begin(closing, found, begun)
                 self._epochs(begun)
             except Stopped:
-                return Outcome(history=tuple(self.history), is_stopped=True, saved=self.saved)
+                untouched = not self.engines
+                return Outcome(history=tuple(self.history), is_stopped=True, saved=self.saved, is_untouched=untouched)
             self.teller.end(self.history, f"{self.settings.config}: {act_title(self.act)}")
         return Outcome(history=tuple(self.history), saved=self.saved)
 
     # ---- the beginning
 
-    def _begin(self, closing: contextlib.ExitStack) -> Milestone:
-        act = self.act
+    def _place(self) -> tuple[saving.Saved | None, Milestone]:
+        """Where it begins: at a checkpoint that is gone on from, or at the very beginning."""
         found = self._newest() if self.settings.resume else None
-        seed = found.milestone.seed if found else self._seed()
-        begun = (
-            found.milestone
-            if found
-            else Milestone(runner=act.name, mode=self.mode, trainers_in_all=self.together.world, seed=seed, epoch=0)
+        if found is not None:
+            self.saved = found.path
+            return found, found.milestone
+        return None, Milestone(
+            runner=self.act.name, mode=self.mode, trainers_in_all=self.together.world, seed=self._seed(), epoch=0
         )
+
+    def _begin(self, closing: contextlib.ExitStack, found: saving.Saved | None, begun: Milestone) -> None:
+        act = self.act
         for stage in act.stages:
-            self.courses.append(Course(stage, self.settings.config, self.settings.hyper_parameters, self.together))
+            self.courses.append(self._course(stage))
             closing.callback(self.courses[-1].close)
         if act.evaluation is not None:
-            self._evaluation = Course(
-                act.evaluation, self.settings.config, self.settings.hyper_parameters, self.together
-            )
+            self._evaluation = self._course(act.evaluation)
             closing.callback(self._evaluation.close)
         for course in self.courses:
-            self.engines.setdefault(course.stage.model, self._engine(course, seed))
+            self.engines.setdefault(course.stage.model, self._engine(course, begun.seed))
         if found:
             self._go_on(found)
         elif act.init_model_path:
             self._warm_start(act.init_model_path)
-        return begun
+
+    def _course(self, stage: Stage) -> Course:
+        return Course(stage, self.settings.config, self.settings.hyper_parameters, self.together)
 
     def _seed(self) -> int:
         if self.act.seed is not None:
@@ -201,13 +214,12 @@ class Trainer:
         self.history = list(milestone.history)
         self.best, self.without_progress = milestone.best, milestone.without_progress
         self.step = milestone.step
-        self.saved = found.path
-        where = (
-            f"epoch {milestone.epoch + 1}, batch {milestone.batch}"
-            if milestone.trainers
-            else f"epoch {milestone.epoch}"
-        )
-        self.teller.talk(f"goes on from {found.path}: {where}")
+        self.teller.talk(f"goes on from {found.path}: {self._reached(milestone)}")
+
+    def _reached(self, milestone: Milestone) -> str:
+        if milestone.trainers:
+            return f"epoch {milestone.epoch + 1}, batch {milestone.batch}"
+        return f"epoch {milestone.epoch}"
 
     def _warm_start(self, path: str) -> None:
         paths = saving.models_below(path, None)
@@ -302,6 +314,14 @@ class Trainer:
         return next(self.engines[each.stage.model] for each in self.courses if each.stage.name == stage)
 
     # ---- what is kept
+
+    def title(self, epoch: int) -> str:
+        """An epoch in a few words."""
+        return f"epoch {epoch + 1}/{self.act.epochs}"
+
+    def step_path(self, path: str, epoch: int, batch: int) -> str:
+        """Where a place within an epoch is saved."""
+        return saving.step_path(path, epoch, batch)
 
     def milestone(self, epoch: int, stage: int) -> Milestone:
         return Milestone(

@@ -16,7 +16,7 @@ import umiak
 from umiak.core.decode import decode, encode
 from umiak.core.problem import Problem
 from umiak.core.value import replace
-from umiak.train import reading, saving
+from umiak.train import reading
 from umiak.train.feeding import Deal, Dealt, Shared, Wishes
 from umiak.train.metrics.board import Readings
 from umiak.train.milestones import EpochRow, Milestone, TrainerState, finite, packed, unpacked
@@ -215,6 +215,7 @@ class Walk:
             Report(
                 epoch=self.epoch,
                 epochs=self.act.epochs,
+                title=self.trainer.title(self.epoch),
                 stage=self.stage.name,
                 batch=batch,
                 samples=samples,
@@ -233,7 +234,7 @@ class Walk:
             return None
         whole = [size or 0 for size in sizes]
         rest = max(0, whole[self.number] - samples) + sum(whole[self.number + 1 :])
-        rest += (self.act.epochs - self.epoch - 1) * sum(whole)
+        rest += max(0, self.act.epochs - self.epoch - 1) * sum(whole)
         return rest * self._elapsed() / samples
 
     def _elapsed(self) -> float:
@@ -264,7 +265,7 @@ class Walk:
                 trainers=tuple(told),
                 deal=json.dumps(encode(self._deal.after([json.loads(e.place) for e in told]))) if is_dealt else "",
             )
-            trainer.save(saving.step_path(kept.path, self.epoch, batch), milestone, kept, steps=True)
+            trainer.save(trainer.step_path(kept.path, self.epoch, batch), milestone, kept, steps=True)
         if wishes.stop:
             raise Stopped
 

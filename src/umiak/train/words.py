@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from umiak.train.days import Pass
     from umiak.train.milestones import EpochRow
     from umiak.train.telling import Report
 
+SHOWN = 4
+"""So many names of many are told."""
 LEAST_SHARE = 0.005
 """Smaller parts of the time are not told."""
 
@@ -17,7 +20,7 @@ LEAST_SHARE = 0.005
 def progress(report: Report) -> str:
     """``epoch 1/4  batch 120  31,200 samples/s  loss 0.4312  auc 0.7812  3m 12s left  compute 70%, push 16%``"""
     parts = [
-        f"epoch {report.epoch + 1}/{report.epochs}",
+        report.title or f"epoch {report.epoch + 1}/{report.epochs}",
         f"batch {report.batch:,}",
         f"{report.samples_per_s:,.0f} samples/s",
         *numbers(report.metrics),
@@ -29,29 +32,47 @@ def progress(report: Report) -> str:
 
 
 def epoch(row: EpochRow, epochs: int) -> str:
-    """An epoch is done."""
+    """An epoch, or a pass, is done."""
+    title = day_pass(row.day, row.number) if row.day else f"epoch {row.epoch + 1}/{epochs}"
     parts = [
-        f"epoch {row.epoch + 1}/{epochs} done",
+        f"{title} done",
         f"{row.samples:,} samples in {duration(row.seconds)}",
         *numbers(row.trained),
     ]
     if row.evaluated:
-        parts.append(f"evaluated: {'  '.join(numbers(row.evaluated))}")
+        parts.append(f"{'before it' if row.day else 'evaluated'}: {'  '.join(numbers(row.evaluated))}")
     return "  ".join(parts)
 
 
+def day_pass(day: str, number: int) -> str:
+    """A pass of online learning."""
+    return f"{day} pass {number}"
+
+
+def waiting(wanted: Pass, awaited: Sequence[str]) -> str:
+    """``20260131 pass 2 waits for data/20260131/0030/done``"""
+    return f"{day_pass(wanted.day, wanted.number)} waits for {some(awaited)}"
+
+
+def some(names: Sequence[str]) -> str:
+    """The first of many names."""
+    shown = ", ".join(names[:SHOWN])
+    return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown
+
+
 def table(rows: Sequence[EpochRow]) -> list[str]:
-    """All epochs, one below the other."""
+    """All epochs, or passes, one below the other."""
     trained = list(dict.fromkeys(name for row in rows for name in row.trained if "." not in name))
     evaluated = list(dict.fromkeys(name for row in rows for name in row.evaluated if "." not in name))
     several = len({row.stage for row in rows}) > 1
-    head = ["epoch", *(["phase"] if several else []), "samples", "seconds", "samples/s", *trained]
-    head += [f"evaluated {name}" for name in evaluated]
+    online = any(row.day for row in rows)
+    head = ["pass" if online else "epoch", *(["phase"] if several else []), "samples", "seconds", "samples/s", *trained]
+    head += [f"{'before: ' if online else 'evaluated '}{name}" for name in evaluated]
     lines = [head]
     for row in rows:
         speed = row.samples / row.seconds if row.seconds else 0.0
         cells = [
-            str(row.epoch + 1),
+            f"{row.day}/{row.number}" if row.day else str(row.epoch + 1),
             *([row.stage] if several else []),
             f"{row.samples:,}",
             f"{row.seconds:.1f}",

@@ -38,21 +38,37 @@ class Files:
         return sum(file.size for file in self.files)
 
 
-def find(dataset: Dataset, *, below: Sequence[str] | None = None, where: str | None = None) -> Files:
-    """All files of a dataset, or of some directories ``below`` its path; ``where`` is the config's line that has it."""
+def find(
+    dataset: Dataset, *, below: Sequence[str] | None = None, without: str | None = None, where: str | None = None
+) -> Files:
+    """All files of a dataset, or of some directories ``below`` its path, but none that is called ``without``.
+
+    ``where`` is the config's line that has it.
+    """
     path = dataset.data_path
     if below is None:
         names = names_of(path, dataset.name, where)
     else:
-        roots = [f"{path.rstrip('/')}/{each}" for each in below]
+        roots = [below_path(path, each) for each in below]
         names = [name for root in roots for name in names_of(root, dataset.name, where)]
+    names = [name for name in names if os.path.basename(name) != without]
     found = [storage.weigh(name) for name in names] if storage.is_url(path) else [parts.weigh(name) for name in names]
     return Files(files=tuple(found), digest=digest([(_relative(file.path, path), file.size) for file in found]))
 
 
+def below_path(path: str, directory: str) -> str:
+    """A directory below a dataset's path."""
+    return f"{path.rstrip('/')}/{directory}"
+
+
+def names_in(path: str) -> list[str]:
+    """The names of all files that a path stands for, in order."""
+    return storage.names_of(path) if storage.is_url(path) else _local(path)
+
+
 def names_of(path: str, dataset: str, where: str | None = None) -> list[str]:
-    """The names of all files that a path stands for, in order. UmiakError if there are none."""
-    names = storage.names_of(path) if storage.is_url(path) else _local(path)
+    """The same. UmiakError if there are none."""
+    names = names_in(path)
     if names:
         return names
     raise UmiakError(

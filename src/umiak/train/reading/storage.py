@@ -46,6 +46,17 @@ def names_of(url: str) -> list[str]:
     return sorted(name for name in names if not _is_hidden(name.removeprefix(root)))
 
 
+def exists(url: str) -> bool:
+    """Whether there is a file of this name."""
+    try:
+        system, path = _system(url)
+        return bool(system.exists(path))
+    except UmiakError:
+        raise
+    except Exception as error:
+        raise _refused(url, error) from error
+
+
 def weigh(url: str) -> parts.File:
     """A file's size, and whether it is compressed."""
     try:
