@@ -369,7 +369,7 @@ def lines(text: str, environ: dict[str, str] | None = None) -> str:
         (
             runner_text(class_="online_learning", start_day=20260101, end_day=20260101, save_checkpoint_path="o"),
             {},
-            "saves: o, every 6 passes",
+            "saves: o/DAY/PASS, every 6 passes and the last one",
         ),
         (
             runner_text(class_="online_learning", start_day=20260101, end_day=20260101, save_inference_path="o"),

@@ -51,6 +51,34 @@ In `--run_dir`, below the name of the runner:
 SIGTERM, or Ctrl-C, lets it finish the step, save a checkpoint below `save_step_path` or `save_checkpoint_path`, and end with 0. A second one does not
 wait. `--resume` goes on from the newest whole checkpoint of the runner, with the same batches that would have come next; in sync, alone and
 collectively the result is the same, bit for bit, as without the interruption.
+
+## Online learning
+
+With `class: online_learning` data comes in directories `data_path/YYYYMMDD/HHMM`, one for each `split_interval` minutes, and a pass is `split_per_pass` of
+them. For every pass of every day:
+
+1. It is waited for, if there is a `data_donefile`. Without one, directories that are missing are told, and a pass without any data is an error.
+2. It is judged with the model as it is, so that the metrics are of data that the model has not seen; not before anything was learned.
+3. It is trained on once, and told with both, as an event `pass`.
+4. After every `save_delta_frequency` passes a delta is published; at the end of a day rows of tables with table parameters
+   fade and go, and a base is published instead.
+5. After every `checkpoint_per_pass` passes, and after the last one, a checkpoint is saved.
+
+Passes are counted from the beginning of the run. `--resume` begins behind the last directory that was trained on: with a later `end_day` a run goes on, and
+with a later `start_day` it leaves days out. SIGTERM while it waits saves what is not saved yet.
+
+Models for serving are [checkpoints](checkpoints.md) below `save_inference_path`, which the servers' `load` and `python -m umiak.ps.export` read:
+
+| directory | what it has | when |
+|---|---|---|
+| `DAY/base` | rows whose score is at least `base_threshold` | at the end of a day |
+| `DAY/base-0` | the same | before the first pass, with `save_first_base` |
+| `DAY/delta-PASS` | of these, rows that have gained at least `delta_threshold` since the last base or delta | every `save_delta_frequency` passes |
+| `DAY/batch` | all rows, to train on from; rows grow a day older with it | at the end of a day, where there are table parameters |
+
+Tables without table parameters are in each of them as a whole, and so are the dense parameters. `donefile.jsonl` beside the days has a line of JSON for each
+model, when it is whole: `day`, `pass`, `kind`, `path` from this file on, and `time` in seconds since 1970. A run that is resumed may publish a
+model again: its later line counts.
 """
 
 DUTIES = """\

@@ -145,17 +145,19 @@ def _start(each: Act) -> str:
 
 def _saves(each: Act) -> list[str]:
     lines = []
+    within = "DAY/PASS_batch_B" if each.online else "epoch_E_batch_B"
     if each.online and each.checkpoint:
-        lines.append(f"{each.checkpoint.path}, every {_times(each.online.checkpoint_per_pass, 'pass')}")
+        every = _times(each.online.checkpoint_per_pass, "pass")
+        lines.append(f"{each.checkpoint.path}/DAY/PASS, every {every} and the last one")
     elif each.checkpoint:
         lines.append(f"{each.checkpoint.path}/EPOCH, every {_times(each.checkpoint.every, 'epoch')} and the last one")
     if each.step_checkpoint:
         every = _times(each.step_checkpoint.every, "batch")
-        lines.append(f"{each.step_checkpoint.path}/epoch_E_batch_B, every {every}")
+        lines.append(f"{each.step_checkpoint.path}/{within}, every {every}")
     if each.save_minutes:
         where = (each.step_checkpoint or each.checkpoint or Saving(path="", every=1)).path
         minutes = "minute" if each.save_minutes == 1 else f"{each.save_minutes} minutes"
-        lines.append(f"{where}/epoch_E_batch_B, every {minutes}")
+        lines.append(f"{where}/{within}, every {minutes}")
     if each.online and each.inference:
         every = _times(each.online.save_delta_frequency, "pass")
         lines.append(

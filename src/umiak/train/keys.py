@@ -124,7 +124,8 @@ ONLINE_KEYS = (
     Key(
         name="data_donefile",
         origin=Origin.NEWER,
-        meaning="A file that says that its directory is complete; it is waited for.",
+        meaning="A file that says that its directory is complete: it is waited for, and not read. Without it nobody waits, and "
+        "a pass without data is an error.",
         kind=Kind.TEXT,
     ),
     Key(
@@ -138,7 +139,7 @@ ONLINE_KEYS = (
     Key(
         name="checkpoint_per_pass",
         origin=Origin.NEWER,
-        meaning="A checkpoint after so many passes.",
+        meaning="A checkpoint after so many passes, below `save_checkpoint_path`; the last pass always has one.",
         kind=Kind.WHOLE,
         default=6,
         least=1,
@@ -146,7 +147,7 @@ ONLINE_KEYS = (
     Key(
         name="save_delta_frequency",
         origin=Origin.NEWER,
-        meaning="A delta for serving after so many passes.",
+        meaning="A delta for serving after so many passes, below `save_inference_path`; a day ends with a base instead.",
         kind=Kind.WHOLE,
         default=6,
         least=1,
@@ -161,7 +162,7 @@ ONLINE_KEYS = (
     Key(
         name="prefetch",
         origin=Origin.NEWER,
-        meaning="Whether the next pass is read while one is trained.",
+        meaning="Whether the files of the next pass, if it is complete, are fetched while one is trained.",
         kind=Kind.TRUTH,
         default=False,
     ),
@@ -267,7 +268,7 @@ RUNNER = (
     ),
     Key(
         name="save_checkpoint_path",
-        meaning="Where checkpoints are saved, as `PATH/EPOCH/`; the last epoch's always is.",
+        meaning="Where checkpoints are saved, as `PATH/EPOCH/`, or with `online_learning` as `PATH/DAY/PASS/`; the last one always is.",
         kind=Kind.PATH,
         default_said="nothing is saved",
     ),
@@ -281,7 +282,7 @@ RUNNER = (
     ),
     Key(
         name="save_step_path",
-        meaning="Where these are saved, as `PATH/epoch_E_batch_B/`.",
+        meaning="Where these are saved, as `PATH/epoch_E_batch_B/`, or with `online_learning` as `PATH/DAY/PASS_batch_B/`.",
         kind=Kind.PATH,
     ),
     Key(
@@ -292,7 +293,11 @@ RUNNER = (
         least=1,
         also=(-1,),
     ),
-    Key(name="save_inference_path", meaning="Where these are saved, as `PATH/EPOCH/`.", kind=Kind.PATH),
+    Key(
+        name="save_inference_path",
+        meaning="Where these are saved, as `PATH/EPOCH/`; with `online_learning` [base and delta](train.md#online-learning).",
+        kind=Kind.PATH,
+    ),
     Key(
         name="save_inference_feed_varnames",
         meaning="Inputs of these models.",

@@ -26,7 +26,7 @@ from umiak.train.telling import Teller
 from umiak.train.together import Together
 
 if TYPE_CHECKING:
-    from umiak.train.trainer import Settings
+    from umiak.train.trainer import Settings, Trainer
 
 LINGER_S = 25.0
 """How long a server that is asked to end waits for its trainers, which save first."""
@@ -69,7 +69,7 @@ def perform(act: Act, plan: Plan, wanted: Wanted, environ: Mapping[str, str]) ->
 
 
 def _trained(act: Act, shared: Settings, wanted: Wanted, environ: Mapping[str, str]) -> int:
-    from umiak.train.trainer import Company, Trainer
+    from umiak.train.trainer import Company
 
     watch = Stopwatch()
     is_first = (act.crew.rank or 0) == 0
@@ -88,7 +88,7 @@ def _trained(act: Act, shared: Settings, wanted: Wanted, environ: Mapping[str, s
         try:
             with Stopping() as stopping:
                 together = Together(job, watch, waits_for_nobody=act.crew.together in FREE)
-                outcome = Trainer(
+                outcome = _trainer(act)(
                     act,
                     shared,
                     Company(job=job, together=together, watch=watch, teller=teller, stopping=stopping),
@@ -108,6 +108,16 @@ def _trained(act: Act, shared: Settings, wanted: Wanted, environ: Mapping[str, s
         return Exit.DONE
     finally:
         teller.close()
+
+
+def _trainer(act: Act) -> type[Trainer]:
+    if act.online is not None:
+        from umiak.train.online import OnlineTrainer
+
+        return OnlineTrainer
+    from umiak.train.trainer import Trainer
+
+    return Trainer
 
 
 def _job(act: Act, environ: Mapping[str, str], watch: Stopwatch) -> Job:
