@@ -24,14 +24,18 @@ from umiak.train.config import (
     Inference,
     Online,
     Phase,
+    RowRule,
     Runner,
     RunnerClass,
     Saving,
     Strategy,
+    TableParameters,
     TrainConfig,
 )
+from umiak.train.keys import Kind, known
 from umiak.train.plan import plan
 from umiak.train.standing import standing
+from umiak.train.tables import COUNTS
 
 # Anything that a person can name: also words that YAML takes for something else.
 names = st.one_of(
@@ -150,6 +154,37 @@ def runners(draw: st.DrawFn, name: str, phases: list[str]) -> Runner:
     )
 
 
+numbers = st.floats(0, 100, allow_nan=False)
+rules = st.one_of(
+    st.builds(
+        RowRule, rule=st.just("sgd"), settings=st.fixed_dictionaries({"learning_rate": numbers}), initial_range=numbers
+    ),
+    st.builds(
+        RowRule,
+        rule=st.sampled_from(["adagrad_shared", "adagrad_scaled"]),
+        settings=st.fixed_dictionaries({"learning_rate": numbers, "initial_g2sum": st.floats(0.5, 9)}),
+    ),
+    st.builds(
+        RowRule, rule=st.just("adam_row"), settings=st.fixed_dictionaries({}, optional={"beta1": st.floats(0, 0.75)})
+    ),
+)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> TableParameters:
+    names_of_numbers = [key.name for key in COUNTS if key.kind is Kind.NUMBER and known(key)]
+    return TableParameters(
+        embedx_dim=draw(st.none() | counts),
+        embedx_threshold=draw(numbers),
+        show_scale=draw(st.booleans()),
+        zero_init=draw(st.booleans()),
+        embed=draw(rules),
+        embedx=draw(rules),
+        bound=draw(st.floats(0.5, 99)),
+        **{name: draw(st.floats(0, 1)) for name in names_of_numbers},
+    )
+
+
 @st.composite
 def configs(draw: st.DrawFn) -> TrainConfig:
     def some_names() -> list[str]:
@@ -176,7 +211,7 @@ def configs(draw: st.DrawFn) -> TrainConfig:
         phases=phases,
         datasets=tuple([draw(datasets(name)) for name in dataset_names]),
         hyper_parameters=draw(free),
-        table_parameters=draw(free),
+        table_parameters=draw(st.dictionaries(names.filter(lambda name: name != "<<"), tables(), max_size=2)),
         debug=draw(st.booleans()),
     )
 

@@ -19,6 +19,7 @@ from umiak.train.config import (
     RunnerClass,
     Saving,
     Strategy,
+    TableParameters,
 )
 
 # ---- every key
@@ -191,7 +192,7 @@ hyper_parameters:
   optimizer: {class: Adam, learning_rate: 1e-3}
   fc_sizes: [512, [256]]
   vocabulary: "{workspace}/words.txt"
-table_parameters: {embedx_dim: 8}"""
+table_parameters: {embedding: {accessor: {embedx_dim: 8}}}"""
     found = config(small(head=head))
     assert found.workspace == "/data/ctr/"
     assert found.mode == ("r", "r")
@@ -201,7 +202,7 @@ table_parameters: {embedx_dim: 8}"""
         "fc_sizes": (512, (256,)),
         "vocabulary": "/data/ctr/words.txt",
     }
-    assert found.table_parameters == {"embedx_dim": 8}
+    assert found.table_parameters == {"embedding": TableParameters(embedx_dim=8)}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,17 @@ import pytest
 
 from tests.train_helpers import FLAT, config, problems, read, runner_text, warnings
 from umiak.train import flat_keys, keys
-from umiak.train.config import Device, FleetMode, Inference, Online, Runner, RunnerClass, Saving, Strategy
+from umiak.train.config import (
+    Device,
+    FleetMode,
+    Inference,
+    Online,
+    Runner,
+    RunnerClass,
+    Saving,
+    Strategy,
+    TableParameters,
+)
 
 NESTED = """\
 workspace: models/ctr
@@ -179,7 +189,8 @@ def test_such_a_config_does_not_say_where_it_is_run() -> None:
 
 
 def test_table_parameters_are_kept() -> None:
-    assert config(f"table_parameters: {{embedx_dim: 8}}\n{flat()}").table_parameters == {"embedx_dim": 8}
+    said = "table_parameters: {embedding: {accessor: {embedx_dim: 8}}}"
+    assert config(f"{said}\n{flat()}").table_parameters == {"embedding": TableParameters(embedx_dim=8)}
 
 
 @pytest.mark.parametrize("key", [key for key in flat_keys.FLAT if key.ignored], ids=lambda key: key.name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from umiak.cli.help_text import default, spelling
 from umiak.cli.help_train import EXAMPLES
 from umiak.cli.train_flags import FLAGS
-from umiak.train import flat_keys, keys, learning
+from umiak.train import flat_keys, keys, learning, tables
 from umiak.train.keys import Key, Kind, Origin
 
 TYPE_CHECKING = False
@@ -60,7 +60,7 @@ them. For every pass of every day:
 1. It is waited for, if there is a `data_donefile`. Without one, directories that are missing are told, and a pass without any data is an error.
 2. It is judged with the model as it is, so that the metrics are of data that the model has not seen; not before anything was learned.
 3. It is trained on once, and told with both, as an event `pass`.
-4. After every `save_delta_frequency` passes a delta is published; at the end of a day rows of tables with table parameters
+4. After every `save_delta_frequency` passes a delta is published; at the end of a day rows of tables with [table parameters](config.md#table-parameters)
    fade and go, and a base is published instead.
 5. After every `checkpoint_per_pass` passes, and after the last one, a checkpoint is saved.
 
@@ -168,6 +168,50 @@ What `hyper_parameters.optimizer` may say, for the dense parameters and for ever
 `hyper_parameters` are the model's.
 """
 
+TABLES_TEXT = """\
+## Table parameters
+
+`table_parameters` has a mapping for each embedding table whose rows are to count shows and clicks, by the name that the model has for it: `embedding`,
+if it gives none. Other tables are as they were.
+
+```yaml
+table_parameters:
+  embedding:
+    accessor:
+      embedx_dim: 8
+      embedx_threshold: 10
+      embed_sgd_param: {name: SparseAdaGradSGDRule, adagrad: {learning_rate: 0.05, initial_g2sum: 3.0}}
+      embedx_sgd_param: {name: SparseAdaGradSGDRule, adagrad: {learning_rate: 0.05, initial_g2sum: 3.0}}
+      ctr_accessor_param: {nonclk_coeff: 0.1, click_coeff: 1.0, delete_threshold: 0.8}
+```
+
+- A model is given rows of the dimension that it asks for, and need not know: the first number of a row comes with its id, and the others, its wide part, are
+  zeros until the id's score, `click_coeff` x clicks + `nonclk_coeff` x (shows - clicks), is `embedx_threshold`.
+- An id is shown with every sample that is trained on and has it, and clicked if the label is above 0: the first label that the model is judged by.
+- Rows begin and learn as `embed_sgd_param` and `embedx_sgd_param` say, not as the optimizer and not as the model says. Their gradients are those of
+  the sum over the samples of a step, not of the mean, as in Paddle; with `show_scale` they are divided by the shows.
+- At the end of a day of [online learning](train.md#online-learning) shows and clicks fade, and rows go. With other classes of runners no day ends.
+- `geo` can't train such tables.
+"""
+
+ACCESSOR_TEXT = """\
+Below `accessor`:
+"""
+
+COUNTS_TEXT = """\
+Below `ctr_accessor_param`:
+"""
+
+RULES_TEXT = """\
+### Rules of rows
+
+Below `embed_sgd_param` and `embedx_sgd_param`:
+"""
+
+RULE_TEXT = """\
+Below `naive`, `adagrad` and `adam`:
+"""
+
 NEWER = """\
 ## The newer layout
 
@@ -235,6 +279,18 @@ def config_reference() -> str:
             _reasons(key for key in learning.OPTIMIZER if key.settled),
             "## Schedule\n",
             _table(learning.SCHEDULE),
+            TABLES_TEXT,
+            _table(key for key in tables.TABLE if keys.known(key)),
+            ACCESSOR_TEXT,
+            _table(key for key in tables.ACCESSOR if keys.known(key)),
+            COUNTS_TEXT,
+            _table(key for key in tables.COUNTS if keys.known(key)),
+            RULES_TEXT,
+            _table(tables.SGD),
+            RULE_TEXT,
+            _table(tables.RULE),
+            SETTLED,
+            _reasons(key for key in (*tables.TABLE, *tables.ACCESSOR, *tables.COUNTS) if key.settled),
             NEWER,
             _table(flat_keys.FLAT_GLOBAL),
             _table(newer),

@@ -155,13 +155,15 @@ def to_safetensors(path: str | os.PathLike[str], table: str, file: str | os.Path
 
 
 def rows(path: str | os.PathLike[str], table: str) -> tuple[NDArray[np.uint64], Floats]:
-    """All keys of a sparse table and their values, in memory: for a model that is to be served."""
+    """All keys of a sparse table and their rows, in memory, as a layer reads them: with an accessor ``embed_w`` comes first."""
     source = _Source(path, table)
     found = [rows for shard in source.shards() for rows in source.rows(shard)]
     keys = [np.zeros(0, np.uint64), *(each.keys for each in found)]
-    return np.concatenate(keys), np.concatenate(
-        [np.zeros((0, source.dim), np.float32), *(each.values for each in found)]
-    )
+    values = [np.zeros((0, source.dim), np.float32), *(each.values for each in found)]
+    if not source.has_accessor:
+        return np.concatenate(keys), np.concatenate(values)
+    first = [np.zeros(0, np.float32), *(each.statistics["embed_w"] for each in found)]
+    return np.concatenate(keys), np.column_stack([np.concatenate(first), np.concatenate(values)])
 
 
 def contents(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:

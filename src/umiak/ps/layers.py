@@ -68,13 +68,22 @@ class Embedding:
         # What the gradient's way back hangs on: rows are no parameters of the model.
         self._anchor = [self._new_anchor()]
 
-    def forward(self, ids: Ids, offsets: Ids | None = None, *, clicks: Ids | None = None, slot: int = 0) -> Tensor:
-        return self._read(self._keys(ids), None if offsets is None else self._keys(offsets), clicks, slot)
+    def forward(
+        self,
+        ids: Ids,
+        offsets: Ids | None = None,
+        *,
+        clicks: Ids | None = None,
+        slot: int = 0,
+        gradient_scale: float = 1.0,
+    ) -> Tensor:
+        behind = None if offsets is None else self._keys(offsets)
+        return self._read(self._keys(ids), behind, clicks, slot, gradient_scale)
 
-    def slots(self, slots: list[tuple[Ids, Ids]], *, clicks: Ids | None = None) -> Tensor:
+    def slots(self, slots: list[tuple[Ids, Ids]], *, clicks: Ids | None = None, gradient_scale: float = 1.0) -> Tensor:
         """Several CSR slots of the same batch with one pull: shape [batch, slots, dim], pooled."""
         values, offsets = lookup.chained([(self._keys(values), self._keys(ends)) for values, ends in slots])
-        pooled = self._read(values, offsets, clicks, 0)
+        pooled = self._read(values, offsets, clicks, 0, gradient_scale)
         return pooled.reshape([len(slots), -1, self.dim]).moveaxis(0, 1)
 
     def extra_repr(self) -> str:
@@ -83,7 +92,7 @@ class Embedding:
     def _keys(self, ids: Ids) -> Keys:
         return lookup.as_keys(ids if isinstance(ids, np.ndarray) else self._array(ids))
 
-    def _read(self, keys: Keys, offsets: Keys | None, clicks: Ids | None, slot: int) -> Tensor:
+    def _read(self, keys: Keys, offsets: Keys | None, clicks: Ids | None, slot: int, gradient_scale: float) -> Tensor:
         reading = lookup.Reading(
             self.rows,
             keys,
@@ -92,6 +101,7 @@ class Embedding:
             padding=self._padding,
             clicks=None if clicks is None else np.asarray(clicks, np.float32),
             slot=slot,
+            gradient_scale=gradient_scale,
         )
         return self._pull(reading)
 

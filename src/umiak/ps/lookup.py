@@ -120,7 +120,8 @@ class Reading:
     """One look into a table: keys, or bags of them (CSR: one offset more than bags), and what comes back.
 
     ``padding`` is an id that reads as zeros and never learns. With an accessor every key counts as shown once, and as
-    clicked where ``clicks``, one number per sample or bag, says so; show and click are not among the columns.
+    clicked where ``clicks``, one number per sample or bag, says so; show and click are not among the columns. Gradients are
+    multiplied by ``gradient_scale``.
     """
 
     def __init__(
@@ -133,8 +134,10 @@ class Reading:
         padding: int | None = None,
         clicks: Floats | None = None,
         slot: int = 0,
+        gradient_scale: float = 1.0,
     ) -> None:
         self._table = table
+        self._scale = gradient_scale
         self._pooling = pooling
         self._offsets = None if offsets is None else offsets.view(np.int64).copy()
         self._slot = slot
@@ -164,6 +167,8 @@ class Reading:
             count = self._keys.size
             gradients = umiak_native.pool_grad(gradients, self._inverse, self._offsets, count, self._pooling)
         keys, rows = self._keys.reshape(-1), gradients.reshape(self._keys.size, -1)
+        if self._scale != 1.0:
+            rows = rows * np.float32(self._scale)
         if self._shown is not None:
             shows, clicks = self._shown
             slots = np.full(keys.size, self._slot, np.float32)

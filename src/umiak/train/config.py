@@ -3,7 +3,8 @@
     TrainConfig ── runners    how: a class, a device, how many processes, how long, what is kept
                 ├─ phases     what: a model and a dataset
                 ├─ datasets   on what: files, slots, batches
-                └─ hyper_parameters, table_parameters: free, read by models
+                ├─ table_parameters: embedding tables that count shows and clicks
+                └─ hyper_parameters: free, read by models
 
 Everything here is already checked: names lead somewhere, numbers make sense, ``{workspace}`` is filled in. ``None`` and
 ``()`` mean: not said, or none. Dictionaries are read only.
@@ -251,6 +252,41 @@ class Learning:
 
 
 @value
+class RowRule:
+    """How one of the two parts of a row begins and learns."""
+
+    rule: str = "adagrad_shared"
+    """A name of `umiak.ps.specs.RULES`."""
+    settings: dict[str, float] = {"learning_rate": 0.05}
+    """Fields of that rule that were said, its learning rate among them."""
+    initial_range: float = 1e-4
+    """Numbers begin between plus and minus this."""
+
+
+@value
+class TableParameters:
+    """A table whose rows count shows and clicks, come late and go again: `umiak.ps.specs.Accessor` with PaddleRec's numbers."""
+
+    embedx_dim: int | None = None
+    """Numbers of a row's wide part; None: as many as the model asks for, less one."""
+    embedx_threshold: float = 10.0
+    nonclk_coeff: float = 0.1
+    click_coeff: float = 1.0
+    base_threshold: float = 1.5
+    delta_threshold: float = 0.25
+    delta_keep_days: float = 16.0
+    show_click_decay_rate: float = 0.98
+    delete_threshold: float = 0.8
+    delete_after_unseen_days: float = 30.0
+    show_scale: bool = True
+    zero_init: bool = True
+    embed: RowRule = RowRule()
+    embedx: RowRule = RowRule()
+    bound: float = 10.0
+    """No number of a row grows beyond plus and minus this."""
+
+
+@value
 class TrainConfig:
     """A whole config."""
 
@@ -264,7 +300,8 @@ class TrainConfig:
     hyper_parameters: Free = {}
     learning: Learning = Learning()
     """What ``hyper_parameters.optimizer`` comes to."""
-    table_parameters: Free = {}
+    table_parameters: dict[str, TableParameters] = {}
+    """By the names that the model has for its tables."""
     debug: bool = False
 
     def runner(self, name: str) -> Runner:

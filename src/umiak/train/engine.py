@@ -16,8 +16,8 @@ import math
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import ModuleType
 from typing import Any
 
@@ -32,7 +32,7 @@ from umiak.ps import specs
 from umiak.ps.job import Job
 from umiak.ps.paddle import optimizer
 from umiak.train import hyper
-from umiak.train.config import Device, Learning
+from umiak.train.config import Device, Learning, TableParameters
 from umiak.train.findings import choices
 from umiak.train.learning import factor
 from umiak.train.metrics.board import Board
@@ -57,6 +57,8 @@ class Ways:
     amp: bool = False
     threads: int = 1
     gradient_scale: int = 0
+    tables: dict[str, TableParameters] = {}
+    """Those that count shows and clicks."""
     prefix: str = ""
     """Before the names of this model's tables, where a job has several models."""
     clip_rows: specs.Clip | None = None
@@ -84,7 +86,13 @@ class Engine:
         chosen = hyper.typed(kind.Hyper, hyper_parameters, where)
         paddle.seed(ways.seed)
         clip = specs.Clip(value=learning.clip_value, norm=learning.clip_norm)
-        self.tables = Tables(job, seed=ways.seed, prefix=ways.prefix, settings={"clip": clip, "absent": "zeros"})
+        self.tables = Tables(
+            job,
+            seed=ways.seed,
+            prefix=ways.prefix,
+            settings={"clip": clip, "absent": "zeros"},
+            counted=ways.tables,
+        )
         self.slots = slots
         self._file = inspect.getfile(kind)
         with self._own_code():
@@ -96,6 +104,7 @@ class Engine:
         )
         self._judges = self.model.judges()
         self._ragged: set[tuple[str, ...]] = set()
+        self._clicks = next((judge.label for judge in self._judges.values()), None)
 
     def board(self) -> Board:
         """An empty board for the loss and everything that the model is judged by."""
@@ -113,7 +122,11 @@ class Engine:
         paddle.seed((self._ways.seed * 1_000_003 + step) * 4099 + self.job.rank)
         self.model.train()
         inputs = BatchInputs(batch, self.slots, self._ragged)
-        with paddle.amp.auto_cast(enable=self._ways.amp, dtype="bfloat16"), self._own_code():
+        with (
+            self._counting(inputs, share),
+            paddle.amp.auto_cast(enable=self._ways.amp, dtype="bfloat16"),
+            self._own_code(),
+        ):
             results = self.model(inputs)
             loss = self.model.loss(results, inputs)
             number = float(loss)
@@ -158,6 +171,20 @@ class Engine:
             raise
         except Exception as error:
             raise _models_own(error, self._file) from error
+
+    def _counting(self, inputs: BatchInputs, share: float | None) -> AbstractContextManager[None]:
+        """Tell the tables that count who clicked: whoever has a label above 0, the first that the model is judged by."""
+        if not self.tables.are_counting:
+            return nullcontext()
+        clicks = None if self._clicks is None else (inputs.column(self._clicks)[:, 0] > 0).astype(np.float32)
+        return self.tables.counting(clicks, self._samples_of_gradients(inputs.size, share))
+
+    def _samples_of_gradients(self, samples: int, share: float | None) -> float:
+        """What undoes the mean over the samples of a step. Rows that count learn from the sum, as Paddle's do."""
+        if self._ways.gradient_scale == LEFT_TO_THE_MODEL:
+            return 1.0
+        own = 1.0 if self._ways.gradient_scale == SUMMED else float(samples)
+        return own / share if share and self.job.strategy.averages_rows else own
 
     def _set_rate(self, step: int) -> None:
         rate = self._base_rate * factor(self._ways.learning.schedule, step)
@@ -209,6 +236,24 @@ def load(path: str, where: str | None = None) -> type[Model]:
             )
         )
     return kind
+
+
+def check_tables(engines: Iterable[Engine], named: Mapping[str, TableParameters], where: str | None) -> None:
+    """UmiakError if ``table_parameters`` names a table that no model has."""
+    known = list(dict.fromkeys(name for engine in engines for name in engine.tables.names))
+    unknown = [name for name in named if name not in known]
+    if unknown:
+        raise UmiakError(
+            *[
+                Problem(
+                    code="UM-TRAIN-032",
+                    what=f"table_parameters: no model has a table {name}",
+                    hint=choices(name, known),
+                    where=where,
+                )
+                for name in unknown
+            ]
+        )
 
 
 def slots_of(batch: Batch) -> Slots:

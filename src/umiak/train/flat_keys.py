@@ -26,7 +26,7 @@ FLAT_GLOBAL = (
     ),
     Key(name="runner", meaning="Everything below.", kind=Kind.MAPPING, required=True),
     Key(name="hyper_parameters", meaning="Whatever the model reads.", kind=Kind.MAPPING),
-    Key(name="table_parameters", meaning="Settings of embedding tables: admission, eviction.", kind=Kind.MAPPING),
+    Key(name="table_parameters", meaning="The same as [above](#table-parameters).", kind=Kind.MAPPING),
 )
 
 FLAT = (

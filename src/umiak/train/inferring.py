@@ -63,7 +63,13 @@ def _judged(
         load(stage.model, settings.config),
         course.slots(),
         job=job,
-        ways=Ways(learning=settings.learning, device=act.device, threads=stage.threads, prefix=settings.prefix),
+        ways=Ways(
+            learning=settings.learning,
+            device=act.device,
+            threads=stage.threads,
+            tables=settings.table_parameters,
+            prefix=settings.prefix,
+        ),
         hyper_parameters=settings.hyper_parameters,
         where=settings.config,
     )

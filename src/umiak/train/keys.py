@@ -27,6 +27,7 @@ class Kind(Enum):
     DENSE = "name:width with blanks between them"
     DEVICES = 'numbers with commas between them, as in "0,1"'
     DAY = "a day, as in 20260131"
+    BOUNDS = "two numbers, as in [-10, 10]"
     MAPPING = "a mapping"
     SECTIONS = "a list of mappings, each with a name"
 
@@ -97,7 +98,7 @@ GLOBAL = (
     Key(
         name="table_parameters",
         origin=Origin.NEWER,
-        meaning="Settings of embedding tables: admission, eviction.",
+        meaning="Embedding tables whose rows count shows and clicks: [table parameters](#table-parameters).",
         kind=Kind.MAPPING,
     ),
 )

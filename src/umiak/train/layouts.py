@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from umiak.core.problem import Problem
 from umiak.core.value import value
-from umiak.train import document, flat, keys, learning, overrides, sections, workspace
+from umiak.train import document, flat, keys, learning, overrides, sections, tables, workspace
 from umiak.train.config import Dataset, DatasetType, Phase, Runner, TrainConfig
 from umiak.train.document import Scalar, Section, kind_of
 from umiak.train.findings import Findings, Place
@@ -124,6 +124,10 @@ class _Config:
         settled_datasets = self._settled(datasets, run_datasets)
         hyper = top.node("hyper_parameters")
         learned = learning.read(hyper if isinstance(hyper, Section) else None, self.findings)
+        said = top.node("table_parameters")
+        named = said if isinstance(said, Section) else None
+        parameters = tables.read(named, self.findings)
+        tables.check_schedule(parameters, learned.schedule, named, self.findings)
         if self.findings.problems:
             return None
         return TrainConfig(
@@ -134,7 +138,7 @@ class _Config:
             datasets=settled_datasets,
             hyper_parameters=top.get("hyper_parameters") or {},
             learning=learned,
-            table_parameters=top.get("table_parameters") or {},
+            table_parameters=parameters,
             debug=top.truth("debug"),
         )
 

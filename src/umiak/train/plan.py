@@ -31,6 +31,7 @@ from umiak.train.config import (
     RunnerClass,
     Saving,
     Strategy,
+    TableParameters,
     TrainConfig,
 )
 from umiak.train.standing import Seat, Standing
@@ -141,7 +142,7 @@ class Plan:
     acts: tuple[Act, ...]
     hyper_parameters: Free
     learning: Learning
-    table_parameters: Free
+    table_parameters: dict[str, TableParameters]
     debug: bool
 
 

@@ -288,6 +288,13 @@ def _day(_: Key, node: Node) -> str:
     return word
 
 
+def _bounds(_: Key, node: Node) -> tuple[float, float]:
+    if not isinstance(node, Listing) or len(node.items) != 2:
+        raise _WrongType
+    low, high = (_number(_, each) for each in node.items)
+    return low, high
+
+
 def _mapping(_: Key, node: Node) -> Any:
     if not isinstance(node, Section):
         raise _WrongType
@@ -313,6 +320,7 @@ _READERS = {
     Kind.DENSE: _dense,
     Kind.DEVICES: _devices,
     Kind.DAY: _day,
+    Kind.BOUNDS: _bounds,
     Kind.MAPPING: _mapping,
     Kind.SECTIONS: _sections,
 }

@@ -20,9 +20,9 @@ from umiak.core.value import replace, value
 from umiak.ps import export as ps_export
 from umiak.ps.job import Job
 from umiak.train import reading, saving, serving
-from umiak.train.config import Inference, Learning, Saving
+from umiak.train.config import Inference, Learning, Saving, TableParameters
 from umiak.train.courses import Course
-from umiak.train.engine import LOSS, Engine, Ways, load
+from umiak.train.engine import LOSS, Engine, Ways, check_tables, load
 from umiak.train.feeding import Wishes
 from umiak.train.findings import choices
 from umiak.train.metrics.board import Readings
@@ -44,7 +44,7 @@ class Settings:
 
     config: str = ""
     hyper_parameters: Free = {}
-    table_parameters: Free = {}
+    table_parameters: dict[str, TableParameters] = {}
     learning: Learning = Learning()
     resume: bool = False
     prefix: str = ""
@@ -138,6 +138,7 @@ class Trainer:
             closing.callback(self._evaluation.close)
         for course in self.courses:
             self.engines.setdefault(course.stage.model, self._engine(course, begun.seed))
+        check_tables(self.engines.values(), self.settings.table_parameters, self.settings.config)
         if found:
             self._go_on(found)
         elif act.init_model_path:
@@ -162,6 +163,7 @@ class Trainer:
             amp=act.amp,
             threads=stage.threads,
             gradient_scale=stage.gradient_scale,
+            tables=settings.table_parameters,
             prefix=f"{settings.prefix}{prefix}",
         )
         return Engine(

@@ -7,7 +7,20 @@ So a config in the newer layout can be shown, or sent to a cluster, in the older
 
 from __future__ import annotations
 
-from umiak.train.config import Dataset, Device, FleetMode, Online, Phase, Runner, RunnerClass, TrainConfig
+from umiak.train import tables
+from umiak.train.config import (
+    Dataset,
+    Device,
+    FleetMode,
+    Online,
+    Phase,
+    RowRule,
+    Runner,
+    RunnerClass,
+    TableParameters,
+    TrainConfig,
+)
+from umiak.train.keys import known
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +37,7 @@ def plain(config: TrainConfig) -> dict[str, Any]:
         "phase": [_phase(each) for each in config.phases],
         "dataset": [_dataset(each) for each in config.datasets],
         "hyper_parameters": _listed(config.hyper_parameters),
-        "table_parameters": _listed(config.table_parameters),
+        "table_parameters": {name: _table(each) for name, each in config.table_parameters.items()},
     }
 
 
@@ -120,6 +133,23 @@ def _dataset(dataset: Dataset) -> dict[str, Any]:
         "extra_slots_allowed": dataset.extra_slots_allowed,
         "bad_lines": dataset.bad_lines,
     }
+
+
+def _table(table: TableParameters) -> dict[str, Any]:
+    accessor: dict[str, Any] = {
+        "embedx_dim": table.embedx_dim,
+        "embedx_threshold": table.embedx_threshold,
+        "embed_sgd_param": _rule(table.embed, table.bound),
+        "embedx_sgd_param": _rule(table.embedx, table.bound),
+        "ctr_accessor_param": {key.name: getattr(table, key.name) for key in tables.COUNTS if known(key)},
+    }
+    return {"accessor": accessor}
+
+
+def _rule(rule: RowRule, bound: float) -> dict[str, Any]:
+    name, block = next((name, block) for name, (block, own) in tables.SGD_RULES.items() if own == rule.rule)
+    said = {key: rule.settings[own] for key, own in tables.SETTINGS[block].items() if own in rule.settings}
+    return {"name": name, block: {**said, "initial_range": rule.initial_range, "weight_bounds": [-bound, bound]}}
 
 
 def _listed(data: Any) -> Any:

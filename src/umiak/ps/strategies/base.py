@@ -32,6 +32,9 @@ class Strategy:
     averages = False
     """Whether gradients count by 1 / trainers, so that a step is one over the batches of all trainers together."""
 
+    averages_rows = False
+    """Whether gradients of rows do."""
+
     keeps_tables = False
     """Whether every trainer has all tables itself, and loads a checkpoint itself."""
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 class Hybrid(Sync):
     """Only dense pushes belong to a step."""
 
+    averages_rows = False
+
     def pull(self, table: int, keys: Keys, *, create: bool = True, absent: Absent = "initial") -> Floats:
         return self.client.pull(table, keys, create=create, absent=absent)
 

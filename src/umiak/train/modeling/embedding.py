@@ -4,13 +4,14 @@
     rows = self.embedding(inputs.ids("1", "2"))                 [samples, slots, 16]: the ids of a slot are added up
     rows = self.embedding.each(inputs.padded("history", 50))    [samples, ids, 16]: zeros behind a sample's last id
 
-Where rows live is decided by the `umiak.ps` job that `Tables` was given. An id that has no row reads as zeros outside of training, in
+Where rows live is decided by the `umiak.ps` job that `Tables` was given. With ``table_parameters`` a table has an accessor: of a row's ``dim`` numbers the
+first comes with the id, and the others when it was shown and clicked often enough, until then they are zeros. A model need not know. An id that has no row reads as zeros outside of training, in
 evaluation and in a model for serving alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,18 +23,35 @@ from umiak.ps import specs
 from umiak.ps.job import Job
 from umiak.ps.lookup import Table
 from umiak.ps.paddle import Embedding as Rows
+from umiak.train.config import TableParameters
+from umiak.train.modeling import accessing
 from umiak.train.modeling.inputs import PADDING, Ids, Padded
 
 
 class Tables:
     """Makes the embeddings of a model. Those with the same ``table`` share their rows."""
 
-    def __init__(self, job: Job, *, seed: int = 0, prefix: str = "", settings: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        *,
+        seed: int = 0,
+        prefix: str = "",
+        settings: dict[str, Any] | None = None,
+        counted: Mapping[str, TableParameters] | None = None,
+    ) -> None:
+        """``counted``: tables with an accessor."""
         self._job = job
         self._seed = seed
         self._prefix = prefix
         self._settings = settings or {}
+        self._counted = counted or {}
+        self._count = Count()
         self.made: list[Embedding] = []
+        self.names: list[str] = []
+        """Of the tables, as the model calls them."""
+        self.are_counting = False
+        """Whether one of them has an accessor."""
 
     def embedding(
         self,
@@ -44,27 +62,60 @@ class Tables:
         init: specs.Init | None = None,
         rule: specs.Optimizer | str | None = None,
     ) -> Embedding:
-        """Rows of ``dim`` numbers. ``rule`` is how they learn, if not as the optimizer says."""
+        """Rows of ``dim`` numbers. ``rule`` is how they learn, if not as the optimizer says; of a table with an accessor its
+        parameters say that, and how rows begin.
+        """
+        settings = {"init": init, "rule": rule, "seed": self._seed, "job": self._job, **self._settings}
+        counted = self._counted.get(table)
+        if counted is not None:
+            settings |= accessing.settings(table, dim, counted, self._settings.get("clip") or specs.Clip())
+            self.are_counting = True
         made = Embedding(
             dim,
             table=f"{self._prefix}{table}",
             pooling=pooling,
-            settings={"init": init, "rule": rule, "seed": self._seed, "job": self._job, **self._settings},
+            settings=settings,
+            count=self._count if counted else None,
         )
         self.made.append(made)
+        self.names.append(table)
         return made
+
+    @contextmanager
+    def counting(self, clicks: NDArray[np.float32] | None, samples: float) -> Iterator[None]:
+        """What is looked up meanwhile is shown, and clicked as ``clicks`` says; gradients are multiplied by ``samples``."""
+        self._count.clicks, self._count.samples = clicks, samples
+        try:
+            yield
+        finally:
+            self._count.clicks, self._count.samples = None, 1.0
+
+
+class Count:
+    """What is to be counted of the batch that is learned."""
+
+    def __init__(self) -> None:
+        self.clicks: NDArray[np.float32] | None = None
+        """One number per sample."""
+        self.samples = 1.0
+        """What gradients are multiplied by."""
 
 
 class Embedding(paddle.nn.Layer):  # type: ignore[misc]
     """A table as a layer."""
 
-    def __init__(self, dim: int, *, table: str, pooling: str, settings: dict[str, Any]) -> None:
+    def __init__(
+        self, dim: int, *, table: str, pooling: str, settings: dict[str, Any], count: Count | None = None
+    ) -> None:
         super().__init__()
         self.dim = dim
         self.table = table
         self.pooling = pooling
         self._settings = settings
-        self._pooled = Rows(dim, table=table, pooling=pooling, **settings)
+        self._count = count
+        # With an accessor, the first number of a row is not counted.
+        self._width = dim if count is None else dim - 1
+        self._pooled = Rows(self._width, table=table, pooling=pooling, **settings)
         self._each: Rows | None = None
 
     @property
@@ -77,16 +128,20 @@ class Embedding(paddle.nn.Layer):  # type: ignore[misc]
         if ids.padded:
             return paddle.stack([self._pool(each) for each in ids.padded], axis=1)
         if ids.matrix is not None:
-            return self._pooled(ids.matrix)
-        return self._pooled.slots([*ids.ragged])
+            return self._pooled(ids.matrix, **self._counts())
+        return self._pooled.slots([*ids.ragged], **self._counts())
 
     def each(self, padded: Padded) -> paddle.Tensor:
         """One row for each id."""
         if self._is_served:
             return self._find(padded.ids)
         if self._each is None:
-            self._each = Rows(self.dim, table=self.table, padding_id=PADDING, **self._settings)
-        return self._each(padded.ids)
+            self._each = Rows(self._width, table=self.table, padding_id=PADDING, **self._settings)
+        return self._each(padded.ids, **self._counts())
+
+    def _counts(self) -> dict[str, Any]:
+        """What a look is told of the batch."""
+        return {} if self._count is None else {"clicks": self._count.clicks, "gradient_scale": self._count.samples}
 
     @property
     def number(self) -> int:
