@@ -76,6 +76,7 @@ class OnlineTrainer(Trainer):
 
     def _epochs(self, begun: Milestone) -> None:
         if self.online.save_first_base and begun.epoch == 0 and not begun.trainers:
+            self._tables()  # Those that nobody has asked for a row yet are made, or they would not be in it.
             self._publish(Model(kind=Kind.BASE, day=self._left[0].day, number=0))
         for epoch, each in enumerate(self._left, start=begun.epoch):
             is_first = epoch == begun.epoch
