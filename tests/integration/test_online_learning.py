@@ -56,10 +56,14 @@ runner:
   save_checkpoint_path: kept
   save_inference_path: served
   seed: 1
+  phases: train
+- {name: judge, class: infer, init_model_path: kept, phases: yesterday}
 phase:
 - {name: train, model: "{workspace}/model.py", dataset_name: d}
+- {name: yesterday, model: "{workspace}/model.py", dataset_name: e}
 dataset:
 - {name: d, data_path: data, batch_size: 64, sparse_slots: "click 1 2 3 4 5 6"}
+- {name: e, data_path: data/20260131/*/part-*, batch_size: 512, sparse_slots: "click 1 2 3 4 5 6"}
 hyper_parameters:
   optimizer: {class: Adam, learning_rate: 0.01}
 """
@@ -189,6 +193,12 @@ def test_two_days_alone_killed_and_resumed(stage: Stage, place: Path) -> None:
     assert rows(place / "served" / DAYS[0] / "base-0") == {}
     assert len(rows(place / "served" / DAYS[0] / "base")) == SLOTS * IDS
 
+    judged = train(stage, place, "-o", "mode=judge")
+    assert judged.wait() == 0
+    assert [f"evaluates kept/{each} ({number} of 3)" in judged.said for number, each in enumerate(kept, 1)] == [
+        True
+    ] * 3
+
     # The same again, killed while it waits for the fifth pass: the fourth one is saved, and what follows is the same.
     for name in ("kept", "served"):
         (place / name).rename(place / f"whole-{name}")
@@ -256,6 +266,8 @@ def test_resumed_within_a_pass(stage: Stage, place: Path) -> None:
     (place / "whole" / "1_batch_15").rename(second_day / "1_batch_15")
     resumed = train(stage, place, "--resume", run_dir="again")
     assert resumed.wait() == 0
-    assert f"goes on from kept/{DAYS[1]}/1_batch_15: everything up to {SPLITS[2]}, and batch 15 behind it" in resumed.said
+    assert (
+        f"goes on from kept/{DAYS[1]}/1_batch_15: everything up to {SPLITS[2]}, and batch 15 behind it" in resumed.said
+    )
     assert [each["evaluated"] for each in passes(place, "again")] == [each["evaluated"] for each in whole[3:]]
     same(second_day / "3", place / "whole" / "3")

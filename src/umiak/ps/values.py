@@ -87,7 +87,8 @@ def _differences(name: str, saved: Any, spec: TableSpec) -> list[str]:
             if there.get(array) != shape
         ] or ([] if list(there) == list(here) else [f"table {name}: its arrays are {', '.join(there)}"])
     if spec.accessor is not None or saved.get("accessor"):
-        return [f"table {name} has an accessor, and is described differently"]
+        differences = umiak_native.spec_differences(json.dumps(saved), specs.to_json(spec))
+        return [f"table {name} has an accessor, and is described differently: {'; '.join(differences)}"]
     return (
         []
         if saved.get("dim") == spec.dim

@@ -65,6 +65,7 @@ def _judged(
         job=job,
         ways=Ways(
             learning=settings.learning,
+            seed=saving.seed_of(path) or 0,
             device=act.device,
             threads=stage.threads,
             tables=settings.table_parameters,

@@ -150,6 +150,12 @@ def models_below(path: str, epochs: tuple[int, int] | None) -> tuple[str, ...]:
     return (path,)
 
 
+def seed_of(path: str) -> int | None:
+    """What the first rows of its tables were made from. Tables with an accessor are taken over as a whole, so theirs must be the same."""
+    specs = [table.spec for table in checkpoint.read(path).tables.values()]
+    return next((int(spec["seed"]) for spec in specs if spec["kind"] == "sparse"), None)
+
+
 def _all(path: str) -> list[Saved]:
     found = []
     for each in _whole(path):

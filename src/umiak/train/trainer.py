@@ -150,7 +150,8 @@ class Trainer:
     def _seed(self) -> int:
         if self.act.seed is not None:
             return self.act.seed
-        first, *_ = self.together.tell({"seed": secrets.randbelow(1 << 31)}, "seed")
+        begun = self.act.init_model_path and saving.seed_of(saving.models_below(self.act.init_model_path, None)[-1])
+        first, *_ = self.together.tell({"seed": begun or secrets.randbelow(1 << 31)}, "seed")
         return int(first["seed"])
 
     def _engine(self, course: Course, seed: int) -> Engine:
