@@ -18,9 +18,20 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from umiak.train.modeling import ClickModel, Embedding, Ids, Inputs, Judge, Model, Padded, Slots, Tables
+    from umiak.train.modeling import (
+        ClickModel,
+        Embedding,
+        Ids,
+        Inputs,
+        Judge,
+        Model,
+        Padded,
+        Slots,
+        Tables,
+        cross_entropy,
+    )
 
-__all__ = ["ClickModel", "Embedding", "Ids", "Inputs", "Judge", "Model", "Padded", "Slots", "Tables"]
+__all__ = ["ClickModel", "Embedding", "Ids", "Inputs", "Judge", "Model", "Padded", "Slots", "Tables", "cross_entropy"]
 
 
 def __getattr__(name: str) -> object:

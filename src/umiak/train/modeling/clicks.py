@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import paddle
 
-from umiak.train.metrics.clicks import Auc, LogLoss
+from umiak.train.metrics.clicks import Auc
 from umiak.train.modeling.model import Judge, Model
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ClickModel(Model):
-    """The first sparse slot is the label, the others are features. A model says its logit; loss and metrics follow."""
+    """The first sparse slot is the label, the others are features. A model says its logit; its loss is the log loss, and its judge AUC."""
 
     outputs: tuple[str, ...] = ("probability",)
 
@@ -33,12 +33,12 @@ class ClickModel(Model):
         return {"logit": logit, "probability": paddle.nn.functional.sigmoid(logit)}
 
     def loss(self, results: Results, inputs: Inputs) -> paddle.Tensor:
-        logit, labels = results["logit"], inputs.numbers(self.label)
-        # The cross entropy. Paddle's own function has a wrong gradient where a logit is exactly 0, as it is while everything is new.
-        return (paddle.nn.functional.softplus(logit) - logit * labels).mean()
+        return cross_entropy(results["logit"], inputs.numbers(self.label)).mean()
 
     def judges(self) -> dict[str, Judge]:
-        return {
-            "auc": Judge(metric=Auc(), result="probability", label=self.label),
-            "log_loss": Judge(metric=LogLoss(), result="probability", label=self.label),
-        }
+        return {"auc": Judge(metric=Auc(), result="probability", label=self.label)}
+
+
+def cross_entropy(logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
+    """Of each answer. Paddle's own function has a wrong gradient where a logit is exactly 0, as it is while everything is new."""
+    return paddle.nn.functional.softplus(logits) - logits * labels

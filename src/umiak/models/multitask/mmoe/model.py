@@ -14,7 +14,7 @@ from paddle.nn import functional
 from umiak.core.value import value
 from umiak.models.blocks import Flat, Tower
 from umiak.train.metrics.clicks import Auc
-from umiak.train.modeling import Judge
+from umiak.train.modeling import Judge, cross_entropy
 from umiak.train.modeling import Model as Base
 
 if TYPE_CHECKING:
@@ -58,8 +58,7 @@ class Model(Base):
 
     def loss(self, results: Results, inputs: Inputs) -> paddle.Tensor:
         logits = paddle.concat([results[f"{label}_logit"] for label in self.labels], axis=1)
-        each = functional.binary_cross_entropy_with_logits(logits, inputs.numbers(*self.labels), reduction="none")
-        return each.sum(axis=1).mean()
+        return cross_entropy(logits, inputs.numbers(*self.labels)).sum(axis=1).mean()
 
     def judges(self) -> dict[str, Judge]:
         return {f"{label}_auc": Judge(metric=Auc(), result=label, label=label) for label in self.labels}
