@@ -114,11 +114,14 @@ def save(
     return manifest
 
 
-def load(client: Saver, path: str | os.PathLike[str]) -> Manifest:
-    """Let all servers, however many there are, load their shards of a checkpoint. A server is asked with {path, step}."""
+def load(client: Saver, path: str | os.PathLike[str], *, counts_steps: bool = True) -> Manifest:
+    """Let all servers, however many there are, load their shards of a checkpoint. A server is asked with {path, step}.
+
+    Where trainers take no steps in common, the servers count none, whatever the checkpoint says.
+    """
     path = Path(path).absolute()
     manifest = read(path)
-    client.load(json.dumps({"path": str(path), "step": manifest.step}))
+    client.load(json.dumps({"path": str(path), "step": manifest.step if counts_steps else 0}))
     return manifest
 
 

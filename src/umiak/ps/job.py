@@ -257,7 +257,7 @@ class Job:
         from umiak.ps import checkpoint
 
         if self.is_first or self.strategy.keeps_tables:
-            checkpoint.load(self.client, path)
+            checkpoint.load(self.client, path, counts_steps=self.strategy.counts_steps)
         self.barrier("load")
         self.strategy.reload()
         return dict(checkpoint.read(path).metadata)

@@ -35,6 +35,9 @@ class Strategy:
     averages_rows = False
     """Whether gradients of rows do."""
 
+    counts_steps = False
+    """Whether servers count steps, and save at one of them."""
+
     keeps_tables = False
     """Whether every trainer has all tables itself, and loads a checkpoint itself."""
 

@@ -26,6 +26,7 @@ class Sync(Strategy):
     """Pulls wait for the step before, pushes belong to a step, and a step is prepared on all servers, then committed."""
 
     averages = True
+    counts_steps = True
     averages_rows = True
 
     def __init__(self, *args: Any, **settings: Any) -> None:

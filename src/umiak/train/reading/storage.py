@@ -49,8 +49,8 @@ def names_of(url: str) -> list[str]:
 def exists(url: str) -> bool:
     """Whether there is a file of this name."""
     try:
-        system, path = _system(url)
-        return bool(system.exists(path))
+        store, path = system(url)
+        return bool(store.exists(path))
     except UmiakError:
         raise
     except Exception as error:
