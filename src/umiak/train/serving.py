@@ -15,15 +15,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import paddle
 from numpy.typing import NDArray
 
-from umiak.core.problem import Problem, UmiakError
+from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
 from umiak.train.findings import choices
 from umiak.train.modeling.inputs import PADDING, ServedInputs
@@ -32,6 +32,7 @@ from umiak.train.modeling.model import Model, Slots
 if TYPE_CHECKING:
     from umiak.train.engine import Engine
     from umiak.train.modeling.embedding import Embedding
+    from umiak.train.reading.batches import Batch
 
     Rows = Callable[[Embedding], tuple[NDArray[np.uint64], NDArray[np.float32]]]
     """The keys of an embedding's table, and a row for each."""
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 NAME = "inference"
 SIGNATURE = "signature.json"
 FORMAT = 1
+MOST_GAP = 1e-4
+"""Rounding may differ; answers may not."""
 
 
 @value
@@ -101,6 +104,49 @@ def export(
     _write_signature(done, os.path.join(partial, SIGNATURE))
     _take_place(partial, path)
     return done
+
+
+def check(done: Exported, engine: Engine, batch: Batch) -> None:
+    """Ask the written model about a batch, as a server would. UmiakError if it answers otherwise than the model that was trained."""
+    expected = engine.predict(batch)
+    answers = answered(done.path, {each.name: _array(each, batch) for each in done.inputs})
+    for output, found in zip(done.outputs, answers, strict=True):
+        gap = float(np.abs(found.reshape(-1) - expected[output.name].reshape(-1)).max(initial=0.0))
+        if not gap <= MOST_GAP:
+            raise UmiakError(
+                Problem(
+                    code="UM-TRAIN-041",
+                    what=f"{done.path}: the model for serving answers {output.name} otherwise than the trained one, by up to {gap:.3g}",
+                    why="paddle.inference rewrites graphs, and some rewritings are wrong: with oneDNN x.square() changes x itself",
+                    hint="write x * x for x.square(); find the layer by naming more of the model's `outputs`",
+                ),
+                exit_status=Exit.JOB_FAILED,
+            )
+
+
+def answered(path: str, arrays: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    """What a written model answers, output by output, in `paddle.inference`."""
+    from paddle import inference
+
+    files = [os.path.join(path, f"{NAME}.{ending}") for ending in ("json", "pdiparams")]
+    config = inference.Config(*files)
+    config.disable_glog_info()
+    predictor = inference.create_predictor(config)
+    for name in predictor.get_input_names():
+        predictor.get_input_handle(name).copy_from_cpu(arrays[name])
+    predictor.run()
+    return [predictor.get_output_handle(name).copy_to_cpu() for name in predictor.get_output_names()]
+
+
+def _array(of: Input, batch: Batch) -> NDArray[Any]:
+    """An input as a server gets it."""
+    if of.kind == "dense":
+        return np.ascontiguousarray(batch.dense[of.name], np.float32)
+    ids, offsets = batch.sparse[of.name]
+    present = np.arange(max(1, int(np.diff(offsets).max(initial=1)))) < np.diff(offsets)[:, None]
+    matrix = np.full(present.shape, PADDING, np.int64)
+    matrix[present] = ids
+    return matrix
 
 
 class _Served(paddle.nn.Layer):  # type: ignore[misc]
