@@ -34,6 +34,7 @@ class LocalClient:
         self._step = 0
         self._sparse_parts: dict[int, list[tuple[Keys, Floats]]] = {}
         self._dense_parts: dict[int, list[Floats]] = {}
+        self._rooms: dict[int, Floats] = {}
         self._taken: dict[str, int] = {}
 
     # ---- tables
@@ -99,10 +100,7 @@ class LocalClient:
         return out
 
     def push_dense(self, table: int, gradients: Gradients, *, step: int | None = None, scale: float = 1.0) -> None:
-        pieces = gradients if isinstance(gradients, list) else [gradients]
-        whole = (
-            np.concatenate([piece.reshape(-1) for piece in pieces]) if len(pieces) > 1 else pieces[0].reshape(-1).copy()
-        )
+        whole = self._flat(table, gradients, keep=step is not None)
         if scale != 1.0:
             whole *= np.float32(scale)
         if step is None:
@@ -201,6 +199,17 @@ class LocalClient:
         return json.dumps(
             [{"tables": {name: {"rows": len(table)} for name, table in rows.items()}, "step": self._step}]
         )
+
+    def _flat(self, table: int, gradients: Gradients, *, keep: bool) -> Floats:
+        """A copy of the gradients, end to end. Memory that was used before is used again: new pages cost more than the copying."""
+        pieces = [piece.reshape(-1) for piece in (gradients if isinstance(gradients, list) else [gradients])]
+        if keep and self._dense_parts.get(table):
+            return np.concatenate(pieces)  # a second part of the same step
+        room = self._rooms.get(table)
+        if room is None:
+            room = self._rooms[table] = np.concatenate(pieces)
+            return room
+        return np.concatenate(pieces, out=room)
 
     def _sparse(self, table: int) -> umiak_native.Table:
         found = self._tables[table]

@@ -124,7 +124,7 @@ class Engine:
         inputs = BatchInputs(batch, self.slots, self._ragged)
         with (
             self._counting(inputs, share),
-            paddle.amp.auto_cast(enable=self._ways.amp, dtype="bfloat16"),
+            paddle.amp.auto_cast(dtype="bfloat16") if self._ways.amp else nullcontext(),
             self._own_code(),
         ):
             results = self.model(inputs)
