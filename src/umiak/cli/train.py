@@ -139,7 +139,7 @@ def _train(made: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Prin
         raise UmiakError(*in_the_way)
     for act in made.acts:
         if act.crew.duty is Duty.LAUNCHER:
-            status = train_start.launched(act, made, parsed, environ, printer)
+            ended = train_start.launched(act, made, parsed, environ, printer)
         else:
             from umiak.train import performing
 
@@ -149,7 +149,7 @@ def _train(made: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Prin
                 is_json=parsed.truth("json"),
                 columns=parsed.number("live"),
             )
-            status = performing.perform(act, made, wanted, environ)
-        if status != Exit.DONE:
-            return status
+            ended = performing.perform(act, made, wanted, environ)
+        if ended.status != Exit.DONE or ended.is_stopped:
+            return ended.status
     return Exit.DONE

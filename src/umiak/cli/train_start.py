@@ -1,7 +1,7 @@
 """How `umiak train` starts workers on this node: as `umiak launch` with the same command for each. An adapter.
 
     command(act, parsed)                the words of the launcher, and of every worker behind them
-    launched(act, plan, parsed, ...)    runs it; the exit status
+    launched(act, plan, parsed, ...)    runs it; how it ended
 
 Each worker is `umiak train` again, and finds out from its environment which trainer or server it is.
 """
@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 
 from umiak.core.problem import Exit
 from umiak.train.config import FleetMode
+from umiak.train.plan import Ended
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,16 +29,31 @@ STOPPED = (130, 143)
 """What the launcher ends with when it was asked to stop."""
 
 
-def launched(act: Act, plan: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Printer) -> int:
+QUIET = {"GLOG_minloglevel": "2"}
+"""Keeps what Paddle's core has to say, short of errors, out of a run's talk, where nobody has said otherwise."""
+
+
+def launched(act: Act, plan: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Printer) -> Ended:
     """Start the workers of an act and wait for them."""
     from umiak.cli import launch
 
     del plan
-    _forget(outcome_file(parsed.text("run_dir"), act.name))
-    status = launch.main(command(act, parsed, _columns(printer)), environ, printer)
-    if status in STOPPED and _is_resumable(outcome_file(parsed.text("run_dir"), act.name)):
-        return Exit.DONE
-    return status
+    outcome = outcome_file(parsed.text("run_dir"), act.name)
+    _forget(outcome)
+    waiting, heeded = os.getpid(), signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    status = launch.main(command(act, parsed, _columns(printer)), {**QUIET, **environ}, printer)
+    if os.getpid() != waiting:
+        raise SystemExit(status)  # the half of the launcher that did the work; what comes next is done by the other one
+    signal.pthread_sigmask(signal.SIG_SETMASK, heeded)
+    if status not in STOPPED:
+        return Ended(status=status)
+    told = _told(outcome)
+    # Asked to stop when everything was done anyway, or when everything was saved.
+    is_well = told is not None and bool(told.get("resumable") or not told.get("stopped"))
+    if is_well:
+        # The launcher's last words are about the signal, and sound as if something were wrong.
+        printer.talk(f"runner {act.name} has ended as it was asked to, and nothing is lost")
+    return Ended(status=Exit.DONE if is_well else status, is_stopped=True)
 
 
 def command(act: Act, parsed: Parsed, columns: int | None = None) -> list[str]:
@@ -91,9 +108,11 @@ def _forget(path: str) -> None:
         pass
 
 
-def _is_resumable(path: str) -> bool:
+def _told(path: str) -> dict[str, object] | None:
+    """How the first trainer ended; None if it has not told."""
     try:
         with open(path, encoding="utf-8") as file:
-            return bool(json.load(file).get("resumable"))
+            told: dict[str, object] = json.load(file)
+            return told
     except (OSError, ValueError):
-        return False
+        return None

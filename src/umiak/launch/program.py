@@ -292,7 +292,7 @@ class _Launch:
             command = supervisor.command_for(options.program, is_module=options.is_module)
         return supervisor.Program(
             command=command,
-            environ=dict(os.environ),
+            environ=dict(self.environ),
             setting=contracts.WorkerSetting(
                 mode=self.plan.terms.mode,
                 log_dir=log_dir,

@@ -6,6 +6,9 @@ group.gather(b"...")             everybody's bytes
 
 from __future__ import annotations
 
+import contextlib
+import io
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +31,7 @@ class PaddleGroup:
 
     def __init__(self) -> None:
         if not distributed.is_initialized():
-            distributed.init_parallel_env()
+            _join()
         self.rank: int = distributed.get_rank()
         self.world: int = distributed.get_world_size()
         self._rooms: dict[str, int] = {}
@@ -70,3 +73,14 @@ class PaddleGroup:
         rows: list[paddle.Tensor] = []
         distributed.all_gather(rows, paddle.to_tensor(array))
         return [row.numpy() for row in rows]
+
+
+def _join() -> None:
+    """Meet the others. Paddle lists its settings meanwhile, which matters only if it fails."""
+    talk = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(talk):
+            distributed.init_parallel_env()
+    except BaseException:
+        sys.stderr.write(talk.getvalue())
+        raise

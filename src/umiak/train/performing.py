@@ -1,6 +1,6 @@
 """Performs an act in this process, as its duty says: trains, evaluates, serves. A program.
 
-    perform(act, plan, wanted, environ)  ->  exit status
+    perform(act, plan, wanted, environ)  ->  how it ended
 
 What has yet to be started on this node is not its business. A server imports no framework.
 """
@@ -8,6 +8,7 @@ What has yet to be started on this node is not its business. A server imports no
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from umiak.ps import environment, settings
 from umiak.ps import use as use_job
 from umiak.ps.job import Job, Options
 from umiak.train.config import RunnerClass
-from umiak.train.plan import Act, Duty, Plan
+from umiak.train.plan import Act, Duty, Ended, Plan
 from umiak.train.stopping import Stopping
 from umiak.train.stopwatch import Stopwatch
 from umiak.train.telling import Teller
@@ -46,13 +47,30 @@ class Wanted:
     """How wide a line may be that is renewed in place, where stderr itself is no terminal."""
 
 
-def perform(act: Act, plan: Plan, wanted: Wanted, environ: Mapping[str, str]) -> int:
-    """One act, as this process's duty is; the exit status."""
+def perform(act: Act, plan: Plan, wanted: Wanted, environ: Mapping[str, str]) -> Ended:
+    """One act, as this process's duty is."""
     match act.crew.duty:
         case Duty.IDLE:
-            return Exit.DONE
+            return Ended()
         case Duty.SERVER:
-            return _ps_job(act, environ, Stopwatch()).serve(linger_s=LINGER_S)
+            return Ended(status=_ps_job(act, environ, Stopwatch()).serve(linger_s=LINGER_S))
+    if act.kind is RunnerClass.INFER:
+        return _performed(act, plan, wanted, environ, Stopping())
+    with Stopping() as stopping:
+        # Importing Paddle takes seconds: whoever is asked to stop meanwhile saves, too.
+        with stopping.held():
+            _import_trainer()
+        return _performed(act, plan, wanted, environ, stopping)
+
+
+def _import_trainer() -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="No ccache found")  # for compiling operators, which nobody does here
+        import umiak.train.trainer  # noqa: F401
+
+
+def _performed(act: Act, plan: Plan, wanted: Wanted, environ: Mapping[str, str], stopping: Stopping) -> Ended:
+    _import_trainer()
     from umiak.train.trainer import Settings
 
     shared = Settings(
@@ -63,12 +81,12 @@ def perform(act: Act, plan: Plan, wanted: Wanted, environ: Mapping[str, str]) ->
         resume=wanted.resume,
     )
     try:
-        return _trained(act, shared, wanted, environ)
+        return _trained(act, shared, wanted, environ, stopping)
     except umiak_native.PsError as error:
         raise _lost(error, act) from error
 
 
-def _trained(act: Act, shared: Settings, wanted: Wanted, environ: Mapping[str, str]) -> int:
+def _trained(act: Act, shared: Settings, wanted: Wanted, environ: Mapping[str, str], stopping: Stopping) -> Ended:
     from umiak.train.trainer import Company
 
     watch = Stopwatch()
@@ -82,17 +100,13 @@ def _trained(act: Act, shared: Settings, wanted: Wanted, environ: Mapping[str, s
             from umiak.train import inferring
 
             inferring.infer(act, shared, watch, teller, connect=lambda: _alone(watch))
-            return Exit.DONE
+            return Ended()
         job = _job(act, environ, watch)
         use_job(job)
         try:
-            with Stopping() as stopping:
-                together = Together(job, watch, waits_for_nobody=act.crew.together in FREE)
-                outcome = _trainer(act)(
-                    act,
-                    shared,
-                    Company(job=job, together=together, watch=watch, teller=teller, stopping=stopping),
-                ).train()
+            together = Together(job, watch, waits_for_nobody=act.crew.together in FREE)
+            company = Company(job=job, together=together, watch=watch, teller=teller, stopping=stopping)
+            outcome = _trainer(act)(act, shared, company).train()
         except BaseException:
             job.abandon()
             raise
@@ -100,12 +114,12 @@ def _trained(act: Act, shared: Settings, wanted: Wanted, environ: Mapping[str, s
         teller.outcome(is_stopped=outcome.is_stopped, is_resumable=outcome.is_resumable, saved=outcome.saved)
         if outcome.is_stopped and not outcome.is_resumable:
             teller.talk("stopped; nothing is saved, because there is no save_checkpoint_path")
-            return 128 + 15
+            return Ended(status=128 + 15, is_stopped=True)
         if outcome.is_stopped and outcome.saved is None:
             teller.talk("stopped before anything was learned: nothing is lost")
         elif outcome.is_stopped:
             teller.talk(f"stopped, resumable: everything is in {outcome.saved}; `--resume` goes on from there")
-        return Exit.DONE
+        return Ended(is_stopped=outcome.is_stopped)
     finally:
         teller.close()
 

@@ -133,6 +133,15 @@ class Act:
 
 
 @value
+class Ended:
+    """How an act ended in this process."""
+
+    status: int = 0
+    is_stopped: bool = False
+    """Whether somebody asked for the end: then the next act is not begun."""
+
+
+@value
 class Plan:
     """Everything that is to be done, in order."""
 

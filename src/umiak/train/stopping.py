@@ -11,8 +11,12 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stopping:
@@ -24,9 +28,20 @@ class Stopping:
 
     def __enter__(self) -> Stopping:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in SIGNALS:
                 self._before[number] = signal.signal(number, self._heed)
         return self
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Signals wait until this is over, whoever installs handlers meanwhile: Paddle does when it is imported."""
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            yield
+        finally:
+            for number in self._before:
+                signal.signal(number, self._heed)
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for number, before in self._before.items():
