@@ -52,7 +52,7 @@ class Learner:
         self.arrays = tuple(arrays)
         self.values = first_values
         self.number: int | None = None
-        self._told = 1.0
+        self._told: float | None = 1.0
         self.table = table
         self.spec = specs.DenseTable(arrays=self.arrays, optimizer=rule, clip=clip or specs.Clip())
         if self.arrays:
@@ -72,6 +72,10 @@ class Learner:
             self._strategy.end_step()
         else:
             self._strategy.learn_dense(self.number, gradients, self.values, share=share)
+
+    def forget_rates(self) -> None:
+        """The tables may have been loaded, with learning rates of their own: the next step tells them what holds."""
+        self._told = None
 
     def fetch(self) -> None:
         """The newest parameters, as the strategy sees fit."""

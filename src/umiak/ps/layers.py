@@ -155,7 +155,7 @@ class Optimizer:
         tables = {each.rows.name: each.rows for each in embeddings if isinstance(each, Embedding)}
         learner = Learner(own, arrays, values, rule=rule, clip=clip, table=table, tables=tables.values())
         made = cls(parameters, learner, schedule, own)
-        made.refresh()
+        made._fetch()
         return made
 
     def step(self, *, share: float | None = None) -> None:
@@ -175,6 +175,10 @@ class Optimizer:
 
     def refresh(self) -> None:
         """Fetch the parameters anew, for example after `ps.load`."""
+        self._learner.forget_rates()
+        self._fetch()
+
+    def _fetch(self) -> None:
         self._learner.fetch()
         self._show()
 
