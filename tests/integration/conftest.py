@@ -9,6 +9,7 @@ import pytest
 
 from testbed import etcd
 from testbed.pytest_support import require
+from tests import train_runs
 from tests.integration import launching
 
 
@@ -23,3 +24,17 @@ def stage(tmp_path: Path) -> Iterator[launching.Stage]:
 def etcd_here() -> None:
     """For tests that start etcd themselves, on a host of the testbed."""
     require(etcd.available())
+
+
+@pytest.fixture
+def work() -> Iterator[train_runs.Work]:
+    """A directory for runs of `umiak train`."""
+    with train_runs.opened() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def whole() -> Iterator[train_runs.Whole]:
+    """Runs that nobody disturbed, made when they are asked for first."""
+    with train_runs.opened() as opened:
+        yield train_runs.Whole(opened)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from umiak.core.value import value
+from umiak.core.value import replace, value
 from umiak.data.parts import Part
 from umiak.train.reading.batches import Batch
 from umiak.train.reading.checking import Seen
@@ -104,6 +104,8 @@ class Deal:
     """Parts that were begun, each with a reader's position, or none for its beginning. They come first."""
     begun: int = 0
     """Parts from this one on are fresh."""
+    trainers: int = 0
+    """For how many trainers the parts were made: of how many parts an epoch is depends on it."""
 
     def part(self, number: int) -> tuple[int, str | None]:
         """What the trainer reads that drew this number."""
@@ -116,7 +118,7 @@ class Deal:
         drawn = max((each["drawn"] for each in places), default=0)
         held = [(int(each["part"]), each["position"]) for each in places if each["part"] is not None]
         fresh = self.begun + max(0, drawn - len(self.leftovers))
-        return Deal(leftovers=(*held, *self.leftovers[drawn:]), begun=fresh)
+        return replace(self, leftovers=(*held, *self.leftovers[drawn:]), begun=fresh)
 
 
 class Dealt:

@@ -61,6 +61,8 @@ class Milestone:
     """Where a run is."""
 
     runner: str
+    run: str = ""
+    """Which run of it: another each time that one begins anew."""
     mode: str
     """How trainers work together: alone, collective, or a strategy."""
     trainers_in_all: int
@@ -85,7 +87,7 @@ class Milestone:
     """What early stopping has seen so far."""
     without_progress: int = 0
     is_over: bool = False
-    """Whether there is nothing left to do."""
+    """Whether it ended before its last epoch, because it grew no better; or with the last pass."""
     until: str = ""
     """Online learning: the last directory of the last pass that is done, ``YYYYMMDD/HHMM``."""
     evaluated: dict[str, float | None] = {}

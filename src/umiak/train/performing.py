@@ -107,6 +107,7 @@ def _trained(act: Act, shared: Settings, wanted: Wanted, environ: Mapping[str, s
             together = Together(job, watch, waits_for_nobody=act.crew.together in FREE)
             company = Company(job=job, together=together, watch=watch, teller=teller, stopping=stopping)
             outcome = _trainer(act)(act, shared, company).train()
+            _ = job.client  # servers wait for every trainer, also for one that has found nothing to do
         except BaseException:
             job.abandon()
             raise

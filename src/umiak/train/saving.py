@@ -24,7 +24,7 @@ from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
 from umiak.ps import checkpoint, values
 from umiak.ps.job import Job
-from umiak.ps.manifest import FILE_NAME, BadCheckpoint
+from umiak.ps.manifest import FILE_NAME, BadCheckpoint, Manifest
 from umiak.ps.values import Opened
 from umiak.train.days import is_day
 from umiak.train.milestones import Milestone, from_plain, to_plain
@@ -34,6 +34,8 @@ NEXT = ".next"
 STEPS_KEPT = 3
 _EPOCH = re.compile(r"\d+")
 _STEP = re.compile(r"(epoch_)?\d+_batch_\d+")
+_LEFT = re.compile(rf"({_EPOCH.pattern}|{_STEP.pattern})(\{NEXT})?(\{checkpoint.PARTIAL}|\{checkpoint.REMOVING})")
+"""What is left of a checkpoint where a run was killed while it saved or removed it."""
 
 
 @value
@@ -42,6 +44,8 @@ class Saved:
 
     path: str
     milestone: Milestone
+    saved: float = 0.0
+    """When, in seconds since 1970."""
 
 
 def epoch_path(path: str, epoch: int) -> str:
@@ -72,61 +76,75 @@ def save(job: Job, path: str, milestone: Milestone) -> None:
 def put(job: Job, path: str, metadata: Mapping[str, Any], *, mode: str = "all") -> None:
     """Save what of the tables ``mode`` asks for; one of that name is replaced. Every trainer calls it; the first one saves."""
     # One of the same name, of an earlier run or of the same place, stays until the new one is whole.
-    made = f"{path}{NEXT}" if job.is_first and os.path.isdir(path) else path
-    if job.is_first:
-        _remove(f"{path}{NEXT}")
+    made = path
     try:
+        if job.is_first:
+            made = _room(path)
         job.save(made, metadata=metadata, mode=mode)
         if made != path:
             os.rename(path, f"{path}{checkpoint.REMOVING}")
             os.rename(made, path)
             _remove(f"{path}{checkpoint.REMOVING}")
-    except OSError as error:
-        raise _failed(path, error.strerror or str(error)) from error
-    except umiak_native.PsError as error:
-        raise _failed(path, str(error)) from error
+    except (OSError, UmiakError, umiak_native.Refused, umiak_native.BadFile) as error:
+        if job.is_first:
+            _remove(str(checkpoint.partial(made)))  # a disk that is full does not need it
+        raise _failed(path, _words(error)) from error
 
 
 def start_from(job: Job, path: str, tables: Mapping[str, Opened]) -> bool:
     """Take a checkpoint over; False: its values alone, because its tables learn otherwise. Every trainer calls it."""
-    whole = values.fits(path, tables, shards=job.options.shards)
-    if whole:
-        job.load(path)
-        return True
-    if job.is_first or job.strategy.keeps_tables:
-        values.copy(path, job.client, tables)
+    try:
+        whole = values.fits(path, tables, shards=job.options.shards)
+        if whole:
+            job.load(path)
+            return True
+        if job.is_first or job.strategy.keeps_tables:
+            values.copy(path, job.client, tables)
+    except (umiak_native.BadFile, umiak_native.Refused) as error:
+        raise UmiakError(
+            Problem(
+                code="UM-TRAIN-022",
+                what=f"a checkpoint can't be loaded: {path}",
+                why=_words(error),
+                hint="move it away: `--resume` then goes on from the one before",
+            ),
+            exit_status=Exit.REFUSED,
+        ) from error
     job.barrier("values")
     job.strategy.reload()
     return False
 
 
 def keep(path: str, kept: int | None, *, steps: bool) -> None:
-    """Remove all but the newest ``kept``; of those within epochs `STEPS_KEPT` if nothing was said."""
+    """Remove all but the ``kept`` that were saved last; of those within epochs `STEPS_KEPT` if nothing was said."""
     most = kept or (STEPS_KEPT if steps else None)
-    if most is None:
-        return
-    pattern = _STEP if steps else _EPOCH
-    found = sorted(
-        (saved for saved in _all(path) if pattern.fullmatch(os.path.basename(saved.path))),
-        key=_reach,
-    )
-    for saved in found[:-most]:
-        away = f"{saved.path}{checkpoint.REMOVING}"
-        os.rename(saved.path, away)
-        shutil.rmtree(away, ignore_errors=True)
+    if most is not None:
+        pattern = _STEP if steps else _EPOCH
+        # By time, not by how far each is: an earlier run may have come further.
+        found = sorted(
+            (saved for saved in _all(path) if pattern.fullmatch(os.path.basename(saved.path))),
+            key=lambda saved: (saved.saved, _reach(saved)),
+        )
+        for saved in found[:-most]:
+            _remove(f"{saved.path}{checkpoint.REMOVING}")
+            os.rename(saved.path, f"{saved.path}{checkpoint.REMOVING}")
+    for each in [*_inner(path), *(each for day in _days(path) for each in _inner(day))]:
+        if _LEFT.fullmatch(each.name):
+            _remove(str(each))
 
 
 def newest(paths: Iterable[str | None], runner: str) -> tuple[Saved | None, tuple[str, ...]]:
-    """The whole checkpoint of this runner that is furthest, and words about what was passed over."""
-    best: Saved | None = None
+    """The whole checkpoint that the last run of this runner came furthest with, and words about what was passed over."""
+    found: list[Saved] = []
     skipped: list[str] = []
     for path in dict.fromkeys(path for path in paths if path):
         for each in (Path(path), *_days(path)):
             skipped += checkpoint.newest(each).skipped
-        for saved in _all(path):
-            if saved.milestone.runner == runner and (best is None or _reach(saved) > _reach(best)):
-                best = saved
-    return best, tuple(skipped)
+        found += [saved for saved in _all(path) if saved.milestone.runner == runner]
+    if not found:
+        return None, tuple(skipped)
+    run = max(found, key=lambda saved: saved.saved).milestone.run
+    return max((saved for saved in found if saved.milestone.run == run), key=_reach), tuple(skipped)
 
 
 def models_below(path: str, epochs: tuple[int, int] | None) -> tuple[str, ...]:
@@ -134,7 +152,7 @@ def models_below(path: str, epochs: tuple[int, int] | None) -> tuple[str, ...]:
     try:
         checkpoint.read(path)
     except BadCheckpoint as error:
-        below = sorted(_whole(path), key=_order)
+        below = sorted((each for each, _ in _whole(path)), key=_order)
         if epochs is not None:
             below = [each for each in below if each.name.isdecimal() and epochs[0] <= int(each.name) < epochs[1]]
         if not below:
@@ -158,14 +176,14 @@ def seed_of(path: str) -> int | None:
 
 def _all(path: str) -> list[Saved]:
     found = []
-    for each in _whole(path):
-        milestone = from_plain(dict(checkpoint.read(each).metadata))
+    for each, manifest in _whole(path):
+        milestone = from_plain(dict(manifest.metadata))
         if milestone is not None:
-            found.append(Saved(path=str(each), milestone=milestone))
+            found.append(Saved(path=str(each), milestone=milestone, saved=manifest.saved))
     return found
 
 
-def _whole(path: str) -> list[Path]:
+def _whole(path: str) -> list[tuple[Path, Manifest]]:
     """Whole checkpoints in a directory, and in those of its days; there, models for serving may stand beside them."""
     found = []
     within_days = [each for day in _days(path) for each in _inner(day) if _is_ours(each.name)]
@@ -173,10 +191,9 @@ def _whole(path: str) -> list[Path]:
         if each.name.endswith((checkpoint.PARTIAL, checkpoint.REMOVING)):
             continue
         try:
-            checkpoint.read(each)
+            found.append((each, checkpoint.read(each)))
         except BadCheckpoint:
             continue
-        found.append(each)
     return found
 
 
@@ -192,6 +209,7 @@ def _days(path: str) -> list[Path]:
 
 
 def _is_ours(name: str) -> bool:
+    name = name.removesuffix(NEXT)
     return bool(_EPOCH.fullmatch(name) or _STEP.fullmatch(name))
 
 
@@ -207,6 +225,23 @@ def _order(path: Path) -> tuple[str, int, int, str]:
 def _reach(saved: Saved) -> tuple[str, int, int, int, int]:
     milestone = saved.milestone
     return milestone.until, milestone.epoch, milestone.stage, milestone.batch, milestone.step
+
+
+def _room(path: str) -> str:
+    """Where a checkpoint is made that shall have this name, all that is in its way put aside."""
+    _remove(f"{path}{checkpoint.REMOVING}")
+    if not os.path.isdir(path):
+        if not os.path.isdir(f"{path}{NEXT}"):
+            return path
+        os.rename(f"{path}{NEXT}", path)  # a run was killed when only this was left to do
+    _remove(f"{path}{NEXT}")
+    return f"{path}{NEXT}"
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, UmiakError):
+        return ": ".join(each for each in (error.problems[0].what, error.problems[0].why) if each)
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def _remove(path: str) -> None:

@@ -35,7 +35,11 @@ from umiak.train.together import Together
 from umiak.train.walking import Stopped, Walk
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from umiak.train.config import Free
+
+VALUES_ONLY = ", without the optimizer's memory, which is of another kind"
 
 
 @value
@@ -60,6 +64,8 @@ class Company:
     watch: Stopwatch
     teller: Teller
     stopping: Stopping
+    clock: Callable[[], float] = time.monotonic
+    """Seconds, for checkpoints that are due after some minutes."""
 
 
 @value
@@ -90,6 +96,7 @@ class Trainer:
         self.watch = company.watch
         self.teller = company.teller
         self.stopping = company.stopping
+        self.clock = company.clock
         self.mode = act.crew.together
         self.step = 0
         self.history: list[EpochRow] = []
@@ -99,11 +106,17 @@ class Trainer:
         self.courses: list[Course] = []
         self._evaluation: Course | None = None
         self.engines: dict[str, Engine] = {}
-        self._saved_at = time.monotonic()
+        self._run_id = ""
+        self._saved_at = self.clock()
 
     def train(self) -> Outcome:
         """From the beginning, or from the newest checkpoint, to the end."""
-        return self._run(*self._place())
+        found, begun = self._place()
+        if begun.is_over or begun.epoch >= self.act.epochs:
+            how = "early stopping has ended it" if begun.is_over else f"{begun.epoch} epochs are done"
+            self.teller.talk(f"nothing is left to do: {how}; the model is in {self.saved}")
+            return Outcome(history=begun.history, saved=self.saved)
+        return self._run(found, begun)
 
     def _run(self, found: saving.Saved | None, begun: Milestone) -> Outcome:
         with contextlib.ExitStack() as closing:
@@ -122,8 +135,9 @@ class Trainer:
         """Where it begins: at a checkpoint that is gone on from, or at the very beginning."""
         found = self._newest() if self.settings.resume else None
         if found is not None:
-            self.saved = found.path
+            self.saved, self._run_id = found.path, found.milestone.run
             return found, found.milestone
+        self._run_id = secrets.token_hex(8)
         return None, Milestone(
             runner=self.act.name, mode=self.mode, trainers_in_all=self.together.world, seed=self._seed(), epoch=0
         )
@@ -137,7 +151,8 @@ class Trainer:
             self._evaluation = self._course(act.evaluation)
             closing.callback(self._evaluation.close)
         for course in self.courses:
-            self.engines.setdefault(course.stage.model, self._engine(course, begun.seed))
+            if course.stage.model not in self.engines:
+                self.engines[course.stage.model] = self._engine(course, begun.seed)
         check_tables(self.engines.values(), self.settings.table_parameters, self.settings.config)
         if found:
             self._go_on(found)
@@ -202,34 +217,48 @@ class Trainer:
 
     def _go_on(self, found: saving.Saved) -> None:
         milestone = found.milestone
-        if milestone.trainers and not self.together.is_free and milestone.trainers_in_all != self.together.world:
-            raise UmiakError(
-                Problem(
-                    code="UM-TRAIN-016",
-                    what=f"{found.path} was saved within an epoch by {milestone.trainers_in_all} trainers, "
-                    f"and these are {self.together.world}",
-                    why="who has read what of an epoch is known trainer by trainer",
-                    hint=f"go on with {milestone.trainers_in_all}, or begin an epoch with it: `init_model_path: {found.path}`",
-                )
-            )
-        saving.start_from(self.job, found.path, self._tables())
+        if problem := self._misfit(found):
+            raise UmiakError(problem)
+        whole = saving.start_from(self.job, found.path, self._tables())
         self._refresh()
         self.history = list(milestone.history)
         self.best, self.without_progress = milestone.best, milestone.without_progress
         self.step = milestone.step
-        self.teller.talk(f"goes on from {found.path}: {self._reached(milestone)}")
+        self.teller.talk(f"goes on from {found.path}: {self._reached(milestone)}{'' if whole else VALUES_ONLY}")
 
     def _reached(self, milestone: Milestone) -> str:
         if milestone.trainers:
             return f"epoch {milestone.epoch + 1}, batch {milestone.batch}"
         return f"epoch {milestone.epoch}"
 
+    def _misfit(self, found: saving.Saved) -> Problem | None:
+        """Why the rest of an epoch can't be read by these trainers."""
+        milestone, world = found.milestone, self.together.world
+        if not milestone.trainers:
+            return None
+        what, why, same = "", "", ""
+        if bool(milestone.deal) != self.together.is_free:
+            what = f"in mode {milestone.mode}, and this is {self.mode}"
+            why = "data is handed out to trainers that wait for nobody, and divided among others"
+            same = f"in mode {milestone.mode}"
+        elif not self.together.is_free and milestone.trainers_in_all != world:
+            what = f"by {milestone.trainers_in_all} trainers, and these are {world}"
+            why = "who has read what of an epoch is known trainer by trainer"
+            same = f"with {milestone.trainers_in_all}"
+        if not what:
+            return None
+        return Problem(
+            code="UM-TRAIN-016",
+            what=f"{found.path} was saved within an epoch {what}",
+            why=why,
+            hint=f"go on {same}, or begin an epoch with it: `init_model_path: {found.path}`",
+        )
+
     def _warm_start(self, path: str) -> None:
         paths = saving.models_below(path, None)
         whole = saving.start_from(self.job, paths[-1], self._tables())
         self._refresh()
-        without = "" if whole else ", without the optimizer's memory, which is of another kind"
-        self.teller.talk(f"starts from {paths[-1]}{without}")
+        self.teller.talk(f"starts from {paths[-1]}{'' if whole else VALUES_ONLY}")
 
     def _tables(self) -> dict[str, Any]:
         tables: dict[str, Any] = {}
@@ -246,8 +275,6 @@ class Trainer:
     def _epochs(self, begun: Milestone) -> None:
         act = self.act
         for epoch in range(begun.epoch, act.epochs):
-            if begun.is_over:
-                return
             first = begun.stage if epoch == begun.epoch else 0
             for number in range(first, len(self.courses)):
                 within = begun if epoch == begun.epoch and number == first and begun.trainers else None
@@ -268,13 +295,14 @@ class Trainer:
                 row, evaluated=finite(dict(self.evaluate(self._evaluation, row.stage).epoch))
             )
         self.teller.epoch(row, act.epochs)
-        ends = self._is_enough(row) or epoch + 1 == act.epochs
-        milestone = replace(self.milestone(epoch + 1, 0), is_over=ends)
+        is_enough = self._is_enough(row)
+        ends = is_enough or epoch + 1 == act.epochs
+        milestone = replace(self.milestone(epoch + 1, 0), is_over=is_enough)
         if act.checkpoint and (ends or (epoch + 1) % act.checkpoint.every == 0):
             self.save(saving.epoch_path(act.checkpoint.path, epoch), milestone, act.checkpoint, steps=False)
         if act.inference and (ends or (epoch + 1) % act.inference.every == 0):
             self._export(epoch, act.inference)
-        if self.stopping.is_asked and self.together.world == 1 and not ends:
+        if self.stopping.is_asked and self.together.world == 1 and not ends and self._saved_epoch(epoch):
             raise Stopped
         return ends
 
@@ -329,6 +357,7 @@ class Trainer:
     def milestone(self, epoch: int, stage: int) -> Milestone:
         return Milestone(
             runner=self.act.name,
+            run=self._run_id,
             mode=self.mode,
             trainers_in_all=self.together.world,
             seed=next(iter(self.engines.values())).seed,
@@ -351,7 +380,7 @@ class Trainer:
             # Nobody goes on, and nobody ends, before it is whole.
             self.together.tell({}, "saved")
         self.saved = path
-        self._saved_at = time.monotonic()
+        self._saved_at = self.clock()
         self.teller.event("saved", path=path)
 
     def _export(self, epoch: int, inference: Inference) -> None:
@@ -387,7 +416,7 @@ class Trainer:
         """What this trainer would like to do before its next turn."""
         act = self.act
         minutes = act.save_minutes
-        due = minutes is not None and self.together.is_first and time.monotonic() - self._saved_at >= 60 * minutes
+        due = minutes is not None and self.together.is_first and self.clock() - self._saved_at >= 60 * minutes
         return Wishes(save=due, stop=self.stopping.is_asked)
 
 

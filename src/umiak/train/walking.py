@@ -56,7 +56,7 @@ class Walk:
         self.samples = 0
         """Samples of all trainers; where they wait for nobody, this trainer's own."""
         self._before = 0.0
-        self._deal = Deal()
+        self._deal = Deal(trainers=self.together.world)
         self._place: dict[str, Any] | None = None
         if within is not None:
             self._go_on(within)
@@ -89,12 +89,14 @@ class Walk:
             self._deal = decode(Deal, json.loads(within.deal))
         else:
             self.batch, self.samples = within.batch, within.samples
-        if self.together.rank < len(within.trainers):
-            own = within.trainers[self.together.rank]
-            self.board.load(unpacked(own.board), within.board_layout)
-            self.trainer.step = own.step
-            self._place = json.loads(own.place)
-            self.samples, self.batch = (own.samples, own.batch) if within.deal else (self.samples, self.batch)
+        # Where there are fewer trainers now, each stands for several.
+        own = within.trainers[self.together.rank :: self.together.world]
+        if own:
+            self.board.load(np.add.reduce([unpacked(each.board) for each in own]), within.board_layout)
+            self.trainer.step = own[0].step
+            self._place = json.loads(own[0].place)
+        if within.deal:
+            self.samples, self.batch = sum(each.samples for each in own), sum(each.batch for each in own)
 
     def _feed(self) -> Shared | Dealt:
         course, dataset = self.course, self.course.dataset
@@ -113,7 +115,8 @@ class Walk:
             )
             return Shared(samples, self.together, self.trainer.watch, at=at)
         files = dividing.in_order(course.found.files, shuffled=self.stage.shuffle_files, **common)
-        parts = dividing.hand(files, world=self.together.world, piece_bytes=course.part_bytes(self.together.world))
+        made_for = self._deal.trainers
+        parts = dividing.hand(files, world=made_for, piece_bytes=course.part_bytes(made_for))
 
         def opened(part: Part, position: str | None) -> Samples:
             return reading.read_part(dataset, course.found, part, position=position, **common, **course.more)
