@@ -150,6 +150,40 @@ class Work:
             status = main(["train", "-m", "config.yaml", "-o", f"mode={runner}", *words])
         return Done(status, err.getvalue(), out.getvalue())
 
+    @contextlib.contextmanager
+    def trainer(self, runner: str, *words: str, **company: Any) -> Iterator[Any]:
+        """A trainer of this process, as `umiak train` makes it, but for what is said of its company."""
+        _import_paddle()
+        from umiak import ps
+        from umiak.cli import train
+        from umiak.ps.environment import Seat
+        from umiak.ps.job import Job, Options
+        from umiak.ps.local import LocalClient
+        from umiak.ps.settings import read
+        from umiak.train.stopping import Stopping
+        from umiak.train.stopwatch import Stopwatch
+        from umiak.train.telling import Teller
+        from umiak.train.together import Together
+        from umiak.train.trainer import Company, Settings, Trainer
+
+        with _inside(self.path):
+            parsed = train.parse(["-m", "config.yaml", "-o", f"mode={runner}", *words], {})
+            plan = train.examined(parsed, {}).plan
+            assert plan is not None
+            watch = Stopwatch()
+            job = Job(Seat(), "sync", read({}, "sync"), Options(), connect=lambda: watch.timed(LocalClient()))
+            ps.use(job)
+            common = {
+                "job": job,
+                "together": Together(job, watch),
+                "watch": watch,
+                "teller": Teller(None, err=io.StringIO()),
+                "stopping": Stopping(),
+            }
+            settings = Settings(config=plan.config, hyper_parameters=plan.hyper_parameters, learning=plan.learning)
+            yield Trainer(plan.acts[0], settings, Company(**{**common, **company}))
+            job.finish()
+
     def start(
         self, runner: str, *words: str, before: Sequence[str] = (), env: Mapping[str, str] | None = None
     ) -> Started:
@@ -200,8 +234,8 @@ class Work:
         path = self.path.joinpath(*below)
         return sorted(each.name for each in path.iterdir()) if path.is_dir() else []
 
-    def checkpoint(self, *below: str) -> dict[str, Any]:
-        return contents(self.path.joinpath(*below))
+    def checkpoint(self, *below: str, zeros_alike: bool = False) -> dict[str, Any]:
+        return contents(self.path.joinpath(*below), zeros_alike=zeros_alike)
 
     # ---- changing
 
@@ -229,6 +263,10 @@ class Whole:
             self._done[runner] = self.work.here(runner) if runner == "alone" else self.work.run(runner)
         assert self._done[runner].status == 0, self._done[runner].said
         return self.work
+
+    def said(self, runner: str) -> str:
+        self.of(runner)
+        return self._done[runner].said
 
 
 class Process:
@@ -413,15 +451,22 @@ def lines(count: int, files: int, *, seed: int = 3) -> list[str]:
     return ["".join(samples[part * count // files : (part + 1) * count // files]) for part in range(files)]
 
 
-def contents(path: Path) -> dict[str, Any]:
-    """Everything in the tables of a checkpoint, with the optimizer's state; compare with ``==``."""
+def contents(path: Path, *, zeros_alike: bool = False) -> dict[str, Any]:
+    """Everything in the tables of a checkpoint, with the optimizer's state; compare with ``==``.
+
+    ``zeros_alike``: whether 0 and -0 are the same, which is what they become when nothing is added to them.
+    """
     found: dict[str, Any] = {}
+
+    def bits(numbers: Any) -> bytes:
+        return (np.asarray(numbers) + np.float32(0) if zeros_alike else np.asarray(numbers)).tobytes()
+
     for name, table in export.contents(str(path)).items():
         if "rows" in table:
-            found[name] = {key: (flags, row.tobytes()) for key, (flags, row) in table["rows"].items()}
+            found[name] = {key: (flags, bits(row)) for key, (flags, row) in table["rows"].items()}
         else:
-            extra = {each: np.asarray(numbers).tobytes() for each, numbers in table["extra"].items()}
-            found[name] = {"values": table["values"].tobytes(), **extra}
+            extra = {each: bits(numbers) for each, numbers in table["extra"].items()}
+            found[name] = {"values": bits(table["values"]), **extra}
     return found
 
 

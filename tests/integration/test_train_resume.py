@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import random
 import re
 import shutil
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from testbed.pytest_support import require
-from tests.train_runs import EPOCHS, SAMPLES, Whole, Work, slow
+from tests.slot_helpers import packed
+from tests.train_runs import BATCH, EPOCHS, SAMPLES, Whole, Work, contents, slow
+from umiak.train import saving
+from umiak.train.stopping import Stopping
 
 pytestmark = [pytest.mark.paddle, pytest.mark.usefixtures("paddle"), pytest.mark.timeout(180)]
 
@@ -37,11 +42,11 @@ def is_over(work: Work, runner: str) -> bool:
     return path.exists() and not json.loads(path.read_text())["stopped"]
 
 
-def disturb(work: Work, runner: str, how: str, most: int) -> None:
+def disturb(work: Work, runner: str, how: str, most: int, *words: str, pace_s: float = PACE_S) -> None:
     """Let it go on, and kill one of its processes, or ask it to stop, at some moment."""
     moment = some_batches(work, most)
-    words = ["--resume"] if work.names("steps", runner) else []
-    started = work.start(runner, *words, env=slow(PACE_S))
+    goes_on = ["--resume"] if work.names("steps", runner) else []
+    started = work.start(runner, *goes_on, *words, env=slow(pace_s))
     started.until(lambda: work.paced() >= moment, "some batches")
     if how == "stop":
         started.signal(signal.SIGTERM)
@@ -54,11 +59,11 @@ def disturb(work: Work, runner: str, how: str, most: int) -> None:
     assert done.status != 0 or is_over(work, runner), done.said
 
 
-def disturbed(work: Work, runner: str, *how: str) -> None:
+def disturbed(work: Work, runner: str, *how: str, words: Sequence[str] = ()) -> None:
     """A run that is disturbed in these ways, one after another, and then goes on to its end."""
     for each in how:
-        disturb(work, runner, each, most=14)
-    done = work.run(runner, "--resume")
+        disturb(work, runner, each, 14, *words)
+    done = work.run(runner, "--resume", *words)
     assert done.status == 0, done.said
     assert work.names("out", runner) == [str(epoch) for epoch in range(EPOCHS)]
     assert [row["samples"] for row in work.epochs(runner)] == [SAMPLES] * EPOCHS, "every sample once"
@@ -115,20 +120,13 @@ def test_killed_while_it_saves_again_and_again(work: Work, whole: Whole) -> None
 
 def test_it_goes_on_from_every_batch_to_the_same_bits(work: Work, whole: Whole) -> None:
     """Also where the learning rate has just reached its height, which a checkpoint may know otherwise."""
-    often = ("-o", "runner.alone.save_step_interval=1", "-o", "runner.alone.keep_checkpoints=99")
-    assert work.here("alone", *often).status == 0
+    words = ("save_step_interval=1", "keep_checkpoints=99", "epochs=1")
+    assert work.here("alone", *(word for said in words for word in ("-o", f"runner.alone.{said}"))).status == 0
     last = whole.of("alone").checkpoint("out", "alone", LAST)
-    assert work.checkpoint("out", "alone", LAST) == last, "saving changes nothing"
-    steps = work.names("steps", "alone")
-    assert len(steps) > 30
     kept = work.path / "kept"
     (work.path / "steps" / "alone").rename(kept)
-    # Around the end of the warm-up, within blocks and at their ends, at the end of an epoch and in the next one.
-    for name in [
-        *(f"epoch_0_batch_{batch}" for batch in (1, 7, 9, 10, 11, 16, 19)),
-        "epoch_1_batch_1",
-        "epoch_1_batch_18",
-    ]:
+    # Around the end of the warm-up, within blocks and at their ends, at the end of the epoch.
+    for name in [f"epoch_0_batch_{batch}" for batch in (1, 7, 9, 10, 11, 16, 19)]:
         work.forget("steps", "out")
         shutil.copytree(kept / name, work.path / "steps" / "alone" / name)
         done = work.here("alone", "--resume", "-o", "runner.alone.save_step_interval=50")
@@ -241,3 +239,206 @@ def test_an_exchange_of_checkpoints_that_was_cut_short_is_finished(work: Work, w
     done = work.here("alone", "--resume")
     assert "goes on from steps/alone/epoch_1_batch_16.next" in done.said
     assert work.checkpoint("out", "alone", LAST) == whole.of("alone").checkpoint("out", "alone", LAST)
+
+
+def test_the_newest_checkpoints_are_kept(work: Work) -> None:
+    assert work.here("alone", "-o", "runner.alone.epochs=4", "-o", "runner.alone.keep_checkpoints=2").status == 0
+    assert work.names("out", "alone") == ["2", "3"]
+    assert work.names("steps", "alone") == ["epoch_3_batch_12", "epoch_3_batch_16"]
+
+
+def test_minutes_between_checkpoints(work: Work) -> None:
+    """The clock is looked at before batches 0, 1, 3, 7, 15 and at the end, and here it goes by 25 seconds each time."""
+    words = ("save_minutes_interval=1", "save_step_interval=-1", "epochs=1")
+    minutes = [word for said in words for word in ("-o", f"runner.alone.{said}")]
+    with work.trainer("alone", *minutes, clock=itertools.count(0.0, 25.0).__next__) as trainer:
+        trainer.train()
+    assert work.names("out", "alone") == ["0", "epoch_0_batch_19", "epoch_0_batch_3"]
+    work.forget("out")
+    with work.trainer("alone", *minutes, clock=lambda: 0.0) as trainer:
+        trainer.train()
+    assert work.names("out", "alone") == ["0"]
+
+
+def test_early_stopping_is_remembered(work: Work) -> None:
+    stays = ("-o", "runner.alone.early_stop_patience=2", "-o", "hyper_parameters.optimizer.learning_rate=1e-30")
+    assert work.here("alone", *stays).status == 0
+    assert work.names("out", "alone") == ["0", "1"]
+    done = work.here("alone", *stays, "-o", "runner.alone.epochs=9", "--resume")
+    assert "no better auc for 2 epochs: it ends here" in done.said
+    assert work.names("out", "alone") == ["0", "1", "2"], "the second of them was before it was interrupted"
+    done = work.here("alone", *stays, "-o", "runner.alone.epochs=9", "--resume")
+    assert "nothing is left to do: early stopping has ended it" in done.said
+    assert work.names("out", "alone") == ["0", "1", "2"]
+
+
+def test_another_number_of_trainers_goes_on_between_epochs_and_not_within_one(work: Work, whole: Whole) -> None:
+    synced = whole.of("sync").path
+    shutil.copytree(synced / "steps" / "sync", work.path / "steps" / "sync")
+    alone = ("-o", "runner.sync.class=train")
+    done = work.here("sync", "--resume", *alone)
+    assert done.status == 2
+    place = "steps/sync/epoch_1_batch_8"
+    assert f"{place} was saved within an epoch by 2 trainers, and these are 1 [UM-TRAIN-016]" in done.said
+    assert f"hint: go on with 2, or begin an epoch with it: `init_model_path: {place}`" in done.said
+    work.forget("steps")
+    shutil.copytree(synced / "out" / "sync" / "0", work.path / "out" / "sync" / "0")
+    done = work.here("sync", "--resume", *alone)
+    assert done.status == 0, done.said
+    assert "goes on from out/sync/0: epoch 1" in done.said
+    assert [row["samples"] for row in work.epochs("sync")] == [SAMPLES]
+
+
+def test_what_is_left_of_an_epoch_can_be_handed_to_fewer_trainers(work: Work) -> None:
+    """Not to trainers to whom data is not handed out, though."""
+    work.change(f"batch_size: {BATCH}, sparse", "batch_size: 4, sparse")
+    often = ("-o", "runner.async.save_step_interval=30")
+    disturb(work, "async", "stop", 200, *often, pace_s=0.002)
+    done = work.here("async", "--resume", "-o", "runner.async.class=train")
+    assert "was saved within an epoch in mode async, and this is alone [UM-TRAIN-016]" in done.said
+    done = work.run("async", "--resume", "-o", "runner.async.worker_num=1", *often)
+    assert done.status == 0, done.said
+    assert [row["samples"] for row in work.epochs("async")] == [SAMPLES] * EPOCHS
+
+
+# ---- starting from another model, and looking at models
+
+
+def test_a_warm_start_takes_everything_that_fits(work: Work, whole: Whole) -> None:
+    """With the optimizer's state, from two servers to none."""
+    path = whole.of("sync").path / "out" / "sync" / "0"
+    stopping = Stopping()
+    stopping.is_asked = True
+    with work.trainer("alone", "-o", f"runner.alone.init_model_path={path}", stopping=stopping) as trainer:
+        assert trainer.train().saved == "steps/alone/epoch_0_batch_0"
+    assert work.checkpoint("steps", "alone", "epoch_0_batch_0") == contents(path)
+
+
+def test_a_warm_start_of_another_strategy_takes_values_and_says_so(work: Work, whole: Whole) -> None:
+    geo = whole.of("geo")
+    still = ("-o", "hyper_parameters.optimizer.learning_rate=1e-30", "-o", "runner.sync.epochs=1")
+    path = geo.path / "out" / "geo"
+    done = work.run("sync", "-o", f"runner.sync.init_model_path={path}", "-o", "runner.sync.server_num=1", *still)
+    assert done.status == 0, done.said
+    assert f"starts from {path}/1, without the optimizer's memory, which is of another kind" in done.said
+    assert work.here("infer", "-o", f"runner.infer.init_model_path={path}/1").status == 0
+    assert work.epochs("sync")[0]["evaluated"]["auc"] == work.epochs("infer")[0]["evaluated"]["auc"]
+
+
+def test_a_warm_start_with_another_optimizer_or_rate_takes_values(work: Work, whole: Whole) -> None:
+    alone = whole.of("alone")
+    start = ("-o", f"runner.alone.init_model_path={alone.path}/out/alone/0", "-o", "runner.alone.epochs=1")
+    rate = ("-o", "hyper_parameters.optimizer.learning_rate=1e-30")
+    for more in ((), ("-o", "hyper_parameters.optimizer.class=SGD")):
+        done = work.here("alone", *start, *rate, *more)
+        assert "out/alone/0, without the optimizer's memory, which is of another kind" in done.said
+        assert work.epochs("alone")[0]["evaluated"] == alone.epochs("alone")[0]["evaluated"]
+
+
+def test_a_resumed_run_with_another_rate_says_what_it_can_not_take(work: Work, whole: Whole) -> None:
+    shutil.copytree(whole.of("alone").path / "steps" / "alone", work.path / "steps" / "alone")
+    done = work.here("alone", "--resume", "-o", "hyper_parameters.optimizer.learning_rate=0.01")
+    assert done.status == 0
+    assert "goes on from steps/alone/epoch_1_batch_16: epoch 2, batch 16, without the optimizer's memory" in done.said
+
+
+def test_a_model_of_other_sizes_is_refused(work: Work, whole: Whole) -> None:
+    path = whole.of("alone").path / "out" / "alone" / "1"
+    done = work.here("alone", "-o", f"runner.alone.init_model_path={path}", "-o", "hyper_parameters.dim=8")
+    assert done.status == 2
+    assert "has rows of 8 here and 4 there [UM-PS-116]" in done.said
+    assert "top.0.weight has the shape (34, 8) here and (18, 8) there [UM-PS-116]" in done.said
+    assert "hint: start from a checkpoint of the same model" in done.said
+    assert "Traceback" not in done.said
+
+
+def test_evaluating_checkpoints_gives_what_training_said_of_them(work: Work, whole: Whole) -> None:
+    alone = whole.of("alone")
+    said = [row["evaluated"] for row in alone.epochs("alone")]
+    for path, expected in ((f"{alone.path}/out/alone", said), (f"{alone.path}/out/alone/1", said[1:])):
+        assert work.here("infer", "-o", f"runner.infer.init_model_path={path}").status == 0
+        assert [row["evaluated"] for row in work.epochs("infer")] == expected
+
+
+# ---- classes that read, packed files, little data, several phases and models
+
+
+def test_a_reader_class_alone_is_killed_and_goes_on(work: Work, whole: Whole) -> None:
+    own = ("-o", "runner.alone.phases=[own]")
+    moment = some_batches(work, 30)
+    started = work.start("alone", *own, env=slow(PACE_S))
+    started.until(lambda: work.paced() >= moment, "some batches")
+    started.kill("launcher")
+    started.end()
+    done = work.here("alone", "--resume", *own)
+    assert done.status == 0, done.said
+    assert work.checkpoint("out", "alone", LAST) == whole.of("alone").checkpoint("out", "alone", LAST)
+
+
+def test_a_reader_class_of_several_trainers_is_killed_and_goes_on(work: Work, whole: Whole) -> None:
+    disturbed(work, "sync", "trainer", words=("-o", "runner.sync.phases=[own]"))
+    assert work.checkpoint("out", "sync", LAST) == whole.of("sync").checkpoint("out", "sync", LAST)
+
+
+@pytest.mark.parametrize("how", ["gzip", "zstd"])
+def test_packed_files_are_the_same_data(work: Work, whole: Whole, how: str) -> None:
+    for file in (work.path / "data" / "train").iterdir():
+        file.write_bytes(packed(file.read_bytes(), how))
+    assert work.here("alone").status == 0
+    assert work.checkpoint("out", "alone", LAST) == whole.of("alone").checkpoint("out", "alone", LAST)
+
+
+def test_a_trainer_without_data_takes_part(work: Work) -> None:
+    """There is one file, and a packed one can't be divided: the other trainer changes nothing."""
+    files = sorted((work.path / "data" / "train").iterdir())
+    text = b"".join(file.read_bytes() for file in files)
+    for file in files:
+        file.unlink()
+    (work.path / "data" / "train" / "all.gz").write_bytes(packed(text, "gzip"))
+    # What is dropped out depends on the trainer, too.
+    (work.path / "model.py").write_text((work.path / "model.py").read_text().replace("Dropout(0.1)", "Dropout(0.0)"))
+    done = work.run("sync")
+    assert done.status == 0, done.said
+    assert work.here("alone").status == 0
+    together, alone = (work.checkpoint("out", runner, LAST, zeros_alike=True) for runner in ("sync", "alone"))
+    assert together == alone
+
+
+@pytest.mark.parametrize("runner", ["async", "collective"])
+def test_fewer_samples_than_trainers(work: Work, runner: str) -> None:
+    for part in (1, 2):
+        (work.path / "data" / "train" / f"part-{part}").unlink()
+    first = work.path / "data" / "train" / "part-0"
+    first.write_text(first.read_text().splitlines()[0] + "\n")
+    done = work.run(runner)
+    assert done.status == 0, done.said
+    assert [row["samples"] for row in work.epochs(runner)] == [1] * EPOCHS
+
+
+@pytest.mark.parametrize(
+    ("phases", "every", "names"),
+    [
+        ("[train,more]", 2, ["epoch_0_batch_2", "epoch_0_batch_18"]),
+        ("[train,other]", 9, ["epoch_0_batch_9", "epoch_0_batch_18", "epoch_1_batch_9"]),
+    ],
+)
+def test_several_phases_and_models_go_on_within_each(work: Work, phases: str, every: int, names: list[str]) -> None:
+    """Of phases with as many batches, the later one's checkpoints replace the earlier one's."""
+    both = ("-o", f"runner.alone.phases={phases}", "-o", "runner.alone.keep_checkpoints=99")
+    assert work.here("alone", *both, "-o", f"runner.alone.save_step_interval={every}").status == 0
+    last = work.checkpoint("out", "alone", LAST)
+    assert len(last) == (4 if "other" in phases else 2), "each model has its tables, and only these"
+    rows = work.epochs("alone")
+    kept = work.path / "kept"
+    (work.path / "steps" / "alone").rename(kept)
+    seen = set()
+    for name in names:
+        work.forget("steps", "out")
+        shutil.copytree(kept / name, work.path / "steps" / "alone" / name)
+        found, _ = saving.newest([str(work.path / "steps" / "alone")], "alone")
+        assert found is not None
+        seen.add(found.milestone.stage)
+        assert work.here("alone", "--resume", *both, "-o", "runner.alone.save_step_interval=50").status == 0
+        assert work.checkpoint("out", "alone", LAST) == last, name
+    assert seen == ({1} if "other" in phases else {0, 1})
+    assert work.epochs("alone")[-1]["evaluated"] == rows[-1]["evaluated"]

@@ -18,7 +18,7 @@ import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import Any
 
 import numpy as np
@@ -288,13 +288,25 @@ def _place(device: Device) -> str:
 
 
 def _models_own(error: Exception, file: str) -> UmiakError:
-    """The failure of a model's code, with its place in the model's file."""
-    traceback.print_exception(error)
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    where = f"{file}:{lines[-1]}" if lines else file
+    """The failure of a model's code, with its place in the model's file. Its traceback begins there: the way to it is ours."""
+    own = [
+        at
+        for at in _ways(error.__traceback__)
+        if os.path.abspath(at.tb_frame.f_code.co_filename) == os.path.abspath(file)
+    ]
+    is_text = isinstance(error, SyntaxError)
+    traceback.print_exception(type(error), error, own[0] if own else None if is_text else error.__traceback__)
+    line = error.lineno if isinstance(error, SyntaxError) else own[-1].tb_lineno if own else None
+    where = file if line is None else f"{file}:{line}"
     told = " ".join(str(error).split())
     what = f"the model's code failed: {type(error).__name__}: {told if len(told) <= 300 else told[:297] + '...'}"
     return UmiakError(Problem(code="UM-TRAIN-021", what=what, where=where), exit_status=Exit.JOB_FAILED)
+
+
+def _ways(at: TracebackType | None) -> Iterator[TracebackType]:
+    while at is not None:
+        yield at
+        at = at.tb_next
 
 
 def _diverged(loss: float, step: int) -> UmiakError:

@@ -1,0 +1,241 @@
+"""What can go wrong in a training, each with one clear error: no traceback of ours, no waiting for ever, and the last checkpoint as it was."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from testbed.pytest_support import require
+from tests.slot_helpers import packed
+from tests.train_runs import Done, Whole, Work, slow
+
+pytestmark = [pytest.mark.paddle, pytest.mark.usefixtures("paddle"), pytest.mark.timeout(180)]
+
+OURS = "this is a bug in umiak"
+
+
+@pytest.fixture
+def paddle() -> None:
+    missing = importlib.util.find_spec("paddle") is None
+    require("PaddlePaddle is not installed: pip install paddlepaddle==3.3.1" if missing else None)
+
+
+def check(done: Done, code: str, *texts: str, status: int | None = None) -> None:
+    """One problem with its code, and no excuse of ours."""
+    assert done.status == status if status is not None else done.status not in (0, 70), done.said
+    assert f"[{code}]" in done.said, done.said
+    for text in texts:
+        assert text in done.said, f"{text}\n{done.said}"
+    assert OURS not in done.said
+    assert "Traceback" not in done.said
+
+
+def check_steps(work: Work, runner: str) -> None:
+    """Whatever happened, what was saved before is whole, and nothing else is there."""
+    names = work.names("steps", runner)
+    assert names
+    assert all(re.fullmatch(r"epoch_\d+_batch_\d+", name) for name in names), names
+    for name in names:
+        work.checkpoint("steps", runner, name)
+
+
+def in_model(work: Work, code: str) -> None:
+    """Let the model's logit begin with this."""
+    path = work.path / "model.py"
+    text = path.read_text()
+    path.write_text(text.replace("    def logit(self, inputs):\n", f"    def logit(self, inputs):\n        {code}\n"))
+
+
+# ---- training
+
+
+def test_a_loss_that_is_no_number(work: Work) -> None:
+    """In the second trainer, after some good steps: the first one says nothing else, and does not wait."""
+    in_model(
+        work,
+        "self.times = getattr(self, 'times', 0) + self.training\n"
+        "        if self.times > 6 and os.environ['UMIAK_RANK'] == '1': return paddle.to_tensor(float('nan')) * "
+        "paddle.ones([inputs.size, 1])",
+    )
+    done = work.run("sync")
+    check(done, "UM-TRAIN-014", "the loss is no number any more: nan in step 6", "a smaller learning rate", status=1)
+    assert work.names("steps", "sync") == ["epoch_0_batch_4"]
+    check_steps(work, "sync")
+
+
+def test_a_rate_that_is_too_high(work: Work) -> None:
+    done = work.here("alone", "-o", "hyper_parameters.optimizer={class: SGD, learning_rate: 1e30}")
+    check(done, "UM-TRAIN-014", "the loss is no number any more: ", status=1)
+
+
+def test_a_server_that_is_lost(work: Work) -> None:
+    started = work.start("sync", env=slow(0.03))
+    assert started.until(lambda: work.names("steps", "sync") and work.paced() >= 12, "a checkpoint")
+    started.kill("server")
+    done = started.end()
+    check(done, "UM-TRAIN-018", "server ", "hint: `--resume` goes on from the newest checkpoint", status=1)
+    assert any(re.fullmatch(r"epoch_0_batch_\d+", name) for name in work.names("steps", "sync"))
+
+
+# ---- saving
+
+
+@pytest.mark.parametrize("runner", ["alone", "sync"])
+def test_a_disk_that_is_full(work: Work, whole: Whole, runner: str) -> None:
+    """A file system with room for a checkpoint and a half, which this run alone sees."""
+    require(None if os.geteuid() == 0 and shutil.which("unshare") else "mounting needs root")
+    size = subprocess.run(["du", "-sk", whole.of(runner).path / "out" / runner / "0"], stdout=subprocess.PIPE).stdout
+    (work.path / "steps").mkdir()
+    mount = f"mount -t tmpfs -o size={int(size.split()[0]) * 3 // 2}k none steps && cp_back() {{ cp -r steps kept; }}"
+    script = f'{mount} && "$@"; status=$?; cp_back; exit $status'
+    done = work.run(runner, before=["unshare", "-m", "sh", "-c", script, "sh"])
+    check(
+        done, "UM-TRAIN-017", f"a checkpoint can't be saved: steps/{runner}/epoch_0_batch_8", "No space left", status=3
+    )
+    assert "hint: make room, or save elsewhere" in done.said
+    assert work.names("kept", runner) == ["epoch_0_batch_4"]
+    shutil.copytree(work.path / "kept" / runner, work.path / "steps" / runner)
+    if runner == "alone":
+        assert "goes on from steps/" in work.here(runner, "--resume").said
+        assert work.checkpoint("out", runner, "1") == whole.of(runner).checkpoint("out", runner, "1")
+
+
+def test_a_checkpoint_that_was_changed_since(work: Work, whole: Whole) -> None:
+    shutil.copytree(whole.of("alone").path / "steps" / "alone", work.path / "steps" / "alone")
+    newest = work.path / "steps" / "alone" / "epoch_1_batch_16"
+    shard = max(newest.glob("shard-*"), key=lambda each: each.stat().st_size)
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+    done = work.here("alone", "--resume")
+    check(done, "UM-TRAIN-022", "a checkpoint can't be loaded: steps/alone/epoch_1_batch_16", shard.name, status=3)
+    newest.rename(work.path / "away")
+    assert "goes on from steps/alone/epoch_1_batch_12" in work.here("alone", "--resume").said
+
+
+# ---- data
+
+
+def replaced(work: Work, change: Callable[[Path], object]) -> Path:
+    file = work.path / "data" / "train" / "part-1"
+    change(file)
+    return file
+
+
+def test_a_line_that_is_none(work: Work) -> None:
+    file = replaced(work, lambda file: file.write_text(file.read_text() + "click:1 what is this\n"))
+    check(work.here("alone"), "UM-DATA-001", f"data/train/part-1:{len(file.read_text().splitlines())}", status=2)
+
+
+def test_a_packed_file_that_is_broken(work: Work) -> None:
+    replaced(work, lambda file: file.write_bytes(packed(file.read_bytes(), "gzip")[:-200]))
+    check(work.here("alone"), "UM-DATA-002", "data/train/part-1")
+
+
+def test_a_file_that_can_not_be_read(work: Work) -> None:
+    file = replaced(work, Path.unlink)
+    file.symlink_to("/proc/self/mem")
+    check(work.here("alone"), "UM-DATA-002", "data/train/part-1")
+
+
+@pytest.mark.parametrize("runner", ["alone", "sync"])
+def test_a_file_that_vanishes_between_two_epochs(work: Work, runner: str) -> None:
+    code = "if not self.training and os.path.exists('data/train/part-1'): os.unlink('data/train/part-1')"
+    if runner != "alone":
+        code = code.replace("os.unlink(", "os.environ['UMIAK_RANK'] == '0' and os.unlink(")
+    in_model(work, code)
+    done = work.here(runner) if runner == "alone" else work.run(runner)
+    check(done, "UM-DATA-002", "no such file: data/train/part-1")
+    assert work.names("out", runner) == ["0"]
+    check_steps(work, runner)
+
+
+def test_a_slot_that_never_occurs_and_one_that_always_does(work: Work) -> None:
+    for name in ("train", "test"):
+        for file in (work.path / "data" / name).iterdir():
+            file.write_text(file.read_text().replace("price:", "dense_feature:"))
+    work.change("price:2", "dense_var:2")
+    done = work.here("alone")
+    check(
+        done, "UM-DATA-009", "slot dense_var is declared, and none of the 1200 lines", "did you mean `dense_feature`?"
+    )
+    work.change(', dense_slots: "dense_var:2"', "")
+    done = work.here("alone")
+    check(done, "UM-DATA-009", "has slot dense_feature, not declared")
+
+
+# ---- models
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "texts"),
+    [
+        ("    def logit(self, inputs):", "    def logit(self, inputs:", "UM-TRAIN-021", ("SyntaxError", "model.py:")),
+        (
+            "        rows = self",
+            "        raise ValueError('of mine')\n        rows = self",
+            "UM-TRAIN-021",
+            ("ValueError: of mine",),
+        ),
+        ("import paddle\n", "import paddle\nimport nothing_like_it\n", "UM-TRAIN-021", ("nothing_like_it",)),
+        ("class Model(", "class Modell(", "UM-TRAIN-013", ("has no class Model", "Modell")),
+        ("class Model(ClickModel)", "class Model", "UM-TRAIN-013", ("is not one that is understood",)),
+    ],
+)
+def test_a_model_that_does_not_work(work: Work, old: str, new: str, code: str, texts: tuple[str, ...]) -> None:
+    """A model's own traceback has nothing of ours in it."""
+    path = work.path / "model.py"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new, 1))
+    done = work.here("alone")
+    assert done.status in (1, 2)
+    for text in (f"[{code}]", *texts):
+        assert text in done.said, done.said
+    assert OURS not in done.said
+    assert "umiak/train" not in done.said
+
+
+def test_a_model_that_fails_in_one_trainer(work: Work) -> None:
+    in_model(work, "if os.environ['UMIAK_RANK'] == '1': raise ValueError('of mine')")
+    done = work.run("async")
+    assert done.status == 1, done.said
+    assert "the model's code failed: ValueError: of mine [UM-TRAIN-021]" in done.said
+    assert OURS not in done.said
+
+
+def test_a_hyper_parameter_that_is_none(work: Work) -> None:
+    check(work.here("alone", "-o", "hyper_parameters.dimm=8"), "UM-TRAIN-012", "dimm", "did you mean `dim`?", status=2)
+    check(work.here("alone", "-o", "hyper_parameters.dim=many"), "UM-TRAIN-012", "many", status=2)
+
+
+# ---- several runners
+
+
+def test_a_runner_behind_one_of_several_processes_is_run_once(work: Work) -> None:
+    done = work.run("[sync,infer]", "-o", "runner.infer.init_model_path=out/sync")
+    assert done.status == 0, done.said
+    assert done.said.count("evaluates out/sync/0 (1 of 2)") == 1
+
+
+def test_of_paddles_own_talk_nothing_is_shown(whole: Whole) -> None:
+    for runner in ("sync", "collective"):
+        said = whole.said(runner)
+        assert not re.search("ccache|FLAGS|tcp_store|Warning", said), said
+
+
+def test_an_end_by_a_signal_while_servers_wait(work: Work) -> None:
+    """The second signal does not wait for anybody."""
+    started = work.start("sync", env=slow(600))
+    assert started.until(lambda: work.paced() >= 2, "both trainers have begun a batch")
+    started.signal(signal.SIGTERM)
+    assert started.until(lambda: "received SIGTERM" in started.said, "it is heard")
+    started.signal(signal.SIGTERM)
+    assert started.end().status == 143
