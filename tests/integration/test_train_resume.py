@@ -57,6 +57,8 @@ def disturb(work: Work, runner: str, how: str, most: int, *words: str, pace_s: f
     started.kill(how)
     done = started.end()
     assert done.status != 0 or is_over(work, runner), done.said
+    for log in (work.path / "run" / runner / "log").glob("workerlog.*"):
+        assert "this is a bug in umiak" not in log.read_text()
 
 
 def disturbed(work: Work, runner: str, *how: str, words: Sequence[str] = ()) -> None:
@@ -79,7 +81,7 @@ def test_sync_training_is_the_same_bits_after_all_that_can_happen_to_it(work: Wo
 
 
 def test_collective_training_too(work: Work, whole: Whole) -> None:
-    disturbed(work, "collective", random.choice(["trainer", "launcher", "everything"]), "stop")
+    disturbed(work, "collective", random.choice(["trainer", "trainer", "launcher", "everything"]), "stop")
     assert work.checkpoint("out", "collective", LAST) == whole.of("collective").checkpoint("out", "collective", LAST)
 
 
@@ -226,6 +228,7 @@ def test_what_was_torn_is_passed_over(work: Work, whole: Whole) -> None:
     assert "note: passed over: steps/alone/epoch_1_batch_16.partial: was never finished" in done.said
     assert re.search(r"note: passed over: steps/alone/epoch_1_batch_12/shard-\d+.umiak: a file is torn", done.said)
     assert "goes on from steps/alone/epoch_1_batch_8" in done.said
+    assert "2.4k samples" in done.said, "the picture goes on behind the epoch that is over"
     assert work.checkpoint("out", "alone", LAST) == whole.of("alone").checkpoint("out", "alone", LAST)
     assert work.names("steps", "alone") == [f"epoch_1_batch_{batch}" for batch in (12, 16, 8)]
 

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import paddle
+import umiak_native
 from paddle import distributed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from umiak.ps.client import Floats
@@ -66,13 +69,25 @@ class PaddleGroup:
         if self.world == 1:
             return
         tensor = paddle.to_tensor(array)
-        distributed.all_reduce(tensor)
+        with _others_there():
+            distributed.all_reduce(tensor)
         array[...] = tensor.numpy().reshape(array.shape)
 
     def _gathered(self, array: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
         rows: list[paddle.Tensor] = []
-        distributed.all_gather(rows, paddle.to_tensor(array))
+        with _others_there():
+            distributed.all_gather(rows, paddle.to_tensor(array))
         return [row.numpy() for row in rows]
+
+
+@contextlib.contextmanager
+def _others_there() -> Iterator[None]:
+    """What Paddle raises in an exchange, as everybody else calls it."""
+    try:
+        yield
+    except RuntimeError as error:
+        why = str(error).strip().splitlines()
+        raise umiak_native.TrainerLost(f"another trainer is gone: {why[-1] if why else 'no word of it'}") from error
 
 
 def _join() -> None:

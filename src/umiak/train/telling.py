@@ -6,6 +6,7 @@ stderr; ``--json`` sends what ``metrics.jsonl`` gets to stdout, too.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -19,6 +20,7 @@ from umiak.train import picture, words
 from umiak.train.milestones import EpochRow, finite
 from umiak.train.scalars import Scalars
 
+OUTCOME = "outcome.json"
 LIVE_EVERY_S = 0.2
 LINES_EVERY_S = 2.0
 
@@ -77,6 +79,8 @@ class Teller:
         self._marks: dict[str, list[tuple[float, float]]] = {}
         if run_dir is not None and not is_silent:
             os.makedirs(run_dir, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(run_dir, OUTCOME))  # an earlier run's
             self._file = open(os.path.join(run_dir, "metrics.jsonl"), "a" if goes_on else "w", encoding="utf-8")  # noqa: SIM115
             self._scalars = Scalars(run_dir, self.talk)
 
@@ -87,6 +91,10 @@ class Teller:
         self._clear()
         self._err.write(f"{line}\n")
         self._err.flush()
+
+    def go_on(self, rows: Sequence[EpochRow]) -> None:
+        """These epochs were told by an earlier run: the picture begins behind them."""
+        self._samples = sum(row.samples for row in rows)
 
     def report(self, report: Report) -> None:
         """How it goes."""
@@ -143,7 +151,7 @@ class Teller:
     def outcome(self, *, is_stopped: bool, is_resumable: bool, saved: str | None) -> None:
         """How it ended, for whoever has started this process."""
         if self._run_dir is not None and not self._is_silent:
-            path = os.path.join(self._run_dir, "outcome.json")
+            path = os.path.join(self._run_dir, OUTCOME)
             with open(f"{path}.tmp", "w", encoding="utf-8") as file:
                 json.dump({"resumable": is_resumable, "stopped": is_stopped, "saved": saved}, file)
             os.replace(f"{path}.tmp", path)

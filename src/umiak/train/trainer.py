@@ -222,6 +222,7 @@ class Trainer:
         whole = saving.start_from(self.job, found.path, self._tables())
         self._refresh()
         self.history = list(milestone.history)
+        self.teller.go_on(self.history)
         self.best, self.without_progress = milestone.best, milestone.without_progress
         self.step = milestone.step
         self.teller.talk(f"goes on from {found.path}: {self._reached(milestone)}{'' if whole else VALUES_ONLY}")
