@@ -204,17 +204,20 @@ def test_a_finished_run_says_so_and_can_be_made_longer(work: Work, whole: Whole)
     assert (done.status, work.names("out", "alone")) == (0, ["0", "1", "2"])
 
 
-def test_what_an_earlier_run_has_left_is_neither_gone_on_from_nor_in_the_way(work: Work) -> None:
+def test_of_two_runs_the_later_ones_checkpoints_are_kept(work: Work) -> None:
     keeps_one = ("-o", "runner.alone.keep_checkpoints=1")
     assert work.here("alone", *keeps_one).status == 0
     assert (work.names("out", "alone"), work.names("steps", "alone")) == (["1"], ["epoch_1_batch_16"])
-    started = work.fork("alone", *keeps_one, env=slow(PACE_S))
-    assert started.until(lambda: "epoch_0_batch_8" in work.names("steps", "alone"), "a checkpoint")
-    started.signal(signal.SIGKILL)
-    started.end()
-    done = work.here("alone", "--resume", *keeps_one)
-    assert "goes on from steps/alone/epoch_0_batch_" in done.said
-    assert (work.names("out", "alone"), work.names("steps", "alone")) == (["1"], ["epoch_1_batch_16"])
+    assert work.here("alone", *keeps_one, "-o", "runner.alone.epochs=1").status == 0
+    assert (work.names("out", "alone"), work.names("steps", "alone")) == (["0"], ["epoch_0_batch_16"])
+
+
+def test_a_run_that_began_anew_is_not_taken_for_the_one_before(work: Work) -> None:
+    assert work.here("alone").status == 0
+    assert work.here("alone", "-o", "runner.alone.epochs=1").status == 0
+    assert work.names("out", "alone") == ["0", "1"], "the second is the first run's"
+    done = work.here("alone", "--resume")
+    assert "goes on from out/alone/0: epoch 1" in done.said
 
 
 def test_what_was_torn_is_passed_over(work: Work, whole: Whole) -> None:
@@ -242,6 +245,10 @@ def test_an_exchange_of_checkpoints_that_was_cut_short_is_finished(work: Work, w
     done = work.here("alone", "--resume")
     assert "goes on from steps/alone/epoch_1_batch_16.next" in done.said
     assert work.checkpoint("out", "alone", LAST) == whole.of("alone").checkpoint("out", "alone", LAST)
+    for left in (".next", ".removing", ".next.partial"):
+        shutil.copytree(steps / "epoch_1_batch_12", steps / f"epoch_0_batch_4{left}")
+    assert work.here("alone").status == 0
+    assert work.names("steps", "alone") == [f"epoch_1_batch_{batch}" for batch in (12, 16, 8)]
 
 
 def test_the_newest_checkpoints_are_kept(work: Work) -> None:
