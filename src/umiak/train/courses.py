@@ -12,6 +12,7 @@ from umiak.train.engine import slots_of
 from umiak.train.modeling.model import Slots
 from umiak.train.plan import Stage
 from umiak.train.reading import dividing
+from umiak.train.reading.batches import Batch
 from umiak.train.together import Together
 
 if TYPE_CHECKING:
@@ -69,12 +70,16 @@ class Course:
         """As declared, or as the first sample has them."""
         if self.dataset.has_slots:
             return Slots(sparse=self.dataset.sparse_slots, dense=self.dataset.dense_slots)
-        with reading.read(self.dataset, self.found, **self._told) as samples:
-            batch = next(samples, None)
+        batch = self.first_batch()
         if batch is None:
             what = f"dataset {self.dataset.name} has no samples, so nothing says what its slots are"
             raise UmiakError(Problem(code="UM-TRAIN-019", what=what))
         return slots_of(batch)
+
+    def first_batch(self) -> Batch | None:
+        """The first samples of the data, if there are any."""
+        with reading.read(self.dataset, self.found, **self._told) as samples:
+            return next(samples, None)
 
     def guess(self) -> int | None:
         """About how many samples an epoch has."""

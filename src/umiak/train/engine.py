@@ -77,6 +77,7 @@ class Engine:
         hyper_parameters: Mapping[str, Any],
         where: str | None = None,
     ) -> None:
+        self._made_of = (kind, slots, ways, hyper_parameters, where)
         self.job = job
         self.seed = ways.seed
         self._ways = ways
@@ -105,6 +106,11 @@ class Engine:
         self._judges = self.model.judges()
         self._ragged: set[tuple[str, ...]] = set()
         self._clicks = next((judge.label for judge in self._judges.values()), None)
+
+    def copied(self, job: Job) -> Engine:
+        """The same model anew, with its tables in another job."""
+        kind, slots, ways, hyper_parameters, where = self._made_of
+        return Engine(kind, slots, job=job, ways=ways, hyper_parameters=hyper_parameters, where=where)
 
     def board(self) -> Board:
         """An empty board for the loss and everything that the model is judged by."""

@@ -269,7 +269,7 @@ RUNNER = (
     ),
     Key(
         name="save_checkpoint_path",
-        meaning="Where checkpoints are saved, as `PATH/EPOCH/`, or with `online_learning` as `PATH/DAY/PASS/`; the last one always is.",
+        meaning="Where checkpoints are saved, as `PATH/EPOCH/`, or with `online_learning` as `PATH/DAY/PASS/`; the last one always is. A directory, or a URL.",
         kind=Kind.PATH,
         default_said="nothing is saved",
     ),

@@ -26,7 +26,6 @@ from umiak.train.reading import storage
 
 LAST = (manifest.FILE_NAME, "signature.json")
 """The files that say that a directory is whole: sent last, removed first."""
-ASIDE = (".partial", ".next", ".removing", ".rows", ".old")
 
 
 @value
@@ -41,8 +40,8 @@ class Mirror:
         root = Path(self.path)
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         there = self._whole()
-        for old in root.iterdir():
-            if old.name not in there:
+        for old in [path.parent for last in LAST for path in root.rglob(last)]:
+            if old.relative_to(root).as_posix() not in there:
                 shutil.rmtree(old, ignore_errors=True)
         for name in there:
             if not _is_whole(root / name):
@@ -71,13 +70,16 @@ class Mirror:
         with _refusals(self.url):
             system, root = storage.system(self.url)
             try:
-                names = [str(each).rstrip("/").rpartition("/")[2] for each in system.ls(root, detail=False)]
+                files = [str(each) for each in system.find(root)]
             except FileNotFoundError:
                 return []
-            return sorted(name for name in names if any(system.exists(f"{root}/{name}/{last}") for last in LAST))
+            whole = {file.rpartition("/")[0] for file in files if file.rpartition("/")[2] in LAST}
+            beginning = root.strip("/") + "/"
+            return sorted(name.strip("/").removeprefix(beginning) for name in whole)
 
     def _fetch(self, name: str) -> None:
         partial = Path(self.path, f"{name}.partial")
+        partial.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(partial, ignore_errors=True)
         with _refusals(self.url):
             system, root = storage.system(self.url)
@@ -85,7 +87,9 @@ class Mirror:
                 target = partial / str(file).rpartition(f"/{name}/")[2]
                 target.parent.mkdir(parents=True, exist_ok=True)
                 system.get_file(file, str(target))
-        os.rename(partial, Path(self.path, name))
+        target = Path(self.path, name)
+        shutil.rmtree(target, ignore_errors=True)
+        os.rename(partial, target)
 
     def _remove(self, name: str) -> None:
         system, root = storage.system(self.url)
@@ -130,6 +134,13 @@ class Mirrors:
 
 def mirrored(act: Act) -> tuple[Act, Mirrors]:
     """The act with local paths in the place of URLs, and what connects the two."""
+    if act.online and act.inference and storage.is_url(act.inference.path):
+        what = (
+            f"online learning publishes models in a directory, not behind a URL: {without_password(act.inference.path)}"
+        )
+        raise UmiakError(
+            Problem(code="UM-TRAIN-040", what=what, hint="let save_inference_path be a local or a mounted directory")
+        )
     mirrors: dict[str, Mirror] = {}
 
     def local(path: str) -> str:

@@ -87,8 +87,10 @@ def _performed(act: Act, plan: Plan, wanted: Wanted, environ: Mapping[str, str],
 
 
 def _trained(act: Act, shared: Settings, wanted: Wanted, environ: Mapping[str, str], stopping: Stopping) -> Ended:
+    from umiak.train.mirror import mirrored
     from umiak.train.trainer import Company
 
+    act, mirrors = mirrored(act)
     watch = Stopwatch()
     is_first = (act.crew.rank or 0) == 0
     run_dir = None if wanted.run_dir is None else os.path.join(wanted.run_dir, act.name)
@@ -99,13 +101,16 @@ def _trained(act: Act, shared: Settings, wanted: Wanted, environ: Mapping[str, s
         if act.kind is RunnerClass.INFER:
             from umiak.train import inferring
 
+            mirrors.fetch()
             inferring.infer(act, shared, watch, teller, connect=lambda: _alone(watch))
             return Ended()
         job = _job(act, environ, watch)
         use_job(job)
         try:
             together = Together(job, watch, waits_for_nobody=act.crew.together in FREE)
-            company = Company(job=job, together=together, watch=watch, teller=teller, stopping=stopping)
+            company = Company(
+                job=job, together=together, watch=watch, teller=teller, stopping=stopping, mirrors=mirrors
+            )
             outcome = _trainer(act)(act, shared, company).train()
             _ = job.client  # servers wait for every trainer, also for one that has found nothing to do
         except BaseException:
@@ -118,8 +123,10 @@ def _trained(act: Act, shared: Settings, wanted: Wanted, environ: Mapping[str, s
             return Ended(status=128 + 15, is_stopped=True)
         if outcome.is_stopped and outcome.saved is None:
             teller.talk("stopped before anything was learned: nothing is lost")
-        elif outcome.is_stopped:
-            teller.talk(f"stopped, resumable: everything is in {outcome.saved}; `--resume` goes on from there")
+        elif outcome.is_stopped and outcome.saved is not None:
+            teller.talk(
+                f"stopped, resumable: everything is in {mirrors.spoken(outcome.saved)}; `--resume` goes on from there"
+            )
         return Ended(is_stopped=outcome.is_stopped)
     finally:
         teller.close()

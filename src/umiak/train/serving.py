@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -221,7 +222,9 @@ def _trace(model: Model, slots: Slots, inputs: Sequence[Input], outputs: Sequenc
     served = _Served(model, slots, [each.name for each in inputs], [each.name for each in outputs])
     served.eval()
     specs = [paddle.static.InputSpec([*each.shape], each.dtype, each.name) for each in inputs]
-    paddle.jit.save(paddle.jit.to_static(served, input_spec=[specs], full_graph=True), path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Paddle warns about its own functions while it traces them
+        paddle.jit.save(paddle.jit.to_static(served, input_spec=[specs], full_graph=True), path)
 
 
 def _write_signature(done: Exported, path: str) -> None:

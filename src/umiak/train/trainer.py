@@ -9,6 +9,7 @@ Every decision that all trainers must share is made from what all of them have t
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import shutil
 import time
@@ -18,7 +19,9 @@ import umiak
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import replace, value
 from umiak.ps import export as ps_export
+from umiak.ps.environment import Seat
 from umiak.ps.job import Job
+from umiak.ps.settings import Settings as PsSettings
 from umiak.train import reading, saving, serving
 from umiak.train.config import Inference, Learning, Saving, TableParameters
 from umiak.train.courses import Course
@@ -27,6 +30,7 @@ from umiak.train.feeding import Wishes
 from umiak.train.findings import choices
 from umiak.train.metrics.board import Readings
 from umiak.train.milestones import EpochRow, Milestone, finite
+from umiak.train.mirror import Mirrors
 from umiak.train.plan import Act, Stage
 from umiak.train.stopping import Stopping
 from umiak.train.stopwatch import Stopwatch
@@ -64,6 +68,7 @@ class Company:
     watch: Stopwatch
     teller: Teller
     stopping: Stopping
+    mirrors: Mirrors = Mirrors()
     clock: Callable[[], float] = time.monotonic
     """Seconds, for checkpoints that are due after some minutes."""
 
@@ -96,6 +101,7 @@ class Trainer:
         self.watch = company.watch
         self.teller = company.teller
         self.stopping = company.stopping
+        self.mirrors = company.mirrors
         self.clock = company.clock
         self.mode = act.crew.together
         self.step = 0
@@ -133,6 +139,8 @@ class Trainer:
 
     def _place(self) -> tuple[saving.Saved | None, Milestone]:
         """Where it begins: at a checkpoint that is gone on from, or at the very beginning."""
+        if self.settings.resume or self.act.init_model_path:
+            self._fetch()
         found = self._newest() if self.settings.resume else None
         if found is not None:
             self.saved, self._run_id = found.path, found.milestone.run
@@ -191,6 +199,13 @@ class Trainer:
             where=settings.config,
         )
 
+    def _fetch(self) -> None:
+        """What is behind URLs, before anybody looks for it."""
+        if self.mirrors.all:
+            if self.together.is_first:
+                self.mirrors.fetch()
+            self.together.tell({}, "fetched")
+
     def _newest(self) -> saving.Saved | None:
         paths = [each.path for each in (self.act.checkpoint, self.act.step_checkpoint) if each]
         if not paths:
@@ -225,7 +240,9 @@ class Trainer:
         self.teller.go_on(self.history)
         self.best, self.without_progress = milestone.best, milestone.without_progress
         self.step = milestone.step
-        self.teller.talk(f"goes on from {found.path}: {self._reached(milestone)}{'' if whole else VALUES_ONLY}")
+        self.teller.talk(
+            f"goes on from {self.mirrors.spoken(found.path)}: {self._reached(milestone)}{'' if whole else VALUES_ONLY}"
+        )
 
     def _reached(self, milestone: Milestone) -> str:
         if milestone.trainers:
@@ -259,7 +276,7 @@ class Trainer:
         paths = saving.models_below(path, None)
         whole = saving.start_from(self.job, paths[-1], self._tables())
         self._refresh()
-        self.teller.talk(f"starts from {paths[-1]}{'' if whole else VALUES_ONLY}")
+        self.teller.talk(f"starts from {self.mirrors.spoken(paths[-1])}{'' if whole else VALUES_ONLY}")
 
     def _tables(self) -> dict[str, Any]:
         tables: dict[str, Any] = {}
@@ -378,6 +395,8 @@ class Trainer:
             saving.save(self.job, path, milestone)
             if self.together.is_first:
                 saving.keep(kept.path, self.act.keep_checkpoints, steps=steps)
+                self.mirrors.send(path)
+                self.mirrors.prune(kept.path)
             # Nobody goes on, and nobody ends, before it is whole.
             self.together.tell({}, "saved")
         self.saved = path
@@ -388,23 +407,39 @@ class Trainer:
         """A model for serving, with the rows that it needs: they are taken from a checkpoint, which is consistent."""
         path = saving.epoch_path(inference.path, epoch)
         with self.watch.measuring("saving"):
-            rows_at = self._saved_epoch(epoch)
-            rows = rows_at or f"{path}.rows"
-            if rows_at is None:
-                saving.save(self.job, rows, self.milestone(epoch + 1, 0))
+            saved = self._saved_epoch(epoch)
+            source = saved or f"{path}.rows"
+            if saved is None:
+                if self.together.is_free:
+                    self.together.meet()
+                saving.save(self.job, source, self.milestone(epoch + 1, 0))
             if self.together.is_first:
-                for engine in self.engines.values():
-                    serving.export(
-                        engine,
-                        path,
-                        lambda embedding: ps_export.rows(rows, embedding.table),
-                        feeds=inference.feeds,
-                        fetches=inference.fetches,
-                    )
-                if rows_at is None:
-                    shutil.rmtree(rows, ignore_errors=True)
+                for course in {course.stage.model: course for course in self.courses}.values():
+                    where = path if len(self.engines) == 1 else os.path.join(path, course.stage.name)
+                    self._write_served(course, source, where, inference)
+                if saved is None:
+                    shutil.rmtree(source, ignore_errors=True)
+                self.mirrors.send(path)
             self.together.tell({}, "served")
         self.teller.event("served", path=path)
+
+    def _write_served(self, course: Course, source: str, path: str, inference: Inference) -> None:
+        """A model as a checkpoint has it: what trainers hold of their own, as in geo, is not in it."""
+        alone = Job(Seat(), "sync", PsSettings(), self.job.options)
+        engine = self.engines[course.stage.model].copied(alone)
+        saving.start_from(alone, source, engine.optimizer.tables())
+        engine.refresh()
+        done = serving.export(
+            engine,
+            path,
+            lambda embedding: ps_export.rows(source, embedding.table),
+            feeds=inference.feeds,
+            fetches=inference.fetches,
+        )
+        batch = course.first_batch()
+        if batch is not None:
+            serving.check(done, engine, batch)
+        alone.abandon()
 
     def _saved_epoch(self, epoch: int) -> str | None:
         """The checkpoint of this epoch, if there is one."""
