@@ -116,12 +116,16 @@ def told(bench: Bench, runner: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (bench.directory / "run" / runner / "metrics.jsonl").read_text().splitlines()]
 
 
-def compute_per_cpu_s(seconds: float) -> float:
-    """Samples that forward and backward alone do in a second of CPU time."""
+def compute_per_cpu_s(seconds: float, processes: int = 1) -> float:
+    """Samples that forward and backward alone do in a second of CPU time, while so many processes do it at once."""
     argv = [sys.executable, "-W", "ignore", "-m", "benchmarks.ps_net", str(seconds), "dnn"]
     environ = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(argv, cwd=ROOT, env=environ, check=True, capture_output=True, text=True, timeout=120)
-    return float(done.stdout.split()[-1])
+    started = [
+        subprocess.Popen(argv, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        for _ in range(processes)
+    ]
+    rates = [float(each.communicate(timeout=120)[0].split()[-1]) for each in started]
+    return sum(rates) / len(rates)
 
 
 # ---- sections
@@ -231,6 +235,8 @@ def scaling(run: Run) -> Iterator[Figure]:
                 cost[trainers] = epoch.cpu_s / epoch.samples
         if len(cost) == 2:
             figure.add("umiak", 2 * cost[1] / cost[2])
+            limit = 2 * compute_per_cpu_s(2.0, processes=2) / compute_per_cpu_s(2.0)
+            figure.add("forward and backward alone, one process to two", limit)
     yield figure
 
 

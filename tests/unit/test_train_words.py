@@ -1,0 +1,100 @@
+"""What a person sees of a run: lines, a table, pictures."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from umiak.train import picture, words
+from umiak.train.milestones import EpochRow
+from umiak.train.picture import Curve
+from umiak.train.telling import Report
+
+
+def report(**more: object) -> Report:
+    said = {
+        "epoch": 0,
+        "epochs": 4,
+        "stage": "train",
+        "batch": 1200,
+        "samples": 614_400,
+        "samples_per_s": 31_234.5,
+        "metrics": {"loss": 0.43121, "auc": 0.78123, "calibration.predicted": 0.2},
+        "recent": {},
+        "left_s": 192.0,
+        "shares": {"reading": 0.001, "pull": 0.11, "compute": 0.7, "push": 0.189},
+    }
+    return Report(**{**said, **more})  # type: ignore[arg-type]
+
+
+def test_a_line_of_progress() -> None:
+    assert words.progress(report()) == (
+        "epoch 1/4  batch 1,200  31,234 samples/s  loss 0.4312  auc 0.7812  3m 12s left  pull 11%, compute 70%, push 19%"
+    )
+    assert "left" not in words.progress(report(left_s=None))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(0.04, "0.0s"), (9.94, "9.9s"), (59.2, "59s"), (60, "1m 00s"), (3599.6, "1h 00m"), (7384, "2h 03m")],
+)
+def test_durations(seconds: float, expected: str) -> None:
+    assert words.duration(seconds) == expected
+
+
+def test_the_table_of_epochs_has_what_was_seen() -> None:
+    rows = [
+        EpochRow(epoch=0, stage="a", samples=1000, seconds=2.0, trained={"auc": 0.5}, evaluated={"auc": None}),
+        EpochRow(epoch=1, stage="a", samples=1000, seconds=0.5, trained={"auc": 0.625}, evaluated={"auc": 0.75}),
+    ]
+    assert words.table(rows) == [
+        "epoch  samples  seconds  samples/s     auc  evaluated auc",
+        "    1    1,000      2.0        500  0.5000              -",
+        "    2    1,000      0.5      2,000  0.6250         0.7500",
+    ]
+    other = [*rows, EpochRow(epoch=1, stage="b", samples=1, seconds=0.0)]
+    assert words.table(other)[0].split()[:2] == ["epoch", "phase"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0, 100, [0, 20, 40, 60, 80, 100]),
+        (0.41, 0.63, [0.45, 0.5, 0.55, 0.6]),
+        (5, 5, [5]),
+        (0, 240_000, [0, 50_000, 100_000, 150_000, 200_000]),
+    ],
+)
+def test_ticks_are_round(low: float, high: float, expected: list[float]) -> None:
+    assert picture.ticks(low, high) == expected
+
+
+CURVES = [
+    Curve(name="loss <&>", points=tuple((100 * at, 1 / at) for at in range(1, 2000)), marks=((1000, 0.5),)),
+    Curve(name="auc", points=((100, 0.5),)),
+    Curve(name="nothing", points=()),
+]
+
+
+def test_a_picture_is_well_formed_and_has_every_curve() -> None:
+    root = ET.fromstring(picture.svg(CURVES, "a <title>"))
+    texts = [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"a <title>", "loss <&>", "auc"} <= set(texts)
+    assert "nothing" not in texts
+    lines = [each.get("points", "").split() for each in root.iter("{http://www.w3.org/2000/svg}polyline")]
+    assert [len(line) for line in lines] == [501, 1], "as many points as can be told apart"
+    assert len([*root.iter("{http://www.w3.org/2000/svg}circle")]) == 1
+
+
+def test_a_drawing_for_terminals() -> None:
+    curve = Curve(name="auc", points=((0, 0.5), (50, 0.75), (100, 1.0)), marks=((100, 0.5),))
+    assert picture.drawing(curve, width=11, height=3) == [
+        "  auc  (o: evaluated)",
+        "   1.0000 |          *",
+        "   0.7500 |     *",
+        "   0.5000 |*         o",
+        "          +-----------",
+        "           0100 samples",
+    ]
+    assert picture.drawing(Curve(name="auc", points=())) == []
