@@ -53,7 +53,7 @@ TRIALS = {
         epochs=3, hyper={"sparse_feature_dim": 4, "layer_sizes_cin": [4, 4], "layer_sizes_dnn": [16]}
     ),
     "rank.dlrm": Trial(
-        epochs=4,
+        epochs=3,
         hyper={"sparse_feature_dim": 8, "bot_layer_sizes": [64, 8], "top_layer_sizes": [64, 32, 2]},
         rate=0.003,
     ),

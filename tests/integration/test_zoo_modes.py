@@ -17,8 +17,8 @@ WORKER = Path(__file__).parent / "workers" / "zoo_modes.py"
 ENV = {"OMP_NUM_THREADS": "1", "GLOG_minloglevel": "2", "PYTHONWARNINGS": "ignore"}
 WITHIN_S = 400
 SAMPLES = 40_000
-MORE_PASSES = {"half_async": 2.0, "geo": 2.0}
-"""Strategies that see others' work, or their own, later need more passes over so little data."""
+ONE_MORE = ("half_async", "geo")
+"""Strategies that see others' work, or their own, later need one more pass over so little data."""
 
 pytestmark = [pytest.mark.paddle, pytest.mark.timeout(500)]
 
@@ -37,7 +37,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, d
 
 def overrides(model: str, data: Path, strategy: str) -> str:
     trial = TRIALS[model]
-    epochs = max(1, round(trial.epochs * MORE_PASSES.get(strategy, 1.0)))
+    epochs = trial.epochs + (strategy in ONE_MORE)
     said = [
         "mode=single",
         f"runner.single.epochs={epochs}",
