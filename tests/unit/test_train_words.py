@@ -35,6 +35,12 @@ def test_a_line_of_progress() -> None:
     assert "left" not in words.progress(report(left_s=None))
 
 
+def test_an_epoch_is_done_or_one_of_its_phases() -> None:
+    row = EpochRow(epoch=1, stage="more", samples=1000, seconds=2.0, trained={"auc": 0.5}, evaluated={"auc": 0.75})
+    assert words.epoch(row, 3) == "epoch 2/3 done  1,000 samples in 2.0s  auc 0.5000  evaluated: auc 0.7500"
+    assert words.epoch(row, 3, of_several=True).startswith("epoch 2/3, more, done  ")
+
+
 @pytest.mark.parametrize(
     ("seconds", "expected"),
     [(0.04, "0.0s"), (9.94, "9.9s"), (59.2, "59s"), (60, "1m 00s"), (3599.6, "1h 00m"), (7384, "2h 03m")],

@@ -115,14 +115,14 @@ class Teller:
             self._err.write(f"{line}\n")
         self._err.flush()
 
-    def epoch(self, row: EpochRow, epochs: int) -> None:
-        """An epoch is done."""
+    def epoch(self, row: EpochRow, epochs: int, *, of_several: bool = False) -> None:
+        """An epoch is done, or one of its phases."""
         if self._is_silent:
             return
         self._write({"event": "pass" if row.day else "epoch", **_row(row)})
         self._note(row.evaluated, self._samples + (0 if row.day else row.samples), "evaluate")
         self._samples += row.samples
-        self.talk(words.epoch(row, epochs))
+        self.talk(words.epoch(row, epochs, of_several=of_several))
 
     def event(self, name: str, **what: Any) -> None:
         """Something for the record."""

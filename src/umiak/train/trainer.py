@@ -302,7 +302,10 @@ class Trainer:
                 return
 
     def _stage(self, epoch: int, number: int, within: Milestone | None) -> None:
-        self.history.append(Walk(self, epoch, number, within).go())
+        row = Walk(self, epoch, number, within).go()
+        self.history.append(row)
+        if number + 1 < len(self.courses):
+            self.teller.epoch(row, self.act.epochs, of_several=True)
 
     def _end_of_epoch(self, epoch: int) -> bool:
         """Evaluate, decide, save. Returns whether training ends here."""
@@ -312,7 +315,7 @@ class Trainer:
             row = self.history[-1] = replace(
                 row, evaluated=finite(dict(self.evaluate(self._evaluation, row.stage).epoch))
             )
-        self.teller.epoch(row, act.epochs)
+        self.teller.epoch(row, act.epochs, of_several=len(self.courses) > 1)
         is_enough = self._is_enough(row)
         ends = is_enough or epoch + 1 == act.epochs
         milestone = replace(self.milestone(epoch + 1, 0), is_over=is_enough)

@@ -31,11 +31,11 @@ def progress(report: Report) -> str:
     return "  ".join([*parts, ", ".join(shares)])
 
 
-def epoch(row: EpochRow, epochs: int) -> str:
-    """An epoch, or a pass, is done."""
+def epoch(row: EpochRow, epochs: int, *, of_several: bool = False) -> str:
+    """An epoch, one of its phases, or a pass, is done."""
     title = day_pass(row.day, row.number) if row.day else f"epoch {row.epoch + 1}/{epochs}"
     parts = [
-        f"{title} done",
+        f"{title}, {row.stage}, done" if of_several else f"{title} done",
         f"{row.samples:,} samples in {duration(row.seconds)}",
         *numbers(row.trained),
     ]
