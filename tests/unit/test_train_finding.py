@@ -204,3 +204,12 @@ def test_the_real_fsspec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert problem(f"file://{tmp_path}/none").code == "UM-DATA-006"
     assert problem("nosuchscheme://x").code == "UM-DATA-007"
     assert finding.digest([]) != found.digest
+
+
+def test_sample_data_of_a_model_that_comes_with_umiak_can_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UmiakError) as caught:
+        finding.names_of("umiak_data/rank/dnn/train", "train")
+    assert caught.value.problems[0].hint == "`python -m umiak.models.sample rank.dnn` makes it"

@@ -19,6 +19,7 @@ EXAMPLES = (
     ("umiak train -m config.yaml --check", "what is wrong with it"),
     ("umiak train -m config.yaml -o runner.epochs=1", "one epoch, whatever the file says"),
     ("umiak train -m config.yaml -o mode=infer", "another runner of the same file"),
+    ("umiak train -m config.yaml --resume", "goes on where it was stopped or killed"),
     ("umiak train -m umiak.models.rank.dnn", "a model that comes with umiak"),
 )
 

@@ -24,6 +24,9 @@ from umiak.data import parts
 from umiak.train.config import Dataset
 from umiak.train.reading import storage
 
+SAMPLES = "umiak_data"
+"""Where configs of models that come with umiak look for their sample data, below which there are an area and a model."""
+
 
 @value
 class Files:
@@ -162,6 +165,9 @@ def _hint(path: str) -> str | None:
     """What may have been meant by a path that leads nowhere."""
     if storage.is_url(path) or os.path.isdir(path):
         return None
+    samples, *model = path.split("/")[:3]
+    if samples == SAMPLES and len(model) == 2:
+        return f"`python -m umiak.models.sample {'.'.join(model)}` makes it"
     at = Path(path)
     while at != at.parent and not at.parent.is_dir():
         at = at.parent
