@@ -52,7 +52,7 @@ def launched(act: Act, plan: Plan, parsed: Parsed, environ: Mapping[str, str], p
     is_well = told is not None and bool(told.get("resumable") or not told.get("stopped"))
     if is_well:
         # The launcher's last words are about the signal, and sound as if something were wrong.
-        printer.talk(f"runner {act.name} has ended as it was asked to, and nothing is lost")
+        printer.talk(f"runner {act.name} has ended as it was asked to, and nothing is lost{_where(told)}")
     return Ended(status=Exit.DONE if is_well else status, is_stopped=True)
 
 
@@ -91,6 +91,11 @@ def _worker(act: Act, parsed: Parsed, columns: int | None) -> list[str]:
         if parsed.truth(name):
             words.append(f"--{name}")
     return words
+
+
+def _where(told: dict[str, object] | None) -> str:
+    saved = (told or {}).get("saved")
+    return f": resumable from {saved}, `--resume` goes on from there" if saved else ""
 
 
 def _columns(printer: Printer) -> int | None:
