@@ -119,9 +119,14 @@ class _Config:
         used = [each for name, made, _ in runners if name in run for each in _phases_of(made)]
         run_phases = _reached(used, phase_names)
         run_datasets = _reached([made.dataset_name for name, made, _ in phases if name in run_phases], dataset_names)
-        settled_runners = self._settled(runners, run)
-        settled_phases = self._settled(phases, run_phases)
         settled_datasets = self._settled(datasets, run_datasets)
+        settled_phases = self._settled(phases, run_phases)
+        settled_runners = self._settled(runners, run)
+        # What leads to something that was left out can't be run either.
+        there = {each.name for each in settled_datasets}
+        settled_phases = tuple([each for each in settled_phases if each.dataset_name in there])
+        there = {each.name for each in settled_phases}
+        settled_runners = tuple([each for each in settled_runners if there.issuperset(_phases_of(each))])
         hyper = top.node("hyper_parameters")
         learned = learning.read(hyper if isinstance(hyper, Section) else None, self.findings)
         said = top.node("table_parameters")
