@@ -119,7 +119,8 @@ class LocalClient:
     def set_dense(self, table: int, values: Floats, *, if_unset: bool = False) -> None:
         self._dense(table).set(values, only_if_unset=if_unset)
 
-    def set_learning_rate(self, table: int, learning_rate: float) -> None:
+    def set_learning_rate(self, table: int, learning_rate: float, *, step: int | None = None) -> None:
+        del step  # what comes next is that step
         self._tables[table].learning_rate = learning_rate
 
     def shrink(self, table: int) -> int:

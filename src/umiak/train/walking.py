@@ -64,7 +64,6 @@ class Walk:
         self._cpu_began = time.process_time()
         self._looked = self._reported_at = self._began
         self._reported = self.samples
-        self._readings: Readings | None = None
         self._meetings = 0
         self._is_wanted = Wishes()
         self._dump: list[dict[str, Any]] = []

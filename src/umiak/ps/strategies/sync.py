@@ -32,11 +32,6 @@ class Sync(Strategy):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.step = self.client.resume()
-        self._has_dense = False
-
-    def open_dense(self, *args: Any) -> int:
-        self._has_dense = True
-        return super().open_dense(*args)
 
     def pull(self, table: int, keys: Keys, *, create: bool = True, absent: Absent = "initial") -> Floats:
         return self.client.pull(table, keys, create=create, absent=absent, step=self.step)
@@ -60,10 +55,9 @@ class Sync(Strategy):
         super().end_step()
 
     def set_learning_rate(self, table: int, learning_rate: float) -> None:
-        if not self._has_dense:
-            # A dense pull has waited for the last step on every server; without one, it may still be under way somewhere.
-            self.client.barrier(f"learning rate {self.step}")
-        super().set_learning_rate(table, learning_rate)
+        # As a part of the step: a server that holds no dense parameters may still be busy with the step before.
+        if self.rank == 0:
+            self.client.set_learning_rate(table, learning_rate, step=self.step)
 
     @property
     def server_step(self) -> int:
