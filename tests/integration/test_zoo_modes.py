@@ -61,7 +61,7 @@ def test_every_model_reaches_its_planted_auc(strategy: str, samples: Any, stage:
         f"{model} {judge}": (round(reached[model][judge], 4), auc)
         for model, judges in best.items()
         for judge, auc in judges.items()
-        if not reached[model][judge] >= auc - 1.5 * TRIALS[model].margin
+        if not reached[model][judge] >= auc - (2.0 if strategy in ONE_MORE else 1.5) * TRIALS[model].margin
     }
     assert not short
     assert {model: each["samples"] for model, each in reached.items()} == dict.fromkeys(TRIALS, SAMPLES)

@@ -169,14 +169,15 @@ class Walk:
         return own
 
     def _glance(self, meetings: int) -> list[dict[str, Any]]:
-        head = {"stage": [self.epoch, self.number], "meetings": meetings, "batch": self.batch, "samples": self.samples}
+        stage = [f"{self.trainer.settings.prefix}{self.act.name}", self.epoch, self.number]
+        head = {"stage": stage, "meetings": meetings, "batch": self.batch, "samples": self.samples}
         state = self.board.state()
         answers = [each for each in self.together.glance(json.dumps(head).encode() + b"\n" + state.tobytes()) if each]
         told, total = [], np.zeros_like(state)
         for answer in answers:
             line, _, vector = answer.partition(b"\n")
             each = json.loads(line)
-            if each["stage"] == head["stage"]:  # others may be in the stage before
+            if each["stage"] == stage:  # others may be in the stage before
                 told.append(each)
                 total += np.frombuffer(vector, np.float64)
         if self.together.is_first:
