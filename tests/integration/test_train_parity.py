@@ -76,7 +76,7 @@ def with_umiak(directory: Path, rule: str, rate: float) -> tuple[list[float], di
     )
     first = {name: each.numpy().copy() for name, each in engine.model.named_parameters()}
     everything = np.arange(SLOTS * 1000, dtype=np.int64)
-    rows = engine.job.client.pull(engine.tables.made[0].rows_table.number, everything, create=False)
+    rows = engine.job.client.pull(engine.tables.made[0].number, everything, create=False)
     board, losses = engine.board(), []
     one_each = np.arange(BATCH + 1)
     ids, dense, clicks = arrays()

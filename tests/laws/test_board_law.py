@@ -1,18 +1,15 @@
-"""Boards: added vectors are the board that saw everything, whatever the carrier adds with."""
+"""Boards: added vectors are the board that saw everything."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from umiak.core.problem import UmiakError
 from umiak.train.metrics import Auc, LogLoss, Mean, PosNegRatio
 from umiak.train.metrics.board import Board
-from umiak.train.metrics.narrow import MOST, narrow, wide
 
 scores = st.one_of(st.sampled_from([0.0, 0.5, 1.0]), st.floats(0, 1), st.sampled_from([math.nan, -math.inf, 1.5]))
 samples = st.lists(st.tuples(scores, st.sampled_from([0, 1, 0, 1, 7]), st.integers(0, 3)), min_size=1, max_size=20)
@@ -43,39 +40,3 @@ def test_added_vectors_are_the_board_that_saw_everything(batches: list) -> None:
     again = of_all()
     again.load(alone.state(), alone.layout.text)
     assert (again.state() == alone.state()).all()
-
-
-@given(st.lists(st.lists(st.integers(-(2**48) + 1, 2**48 - 1), min_size=3, max_size=3), min_size=1, max_size=20))
-def test_counts_survive_a_carrier_that_adds_in_single_precision(rows: list) -> None:
-    total = np.zeros(18, np.float32)
-    for row in rows:
-        assert (wide(narrow(np.array(row, np.float64))) == row).all()
-        total += narrow(np.array(row, np.float64))
-    assert wide(total).tolist() == [sum(column) for column in zip(*rows, strict=True)]
-
-
-@given(st.lists(st.floats(-(2.0**40), 2.0**40), min_size=1, max_size=20))
-def test_sums_survive_it_nearly(rows: list) -> None:
-    total = np.zeros(6, np.float32)
-    for number in rows:
-        total += narrow(np.array([number]))
-    allowed = len(rows) * 2.0**-24 + 2.0**-50 * max(abs(number) for number in rows)
-    assert abs(wide(total)[0] - math.fsum(rows)) <= allowed
-
-
-def test_as_many_trainers_as_are_promised_add_up_without_rounding() -> None:
-    counts = np.array([2.0**48 - 1, 16_777_217.0, 1.0, 4095.0])
-    total = np.zeros(24, np.float32)
-    for _ in range(MOST):
-        total += narrow(counts)
-    assert (wide(total) == MOST * counts).all()
-    naive = np.zeros(4, np.float32)
-    for _ in range(MOST):
-        naive += counts.astype(np.float32)
-    assert naive[1] != MOST * counts[1]
-
-
-@pytest.mark.parametrize("number", [2.0**48, -(2.0**48), math.nan, math.inf])
-def test_what_does_not_fit_into_pieces_is_refused(number: float) -> None:
-    with pytest.raises(UmiakError, match="can't be cut"):
-        narrow(np.array([1.0, number]))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from umiak.core.decode import decode, encode
-from umiak.train.feeding import Deal
+from umiak.train.reading.dealing import Deal
 
 
 @given(

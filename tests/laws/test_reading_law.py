@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,8 +19,10 @@ from umiak.core.decode import decode, encode
 from umiak.data.parts import Part
 from umiak.train import reading
 from umiak.train.config import Dataset
-from umiak.train.reading import dealing, dividing, lines
-from umiak.train.reading.dealing import Deal, Over, Stale, Table, Wait
+from umiak.train.feeding import Shared, Wishes
+from umiak.train.reading import dividing, lines
+from umiak.train.reading.stepping import Turn
+from umiak.train.stopwatch import Stopwatch
 
 
 @st.composite
@@ -113,17 +115,27 @@ def test_a_position_goes_on_with_what_was_not_given_out(
 
 
 class Meeting:
-    """Trainers in threads tell one another a number in every step."""
+    """Trainers in threads that tell one another something."""
 
     def __init__(self, world: int) -> None:
+        self.world = world
         self.barrier = threading.Barrier(world)
-        self.sizes = [0] * world
+        self.said: list[dict[str, Any]] = [{}] * world
 
-    def agree(self, rank: int, size: int) -> tuple[int, ...]:
-        self.sizes[rank] = size
-        self.barrier.wait(60)
-        every = tuple(self.sizes)
-        self.barrier.wait(60)
+
+class Seat:
+    """What `Shared` needs of `umiak.train.together.Together`."""
+
+    def __init__(self, meeting: Meeting, rank: int) -> None:
+        self.meeting = meeting
+        self.rank = rank
+
+    def tell(self, message: dict[str, Any], name: str) -> list[dict[str, Any]]:
+        assert name == "block"
+        self.meeting.said[self.rank] = message
+        self.meeting.barrier.wait(60)
+        every = list(self.meeting.said)
+        self.meeting.barrier.wait(60)
         return every
 
 
@@ -138,10 +150,11 @@ def test_uneven_ends_neither_hang_nor_drop_samples(files: list[tuple[str, bytes]
         def train(rank: int) -> list[tuple[list[int], float, int]]:
             """For each step this trainer's ids, its share, and the samples of all."""
             with reading.read(dataset, found, rank=rank, world=world) as samples:
-                turns = reading.in_step(samples, lambda size: meeting.agree(rank, size), rank)
+                turns = Shared(samples, Seat(meeting, rank), Stopwatch()).turns(Wishes)  # type: ignore[arg-type]
                 return [
                     (turn.batch.sparse["id"][0].tolist() if turn.batch else [], turn.share, turn.total)
                     for turn in turns
+                    if isinstance(turn, Turn)
                 ]
 
         with ThreadPoolExecutor(world) as threads:
@@ -149,91 +162,11 @@ def test_uneven_ends_neither_hang_nor_drop_samples(files: list[tuple[str, bytes]
         every = ids(reading.read(dataset, found))
     assert joined(each for trainer in trained for each, _, _ in trainer) == every
     counts = [sum(len(each) for each, _, _ in trainer) for trainer in trained]
-    assert {len(trainer) for trainer in trained} == {reading.steps_in_common(counts, dataset.batch_size)}
+    assert {len(trainer) for trainer in trained} == {max(-(-count // dataset.batch_size) for count in counts)}
     for step in zip(*trained, strict=True):
         assert sum(share for _, share, _ in step) == pytest.approx(1)
         means = sum(share * sum(each) / len(each) for each, share, _ in step if each)
         assert means == pytest.approx(sum(sum(each) for each, _, _ in step) / step[0][2])
-
-
-class Epoch:
-    """A table, trainers that use it, and what they know of it."""
-
-    def __init__(self, parts: int) -> None:
-        self.parts = parts
-        self.table = Table(parts=parts)
-        self.deals: dict[str, Deal] = {}
-        self.old: list[int] = []
-        self.finished: list[int] = []
-        self.noted: dict[int, str] = {}
-
-    def ask(self, trainer: str) -> Deal | Wait | Over:
-        before = self.table
-        self.table, answer = dealing.ask(self.table, trainer)
-        if isinstance(answer, Deal):
-            assert self.deals.setdefault(trainer, answer).ticket == answer.ticket
-            assert [each.part for each in self.deals.values()].count(answer.part) == 1, "two have it"
-            assert answer.position == self.noted.get(answer.part), "what was noted is not lost"
-        else:
-            assert before.fresh == self.parts, "nobody idles while there is something to do"
-            assert not before.returned
-        return answer
-
-    def finish(self, trainer: str) -> None:
-        if trainer in self.deals:
-            deal = self.deals.pop(trainer)
-            self.table, stale = dealing.finish(self.table, deal.ticket)
-            assert stale is None
-            self.old.append(deal.ticket)
-            self.finished.append(deal.part)
-
-    def note(self, trainer: str) -> None:
-        if trainer in self.deals:
-            deal = self.deals[trainer]
-            self.noted[deal.part] = f"{self.noted.get(deal.part, '')}."
-            self.table, stale = dealing.note(self.table, deal.ticket, self.noted[deal.part])
-            assert stale is None
-
-    def lose(self, trainer: str) -> None:
-        self.table = dealing.lose(self.table, trainer)
-        if trainer in self.deals:
-            self.old.append(self.deals.pop(trainer).ticket)
-
-    def speak_late(self, trainer: str) -> None:
-        """A ticket from before: of a part that is done, or of one that somebody else has by now."""
-        if self.old:
-            ticket = self.old[int(trainer) % len(self.old)]
-            assert dealing.finish(self.table, ticket) == (self.table, Stale(ticket=ticket))
-            assert dealing.note(self.table, ticket, "?") == (self.table, Stale(ticket=ticket))
-
-    def stop(self, _: str) -> None:
-        """All are stopped, and the table goes through a checkpoint."""
-        self.table = dealing.begun_anew(decode(Table, encode(self.table)))
-        self.old += [deal.ticket for deal in self.deals.values()]
-        self.deals.clear()
-
-
-HAPPENINGS = (Epoch.ask, Epoch.finish, Epoch.note, Epoch.lose, Epoch.speak_late, Epoch.stop)
-
-
-@given(
-    parts=st.integers(0, 12),
-    story=st.lists(st.tuples(st.sampled_from(HAPPENINGS), st.sampled_from("01234")), max_size=120),
-)
-@effort(3)
-def test_every_part_is_finished_exactly_once(
-    parts: int, story: list[tuple[Callable[[Epoch, str], object], str]]
-) -> None:
-    epoch = Epoch(parts)
-    for happening, trainer in story:
-        happening(epoch, trainer)
-        assert epoch.table.done == len(epoch.finished)
-    for trainer in list(epoch.deals):
-        epoch.finish(trainer)
-    while isinstance(epoch.ask("0"), Deal):
-        epoch.finish("0")
-    assert sorted(epoch.finished) == list(range(parts))
-    assert epoch.ask("1") == Over()
 
 
 def test_a_part_is_a_value_that_can_be_sent() -> None:

@@ -6,13 +6,10 @@ import math
 
 import numpy as np
 import pytest
-import umiak_native
 
 from umiak.core.problem import UmiakError
-from umiak.ps import specs
 from umiak.train.metrics import Auc, Calibration, LogLoss, Mean
 from umiak.train.metrics.board import Board
-from umiak.train.metrics.narrow import narrow, wide
 
 NAN = math.nan
 
@@ -129,22 +126,3 @@ def test_an_empty_board() -> None:
     one.mark()
     assert one.state().size == 0
     assert one.readings().epoch == {}
-
-
-def test_a_table_of_a_parameter_server_can_carry_boards() -> None:
-    trainers = [board() for _ in range(3)]
-    for number, each in enumerate(trainers):
-        each.update([0.9, 0.1 * number], [1, 0], losses=0.1 * number)
-    # Counts that float32 can't add.
-    trainers[0]._earlier["auc"].load({"samples": [2**25 + 1, 0, 0, 0], "histogram": np.full((2, 8), 2**21 + 1)})
-    pieces = [narrow(each.state()) for each in trainers]
-    spec = specs.DenseTable(
-        arrays=(specs.Array(name="metrics", shape=pieces[0].shape),), optimizer=specs.Sgd(learning_rate=1.0)
-    )
-    table = umiak_native.DenseTable(specs.to_json(spec), 1)
-    table.set(np.zeros_like(pieces[0]))
-    for each in pieces:
-        table.push(-each)
-    total = np.sum([each.state() for each in trainers], axis=0)
-    assert np.allclose(wide(table.pull()), total, rtol=0, atol=1e-6)
-    assert trainers[0].readings(wide(table.pull())).epoch["auc"] == trainers[0].readings(total).epoch["auc"]

@@ -40,7 +40,6 @@ class CollectiveClient(LocalClient):
     def __init__(self, group: Group, *, shards: int = 256) -> None:
         super().__init__(shards=shards)
         self._group = group
-        self._barriers = 0
 
     def set_dense(self, table: int, values: Floats, *, if_unset: bool = False) -> None:
         """The first trainer's values are everybody's."""

@@ -61,7 +61,6 @@ class Ways:
     """Those that count shows and clicks."""
     prefix: str = ""
     """Before the names of this model's tables, where a job has several models."""
-    clip_rows: specs.Clip | None = None
 
 
 class Engine:

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from umiak.core.value import replace, value
+from umiak.core.value import value
 from umiak.data.parts import Part
 from umiak.train.reading.batches import Batch
 from umiak.train.reading.checking import Seen
 from umiak.train.reading.checking import together as seen_together
+from umiak.train.reading.dealing import Deal
 from umiak.train.reading.samples import Samples
 from umiak.train.reading.stepping import Turn
 from umiak.train.stopwatch import Stopwatch
@@ -94,31 +95,6 @@ class Shared:
                     break
                 batches.append(batch)
         return batches
-
-
-@value
-class Deal:
-    """What of an epoch's parts is still to be handed out."""
-
-    leftovers: tuple[tuple[int, str | None], ...] = ()
-    """Parts that were begun, each with a reader's position, or none for its beginning. They come first."""
-    begun: int = 0
-    """Parts from this one on are fresh."""
-    trainers: int = 0
-    """For how many trainers the parts were made: of how many parts an epoch is depends on it."""
-
-    def part(self, number: int) -> tuple[int, str | None]:
-        """What the trainer reads that drew this number."""
-        if number < len(self.leftovers):
-            return self.leftovers[number]
-        return self.begun + number - len(self.leftovers), None
-
-    def after(self, places: Sequence[dict[str, Any]]) -> Deal:
-        """What is left when trainers have drawn numbers and stand where they say."""
-        drawn = max((each["drawn"] for each in places), default=0)
-        held = [(int(each["part"]), each["position"]) for each in places if each["part"] is not None]
-        fresh = self.begun + max(0, drawn - len(self.leftovers))
-        return replace(self, leftovers=(*held, *self.leftovers[drawn:]), begun=fresh)
 
 
 class Dealt:

@@ -25,14 +25,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from umiak.train.sections import Said
 
-_SAVES = (
-    "save_checkpoint_interval",
-    "save_checkpoint_path",
-    "save_step_interval",
-    "save_step_path",
-    "save_inference_interval",
-    "save_inference_path",
-)
 _TRAINED = (RunnerClass.TRAIN, RunnerClass.LOCAL_CLUSTER_TRAIN, RunnerClass.CLUSTER_TRAIN)
 
 

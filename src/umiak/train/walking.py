@@ -17,11 +17,12 @@ from umiak.core.decode import decode, encode
 from umiak.core.problem import Problem
 from umiak.core.value import replace
 from umiak.train import reading
-from umiak.train.feeding import Deal, Dealt, Shared, Wishes
+from umiak.train.feeding import Dealt, Shared, Wishes
 from umiak.train.metrics.board import Readings
 from umiak.train.milestones import EpochRow, Milestone, TrainerState, finite, packed, unpacked
 from umiak.train.reading import dividing
 from umiak.train.reading.checking import Seen
+from umiak.train.reading.dealing import Deal
 from umiak.train.telling import Report
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ clicks    AUC, log loss, calibration, means
 classes   accuracy, precision and recall, recall at k
 pairs     the positive-negative ratio
 board     several metrics at once, made global by one exchange
-narrow    their vectors where float32 is all that can be added
 
 For trainers: it needs numpy, so the command line does not import it.
 """

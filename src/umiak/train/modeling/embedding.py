@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from umiak.ps import specs
 from umiak.ps.job import Job
-from umiak.ps.lookup import Table
 from umiak.ps.paddle import Embedding as Rows
 from umiak.train.config import TableParameters
 from umiak.train.modeling import accessing
@@ -117,11 +116,6 @@ class Embedding(paddle.nn.Layer):  # type: ignore[misc]
         self._width = dim if count is None else dim - 1
         self._pooled = Rows(self._width, table=table, pooling=pooling, **settings)
         self._each: Rows | None = None
-
-    @property
-    def rows_table(self) -> Table:
-        """The table behind it."""
-        return self._pooled.rows
 
     def forward(self, ids: Ids) -> paddle.Tensor:
         """One row for each sample and slot: the sum, or the mean, of its ids' rows."""

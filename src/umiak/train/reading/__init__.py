@@ -20,7 +20,7 @@ from umiak.train.reading.finding import Files, agree, find
 from umiak.train.reading.opening import check, check_seen, processes, read, read_part
 from umiak.train.reading.pool import UserCodeError
 from umiak.train.reading.samples import Samples
-from umiak.train.reading.stepping import Turn, in_step, steps_in_common
+from umiak.train.reading.stepping import Turn
 
 __all__ = [
     "Arrays",
@@ -33,9 +33,7 @@ __all__ = [
     "check",
     "check_seen",
     "find",
-    "in_step",
     "processes",
     "read",
     "read_part",
-    "steps_in_common",
 ]

@@ -13,8 +13,6 @@ The sum of shares times means is the mean over all samples of the step, as if on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-
 from umiak.core.value import value
 from umiak.train.reading.batches import Batch
 
@@ -42,28 +40,3 @@ class Turn:
     def share(self) -> float:
         """What this trainer's gradient counts where gradients are summed."""
         return self.size / self.total
-
-    @property
-    def weight(self) -> float:
-        """The same where they are averaged over trainers, as collective training does."""
-        return self.share * len(self.sizes)
-
-
-def in_step(batches: Iterator[Batch], agree: Callable[[int], Sequence[int]], rank: int) -> Iterator[Turn]:
-    """This trainer's turns, until nobody has samples. ``agree`` tells all trainers how many this one has, and returns all numbers.
-
-    It is called once more than there are steps, by every trainer; that last call finds only zeros.
-    """
-    running = True
-    while True:
-        batch = next(batches, None) if running else None
-        running = batch is not None
-        sizes = tuple(agree(batch.size if batch is not None else 0))
-        if not any(sizes):
-            return
-        yield Turn(batch=batch, sizes=sizes, rank=rank)
-
-
-def steps_in_common(samples: Sequence[int], batch_size: int) -> int:
-    """How many steps all trainers take, if it is known how many samples each has."""
-    return max((-(-each // batch_size) for each in samples), default=0)
