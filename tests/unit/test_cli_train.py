@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shlex
@@ -234,6 +235,22 @@ def test_collective_workers_have_no_servers() -> None:
 def test_devices_are_chosen() -> None:
     text = runner_text(**{"class": "local_cluster_train"}, epochs=1, device="gpu", selected_gpus='"2,3"')
     assert started(text)[4:6] == ["--devices", "2,3"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "missing"), [("train", ["numpy", "umiak_native", "paddle"]), ("local_cluster_train", ["paddle"])]
+)
+def test_packages_that_are_not_installed(
+    kind: str, missing: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are told before anything is imported or started, all at once."""
+    found = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *args: None if name in missing else found(name, *args))
+    status, out, err = ask(capsys, text=runner_text(**{"class": kind}, epochs=1))
+    assert (status, out) == (2, "")
+    assert [line for line in err.splitlines() if line.startswith("error")] == [
+        f"error: training needs {name}, which is not installed [UM-TRAIN-006]" for name in missing
+    ]
 
 
 def test_a_cluster_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from umiak.compat.flags import Parsed
     from umiak.train.plan import Plan
 
+TRAIN = "python -m pip install 'umiak[train]'"
+PADDLE = "python -m pip install paddlepaddle, or the build of it for your devices"
+
 
 def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> int:
     """Run `umiak train`. The result is the exit status."""
@@ -134,7 +137,7 @@ def _train(made: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Prin
     from umiak.cli import train_start
     from umiak.train.plan import Duty, obstacles
 
-    in_the_way = obstacles(made)
+    in_the_way = (*obstacles(made), *_missing_packages(made))
     if in_the_way:
         raise UmiakError(*in_the_way)
     for act in made.acts:
@@ -153,3 +156,20 @@ def _train(made: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Prin
         if ended.status != Exit.DONE or ended.is_stopped:
             return ended.status
     return Exit.DONE
+
+
+def _missing_packages(made: Plan) -> list[Problem]:
+    """What is not installed here and will be imported: told before anything is started, without importing it."""
+    import importlib.util
+
+    from umiak.train.plan import Duty
+
+    duties = {act.crew.duty for act in made.acts} - {Duty.IDLE}
+    needed = {"numpy": TRAIN, "umiak_native": TRAIN} if duties else {}
+    if duties - {Duty.SERVER}:
+        needed["paddle"] = PADDLE
+    return [
+        Problem(code="UM-TRAIN-006", what=f"training needs {name}, which is not installed", hint=hint)
+        for name, hint in needed.items()
+        if importlib.util.find_spec(name) is None
+    ]

@@ -66,6 +66,16 @@ def perform(act: Act, plan: Plan, wanted: Wanted, environ: Mapping[str, str]) ->
 def _import_trainer() -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="No ccache found")  # for compiling operators, which nobody does here
+        try:
+            import paddle  # noqa: F401
+        except ImportError as error:
+            problem = Problem(
+                code="UM-TRAIN-006",
+                what="PaddlePaddle can't be imported",
+                why=str(error),
+                hint="`python -c 'import paddle'` says more; install it anew, in the build for this machine",
+            )
+            raise UmiakError(problem, exit_status=Exit.REFUSED) from error
         import umiak.train.trainer  # noqa: F401
 
 
