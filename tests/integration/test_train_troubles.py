@@ -239,3 +239,31 @@ def test_an_end_by_a_signal_while_servers_wait(work: Work) -> None:
     assert started.until(lambda: "received SIGTERM" in started.said, "it is heard")
     started.signal(signal.SIGTERM)
     assert started.end().status == 143
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["--run_dir", "in-the-way"], 3, "in-the-way/alone: Not a directory [UM-TRAIN-023]"),
+        (
+            ["-o", "runner.alone.save_inference_path=in-the-way"],
+            3,
+            "in-the-way/0.partial: Not a directory [UM-TRAIN-023]",
+        ),
+        (
+            ["-o", "runner.alone.runner_result_dump_path=nowhere/x"],
+            3,
+            "nowhere/x_epoch_0: No such file or directory [UM-TRAIN-023]",
+        ),
+        (["-o", "dataset.train.data_path=nothing"], 2, "dataset train has no samples: nothing [UM-TRAIN-019]"),
+        (["-o", "runner.alone.device=xpu"], 3, "device xpu can't be used here [UM-TRAIN-024]"),
+    ],
+)
+def test_what_the_machine_can_not_give(work: Work, words: list[str], status: int, said: str) -> None:
+    (work.path / "in-the-way").write_text("a file")
+    (work.path / "nothing").mkdir()
+    (work.path / "nothing" / "part").touch()
+    done = work.here("alone", *words)
+    assert done.status == status, done.said
+    assert said in done.said
+    assert "Traceback" not in done.said

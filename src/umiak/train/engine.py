@@ -80,7 +80,7 @@ class Engine:
         self.job = job
         self.seed = ways.seed
         self._ways = ways
-        paddle.set_device(_place(ways.device))
+        _use(ways.device)
         paddle.base.core.set_num_threads(ways.threads)
         learning = ways.learning
         chosen = hyper.typed(kind.Hyper, hyper_parameters, where)
@@ -288,8 +288,20 @@ def _module(path: str, where: str | None) -> ModuleType:
     return module
 
 
-def _place(device: Device) -> str:
-    return device.value
+def _use(device: Device) -> None:
+    """Compute on this kind of device from now on."""
+    try:
+        paddle.set_device(device.value)
+    except (ValueError, RuntimeError) as error:
+        raise UmiakError(
+            Problem(
+                code="UM-TRAIN-024",
+                what=f"device {device.value} can't be used here",
+                why=str(error).strip().splitlines()[-1],
+                hint="write `device: cpu`, or install the build of PaddlePaddle for it",
+            ),
+            exit_status=Exit.REFUSED,
+        ) from error
 
 
 def _models_own(error: Exception, file: str) -> UmiakError:

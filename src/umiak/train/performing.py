@@ -94,6 +94,8 @@ def _performed(act: Act, plan: Plan, wanted: Wanted, environ: Mapping[str, str],
         return _trained(act, shared, wanted, environ, stopping)
     except umiak_native.PsError as error:
         raise _lost(error, act) from error
+    except OSError as error:
+        raise _refused(error) from error
 
 
 def _trained(act: Act, shared: Settings, wanted: Wanted, environ: Mapping[str, str], stopping: Stopping) -> Ended:
@@ -188,6 +190,13 @@ def _made(
     chosen = settings.read(flags, "sync" if strategy == "collective" else strategy)
     job: Job = Job(seat, strategy, chosen, Options(), connect=lambda: connect(job))
     return job
+
+
+def _refused(error: OSError) -> UmiakError:
+    """A file, or a directory, that can't be had."""
+    what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    hint = "paths are from the directory that this was started in; --run_dir, save_inference_path and others name them"
+    return UmiakError(Problem(code="UM-TRAIN-023", what=what, hint=hint), exit_status=Exit.REFUSED)
 
 
 def _lost(error: umiak_native.PsError, act: Act) -> UmiakError:

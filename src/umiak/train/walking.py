@@ -14,7 +14,7 @@ import numpy as np
 
 import umiak
 from umiak.core.decode import decode, encode
-from umiak.core.problem import Problem
+from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import replace
 from umiak.train import reading
 from umiak.train.feeding import Dealt, Shared, Wishes
@@ -291,6 +291,9 @@ class Walk:
             reading.check_seen(self.course.dataset, self.course.found, all_seen, extra_allowed=allowed)
         if self.together.is_free:
             self.samples, self.batch = (sum(each[name] for each in told) for name in ("samples", "batch"))
+        if not self.samples:
+            what = f"dataset {self.course.dataset.name} has no samples: {self.course.dataset.data_path}"
+            raise UmiakError(Problem(code="UM-TRAIN-019", what=what, hint="its files are empty"))
         self.course.samples = self.samples
         readings = self.board.readings(self.together.add(self.board.state()))
         self._tell_problems(readings.problems)
