@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from umiak.adapters.loop import Loop
 from umiak.core.cluster import Cluster, Mode, Node
+from umiak.launch.events import Meeting, NodeSetting
 from umiak.launch.options import TrainerRestart
 from umiak.launch.protocol import Offer, Terms
 
@@ -124,6 +125,19 @@ def offer(name: str, *, trainers: int = 1, servers: int = 0, **more: Any) -> Off
     )
 
 
+def setting(job: Terms, name: str = "a") -> NodeSetting:
+    """What the launcher of this name knows before anything has happened, in a job whose first address is node a's."""
+    return NodeSetting(
+        terms=job,
+        offer=offer(name),
+        meeting=Meeting.ADDRESS,
+        master_host=host_of("a"),
+        master_port=7000,
+        callback_key=name,
+        lineage=f"of-{name}",
+    )
+
+
 def node_of(given: Offer, home: int) -> Node:
     """The node that an offer becomes."""
     return Node(
@@ -142,5 +156,10 @@ def formation(names: str, *, generation: int = 1, coordinator: str = "", restart
     """A cluster of nodes with one-letter names, in this order."""
     nodes = tuple(node_of(offer(name, **more), home) for home, name in enumerate(names))
     return Cluster(
-        job_id="ctr", generation=generation, nodes=nodes, coordinator=coordinator or names[0], restarts=restarts
+        job_id="ctr",
+        generation=generation,
+        nodes=nodes,
+        coordinator=coordinator or names[0],
+        restarts=restarts,
+        lineage="of-a",
     )

@@ -1,7 +1,10 @@
 """Whatever befalls the launchers of a job, and in whatever order: never two halves, and never a node that is stuck.
 
-A story is a job's terms and a list of blows: launchers killed and started, ways cut and healed, workers that fail, end, or do not
-listen, signals, and pauses of any length in between. It is played in the simulation, which drives the real deciders.
+A story is a job's terms and a list of blows: launchers killed, frozen and started, ways cut and healed, workers that fail, end, or
+do not listen, signals, and pauses of any length in between. It is played in the simulation, which drives the real deciders.
+
+Safety alone is not enough: a job that always ends at once is never in two pieces. So there is a law of its own for outages, after
+which the nodes that could always reach one another, if they are a majority, must all be training again.
 
 One thing no rule of this launcher promises, so no story holds it: a launcher that is started anew at the first address knows
 nothing of a job that went on elsewhere until it is told, so there is a pause after it and no cut before it.
@@ -16,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.laws.effort import effort
-from tests.support import formation, offer, terms
+from tests.support import formation, offer, setting, terms
 from umiak.core.cluster import Cluster, Role
 from umiak.core.value import replace
 from umiak.launch import events, machine, protocol, rendezvous
@@ -49,7 +52,7 @@ class Story:
     blows: tuple[Blow, ...]
 
 
-KINDS = ("kill", "start", "cut", "isolate", "heal", "fail", "stubborn", "signal", "finish", "nothing")
+KINDS = ("kill", "start", "cut", "isolate", "heal", "freeze", "fail", "stubborn", "signal", "finish", "nothing")
 blows = st.builds(Blow, kind=st.sampled_from(KINDS), whom=st.integers(0, 5), side=st.integers(1, 62), pause_s=pauses)
 
 
@@ -122,6 +125,8 @@ def strike(world: WatchedWorld, blow: Blow) -> None:
             world.cut({node.name}, set(world.nodes))
         case "heal":
             world.heal()
+        case "freeze":
+            world.freeze(node.name, blow.side / 10)
         case "fail":
             node.fail_worker(3)
         case "stubborn":
@@ -165,6 +170,92 @@ def test_never_two_halves_and_nobody_is_stuck(story: Story) -> None:
             node.machine.phase is machine.Phase.JOINED and master is not None and master.alive and master.coordinator
         )
         assert is_done or waits, f"{node.name} is stuck: {node.machine.phase}, {node.said[-2:]}"
+
+
+# ---- outages: the way between two groups, or two nodes, is cut for a while
+
+
+@dataclass(frozen=True)
+class Outage:
+    """These nodes can't reach the others, or only one of them, for so many heartbeat timeouts; then all is well for a while."""
+
+    side: frozenset[str]
+    only: str | None
+    timeouts: float
+    calm_s: float
+
+
+@st.composite
+def outages(draw: st.DrawFn, size: int) -> Outage:
+    names = NAMES[:size]
+    side = draw(st.frozensets(st.sampled_from(names), min_size=1, max_size=size - 1))
+    single = draw(st.booleans())
+    others = [name for name in names if name not in side]
+    return Outage(
+        side=frozenset({min(side)}) if single else side,
+        only=draw(st.sampled_from(others)) if single else None,
+        timeouts=draw(st.floats(0.0, 4.0) | st.sampled_from([0.99, 1.0, 1.05, 1.1, 1.2, 1.25, 1.3, 2.0, 2.3, 3.0, 3.3])),
+        calm_s=draw(st.sampled_from([0.0, 0.1, 0.5, 2.0, 5.0, 40.0])),
+    )
+
+
+@st.composite
+def outage_stories(draw: st.DrawFn) -> tuple[Terms, int, float, list[Outage]]:
+    size = draw(st.integers(2, 5))
+    least = draw(st.sampled_from([1, size]))
+    job = terms(
+        f"{least}:{size}",
+        max_restart=1000,
+        heartbeat_timeout_s=draw(st.sampled_from([1.0, 5.0])),
+        elastic_timeout_s=60.0,
+    )
+    job = replace(job, fence_s=1.25 * min(1.0, job.heartbeat_timeout_s / 5))
+    return (
+        job,
+        draw(st.integers(0, 2**16)),
+        draw(st.sampled_from([0.0, 0.02, 0.2])),
+        draw(st.lists(outages(size), min_size=1, max_size=4)),
+    )
+
+
+def who_must_go_on(job: Terms, story: list[Outage]) -> set[str]:
+    """The nodes that could always reach one another, if they are a majority by themselves, and enough for the job.
+
+    A cut between two nodes only hurts the one of them that follows the other, so it is taken for one of both.
+    """
+    kept = set(NAMES[: job.most])
+    for outage in story:
+        if outage.only is not None:
+            kept -= outage.side | {outage.only}
+        else:
+            others = set(NAMES[: job.most]) - outage.side
+            kept &= outage.side if len(outage.side & kept) > len(others & kept) else others
+    enough = 2 * len(kept) > job.most and (len(kept) >= job.least or job.least == job.most)
+    return kept if enough else set()
+
+
+@effort(4)
+@given(outage_stories())
+def test_nodes_that_keep_the_majority_go_on_after_any_outage(told: tuple[Terms, int, float, list[Outage]]) -> None:
+    job, seed, latency_s, story = told
+    world = WatchedWorld(job, seed=seed, latency_s=latency_s)
+    for name in NAMES[: job.most]:
+        world.start(name)
+    world.run(10)
+    assert len(world.running()) == job.most
+    for outage in story:
+        others = {outage.only} if outage.only else set(world.nodes) - outage.side
+        world.cut(outage.side, others)
+        world.run(outage.timeouts * job.heartbeat_timeout_s)
+        world.heal()
+        world.run(outage.calm_s)
+    world.run(20 + 10 * job.heartbeat_timeout_s)
+    must = who_must_go_on(job, story)
+    ended = {name: (node.exit_status, node.words) for name, node in world.nodes.items() if not node.alive}
+    assert not must & set(ended), f"{sorted(must)} kept the majority, and of them ended: {ended}"
+    assert {status for status, _ in ended.values()} <= {1, 3}
+    if job.least < job.most or not ended:
+        assert must <= set(world.running()), f"not all of {sorted(must)} run: {world.running().keys()}, ended {ended}"
 
 
 @effort(1)
@@ -219,6 +310,18 @@ def messages(job: Terms) -> st.SearchStrategy[Any]:
         st.builds(said, node_names, others),
         st.builds(events.NodeClosed, name=node_names),
         st.builds(events.NodeSilent, name=node_names),
+        st.builds(events.NodeRefused, name=node_names),
+        st.builds(
+            events.TakeoverCalled,
+            call=st.just(1),
+            host=st.just("10.0.0.9"),
+            port=st.just(7000),
+            generation=generations,
+            lineage=st.sampled_from(["of-a", "other"]),
+            formed=st.booleans(),
+            proven=st.booleans(),
+        ),
+        st.just(events.TakeoverRefused(host="10.0.0.9", port=7000)),
         st.just(events.Tick()),
     )
 
@@ -231,7 +334,7 @@ def test_the_master_takes_anything_and_forms_only_what_is_sound(data: st.DataObj
     level = data.draw(st.sampled_from([-1, 0]))
     job = replace(terms(f"{least}:{most}", mode=mode, max_restart=2), elastic_level=level)
     previous = data.draw(st.none() | st.just(formation("abcd", generation=1, coordinator="b")))
-    master = rendezvous.Coordinator(job, name="a", now=0.0, previous=previous)
+    master = rendezvous.Coordinator(setting(job), events.Lead(previous=previous), now=0.0)
     now, last_generation = 0.0, previous.generation if previous else 0
     for event in data.draw(st.lists(messages(job), max_size=30)):
         now += data.draw(st.sampled_from([0.0, 0.1, 1.0, 6.0, 31.0]))

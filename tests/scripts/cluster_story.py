@@ -2,6 +2,8 @@
 
     $ cluster nnodes=2:4 [seed=1] [workers=1] [servers=0]
     $ start a b c                      launchers; the first one ever started is the one that --master names
+    $ start d offers=host-x            one with a --host where it does not answer
+    $ freeze b 3                       SIGSTOP to the working half of a launcher, and SIGCONT three seconds later
     $ run 10                           ten seconds pass
     $ kill b                           SIGKILL to a launcher
     $ cut a | b c                      nothing gets through between the two groups, and nobody is told
@@ -39,9 +41,15 @@ class ClusterStory:
         self._seen_ends: set[str] = set()
         self._last_master = ""
 
-    def do_start(self, *names: str, rank: str | None = None, host: str | None = None) -> list[str]:
+    def do_start(
+        self, *names: str, rank: str | None = None, host: str | None = None, offers: str | None = None
+    ) -> list[str]:
         for name in names:
-            self.world.start(name, rank=None if rank is None else int(rank), host=host)
+            self.world.start(name, rank=None if rank is None else int(rank), host=host, offers=offers)
+        return []
+
+    def do_freeze(self, name: str, seconds: str) -> list[str]:
+        self.world.freeze(name, float(seconds))
         return []
 
     def do_run(self, seconds: str) -> list[str]:

@@ -15,8 +15,8 @@ A master that takes over: ``$ master b after=abc dead=a silent=c`` comes after g
 
 from __future__ import annotations
 
-from tests.scripts.telling import master_action, take_terms
-from tests.support import formation, host_of, offer, terms
+from tests.scripts.telling import TERM_WORDS, master_action, take_terms
+from tests.support import formation, host_of, offer, setting, terms
 from umiak.core.cluster import Role
 from umiak.core.value import replace
 from umiak.launch import events, rendezvous
@@ -31,33 +31,36 @@ WHAT = {
 class MasterStory:
     """One master and the time that passes for it."""
 
-    def __init__(self, *plain: str, after: str = "", dead: str = "", silent: str = "", **given: str) -> None:
+    def __init__(
+        self, *plain: str, after: str = "", dead: str = "", silent: str = "", reachable: str = "abcdef", **given: str
+    ) -> None:
         self.now = 0.0
         self.terms = take_terms(plain, given)
         name = next((word for word in plain if len(word) == 1), "a")
         shape = {word: int(given.pop(word)) for word in ("trainers", "servers") if word in given}
         assert not given, f"unknown: {given}"
-        self.master = rendezvous.Coordinator(
-            self.terms,
-            name=name,
-            now=self.now,
+        lead = events.Lead(
             previous=formation(after, **shape) if after else None,
             dead=tuple(dead),
             silent=tuple(silent),
+            reachable=tuple(reachable),
         )
-        self.beginning = [master_action(probe) for probe in self.master.probes()]
+        self.master = rendezvous.Coordinator(setting(self.terms, name), lead, now=self.now)
+        self.beginning = [f"probe {probe.name}" for probe in self.master.probes()]
         self._offers: dict[str, Offer] = {}
 
     def do_join(self, *names: str, **given: str) -> list[str]:
-        other_terms = {word: given.pop(word) for word in ("nnodes", "mode", "job_id") if word in given}
+        other_terms = {word: given.pop(word) for word in ("nnodes", "job_id") if word in given}
         joined_with = self.terms
         if "nnodes" in other_terms:
             other = terms(other_terms["nnodes"])
             joined_with = replace(joined_with, least=other.least, most=other.most)
-        if "mode" in other_terms:
-            joined_with = replace(joined_with, mode=terms(mode=other_terms["mode"]).mode)
         if "job_id" in other_terms:
             joined_with = replace(joined_with, job_id=other_terms["job_id"])
+        differing = {name: given.pop(name) for name in [*given] if name in TERM_WORDS}
+        for word in differing:
+            name, _ = TERM_WORDS[word]
+            joined_with = replace(joined_with, **{name: getattr(take_terms((), {word: differing[word]}), name)})
         numbers = {word: int(given.pop(word)) for word in ("rank", "trainers", "servers") if word in given}
         output = []
         for name in names:
@@ -91,6 +94,30 @@ class MasterStory:
 
     def do_silent(self, name: str) -> list[str]:
         return self._feed(events.NodeSilent(name=name, at=self.now))
+
+    def do_refused(self, name: str) -> list[str]:
+        return self._feed(events.NodeRefused(name=name, at=self.now))
+
+    def do_takeover(self, name: str, generation: str, how: str, *words: str, lineage: str = "of-a") -> list[str]:
+        """A launcher calls and says that it leads: ``takeover b 1 gathering``, ``takeover b 2 formed``."""
+        call = events.TakeoverCalled(
+            call=1,
+            host=host_of(name),
+            port=7000,
+            generation=int(generation),
+            lineage=lineage,
+            formed=how == "formed",
+            proven="token" in words,
+        )
+        return self._feed(call)
+
+    def do_come_here(self, name: str) -> list[str]:
+        """The launcher that was called answers that the job is led from there."""
+        return self._feed(events.TakeoverRefused(host=host_of(name), port=7000))
+
+    def do_rivals(self) -> list[str]:
+        """Where this master says that it leads."""
+        return [f"{host}:{port}" for host, port in self.master.rivals()]
 
     def do_tick(self, seconds: str) -> list[str]:
         """Let time pass, with a tick at each moment that the master asks for on the way."""

@@ -3,9 +3,10 @@
 $ node b nnodes=2 [meeting=alone|address|etcd] [leads] [trainers=] [servers=]      and it starts
 $ link up | refused | lost WHY | fatal WHY | closed | silent        its link to the master
 $ link moved HOST PORT            the node that was asked does not lead, and says who does
+$ reachable b c                   these launchers have answered a call
 $ elected   /   $ leader HOST PORT                                     what etcd says
 $ form 1 abc | standby | go 1 | stop 1 WHY [stacks] [grace=] | restart server.0
-$ finish 0 [at_once] | refuse 2 TEXT | waiting TEXT | moved HOST PORT     messages of the master
+$ finish 0 [at_once] | refuse 2 TEXT | gone | evict | waiting TEXT | moved HOST PORT     messages of the master
 $ exit trainer.0 | fail trainer.0 code=3 | hung trainer.0 | listening server.0     its workers
 $ ports 30000 30001               these ports are held for the next generation
 $ signal 15                       a signal for the launcher
@@ -19,6 +20,7 @@ from tests.support import formation, offer
 from umiak.core.cluster import Role
 from umiak.launch import events, machine
 from umiak.launch.protocol import (
+    Evict,
     Failure,
     FailureKind,
     Finish,
@@ -53,6 +55,7 @@ class NodeStory:
                 leads="leads" in plain,
                 master_host=MASTER if has_address else "",
                 master_port=7000 if has_address else 0,
+                callback_key=name,
             )
         )
         assert not given, f"unknown: {given}"
@@ -111,6 +114,18 @@ class NodeStory:
 
     def do_refuse(self, status: str, *words: str) -> list[str]:
         return self._hear(Refuse(text=" ".join(words), code="UM-MEET-007", exit_status=int(status)))
+
+    def do_gone(self) -> list[str]:
+        """The master that was asked has ended, cut off."""
+        return self._hear(Refuse(text="the job has ended", code="UM-MEET-009", gone=True))
+
+    def do_evict(self) -> list[str]:
+        return self._hear(Evict(text="this node was out of reach"))
+
+    def do_reachable(self, *names: str) -> list[str]:
+        """These launchers have answered a call."""
+        reached = [events.Reachable(name=name, generation=self._generation()) for name in names]
+        return [line for event in reached for line in self._feed(event)]
 
     def do_waiting(self, *words: str) -> list[str]:
         return self._hear(Waiting(text=" ".join(words)))

@@ -48,8 +48,10 @@ def message(said: object) -> str:  # noqa: C901 - one line for each kind of mess
             return f"Standby: {text}"
         case protocol.Finish(exit_status=status, words=words, code=code, hint=hint, at_once=at_once):
             return f"Finish with {status}{' at once' if at_once else ''}{_ending(words, code, hint)}"
-        case protocol.Refuse(text=text, code=code, hint=hint, exit_status=status):
-            return f"Refuse with {status}{_ending(text, code, hint)}"
+        case protocol.Refuse(text=text, code=code, hint=hint, exit_status=status, gone=gone):
+            return f"Refuse with {status}{', gone' if gone else ''}{_ending(text, code, hint)}"
+        case protocol.Evict(text=text):
+            return f"Evict: {text}"
         case protocol.Moved(host=host, port=port):
             return f"Moved to {host}:{port}"
         case protocol.Join(offer=offer):
@@ -73,8 +75,10 @@ def master_action(action: object) -> str:
             return f"-> {' '.join(names)}: {message(said)}"
         case events.Drop(name=name):
             return f"drop {name}"
-        case events.Probe(name=name):
-            return f"probe {name}"
+        case events.AnswerTakeover():
+            return "answer: the job is led from here"
+        case events.StandDown(text=text):
+            return f"stand down: {text}"
     raise TypeError(action)
 
 
@@ -94,12 +98,13 @@ def node_action(action: object) -> str:
             return f"SignalWorkers {signal_name(number)}"
         case events.AwaitListening(keys=keys):
             return f"AwaitListening {' '.join(keys)}"
-        case events.Lead(previous=previous, dead=dead, silent=silent):
+        case events.Lead(previous=previous, dead=dead, silent=silent, reachable=reachable):
             after = f" after generation {previous.generation}" if previous else ""
-            known = "".join(
-                f", {word} {' '.join(names)}" for word, names in (("dead", dead), ("silent", silent)) if names
-            )
+            groups = (("dead", dead), ("silent", silent), ("reachable", reachable))
+            known = "".join(f", {word} {' '.join(names)}" for word, names in groups if names)
             return f"Lead{after}{known}"
+        case events.CheckReachable(nodes=nodes):
+            return f"CheckReachable {' '.join(f'{node.name} at {node.host}:{node.port}' for node in nodes)}"
         case events.Campaign(gone_host=host, gone_port=port):
             return f"Campaign, {host}:{port} is gone" if host else "Campaign"
         case events.Exit(status=status, words=words, code=code, hint=hint):

@@ -52,9 +52,9 @@ class JournalledMachine(NodeMachine):
 class JournalledCoordinator(rendezvous.Coordinator):
     journals: dict[str, Journal] = {}
 
-    def __init__(self, job: Any, *, name: str, now: float, **lead: Any) -> None:
-        super().__init__(job, name=name, now=now, **lead)
-        self.journals[name].lead(now, Lead(**lead))
+    def __init__(self, setting: NodeSetting, lead: Lead, *, now: float) -> None:
+        super().__init__(setting, lead, now=now)
+        self.journals[setting.offer.name].lead(now, lead)
 
     def step(self, now: float, event: Any) -> Any:
         actions = super().step(now, event)

@@ -3,7 +3,7 @@
     caller     hello (version, job, nonce, what for)
     listener   challenge (nonce, proof)
     caller     proof
-    listener   welcome | moved (who leads) | refused (why), or beats while it does not know yet
+    listener   welcome | moved (who leads) | other (not whom you called) | refused (why), or beats while it does not know yet
 
 With a token each side proves by HMAC-SHA256 over both nonces that it knows it, before anything it says is acted upon; the
 token itself never travels. Until then frames are small, time is short, and the number of strangers is bounded.
@@ -152,6 +152,10 @@ class Caller:
             self.cancel()
             self.on_moved(moved[0], moved[1])
             return
+        if "other" in content:
+            # As good as a refused connection: who was called is not there any more, or never was.
+            self._fail(refused=True, why=f"{self._where}: another launcher answers there")
+            return
         their_time = content.get("welcome")
         if not isinstance(their_time, (int, float)):
             self._fail(refused=False, why=f"{self._where}: an answer that makes no sense", fatal=True)
@@ -210,6 +214,11 @@ class Visitor:
 
     def moved(self, host: str, port: int) -> None:
         self._framed.send(frame({"moved": [host, port]}))
+        self._framed.finish_sending()
+
+    def confirm(self, *, is_the_one: bool) -> None:
+        """Whether the caller has reached whom it called; nothing more is said."""
+        self._framed.send(frame({"welcome": time.time()} if is_the_one else {"other": True}))
         self._framed.finish_sending()
 
     def hold(self) -> None:

@@ -3,7 +3,8 @@
 A link carries ``{"m": message}`` and a beat a second, ``{"b": 1}``, in both directions. It tells its owner one of two things
 about its end: *closed*, the other process is gone, or *silent*, nothing was heard for the heartbeat timeout. A close after a
 long silence counts as silence: what closed the connection may have been this machine's own network stack. So does a close
-after this launcher itself stood still. How a link comes about is in `handshake`.
+after this launcher itself stood still, and one that the other side announces: a launcher that lets go of a link and lives on
+says ``{"left": 1}`` first. How a link comes about is in `handshake`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 BEAT_EVERY_S = 1.0
 BEAT = frame({"b": 1})
+LEFT = frame({"left": 1})
 
 
 class Link:
@@ -65,6 +67,21 @@ class Link:
         self._heart.links.discard(self)
         self._framed.close()
 
+    def leave(self) -> None:
+        """Let go of the link while this launcher lives on: the other side must not take that for its death.
+
+        Both sides may have been cut off from each other and the cut may have healed just now, so it is not enough that
+        this side was not heard for long: what it sent into the cut arrives with the end of the connection.
+        """
+        self._heart.links.discard(self)
+        self._silent_said = True
+        self.on_message = ignore
+        self._framed.send(LEFT)
+        if not self._framed.has_unsent:
+            self._framed.finish_sending()
+        # Closing with something unread would take back what was sent.
+        self._heart.after_timeout(self._framed.close)
+
     def beat(self) -> None:
         """Show that we live."""
         self._framed.send(BEAT)
@@ -82,6 +99,9 @@ class Link:
     def _frame(self, content: dict[str, Any]) -> None:
         if "m" in content:
             self.on_message(content["m"])
+        elif "left" in content:
+            self._heart.links.discard(self)
+            self.fell_silent()
 
     def _ended(self, _reason: str) -> None:
         self._heart.links.discard(self)
@@ -117,6 +137,10 @@ class Heart:
         Then their hanging up is no sign that they died.
         """
         return self.now() < self._in_doubt_until
+
+    def after_timeout(self, call: Callable[[], None]) -> None:
+        """Call this after a heartbeat timeout."""
+        self._loop.after(self.timeout_s, call)
 
     def _napped(self, seconds: float) -> None:
         if seconds > self.timeout_s / 2:

@@ -161,6 +161,8 @@ class Cluster:
     """The name of the node whose launcher coordinates this generation: the master."""
     restarts: int = 0
     """How many restarts after a failure the job has had."""
+    lineage: str = ""
+    """Random, made with generation 1 and kept by all later ones; only nodes that took part know it."""
 
     def node(self, name: str) -> Node:
         return self.nodes[self.node_rank(name)]
@@ -232,6 +234,7 @@ class Cluster:
             "generation": self.generation,
             "coordinator": self.coordinator,
             "restarts": self.restarts,
+            "lineage": self.lineage,
             "size": len(self.nodes),
             "nodes": {name: column[0] if _is_uniform(column) else column for name, column in columns.items()},
         }
@@ -239,9 +242,10 @@ class Cluster:
     @classmethod
     def from_plain(cls, data: dict[str, object], where: str) -> Cluster:
         columns, size = data.get("nodes"), data.get("size")
-        head: dict[str, Any] = {name: data.get(name) for name in ("job_id", "generation", "coordinator", "restarts")}
+        texts, numbers = ("job_id", "coordinator", "lineage"), ("generation", "restarts")
+        head: dict[str, Any] = {name: data.get(name) for name in (*texts, *numbers)}
         for name, item in head.items():
-            if type(item) is not (str if name in ("job_id", "coordinator") else int):
+            if type(item) is not (str if name in texts else int):
                 raise Malformed(f"{where}.{name}: {item!r}")
         if len(data) != len(head) + 2 or not isinstance(columns, dict) or type(size) is not int:
             raise Malformed(f"{where}: not a cluster")

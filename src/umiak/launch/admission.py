@@ -21,24 +21,54 @@ def refusal(join: Join, terms: Terms, members: Sequence[Offer], present: Sequenc
 
 
 def _other_job(join: Join, terms: Terms) -> Refuse | None:
-    theirs = join.terms
+    """Nodes whose terms differ would disagree later: about who is lost, how long to wait, what to do next."""
+    theirs, ours = _flags(join.terms), _flags(terms)
     differences = [
-        f"{flag} {their_value} here, {value} on the master"
-        for flag, their_value, value in (
-            ("--job_id", theirs.job_id, terms.job_id),
-            ("--run_mode", theirs.mode.value, terms.mode.value),
-            ("--nnodes", _range(theirs), _range(terms)),
-        )
-        if their_value != value
+        f"{flag} {theirs[flag]} here, {value} on the master" for flag, value in ours.items() if theirs[flag] != value
     ]
     if not differences:
         return None
+    is_other = any(text.startswith(("--job_id", "--run_mode", "--nnodes")) for text in differences)
     return Refuse(
-        text=f"the master runs another job: {'; '.join(differences)}",
+        text=f"the master runs {'another job' if is_other else 'this job with other flags'}: {'; '.join(differences)}",
         code="UM-MEET-006",
         hint="start every node with the same command",
         exit_status=2,
     )
+
+
+def _flags(terms: Terms) -> dict[str, str]:
+    """What must be equal on all nodes, by flag. How long a node waits for a master is its own affair, and ``--sort_ip`` acts on
+    the master alone."""
+    return {
+        "--job_id": terms.job_id,
+        "--run_mode": terms.mode.value,
+        "--nnodes": _range(terms),
+        "--max_restart": f"{terms.max_restart}{'' if terms.restart_wanted else ' (not asked for)'}",
+        "--elastic_level": str(terms.elastic_level),
+        "--elastic_timeout": f"{terms.elastic_timeout_s:g}",
+        "--heartbeat_timeout": f"{terms.heartbeat_timeout_s:g}",
+        "--failure_grace": f"{terms.failure_grace_s:g}",
+        "--grace": f"{terms.grace_s:g}",
+        "--trainer_restart": terms.trainer_restart.value,
+        "the fence": f"{terms.fence_s:g} s",
+        "the time to settle": f"{terms.settle_s:g} s",
+    }
+
+
+def unreachable(offer: Offer, why: str) -> Refuse:
+    """A node whose launcher does not answer where it says it is: the others could not tell its death from its absence."""
+    return Refuse(
+        text=f"the launcher of this node does not answer at its address {offer.host} port {offer.link_port}: {why}",
+        code="UM-MEET-010",
+        hint="name an address of this node that the others reach with --host or POD_IP, or open the port",
+        exit_status=3,
+    )
+
+
+def name_taken(offer: Offer) -> Refuse:
+    """Another launcher of the job has this name: names are random, so somebody pretends."""
+    return Refuse(text=f"node {offer.name} is in this job already, at another address", code="UM-MEET-011")
 
 
 def _bad_rank(offer: Offer, terms: Terms, members: Sequence[Offer]) -> Refuse | None:

@@ -16,11 +16,11 @@ from umiak.adapters.link import message_frame
 from umiak.adapters.ports import HeldPorts
 from umiak.core.decode import Malformed, decode_tagged, encode_tagged
 from umiak.core.problem import UmiakError
-from umiak.launch import events, rendezvous
+from umiak.launch import admission, calls, events, rendezvous
 from umiak.launch.events import Meeting
 from umiak.launch.journal import Start
 from umiak.launch.machine import NodeMachine
-from umiak.launch.protocol import FROM_MASTER, FROM_NODE, Form, Join, Moved, Standby
+from umiak.launch.protocol import FROM_MASTER, FROM_NODE, Form, Join, Moved, Refuse, Standby
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ LINGER_S = 3.0
 """How long a master that ends waits until every node has its last message."""
 HOLD_EVERY_S = 0.5
 BEACON_EVERY_S, BEACON_PATIENCE_S = 0.2, 0.5
+CALLS_AT_ONCE = 8
+CALLBACK_PATIENCE_S = 5.0
+CALL_AGAIN_FIRST_S, CALL_AGAIN_LONGEST_S = 1.0, 30.0
 
 
 class Agent:
@@ -74,7 +77,11 @@ class Agent:
         self._master_at: tuple[str, int] | None = None
         self._node_links: dict[str, Link] = {}  # the nodes of a master that is here
         self._visitors: list[Visitor] = []  # not known yet who leads
-        self._is_heir = False  # this node leads as the successor of a lost master
+        self._takeover_calls: dict[int, Visitor] = {}
+        self._call_count = 0
+        self._unchecked: deque[tuple[events.Probe, float]] = deque()  # launchers to call, and the pause after a failure
+        self._checking = 0
+        self._checked_generation = 0
         self._status: int | None = None
         supervisor.on_exit = self._worker_exited
         supervisor.on_listening = lambda key, generation: self._node(
@@ -213,6 +220,10 @@ class Agent:
                 self._dial(host, port, patience_s)
             case events.HangUp():
                 self._hang_up()
+            case events.CheckReachable(generation=generation, nodes=nodes):
+                self._checked_generation = generation
+                self._unchecked = deque((node, CALL_AGAIN_FIRST_S) for node in nodes)
+                self._check_next()
             case events.Lead():
                 self._lead(action)
             case events.Campaign(gone_host=host, gone_port=port):
@@ -247,7 +258,7 @@ class Agent:
 
     def _dial(self, host: str, port: int, patience_s: float) -> None:
         self._hang_up()
-        caller = self._caller = self._call(host, port, "join", patience_s)
+        caller = self._caller = self._call(host, port, calls.JoinJob(), patience_s)
         self._master_at = (host, port)
         caller.on_link = self._linked
         caller.on_moved = lambda there, its_port: self._node(events.LinkMoved(host=there, port=its_port))
@@ -285,7 +296,7 @@ class Agent:
             self._caller.cancel()
             self._caller = None
         if self._link:
-            self._link.close()
+            self._link.leave()
             self._link = None
         if self._coordinator:
             # The master here stands down; its nodes have been told where to go.
@@ -297,23 +308,14 @@ class Agent:
     def _lead(self, lead: events.Lead) -> None:
         now = self._loop.now()
         self._journal.lead(now, lead)
-        self._is_heir = lead.previous is not None
-        self._coordinator = rendezvous.Coordinator(
-            self._machine.terms,
-            name=self._name,
-            now=now,
-            previous=lead.previous,
-            dead=lead.dead,
-            silent=lead.silent,
-            wait_s=lead.wait_s,
-        )
+        self._coordinator = rendezvous.Coordinator(self._machine.setting, lead, now=now)
         self._host = self._host or (self._election.own_host if self._election else "")
         for visitor in self._take_visitors():
             self._welcome(visitor)
         for probe in self._coordinator.probes():
             self._probe(probe)
         if lead.previous and self._plan.meeting is Meeting.ADDRESS:
-            self._beacon()
+            self._call_rivals(self._coordinator)
         self._queue.append(("node", events.LinkUp(host=self._host)))
 
     def _perform_for_master(self, action: RendezvousAction) -> None:
@@ -326,6 +328,14 @@ class Agent:
                 if link:
                     link.on_message = lambda _content: None
                     link.on_closed = link.on_silent = lambda: None
+            case events.AnswerTakeover(call=call):
+                visitor = self._takeover_calls.pop(call, None)
+                if visitor and self._listener:
+                    visitor.moved(self._host, self._listener.port)
+            case events.StandDown(text=text):
+                self._talk.say(text, "WARNING")
+                if self._election:
+                    self._election.resign()
 
     def _send(self, names: tuple[str, ...], message: FromMaster) -> None:
         if self._name in names:
@@ -337,10 +347,15 @@ class Agent:
                 link.send(frame)
 
     def _visited(self, visitor: Visitor) -> None:
-        if visitor.purpose.startswith("takeover "):
-            self._stand_down(visitor.purpose)
-        elif visitor.purpose != "join":
-            return  # a probe: it only wanted to know whether anybody is here
+        purpose = calls.read(visitor.purpose)
+        if isinstance(purpose, calls.Takeover):
+            self._takeover_called(visitor, purpose)
+        elif isinstance(purpose, calls.AreYou):
+            visitor.confirm(is_the_one=purpose.name == self._name)
+        elif isinstance(purpose, calls.Callback):
+            visitor.confirm(is_the_one=purpose.key == self._machine.setting.callback_key)
+        elif purpose is None:
+            visitor.confirm(is_the_one=False)
         elif self._coordinator:
             self._welcome(visitor)
         elif self._link and self._master_at:
@@ -380,6 +395,40 @@ class Agent:
         if not isinstance(message, Join):
             link.close()
             return
+        link.on_message = lambda _content: None
+        if not self._machine.terms.survives_its_master:
+            self._seat(link, message)
+            return
+        # Should the master be lost, the others find this node at the address that it offers, or take it for dead.
+        offer = message.offer
+        caller = self._call_once(
+            offer.host or link.peer_host, offer.link_port, calls.Callback(key=message.callback_key), CALLBACK_PATIENCE_S
+        )
+
+        def answered(back: Link) -> None:
+            back.close()
+            self._seat(link, message)
+
+        caller.on_link = answered
+        caller.on_failed = lambda _refused, why, _fatal: self._turn_away(link, admission.unreachable(offer, why))
+
+    def _turn_away(self, link: Link, refusal: Refuse) -> None:
+        self._talk.say(f"a node at {link.peer_host} was refused: {refusal.text}", "WARNING")
+        link.send(message_frame(encode_tagged(refusal)))
+
+    def _seat(self, link: Link, message: Join) -> None:
+        """Hand a node's offer to the master, if both are still there."""
+        if not link.is_open:
+            return
+        if self._coordinator is None:
+            # This launcher went to another master meanwhile. Closing the link would look like its death.
+            where = Moved(host=self._master_at[0], port=self._master_at[1]) if self._master_at else None
+            gone = where or Refuse(text="this launcher does not lead any more", code="UM-MEET-009", gone=True)
+            link.send(message_frame(encode_tagged(gone)))
+            return
+        if self._coordinator.is_name_taken(message.offer):
+            self._turn_away(link, admission.name_taken(message.offer))
+            return
         name = message.offer.name
         old = self._node_links.pop(name, None)
         if old:
@@ -408,37 +457,99 @@ class Agent:
 
         def failed(refused: bool, _why: str, _fatal: bool) -> None:
             if refused:
-                self._master(events.NodeClosed(name=probe.name, at=time.time()))
+                self._master(events.NodeRefused(name=probe.name, at=time.time()))
 
-        caller = self._call_once(probe.host, probe.port, "probe", self._heart.timeout_s)
+        caller = self._call_once(probe.host, probe.port, calls.AreYou(name=probe.name), self._heart.timeout_s)
         caller.on_failed = failed
 
-    def _beacon(self) -> None:
-        """Tell whoever starts again at the job's first address that the job is led from here now."""
-        coordinator = self._coordinator
-        assert self._listener is not None
-        if coordinator is None or coordinator.phase is rendezvous.Phase.ENDED:
+    def _call_rivals(self, coordinator: rendezvous.Coordinator) -> None:
+        """Tell those who may lead this job without knowing it that it is led from here, again and again."""
+        if coordinator is not self._coordinator or coordinator.phase is rendezvous.Phase.ENDED:
             return
-        host, port = self._plan.master_host, self._plan.master_port
-        if host and (host, port) != (self._host, self._listener.port):
+        for host, port in coordinator.rivals():
             self._call_rival(host, port)
-        self._loop.after(BEACON_EVERY_S, self._beacon)
+        self._loop.after(BEACON_EVERY_S, lambda: self._call_rivals(coordinator))
 
     def _call_rival(self, host: str, port: int) -> None:
-        """Tell the launcher there that the job is led from here."""
+        """Tell the launcher there that the job is led from here; it may know better."""
         coordinator = self._coordinator
         if coordinator and self._listener:
-            generation = coordinator.cluster.generation if coordinator.cluster else 0
-            purpose = f"takeover {self._host} {self._listener.port} {generation}"
-            self._call_once(host, port, purpose, BEACON_PATIENCE_S)
+            cluster = coordinator.cluster
+            purpose = calls.Takeover(
+                host=self._host,
+                port=self._listener.port,
+                generation=cluster.generation if cluster else 0,
+                lineage=cluster.lineage if cluster else "",
+                formed=coordinator.has_formed,
+            )
+            caller = self._call_once(host, port, purpose, BEACON_PATIENCE_S)
+            caller.on_moved = lambda there, its_port: self._takeover_refused(coordinator, there, its_port)
 
-    def _call_once(self, host: str, port: int, purpose: str, patience_s: float) -> Caller:
+    def _takeover_refused(self, coordinator: rendezvous.Coordinator, host: str, port: int) -> None:
+        if coordinator is self._coordinator:
+            self._master(events.TakeoverRefused(host=host, port=port))
+
+    def _takeover_called(self, visitor: Visitor, told: calls.Takeover) -> None:
+        if self._coordinator is None:
+            visitor.confirm(is_the_one=False)
+            return
+        self._call_count += 1
+        call = self._call_count
+        self._takeover_calls[call] = visitor
+        proven = self._token is not None
+        self._master(
+            events.TakeoverCalled(
+                call=call,
+                host=told.host,
+                port=told.port,
+                generation=told.generation,
+                lineage=told.lineage,
+                formed=told.formed,
+                proven=proven,
+            )
+        )
+        unanswered = self._takeover_calls.pop(call, None)
+        if unanswered:
+            unanswered.confirm(is_the_one=True)
+
+    def _check_next(self) -> None:
+        """Call the launchers that have not answered yet, a few at a time."""
+        while self._unchecked and self._checking < CALLS_AT_ONCE:
+            probe, pause_s = self._unchecked.popleft()
+            self._checking += 1
+            self._check(probe, pause_s, self._checked_generation)
+
+    def _check(self, probe: events.Probe, pause_s: float, generation: int) -> None:
+        def answered(link: Link) -> None:
+            link.close()
+            self._checking -= 1
+            self._node(events.Reachable(name=probe.name, generation=generation))
+            self._check_next()
+
+        def failed(_refused: bool, why: str, _fatal: bool) -> None:
+            self._checking -= 1
+            if generation == self._checked_generation:
+                if pause_s > CALL_AGAIN_FIRST_S:
+                    lost = "if the master is lost, this node can't tell whether that one has died"
+                    self._talk.say(f"the launcher of another node does not answer at {why}; {lost}", "WARNING")
+                self._loop.after(pause_s, lambda: again(generation))
+            self._check_next()
+
+        def again(then: int) -> None:
+            if then == self._checked_generation and self._status is None:
+                self._unchecked.append((probe, min(2 * pause_s, CALL_AGAIN_LONGEST_S)))
+                self._check_next()
+
+        caller = self._call(probe.host, probe.port, calls.AreYou(name=probe.name), self._heart.timeout_s)
+        caller.on_link, caller.on_failed = answered, failed
+
+    def _call_once(self, host: str, port: int, purpose: calls.Purpose, patience_s: float) -> Caller:
         """Call, and hang up as soon as somebody answers."""
         caller = self._call(host, port, purpose, patience_s)
         caller.on_link = lambda link: link.close()
         return caller
 
-    def _call(self, host: str, port: int, purpose: str, patience_s: float) -> Caller:
+    def _call(self, host: str, port: int, purpose: calls.Purpose, patience_s: float) -> Caller:
         return handshake.Caller(
             self._loop,
             self._heart,
@@ -446,27 +557,9 @@ class Agent:
             port=port,
             job_id=self._machine.terms.job_id,
             token=self._token,
-            purpose=purpose,
+            purpose=calls.text(purpose),
             patience_s=patience_s,
         )
-
-    def _stand_down(self, purpose: str) -> None:
-        """The job is led by another node already: go there, with everyone who came; if a job was formed here, end it.
-
-        One that leads as the successor of a lost master knows better.
-        """
-        words = purpose.split()
-        if len(words) != 4 or not words[2].isdecimal() or self._coordinator is None or self._is_heir:
-            return
-        if self._election:
-            self._election.resign()
-        if self._coordinator.cluster:
-            self._master(events.Superseded(host=words[1]))
-            return
-        moved = Moved(host=words[1], port=int(words[2]))
-        self._talk.say(f"the job is led by {words[1]} now, joining it there", "WARNING")
-        self._send(tuple(self._node_links), moved)
-        self._node(events.Received(message=moved))
 
     # ---- the end
 

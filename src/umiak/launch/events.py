@@ -34,6 +34,9 @@ class NodeSetting:
     """Meeting at an address: whether this node tries to be the master there."""
     master_host: str = ""
     master_port: int = 0
+    callback_key: str = ""
+    lineage: str = ""
+    """Random: the lineage of the job, if this node forms its first generation."""
 
 
 # ---- what happens to a node
@@ -121,6 +124,14 @@ class WorkerHung:
 
 
 @value
+class Reachable:
+    """The launcher of this node of the generation was called at its address, and answered."""
+
+    name: str
+    generation: int
+
+
+@value
 class PortsHeld:
     """These ports are held for the next generation."""
 
@@ -151,6 +162,7 @@ NodeEvent = (
     | WorkerExited
     | WorkerListening
     | WorkerHung
+    | Reachable
     | PortsHeld
     | SignalReceived
     | Tick
@@ -167,6 +179,7 @@ NODE_EVENTS = (
     WorkerExited,
     WorkerListening,
     WorkerHung,
+    Reachable,
     PortsHeld,
     SignalReceived,
     Tick,
@@ -177,12 +190,23 @@ NODE_EVENTS = (
 
 
 @value
+class Probe:
+    """A node's launcher that is called at its address, to see whether it is there."""
+
+    name: str
+    host: str
+    port: int
+
+
+@value
 class Lead:
     """Become the master: start a coordinator here, after this generation and with what is known of its nodes."""
 
     previous: Cluster | None = None
     dead: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
+    reachable: tuple[str, ...] = ()
+    """Nodes of that generation whose launchers have answered this one: if they refuse now, they are dead."""
     wait_s: float = 0.0
     """Form nothing before, so that one who leads this job already, since this node was lost, can say so."""
 
@@ -203,6 +227,14 @@ class Campaign:
 
     gone_host: str = ""
     gone_port: int = 0
+
+
+@value
+class CheckReachable:
+    """Call these launchers of a generation until each has answered once: later, a refusal of theirs is a death."""
+
+    generation: int
+    nodes: tuple[Probe, ...]
 
 
 @value
@@ -278,6 +310,7 @@ NodeAction = (
     Lead
     | Dial
     | Campaign
+    | CheckReachable
     | HangUp
     | Tell
     | StartWorkers
@@ -320,14 +353,40 @@ class NodeSilent:
 
 
 @value
-class Superseded:
-    """Another node has led this job all along, which was not known where it was formed once more."""
+class NodeRefused:
+    """A node was probed and nobody, or another launcher, listens at its address."""
+
+    name: str
+    at: float = 0.0
+
+
+@value
+class TakeoverCalled:
+    """Another launcher says that it leads this job, or is about to."""
+
+    call: int
+    """Which call this is, for the answer."""
+    host: str
+    port: int
+    generation: int
+    """The last one that it knows."""
+    lineage: str
+    formed: bool
+    """Whether it has formed that generation itself; if not, it is still looking for a majority."""
+    proven: bool = False
+    """Whether it has proved that it knows the job's token."""
+
+
+@value
+class TakeoverRefused:
+    """A launcher that was called because of a take-over answers that the job is led from there."""
 
     host: str
+    port: int
 
 
-RendezvousEvent = NodeSaid | NodeClosed | NodeSilent | Superseded | Tick
-RENDEZVOUS_EVENTS = (NodeSaid, NodeClosed, NodeSilent, Superseded, Tick)
+RendezvousEvent = NodeSaid | NodeClosed | NodeSilent | NodeRefused | TakeoverCalled | TakeoverRefused | Tick
+RENDEZVOUS_EVENTS = (NodeSaid, NodeClosed, NodeSilent, NodeRefused, TakeoverCalled, TakeoverRefused, Tick)
 
 
 # ---- what the master decides
@@ -349,12 +408,17 @@ class Drop:
 
 
 @value
-class Probe:
-    """Find out whether this node's launcher is really gone: nothing listens there any more."""
+class AnswerTakeover:
+    """Tell that caller that the job is led from here, and that it can join here."""
 
-    name: str
-    host: str
-    port: int
+    call: int
 
 
-RendezvousAction = Send | Drop | Probe
+@value
+class StandDown:
+    """This launcher does not lead any more; its nodes have been told where to go, or that the job is over here."""
+
+    text: str
+
+
+RendezvousAction = Send | Drop | AnswerTakeover | StandDown

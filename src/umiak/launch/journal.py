@@ -118,16 +118,7 @@ def replay(lines: Iterable[str]) -> Iterator[tuple[dict[str, Any], list[Any]]]:
         now = entry["t"]
         if "lead" in entry:
             lead = decode(events.Lead, recalled(entry["lead"], formations))
-            offer = node.setting.offer
-            master = rendezvous.Coordinator(
-                node.terms,
-                name=offer.name,
-                now=now,
-                previous=lead.previous,
-                dead=lead.dead,
-                silent=lead.silent,
-                wait_s=lead.wait_s,
-            )
+            master = rendezvous.Coordinator(node.setting, lead, now=now)
         elif entry["who"] == "master":
             assert master is not None
             event: Any = decode_tagged(events.RENDEZVOUS_EVENTS, recalled(entry["event"], formations))

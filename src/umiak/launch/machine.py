@@ -21,10 +21,11 @@ from enum import Enum
 
 from umiak.core.cluster import Cluster, Role, Seat, join_host_port
 from umiak.core.value import replace
-from umiak.launch import words
+from umiak.launch import quorum, words
 from umiak.launch.events import (
     AwaitListening,
     Campaign,
+    CheckReachable,
     Dial,
     DumpStacks,
     Elected,
@@ -44,6 +45,8 @@ from umiak.launch.events import (
     NodeEvent,
     NodeSetting,
     PortsHeld,
+    Probe,
+    Reachable,
     Received,
     Say,
     SignalReceived,
@@ -57,6 +60,7 @@ from umiak.launch.events import (
 )
 from umiak.launch.protocol import (
     Done,
+    Evict,
     Failed,
     Finish,
     Form,
@@ -82,6 +86,21 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 0.5
 NOTE_EVERY_S = 5.0
 DUMP_TIME_S = 1.0
 """How long the workers get to write their stacks before they are stopped."""
+FIRST_IN_LINE = 4
+"""So many nodes call all others once, and are called by all others: one of them would lead if the master were lost."""
+FEW_NODES, CHECK_REACHABLE_WITHIN_S = 8, 2.0
+"""In larger jobs nodes do not call one another while the workers start, nor all at once."""
+
+
+class Loss(str, Enum):
+    """How a master was lost."""
+
+    DEAD = "dead"
+    """Its connection was closed: its launcher is gone."""
+    SILENT = "silent"
+    """It was not heard for the heartbeat timeout: it may be alive."""
+    EVICTED = "evicted"
+    """It is there, and says that it did not hear this node for so long, and gave it up."""
 
 
 class Phase(str, Enum):
@@ -119,7 +138,9 @@ class NodeMachine:
         self._last_link_error = ""
         self._finish: Finish | None = None  # how this node will end, once its workers are gone
         self._told_signal: int | None = None
-        self._master_dead: bool | None = None  # the master is lost: it is dead, or it is silent; None: it is there
+        self._loss: Loss | None = None  # how the master was lost; None: it is there
+        self._reachable: set[tuple[str, int]] = set()  # addresses of launchers that have answered this one
+        self._check_reachable_at: float | None = None
         self._master: str | None = None  # the node that leads now, where it is not the last generation's coordinator
         self._dialled: tuple[str, int] | None = None
         self._asked: str | None = None  # the candidate that was dialled last
@@ -133,6 +154,7 @@ class NodeMachine:
     def next_deadline(self) -> float | None:
         """When a Tick is wanted, if nothing else happens before."""
         times = [self._stop_at, self._kill_at, self._dial_at, self._ask_at, self._note_at, self._give_up_at]
+        times.append(self._check_reachable_at)
         return min((time for time in times if time is not None), default=None)
 
     @property
@@ -148,7 +170,7 @@ class NodeMachine:
         if self.setting.meeting is Meeting.ETCD:
             self._campaign()
         elif self.setting.leads:
-            may_have_moved = self.setting.meeting is Meeting.ADDRESS and self._may_go_on_without_master()
+            may_have_moved = self.setting.meeting is Meeting.ADDRESS and self.terms.survives_its_master
             self._do(Lead(wait_s=HEIR_CALLS_WITHIN_S if may_have_moved else 0.0))
         else:
             self._dial(self.setting.master_host, self.setting.master_port)
@@ -168,6 +190,10 @@ class NodeMachine:
                 self._signalled(now, number)
             case PortsHeld(ports=ports):
                 self._ports_held(ports)
+            case Reachable(name=name, generation=generation) if self._is_current(generation):
+                assert self.cluster is not None
+                node = self.cluster.node(name)
+                self._reachable.add((node.host, node.link_port))
             case Tick():
                 self._tick(now)
             case _:
@@ -182,7 +208,11 @@ class NodeMachine:
                 self.linked = True
                 self._dial_at = self._note_at = None
                 self._pause_s = FIRST_PAUSE_S
+                if self._dialled:
+                    self._reachable.add(self._dialled)
                 self._master = self._search.name_at(self._dialled) if self._search else None
+                if self._search and self._master:
+                    self._search.found(self._master)
                 if not self._offer.host:
                     self._offer = replace(self._offer, host=host)
                 self._join()
@@ -195,45 +225,54 @@ class NodeMachine:
             case LeaderAt(host=host, port=port):
                 self._dial(host, port)
             case LinkClosed() if self.linked:
-                self._master_lost(now, dead=True)
+                self._master_lost(now, Loss.DEAD)
             case LinkSilent() if self.linked:
-                self._master_lost(now, dead=False)
+                self._master_lost(now, Loss.SILENT)
 
     def _join(self) -> None:
         if self._offer.ports and not self._running:
             self._enter(Phase.JOINED)
-            self._do(Tell(message=Join(offer=self._offer, terms=self.terms)))
+            key = self.setting.callback_key
+            self._do(Tell(message=Join(offer=self._offer, terms=self.terms, callback_key=key)))
 
     def _link_failed(self, now: float, event: LinkFailed) -> None:
         self._last_link_error = event.why
+        # Where nobody ever answered, a refusal says that the address is wrong, not that the launcher there has died.
+        dead = event.refused and self._dialled in self._reachable
         if event.fatal:
             self._end(now, Finish(exit_status=3, code="UM-MEET-003", words=event.why))
         elif self.setting.meeting is Meeting.ETCD:
-            self._campaign(gone=self._dialled if event.refused else None)
+            self._campaign(gone=self._dialled if dead else None)
         elif self._search:
-            self._next_candidate(now, dead=event.refused)
+            self._next_candidate(now, dead=dead)
         else:
             self._dial_at = now + self._pause_s
             self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
 
     def _moved(self, now: float, host: str, port: int) -> None:
-        if self._search is None or self._search.may_follow(host, port):
+        if self._search is None or not self._search.is_lost((host, port)):
             self._asked = None
             self._dial(host, port)
         elif now < self._search_until:
-            # The other node has not noticed yet that its master is gone, or it can still reach it.
-            self._ask_at = now + ASK_AGAIN_S
+            # The other node has not noticed yet that its master is gone, or it can still reach it; so may this one by now.
+            self._asked = None
+            self._dial(host, port, patience_s=self._short_patience_s())
         else:
             lost = "the master can't be reached from here, while other nodes still follow it"
             self._end(now, Finish(exit_status=3, code="UM-MEET-001", words=lost, at_once=True))
 
-    def _master_lost(self, now: float, *, dead: bool) -> None:
+    def _master_lost(self, now: float, loss: Loss) -> None:
         self.linked = False
+        dead = loss is Loss.DEAD
         if not dead:
             # A connection that we close says that we are dead, so nothing of ours may live on by then.
             self._do(KillWorkers())
         self._do(HangUp())
-        how = "its connection was closed" if dead else f"silent for {self.terms.heartbeat_timeout_s:g} s"
+        how = {
+            Loss.DEAD: "its connection was closed",
+            Loss.SILENT: f"silent for {self.terms.heartbeat_timeout_s:g} s",
+            Loss.EVICTED: f"it has not heard this node for {self.terms.heartbeat_timeout_s:g} s",
+        }[loss]
         if self._finish or self._told_signal:
             if not self._running:
                 self._leave()
@@ -251,29 +290,29 @@ class NodeMachine:
         name = self._master or self.cluster.coordinator
         host = self.cluster.node(name).host
         lost = f"the master node {host} was lost: {how}"
-        if not self._may_go_on_without_master():
+        if not self.terms.survives_its_master:
             status = 1 if dead else 3
             self._end(now, Finish(exit_status=status, code="UM-JOB-005", words=lost, at_once=not dead))
             return
-        self._say(f"{lost}; the remaining nodes look for the next one", "WARNING")
-        self._master_dead = dead
+        if loss is Loss.EVICTED:
+            self._say(f"the master node {host} gave this node up: {how}; joining again", "WARNING")
+        else:
+            self._say(f"{lost}; the remaining nodes look for the next one", "WARNING")
+        self._loss = loss
         self._stop_workers(now, grace_s=self.terms.failure_grace_s if dead else 0.0)
-
-    def _may_go_on_without_master(self) -> bool:
-        return self.terms.elastic or self.terms.restart_wanted or self.terms.elastic_level == 0
 
     def _seek_master(self, now: float) -> None:
         """The old master is lost and no worker is left: find, or become, the next one."""
         assert self.cluster is not None
-        dead = self._master_dead is True
-        self._master_dead = None
+        loss, self._loss = self._loss, None
+        dead = loss is Loss.DEAD
         self._enter(Phase.SEEKING)
         self._give_up_at = now + self.terms.join_timeout_s
         # If the master was lost that was to form the next generation, the search for it goes on where it was; one that
         # is not of the last generation (a standby that etcd elected) has no vote to lose.
         lost = self._master if self._search else self.cluster.coordinator
         self._search = self._search or Search(self.cluster)
-        if lost:
+        if lost and loss is not Loss.EVICTED:
             self._search.lost(lost, dead=dead)
         self._search_until = now + self.terms.heartbeat_timeout_s + self.terms.fence_s
         if self.setting.meeting is Meeting.ETCD:
@@ -301,12 +340,15 @@ class NodeMachine:
             self._do(self._lead_after_search())
         else:
             self._asked = candidate.name
-            self._dial(candidate.host, candidate.link_port, patience_s=min(2.0, self.terms.heartbeat_timeout_s))
+            self._dial(candidate.host, candidate.link_port, patience_s=self._short_patience_s())
 
     def _lead_after_search(self) -> Lead:
         if self._search is None:
             return Lead()
-        return Lead(previous=self.cluster, dead=self._search.dead, silent=self._search.silent)
+        assert self.cluster is not None
+        reachable = [node.name for node in self.cluster.nodes if (node.host, node.link_port) in self._reachable]
+        dead, silent = self._search.dead, self._search.silent
+        return Lead(previous=self.cluster, dead=dead, silent=silent, reachable=tuple(reachable))
 
     # ---- messages
 
@@ -319,7 +361,7 @@ class NodeMachine:
                 self.cluster = cluster or self.cluster
                 self._say(text)
             case Form(cluster=cluster):
-                self._form(cluster)
+                self._form(now, cluster)
             case Go(generation=generation) if self._is_current(generation):
                 self._launch(self._waiting_seats)
                 self._waiting_seats = ()
@@ -332,13 +374,23 @@ class NodeMachine:
                 self.linked = False
                 self._do(HangUp())
                 self._enter(Phase.SEEKING)
+                self._asked = None
                 self._dial(host, port)
+            case Evict() if self.linked:
+                self._master_lost(now, Loss.EVICTED)
+            case Refuse(gone=True) if self._search:
+                self.linked = False
+                self._do(HangUp())
+                self._enter(Phase.SEEKING)
+                if self._master:
+                    self._search.lost(self._master, dead=False)
+                self._ask_at = now + ASK_AGAIN_S
             case Refuse(text=text, code=code, hint=hint, exit_status=status):
                 self._end(now, Finish(exit_status=status, words=text, code=code, hint=hint))
             case Finish():
                 self._end(now, message)
 
-    def _form(self, cluster: Cluster) -> None:
+    def _form(self, now: float, cluster: Cluster) -> None:
         self.cluster = cluster
         self._search = self._master = None
         self._give_up_at = None
@@ -369,6 +421,30 @@ class NodeMachine:
             else:
                 self._do(Tell(message=Ready(generation=cluster.generation)))
         self._say(f"Watching Pod: {self._offer.name}, replicas {len(seats)}, status running")
+        self._plan_reachable(now, cluster)
+
+    def _plan_reachable(self, now: float, cluster: Cluster) -> None:
+        """When to find out whether the launchers that matter, should the master be lost, answer at their addresses."""
+        if not self.terms.survives_its_master or len(cluster.nodes) < 2:
+            return
+        if len(cluster.nodes) <= FEW_NODES:
+            self._check_reachable()
+        else:
+            share = cluster.node_rank(self._offer.name) / len(cluster.nodes)
+            self._check_reachable_at = now + CHECK_REACHABLE_WITHIN_S * (1 + share)
+
+    def _check_reachable(self) -> None:
+        assert self.cluster is not None
+        line = quorum.line_of_succession(self.cluster)
+        calls_all = self._offer.name in line[:FIRST_IN_LINE]
+        nodes = [self.cluster.node(name) for name in (line if calls_all else line[:FIRST_IN_LINE])]
+        probes = [
+            Probe(name=node.name, host=node.host, port=node.link_port)
+            for node in nodes
+            if node.name != self._offer.name and (node.host, node.link_port) not in self._reachable
+        ]
+        if probes:
+            self._do(CheckReachable(generation=self.cluster.generation, nodes=tuple(probes)))
 
     def _launch(self, seats: tuple[Seat, ...]) -> None:
         assert self.cluster is not None
@@ -449,7 +525,7 @@ class NodeMachine:
         else:
             self._offer = replace(self._offer, ports=())
             self._do(HoldPorts())
-            if self._master_dead is not None:
+            if self._loss is not None:
                 self._seek_master(now)
 
     def _ports_held(self, ports: tuple[int, ...]) -> None:
@@ -503,6 +579,7 @@ class NodeMachine:
         status = 128 + self._told_signal if self._told_signal else finish.exit_status
         self._enter(Phase.ENDED)
         self._stop_at = self._kill_at = self._dial_at = self._ask_at = self._note_at = self._give_up_at = None
+        self._check_reachable_at = None
         self._do(KillWorkers())
         self._do(Exit(status=status, failure=finish.failure, words=finish.words, code=finish.code, hint=finish.hint))
 
@@ -526,6 +603,10 @@ class NodeMachine:
             self._ask_at = None
             if self._search:
                 self._ask_next_candidate(now)
+        if self._check_reachable_at is not None and now >= self._check_reachable_at:
+            self._check_reachable_at = None
+            if self.phase is Phase.RUNNING:
+                self._check_reachable()
         if self._note_at is not None and now >= self._note_at:
             self._note_at = now + NOTE_EVERY_S
             self._say(f"waiting for the master at {self._where()}")
@@ -552,6 +633,10 @@ class NodeMachine:
             join_host_port(setting.master_host, setting.master_port) if setting.master_host else "the address in etcd"
         )
         return f"{where} ({self._last_link_error})" if self._last_link_error else where
+
+    def _short_patience_s(self) -> float:
+        """How long a node of the last generation may take to answer a call."""
+        return min(2.0, self.terms.heartbeat_timeout_s)
 
     def _generation(self) -> int:
         return self.cluster.generation if self.cluster else 0

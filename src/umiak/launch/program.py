@@ -277,6 +277,8 @@ class _Launch:
             leads=plan_.may_lead,
             master_host=plan_.master_host,
             master_port=plan_.master_port,
+            callback_key=os.urandom(16).hex(),
+            lineage=os.urandom(16).hex(),
         )
 
     # ---- the workers

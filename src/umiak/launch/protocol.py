@@ -1,7 +1,7 @@
 """What launchers say to one another: values only. `adapters.link` carries them, `rendezvous` and `machine` decide over them.
 
     node -> master    Join  Ready  Done  Failed  Stopped  Leaving
-    master -> node    Waiting  Form  Go  Stop  RestartWorker  Standby  Finish  Refuse  Moved
+    master -> node    Waiting  Form  Go  Stop  RestartWorker  Standby  Evict  Finish  Refuse  Moved
 
 A message that belongs to one formation carries its generation, so that one that arrives late is recognised and dropped.
 """
@@ -41,6 +41,11 @@ class Terms:
     @property
     def elastic(self) -> bool:
         return self.least < self.most
+
+    @property
+    def survives_its_master(self) -> bool:
+        """Whether the other nodes look for the next master when this one is lost, instead of failing."""
+        return self.elastic or self.restart_wanted or self.elastic_level == 0
 
 
 @value
@@ -106,10 +111,12 @@ class Failure:
 
 @value
 class Join:
-    """The first words of a node."""
+    """The first message of a node."""
 
     offer: Offer
     terms: Terms
+    callback_key: str = ""
+    """What the master says when it calls back at the offered address, and what only this launcher recognises."""
 
 
 @value
@@ -201,6 +208,13 @@ class Standby:
 
 
 @value
+class Evict:
+    """This node was not heard for the heartbeat timeout: it kills its workers at once, and may join again."""
+
+    text: str
+
+
+@value
 class Finish:
     """The job is over for this node."""
 
@@ -223,6 +237,8 @@ class Refuse:
     code: str
     hint: str = ""
     exit_status: int = 3
+    gone: bool = False
+    """This master was cut off and has ended: a node that took part looks for the next one instead."""
 
 
 @value
@@ -234,6 +250,6 @@ class Moved:
 
 
 FromNode = Join | Ready | Done | Failed | Stopped | Leaving
-FromMaster = Waiting | Form | Go | Stop | RestartWorker | Standby | Finish | Refuse | Moved
+FromMaster = Waiting | Form | Go | Stop | RestartWorker | Standby | Evict | Finish | Refuse | Moved
 FROM_NODE = (Join, Ready, Done, Failed, Stopped, Leaving)
-FROM_MASTER = (Waiting, Form, Go, Stop, RestartWorker, Standby, Finish, Refuse, Moved)
+FROM_MASTER = (Waiting, Form, Go, Stop, RestartWorker, Standby, Evict, Finish, Refuse, Moved)

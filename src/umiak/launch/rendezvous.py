@@ -1,6 +1,6 @@
 """The master's decisions: who takes part, when a generation starts and stops, how the job ends. A pure decider.
 
-    coordinator = Coordinator(terms, name="abc", now=0.0)
+    coordinator = Coordinator(setting, Lead(), now=0.0)
     actions = coordinator.step(now, NodeJoined(...))
 
 No socket, clock or process is touched here: an event goes in, actions come out, the same events give the same
@@ -20,21 +20,26 @@ from enum import Enum
 
 from umiak.core.cluster import Cluster, Node, Role
 from umiak.core.value import replace
-from umiak.launch import admission, quorum, words
+from umiak.launch import admission, quorum, takeover, words
 from umiak.launch.events import (
+    AnswerTakeover,
     Drop,
     NodeClosed,
+    NodeRefused,
     NodeSaid,
     NodeSilent,
     Probe,
     RendezvousAction,
     RendezvousEvent,
     Send,
-    Superseded,
+    StandDown,
+    TakeoverCalled,
+    TakeoverRefused,
 )
 from umiak.launch.options import TrainerRestart
 from umiak.launch.protocol import (
     Done,
+    Evict,
     Failed,
     Failure,
     FailureKind,
@@ -44,6 +49,7 @@ from umiak.launch.protocol import (
     Go,
     Join,
     Leaving,
+    Moved,
     Offer,
     Ready,
     Refuse,
@@ -54,6 +60,10 @@ from umiak.launch.protocol import (
     Terms,
     Waiting,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from umiak.launch.events import Lead, NodeSetting
 
 WAITING_NOTE_EVERY_S = 5.0
 PORT_RETRIES = 3
@@ -85,30 +95,27 @@ class _Member:
 
 
 class Coordinator:
-    """The master's state. ``previous`` is set when it takes over from a lost master."""
+    """The master's state. ``lead.previous`` is set when it takes over from a lost master."""
 
-    def __init__(
-        self,
-        terms: Terms,
-        *,
-        name: str,
-        now: float,
-        previous: Cluster | None = None,
-        dead: tuple[str, ...] = (),
-        silent: tuple[str, ...] = (),
-        wait_s: float = 0.0,
-    ) -> None:
-        self.terms = terms
-        self.name = name
+    def __init__(self, setting: NodeSetting, lead: Lead, *, now: float) -> None:
+        previous, terms = lead.previous, setting.terms
+        self.terms: Terms = terms
+        self.name = setting.offer.name
         self.phase = Phase.GATHERING
+        self._setting = setting
+        self._lineage = previous.lineage if previous else setting.lineage
+        self._took_over = previous is not None
+        self._formed = False  # a generation was formed here
         self.cluster = previous
         self.restarts = previous.restarts if previous else 0
         self.failures: list[Failure] = []
         self._members: dict[str, _Member] = {}
         self._active_members: list[_Member] | None = None
         self._left: list[tuple[str, int]] = []  # hosts and homes of nodes that are gone
-        self._dead: set[str] = set(dead)
-        self._silent: set[str] = set(silent)
+        self._dead: set[str] = set(lead.dead)
+        self._silent: set[str] = set(lead.silent)
+        self._reachable = frozenset(lead.reachable)
+        self._end_is_cut_off = False
         self._awaited: set[str] = set()
         self._await_until = now
         self._port_retries = 0
@@ -117,7 +124,7 @@ class Coordinator:
         self._grow_at: float | None = None
         self._note_at = now + WAITING_NOTE_EVERY_S
         self._last_change = now
-        self._not_before = now + wait_s
+        self._not_before = now + lead.wait_s
         self._deadline: float | None = now + terms.join_timeout_s
         self._actions: list[RendezvousAction] = []
         if previous:
@@ -149,8 +156,13 @@ class Coordinator:
                     self._lost(now, name, event.at, dead=True)
                 case NodeSilent(name=name):
                     self._lost(now, name, event.at, dead=False)
-                case Superseded(host=host):
-                    self._end(words.superseded(host))
+                case NodeRefused(name=name) if name in self._reachable:
+                    # It answered at that address before, so that address is its own, and its launcher is gone.
+                    self._lost(now, name, event.at, dead=True)
+                case TakeoverCalled():
+                    self._takeover_called(event)
+                case TakeoverRefused(host=host, port=port) if not self._formed and self.cluster:
+                    self._go_there(host, port)
             self._decide(now)
         return tuple(self._actions)
 
@@ -189,6 +201,25 @@ class Coordinator:
             self._send(
                 Standby(text=f"standing by: the job has its {self.terms.most} nodes", cluster=self.cluster), name
             )
+
+    def _takeover_called(self, call: TakeoverCalled) -> None:
+        match takeover.reply(call, self.cluster, formed=self._formed):
+            case takeover.Reply.GO_THERE:
+                self._go_there(call.host, call.port)
+            case takeover.Reply.GIVE_WAY:
+                self._actions.append(StandDown(text=f"the job goes on at {call.host}"))
+                self._end(words.superseded(call.host))
+            case takeover.Reply.COME_HERE:
+                self._actions.append(AnswerTakeover(call=call.call))
+            case takeover.Reply.IGNORE:
+                pass
+
+    def _go_there(self, host: str, port: int) -> None:
+        """The job is led from there; everyone who came here goes along."""
+        self.phase = Phase.ENDED
+        self._end_is_cut_off = True
+        self._actions.append(StandDown(text=f"the job is led by {host} now, joining it there"))
+        self._send(Moved(host=host, port=port), *(name for name in self._members if name != self.name), self.name)
 
     def _said(self, member: _Member, event: NodeSaid) -> None:
         message = event.message
@@ -276,16 +307,8 @@ class Coordinator:
             return
         member = self._members[name]
         if not dead:
-            # It arrives only if the link works again; then that node must know that the job went on without it.
-            self._send(
-                Finish(
-                    exit_status=3,
-                    code="UM-MEET-001",
-                    words="this node was out of reach, the job went on without it",
-                    at_once=True,
-                ),
-                name,
-            )
+            # It arrives only if the link works again; then that node must stop, and may join again.
+            self._send(Evict(text="this node was out of reach, and the master gave it up"), name)
         self._forget(name, dead=dead)
         if member.standby or member.leaving or self.phase is Phase.GATHERING:
             return
@@ -317,6 +340,7 @@ class Coordinator:
     def _decide(self, now: float) -> None:
         if self.cluster and self._silent and not self._awaited and not self._quorum():
             lost = ", ".join(self._host_of(name) for name in sorted(self._silent))
+            self._end_is_cut_off = True
             self._end(words.cut_off(lost, self.cluster.generation))
         if self.phase is Phase.RUNNING:
             self._decide_running(now)
@@ -398,7 +422,9 @@ class Coordinator:
             nodes=nodes,
             coordinator=self.name,
             restarts=self.restarts,
+            lineage=self._lineage,
         )
+        self._formed = True
         for member in members:
             member.ready = member.done = member.idle = False
         self._dead.clear()
@@ -436,6 +462,35 @@ class Coordinator:
         if self._silent:
             self._not_before = max(self._not_before, now + self.terms.fence_s)
 
+    def rivals(self) -> tuple[tuple[str, int], ...]:
+        """After a take-over: the addresses where somebody may lead this job without knowing of this launcher."""
+        if not self._took_over or not self.cluster or self.phase is Phase.ENDED:
+            return ()
+        addresses = [(self._setting.master_host, self._setting.master_port)]
+        if not self._formed:
+            # The old master may just have been out of reach. As long as there is no majority here, it is asked.
+            old = self.cluster.node(self.cluster.coordinator)
+            addresses.append((old.host, old.link_port))
+        return tuple(dict.fromkeys(each for each in addresses if each[0] and each != self._own_address()))
+
+    def _own_address(self) -> tuple[str, int]:
+        """Where the others reach this launcher."""
+        assert self.cluster is not None
+        if self.name in self.cluster.names:
+            node = self.cluster.node(self.name)
+            return node.host, node.link_port
+        return self._setting.offer.host, self._setting.offer.link_port
+
+    def is_name_taken(self, offer: Offer) -> bool:
+        """Whether a node at another address takes part under this name."""
+        known = self._members.get(offer.name)
+        return known is not None and (known.offer.host, known.offer.link_port) != (offer.host, offer.link_port)
+
+    @property
+    def has_formed(self) -> bool:
+        """Whether the last generation was formed here, with a majority of the one before."""
+        return self._formed
+
     def probes(self) -> tuple[Probe, ...]:
         """After a take-over: whom to probe, so that a node that died with the master is not waited for."""
         if not self.cluster:
@@ -459,7 +514,8 @@ class Coordinator:
 
     def _answer_after_the_end(self, event: RendezvousEvent) -> None:
         if isinstance(event, NodeSaid) and isinstance(event.message, Join):
-            self._send(Refuse(text="the job has ended", code="UM-MEET-009"), event.name)
+            ended = Refuse(text="the job has ended", code="UM-MEET-009", gone=self._end_is_cut_off)
+            self._send(ended, event.name)
             self._actions.append(Drop(name=event.name))
 
     def _all_ready(self) -> bool:

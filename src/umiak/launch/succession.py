@@ -19,7 +19,6 @@ class Search:
         self._line = list(quorum.line_of_succession(cluster))
         self._dead: list[str] = []
         self._silent: list[str] = []
-        self._unreachable: set[tuple[str, int]] = set()
 
     @property
     def candidate(self) -> Node | None:
@@ -49,13 +48,16 @@ class Search:
     def lost(self, name: str, *, dead: bool) -> None:
         """This node is known to be gone, or it is out of reach."""
         (self._dead if dead else self._silent).append(name)
-        node = self._cluster.node(name)
-        self._unreachable.add((node.host, node.link_port))
+
+    def found(self, name: str) -> None:
+        """This node was reached after all: the way to it was cut, and is not any more."""
+        self._dead = [each for each in self._dead if each != name]
+        self._silent = [each for each in self._silent if each != name]
 
     def name_at(self, address: tuple[str, int] | None) -> str | None:
         """Which node of the generation is reached at this address, if it is one of them."""
         return next((node.name for node in self._cluster.nodes if (node.host, node.link_port) == address), None)
 
-    def may_follow(self, host: str, port: int) -> bool:
-        """Whether to go where another node points: not to one that this node found unreachable."""
-        return (host, port) not in self._unreachable
+    def is_lost(self, address: tuple[str, int]) -> bool:
+        """Whether the node at this address is one that this node could not reach, or found dead."""
+        return self.name_at(address) in {*self._dead, *self._silent}

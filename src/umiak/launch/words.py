@@ -60,8 +60,8 @@ def who(failure: Failure) -> str:
 
 
 def superseded(host: str) -> Finish:
-    """The end of a formation that should not have been made."""
-    what = f"the job was led by {host} already when it was formed here once more, and goes on there"
+    """The end of a side that did not know that the job goes on elsewhere."""
+    what = f"the job goes on at {host}, and this side was cut off from it or started it once more"
     return Finish(exit_status=3, code="UM-MEET-001", words=what, at_once=True)
 
 

@@ -5,9 +5,12 @@
     world.run(10)                      # ten virtual seconds, some milliseconds of real ones
     world.cut({"a"}, {"b"}); world.run(30)
 
-It drives the same `NodeMachine` and `Coordinator` that the launcher drives, with the same rules for what a link tells:
+It drives the same `NodeMachine` and `Coordinator` that the launcher drives, and takes no decision of theirs: a call about a
+take-over, an answer, a refusal is an event for them here as there. The rules for what a link tells are the launcher's, too:
 a killed launcher closes its links, a cut is silence that each side notices after its own heartbeat timeout, messages of
-one link keep their order. After every event `check()` looks for what must never be: workers of two formations alive at once.
+one link keep their order. When a cut heals, new connections work at once; an old link goes on only when TCP tries again, which
+takes up to as long as the cut has lasted. A node may offer an address where it does not answer, and a launcher may be frozen.
+After every event `check()` looks for what must never be: workers of two formations alive at once.
 """
 
 from __future__ import annotations
@@ -16,10 +19,10 @@ import heapq
 import random
 from functools import partial
 
-from umiak.launch import events, rendezvous
+from umiak.launch import admission, events, rendezvous
 from umiak.launch.events import Meeting, NodeSetting
 from umiak.launch.machine import NodeMachine
-from umiak.launch.protocol import Failure, FailureKind, Moved, Offer
+from umiak.launch.protocol import Failure, FailureKind, Join, Offer, Refuse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,8 +31,10 @@ if TYPE_CHECKING:
     from umiak.core.cluster import Cluster, Seat
     from umiak.launch.protocol import FromMaster, FromNode, Terms
 
-BEAT_S = 1.0
+BEATS_IN_TIMEOUT = 5
 BEACON_S = 0.2
+LONGEST_RETRY_S = 8.0
+"""TCP doubles the time between its tries; a cut of this length or more heals so much later for an old link."""
 
 
 class TwoHalves(AssertionError):
@@ -39,9 +44,13 @@ class TwoHalves(AssertionError):
 class SimNode:
     """One launcher: its deciders, its link to the master, its workers."""
 
-    def __init__(self, world: World, name: str, setting: NodeSetting) -> None:
+    def __init__(self, world: World, name: str, setting: NodeSetting, listens_at: tuple[str, int]) -> None:
         self.world = world
         self.name = name
+        self.listens_at = listens_at
+        """Where others reach it; the address that it offers may be another one."""
+        self.frozen = False
+        self._while_frozen: list[tuple[object, bool]] = []
         self.machine = NodeMachine(setting)
         self.coordinator: rendezvous.Coordinator | None = None
         self.alive = True
@@ -66,6 +75,9 @@ class SimNode:
         """Give an event to one of this node's deciders and perform what it decides."""
         if not self.alive:
             return
+        if self.frozen:
+            self._while_frozen.append((event, master))
+            return
         now = self.world.now
         if master:
             if self.coordinator:
@@ -76,6 +88,13 @@ class SimNode:
                 self._perform(action)
         self.arm()
         self.world.check()
+
+    def thaw(self) -> None:
+        """Run again, with everything that happened meanwhile."""
+        self.frozen = False
+        waiting, self._while_frozen = self._while_frozen, []
+        for event, master in waiting:
+            self.feed(event, master=master)
 
     def begin(self) -> None:
         for action in self.machine.start(self.world.now):
@@ -110,6 +129,9 @@ class SimNode:
                 world.dial(self, host, port, patience_s)
             case events.HangUp():
                 self.hang_up()
+            case events.CheckReachable(generation=generation, nodes=nodes):
+                for node in nodes:
+                    world.check_reachable(self, node, generation)
             case events.Tell(message=message):
                 self._tell(message)
             case events.HoldPorts():
@@ -179,25 +201,20 @@ class SimNode:
         if self.coordinator:
             self.world.soon(lambda: self.feed(said, master=True))
         elif self.master:
-            there = self.world.nodes[self.master]
-            self.world.deliver(self, there, self.link_id, lambda: there.feed(said, master=True))
+            there, link = self.world.nodes[self.master], self.link_id
+            if isinstance(message, Join) and self.machine.terms.survives_its_master:
+                self.world.deliver(self, there, link, lambda: self.world.call_back(there, self, link, said))
+            else:
+                self.world.deliver(self, there, link, lambda: there.feed(said, master=True))
 
     def _lead(self, lead: events.Lead) -> None:
-        self.coordinator = rendezvous.Coordinator(
-            self.machine.terms,
-            name=self.name,
-            now=self.world.now,
-            previous=lead.previous,
-            dead=lead.dead,
-            silent=lead.silent,
-            wait_s=lead.wait_s,
-        )
+        coordinator = self.coordinator = rendezvous.Coordinator(self.machine.setting, lead, now=self.world.now)
         for probe in self.coordinator.probes():
             self.world.probe(self, probe)
         host = self.address[0]
         self.world.soon(lambda: self.feed(events.LinkUp(host=host)))
         if lead.previous:
-            self.world.later(BEACON_S, lambda: self.world.beacon(self))
+            self.world.soon(lambda: self.world.call_rivals(self, coordinator))
         self._answer_held()
 
     def _answer_held(self) -> None:
@@ -206,9 +223,12 @@ class SimNode:
             self.world.answer_call(self.world.nodes[name], self)
 
     def _perform_for_master(self, action: object) -> None:
-        if isinstance(action, events.Send):
-            for name in action.names:
-                self.send(name, action.message)
+        match action:
+            case events.Send(names=names, message=message):
+                for name in names:
+                    self.send(name, message)
+            case events.AnswerTakeover(call=call):
+                self.world.answer_takeover(self, call)
 
     def send(self, name: str, message: FromMaster) -> None:
         received = events.Received(message=message)
@@ -244,20 +264,30 @@ class World:
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
         self._cuts: set[frozenset[str]] = set()
-        self._cut_count: dict[frozenset[str], int] = {}
         self._last_arrival: dict[tuple[str, str, int], float] = {}
         self._links = 0
-        self._master_of_link: dict[int, str] = {}
-        self._undelivered: list[tuple[SimNode, SimNode, int, Callable[[], None], bool]] = []
+        self._ends_of_link: dict[int, tuple[str, str]] = {}  # follower, master
+        self._stalled: dict[int, float] = {}  # links that nothing gets through, since when
+        self._undelivered: dict[int, list[tuple[SimNode, SimNode, Callable[[], None], bool]]] = {}
+        self._calls: dict[int, tuple[SimNode, rendezvous.Coordinator]] = {}  # about take-overs
         self._home: str | None = None
         self.formations: list[Cluster] = []
 
     # ---- what a test does
 
     def start(
-        self, name: str, *, rank: int | None = None, terms: Terms | None = None, host: str | None = None
+        self,
+        name: str,
+        *,
+        rank: int | None = None,
+        terms: Terms | None = None,
+        host: str | None = None,
+        offers: str | None = None,
     ) -> SimNode:
-        """Start a launcher. The first name that is ever started is the one that ``--master`` names."""
+        """Start a launcher. The first name that is ever started is the one that ``--master`` names.
+
+        ``offers``: ``--host``, if that is an address where this launcher does not answer.
+        """
         first = self._home is None
         self._home = self._home or name
         identity = name
@@ -266,7 +296,7 @@ class World:
         host = host or f"host-{name}"
         offer = Offer(
             name=identity,
-            host=host,
+            host=offers or host,
             ports=tuple(range(20000, 20001 + self._workers + self._servers)),
             trainers=self._workers,
             servers=self._servers,
@@ -280,8 +310,10 @@ class World:
             leads=first or host == f"host-{self._home}",
             master_host=f"host-{self._home}",
             master_port=1,
+            callback_key=identity,
+            lineage=f"of-{identity}",
         )
-        node = self.nodes[identity] = SimNode(self, identity, setting)
+        node = self.nodes[identity] = SimNode(self, identity, setting, (host, offer.link_port))
         node.begin()
         return node
 
@@ -299,15 +331,26 @@ class World:
                 pair = frozenset((a, b))
                 if a != b and pair not in self._cuts:
                     self._cuts.add(pair)
-                    self._cut_count[pair] = self._cut_count.get(pair, 0) + 1
-                    self._start_silence(a, b, self._cut_count[pair])
+                    for link, ends in self._ends_of_link.items():
+                        if pair == {*ends} and link not in self._stalled:
+                            self._stalled[link] = self.now
+                            self._start_silence(link)
 
     def heal(self) -> None:
-        """Everything gets through again, first of all what was sent into a cut."""
+        """Everything gets through again: new connections at once, old links when TCP tries again."""
         self._cuts.clear()
-        undelivered, self._undelivered = self._undelivered, []
-        for sender, receiver, link, call, end in undelivered:
-            self.deliver(sender, receiver, link, call, end=end)
+        for link, since in self._stalled.items():
+            retry_s = self.random.uniform(0.0, min(self.now - since, LONGEST_RETRY_S))
+            self.later(retry_s, partial(self._go_on, link, since))
+
+    def freeze(self, name: str, seconds: float) -> None:
+        """SIGSTOP to the half of a launcher that works; the other half ends it after half a heartbeat timeout."""
+        node = self.nodes[name]
+        if not node.alive or node.frozen:
+            return
+        node.frozen = True
+        limit = self.terms.heartbeat_timeout_s / 2
+        self.later(min(seconds, limit), lambda: self.kill(name) if seconds >= limit else node.thaw())
 
     def run(self, seconds: float) -> None:
         """Let so much virtual time pass."""
@@ -357,9 +400,9 @@ class World:
         """
 
         def arrive() -> None:
-            follower = sender if self._master_of_link.get(link) == receiver.name else receiver
-            if self.is_cut(sender.name, receiver.name):
-                self._undelivered.append((sender, receiver, link, call, end))
+            follower = sender if self._ends_of_link.get(link, ("", ""))[1] == receiver.name else receiver
+            if link in self._stalled:
+                self._undelivered.setdefault(link, []).append((sender, receiver, call, end))
             elif receiver.alive and (end or follower.link_id == link or not follower.alive):
                 call()
 
@@ -372,27 +415,52 @@ class World:
         def try_it() -> None:
             if not caller.alive or caller.master:
                 return
-            there = next((n for n in reversed(self.nodes.values()) if n.address == (host, port) and n.alive), None)
-            if there is None:
-                known = next((n for n in reversed(self.nodes.values()) if n.address == (host, port)), None)
-                if known is not None and self.is_cut(caller.name, known.name):
-                    self.later(patience_s, lambda: caller.feed(events.LinkFailed(refused=False, why="no answer")))
-                else:
-                    caller.feed(events.LinkFailed(refused=True, why="refused"))
-            elif self.is_cut(caller.name, there.name):
+            there, gets_through = self._at(caller, host, port)
+            if not gets_through:
                 self.later(patience_s, lambda: caller.feed(events.LinkFailed(refused=False, why="no answer")))
+            elif there is None:
+                caller.feed(events.LinkFailed(refused=True, why="refused"))
             else:
                 self.answer_call(caller, there)
 
         self.later(self.random.uniform(0, self._latency_s), try_it)
 
+    def _at(self, caller: SimNode, host: str, port: int) -> tuple[SimNode | None, bool]:
+        """The launcher that answers there, if there is one; and whether the host can be reached at all."""
+        known = [node for node in reversed(self.nodes.values()) if node.listens_at == (host, port)]
+        if any(self.is_cut(caller.name, node.name) or (node.frozen and node.alive) for node in known[:1]):
+            return None, False
+        return next((node for node in known if node.alive), None), True
+
+    def call_back(self, master: SimNode, node: SimNode, link: int, said: events.NodeSaid) -> None:
+        """A master calls a node back at the address that it offers, before it is seated."""
+
+        def answer() -> None:
+            there, gets_through = self._at(master, *node.address)
+            if node.link_id != link or not node.alive:
+                return
+            if there is node:
+                master.feed(said, master=True)
+            else:
+                why = "refused" if gets_through else "no answer"
+                refusal = admission.unreachable(node.machine.setting.offer, why)
+                self._refuse(master, node, link, refusal)
+
+        self.later(self.random.uniform(0, self._latency_s), answer)
+
+    def _refuse(self, master: SimNode, node: SimNode, link: int, refusal: Refuse) -> None:
+        self.deliver(master, node, link, lambda: node.feed(events.Received(message=refusal)))
+
     def answer_call(self, caller: SimNode, there: SimNode) -> None:
         if not caller.alive or not there.alive or caller.master:
             return
         if there.coordinator:
+            for old, ends in tuple(self._ends_of_link.items()):
+                if ends == (caller.name, there.name):
+                    del self._ends_of_link[old]  # what befalls it means nothing any more
             self._links += 1
             caller.link_id = self._links
-            self._master_of_link[self._links] = there.name
+            self._ends_of_link[self._links] = (caller.name, there.name)
             caller.now_follows(there.name)
             self.soon(lambda: caller.feed(events.LinkUp(host=caller.address[0])))
         elif there.master:
@@ -403,36 +471,61 @@ class World:
 
     def probe(self, prober: SimNode, probe: events.Probe) -> None:
         def answer() -> None:
-            target = self.nodes[probe.name]
-            if not target.alive and not self.is_cut(prober.name, target.name):
-                prober.feed(events.NodeClosed(name=probe.name, at=self.now), master=True)
+            there, gets_through = self._at(prober, probe.host, probe.port)
+            if gets_through and (there is None or there.name != probe.name):
+                prober.feed(events.NodeRefused(name=probe.name, at=self.now), master=True)
 
         self.later(self.random.uniform(0, self._latency_s), answer)
 
-    def beacon(self, leader: SimNode) -> None:
-        """A master that took over tells whoever starts again at the first address."""
-        if not leader.alive or not leader.coordinator or leader.coordinator.phase is rendezvous.Phase.ENDED:
-            return
-        for node in tuple(self.nodes.values()):
-            at_home = node.address == (f"host-{self._home}", 1)
-            if node is not leader and at_home and node.alive and not self.is_cut(node.name, leader.name):
-                self._stand_down(node, leader)
-        self.later(BEACON_S, lambda: self.beacon(leader))
+    def check_reachable(self, caller: SimNode, probe: events.Probe, generation: int) -> None:
+        def answer() -> None:
+            if not caller.alive or caller.cluster is None or caller.cluster.generation != generation:
+                return
+            there, _ = self._at(caller, probe.host, probe.port)
+            if there is not None and there.name == probe.name:
+                caller.feed(events.Reachable(name=probe.name, generation=generation))
+            else:
+                self.later(1.0, answer)
 
-    def _stand_down(self, node: SimNode, leader: SimNode) -> None:
-        if node.coordinator is None or node.coordinator.cluster:
+        self.later(self.random.uniform(0, self._latency_s), answer)
+
+    def call_rivals(self, leader: SimNode, coordinator: rendezvous.Coordinator) -> None:
+        """A master that took over calls those who may lead without knowing of it, again and again."""
+        if not leader.alive or leader.coordinator is not coordinator or coordinator.phase is rendezvous.Phase.ENDED:
             return
-        moved = Moved(host=leader.address[0], port=leader.address[1])
-        for follower in self.nodes.values():
-            if follower.master == node.name:
-                node.send(follower.name, moved)
-        node.feed(events.Received(message=moved))
+        for host, port in coordinator.rivals() if not leader.frozen else ():
+            there, _ = self._at(leader, host, port)
+            if there is not None and there.coordinator:
+                assert coordinator.cluster is not None
+                self._count += 1
+                self._calls[self._count] = (leader, coordinator)
+                called = events.TakeoverCalled(
+                    call=self._count,
+                    host=leader.address[0],
+                    port=leader.address[1],
+                    generation=coordinator.cluster.generation,
+                    lineage=coordinator.cluster.lineage,
+                    formed=coordinator.has_formed,
+                )
+                self.later(self.random.uniform(0, self._latency_s), partial(there.feed, called, master=True))
+        self.later(BEACON_S, lambda: self.call_rivals(leader, coordinator))
+
+    def answer_takeover(self, node: SimNode, call: int) -> None:
+        """The launcher that was called says that the job is led from there."""
+        leader, coordinator = self._calls.pop(call)
+        host, port = node.address
+
+        def answer() -> None:
+            if leader.coordinator is coordinator and not self.is_cut(leader.name, node.name):
+                leader.feed(events.TakeoverRefused(host=host, port=port), master=True)
+
+        self.later(self.random.uniform(0, self._latency_s), answer)
 
     def unlink(self, node: SimNode) -> None:
-        """A node lets go of its link; the master sees it closed."""
+        """A node lets go of its link and lives on; it says so, and the master takes it for silent."""
         if node.master:
             there, node.master = self.nodes[node.master], None
-            self._tell_closed(there, node)
+            self._tell_end(there, node, events.NodeSilent(name=node.name, at=self.now))
         node.link_id = 0
 
     def end(self, node: SimNode) -> None:
@@ -440,7 +533,7 @@ class World:
         node.alive = False
         node.coordinator = None
         if node.master:
-            self._tell_closed(self.nodes[node.master], node)
+            self._tell_end(self.nodes[node.master], node, events.NodeClosed(name=node.name, at=self.now))
         for other in self.nodes.values():
             if other.master == node.name:
                 link = other.link_id
@@ -452,37 +545,45 @@ class World:
             node.master = None
             node.feed(events.LinkClosed())
 
-    def _tell_closed(self, master: SimNode, node: SimNode) -> None:
+    def _tell_end(self, master: SimNode, node: SimNode, event: events.NodeClosed | events.NodeSilent) -> None:
         """Once a node has come again on a new link, the end of its old one means nothing."""
         link = node.link_id
 
         def tell() -> None:
-            if node.master != master.name or node.link_id == link:
-                master.feed(events.NodeClosed(name=node.name, at=self.now), master=True)
+            if link in self._ends_of_link and (node.master != master.name or node.link_id == link):
+                del self._ends_of_link[link]
+                master.feed(event, master=True)
 
         self.deliver(node, master, link, tell, end=True)
 
-    def _start_silence(self, one: str, other: str, number: int) -> None:
+    def _go_on(self, link: int, since: float) -> None:
+        """TCP has tried again on an old link: what was sent into the cut arrives, unless there is another cut."""
+        ends = self._ends_of_link.get(link)
+        if self._stalled.get(link) != since or (ends and self.is_cut(*ends)):
+            return
+        del self._stalled[link]
+        for sender, receiver, call, end in self._undelivered.pop(link, []):
+            self.deliver(sender, receiver, link, call, end=end)
+
+    def _start_silence(self, link: int) -> None:
         """Each side of a link notices the cut by itself: a heartbeat timeout after the last beat that it heard."""
-        pair = frozenset((one, other))
+        since = self._stalled[link]
+        follower, master = self._ends_of_link[link]
         timeout = self.terms.heartbeat_timeout_s
 
-        def notice(name: str, peer: str, link: int) -> None:
-            if pair not in self._cuts or self._cut_count[pair] != number:
+        def notice(name: str) -> None:
+            if self._stalled.get(link) != since or link not in self._ends_of_link:
                 return
             node = self.nodes[name]
-            if node.master == peer and node.link_id == link:
+            if name == master:
+                node.feed(events.NodeSilent(name=follower, at=self.now), master=True)
+            elif node.link_id == link and node.master:
                 node.feed(events.LinkSilent())
-            elif self._master_of_link.get(link) == name:
-                node.feed(events.NodeSilent(name=peer, at=self.now), master=True)
 
-        for name, peer in ((one, other), (other, one)):
-            follower = self.nodes[name] if self.nodes[name].master == peer else self.nodes[peer]
-            if follower.master not in (name, peer):
-                continue
-            link = follower.link_id
-            heard_before = self.random.uniform(0.0, BEAT_S * 0.9)
-            self.later(timeout - heard_before, partial(notice, name, peer, link))
+        for name in (follower, master):
+            beat_s = min(1.0, timeout / BEATS_IN_TIMEOUT)
+            heard_before = self.random.uniform(0.0, beat_s * 0.9)
+            self.later(timeout - heard_before, partial(notice, name))
 
     def _port_of(self, host: str) -> int:
         return 1 if host == f"host-{self._home}" else 7000 + self._count

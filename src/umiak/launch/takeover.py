@@ -1,0 +1,45 @@
+"""What a launcher that leads answers to another one that says it leads, too. A pure decider.
+
+A node that lost its master and is first in line calls at the old master's address and at the job's first one: it says which
+generation it knows, and whether it has formed that itself, which takes a majority. Whoever leads there compares:
+
+    nothing was formed here                         go there, with everyone who came
+    the caller has no majority yet                  the job goes on here; the caller may join here
+    the caller's side formed a newer generation     this side was cut off: it ends
+    the caller's job is another one (lineage)       believed only if it has proved the token
+
+So a node that was cut off can't end a job that went on without it. Two sides of one lineage never form the same
+generation (`quorum`), so the comparison has one answer on both sides.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from umiak.core.cluster import Cluster
+    from umiak.launch.events import TakeoverCalled
+
+
+class Reply(str, Enum):
+    """What follows from the call."""
+
+    IGNORE = "ignore"
+    COME_HERE = "come-here"
+    """The job goes on here; the caller is told so."""
+    GO_THERE = "go-there"
+    """Nothing runs here: all nodes go to the caller."""
+    GIVE_WAY = "give-way"
+    """The job went on at the caller's: what runs here stops at once."""
+
+
+def reply(call: TakeoverCalled, own: Cluster | None, *, formed: bool) -> Reply:
+    """The answer of a launcher that leads after this generation, and has formed it itself or only taken over."""
+    if own is None:
+        return Reply.GO_THERE
+    if call.lineage != own.lineage:
+        return Reply.GIVE_WAY if formed and call.formed and call.proven else Reply.IGNORE
+    if call.formed and call.generation > own.generation:
+        return Reply.GIVE_WAY if formed else Reply.GO_THERE
+    return Reply.COME_HERE if formed else Reply.IGNORE
