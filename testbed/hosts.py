@@ -120,6 +120,15 @@ class Network:
         """Undo `cut`. What TCP still has to send arrives when it tries again, and it tries less and less often."""
         self._set_trunks([(one, other)], "up")
 
+    def cut_one_way(self, sender: Host, receiver: Host) -> None:
+        """Let every packet from one host to the other vanish, but not those the other way, until `heal_one_way`."""
+        nobody = "02:00:00:58:ff:ff"
+        sender.ip([f"neigh replace {receiver.address} lladdr {nobody} dev eth0 nud permanent"])
+
+    def heal_one_way(self, sender: Host, receiver: Host) -> None:
+        """Undo `cut_one_way`."""
+        sender.ip([f"neigh del {receiver.address} dev eth0"])
+
     def isolate(self, host: Host) -> None:
         """Cut a host from all others. It keeps its link and can talk to itself."""
         self._set_trunks([(host, other) for other in self.hosts if other is not host], "down")

@@ -34,9 +34,10 @@ def message(said: object) -> str:  # noqa: C901 - one line for each kind of mess
     match said:
         case protocol.Waiting(text=text):
             return f"Waiting: {text}"
-        case protocol.Form(cluster=cluster):
+        case protocol.Form(cluster=cluster, basis=basis):
             restarts = f", restart {cluster.restarts}" if cluster.restarts else ""
-            return f"Form generation {cluster.generation}: {' '.join(cluster.names)}{restarts}"
+            before = f", after {' and '.join(' '.join(line) for line in basis)}" if basis else ""
+            return f"Form generation {cluster.generation}: {' '.join(cluster.names)}{restarts}{before}"
         case protocol.Go(generation=generation):
             return f"Go generation {generation}"
         case protocol.Stop(generation=generation, why=why, grace_s=grace_s, dump_stacks=dump):
@@ -63,7 +64,12 @@ def message(said: object) -> str:  # noqa: C901 - one line for each kind of mess
             return f"Stopped generation {generation}, next ports {' '.join(map(str, ports))}"
         case protocol.Leaving(signal=signal):
             return f"Leaving after {signal_name(signal)}"
-        case protocol.Ready(generation=generation) | protocol.Done(generation=generation):
+        case (
+            protocol.Ready(generation=generation)
+            | protocol.Done(generation=generation)
+            | protocol.Accepted(generation=generation)
+            | protocol.Committed(generation=generation)
+        ):
             return f"{type(said).__name__} generation {generation}"
     raise TypeError(said)
 
@@ -98,8 +104,9 @@ def node_action(action: object) -> str:
             return f"SignalWorkers {signal_name(number)}"
         case events.AwaitListening(keys=keys):
             return f"AwaitListening {' '.join(keys)}"
-        case events.Lead(previous=previous, dead=dead, silent=silent, reachable=reachable):
+        case events.Lead(previous=previous, basis=basis, dead=dead, silent=silent, reachable=reachable):
             after = f" after generation {previous.generation}" if previous else ""
+            after += f" and {' and '.join(' '.join(line) for line in basis)}" if basis else ""
             groups = (("dead", dead), ("silent", silent), ("reachable", reachable))
             known = "".join(f", {word} {' '.join(names)}" for word, names in groups if names)
             return f"Lead{after}{known}"

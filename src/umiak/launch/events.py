@@ -203,6 +203,8 @@ class Lead:
     """Become the master: start a coordinator here, after this generation and with what is known of its nodes."""
 
     previous: Cluster | None = None
+    basis: tuple[tuple[str, ...], ...] = ()
+    """Earlier lines of succession that count as well: it is not known whether all nodes have that generation."""
     dead: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
     reachable: tuple[str, ...] = ()

@@ -59,6 +59,8 @@ from umiak.launch.events import (
     WorkerListening,
 )
 from umiak.launch.protocol import (
+    Accepted,
+    Committed,
     Done,
     Evict,
     Failed,
@@ -138,6 +140,7 @@ class NodeMachine:
         self._last_link_error = ""
         self._finish: Finish | None = None  # how this node will end, once its workers are gone
         self._told_signal: int | None = None
+        self._basis: tuple[tuple[str, ...], ...] = ()  # earlier lines of succession that count as well
         self._loss: Loss | None = None  # how the master was lost; None: it is there
         self._reachable: set[tuple[str, int]] = set()  # addresses of launchers that have answered this one
         self._check_reachable_at: float | None = None
@@ -232,8 +235,15 @@ class NodeMachine:
     def _join(self) -> None:
         if self._offer.ports and not self._running:
             self._enter(Phase.JOINED)
-            key = self.setting.callback_key
-            self._do(Tell(message=Join(offer=self._offer, terms=self.terms, callback_key=key)))
+            last = self.cluster
+            join = Join(
+                offer=self._offer,
+                terms=self.terms,
+                callback_key=self.setting.callback_key,
+                generation=last.generation if last else 0,
+                lineage=last.lineage if last else "",
+            )
+            self._do(Tell(message=join))
 
     def _link_failed(self, now: float, event: LinkFailed) -> None:
         self._last_link_error = event.why
@@ -311,7 +321,7 @@ class NodeMachine:
         # If the master was lost that was to form the next generation, the search for it goes on where it was; one that
         # is not of the last generation (a standby that etcd elected) has no vote to lose.
         lost = self._master if self._search else self.cluster.coordinator
-        self._search = self._search or Search(self.cluster)
+        self._search = self._search or Search(self.cluster, self._basis)
         if lost and loss is not Loss.EVICTED:
             self._search.lost(lost, dead=dead)
         self._search_until = now + self.terms.heartbeat_timeout_s + self.terms.fence_s
@@ -348,7 +358,7 @@ class NodeMachine:
         assert self.cluster is not None
         reachable = [node.name for node in self.cluster.nodes if (node.host, node.link_port) in self._reachable]
         dead, silent = self._search.dead, self._search.silent
-        return Lead(previous=self.cluster, dead=dead, silent=silent, reachable=tuple(reachable))
+        return Lead(previous=self.cluster, basis=self._basis, dead=dead, silent=silent, reachable=tuple(reachable))
 
     # ---- messages
 
@@ -356,12 +366,18 @@ class NodeMachine:
         match message:
             case Waiting(text=text):
                 self._say(text)
-            case Standby(text=text, cluster=cluster):
+            case Standby(text=text, cluster=cluster, basis=basis):
                 self._give_up_at = None
-                self.cluster = cluster or self.cluster
+                if cluster:
+                    self.cluster, self._basis = cluster, basis
                 self._say(text)
-            case Form(cluster=cluster):
+            case Form(cluster=cluster, basis=basis):
+                self._basis = basis
+                if basis:
+                    self._do(Tell(message=Accepted(generation=cluster.generation)))
                 self._form(now, cluster)
+            case Committed(generation=generation) if self._is_current(generation):
+                self._basis = ()
             case Go(generation=generation) if self._is_current(generation):
                 self._launch(self._waiting_seats)
                 self._waiting_seats = ()

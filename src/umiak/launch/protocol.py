@@ -1,7 +1,7 @@
 """What launchers say to one another: values only. `adapters.link` carries them, `rendezvous` and `machine` decide over them.
 
-    node -> master    Join  Ready  Done  Failed  Stopped  Leaving
-    master -> node    Waiting  Form  Go  Stop  RestartWorker  Standby  Evict  Finish  Refuse  Moved
+    node -> master    Join  Accepted  Ready  Done  Failed  Stopped  Leaving
+    master -> node    Waiting  Form  Committed  Go  Stop  RestartWorker  Standby  Evict  Finish  Refuse  Moved
 
 A message that belongs to one formation carries its generation, so that one that arrives late is recognised and dropped.
 """
@@ -117,6 +117,16 @@ class Join:
     terms: Terms
     callback_key: str = ""
     """What the master says when it calls back at the offered address, and what only this launcher recognises."""
+    generation: int = 0
+    """The last one that this node took part in, if any, and its lineage."""
+    lineage: str = ""
+
+
+@value
+class Accepted:
+    """This node has the formation, and goes by no earlier one from now on."""
+
+    generation: int
 
 
 @value
@@ -171,6 +181,15 @@ class Form:
     """A generation is complete: start the workers."""
 
     cluster: Cluster
+    basis: tuple[tuple[str, ...], ...] = ()
+    """Earlier lines of succession, which count as well until it is known that all nodes have this generation."""
+
+
+@value
+class Committed:
+    """All nodes have this generation: what was before it does not count any more."""
+
+    generation: int
 
 
 @value
@@ -205,6 +224,7 @@ class Standby:
 
     text: str
     cluster: Cluster | None = None
+    basis: tuple[tuple[str, ...], ...] = ()
 
 
 @value
@@ -249,7 +269,7 @@ class Moved:
     port: int
 
 
-FromNode = Join | Ready | Done | Failed | Stopped | Leaving
-FromMaster = Waiting | Form | Go | Stop | RestartWorker | Standby | Evict | Finish | Refuse | Moved
-FROM_NODE = (Join, Ready, Done, Failed, Stopped, Leaving)
-FROM_MASTER = (Waiting, Form, Go, Stop, RestartWorker, Standby, Evict, Finish, Refuse, Moved)
+FromNode = Join | Accepted | Ready | Done | Failed | Stopped | Leaving
+FromMaster = Waiting | Form | Committed | Go | Stop | RestartWorker | Standby | Evict | Finish | Refuse | Moved
+FROM_NODE = (Join, Accepted, Ready, Done, Failed, Stopped, Leaving)
+FROM_MASTER = (Waiting, Form, Committed, Go, Stop, RestartWorker, Standby, Evict, Finish, Refuse, Moved)

@@ -7,13 +7,17 @@ master, then the others by rank.
 
 Two disjoint sides can't both satisfy this, whatever each of them knows of the dead, because only true deaths are ever known
 (proof in docs/explanation/never-two-halves.md; tests/laws/test_quorum.py tries to break it).
+
+A generation counts as the last one when all of its nodes have it. Until a node knows that, the rule must hold for the
+generation before as well, because some of its nodes may still go by that one: hence several lines. Raft calls this joint
+consensus.
 """
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from umiak.core.cluster import Cluster
 
@@ -24,9 +28,13 @@ def line_of_succession(cluster: Cluster) -> tuple[str, ...]:
     return (cluster.coordinator, *others)
 
 
-def may_go_on(cluster: Cluster, *, here: Collection[str], dead: Collection[str]) -> bool:
-    """Whether the nodes that are ``here`` may form the next generation after this one."""
-    voters = [name for name in line_of_succession(cluster) if name not in dead]
+def may_go_on(lines: Iterable[Collection[str]], *, here: Collection[str], dead: Collection[str]) -> bool:
+    """Whether the nodes that are ``here`` may form the next generation after those with these lines of succession."""
+    return all(_has_majority(line, here, dead) for line in lines)
+
+
+def _has_majority(line: Collection[str], here: Collection[str], dead: Collection[str]) -> bool:
+    voters = [name for name in line if name not in dead]
     present = [name for name in voters if name in here]
     if not present:
         return False  # nodes that only stood by can't tell whether others like them go on, too

@@ -38,6 +38,8 @@ from umiak.launch.events import (
 )
 from umiak.launch.options import TrainerRestart
 from umiak.launch.protocol import (
+    Accepted,
+    Committed,
     Done,
     Evict,
     Failed,
@@ -104,6 +106,8 @@ class Coordinator:
         self.phase = Phase.GATHERING
         self._setting = setting
         self._lineage = previous.lineage if previous else setting.lineage
+        self._basis = lead.basis
+        self._unaccepted: set[str] = set()  # nodes of this generation of which it is not known that they have it
         self._took_over = previous is not None
         self._formed = False  # a generation was formed here
         self.cluster = previous
@@ -170,6 +174,13 @@ class Coordinator:
 
     def _joined(self, now: float, event: NodeSaid, join: Join) -> None:
         offer, name = join.offer, event.name
+        if self.cluster and join.lineage == self.cluster.lineage and join.generation > self.cluster.generation:
+            # This node took part in a later generation, so what is known here is out of date, and must not count votes.
+            self._end_is_cut_off = True
+            self._send(Refuse(text="the job went on without this master", code="UM-MEET-009", gone=True), name)
+            self._actions.append(Drop(name=name))
+            self._end(words.superseded(offer.host))
+            return
         if name in self._members:
             # The same launcher on a new connection: whatever it ran before, it has stopped.
             self._lost(now, name, event.at, dead=True)
@@ -194,13 +205,12 @@ class Coordinator:
                 text = "the job will grow to take this node in"
             else:
                 text = f"standing by: the job has {len(self._active())} of {self.terms.most} nodes"
-            self._send(Standby(text=text, cluster=self.cluster), name)
+            self._send(Standby(text=text, cluster=self.cluster, basis=self._basis), name)
         elif len(self._active()) > self.terms.most:
             member.standby = True
             self._active_members = None
-            self._send(
-                Standby(text=f"standing by: the job has its {self.terms.most} nodes", cluster=self.cluster), name
-            )
+            text = f"standing by: the job has its {self.terms.most} nodes"
+            self._send(Standby(text=text, cluster=self.cluster, basis=self._basis), name)
 
     def _takeover_called(self, call: TakeoverCalled) -> None:
         match takeover.reply(call, self.cluster, formed=self._formed):
@@ -225,6 +235,8 @@ class Coordinator:
         message = event.message
         generation = self.cluster.generation if self.cluster else 0
         match message:
+            case Accepted(generation=number) if number == generation:
+                self._accepted(member.offer.name)
             case Ready(generation=number) if number == generation:
                 member.ready = True
             case Done(generation=number) if number == generation:
@@ -236,6 +248,12 @@ class Coordinator:
                 member.offer = replace(member.offer, ports=ports)
             case Leaving(signal=signal):
                 self._leaving(member, signal, event.at)
+
+    def _accepted(self, name: str) -> None:
+        self._unaccepted.discard(name)
+        if self._basis and self._formed and not self._unaccepted:
+            self._basis = ()
+            self._broadcast(Committed(generation=self._generation()))
 
     def _failed(self, member: _Member, failure: Failure) -> None:
         self.failures.append(failure)
@@ -416,6 +434,7 @@ class Coordinator:
             for home, member in enumerate(members):
                 member.home = home
         nodes = tuple(_node(member) for member in members)
+        earlier = [tuple(name for name in line if name not in self._dead) for line in self._lines()]
         self.cluster = Cluster(
             job_id=self.terms.job_id,
             generation=self._generation() + 1,
@@ -424,7 +443,11 @@ class Coordinator:
             restarts=self.restarts,
             lineage=self._lineage,
         )
+        # The same nodes in the same order make the same rule: then nothing is to be agreed upon.
+        same = quorum.line_of_succession(self.cluster)
+        self._basis = tuple(line for line in dict.fromkeys(earlier) if line not in ((), same))
         self._formed = True
+        self._unaccepted = {*self.cluster.names}
         for member in members:
             member.ready = member.done = member.idle = False
         self._dead.clear()
@@ -433,7 +456,10 @@ class Coordinator:
         self._grow_at = None
         self._went = not self.terms.mode.has_servers
         self.phase = Phase.RUNNING
-        self._send(Form(cluster=self.cluster), *self.cluster.names)
+        self._send(Form(cluster=self.cluster, basis=self._basis), *self.cluster.names)
+        others = [name for name in self._members if name not in self.cluster.names]
+        told = Standby(text=f"generation {self._generation()} runs without this node", cluster=self.cluster)
+        self._send(replace(told, basis=self._basis), *others)
 
     def _give_up(self) -> None:
         text = self._waiting_text()
@@ -541,7 +567,11 @@ class Coordinator:
 
     def _quorum(self) -> bool:
         assert self.cluster is not None
-        return quorum.may_go_on(self.cluster, here=[*self._members], dead=self._dead)
+        return quorum.may_go_on(self._lines(), here=self._members.keys(), dead=self._dead)
+
+    def _lines(self) -> tuple[tuple[str, ...], ...]:
+        """The lines of succession of the last generation, and of earlier ones until all of its nodes have it."""
+        return (quorum.line_of_succession(self.cluster), *self._basis) if self.cluster else ()
 
     def _generation(self) -> int:
         return self.cluster.generation if self.cluster else 0

@@ -14,9 +14,10 @@ from umiak.launch import quorum
 class Search:
     """One node's walk along the line of succession of a generation."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, basis: tuple[tuple[str, ...], ...] = ()) -> None:
         self._cluster = cluster
         self._line = list(quorum.line_of_succession(cluster))
+        self._lines = (self._line, *basis)
         self._dead: list[str] = []
         self._silent: list[str] = []
 
@@ -30,8 +31,8 @@ class Search:
     @property
     def is_hopeless(self) -> bool:
         """Whether this node's side could not go on even if everyone came who was not found to be out of reach."""
-        within_reach = [name for name in self._line if name not in self._silent]
-        return not quorum.may_go_on(self._cluster, here=within_reach, dead=self._dead)
+        within_reach = [name for line in self._lines for name in line if name not in self._silent]
+        return not quorum.may_go_on(self._lines, here=within_reach, dead=self._dead)
 
     @property
     def dead(self) -> tuple[str, ...]:
