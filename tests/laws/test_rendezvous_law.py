@@ -12,47 +12,32 @@ nothing of a job that went on elsewhere until it is told, so there is a pause af
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.laws.cluster_stories import (
+    KINDS,
+    NAMES,
+    Blow,
+    Outage,
+    OutageStory,
+    Story,
+    check_outages,
+    check_story,
+    play,
+)
 from tests.laws.effort import effort
 from tests.support import formation, offer, setting, terms
 from umiak.core.cluster import Cluster, Role
 from umiak.core.value import replace
-from umiak.launch import events, machine, protocol, rendezvous
+from umiak.launch import events, protocol, rendezvous
 from umiak.launch.protocol import Failure, FailureKind, Terms
-from umiak.testing.simulation import SimNode, World
-
-NAMES = "abcdef"
-TOLD_WHO_LEADS_S = 1.5
-"""After this time a launcher that is started at the first address has been told that the job is led from elsewhere."""
 
 pauses = st.sampled_from([0.0, 0.001, 0.02, 0.3, 1.0, 3.0, 5.0, 6.0, 12.0])
 
 
-@dataclass(frozen=True)
-class Blow:
-    """One thing that happens, to the node with this number, and the time that passes after it."""
-
-    kind: str
-    whom: int
-    side: int
-    pause_s: float
-
-
-@dataclass(frozen=True)
-class Story:
-    terms: Terms
-    seed: int
-    latency_s: float
-    servers: int
-    blows: tuple[Blow, ...]
-
-
-KINDS = ("kill", "start", "cut", "isolate", "heal", "freeze", "fail", "stubborn", "signal", "finish", "nothing")
 blows = st.builds(Blow, kind=st.sampled_from(KINDS), whom=st.integers(0, 5), side=st.integers(1, 62), pause_s=pauses)
 
 
@@ -78,111 +63,13 @@ def stories(draw: st.DrawFn) -> Story:
     )
 
 
-class WatchedWorld(World):
-    """A world that looks, after every event, at what each node was ever told to run."""
-
-    def __init__(self, *arguments: Any, **more: Any) -> None:
-        super().__init__(*arguments, **more)
-        self.last_generation: dict[str, int] = {}
-
-    def check(self) -> None:
-        super().check()
-        for name, cluster in self.running().items():
-            assert cluster.generation >= self.last_generation.get(name, 0), f"{name} went back to an older generation"
-            self.last_generation[name] = cluster.generation
-            assert name in cluster.names
-            assert len(set(cluster.names)) == len(cluster.names)
-            assert self.terms.least <= len(cluster.names) <= self.terms.most
-            for role in Role:
-                seats = cluster.seats(role)
-                assert [seat.rank for seat in seats] == list(range(len(seats)))
-
-
-def play(story: Story) -> WatchedWorld:
-    world = WatchedWorld(story.terms, seed=story.seed, servers=story.servers, latency_s=story.latency_s)
-    for name in NAMES[: story.terms.most]:
-        world.start(name)
-    for blow in story.blows:
-        strike(world, blow)
-        world.run(blow.pause_s)
-    return world
-
-
-def strike(world: WatchedWorld, blow: Blow) -> None:
-    alive = [node for node in world.nodes.values() if node.alive]
-    if not alive:
-        return
-    node = alive[blow.whom % len(alive)]
-    match blow.kind:
-        case "kill":
-            world.kill(node.name)
-        case "start":
-            start_another(world, alive, blow.whom)
-        case "cut":
-            side = {name for number, name in enumerate(world.nodes) if blow.side >> number & 1}
-            world.cut(side, set(world.nodes) - side)
-        case "isolate":
-            world.cut({node.name}, set(world.nodes))
-        case "heal":
-            world.heal()
-        case "freeze":
-            world.freeze(node.name, blow.side / 10)
-        case "fail":
-            node.fail_worker(3)
-        case "stubborn":
-            node.stubborn = True
-        case "signal":
-            node.feed(events.SignalReceived(number=15))
-        case "finish":
-            for key in [key for key, seat in node.workers.items() if seat.role is not Role.SERVER]:
-                node._worker_ends(key)
-
-
-def start_another(world: WatchedWorld, alive: list[SimNode], whom: int) -> None:
-    there = {node.name.rstrip("'") for node in alive}
-    absent = [name for name in NAMES if name not in there]
-    if not absent:
-        return
-    name = absent[whom % len(absent)]
-    if name == NAMES[0]:
-        world.heal()
-    world.start(name)
-    if name == NAMES[0]:
-        world.run(TOLD_WHO_LEADS_S)
-
-
 @effort(4)
 @given(stories())
 def test_never_two_halves_and_nobody_is_stuck(story: Story) -> None:
-    world = play(story)
-    world.heal()
-    world.run(700)
-    alive = [node for node in world.nodes.values() if node.alive]
-    running = world.running()
-    for node in alive:
-        assert running, f"{node.name} is alive, and nobody runs anything: {node.machine.phase}, {node.said[-2:]}"
-        if node.name in running:
-            continue
-        formed = next(iter(running.values()))
-        is_done = node.machine.phase is machine.Phase.RUNNING and node.machine.cluster == formed
-        master = node if node.coordinator else world.nodes[node.master] if node.master else None
-        waits = (
-            node.machine.phase is machine.Phase.JOINED and master is not None and master.alive and master.coordinator
-        )
-        assert is_done or waits, f"{node.name} is stuck: {node.machine.phase}, {node.said[-2:]}"
+    check_story(story)
 
 
 # ---- outages: the way between two groups, or two nodes, is cut for a while
-
-
-@dataclass(frozen=True)
-class Outage:
-    """These nodes can't reach the others, or only one of them, for so many heartbeat timeouts; then all is well for a while."""
-
-    side: frozenset[str]
-    only: str | None
-    timeouts: float
-    calm_s: float
 
 
 @st.composite
@@ -194,13 +81,15 @@ def outages(draw: st.DrawFn, size: int) -> Outage:
     return Outage(
         side=frozenset({min(side)}) if single else side,
         only=draw(st.sampled_from(others)) if single else None,
-        timeouts=draw(st.floats(0.0, 4.0) | st.sampled_from([0.99, 1.0, 1.05, 1.1, 1.2, 1.25, 1.3, 2.0, 2.3, 3.0, 3.3])),
+        timeouts=draw(
+            st.floats(0.0, 4.0) | st.sampled_from([0.99, 1.0, 1.05, 1.1, 1.2, 1.25, 1.3, 2.0, 2.3, 3.0, 3.3])
+        ),
         calm_s=draw(st.sampled_from([0.0, 0.1, 0.5, 2.0, 5.0, 40.0])),
     )
 
 
 @st.composite
-def outage_stories(draw: st.DrawFn) -> tuple[Terms, int, float, list[Outage]]:
+def outage_stories(draw: st.DrawFn) -> OutageStory:
     size = draw(st.integers(2, 5))
     least = draw(st.sampled_from([1, size]))
     job = terms(
@@ -210,52 +99,18 @@ def outage_stories(draw: st.DrawFn) -> tuple[Terms, int, float, list[Outage]]:
         elastic_timeout_s=60.0,
     )
     job = replace(job, fence_s=1.25 * min(1.0, job.heartbeat_timeout_s / 5))
-    return (
-        job,
-        draw(st.integers(0, 2**16)),
-        draw(st.sampled_from([0.0, 0.02, 0.2])),
-        draw(st.lists(outages(size), min_size=1, max_size=4)),
+    return OutageStory(
+        terms=job,
+        seed=draw(st.integers(0, 2**16)),
+        latency_s=draw(st.sampled_from([0.0, 0.02, 0.2])),
+        outages=tuple(draw(st.lists(outages(size), min_size=1, max_size=4))),
     )
-
-
-def who_must_go_on(job: Terms, story: list[Outage]) -> set[str]:
-    """The nodes that could always reach one another, if they are a majority by themselves, and enough for the job.
-
-    A cut between two nodes only hurts the one of them that follows the other, so it is taken for one of both.
-    """
-    kept = set(NAMES[: job.most])
-    for outage in story:
-        if outage.only is not None:
-            kept -= outage.side | {outage.only}
-        else:
-            others = set(NAMES[: job.most]) - outage.side
-            kept &= outage.side if len(outage.side & kept) > len(others & kept) else others
-    enough = 2 * len(kept) > job.most and (len(kept) >= job.least or job.least == job.most)
-    return kept if enough else set()
 
 
 @effort(4)
 @given(outage_stories())
-def test_nodes_that_keep_the_majority_go_on_after_any_outage(told: tuple[Terms, int, float, list[Outage]]) -> None:
-    job, seed, latency_s, story = told
-    world = WatchedWorld(job, seed=seed, latency_s=latency_s)
-    for name in NAMES[: job.most]:
-        world.start(name)
-    world.run(10)
-    assert len(world.running()) == job.most
-    for outage in story:
-        others = {outage.only} if outage.only else set(world.nodes) - outage.side
-        world.cut(outage.side, others)
-        world.run(outage.timeouts * job.heartbeat_timeout_s)
-        world.heal()
-        world.run(outage.calm_s)
-    world.run(20 + 10 * job.heartbeat_timeout_s)
-    must = who_must_go_on(job, story)
-    ended = {name: (node.exit_status, node.words) for name, node in world.nodes.items() if not node.alive}
-    assert not must & set(ended), f"{sorted(must)} kept the majority, and of them ended: {ended}"
-    assert {status for status, _ in ended.values()} <= {1, 3}
-    if job.least < job.most or not ended:
-        assert must <= set(world.running()), f"not all of {sorted(must)} run: {world.running().keys()}, ended {ended}"
+def test_nodes_that_keep_the_majority_go_on_after_any_outage(story: OutageStory) -> None:
+    check_outages(story)
 
 
 @effort(1)

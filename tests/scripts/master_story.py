@@ -58,9 +58,9 @@ class MasterStory:
         if "job_id" in other_terms:
             joined_with = replace(joined_with, job_id=other_terms["job_id"])
         differing = {name: given.pop(name) for name in [*given] if name in TERM_WORDS}
-        for word in differing:
+        for word, text in differing.items():
             name, _ = TERM_WORDS[word]
-            joined_with = replace(joined_with, **{name: getattr(take_terms((), {word: differing[word]}), name)})
+            joined_with = replace(joined_with, **{name: getattr(take_terms((), {word: text}), name)})
         numbers = {word: int(given.pop(word)) for word in ("rank", "trainers", "servers") if word in given}
         output = []
         for name in names:

@@ -79,7 +79,5 @@ def read(words: str) -> Purpose | None:
             numbers = port, generation
             if all(number.isdecimal() and len(number) < 10 for number in numbers) and 0 < int(port) < 65536:
                 formed = how == "formed"
-                return Takeover(
-                    host=host, port=int(port), generation=int(generation), lineage=lineage, formed=formed
-                )
+                return Takeover(host=host, port=int(port), generation=int(generation), lineage=lineage, formed=formed)
     return None

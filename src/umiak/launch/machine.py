@@ -213,7 +213,7 @@ class NodeMachine:
                 self._pause_s = FIRST_PAUSE_S
                 if self._dialled:
                     self._reachable.add(self._dialled)
-                self._master = self._search.name_at(self._dialled) if self._search else None
+                self._master = self._name_of_dialled()
                 if self._search and self._master:
                     self._search.found(self._master)
                 if not self._offer.host:
@@ -297,8 +297,7 @@ class NodeMachine:
             else:
                 self._dial_at = now + ASK_AGAIN_S
             return
-        name = self._master or self.cluster.coordinator
-        host = self.cluster.node(name).host
+        host = self.cluster.node(self._master or self.cluster.coordinator).host
         lost = f"the master node {host} was lost: {how}"
         if not self.terms.survives_its_master:
             status = 1 if dead else 3
@@ -320,7 +319,7 @@ class NodeMachine:
         self._give_up_at = now + self.terms.join_timeout_s
         # If the master was lost that was to form the next generation, the search for it goes on where it was; one that
         # is not of the last generation (a standby that etcd elected) has no vote to lose.
-        lost = self._master if self._search else self.cluster.coordinator
+        lost = self._master if self._search else self._master or self.cluster.coordinator
         self._search = self._search or Search(self.cluster, self._basis)
         if lost and loss is not Loss.EVICTED:
             self._search.lost(lost, dead=dead)
@@ -366,10 +365,13 @@ class NodeMachine:
         match message:
             case Waiting(text=text):
                 self._say(text)
+            case Refuse() | Finish() | Evict() | Moved():
+                self._dismissed(now, message)
             case Standby(text=text, cluster=cluster, basis=basis):
                 self._give_up_at = None
                 if cluster:
-                    self.cluster, self._basis = cluster, basis
+                    self.cluster, self._basis, self._search = cluster, basis, None
+                    self._master = self._name_of_dialled()
                 self._say(text)
             case Form(cluster=cluster, basis=basis):
                 self._basis = basis
@@ -386,6 +388,10 @@ class NodeMachine:
                 self._stop(now, message)
             case RestartWorker(generation=generation) if self._is_current(generation) and self.phase is Phase.RUNNING:
                 self._restart(message)
+
+    def _dismissed(self, now: float, message: Refuse | Finish | Evict | Moved) -> None:
+        """This master wants nothing more of this node."""
+        match message:
             case Moved(host=host, port=port):
                 self.linked = False
                 self._do(HangUp())
@@ -649,6 +655,11 @@ class NodeMachine:
             join_host_port(setting.master_host, setting.master_port) if setting.master_host else "the address in etcd"
         )
         return f"{where} ({self._last_link_error})" if self._last_link_error else where
+
+    def _name_of_dialled(self) -> str | None:
+        """Which node of the last generation was dialled, if it is one of them."""
+        nodes = self.cluster.nodes if self.cluster else ()
+        return next((node.name for node in nodes if (node.host, node.link_port) == self._dialled), None)
 
     def _short_patience_s(self) -> float:
         """How long a node of the last generation may take to answer a call."""

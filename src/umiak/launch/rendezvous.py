@@ -197,6 +197,9 @@ class Coordinator:
         member = self._members[name] = _Member(offer, self._home_for(offer))
         self._active_members = None
         self._last_change = now
+        if self._silent and not self._formed:
+            # It may have noticed only now that it is cut off from the old master, which then notices a beat later.
+            self._not_before = max(self._not_before, now + self.terms.fence_s)
         if self.phase is not Phase.GATHERING:
             member.standby = True
             self._active_members = None
