@@ -627,3 +627,27 @@ def test_without_a_host_every_address_is_listened_on() -> None:
 def test_a_loopback_listener_is_not_seen_from_outside() -> None:
     with frames.listen("127.0.0.1", 0) as sock:
         assert sock.getsockname()[0] == "127.0.0.1"
+
+
+def test_a_side_that_is_heard_no_more_is_silent_though_it_hears(loop: Loop) -> None:
+    """A network that carries packets one way only: this side's beats are not confirmed."""
+    listening, calling = connected(loop, timeout_s=0.5)
+    deaf = calling.links[0]
+
+    def deaf_beat() -> None:
+        if deaf.is_open:
+            deaf._framed.send(frame({"b": 1, "heard": 0}))
+            loop.after(0.05, deaf_beat)
+
+    calling.heart.links.clear()
+    deaf_beat()
+    run_until(loop, lambda: listening.ends)
+    assert listening.ends == ["silent"]
+
+
+def test_a_launcher_that_lets_go_and_lives_on_is_not_taken_for_dead(loop: Loop) -> None:
+    listening, calling = connected(loop)
+    calling.links[0].leave()
+    run_until(loop, lambda: listening.ends)
+    assert listening.ends == ["silent"]
+    assert calling.ends == [], "who lets go is not told of it"

@@ -17,7 +17,7 @@ import time
 
 from umiak.adapters import hostinfo
 from umiak.adapters.frames import FramedSocket, frame, ignore
-from umiak.adapters.link import BEAT, Link
+from umiak.adapters.link import HOLD, Link
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ class Visitor:
 
     def hold(self) -> None:
         """Not known yet who leads: keep the caller patient."""
-        self._framed.send(BEAT)
+        self._framed.send(HOLD)
 
 
 class Listener:

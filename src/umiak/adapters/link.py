@@ -1,13 +1,17 @@
 """Links between launchers: messages, heartbeats, and one word at the end. An adapter.
 
-A link carries ``{"m": message}`` and a beat a second, ``{"b": 1}``, in both directions. It tells its owner one of two things
-about its end: *closed*, the other process is gone, or *silent*, nothing was heard for the heartbeat timeout. A close after a
+A link carries ``{"m": message}`` and a beat a second in both directions. Beats are numbered, and each says which beat of the other
+side was heard last: ``{"b": 7, "heard": 6}``. So each side knows not only that it hears the other one, but that it is heard: in
+a network that carries packets one way only, TCP still delivers a few. A link tells its owner one of two things about its
+end: *closed*, the other process is gone, or *silent*, nothing was heard, or confirmed, for the heartbeat timeout. A close after a
 long silence counts as silence: what closed the connection may have been this machine's own network stack. So does a close
 after this launcher itself stood still, and one that the other side announces: a launcher that lets go of a link and lives on
 says ``{"left": 1}`` first. How a link comes about is in `handshake`.
 """
 
 from __future__ import annotations
+
+from collections import deque
 
 from umiak.adapters.frames import frame, ignore
 
@@ -20,7 +24,9 @@ if TYPE_CHECKING:
     from umiak.adapters.loop import Loop
 
 BEAT_EVERY_S = 1.0
-BEAT = frame({"b": 1})
+BEATS_KEPT = 16
+HOLD = frame({"b": 0})
+"""Said to a caller who has to wait, before there is a link."""
 LEFT = frame({"left": 1})
 
 
@@ -36,6 +42,8 @@ class Link:
         self.on_closed: Callable[[], None] = _nothing
         self.on_silent: Callable[[], None] = _nothing
         self._silent_said = False
+        self._their_beat = 0
+        self._confirmed_at = heart.now()  # when this side sent the last beat of which it knows that it was heard
         framed.on_frame = self._frame
         framed.on_end = self._ended
         heart.links.add(self)
@@ -84,11 +92,12 @@ class Link:
 
     def beat(self) -> None:
         """Show that we live."""
-        self._framed.send(BEAT)
+        self._framed.send(frame({"b": self._heart.beats, "heard": self._their_beat}))
 
     @property
-    def last_heard(self) -> float:
-        return self._framed.last_heard
+    def last_alive(self) -> float:
+        """Until when both directions worked, as far as is known here. A confirmation may be one beat old."""
+        return min(self._framed.last_heard, self._confirmed_at + self._heart.every_s)
 
     def fell_silent(self) -> None:
         """The other side was not heard for too long."""
@@ -99,6 +108,11 @@ class Link:
     def _frame(self, content: dict[str, Any]) -> None:
         if "m" in content:
             self.on_message(content["m"])
+        elif "b" in content:
+            beat, heard = content["b"], content.get("heard")
+            if type(beat) is int and type(heard) is int:
+                self._their_beat = beat
+                self._confirmed_at = max(self._confirmed_at, self._heart.sent_at(heard))
         elif "left" in content:
             self._heart.links.discard(self)
             self.fell_silent()
@@ -121,14 +135,21 @@ class Heart:
         self._loop = loop
         self.timeout_s = timeout_s
         self.links: set[Link] = set()
-        self._every_s = min(BEAT_EVERY_S, timeout_s / 5)
+        self.every_s = min(BEAT_EVERY_S, timeout_s / 5)
+        self.beats = 0
+        self._sent: deque[float] = deque(maxlen=BEATS_KEPT)  # when the last beats were sent, the newest last
         self._in_doubt_until = 0.0
-        self._next_beat = loop.now() + self._every_s
+        self._next_beat = loop.now() + self.every_s
         loop.on_nap = self._napped
         loop.at(self._next_beat, self._beat)
 
     def now(self) -> float:
         return self._loop.now()
+
+    def sent_at(self, beat: int) -> float:
+        """When the beat of this number was sent; long ago if that is not known any more."""
+        age = self.beats - beat
+        return self._sent[-1 - age] if 0 <= age < len(self._sent) else 0.0
 
     @property
     def is_in_doubt(self) -> bool:
@@ -149,8 +170,10 @@ class Heart:
     def _beat(self) -> None:
         now = self._loop.now()
         # Punctual also when this beat was late: the others' patience counts on it.
-        self._next_beat = max(self._next_beat + self._every_s, now)
+        self._next_beat = max(self._next_beat + self.every_s, now)
         self._loop.at(self._next_beat, self._beat)
+        self.beats += 1
+        self._sent.append(now)
         for link in tuple(self.links):
             link.beat()
         self._listen()
@@ -159,7 +182,7 @@ class Heart:
         """Notice silence when it is due, not only at the next beat: a side that is cut off must stop in time."""
         due = self._next_beat
         for link in tuple(self.links):
-            silent_at = link.last_heard + self.timeout_s
+            silent_at = link.last_alive + self.timeout_s
             if silent_at <= self._loop.now():
                 link.fell_silent()
             else:

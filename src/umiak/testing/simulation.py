@@ -22,7 +22,7 @@ from functools import partial
 from umiak.launch import admission, events, rendezvous
 from umiak.launch.events import Meeting, NodeSetting
 from umiak.launch.machine import NodeMachine
-from umiak.launch.protocol import Failure, FailureKind, Join, Offer, Refuse
+from umiak.launch.protocol import Failure, FailureKind, Join, Moved, Offer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class SimNode:
         self.stubborn = False
         """Whether its workers ignore SIGTERM."""
         self.master: str | None = None  # the node that this one is linked to
+        self.dialled = ("", 0)
         self.held: list[str] = []  # callers that wait until this node knows who leads
         self.link_id = 0
         self._timers: dict[str, float] = {}
@@ -126,6 +127,7 @@ class SimNode:
                 self._lead(action)
             case events.Dial(host=host, port=port, patience_s=patience_s):
                 self.hang_up()
+                self.dialled = host, port
                 world.dial(self, host, port, patience_s)
             case events.HangUp():
                 self.hang_up()
@@ -439,17 +441,19 @@ class World:
             there, gets_through = self._at(master, *node.address)
             if node.link_id != link or not node.alive:
                 return
-            if there is node:
+            if there is node and master.coordinator is None:
+                host, port = master.dialled  # it went to another master meanwhile
+                self._reply(master, node, link, Moved(host=host, port=port))
+            elif there is node:
                 master.feed(said, master=True)
             else:
                 why = "refused" if gets_through else "no answer"
-                refusal = admission.unreachable(node.machine.setting.offer, why)
-                self._refuse(master, node, link, refusal)
+                self._reply(master, node, link, admission.unreachable(node.machine.setting.offer, why))
 
         self.later(self.random.uniform(0, self._latency_s), answer)
 
-    def _refuse(self, master: SimNode, node: SimNode, link: int, refusal: Refuse) -> None:
-        self.deliver(master, node, link, lambda: node.feed(events.Received(message=refusal)))
+    def _reply(self, master: SimNode, node: SimNode, link: int, message: FromMaster) -> None:
+        self.deliver(master, node, link, lambda: node.feed(events.Received(message=message)))
 
     def answer_call(self, caller: SimNode, there: SimNode) -> None:
         if not caller.alive or not there.alive or caller.master:
