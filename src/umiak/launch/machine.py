@@ -286,6 +286,9 @@ class NodeMachine:
         if self._finish or self._told_signal:
             if not self._running:
                 self._leave()
+            elif self._kill_at is not None:
+                # The others go on without the master, and do not wait longer than this for workers of the old formation.
+                self._kill_at = min(self._kill_at, now + self.terms.failure_grace_s)
             return
         if self.cluster is None:
             self._say(f"the master went away before the job was formed ({how}), looking for it again", "WARNING")

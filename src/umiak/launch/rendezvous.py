@@ -359,8 +359,10 @@ class Coordinator:
     # ---- decisions that follow from the state
 
     def _decide(self, now: float) -> None:
-        if self.cluster and self._silent and not self._awaited and not self._quorum():
-            lost = ", ".join(self._host_of(name) for name in sorted(self._silent))
+        if self.phase is Phase.ENDED:
+            return
+        if self.cluster and not self._awaited and not self._quorum():
+            lost = ", ".join(self._host_of(name) for name in self._missing())
             self._end_is_cut_off = True
             self._end(words.cut_off(lost, self.cluster.generation))
         if self.phase is Phase.RUNNING:
@@ -480,7 +482,7 @@ class Coordinator:
         """Start as the successor of a lost master: wait for the others of its last generation, not for ever."""
         self._reform = True
         self._left = [(node.host, node.home) for node in previous.nodes]
-        self._awaited = set(previous.names) - {self.name} - self._dead - self._silent
+        self._awaited = {name for line in self._lines() for name in line} - {self.name} - self._dead - self._silent
         # A node that this one never had a link to notices by itself that it is cut off, and stops, within this time.
         others_stop_s = max(self.terms.heartbeat_timeout_s, self.terms.failure_grace_s) + self.terms.fence_s
         self._await_until = now + others_stop_s + self.terms.heartbeat_timeout_s
@@ -575,6 +577,11 @@ class Coordinator:
     def _lines(self) -> tuple[tuple[str, ...], ...]:
         """The lines of succession of the last generation, and of earlier ones until all of its nodes have it."""
         return (quorum.line_of_succession(self.cluster), *self._basis) if self.cluster else ()
+
+    def _missing(self) -> list[str]:
+        """Nodes that may be alive and are not here."""
+        names = {name for line in self._lines() for name in line}
+        return sorted(names - self._dead - self._members.keys())
 
     def _generation(self) -> int:
         return self.cluster.generation if self.cluster else 0
