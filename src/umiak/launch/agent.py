@@ -118,8 +118,8 @@ class Agent:
         """A worker, which is reported elsewhere, or something that a worker left behind."""
         self._supervisor.reap_orphans()
 
-    def guardian_gone(self, _number: int) -> None:
-        """The waiting half of the launcher was killed: nothing may live on."""
+    def watchdog_gone(self, _number: int) -> None:
+        """The watchdog was killed: nothing may live on."""
         self._supervisor.kill_all()
         self._status = 137
         self._loop.stop()

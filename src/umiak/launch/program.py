@@ -15,7 +15,7 @@ import time
 
 from umiak import contracts, platforms
 from umiak.adapters import devices as device_files
-from umiak.adapters import frames, handshake, hostinfo, link, process
+from umiak.adapters import frames, handshake, hostinfo, link, process, watchdog
 from umiak.adapters.loop import Loop
 from umiak.adapters.ports import HeldPorts
 from umiak.contracts import devices
@@ -23,7 +23,7 @@ from umiak.core.cluster import join_host_port, split_host_port
 from umiak.core.devices import DeviceKind
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import replace
-from umiak.launch import logs, supervisor
+from umiak.launch import logs, supervisor, words
 from umiak.launch.agent import Agent
 from umiak.launch.events import Meeting, NodeSetting
 from umiak.launch.journal import Journal
@@ -43,20 +43,32 @@ if TYPE_CHECKING:
     from umiak.launch.preflight.check import Check
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
+LONGEST_LOOK_UP_S = 120.0
+"""What a name server that does not answer may cost while no worker runs: look-ups block this process."""
+LONGEST_END_S = 15.0
+BEATS = 10
+"""How many signs of life the watchdog is given in one heartbeat timeout; it waits for half of them."""
 
 
 def run(options: LaunchOptions, notes: tuple[str, ...], environ: Mapping[str, str]) -> int:
     """Run this node's part of the job; the exit status."""
-    status = process.guard()
-    if status is not None:
-        return status
-    return _Launch(options, notes, environ).run()
+    try:
+        guarded = watchdog.guard(options.heartbeat_timeout_s / 2, start_s=LONGEST_LOOK_UP_S)
+    except watchdog.Unresponsive as error:
+        _report(words.unresponsive(error.silent_s, options.heartbeat_timeout_s))
+        return Exit.JOB_FAILED
+    if isinstance(guarded, int):
+        return guarded
+    return _Launch(options, notes, environ, guarded).run()
 
 
 class _Launch:
     """One launch, from what was asked to the end."""
 
-    def __init__(self, options: LaunchOptions, notes: tuple[str, ...], environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, options: LaunchOptions, notes: tuple[str, ...], environ: Mapping[str, str], pulse: watchdog.Pulse
+    ) -> None:
+        self.pulse = pulse
         self.options = options
         self.notes = notes
         self.environ = environ
@@ -79,7 +91,7 @@ class _Launch:
             self.talk.problems(error.problems)
             return error.exit_status
         finally:
-            process.kill_descendants()
+            process.kill_descendants(meanwhile=lambda: self.pulse.beat(LONGEST_END_S))
 
     def _run(self) -> int:
         options = self.options
@@ -112,6 +124,8 @@ class _Launch:
         journal = Journal(os.path.join(log_dir, "events.jsonl"))
         journal.begin(self.name, time.time(), setting)
         keeper = supervisor.Supervisor(self.loop, self._program(log_dir, found, setting, token), self.console)
+        keeper.on_progress = self.pulse.beat
+        hostinfo.before_look_up = lambda: self.pulse.beat(0.0 if keeper.pids else LONGEST_LOOK_UP_S)
         job_id = self.plan.terms.job_id
         agent = Agent(
             self.loop,
@@ -127,13 +141,20 @@ class _Launch:
             token=token,
         )
         self._take_signals(agent)
+        self._beat()
         status = agent.run()
+        self.pulse.beat(LONGEST_END_S)
         keeper.close()
         journal.close()
         held.close()
         self.console.drain(1.0)
         self.talk.drain(1.0)
         return self.check.conclude(status, self.talk) if self.check else status
+
+    def _beat(self) -> None:
+        """Show the watchdog that the loop turns."""
+        self.pulse.beat()
+        self.loop.after(self.plan.terms.heartbeat_timeout_s / BEATS, self._beat)
 
     # ---- where are we, what is there
 
@@ -358,12 +379,26 @@ class _Launch:
     def _take_signals(self, agent: Agent) -> None:
         for number in process.heeded((signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)):
             self.loop.on_signal(number, agent.signalled)
-        self.loop.on_signal(int(process.GUARDIAN_GONE), agent.guardian_gone)
+        self.loop.on_signal(int(process.WATCHDOG_GONE), agent.watchdog_gone)
         for number in process.heeded((signal.SIGUSR1, signal.SIGUSR2)):
             self.loop.on_signal(number, agent.passed_on)
         self.loop.on_signal(signal.SIGCHLD, agent.child_ended)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        process.open_for_signals()
+        watchdog.open_for_signals()
+
+
+def _report(problem: Problem) -> None:
+    """The watchdog's own words, if standard error takes them: a paused terminal must not keep it from ending."""
+    import select
+
+    text = "".join(f"{line}\n" for line in problem.lines()).encode()
+    poll = select.poll()
+    poll.register(2, select.POLLOUT)
+    if poll.poll(1000):
+        try:
+            os.write(2, text)
+        except OSError:
+            pass
 
 
 def _token(environ: Mapping[str, str]) -> bytes | None:

@@ -91,6 +91,8 @@ class Supervisor:
         self.on_listening: Callable[[str, int], None] = lambda _key, _generation: None
         self.on_hung: Callable[[str, int, Failure], None] = lambda _key, _generation, _failure: None
         self.on_trouble: Callable[[str], None] = lambda _text: None
+        self.on_progress: Callable[[], None] = lambda: None
+        """Called in the middle of what takes long: starting many workers, ending large ones."""
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -98,6 +100,7 @@ class Supervisor:
 
     def start(self, cluster: Cluster, seat: Seat, restarts: int) -> None:
         """Start one worker in its seat."""
+        self.on_progress()
         setting = replace(self._program.setting, restart_count=restarts)
         contract = contracts.environment(cluster, seat, setting)
         environ = contracts.inherit(self._program.environ, contract)
@@ -118,6 +121,7 @@ class Supervisor:
             failure = replace(failure, exit_code=getattr(error, "exit_code", 126))
             self._loop.soon(lambda: self.on_exit(seat.key, cluster.generation, failure))
             return
+        self.on_progress()
         worker = self._workers[seat.key] = _Worker(seat, cluster.generation, child, log)
         self._log_gpus(cluster.job_id)
         self._loop.on_readable(child.output, lambda: _ignore(self._read(worker)))
@@ -151,7 +155,7 @@ class Supervisor:
         """Every process that the workers ever started; the workers' own ends are then reported as usual."""
         for worker in self._workers.values():
             worker.asked_to_end = True
-        process.kill_descendants(spare=self.pids)
+        process.kill_descendants(spare=self.pids, meanwhile=self.on_progress)
 
     def reap_orphans(self) -> None:
         """Let what the workers left behind, and what has ended, not stay as zombies for as long as the job runs."""
@@ -272,9 +276,11 @@ class Supervisor:
     def _idle_s(self, worker: _Worker) -> float:
         quiet_s = time.monotonic() - worker.log.last_output
         try:
-            return min(quiet_s, time.time() - os.stat(self._progress_file(worker.seat)).st_mtime)
+            idle_s = min(quiet_s, time.time() - os.stat(self._progress_file(worker.seat)).st_mtime)
         except OSError:
-            return quiet_s
+            idle_s = quiet_s
+        # After Ctrl-Z and `fg`, a worker that was stopped with its launcher did not hang.
+        return idle_s - self._loop.stood_still_s(idle_s)
 
     # ---- files
 
