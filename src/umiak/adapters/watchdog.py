@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import select
 import signal
 import time
 
@@ -98,22 +99,36 @@ class _Watchdog:
 
     def watch(self) -> int:
         """Until the working half has ended; its wait status."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTSTP,))
-        awaited = {*process.heeded((*process.FORWARDED, signal.SIGTSTP)), signal.SIGCHLD}
+        came = self._listen_for_signals()
+        poll = select.poll()
+        poll.register(came, select.POLLIN)
         while True:
-            came = signal.sigtimedwait(awaited, self._tick_s)
+            # Not sigtimedwait: in CPython, after a stop that outlasted the timeout, it tells of a signal that never came.
+            numbers = os.read(came, 64) if poll.poll(1000 * self._tick_s) else b""
             self._notice_own_nap()
             ended, status = os.waitpid(self._worker, os.WNOHANG)
             if ended:
                 return status
-            if came and came.si_signo == signal.SIGTSTP:
-                self._suspend()
-            elif came and came.si_signo != signal.SIGCHLD:
-                _send(self._worker, came.si_signo)
+            for number in numbers:
+                if number == signal.SIGTSTP:
+                    self._suspend()
+                elif number != signal.SIGCHLD:
+                    _send(self._worker, number)
             silent_s = time.monotonic() - max(self._pulse.until, self._woke_at)
             if silent_s >= self._silence_s:
                 self._end_the_tree()
                 raise Unresponsive(silent_s)
+
+    @staticmethod
+    def _listen_for_signals() -> int:
+        """From now on the numbers of signals can be read here, as bytes."""
+        read_end, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+        awaited = (*process.heeded((*process.FORWARDED, signal.SIGTSTP)), signal.SIGCHLD)
+        for number in awaited:
+            signal.signal(number, _noted)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, awaited)
+        return read_end
 
     def _notice_own_nap(self) -> None:
         now = time.monotonic()
@@ -136,10 +151,10 @@ class _Watchdog:
                 break
             for pid in sorted(running, key=lambda pid: pid != self._worker):
                 _send(pid, signal.SIGSTOP)
-        signal.raise_signal(signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         # It stops here, unless nobody could continue it: the kernel does not stop a process group without a shell.
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTSTP,))
-        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTSTP,))
+        signal.raise_signal(signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, _noted)
         self._woke_at = self._turned_at = time.monotonic()
         # The working half first: if other nodes gave this one up meanwhile, it kills its workers before they go on.
         _send(self._worker, signal.SIGCONT)
@@ -147,6 +162,10 @@ class _Watchdog:
         for pid, _ in process.descendants(os.getpid()):
             _send(pid, signal.SIGCONT)
         self._turned_at = time.monotonic()
+
+
+def _noted(_number: int, _frame: object) -> None:
+    """Python writes the signal's number to the wake-up descriptor; there is nothing to do here."""
 
 
 def _wait(happened: Callable[[], bool], *, within_s: float) -> None:
