@@ -14,7 +14,8 @@ import pytest
 from tests.support import Sink, output_of, run_until
 from umiak.adapters.loop import Loop
 from umiak.launch import logs
-from umiak.launch.logs import Console, WorkerLog, open_private
+from umiak.launch.logfiles import open_log
+from umiak.launch.logs import Console, WorkerLog
 
 
 def worker_log(path: Path, *, most_bytes: int = 1 << 20, overwrite: bool = False, console: Any = None) -> WorkerLog:
@@ -61,7 +62,7 @@ def test_a_log_is_never_written_through_a_link(tmp_path: Path) -> None:
     target.write_text("precious")
     (tmp_path / "workerlog.0").symlink_to(target)
     with pytest.raises(OSError, match=r"symbolic|loop"):
-        open_private(str(tmp_path / "workerlog.0"), overwrite=True)
+        open_log(str(tmp_path / "workerlog.0"), overwrite=True)
     assert target.read_text() == "precious"
 
 

@@ -70,8 +70,15 @@ def spawn(argv: Sequence[str], environ: Mapping[str, str], *, read_stdin: bool =
         raise
     finally:
         os.close(output_write)
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:  # too few descriptors
+        os.close(output_read)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
     os.set_blocking(output_read, False)
-    return Child(pid=pid, pidfd=os.pidfd_open(pid), output=output_read)
+    return Child(pid=pid, pidfd=pidfd, output=output_read)
 
 
 def spawn_helper(argv: Sequence[str], output: int) -> int:

@@ -17,6 +17,7 @@ from umiak.contracts import stacks
 from umiak.core.cluster import Role
 from umiak.core.value import replace, value
 from umiak.launch import lastwords, logs
+from umiak.launch.logfiles import PRIVATE, Access, open_log
 from umiak.launch.options import Tee
 from umiak.launch.protocol import Failure, FailureKind
 
@@ -52,6 +53,9 @@ class Program:
     log_max_bytes: int
     log_overwrite: bool
     tee: Tee
+    log_access: Access = PRIVATE
+    run: str = "run"
+    """The launcher's own name: the end of the name of a log file whose usual name is taken."""
     hang_timeout_s: float | None = None
     gpu_log: bool = False
     token: str | None = None
@@ -250,8 +254,11 @@ class Supervisor:
 
     def _watch_for_hangs(self, seat: Seat, environ: Mapping[str, str]) -> dict[str, str]:
         progress = self._progress_file(seat)
-        os.close(logs.open_private(progress))
-        os.utime(progress)
+        try:
+            os.close(self._open(progress))
+            os.utime(progress)
+        except OSError as error:
+            self.on_trouble(f"{progress} can't be written ({error.strerror}): only output counts as progress")
         return stacks.stack_environment(
             environ,
             directory=os.path.join(os.path.dirname(__file__), "inject"),
@@ -288,12 +295,21 @@ class Supervisor:
         """<job>.gpu.log: use and memory of every GPU, every five seconds, as long as workers run."""
         if not self._program.gpu_log or self._gpu_logger in {pid for pid, _ in process.descendants(os.getpid())}:
             return
-        log = logs.open_private(os.path.join(self._program.log_dir, f"{job_id}.gpu.log"))
+        path = os.path.join(self._program.log_dir, f"{job_id}.gpu.log")
+        try:
+            log = self._open(path)
+        except OSError as error:
+            self._program = replace(self._program, gpu_log=False)
+            self.on_trouble(f"{path} can't be written: {error.strerror}")
+            return
         try:
             self._gpu_logger = process.spawn_helper(GPU_LOG_COMMAND, log)
-        except process.NotStarted:
+        except (process.NotStarted, OSError):
             self._program = replace(self._program, gpu_log=False)
         os.close(log)
+
+    def _open(self, path: str, *, overwrite: bool = False) -> int:
+        return open_log(path, overwrite=overwrite, access=self._program.log_access)
 
     def _progress_file(self, seat: Seat) -> str:
         return os.path.join(self._program.log_dir, f"progress.{seat.key}")
@@ -302,12 +318,17 @@ class Supervisor:
         """This seat's log, with the tag of the rank that it has in this generation."""
         if seat.key not in self._logs:
             shown = self._program.tee is Tee.ALL or (self._program.tee is Tee.FIRST and _is_first(seat))
-            self._logs[seat.key] = logs.WorkerLog(
-                os.path.join(self._program.log_dir, f"{LOG_NAMES[seat.role]}.{seat.local_rank}"),
+            path = os.path.join(self._program.log_dir, f"{LOG_NAMES[seat.role]}.{seat.local_rank}")
+            log = self._logs[seat.key] = logs.WorkerLog(
+                path,
+                spare_path=f"{path}.{self._program.run}",
+                access=self._program.log_access,
                 most_bytes=self._program.log_max_bytes,
                 overwrite=self._program.log_overwrite,
                 console=self._console if shown else None,
             )
+            if log.trouble:
+                self.on_trouble(log.trouble)
         log = self._logs[seat.key]
         log.begin(f"{seat.role.value} {seat.rank}", seat.rank)
         return log
@@ -317,9 +338,21 @@ class Supervisor:
         import json
 
         text = "".join(f"{name}={text}\n" for name, text in sorted(contracts.redacted(contract).items()))
-        _write_private(os.path.join(self._program.log_dir, f"envlog.{seat.key}"), text)
+        self._write(os.path.join(self._program.log_dir, f"envlog.{seat.key}"), text)
         if "PADDLE_BACKUP_ENV_PATH" in contract:
-            _write_private(contract["PADDLE_BACKUP_ENV_PATH"], json.dumps(backup))
+            self._write(contract["PADDLE_BACKUP_ENV_PATH"], json.dumps(backup))
+
+    def _write(self, path: str, text: str) -> None:
+        try:
+            fd = self._open(path, overwrite=True)
+        except OSError:
+            return  # what is wrong with the log directory is reported by the worker's log
+        try:
+            os.write(fd, text.encode())
+        except OSError:
+            pass
+        finally:
+            os.close(fd)
 
 
 def command_for(program: tuple[str, ...], *, is_module: bool) -> tuple[str, ...]:
@@ -351,12 +384,3 @@ def _accepts(host: str, port: int) -> bool:
             return bool(sock.getsockname() != sock.getpeername())
     except OSError:
         return False
-
-
-def _write_private(path: str, text: str) -> None:
-    try:
-        fd = logs.open_private(path, overwrite=True)
-        os.write(fd, text.encode())
-        os.close(fd)
-    except OSError:
-        pass  # a full disk is reported by the worker's log

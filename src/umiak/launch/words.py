@@ -77,6 +77,16 @@ def unresponsive(silent_s: float, heartbeat_timeout_s: float) -> Problem:
     )
 
 
+def exhausted(why: str) -> Problem:
+    """The end of a launcher that was not given what every program needs."""
+    return Problem(
+        code="UM-LAUNCH-318",
+        what="the launcher can't go on: this machine, or this user's limits, have no more to give",
+        why=why,
+        hint="`ulimit -n 65536` raises the number of open files; `df -i` and `free` show what else may be used up",
+    )
+
+
 def cut_off(lost: str, generation: int) -> Finish:
     """The end of this side of a cut, which must not go on."""
     what = (
