@@ -196,9 +196,9 @@ class Agent:
                 for seat in seats:
                     self._held.release(seat.port)
                     self._supervisor.start(cluster, seat, restarts)
-            case events.AwaitListening(keys=keys):
+            case events.AwaitListening(keys=keys, within_s=within_s):
                 for key in keys:
-                    self._supervisor.await_listening(key)
+                    self._supervisor.await_listening(key, within_s)
             case events.SignalWorkers(number=number):
                 self._supervisor.signal_all(number)
             case events.KillWorkers():

@@ -5,6 +5,7 @@ Nothing is polled: a worker's end arrives on its pidfd, its output on a pipe, a 
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 LOG_NAMES = {Role.SERVER: "serverlog", Role.TRAINER: "workerlog", Role.HETER: "heterlog"}
 STACK_SIGNAL = signal.SIGRTMIN + 7
-LISTEN_CHECK_S = 0.02
+LISTEN_CHECK_S, LISTEN_PATIENCE_S = 0.02, 0.5
 MOST_LAST_READS = 64
 GPU_LOG_COMMAND = (
     "nvidia-smi",
@@ -72,8 +73,6 @@ class _Worker:
         self.log = log
         self.asked_to_end = False
         self.exited = False
-        self.awaited = False
-        """Whether others wait until it accepts connections."""
         self.output_closed = False
         self.memory_kills = process.out_of_memory_kills()
         self.hang_timer: Timer | None = None
@@ -133,16 +132,33 @@ class Supervisor:
         if self._program.hang_timeout_s is not None:
             self._arm_hang_timer(worker, self._program.hang_timeout_s)
 
-    def await_listening(self, key: str) -> None:
-        """Report as soon as this server accepts connections. Its own port is asked, softly, some times a second."""
+    def await_listening(self, key: str, within_s: float) -> None:
+        """Report as soon as this server accepts connections, or that it does not in this time.
+
+        Its own port is asked, softly, some times a second.
+        """
         worker = self._workers.get(key)
-        if worker is None or worker.exited:
+        if worker:
+            self._ask_port(worker, within_s, self._loop.now() + within_s)
+
+    def _ask_port(self, worker: _Worker, within_s: float, until: float) -> None:
+        if worker.exited:
             return
-        worker.awaited = not _accepts(worker.seat.host, worker.seat.port)
-        if not worker.awaited:
-            self.on_listening(key, worker.generation)
-        else:
-            self._loop.after(LISTEN_CHECK_S, lambda: self.await_listening(key))
+        seat = worker.seat
+
+        def answered(accepts: bool) -> None:
+            if worker.exited:
+                return
+            if accepts:
+                self.on_listening(seat.key, worker.generation)
+            elif self._loop.now() >= until:
+                what = f"it did not accept connections at {seat.endpoint} within {within_s:g} s (--join_timeout)"
+                failure = self._failure(seat, FailureKind.NOT_STARTED, worker.log, what)
+                self.on_hung(seat.key, worker.generation, failure)
+            else:
+                self._loop.after(LISTEN_CHECK_S, lambda: self._ask_port(worker, within_s, until))
+
+        _try_to_connect(self._loop, seat.host, seat.port, answered)
 
     def signal_all(self, number: int) -> None:
         for worker in self._workers.values():
@@ -219,11 +235,8 @@ class Supervisor:
 
     def _verdict(self, worker: _Worker, code: int) -> Failure | None:
         """What this end means: None if the worker ended well, or only because it was told to."""
-        if worker.asked_to_end or (code == 0 and not worker.awaited):
+        if worker.asked_to_end or code == 0:
             return None
-        if code == 0:
-            what = "it ended before it accepted connections"
-            return replace(self._failure(worker.seat, FailureKind.NOT_STARTED, worker.log, what), exit_code=1)
         kind = FailureKind.KILLED if code < 0 else FailureKind.EXITED
         failure = self._failure(worker.seat, kind, worker.log)
         starved = code == -signal.SIGKILL and process.out_of_memory_kills() > worker.memory_kills
@@ -377,10 +390,28 @@ def _is_first(seat: Seat) -> bool:
     return seat.role is Role.TRAINER and seat.local_rank == 0
 
 
-def _accepts(host: str, port: int) -> bool:
-    """Whether something listens there. The address is this machine's own, so the answer comes at once."""
+def _try_to_connect(loop: Loop, host: str, port: int, answered: Callable[[bool], None]) -> None:
+    """Say whether something listens there. The address is this machine's own, so the answer comes soon."""
     try:
-        with socket.create_connection((host, port), timeout=0.2) as sock:
-            return bool(sock.getsockname() != sock.getpeername())
+        family, address = hostinfo.look_up(host, port)
+        sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     except OSError:
-        return False
+        loop.after(LISTEN_PATIENCE_S, lambda: answered(False))
+        return
+
+    def finish() -> None:
+        timer.cancel()
+        loop.forget(sock.fileno())
+        try:
+            # A port of the range for outgoing connections may have been connected to itself.
+            accepts = sock.getsockname() != sock.getpeername()
+        except OSError:
+            accepts = False
+        sock.close()
+        answered(accepts)
+
+    timer = loop.after(LISTEN_PATIENCE_S, finish)
+    if sock.connect_ex(address) == errno.EINPROGRESS:
+        loop.on_writable(sock.fileno(), finish)
+    else:
+        finish()

@@ -60,6 +60,12 @@ def who(failure: Failure) -> str:
     return f"{failure.role.value} {failure.rank}"
 
 
+def restarting(pause_s: float, restart: int, most: int) -> str:
+    """``restarting in 2.1 s (restart 3 of 10)``, or without a pause ``restart 1 of 10``."""
+    counted = f"restart {restart} of {most}"
+    return f"restarting in {pause_s:.1f} s ({counted})" if pause_s else counted
+
+
 def superseded(host: str) -> Finish:
     """The end of a side that did not know that the job goes on elsewhere."""
     what = f"the job goes on at {host}, and this side was cut off from it or started it once more"
