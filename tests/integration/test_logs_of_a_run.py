@@ -111,6 +111,25 @@ def test_two_launchers_in_one_directory_keep_their_logs_apart(stage: Stage) -> N
     assert [launcher.wait() for launcher in launchers] == [0, 0]
     said = sorted(path.read_text() for path in (place / "log").rglob("workerlog.0"))
     assert said == ["born as trainer 0\n", "born as trainer 1\n"]
+    assert (place / "log" / os.uname().nodename / "workerlog.0").exists()
+
+
+@pytest.mark.netns
+def test_nodes_that_share_a_log_directory_are_found_by_their_names(stage: Stage, network: NetworkFactory) -> None:
+    place = stage.directory / "place"
+    flags = "--nnodes 3 --master 10.88.0.1:7000"
+    a, b, c = network(3).hosts
+    launchers = [stage.launch(flags, host=a, cwd=place)]
+    launchers[0].expect("waiting for 2 of 3 nodes")
+    launchers += [stage.launch(flags, host=b, cwd=place), stage.launch(f"{flags} --rank 2", host=c, cwd=place)]
+    stage.story.until_alive(generation=1, world=3)
+    stage.story.order("end")
+    assert [launcher.wait() for launcher in launchers] == [0, 0, 0]
+    assert {str(path.relative_to(place / "log").parent) for path in (place / "log").rglob("workerlog.0")} == {
+        ".",
+        "node1",
+        "node2.node2",
+    }
 
 
 def test_workers_see_an_empty_input_and_the_first_one_the_launchers(stage: Stage) -> None:

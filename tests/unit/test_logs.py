@@ -273,6 +273,31 @@ def test_a_reader_who_is_gone_is_no_reason_to_stop(pipe: tuple[int, int]) -> Non
     os.close(console._fd)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_a_pipe_of_another_user_holds_nobody_up_either() -> None:
+    """As after su or sudo: it can't be opened a second time, and switching it to non-blocking would disturb its owner."""
+    told = output_of(
+        """
+        import os
+        from umiak.launch.logs import Console
+        read_end, write_end = os.pipe()
+        os.seteuid(12345)
+        waiting = {}
+        console = Console(write_end, {}, lambda fd, call: waiting.update({fd: call}))
+        line = b"." * 99 + b"\\n"
+        for _ in range(3000):
+            console.write(line)
+        seen = 0
+        while seen < 300_000:
+            seen += len(os.read(read_end, 65536))
+            if waiting.get(write_end):
+                waiting[write_end]()
+        print(console._fd == write_end, os.get_blocking(write_end), seen)
+        """
+    )
+    assert told.split() == ["True", "True", "300000"]
+
+
 def test_at_the_end_a_slow_reader_gets_the_rest(pipe: tuple[int, int]) -> None:
     read_end, write_end = pipe
     console = Console(write_end, {}, lambda _fd, _call: None)

@@ -8,6 +8,7 @@ note, and stand in the file. A file that can't be had does not hold the worker u
 from __future__ import annotations
 
 import os
+import select
 import socket
 import stat
 import time
@@ -24,6 +25,8 @@ TAIL_BYTES = 64 * 1024
 CONSOLE_BACKLOG_BYTES = 1024 * 1024
 OLD_FILES = 2
 LONGEST_PARTIAL_LINE = 64 * 1024
+SURE_ROOM_BYTES = 256
+"""So much is taken at once by a pipe or terminal that says it has room."""
 _COLOURS = (36, 33, 32, 35, 34, 31)
 
 
@@ -37,7 +40,9 @@ class Console:
         self.is_terminal = os.isatty(fd)
         self.colours = self.is_terminal and "NO_COLOR" not in environ
         self._on_writable = on_writable
-        self._fd = _not_blocking(fd) if stat.S_ISFIFO(mode) or self.is_terminal else fd
+        may_block = stat.S_ISFIFO(mode) or self.is_terminal
+        self._fd = _not_blocking(fd) if may_block else fd
+        self._poll = _poll_for_room(fd) if may_block and self._fd == fd else None
         self._socket = socket.socket(fileno=os.dup(fd)) if stat.S_ISSOCK(mode) else None
         self._waiting = bytearray()
         self._left_out = 0
@@ -82,6 +87,10 @@ class Console:
             del self._waiting[:sent]
 
     def _write(self, data: bytearray) -> int:
+        if self._poll:
+            if not self._poll.poll(0):
+                raise BlockingIOError
+            return os.write(self._fd, data[:SURE_ROOM_BYTES])
         return self._socket.send(data, socket.MSG_DONTWAIT) if self._socket else os.write(self._fd, data)
 
     def _writable(self) -> None:
@@ -95,6 +104,13 @@ def _not_blocking(fd: int) -> int:
         return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
         return fd
+
+
+def _poll_for_room(fd: int) -> select.poll:
+    """For a terminal of another user (su, sudo), which can't be opened again: to be asked before each write."""
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
+    return poll
 
 
 class WorkerLog:
