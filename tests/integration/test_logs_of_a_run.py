@@ -220,13 +220,14 @@ def test_a_log_directory_without_inodes_is_told_of(stage: Stage, inodes: int, st
         assert ("its worker goes on without a log" in launcher.stderr) == (inodes < 20)
 
 
-@pytest.mark.parametrize("most", [8, 10, 12, 14, 16, 18, 20, 24, 28])
+@pytest.mark.parametrize("most", [8, 12, 15, 17, 19, 21, 24, 26, 28])
 def test_too_few_descriptors_are_told_of(stage: Stage, most: int) -> None:
     """However few there are: the job runs, or a message says what is missing."""
     limited = f'ulimit -n {most}; exec "$@"'
     launcher = stage.start(["sh", "-c", limited, "sh", *LAUNCH, "--nproc_per_node", "2", str(CHATTY), "5"])
     status = launcher.wait()
-    assert status in (0, 1, 3, 126), launcher.stderr
+    assert status in (0, 3, 126), launcher.stderr
+    assert "Traceback" not in launcher.stderr
     if status:
         assert "Too many open files" in launcher.stderr
 
