@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 
 import pytest
 
-from testbed.pytest_support import NetworkFactory
+from testbed.pytest_support import NetworkFactory, require
 from tests.integration.launching import LAUNCH, WORKERS, Stage, free_port, until
 
 CHATTY = WORKERS / "chatty.py"
@@ -110,6 +111,25 @@ def test_two_launchers_in_one_directory_keep_their_logs_apart(stage: Stage) -> N
     assert [launcher.wait() for launcher in launchers] == [0, 0]
     said = sorted(path.read_text() for path in (place / "log").rglob("workerlog.0"))
     assert said == ["born as trainer 0\n", "born as trainer 1\n"]
+    assert (place / "log" / os.uname().nodename / "workerlog.0").exists()
+
+
+@pytest.mark.netns
+def test_nodes_that_share_a_log_directory_are_found_by_their_names(stage: Stage, network: NetworkFactory) -> None:
+    place = stage.directory / "place"
+    flags = "--nnodes 3 --master 10.88.0.1:7000"
+    a, b, c = network(3).hosts
+    launchers = [stage.launch(flags, host=a, cwd=place)]
+    launchers[0].expect("waiting for 2 of 3 nodes")
+    launchers += [stage.launch(flags, host=b, cwd=place), stage.launch(f"{flags} --rank 2", host=c, cwd=place)]
+    stage.story.until_alive(generation=1, world=3)
+    stage.story.order("end")
+    assert [launcher.wait() for launcher in launchers] == [0, 0, 0]
+    assert {str(path.relative_to(place / "log").parent) for path in (place / "log").rglob("workerlog.0")} == {
+        ".",
+        "node1",
+        "node2.node2",
+    }
 
 
 def test_workers_see_an_empty_input_and_the_first_one_the_launchers(stage: Stage) -> None:
@@ -137,3 +157,92 @@ def test_a_log_directory_that_cannot_be_made_is_refused(stage: Stage) -> None:
     launcher = stage.launch(f"--log_dir {stage.directory}/file/log", CHATTY, "1")
     assert launcher.wait() == 3
     assert "UM-LAUNCH-202" in launcher.stderr
+
+
+# ---- log directories where something is in the way
+
+
+@pytest.mark.parametrize("what", ["pipe", "link", "directory", "file of another user"])
+def test_what_is_in_the_way_of_a_log_file_is_left_alone_and_the_job_runs(stage: Stage, what: str) -> None:
+    place = stage.directory / "place"
+    log = place / "log"
+    log.mkdir(parents=True, mode=0o700)
+    file = log / "workerlog.0"
+    match what:
+        case "pipe":
+            os.mkfifo(file, mode=0o600)
+        case "link":
+            (stage.directory / "precious").write_text("precious")
+            file.symlink_to(stage.directory / "precious")
+            (stage.directory / "precious").chmod(0o600)
+        case "directory":
+            file.mkdir(mode=0o700)
+        case _:
+            require(None if os.geteuid() == 0 else "only root can make files of other users")
+            file.write_text("not yours")
+            file.chmod(0o600)
+            os.chown(file, 12345, -1)
+    before = os.lstat(file)
+    launcher = stage.launch("--heartbeat_timeout 60", CHATTY, "5", cwd=place)
+    assert launcher.wait() == 0
+    (own,) = log.glob("workerlog.0.*")
+    assert "line 4 of 0" in own.read_text()
+    assert f"its worker's output goes to {own}" in launcher.stderr
+    after = os.lstat(file)
+    assert (after.st_mode, after.st_uid, after.st_size) == (before.st_mode, before.st_uid, before.st_size)
+
+
+def test_a_pipe_in_the_place_of_the_journal_does_not_hold_the_launcher_up(stage: Stage) -> None:
+    place = stage.directory / "place"
+    (place / "log").mkdir(parents=True, mode=0o700)
+    os.mkfifo(place / "log" / "events.jsonl", mode=0o600)
+    launcher = stage.launch("--heartbeat_timeout 60", CHATTY, "5", cwd=place)
+    assert launcher.wait() == 0
+    own = place / "log" / os.uname().nodename
+    assert "line 4 of 0" in (own / "workerlog.0").read_text()
+    assert f"this one writes to {own}" in launcher.stderr
+    (place / "log" / "events.jsonl").unlink()
+
+
+@pytest.mark.parametrize(("inodes", "status"), [(1, 3), (2, 0), (3, 0), (4, 0), (20, 0)])
+def test_a_log_directory_without_inodes_is_told_of(stage: Stage, inodes: int, status: int) -> None:
+    require(None if os.geteuid() == 0 and shutil.which("unshare") else "mounting needs root and unshare")
+    place = stage.directory / "place"
+    (place / "log").mkdir(parents=True, mode=0o700)
+    mount = f'mount -t tmpfs -o nr_inodes={inodes},mode=0700 none log && exec "$@"'
+    launcher = stage.start(["unshare", "-m", "sh", "-c", mount, "sh", *LAUNCH, str(CHATTY), "5"], cwd=place)
+    assert launcher.wait() == status
+    if status:
+        assert "No space left on device" in launcher.stderr
+        assert "[UM-LAUNCH-202]" in launcher.stderr
+    else:
+        assert "[trainer 0] line 4 of 0" in launcher.stdout
+        assert ("its worker goes on without a log" in launcher.stderr) == (inodes < 20)
+
+
+@pytest.mark.parametrize("most", [8, 12, 15, 17, 19, 21, 24, 26, 28])
+def test_too_few_descriptors_are_told_of(stage: Stage, most: int) -> None:
+    """However few there are: the job runs, or a message says what is missing."""
+    limited = f'ulimit -n {most}; exec "$@"'
+    launcher = stage.start(["sh", "-c", limited, "sh", *LAUNCH, "--nproc_per_node", "2", str(CHATTY), "5"])
+    status = launcher.wait()
+    assert status in (0, 3, 126), launcher.stderr
+    assert "Traceback" not in launcher.stderr
+    if status:
+        assert "Too many open files" in launcher.stderr
+
+
+def test_a_collector_may_be_let_in(stage: Stage) -> None:
+    require(None if os.geteuid() == 0 else "only root can give files to any group")
+    launcher = stage.launch("--log_dir shared --log_group 12345", CHATTY, "5")
+    assert launcher.wait() == 0
+    log = launcher.directory / "shared"
+    assert (log.stat().st_mode & 0o777, log.stat().st_gid) == (0o750, 12345)
+    for path in log.iterdir():
+        assert (path.stat().st_mode & 0o777, path.stat().st_gid) == (0o640, 12345), path.name
+
+
+def test_a_group_that_does_not_exist_is_an_error(stage: Stage) -> None:
+    launcher = stage.launch("--log_group no-such-group", CHATTY, "5")
+    assert launcher.wait() == 2
+    assert "no such group: --log_group no-such-group [UM-LAUNCH-316]" in launcher.stderr

@@ -272,6 +272,8 @@ def test_lists_of_servers_and_trainers_over_two_hosts(stage: Stage, network: Net
     }
     assert [life.env["TRAINING_ROLE"] for life in (*servers, *working)] == ["PSERVER"] * 2 + ["TRAINER"] * 3
     assert [life.env.get("PADDLE_TRAINER_ID") for life in servers] == [None, None]
+    assert {(life.env["PADDLE_MASTER"], life.env["MASTER_PORT"]) for life in working} == {("10.88.0.1:6769", "6769")}
+    assert {life.env["PADDLE_GLOO_HTTP_ENDPOINT"] for life in (*servers, *working)} == {"10.88.0.1:6767"}
 
 
 # ---- who is turned away

@@ -166,6 +166,26 @@ def test_a_server_that_fails_before_it_listens_ends_the_job_without_any_trainer(
     assert {life.role for life in stage.story.lives()} == {"server"}
 
 
+def test_a_server_that_never_listens_is_told_of_and_ends_the_job_in_time(stage: Stage) -> None:
+    launcher = stage.launch("--server_num 1 --trainer_num 1 --join_timeout 6 --failure_grace 2", PROGRAM, "--late")
+    assert launcher.wait() == 1
+    (server,) = stage.story.lives()
+    endpoint = server.env["PADDLE_CURRENT_ENDPOINT"]
+    assert f"waiting for connections to be accepted by server 0 at {endpoint}" in launcher.stderr
+    failed = f"could not be started: it did not accept connections at {endpoint} within 6 s (--join_timeout)"
+    assert f"error: server 0 on node 127.0.0.1 {failed} [UM-JOB-003]" in launcher.stderr
+
+
+def test_a_server_that_ends_well_before_it_listens_is_ready_and_done(stage: Stage) -> None:
+    """Paddle's launcher accepts that as well."""
+    launcher = stage.launch("--server_num 1 --trainer_num 1", PROGRAM, "--idle")
+    (server,) = stage.story.until_told("nothing to do", role="server")
+    (trainer,) = stage.story.until_alive(role="trainer", count=1)
+    assert trainer.first > server.first
+    assert launcher.wait() == 1  # this trainer wants to connect
+    assert "trainer 0 on node 127.0.0.1 failed with exit code 1" in launcher.stderr
+
+
 @pytest.mark.netns
 def test_servers_and_trainers_may_stand_on_different_nodes(stage: Stage, network: NetworkFactory) -> None:
     a, b = network(2).hosts

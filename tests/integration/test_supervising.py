@@ -290,3 +290,19 @@ def test_the_journal_of_a_real_run_replays_to_the_same_decisions(stage: Stage, n
     said = [entry["event"]["message"]["is"] for entry in first.events() if "message" in entry.get("event", {})]
     assert {"Join", "Form", "Stop", "Stopped", "Failed", "Done", "Finish"} <= set(said)
     assert first.check_replay() == len([entry for entry in first.events() if "event" in entry]) > 15
+
+
+def test_a_program_that_fails_again_and_again_is_restarted_after_a_pause(stage: Stage) -> None:
+    launcher = stage.launch("--max_restart 2", WORKERS / "failing_at_once.py")
+    assert launcher.wait() == 9
+    said = re.search(r"trainer 0 failed, restarting in ([0-9.]+) s \(restart 2 of 2\)", launcher.stderr)
+    assert said, launcher.stderr
+    assert "trainer 0 failed, restart 1 of 2" in launcher.stderr
+    formed = [
+        entry["t"]
+        for entry in launcher.events()
+        for action in entry.get("actions", [])
+        if action["is"] == "StartWorkers"
+    ]
+    assert len(formed) == 3
+    assert formed[2] - formed[1] >= float(said[1]) - 0.1

@@ -102,8 +102,8 @@ def node_action(action: object) -> str:
             return f"StartWorkers {' '.join(f'{seat.key}=rank {seat.rank}' for seat in seats)}{again}"
         case events.SignalWorkers(number=number):
             return f"SignalWorkers {signal_name(number)}"
-        case events.AwaitListening(keys=keys):
-            return f"AwaitListening {' '.join(keys)}"
+        case events.AwaitListening(keys=keys, within_s=within_s):
+            return f"AwaitListening {' '.join(keys)} within {within_s:g} s"
         case events.Lead(previous=previous, basis=basis, dead=dead, silent=silent, reachable=reachable):
             after = f" after generation {previous.generation}" if previous else ""
             after += f" and {' and '.join(' '.join(line) for line in basis)}" if basis else ""

@@ -97,6 +97,8 @@ TABLE = [
         TrainerRestart.ALONE,
     ),
     ("log_max_bytes", "UMIAK_LOG_MAX_BYTES", "10M", "log_max_bytes", 256 << 20, 10 << 20),
+    ("log_mode", "UMIAK_LOG_MODE", "0640", "log_mode", None, 0o640),
+    ("log_group", "UMIAK_LOG_GROUP", "adm", "log_group", None, "adm"),
     ("topology", "UMIAK_TOPOLOGY", "slurm", "topology", None, "slurm"),
 ]
 
@@ -519,6 +521,16 @@ def test_restarts_are_wanted(line: str, environ: dict[str, str], wanted: bool) -
 )
 def test_values_out_of_their_range(line: str) -> None:
     assert problems(f"{line} x.py") == ["UM-CLI-003"]
+
+
+@pytest.mark.parametrize("mode", ["640x", "0o7777", "0400", "0066", "0666", "0750", "-1", "rw-r-----"])
+def test_permissions_that_log_files_can_not_have(mode: str) -> None:
+    assert problems(f"--log_mode={mode} x.py") == ["UM-LAUNCH-315"]
+
+
+@pytest.mark.parametrize(("text", "mode"), [("600", 0o600), ("0644", 0o644), ("0o664", 0o664)])
+def test_permissions_that_log_files_can_have(text: str, mode: int) -> None:
+    assert options(f"--log_mode {text} x.py").log_mode == mode
 
 
 # What is refused, and what changes nothing

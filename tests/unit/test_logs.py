@@ -14,7 +14,8 @@ import pytest
 from tests.support import Sink, output_of, run_until
 from umiak.adapters.loop import Loop
 from umiak.launch import logs
-from umiak.launch.logs import Console, WorkerLog, open_private
+from umiak.launch.logfiles import open_log
+from umiak.launch.logs import Console, WorkerLog
 
 
 def worker_log(path: Path, *, most_bytes: int = 1 << 20, overwrite: bool = False, console: Any = None) -> WorkerLog:
@@ -61,7 +62,7 @@ def test_a_log_is_never_written_through_a_link(tmp_path: Path) -> None:
     target.write_text("precious")
     (tmp_path / "workerlog.0").symlink_to(target)
     with pytest.raises(OSError, match=r"symbolic|loop"):
-        open_private(str(tmp_path / "workerlog.0"), overwrite=True)
+        open_log(str(tmp_path / "workerlog.0"), overwrite=True)
     assert target.read_text() == "precious"
 
 
@@ -270,6 +271,31 @@ def test_a_reader_who_is_gone_is_no_reason_to_stop(pipe: tuple[int, int]) -> Non
     for _ in range(3):
         console.write(b"is anybody there?\n")
     os.close(console._fd)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_a_pipe_of_another_user_holds_nobody_up_either() -> None:
+    """As after su or sudo: it can't be opened a second time, and switching it to non-blocking would disturb its owner."""
+    told = output_of(
+        """
+        import os
+        from umiak.launch.logs import Console
+        read_end, write_end = os.pipe()
+        os.seteuid(12345)
+        waiting = {}
+        console = Console(write_end, {}, lambda fd, call: waiting.update({fd: call}))
+        line = b"." * 99 + b"\\n"
+        for _ in range(3000):
+            console.write(line)
+        seen = 0
+        while seen < 300_000:
+            seen += len(os.read(read_end, 65536))
+            if waiting.get(write_end):
+                waiting[write_end]()
+        print(console._fd == write_end, os.get_blocking(write_end), seen)
+        """
+    )
+    assert told.split() == ["True", "True", "300000"]
 
 
 def test_at_the_end_a_slow_reader_gets_the_rest(pipe: tuple[int, int]) -> None:

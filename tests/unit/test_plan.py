@@ -147,19 +147,19 @@ def case(name: str, given: dict[str, Any], placement: Placement | None, local: L
                 "trainer_endpoints": ("10.0.0.2:6171", "10.0.0.2:6172"),
             },
             None, HERE,
-            nodes=(2, 2), rank=1, host="10.0.0.2", servers=1, trainers=2, ports=(6170, 6171, 6172, 6767),
+            nodes=(2, 2), rank=1, host="10.0.0.2", servers=1, trainers=2, ports=(6170, 6171, 6172, 6767, 6769),
             master_host="10.0.0.1", master_port=6768,
         ),
         case(
-            "the port of gloo is the store's",
+            "the port of gloo is not the store's, and neither is one of the lists",
             {
                 "mode": Mode.PS,
-                "server_endpoints": ("127.0.0.1:6170",),
-                "trainer_endpoints": ("127.0.0.1:6171",),
-                "gloo_port": 8500,
+                "server_endpoints": ("127.0.0.1:6769",),
+                "trainer_endpoints": ("127.0.0.1:6770",),
+                "gloo_port": 6771,
             },
             None, HERE,
-            meeting=Meeting.ALONE, ports=(6170, 6171, 8500), gloo_port=8500,
+            meeting=Meeting.ALONE, ports=(6769, 6770, 6771, 6772), gloo_port=6771,
         ),
         case(
             "heter workers by list",
@@ -170,7 +170,7 @@ def case(name: str, given: dict[str, Any], placement: Placement | None, local: L
                 "heter_endpoints": ("10.0.0.2:3", "10.0.0.2:4"),
             },
             None, HERE,
-            mode=Mode.PS_HETER, heters=2, trainers=0, servers=0, ports=(3, 4, 6767),
+            mode=Mode.PS_HETER, heters=2, trainers=0, servers=0, ports=(3, 4, 6767, 6769),
         ),
         # Platforms
         case(

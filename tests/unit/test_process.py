@@ -24,7 +24,7 @@ from umiak.adapters import process
 
 PREAMBLE = """
 import json, os, select, signal, subprocess, sys, time
-from umiak.adapters import process
+from umiak.adapters import process, watchdog
 
 def everything(child):
     os.set_blocking(child.output, True)
@@ -317,9 +317,9 @@ def test_memory_kills_are_counted() -> None:
 GUARDED = (
     PREAMBLE
     + """
-status = process.guard()
-if status is not None:
-    sys.exit(status)
+pulse = watchdog.guard(600)
+if isinstance(pulse, int):
+    sys.exit(pulse)
 """
 )
 
@@ -339,7 +339,7 @@ def test_signals_are_passed_on_to_the_working_half(number: signal.Signals) -> No
         """
         number = int(sys.argv[1])
         signal.signal(number, lambda *_: sys.exit(40))
-        process.open_for_signals()
+        watchdog.open_for_signals()
         print("ready", flush=True)
         while True:
             time.sleep(0.01)
@@ -359,7 +359,7 @@ def test_a_signal_that_comes_before_the_handlers_are_in_place_is_not_lost() -> N
         print("two", flush=True)
         sys.stdin.readline()
         signal.signal(signal.SIGTERM, lambda *_: os._exit(41))
-        process.open_for_signals()
+        watchdog.open_for_signals()
         time.sleep(600)
         """
     )
@@ -387,12 +387,60 @@ def test_what_the_working_half_left_behind_is_ended_when_it_ends(family: Path, t
     assert not any(is_running(pid) for pid in started), "they are gone before the launcher is"
 
 
-def test_without_a_guardian_the_working_half_does_not_live_on() -> None:
+def test_without_a_watchdog_the_working_half_does_not_live_on() -> None:
     with python(GUARDED + "print(os.getpid(), flush=True); time.sleep(600)") as launcher:
         assert launcher.stdout is not None
         working = int(launcher.stdout.readline())
         launcher.kill()
     all_gone([working])
+
+
+WATCHED = (
+    PREAMBLE
+    + """
+try:
+    pulse = watchdog.guard(0.3, start_s=float(sys.argv[1]))
+except watchdog.Unresponsive as error:
+    sys.exit(50 if error.silent_s >= 0.3 else 51)
+if isinstance(pulse, int):
+    sys.exit(pulse)
+"""
+)
+
+
+def test_a_working_half_that_hangs_is_ended_with_all_that_it_started(family: Path, tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    code = WATCHED + textwrap.dedent(
+        """
+        subprocess.Popen([sys.executable, *sys.argv[2:]])
+        while sys.stdin.buffer.raw.readline() != b"hang\\n":
+            pass
+        pulse.beat()
+        time.sleep(600)
+        """
+    )
+    with python(code, "600", family, pids, stdin=subprocess.PIPE) as launcher:
+        started = all_there(pids)
+        launcher.communicate("hang\n", timeout=PATIENCE_S)
+    assert launcher.returncode == 50
+    assert not any(is_running(pid) for pid in started), "they are gone before the watchdog is"
+
+
+def test_a_working_half_that_shows_signs_of_life_or_said_how_long_it_takes_is_left_alone() -> None:
+    code = WATCHED + textwrap.dedent(
+        """
+        began = time.monotonic()
+        while time.monotonic() < began + 1:
+            pulse.beat()
+        pulse.beat(allow_s=600)
+        while time.monotonic() < began + 2:
+            pass
+        os._exit(5)
+        """
+    )
+    with python(code, "600") as launcher:
+        launcher.communicate(timeout=PATIENCE_S)
+    assert launcher.returncode == 5
 
 
 @pytest.mark.parametrize("half", ["the one that waits", "the one that works"])

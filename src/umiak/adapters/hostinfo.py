@@ -11,9 +11,13 @@ import struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 _SIOCGIFADDR = 0x8915
+
+before_look_up: Callable[[], None] | None = None
+"""Called before a name is looked up. That blocks this process, for as long as the name server does not answer."""
 
 
 def addresses() -> tuple[str, ...]:
@@ -59,6 +63,8 @@ def look_up(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
     """Address family and address for a TCP connection there. OSError if nobody knows the host."""
     # As bytes, an ordinary name goes to the resolver as it is; as text, Python first loads the tables of IDNA for 4 ms.
     name = host.encode() if host.isascii() else host
+    if before_look_up:
+        before_look_up()
     family, _, _, _, address = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0]
     return family, address
 

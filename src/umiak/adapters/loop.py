@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SHORTEST_NAP_S = 0.05
+MOST_NAPS = 100
 
 
 class Timer:
@@ -52,6 +53,7 @@ class Loop:
         self._signal_handlers: dict[int, Callable[[int], None]] = {}
         self._wake_read = -1
         self._turned_at = self.now()
+        self._naps: list[tuple[float, float]] = []  # when each ended, and how long it was
         self.on_nap: Callable[[float], None] = lambda _seconds: None
         """Called first thing after this process stood still (SIGSTOP, a sleeping laptop), with for how long."""
 
@@ -96,6 +98,11 @@ class Loop:
         self._signal_handlers[number] = call
         signal.signal(number, _handled_by_the_loop)
 
+    def stood_still_s(self, within_s: float) -> float:
+        """For how long, of the last so many seconds, this process stood still."""
+        since = self.now() - within_s
+        return sum(min(seconds, ended - since) for ended, seconds in self._naps if ended > since)
+
     def stop(self) -> None:
         self._running = False
 
@@ -134,6 +141,7 @@ class Loop:
         turned_at, self._turned_at = self._turned_at, self.now()
         late_s = self._turned_at - turned_at - timeout
         if timeout >= 0 and late_s >= SHORTEST_NAP_S:
+            self._naps = [*self._naps[-MOST_NAPS:], (self._turned_at, late_s)]
             self.on_nap(late_s)
 
     def _run_soon(self) -> None:

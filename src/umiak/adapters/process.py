@@ -5,8 +5,8 @@ No orphan ever. Three things together see to that:
 - every worker asks the kernel for SIGKILL when its launcher dies (parent-death signal);
 - the launcher is a *sub-reaper*: whatever its workers leave behind becomes its child, so it can find and kill it, also
   what went into a session of its own or was forked twice;
-- the launcher is two processes, `guard()`: the one that a person started only waits, forwards signals and passes the exit
-  status on; the other one does the work. Whichever of the two is killed, the other one ends the tree.
+- the launcher is two processes, a watchdog and a working half (`watchdog`). Whichever of the two is killed, the other
+  one ends the tree.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from umiak.core.value import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
-GUARDIAN_GONE = signal.SIGRTMIN + 8
-"""What the working half of the launcher receives when the waiting half was killed."""
+WATCHDOG_GONE = signal.SIGRTMIN + 8
+"""What the working half of the launcher receives when the watchdog was killed."""
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -55,6 +55,11 @@ def become_subreaper() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def ask_for_death_signal(number: int) -> None:
+    """From now on this process is sent this signal when its parent ends."""
+    _prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+
+
 def spawn(argv: Sequence[str], environ: Mapping[str, str], *, read_stdin: bool = False) -> Child:
     """Start a program in a session of its own; it is killed if this process dies. NotStarted if it can't be executed."""
     output_read, output_write = os.pipe2(os.O_CLOEXEC)
@@ -65,8 +70,15 @@ def spawn(argv: Sequence[str], environ: Mapping[str, str], *, read_stdin: bool =
         raise
     finally:
         os.close(output_write)
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:  # too few descriptors
+        os.close(output_read)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
     os.set_blocking(output_read, False)
-    return Child(pid=pid, pidfd=os.pidfd_open(pid), output=output_read)
+    return Child(pid=pid, pidfd=pidfd, output=output_read)
 
 
 def spawn_helper(argv: Sequence[str], output: int) -> int:
@@ -96,11 +108,11 @@ def _fork_and_exec(argv: Sequence[str], environ: Mapping[str, str], output: int,
 
 def _exec_child(argv: Sequence[str], environ: Mapping[str, str], parent: int, output: int, *, read_stdin: bool) -> None:
     signal.set_wakeup_fd(-1)
-    for number in (*FORWARDED, GUARDIAN_GONE, signal.SIGPIPE):
+    for number in (*FORWARDED, WATCHDOG_GONE, signal.SIGPIPE):
         if callable(signal.getsignal(number)) or number == signal.SIGPIPE:
             signal.signal(number, signal.SIG_DFL)  # what was ignored before us (nohup) stays ignored
     os.setsid()
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    ask_for_death_signal(signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(127)  # the launcher died before the kernel was told to tell us
     if not read_stdin:
@@ -126,15 +138,20 @@ def signal_group(child: Child, number: int) -> None:
         pass
 
 
-def kill_descendants(*, spare: Sequence[int] = ()) -> int:
-    """SIGKILL to every descendant of this process, again and again until none is left alive. How many there were.
+def kill_descendants(
+    *, spare: Sequence[int] = (), ancestor: int | None = None, meanwhile: Callable[[], None] = lambda: None
+) -> int:
+    """SIGKILL to every descendant of this process (or another one), until none is left alive. How many there were.
 
-    Children of ours are left unreaped for whoever waits for them (``spare``), adopted orphans are reaped here.
+    Children of ours are left unreaped for whoever waits for them (``spare``), adopted orphans are reaped here. A large
+    process takes seconds to end; ``meanwhile`` is called again and again until then.
     """
     killed: set[int] = set()
     untouchable: set[int] = set()
     while True:
-        alive = [pid for pid, state in descendants(os.getpid()) if state not in "ZX" and pid not in untouchable]
+        alive = [
+            pid for pid, state in descendants(ancestor or os.getpid()) if state not in "ZX" and pid not in untouchable
+        ]
         if not alive:
             break
         for pid in alive:
@@ -146,6 +163,7 @@ def kill_descendants(*, spare: Sequence[int] = ()) -> int:
             except PermissionError:
                 untouchable.add(pid)  # it runs as somebody else (sudo): not ours to end
         _reap_adopted(spare)
+        meanwhile()
         os.sched_yield()
     _reap_adopted(spare)
     return len(killed)
@@ -236,52 +254,6 @@ def catches(pid: int, number: int) -> bool:
     return False
 
 
-def guard() -> int | None:
-    """Split the launcher in two. None in the half that goes on to work; in the half that waited, the exit status."""
-    become_subreaper()
-    # Held back until somebody waits for them, so that none is lost between a look and the wait that follows it.
-    signal.pthread_sigmask(signal.SIG_BLOCK, (*FORWARDED, signal.SIGCHLD))
-    guardian = os.getpid()
-    worker = os.fork()
-    if worker == 0:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGCHLD,))
-        os.setsid()
-        become_subreaper()
-        _prctl(_PR_SET_PDEATHSIG, int(GUARDIAN_GONE), 0, 0, 0)
-        if os.getppid() != guardian:
-            os._exit(137)
-        return None
-    status = _wait_and_forward(worker)
-    kill_descendants()
-    code = os.waitstatus_to_exitcode(status)
-    return code if code >= 0 else 128 - code
-
-
-def _wait_and_forward(worker: int) -> int:
-    """Pass signals on until the working half has ended; its wait status."""
-    awaited = {*heeded(FORWARDED), signal.SIGCHLD}
-    while True:
-        number = signal.sigwaitinfo(awaited).si_signo
-        if number != signal.SIGCHLD:
-            _forward(worker, number)
-            continue
-        ended, status = os.waitpid(worker, os.WNOHANG)
-        if ended:
-            return status
-
-
 def heeded(numbers: Sequence[signal.Signals]) -> list[signal.Signals]:
     """Those signals that this process was not told to ignore, as nohup and background shells do."""
     return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-
-
-def open_for_signals() -> None:
-    """In the working half, once its handlers are in place: let the signals in that were held back."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
-
-
-def _forward(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        pass

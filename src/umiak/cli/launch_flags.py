@@ -118,6 +118,22 @@ OWN = (
         env=("UMIAK_LOG_MAX_BYTES",),
     ),
     Flag(
+        name="log_mode",
+        help="Permissions of log files, e.g. 0640. Default: only their owner can read them; with --log_group 0640.",
+        group=paddle_flags.SEEN,
+        origin=Origin.UMIAK,
+        metavar="MODE",
+        env=("UMIAK_LOG_MODE",),
+    ),
+    Flag(
+        name="log_group",
+        help="Group that owns the log files, for a log collector that runs as another user.",
+        group=paddle_flags.SEEN,
+        origin=Origin.UMIAK,
+        metavar="GROUP",
+        env=("UMIAK_LOG_GROUP",),
+    ),
+    Flag(
         name="check",
         help="Let the nodes meet and examine them, and start nothing. No program is needed.",
         group=paddle_flags.SEEN,
@@ -152,11 +168,30 @@ def with_own(made: LaunchOptions, parsed: Parsed, findings: Findings) -> LaunchO
         trainer_restart=TrainerRestart(parsed.text("trainer_restart")),
         tee=Tee(parsed.text("tee")),
         log_max_bytes=parsed.number("log_max_bytes"),
+        log_mode=_log_mode(parsed, findings),
+        log_group=parsed.text("log_group") or None,
         check=parsed.truth("check"),
         as_json=parsed.truth("json"),
     )
     _check_program(made, parsed, findings)
     return made
+
+
+def _log_mode(parsed: Parsed, findings: Findings) -> int | None:
+    setting = parsed["log_mode"]
+    if not setting.said:
+        return None
+    text = parsed.text("log_mode").removeprefix("0o")
+    mode = int(text, 8) if text.isascii() and text and set(text) <= set("01234567") else -1
+    if mode & ~0o664 or mode & 0o600 != 0o600:
+        findings.problem(
+            "UM-LAUNCH-315",
+            f"not permissions for log files: {setting.spoken}",
+            why="their owner reads and writes them, and nobody else but their group may write",
+            hint="write an octal number between 0600 and 0664, as in --log_mode 0640",
+        )
+        return None
+    return mode
 
 
 def _topology(made: LaunchOptions, parsed: Parsed, findings: Findings) -> str | None:

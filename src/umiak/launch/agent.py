@@ -118,8 +118,8 @@ class Agent:
         """A worker, which is reported elsewhere, or something that a worker left behind."""
         self._supervisor.reap_orphans()
 
-    def guardian_gone(self, _number: int) -> None:
-        """The waiting half of the launcher was killed: nothing may live on."""
+    def watchdog_gone(self, _number: int) -> None:
+        """The watchdog was killed: nothing may live on."""
         self._supervisor.kill_all()
         self._status = 137
         self._loop.stop()
@@ -196,9 +196,9 @@ class Agent:
                 for seat in seats:
                     self._held.release(seat.port)
                     self._supervisor.start(cluster, seat, restarts)
-            case events.AwaitListening(keys=keys):
+            case events.AwaitListening(keys=keys, within_s=within_s):
                 for key in keys:
-                    self._supervisor.await_listening(key)
+                    self._supervisor.await_listening(key, within_s)
             case events.SignalWorkers(number=number):
                 self._supervisor.signal_all(number)
             case events.KillWorkers():

@@ -262,9 +262,10 @@ class StartWorkers:
 
 @value
 class AwaitListening:
-    """Report as soon as each of these servers accepts connections."""
+    """Report as soon as each of these servers accepts connections; one that does not in time has failed."""
 
     keys: tuple[str, ...]
+    within_s: float = 600.0
 
 
 @value

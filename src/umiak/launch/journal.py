@@ -17,7 +17,8 @@ import os
 from umiak.core.cluster import Cluster
 from umiak.core.decode import decode, decode_tagged, encode
 from umiak.core.value import fields, is_value
-from umiak.launch import events, logs, machine, rendezvous
+from umiak.launch import events, machine, rendezvous
+from umiak.launch.logfiles import PRIVATE, Access, open_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 class Journal:
     """Writes one launcher's events, each as soon as it was decided upon."""
 
-    def __init__(self, path: str) -> None:
-        self._fd = logs.open_private(path)
+    def __init__(self, path: str, access: Access = PRIVATE) -> None:
+        self._fd = open_log(path, access=access)
         self._full = False
         self._mentioned: set[str] = set()
 

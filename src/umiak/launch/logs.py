@@ -1,25 +1,32 @@
 """Where output goes: a file per worker, and tagged live lines on the console. An adapter.
 
-Log files are readable by their owner only, and are rotated when they grow too large. A console that does not
+Log files are rotated when they grow too large; whose they are is the business of `logfiles`. A console that does not
 take its lines (a paused terminal, a full pipe) never holds the launcher up: lines that do not fit are left out with a
-note, and stand in the file.
+note, and stand in the file. A file that can't be had does not hold the worker up either.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import socket
 import stat
 import time
+
+from umiak.launch.logfiles import PRIVATE, open_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from umiak.launch.logfiles import Access
+
 TAIL_BYTES = 64 * 1024
 CONSOLE_BACKLOG_BYTES = 1024 * 1024
 OLD_FILES = 2
 LONGEST_PARTIAL_LINE = 64 * 1024
+SURE_ROOM_BYTES = 256
+"""So much is taken at once by a pipe or terminal that says it has room."""
 _COLOURS = (36, 33, 32, 35, 34, 31)
 
 
@@ -33,7 +40,9 @@ class Console:
         self.is_terminal = os.isatty(fd)
         self.colours = self.is_terminal and "NO_COLOR" not in environ
         self._on_writable = on_writable
-        self._fd = _not_blocking(fd) if stat.S_ISFIFO(mode) or self.is_terminal else fd
+        may_block = stat.S_ISFIFO(mode) or self.is_terminal
+        self._fd = _not_blocking(fd) if may_block else fd
+        self._poll = _poll_for_room(fd) if may_block and self._fd == fd else None
         self._socket = socket.socket(fileno=os.dup(fd)) if stat.S_ISSOCK(mode) else None
         self._waiting = bytearray()
         self._left_out = 0
@@ -78,6 +87,10 @@ class Console:
             del self._waiting[:sent]
 
     def _write(self, data: bytearray) -> int:
+        if self._poll:
+            if not self._poll.poll(0):
+                raise BlockingIOError
+            return os.write(self._fd, data[:SURE_ROOM_BYTES])
         return self._socket.send(data, socket.MSG_DONTWAIT) if self._socket else os.write(self._fd, data)
 
     def _writable(self) -> None:
@@ -93,21 +106,58 @@ def _not_blocking(fd: int) -> int:
         return fd
 
 
+def _poll_for_room(fd: int) -> select.poll:
+    """For a terminal of another user (su, sudo), which can't be opened again: to be asked before each write."""
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
+    return poll
+
+
 class WorkerLog:
     """One worker's output: its file, its last words, and its tagged lines on the console if that is wanted."""
 
-    def __init__(self, path: str, *, most_bytes: int, overwrite: bool, console: Console | None) -> None:
-        self.path = path
+    def __init__(
+        self,
+        path: str,
+        *,
+        most_bytes: int,
+        overwrite: bool,
+        console: Console | None,
+        spare_path: str = "",
+        access: Access = PRIVATE,
+    ) -> None:
+        self.path = ""
+        """The file; empty if there is none."""
+        self._access = access
         self._most_bytes = most_bytes
         self._console = console
         self._tag = b""
         self._partial = b""
         self._ended_with_return = False
         self._tail = bytearray()
-        self._trouble = ""
-        self._fd = open_private(path, overwrite=overwrite)
-        self._size = os.fstat(self._fd).st_size
+        self._told = False  # that it can't be written any more
+        self._fd = -1
+        self._trouble = self._open((path, spare_path) if spare_path else (path,), overwrite=overwrite)
+        self._size = os.fstat(self._fd).st_size if self._fd >= 0 else 0
         self.last_output = time.monotonic()
+
+    def _open(self, paths: tuple[str, ...], *, overwrite: bool) -> str:
+        """Open the first of these files that can be had; empty, or what is wrong with the first one."""
+        trouble = ""
+        for path in paths:
+            try:
+                self._fd = open_log(path, overwrite=overwrite, access=self._access)
+            except OSError as error:  # noqa: PERF203 - twice at most
+                trouble = trouble or f"{path} can't be written ({error.strerror})"
+            else:
+                self.path = path
+                return trouble and f"{trouble}, its worker's output goes to {path}"
+        return f"{trouble}, its worker goes on without a log"
+
+    @property
+    def trouble(self) -> str:
+        """Why the file is not the one that was asked for, or can't be written; empty if all is well."""
+        return self._trouble
 
     @property
     def tail(self) -> str:
@@ -135,7 +185,8 @@ class WorkerLog:
 
     def close(self) -> None:
         self._end_partial_line()
-        os.close(self._fd)
+        if self._fd >= 0:
+            os.close(self._fd)
 
     def _end_partial_line(self) -> None:
         if self._console and self._partial:
@@ -157,14 +208,22 @@ class WorkerLog:
             self._console.write(b"".join([self._tag + line for line in lines]))
 
     def _store(self, data: bytes) -> str:
-        try:
-            if self._size and self._size + len(data) > self._most_bytes:
+        if self._fd < 0:
+            return ""
+        trouble = ""
+        if self._size and self._size + len(data) > self._most_bytes:
+            try:
                 self._rotate()
+            except OSError as error:
+                trouble = f"{self.path} can't be rotated, it grows on: {error.strerror}"
+            self._size = 0  # after a failure, it is tried again when as much has been written once more
+        try:
             os.write(self._fd, data)
             self._size += len(data)
         except OSError as error:
             trouble = f"{self.path} can't be written, its worker goes on without a log: {error.strerror}"
-            self._trouble, first = trouble, not self._trouble
+        if trouble:
+            self._told, first = True, not self._told
             return trouble if first else ""
         return ""
 
@@ -173,15 +232,6 @@ class WorkerLog:
             younger = f"{self.path}.{number - 1}" if number > 1 else self.path
             if os.path.exists(younger):
                 os.replace(younger, f"{self.path}.{number}")
-        new = open_private(self.path, overwrite=True)
+        new = open_log(self.path, overwrite=True, access=self._access)
         os.dup2(new, self._fd, inheritable=False)
         os.close(new)
-        self._size = 0
-
-
-def open_private(path: str, *, overwrite: bool = False) -> int:
-    """A file to append to that nobody else can read, also if it was there before."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-    fd = os.open(path, flags | (os.O_TRUNC if overwrite else 0), 0o600)
-    os.fchmod(fd, 0o600)
-    return fd

@@ -128,7 +128,8 @@ class NodeMachine:
         self._search: Search | None = None
         self._running: dict[str, Seat] = {}  # by key
         self._waiting_seats: tuple[Seat, ...] = ()  # trainers that start at Go
-        self._unready: set[str] = set()
+        self._unready: set[str] = set()  # servers that do not accept connections yet
+        self._unready_note_at: float | None = None
         self._failed_keys: set[str] = set()  # workers of this generation that failed and were not started again
         self._told_done = False
         self._stop_at: float | None = None  # when the workers get their SIGTERM
@@ -158,6 +159,7 @@ class NodeMachine:
         """When a Tick is wanted, if nothing else happens before."""
         times = [self._stop_at, self._kill_at, self._dial_at, self._ask_at, self._note_at, self._give_up_at]
         times.append(self._check_reachable_at)
+        times.append(self._unready_note_at)
         return min((time for time in times if time is not None), default=None)
 
     @property
@@ -442,7 +444,9 @@ class NodeMachine:
             self._unready = {seat.key for seat in servers}
             self._launch(servers)
             if servers:
-                self._do(AwaitListening(keys=tuple(seat.key for seat in servers)))
+                keys = tuple(seat.key for seat in servers)
+                self._do(AwaitListening(keys=keys, within_s=self.terms.join_timeout_s))
+                self._unready_note_at = now + NOTE_EVERY_S
             else:
                 self._do(Tell(message=Ready(generation=cluster.generation)))
         self._say(f"Watching Pod: {self._offer.name}, replicas {len(seats)}, status running")
@@ -502,9 +506,7 @@ class NodeMachine:
         generation = event.generation
         match event:
             case WorkerListening(key=key):
-                self._unready.discard(key)
-                if not self._unready and self.phase is Phase.RUNNING:
-                    self._do(Tell(message=Ready(generation=generation)))
+                self._ready(key)
             case WorkerHung(failure=failure):
                 if self.phase is Phase.RUNNING:
                     self._do(Tell(message=Failed(generation=generation, failure=failure)))
@@ -515,8 +517,16 @@ class NodeMachine:
                     self._do(Tell(message=Failed(generation=generation, failure=failure)))
                     if self.phase is Phase.RUNNING:
                         self._say(words.describe(failure), "ERROR")
+                else:
+                    self._ready(key)  # a server that ends well before it listens has nothing to do
                 self._check_done()
                 self._check_gone(now)
+
+    def _ready(self, key: str) -> None:
+        if key in self._unready:
+            self._unready.discard(key)
+            if not self._unready and self.phase is Phase.RUNNING:
+                self._do(Tell(message=Ready(generation=self._generation())))
 
     def _check_done(self) -> None:
         trainers_left = self._waiting_seats or any(seat.role is not Role.SERVER for seat in self._running.values())
@@ -605,6 +615,7 @@ class NodeMachine:
         self._enter(Phase.ENDED)
         self._stop_at = self._kill_at = self._dial_at = self._ask_at = self._note_at = self._give_up_at = None
         self._check_reachable_at = None
+        self._unready_note_at = None
         self._do(KillWorkers())
         self._do(Exit(status=status, failure=finish.failure, words=finish.words, code=finish.code, hint=finish.hint))
 
@@ -635,8 +646,17 @@ class NodeMachine:
         if self._note_at is not None and now >= self._note_at:
             self._note_at = now + NOTE_EVERY_S
             self._say(f"waiting for the master at {self._where()}")
+        if self._unready_note_at is not None and now >= self._unready_note_at:
+            self._note_unready(now)
         if self._give_up_at is not None and now >= self._give_up_at:
             self._give_up(now)
+
+    def _note_unready(self, now: float) -> None:
+        waited_for = [seat for key, seat in self._running.items() if key in self._unready]
+        self._unready_note_at = now + NOTE_EVERY_S if waited_for and self.phase is Phase.RUNNING else None
+        if self._unready_note_at is not None:
+            servers = ", ".join(f"{seat.role.value} {seat.rank} at {seat.endpoint}" for seat in waited_for)
+            self._say(f"waiting for connections to be accepted by {servers}")
 
     def _give_up(self, now: float) -> None:
         self._give_up_at = None

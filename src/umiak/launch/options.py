@@ -88,6 +88,10 @@ class LaunchOptions:
     log_overwrite: bool = False
     log_max_bytes: int = 256 * 1024 * 1024
     """A log file larger than this is rotated to ``workerlog.0.1``; two old ones are kept."""
+    log_mode: int | None = None
+    """Rights of log files, as in 0o640; ``None``: for their owner only."""
+    log_group: str | None = None
+    """The group that log files are given to, by name or number."""
     tee: Tee = Tee.FIRST
     enable_gpu_log: bool = True
     check: bool = False

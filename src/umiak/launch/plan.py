@@ -21,6 +21,8 @@ DEFAULT_START_PORT = 6070
 """First port of workers with ``--ips``, as with Paddle."""
 LISTS_MASTER_PORT = 6768
 """Where launchers meet that were given whole endpoint lists and no master."""
+LISTS_GLOO_PORT, LISTS_STORE_PORT = 6767, 6769
+"""With such lists: where gloo meets unless ``--gloo_port`` says otherwise, and the trainers' store, or the next free one."""
 
 
 @value
@@ -263,8 +265,16 @@ class _Planner:
             counts.append(len(own))
             ports += own
         servers, trainers, heters = counts
-        store = self.options.gloo_port or 6767
-        return trainers, servers, heters, (*ports, store)
+        return trainers, servers, heters, (*ports, *self._gloo_and_store_ports())
+
+    def _gloo_and_store_ports(self) -> tuple[int, int]:
+        """Two ports that no endpoint of the lists has, the same on every node."""
+        gloo = self.options.gloo_port or LISTS_GLOO_PORT
+        endpoints = (*self.server_endpoints, *self.trainer_endpoints, *self.heter_endpoints)
+        taken = {gloo, LISTS_MASTER_PORT, *(split_host_port(endpoint)[1] for endpoint in endpoints)}
+        if self.options.master and not self.options.master.startswith("etcd://"):
+            taken.add(split_host_port(self.options.master)[1])
+        return gloo, next(port for port in range(LISTS_STORE_PORT, 65536) if port not in taken)
 
     def _workers_of_role(self, rank: int | None) -> tuple[int, int, int, tuple[int, ...]]:
         placement = self.placement

@@ -8,6 +8,7 @@ are needed: hmac with a token, etcd with etcd, the preflight with ``--check``.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -15,7 +16,7 @@ import time
 
 from umiak import contracts, platforms
 from umiak.adapters import devices as device_files
-from umiak.adapters import frames, handshake, hostinfo, link, process
+from umiak.adapters import frames, handshake, hostinfo, link, process, watchdog
 from umiak.adapters.loop import Loop
 from umiak.adapters.ports import HeldPorts
 from umiak.contracts import devices
@@ -23,10 +24,11 @@ from umiak.core.cluster import join_host_port, split_host_port
 from umiak.core.devices import DeviceKind
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import replace
-from umiak.launch import logs, supervisor
+from umiak.launch import logfiles, logs, supervisor, words
 from umiak.launch.agent import Agent
 from umiak.launch.events import Meeting, NodeSetting
 from umiak.launch.journal import Journal
+from umiak.launch.logfiles import Access
 from umiak.launch.plan import Local, Plan, plan
 from umiak.launch.protocol import Offer
 from umiak.launch.talk import Talk
@@ -43,20 +45,39 @@ if TYPE_CHECKING:
     from umiak.launch.preflight.check import Check
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
+LONGEST_LOOK_UP_S = 120.0
+"""What a name server that does not answer may cost while no worker runs: look-ups block this process."""
+LONGEST_END_S = 15.0
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.ENOBUFS)
+LEAST_DESCRIPTORS, RESERVE = 16, 4
+BEATS = 10
+"""How many signs of life the watchdog is given in one heartbeat timeout; it waits for half of them."""
 
 
 def run(options: LaunchOptions, notes: tuple[str, ...], environ: Mapping[str, str]) -> int:
     """Run this node's part of the job; the exit status."""
-    status = process.guard()
-    if status is not None:
-        return status
-    return _Launch(options, notes, environ).run()
+    try:
+        _close_all(_open_some(LEAST_DESCRIPTORS))
+    except OSError as error:
+        _report(words.exhausted(error.strerror or str(error)))
+        return Exit.REFUSED
+    try:
+        guarded = watchdog.guard(options.heartbeat_timeout_s / 2, start_s=LONGEST_LOOK_UP_S)
+    except watchdog.Unresponsive as error:
+        _report(words.unresponsive(error.silent_s, options.heartbeat_timeout_s))
+        return Exit.JOB_FAILED
+    if isinstance(guarded, int):
+        return guarded
+    return _Launch(options, notes, environ, guarded).run()
 
 
 class _Launch:
     """One launch, from what was asked to the end."""
 
-    def __init__(self, options: LaunchOptions, notes: tuple[str, ...], environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, options: LaunchOptions, notes: tuple[str, ...], environ: Mapping[str, str], pulse: watchdog.Pulse
+    ) -> None:
+        self.pulse = pulse
         self.options = options
         self.notes = notes
         self.environ = environ
@@ -71,6 +92,12 @@ class _Launch:
             self.options = self.check.options
         self.talk = talk(logs.Console(2, environ, self.loop.on_writable), options.log_level)
         self.name = "".join(LETTERS[byte % 26] for byte in os.urandom(6))
+        self._reserve = _open_some(RESERVE)
+
+    def _give_back_reserve(self) -> None:
+        """Ending all workers needs a look at every process, and that takes a descriptor or two."""
+        reserve, self._reserve = self._reserve, []
+        _close_all(reserve)
 
     def run(self) -> int:
         try:
@@ -78,8 +105,15 @@ class _Launch:
         except UmiakError as error:
             self.talk.problems(error.problems)
             return error.exit_status
+        except OSError as error:
+            self._give_back_reserve()
+            if error.errno not in EXHAUSTED:
+                raise
+            self.talk.problems([words.exhausted(error.strerror or str(error))])
+            return Exit.REFUSED
         finally:
-            process.kill_descendants()
+            self._give_back_reserve()
+            process.kill_descendants(meanwhile=lambda: self.pulse.beat(LONGEST_END_S))
 
     def _run(self) -> int:
         options = self.options
@@ -99,7 +133,8 @@ class _Launch:
             idle = devices.idle(found, self.plan.trainers)
             if idle:
                 self.talk.say(f"devices {', '.join(idle)} stay idle: {self.plan.trainers} workers", "WARNING")
-        log_dir = self._log_dir()
+        access = self._log_access()
+        log_dir = self._log_dir(access)
         token = _token(self.environ)
         listener, token = self._listener(token)
         held = HeldPorts()
@@ -109,9 +144,11 @@ class _Launch:
             held.hold_any(self.plan.port_count)
         setting = self._setting(held, listener)
         heart = link.Heart(self.loop, self.plan.terms.heartbeat_timeout_s)
-        journal = Journal(os.path.join(log_dir, "events.jsonl"))
+        journal = Journal(os.path.join(log_dir, logfiles.JOURNAL), access)
         journal.begin(self.name, time.time(), setting)
-        keeper = supervisor.Supervisor(self.loop, self._program(log_dir, found, setting, token), self.console)
+        keeper = supervisor.Supervisor(self.loop, self._program(log_dir, access, found, setting, token), self.console)
+        keeper.on_progress = self.pulse.beat
+        hostinfo.before_look_up = lambda: self.pulse.beat(0.0 if keeper.pids else LONGEST_LOOK_UP_S)
         job_id = self.plan.terms.job_id
         agent = Agent(
             self.loop,
@@ -127,13 +164,20 @@ class _Launch:
             token=token,
         )
         self._take_signals(agent)
+        self._beat()
         status = agent.run()
+        self.pulse.beat(LONGEST_END_S)
         keeper.close()
         journal.close()
         held.close()
         self.console.drain(1.0)
         self.talk.drain(1.0)
         return self.check.conclude(status, self.talk) if self.check else status
+
+    def _beat(self) -> None:
+        """Show the watchdog that the loop turns."""
+        self.pulse.beat()
+        self.loop.after(self.plan.terms.heartbeat_timeout_s / BEATS, self._beat)
 
     # ---- where are we, what is there
 
@@ -284,7 +328,7 @@ class _Launch:
     # ---- the workers
 
     def _program(
-        self, log_dir: str, found: Devices | None, setting: NodeSetting, token: bytes | None
+        self, log_dir: str, access: Access, found: Devices | None, setting: NodeSetting, token: bytes | None
     ) -> supervisor.Program:
         options = self.options
         if self.check:
@@ -308,6 +352,8 @@ class _Launch:
             log_dir=log_dir,
             log_max_bytes=options.log_max_bytes,
             log_overwrite=options.log_overwrite,
+            log_access=access,
+            run=self.name,
             tee=options.tee,
             hang_timeout_s=options.hang_timeout_s,
             gpu_log=options.enable_gpu_log and found is not None and found.kind is DeviceKind.GPU,
@@ -322,48 +368,97 @@ class _Launch:
             token = os.urandom(16).hex().encode()
         return None if token is None else os.fsdecode(token)
 
-    def _log_dir(self) -> str:
+    def _log_dir(self, access: Access) -> str:
         path = os.path.abspath(self.options.log_dir)
         try:
-            os.makedirs(path, mode=0o700, exist_ok=True)
-            self._log_lock = logs.open_private(os.path.join(path, "events.jsonl"))
+            claimed = logfiles.claim(path, own_name=self._own_name(), run=self.name, access=access)
         except OSError as error:
             raise UmiakError(
                 Problem(
                     code="UM-LAUNCH-202",
                     what=f"the log directory can't be written: {path}",
-                    why=error.strerror,
+                    why=f"{error.filename}: {error.strerror}" if error.filename else error.strerror,
                     hint="choose another with --log_dir",
                 ),
                 exit_status=Exit.REFUSED,
             ) from None
-        return path if self._has_log_dir_alone() else self._own_log_dir(path)
+        self._log_lock = claimed.lock
+        if claimed.note:
+            self.talk.say(claimed.note, "WARNING")
+        return claimed.path
 
-    def _has_log_dir_alone(self) -> bool:
-        """Whether no other launcher writes its logs there; the lock goes with this process."""
-        import fcntl
+    def _own_name(self) -> str:
+        """What a person would look for: this node's rank, where it is known from the start, and its host name."""
+        host = os.uname().nodename
+        return host if self.plan.rank is None else f"node{self.plan.rank}.{host}"
+
+    def _log_access(self) -> Access:
+        mode, name = self.options.log_mode, self.options.log_group
+        if name is None:
+            return Access() if mode is None else Access(mode=mode)
+        import grp
 
         try:
-            fcntl.flock(self._log_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        return True
-
-    def _own_log_dir(self, path: str) -> str:
-        own = os.path.join(path, self.name)
-        os.makedirs(own, mode=0o700, exist_ok=True)
-        self.talk.say(f"another launcher writes its logs to {path}, this one writes to {own}", "WARNING")
-        return own
+            group = int(name) if name.isdecimal() else grp.getgrnam(name).gr_gid
+        except KeyError:
+            raise UmiakError(
+                Problem(
+                    code="UM-LAUNCH-316",
+                    what=f"no such group: --log_group {name}",
+                    hint="`getent group` lists the groups of this machine",
+                )
+            ) from None
+        if os.geteuid() != 0 and group not in (os.getegid(), *os.getgroups()):
+            raise UmiakError(
+                Problem(
+                    code="UM-LAUNCH-317",
+                    what=f"the log files can't be given to this group: {name}",
+                    why="the user who runs the launcher is not a member",
+                    hint="`id` lists the groups that are possible",
+                )
+            )
+        return Access(mode=0o640 if mode is None else mode, group=group)
 
     def _take_signals(self, agent: Agent) -> None:
         for number in process.heeded((signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)):
             self.loop.on_signal(number, agent.signalled)
-        self.loop.on_signal(int(process.GUARDIAN_GONE), agent.guardian_gone)
+        self.loop.on_signal(int(process.WATCHDOG_GONE), agent.watchdog_gone)
         for number in process.heeded((signal.SIGUSR1, signal.SIGUSR2)):
             self.loop.on_signal(number, agent.passed_on)
         self.loop.on_signal(signal.SIGCHLD, agent.child_ended)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        process.open_for_signals()
+        watchdog.open_for_signals()
+
+
+def _open_some(count: int) -> list[int]:
+    """So many descriptors that nobody needs."""
+    found: list[int] = []
+    try:
+        for _ in range(count):
+            found.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))  # noqa: PERF401 - they are closed if one fails
+    except OSError:
+        _close_all(found)
+        raise
+    return found
+
+
+def _close_all(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _report(problem: Problem) -> None:
+    """The watchdog's own words, if standard error takes them: a paused terminal must not keep it from ending."""
+    import select
+
+    text = "".join(f"{line}\n" for line in problem.lines()).encode()
+    poll = select.poll()
+    poll.register(2, select.POLLOUT)
+    if poll.poll(1000):
+        try:
+            os.write(2, text)
+        except OSError:
+            pass
 
 
 def _token(environ: Mapping[str, str]) -> bytes | None:

@@ -21,6 +21,7 @@ from enum import Enum
 from umiak.core.cluster import Cluster, Node, Role
 from umiak.core.value import replace
 from umiak.launch import admission, quorum, takeover, words
+from umiak.launch.backoff import Backoff
 from umiak.launch.events import (
     AnswerTakeover,
     Drop,
@@ -123,6 +124,9 @@ class Coordinator:
         self._awaited: set[str] = set()
         self._await_until = now
         self._port_retries = 0
+        self._backoff = Backoff(terms.job_id, now)
+        self._worker_backoffs: dict[tuple[str, str], Backoff] = {}  # by node and key
+        self._worker_restarts: list[tuple[float, str, RestartWorker]] = []  # when, on which node
         self._went = False  # the trainers of this generation were told to start
         self._reform = previous is not None
         self._grow_at: float | None = None
@@ -140,7 +144,7 @@ class Coordinator:
         if self.phase is Phase.GATHERING:
             times = [self._deadline, self._note_at, self._form_time(), self._await_until if self._awaited else None]
         elif self.phase is Phase.RUNNING:
-            times = [self._grow_at]
+            times = [self._grow_at, *(when for when, _, _ in self._worker_restarts)]
         else:
             times = []
         return min((time for time in times if time is not None), default=None)
@@ -155,7 +159,7 @@ class Coordinator:
                 case NodeSaid(message=Join() as join):
                     self._joined(now, event, join)
                 case NodeSaid(name=name) if name in self._members:
-                    self._said(self._members[name], event)
+                    self._said(now, self._members[name], event)
                 case NodeClosed(name=name):
                     self._lost(now, name, event.at, dead=True)
                 case NodeSilent(name=name):
@@ -234,7 +238,7 @@ class Coordinator:
         self._actions.append(StandDown(text=f"the job is led by {host} now, joining it there"))
         self._send(Moved(host=host, port=port), *(name for name in self._members if name != self.name), self.name)
 
-    def _said(self, member: _Member, event: NodeSaid) -> None:
+    def _said(self, now: float, member: _Member, event: NodeSaid) -> None:
         message = event.message
         generation = self.cluster.generation if self.cluster else 0
         match message:
@@ -245,7 +249,7 @@ class Coordinator:
             case Done(generation=number) if number == generation:
                 member.done = True
             case Failed(generation=number, failure=failure) if number == generation:
-                self._failed(member, failure)
+                self._failed(now, member, failure)
             case Stopped(generation=number, ports=ports) if number == generation:
                 member.idle = True
                 member.offer = replace(member.offer, ports=ports)
@@ -258,7 +262,7 @@ class Coordinator:
             self._basis = ()
             self._broadcast(Committed(generation=self._generation()))
 
-    def _failed(self, member: _Member, failure: Failure) -> None:
+    def _failed(self, now: float, member: _Member, failure: Failure) -> None:
         self.failures.append(failure)
         if self.phase is not Phase.RUNNING:
             return
@@ -271,8 +275,7 @@ class Coordinator:
         if self._in_place(failure) and restart_left:
             self.restarts += 1
             self.failures.clear()
-            again = RestartWorker(generation=self._generation(), key=failure.key, restarts=self.restarts)
-            self._send(again, member.offer.name)
+            self._restart_worker(now, member.offer.name, failure)
             return
         dump = failure.kind is FailureKind.HUNG
         if self.terms.elastic_level == 0 and len(self._active()) > 1:
@@ -281,10 +284,23 @@ class Coordinator:
             self._stop(f"{words.who(failure)} failed, its node leaves", reform=True, dump_stacks=dump)
         elif self.terms.restart_wanted and restart_left:
             self.restarts += 1
-            why = f"{words.who(failure)} failed, restart {self.restarts} of {self.terms.max_restart}"
+            pause_s = self._backoff.pause_s(now, self.restarts)
+            self._not_before = max(self._not_before, now + pause_s)
+            why = f"{words.who(failure)} failed, {words.restarting(pause_s, self.restarts, self.terms.max_restart)}"
             self._stop(why, reform=True, dump_stacks=dump)
         else:
             self._stop(f"{words.who(failure)} failed", reform=False, dump_stacks=dump)
+
+    def _restart_worker(self, now: float, name: str, failure: Failure) -> None:
+        """Start this one worker again, after a pause if it has failed a moment ago as well."""
+        backoff = self._worker_backoffs.setdefault((name, failure.key), Backoff(self.terms.job_id, self._backoff.since))
+        pause_s = backoff.pause_s(now, self.restarts)
+        backoff.began(now + pause_s)
+        if pause_s:
+            text = words.restarting(pause_s, self.restarts, self.terms.max_restart)
+            self._send(Waiting(text=f"{words.who(failure)} failed, {text}"), name)
+        again = RestartWorker(generation=self._generation(), key=failure.key, restarts=self.restarts)
+        self._worker_restarts.append((now + pause_s, name, again))
 
     def _in_place(self, failure: Failure) -> bool:
         """Whether this one worker is started again while the others go on."""
@@ -374,6 +390,11 @@ class Coordinator:
 
     def _decide_running(self, now: float) -> None:
         active = self._active()
+        for restart in [each for each in self._worker_restarts if now >= each[0]]:
+            self._worker_restarts.remove(restart)
+            _, name, again = restart
+            if name in self._members:
+                self._send(again, name)
         if not self._went and self._all_ready():
             self._went = True
             self._send(Go(generation=self._generation()), *(member.offer.name for member in active))
@@ -401,13 +422,13 @@ class Coordinator:
         self.failures.clear()
         self._last_change = now
         self._note_at = now + WAITING_NOTE_EVERY_S
-        self._deadline = now + self._patience_s()
+        self._deadline = max(now, self._not_before) + self._patience_s()
 
     def _decide_gathering(self, now: float) -> None:
         self._call_up_standbys()
         when = self._form_time()
         if when is not None and now >= when:
-            self._form()
+            self._form(now)
         elif self._awaited and now >= self._await_until:
             # Whoever has not come to the new master by now counts as silent.
             self._silent |= self._awaited
@@ -417,7 +438,10 @@ class Coordinator:
             self._give_up()
         elif now >= self._note_at:
             self._note_at = now + WAITING_NOTE_EVERY_S
-            self._broadcast(Waiting(text=self._waiting_text()))
+            text = self._waiting_text()
+            if self._reform and when is not None:
+                text = f"generation {self._generation() + 1} starts in {when - now:.1f} s"
+            self._broadcast(Waiting(text=text))
 
     def _form_time(self) -> float | None:
         """When a generation may be formed from the nodes that are here, if nothing changes; None: not with these."""
@@ -430,7 +454,7 @@ class Coordinator:
             return None if self._awaited else self._not_before
         return self._not_before if count >= self.terms.most else self._last_change + self.terms.elastic_timeout_s
 
-    def _form(self) -> None:
+    def _form(self, now: float) -> None:
         first = self._generation() == 0
         seated = [(member.offer, member.home) for member in self._active()]
         order = admission.in_rank_order(seated, by_address=self.terms.sort_ip and first)
@@ -460,6 +484,8 @@ class Coordinator:
         self._reform = False
         self._grow_at = None
         self._went = not self.terms.mode.has_servers
+        self._backoff.began(now)
+        self._worker_backoffs.clear()
         self.phase = Phase.RUNNING
         self._send(Form(cluster=self.cluster, basis=self._basis), *self.cluster.names)
         others = [name for name in self._members if name not in self.cluster.names]
@@ -535,6 +561,7 @@ class Coordinator:
     def _stop(self, why: str, *, reform: bool, dump_stacks: bool = False, grace_s: float | None = None) -> None:
         self.phase = Phase.STOPPING
         self._reform = reform
+        self._worker_restarts.clear()
         names = [member.offer.name for member in self._active()]
         grace_s = self.terms.failure_grace_s if grace_s is None else grace_s
         self._send(Stop(generation=self._generation(), why=why, grace_s=grace_s, dump_stacks=dump_stacks), *names)

@@ -5,6 +5,7 @@ Nothing is polled: a worker's end arrives on its pidfd, its output on a pipe, a 
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -17,6 +18,7 @@ from umiak.contracts import stacks
 from umiak.core.cluster import Role
 from umiak.core.value import replace, value
 from umiak.launch import lastwords, logs
+from umiak.launch.logfiles import PRIVATE, Access, open_log
 from umiak.launch.options import Tee
 from umiak.launch.protocol import Failure, FailureKind
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 LOG_NAMES = {Role.SERVER: "serverlog", Role.TRAINER: "workerlog", Role.HETER: "heterlog"}
 STACK_SIGNAL = signal.SIGRTMIN + 7
-LISTEN_CHECK_S = 0.02
+LISTEN_CHECK_S, LISTEN_PATIENCE_S = 0.02, 0.5
 MOST_LAST_READS = 64
 GPU_LOG_COMMAND = (
     "nvidia-smi",
@@ -52,6 +54,9 @@ class Program:
     log_max_bytes: int
     log_overwrite: bool
     tee: Tee
+    log_access: Access = PRIVATE
+    run: str = "run"
+    """The launcher's own name: the end of the name of a log file whose usual name is taken."""
     hang_timeout_s: float | None = None
     gpu_log: bool = False
     token: str | None = None
@@ -68,8 +73,6 @@ class _Worker:
         self.log = log
         self.asked_to_end = False
         self.exited = False
-        self.awaited = False
-        """Whether others wait until it accepts connections."""
         self.output_closed = False
         self.memory_kills = process.out_of_memory_kills()
         self.hang_timer: Timer | None = None
@@ -91,6 +94,8 @@ class Supervisor:
         self.on_listening: Callable[[str, int], None] = lambda _key, _generation: None
         self.on_hung: Callable[[str, int, Failure], None] = lambda _key, _generation, _failure: None
         self.on_trouble: Callable[[str], None] = lambda _text: None
+        self.on_progress: Callable[[], None] = lambda: None
+        """Called in the middle of what takes long: starting many workers, ending large ones."""
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -98,6 +103,7 @@ class Supervisor:
 
     def start(self, cluster: Cluster, seat: Seat, restarts: int) -> None:
         """Start one worker in its seat."""
+        self.on_progress()
         setting = replace(self._program.setting, restart_count=restarts)
         contract = contracts.environment(cluster, seat, setting)
         environ = contracts.inherit(self._program.environ, contract)
@@ -118,6 +124,7 @@ class Supervisor:
             failure = replace(failure, exit_code=getattr(error, "exit_code", 126))
             self._loop.soon(lambda: self.on_exit(seat.key, cluster.generation, failure))
             return
+        self.on_progress()
         worker = self._workers[seat.key] = _Worker(seat, cluster.generation, child, log)
         self._log_gpus(cluster.job_id)
         self._loop.on_readable(child.output, lambda: _ignore(self._read(worker)))
@@ -125,16 +132,33 @@ class Supervisor:
         if self._program.hang_timeout_s is not None:
             self._arm_hang_timer(worker, self._program.hang_timeout_s)
 
-    def await_listening(self, key: str) -> None:
-        """Report as soon as this server accepts connections. Its own port is asked, softly, some times a second."""
+    def await_listening(self, key: str, within_s: float) -> None:
+        """Report as soon as this server accepts connections, or that it does not in this time.
+
+        Its own port is asked, softly, some times a second.
+        """
         worker = self._workers.get(key)
-        if worker is None or worker.exited:
+        if worker:
+            self._ask_port(worker, within_s, self._loop.now() + within_s)
+
+    def _ask_port(self, worker: _Worker, within_s: float, until: float) -> None:
+        if worker.exited:
             return
-        worker.awaited = not _accepts(worker.seat.host, worker.seat.port)
-        if not worker.awaited:
-            self.on_listening(key, worker.generation)
-        else:
-            self._loop.after(LISTEN_CHECK_S, lambda: self.await_listening(key))
+        seat = worker.seat
+
+        def answered(accepts: bool) -> None:
+            if worker.exited:
+                return
+            if accepts:
+                self.on_listening(seat.key, worker.generation)
+            elif self._loop.now() >= until:
+                what = f"it did not accept connections at {seat.endpoint} within {within_s:g} s (--join_timeout)"
+                failure = self._failure(seat, FailureKind.NOT_STARTED, worker.log, what)
+                self.on_hung(seat.key, worker.generation, failure)
+            else:
+                self._loop.after(LISTEN_CHECK_S, lambda: self._ask_port(worker, within_s, until))
+
+        _try_to_connect(self._loop, seat.host, seat.port, answered)
 
     def signal_all(self, number: int) -> None:
         for worker in self._workers.values():
@@ -151,7 +175,7 @@ class Supervisor:
         """Every process that the workers ever started; the workers' own ends are then reported as usual."""
         for worker in self._workers.values():
             worker.asked_to_end = True
-        process.kill_descendants(spare=self.pids)
+        process.kill_descendants(spare=self.pids, meanwhile=self.on_progress)
 
     def reap_orphans(self) -> None:
         """Let what the workers left behind, and what has ended, not stay as zombies for as long as the job runs."""
@@ -211,11 +235,8 @@ class Supervisor:
 
     def _verdict(self, worker: _Worker, code: int) -> Failure | None:
         """What this end means: None if the worker ended well, or only because it was told to."""
-        if worker.asked_to_end or (code == 0 and not worker.awaited):
+        if worker.asked_to_end or code == 0:
             return None
-        if code == 0:
-            what = "it ended before it accepted connections"
-            return replace(self._failure(worker.seat, FailureKind.NOT_STARTED, worker.log, what), exit_code=1)
         kind = FailureKind.KILLED if code < 0 else FailureKind.EXITED
         failure = self._failure(worker.seat, kind, worker.log)
         starved = code == -signal.SIGKILL and process.out_of_memory_kills() > worker.memory_kills
@@ -246,8 +267,11 @@ class Supervisor:
 
     def _watch_for_hangs(self, seat: Seat, environ: Mapping[str, str]) -> dict[str, str]:
         progress = self._progress_file(seat)
-        os.close(logs.open_private(progress))
-        os.utime(progress)
+        try:
+            os.close(self._open(progress))
+            os.utime(progress)
+        except OSError as error:
+            self.on_trouble(f"{progress} can't be written ({error.strerror}): only output counts as progress")
         return stacks.stack_environment(
             environ,
             directory=os.path.join(os.path.dirname(__file__), "inject"),
@@ -272,9 +296,11 @@ class Supervisor:
     def _idle_s(self, worker: _Worker) -> float:
         quiet_s = time.monotonic() - worker.log.last_output
         try:
-            return min(quiet_s, time.time() - os.stat(self._progress_file(worker.seat)).st_mtime)
+            idle_s = min(quiet_s, time.time() - os.stat(self._progress_file(worker.seat)).st_mtime)
         except OSError:
-            return quiet_s
+            idle_s = quiet_s
+        # After Ctrl-Z and `fg`, a worker that was stopped with its launcher did not hang.
+        return idle_s - self._loop.stood_still_s(idle_s)
 
     # ---- files
 
@@ -282,12 +308,21 @@ class Supervisor:
         """<job>.gpu.log: use and memory of every GPU, every five seconds, as long as workers run."""
         if not self._program.gpu_log or self._gpu_logger in {pid for pid, _ in process.descendants(os.getpid())}:
             return
-        log = logs.open_private(os.path.join(self._program.log_dir, f"{job_id}.gpu.log"))
+        path = os.path.join(self._program.log_dir, f"{job_id}.gpu.log")
+        try:
+            log = self._open(path)
+        except OSError as error:
+            self._program = replace(self._program, gpu_log=False)
+            self.on_trouble(f"{path} can't be written: {error.strerror}")
+            return
         try:
             self._gpu_logger = process.spawn_helper(GPU_LOG_COMMAND, log)
-        except process.NotStarted:
+        except (process.NotStarted, OSError):
             self._program = replace(self._program, gpu_log=False)
         os.close(log)
+
+    def _open(self, path: str, *, overwrite: bool = False) -> int:
+        return open_log(path, overwrite=overwrite, access=self._program.log_access)
 
     def _progress_file(self, seat: Seat) -> str:
         return os.path.join(self._program.log_dir, f"progress.{seat.key}")
@@ -296,12 +331,17 @@ class Supervisor:
         """This seat's log, with the tag of the rank that it has in this generation."""
         if seat.key not in self._logs:
             shown = self._program.tee is Tee.ALL or (self._program.tee is Tee.FIRST and _is_first(seat))
-            self._logs[seat.key] = logs.WorkerLog(
-                os.path.join(self._program.log_dir, f"{LOG_NAMES[seat.role]}.{seat.local_rank}"),
+            path = os.path.join(self._program.log_dir, f"{LOG_NAMES[seat.role]}.{seat.local_rank}")
+            log = self._logs[seat.key] = logs.WorkerLog(
+                path,
+                spare_path=f"{path}.{self._program.run}",
+                access=self._program.log_access,
                 most_bytes=self._program.log_max_bytes,
                 overwrite=self._program.log_overwrite,
                 console=self._console if shown else None,
             )
+            if log.trouble:
+                self.on_trouble(log.trouble)
         log = self._logs[seat.key]
         log.begin(f"{seat.role.value} {seat.rank}", seat.rank)
         return log
@@ -311,9 +351,21 @@ class Supervisor:
         import json
 
         text = "".join(f"{name}={text}\n" for name, text in sorted(contracts.redacted(contract).items()))
-        _write_private(os.path.join(self._program.log_dir, f"envlog.{seat.key}"), text)
+        self._write(os.path.join(self._program.log_dir, f"envlog.{seat.key}"), text)
         if "PADDLE_BACKUP_ENV_PATH" in contract:
-            _write_private(contract["PADDLE_BACKUP_ENV_PATH"], json.dumps(backup))
+            self._write(contract["PADDLE_BACKUP_ENV_PATH"], json.dumps(backup))
+
+    def _write(self, path: str, text: str) -> None:
+        try:
+            fd = self._open(path, overwrite=True)
+        except OSError:
+            return  # what is wrong with the log directory is reported by the worker's log
+        try:
+            os.write(fd, text.encode())
+        except OSError:
+            pass
+        finally:
+            os.close(fd)
 
 
 def command_for(program: tuple[str, ...], *, is_module: bool) -> tuple[str, ...]:
@@ -338,19 +390,28 @@ def _is_first(seat: Seat) -> bool:
     return seat.role is Role.TRAINER and seat.local_rank == 0
 
 
-def _accepts(host: str, port: int) -> bool:
-    """Whether something listens there. The address is this machine's own, so the answer comes at once."""
+def _try_to_connect(loop: Loop, host: str, port: int, answered: Callable[[bool], None]) -> None:
+    """Say whether something listens there. The address is this machine's own, so the answer comes soon."""
     try:
-        with socket.create_connection((host, port), timeout=0.2) as sock:
-            return bool(sock.getsockname() != sock.getpeername())
+        family, address = hostinfo.look_up(host, port)
+        sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     except OSError:
-        return False
+        loop.after(LISTEN_PATIENCE_S, lambda: answered(False))
+        return
 
+    def finish() -> None:
+        timer.cancel()
+        loop.forget(sock.fileno())
+        try:
+            # A port of the range for outgoing connections may have been connected to itself.
+            accepts = sock.getsockname() != sock.getpeername()
+        except OSError:
+            accepts = False
+        sock.close()
+        answered(accepts)
 
-def _write_private(path: str, text: str) -> None:
-    try:
-        fd = logs.open_private(path, overwrite=True)
-        os.write(fd, text.encode())
-        os.close(fd)
-    except OSError:
-        pass  # a full disk is reported by the worker's log
+    timer = loop.after(LISTEN_PATIENCE_S, finish)
+    if sock.connect_ex(address) == errno.EINPROGRESS:
+        loop.on_writable(sock.fileno(), finish)
+    else:
+        finish()

@@ -75,7 +75,7 @@ class Talk:
             quoted = ["its traceback:", *(f"  {line}" for line in failure.traceback.splitlines())]
         elif failure and failure.log_end:
             quoted = ["the end of its output:", *(f"  {line}" for line in failure.log_end.splitlines())]
-        if quoted and failure and not hint:
+        if quoted and failure and failure.log_path and not hint:
             hint = f"the whole output is on {failure.host} in {failure.log_path}"
         first, *rest = Problem(code=end.code, what=end.words, hint=hint or None).lines()
         self.plain("".join(f"{line}\n" for line in (first, *quoted, *rest)))

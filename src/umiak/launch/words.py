@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from umiak.core.problem import Problem
 from umiak.launch.protocol import FailureKind, Finish
 
 TYPE_CHECKING = False
@@ -59,10 +60,37 @@ def who(failure: Failure) -> str:
     return f"{failure.role.value} {failure.rank}"
 
 
+def restarting(pause_s: float, restart: int, most: int) -> str:
+    """``restarting in 2.1 s (restart 3 of 10)``, or without a pause ``restart 1 of 10``."""
+    counted = f"restart {restart} of {most}"
+    return f"restarting in {pause_s:.1f} s ({counted})" if pause_s else counted
+
+
 def superseded(host: str) -> Finish:
     """The end of a side that did not know that the job goes on elsewhere."""
     what = f"the job goes on at {host}, and this side was cut off from it or started it once more"
     return Finish(exit_status=3, code="UM-MEET-001", words=what, at_once=True)
+
+
+def unresponsive(silent_s: float, heartbeat_timeout_s: float) -> Problem:
+    """What the watchdog says after it ended a launcher that was frozen, or hung."""
+    return Problem(
+        code="UM-JOB-016",
+        what=f"the launcher did not respond for {silent_s:.1f} s, so its watchdog ended it and all its workers",
+        why="it was stopped, or hung, for half of --heartbeat_timeout, and could not have stopped its workers in time",
+        hint=f"a debugger, or a file system that does not answer? `--heartbeat_timeout {6 * heartbeat_timeout_s:g}` "
+        "on every node is more patient",
+    )
+
+
+def exhausted(why: str) -> Problem:
+    """The end of a launcher that was not given what every program needs."""
+    return Problem(
+        code="UM-LAUNCH-318",
+        what="the launcher can't go on: this machine, or this user's limits, have no more to give",
+        why=why,
+        hint="`ulimit -n 65536` raises the number of open files; `df -i` and `free` show what else may be used up",
+    )
 
 
 def cut_off(lost: str, generation: int) -> Finish:

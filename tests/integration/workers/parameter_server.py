@@ -2,6 +2,7 @@
 
 --late      a server opens its port only when the file `open.RANK` is in the story
 --stays     a server does not listen to SIGTERM
+--idle      a server ends well at once
 """
 
 import os
@@ -19,6 +20,10 @@ def address(endpoint):
 
 
 def serve():
+    if "--idle" in sys.argv:
+        telling.tell("nothing to do")
+        sys.exit(0)
+
     def asked_to_end(_number, _frame):
         telling.tell("asked to end")
         if "--stays" not in sys.argv:
