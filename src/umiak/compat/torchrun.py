@@ -188,8 +188,10 @@ class _Translation:
                     )
         else:
             self._same("node_rank", "rank")
+        if not self._is_for_several():
+            return  # nobody is met, also not at the localhost:0 that torchrun writes for one node
         text, by = self._endpoint(backend)
-        if not text or by is None or not self._is_for_several():
+        if not text or by is None:
             return
         own = parsed["master"]
         if own.said and own.source is by.source is Source.COMMAND:
@@ -245,13 +247,10 @@ class _Translation:
 
     def _with_port(self, text: str, default_port: int, by: Setting) -> str:
         try:
-            found = addresses.endpoint(text, default_port=default_port)
-            if split_host_port(found)[1] == 0 and self._is_for_several():
-                raise ValueError("port 0, which no other node can know")
+            return addresses.endpoint(text, default_port=default_port)
         except ValueError as error:
             self.findings.problem("UM-LAUNCH-162", f"{error}: {by.spoken}", hint=ENDPOINT_HINT)
             return ""
-        return found
 
     # ---- --rdzv-conf
 
