@@ -49,7 +49,7 @@ def recorded_error(text: str) -> tuple[str, str]:
 
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "", ""
     message = found.get("message") if isinstance(found, dict) else None
     traceback: object = None
