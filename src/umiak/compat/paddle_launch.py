@@ -64,7 +64,7 @@ def options(parsed: Parsed, findings: Findings) -> LaunchOptions:
         workers_word=parsed.word("nproc_per_node"),
         devices=_read(parsed, "devices", addresses.devices, findings, "UM-LAUNCH-108", DEVICES_HINT),
         backend=None if parsed.text("backend") == "auto" else parsed.text("backend"),
-        with_gloo=_with_gloo(parsed),
+        with_gloo=_with_gloo(parsed, mode),
         gloo_port=parsed.number("gloo_port") if parsed.said("gloo_port") else None,
         max_restart=parsed.number("max_restart") or 0,
         restart_wanted=parsed.said("max_restart") or nodes[0] < nodes[1] or elastic_level >= 0,
@@ -187,12 +187,12 @@ def _mode(parsed: Parsed, findings: Findings) -> Mode:
     return mode
 
 
-def _with_gloo(parsed: Parsed) -> int:
+def _with_gloo(parsed: Parsed, mode: Mode) -> int:
     """``--with_gloo``; not said, 1 as in Paddle's launcher, and 0 where Paddle falls back to its old one, which had no such flag.
 
     Paddle does so for every flag that only the old launcher knows, unless a master is named.
     """
-    if parsed.said("with_gloo") or parsed.said("master"):
+    if not mode.has_servers or parsed.said("with_gloo") or parsed.said("master"):
         return int(parsed.text("with_gloo"))
     old = parsed.truth("legacy") or any(
         setting.said
