@@ -62,7 +62,7 @@ bench: setup ## Measure the launcher beside its peers (torchrun after `make benc
 bench-ps: setup ## Measure the parameter server beside Paddle 2.6.2's own (makes .venv-paddle262, 500 MB)
 	$(BIN)/python -m benchmarks.ps --peer paddle
 
-bench-peers: setup ## Make .venv-peers with torch for the comparison (3 GB)
+bench-peers: setup ## Make .venv-peers with the newest torch for the comparison (5 GB)
 	$(BIN)/python -m benchmarks.peers
 
 docs: setup ## Write the generated pages of docs/reference anew

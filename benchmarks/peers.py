@@ -1,6 +1,6 @@
 """Other launchers, and how each is asked for the same things. Values, and the program that installs what is missing.
 
-    python -m benchmarks.peers          makes .venv-peers with torch, which brings 5 GB of libraries, and etcd3
+    python -m benchmarks.peers          makes .venv-peers with the newest torch, which brings 5 GB of libraries, and etcd3
 
 Paddle and an etcd server belong to the development environment and are there already.
 """
@@ -18,7 +18,8 @@ from pathlib import Path
 
 from benchmarks.measure import ROOT, free_port
 
-TORCH = "torch==2.*"
+TORCH = "torch"
+"""The newest one each time: a comparison with an old torchrun would say little."""
 DIRECTORY = ROOT / ".venv-peers"
 ETCD3 = DIRECTORY / "etcd3"
 """The etcd client that Paddle imports, in a folder of its own: it must not bring another protobuf with it."""
@@ -151,7 +152,7 @@ def install() -> int:
     python = str(DIRECTORY / "bin" / "python")
     steps: Sequence[Sequence[str]] = (
         [uv, "venv", "--allow-existing", "--python", sys.executable, str(DIRECTORY)],
-        [uv, "pip", "install", "--python", python, TORCH],
+        [uv, "pip", "install", "--upgrade", "--python", python, TORCH],
         [uv, "pip", "install", "--python", python, "--no-deps", "--target", str(ETCD3), *ETCD3_PACKAGES],
     )
     for step in steps:

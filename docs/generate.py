@@ -165,7 +165,7 @@ DESCRIPTIONS = {
     "GROUP_RANK": "Its host's number among those that have trainers.",
     "GROUP_WORLD_SIZE": "How many hosts have trainers.",
     "NODE_RANK": "As GROUP_RANK.",
-    "ROLE_NAME": "Always `trainer`.",
+    "ROLE_NAME": "`default`, or what torchrun's `--role` says.",
     "ROLE_RANK": "As RANK.",
     "ROLE_WORLD_SIZE": "As WORLD_SIZE.",
     "MASTER_ADDR": "The address of UMIAK_STORE.",
@@ -173,6 +173,8 @@ DESCRIPTIONS = {
     "TORCHELASTIC_RUN_ID": "As UMIAK_JOB_ID.",
     "TORCHELASTIC_RESTART_COUNT": "As UMIAK_RESTART_COUNT.",
     "TORCHELASTIC_MAX_RESTARTS": "`--max_restart`.",
+    "TORCHELASTIC_ERROR_FILE": "Where a script with torch's `@record` writes the exception that ends it. A file for each start.",
+    "TORCHELASTIC_SIGNALS_TO_HANDLE": "The signals that end the job when its launcher gets them.",
     "TORCHELASTIC_USE_AGENT_STORE": "Always False: the first trainer opens the store, the launcher opens none.",
     # JAX
     "JAX_COORDINATOR_ADDRESS": "As UMIAK_STORE.",
@@ -197,6 +199,7 @@ DESCRIPTIONS = {
     # set unless a person has set them
     "PYTHONUNBUFFERED": "1, so that output appears when it is printed.",
     "OMP_NUM_THREADS": "1 where several workers share a host; else each would start a thread per core.",
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1: a collective that fails ends its process. For trainers.",
     "UMIAK_TOKEN": "The job's token; on one node without one, a random one of this run. In no file of the log directory.",
     "GLOO_SOCKET_IFNAME": "The interface that has the node's address; left alone, gloo looks the host's own name up.",
 }
@@ -204,7 +207,7 @@ DESCRIPTIONS = {
 BY_SUPERVISOR = {"GLOO_SOCKET_IFNAME": "eth0", "UMIAK_TOKEN": "..."}
 """What `launch/supervisor.py` sets beside the contract; tests/unit/test_docs.py looks whether that is all."""
 
-DEFAULTS = frozenset(["GLOO_SOCKET_IFNAME", "PYTHONUNBUFFERED", "OMP_NUM_THREADS"])
+DEFAULTS = frozenset(["GLOO_SOCKET_IFNAME", "PYTHONUNBUFFERED", "OMP_NUM_THREADS", "TORCH_NCCL_ASYNC_ERROR_HANDLING"])
 
 JOB_ID, LOG_DIR = "ctr", "/jobs/ctr/log"
 
@@ -359,7 +362,17 @@ ENVIRONMENT_TAIL = """\
   `PADDLE_ELASTIC_*`, `TORCHELASTIC_*`, `PADDLE_RANK`, `PADDLE_NPROC_PER_NODE` and their like. A launcher inside a worker starts a job of its own.
 - Ranks of a process manager (`OMPI_COMM_WORLD_RANK`, `PMI_RANK`, `SLURM_PROCID`, ...) where they contradict this worker's rank.
 
-Proxy variables stay.
+## Proxies
+
+`http_proxy` and `https_proxy` are hidden from workers, as Paddle's launcher does: workers find them as `http_proxy_original`
+and `https_proxy_original`, and one line of the launcher says so. gRPC and brpc, through which workers of Paddle and JAX
+talk to one another, would otherwise go through the proxy. `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `no_proxy` stay as they
+are, as with Paddle. `--keep_proxy`, or `UMIAK_KEEP_PROXY=1`, leaves all of them alone. So does a command line with
+[flags of torchrun](../how-to/move-from-torchrun.md), because torchrun hides nothing.
+
+## In a PaddleJob
+
+In the collective pods of a PaddleJob, workers keep the operator's `TRAINING_ROLE` and `PADDLE_PORT`.
 """
 
 

@@ -28,7 +28,7 @@ def test_torch_variables_of_the_last_of_two_by_two() -> None:
         "GROUP_RANK": "1",
         "GROUP_WORLD_SIZE": "2",
         "NODE_RANK": "1",
-        "ROLE_NAME": "trainer",
+        "ROLE_NAME": "default",
         "ROLE_RANK": "3",
         "ROLE_WORLD_SIZE": "4",
         "MASTER_ADDR": "10.0.0.1",
@@ -37,7 +37,16 @@ def test_torch_variables_of_the_last_of_two_by_two() -> None:
         "TORCHELASTIC_RESTART_COUNT": "2",
         "TORCHELASTIC_MAX_RESTARTS": "5",
         "TORCHELASTIC_USE_AGENT_STORE": "False",
+        "TORCHELASTIC_ERROR_FILE": f"{setting().log_dir}/error.trainer.1.{formed.generation}-2.json",
+        "TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
     }
+
+
+def test_a_role_and_signals_as_torchrun_was_told() -> None:
+    formed = two_by_two()
+    told = setting(role_name="reader", signals="SIGTERM")
+    contract = contracts.environment(formed, formed.seats(Role.TRAINER)[0], told)
+    assert (contract["ROLE_NAME"], contract["TORCHELASTIC_SIGNALS_TO_HANDLE"]) == ("reader", "SIGTERM")
 
 
 def test_launchers_of_one_machine_are_one_group() -> None:

@@ -41,7 +41,7 @@ def test_a_persons_variables_are_kept_and_the_contract_lies_on_top() -> None:
         "UMIAK_HANG_TIMEOUT",
         "UMIAK_PROGRESS_FILE",
         "UMIAK_STACK_FILE",
-        "TORCHELASTIC_ERROR_FILE",
+        "TORCHELASTIC_TIMER_FILE",
         "FLAGS_selected_gpus",
         "JAX_LOCAL_DEVICE_IDS",
         "PADDLE_PSERVERS_IP_PORT_LIST",
@@ -103,3 +103,56 @@ def test_arguments_are_left_alone() -> None:
     contracts.inherit(environ, contract)
     assert environ == {"RANK": "9", "A": "b"}
     assert contract == TRAINER
+
+
+# ---- proxies
+
+
+def test_proxies_are_hidden_as_paddle_hides_them() -> None:
+    kept = {"HTTP_PROXY": "http://c", "HTTPS_PROXY": "http://d", "no_proxy": "e", "ALL_PROXY": "f", "HOME": "/home/me"}
+    environ = {"http_proxy": "http://a", "https_proxy": "http://b", **kept}
+    assert contracts.proxies_in(environ) == ("http_proxy", "https_proxy")
+    assert contracts.without_proxies(environ) == {
+        "http_proxy_original": "http://a",
+        "https_proxy_original": "http://b",
+        **kept,
+    }
+    assert contracts.proxies_in(kept) == ()
+
+
+def test_an_empty_proxy_is_hidden_too() -> None:
+    assert contracts.without_proxies({"http_proxy": ""}) == {"http_proxy_original": ""}
+
+
+# ---- a PaddleJob's pods
+
+POD = {"TRAINER_PORTS_NUM": "20", "TRAINING_ROLE": "TRAINER", "PADDLE_PORT": "41234", "PADDLE_TRAINER_ID": "0"}
+
+
+def test_what_an_operator_says_to_a_collective_pod_is_handed_on() -> None:
+    worker = contracts.inherit(POD, TRAINER)
+    assert (worker["TRAINING_ROLE"], worker["PADDLE_PORT"]) == ("TRAINER", "41234")
+    assert "TRAINER_PORTS_NUM" not in worker
+    assert worker["PADDLE_TRAINER_ID"] == "1"
+
+
+def test_a_launcher_inside_such_a_worker_does_not_hand_it_on() -> None:
+    inner = contracts.inherit(contracts.inherit(POD, TRAINER), TRAINER)
+    assert not {"TRAINING_ROLE", "PADDLE_PORT"} & inner.keys()
+
+
+def test_with_parameter_servers_the_contract_says_it() -> None:
+    worker = contracts.inherit(POD, SERVER)
+    assert (worker["TRAINING_ROLE"], worker["PADDLE_PORT"]) == (SERVER["TRAINING_ROLE"], SERVER["PADDLE_PORT"])
+    assert worker["TRAINING_ROLE"] == "PSERVER"
+
+
+# ---- NCCL
+
+
+def test_errors_of_nccl_end_a_trainer_unless_a_person_says_otherwise() -> None:
+    assert contracts.inherit({}, TRAINER)["TORCH_NCCL_ASYNC_ERROR_HANDLING"] == "1"
+    assert (
+        contracts.inherit({"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}, TRAINER)["TORCH_NCCL_ASYNC_ERROR_HANDLING"] == "0"
+    )
+    assert "TORCH_NCCL_ASYNC_ERROR_HANDLING" not in contracts.inherit({}, SERVER)

@@ -19,7 +19,7 @@ import pytest
 from umiak.cli import launch, main, train
 from umiak.cli.launch_flags import FLAGS
 from umiak.compat.flags import Origin
-from umiak.core.problem import Exit
+from umiak.core.problem import Exit, UmiakError
 from umiak.launch import supervisor
 from umiak.platforms import RULES
 
@@ -143,9 +143,46 @@ def test_every_flag_is_in_the_reference() -> None:
 
 def test_every_flag_of_paddle_is_in_the_page_about_moving() -> None:
     page = text_of("docs/how-to/move-from-paddle-launch.md")
-    paddles = [flag for flag in FLAGS if flag.origin is not Origin.UMIAK]
+    paddles = [flag for flag in FLAGS if flag.origin in (Origin.PADDLE, Origin.OLD)]
     missing = [name for flag in paddles for name in flag.spellings if f"`--{name}`" not in page]
     assert missing == []
+
+
+def torchrun_rows() -> list[tuple[list[str], str]]:
+    """The table of torchrun's flags: each with the value that the page shows, and what happens to it."""
+    table = text_of("docs/how-to/move-from-torchrun.md").split("## Every flag")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (`-.*?`) \| (.*) \|$", table, re.MULTILINE)
+    return [(re.findall(r"`(-.*?)`", flags), meaning) for flags, meaning in rows]
+
+
+def test_every_flag_of_torchrun_is_in_the_page_about_moving() -> None:
+    shown = {
+        example.split()[0].lstrip("-").replace("-", "_") for examples, _ in torchrun_rows() for example in examples
+    }
+    theirs = {flag.name for flag in FLAGS if flag.origin is Origin.TORCHRUN}
+    assert theirs | {"nnodes", "nproc_per_node", "log_dir", "tee", "m", "r", "t"} == shown
+
+
+@pytest.mark.parametrize(
+    ("example", "meaning"), [(example, meaning) for examples, meaning in torchrun_rows() for example in examples]
+)
+def test_what_the_page_says_about_torchruns_flags_is_so(example: str, meaning: str) -> None:
+    words = [*shlex.split(example), "train.py"]
+    if meaning.startswith("refused"):
+        with pytest.raises(UmiakError, match="not supported"):
+            launch.read(words, {})
+        return
+    notes = launch.read(words, {}).notes
+    assert any("changes nothing" in note for note in notes) is meaning.startswith("a warning: ")
+    if meaning == "as before":
+        assert not notes
+    name = example.split(maxsplit=1)[0].lstrip("-")
+    for ours in re.findall(r"^is `--(\w+)`", meaning):
+        flags = {each.name: each for each in FLAGS}
+        plain = launch.read([f"--{ours}", *words[1:-1], "train.py"], {}).options
+        fields = {"host": "host", "job_id": "job_id", "max_restart": "max_restart", "rank": "rank", "grace": "grace_s"}
+        assert ours in flags
+        assert getattr(launch.read(words, {}).options, fields[ours]) == getattr(plain, fields[ours]), name
 
 
 def test_all_defects_are_answered() -> None:

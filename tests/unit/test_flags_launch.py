@@ -9,6 +9,7 @@ import pytest
 
 from umiak.cli.launch import Request, read
 from umiak.cli.launch_flags import FLAGS
+from umiak.compat.flags import Origin
 from umiak.core.cluster import Mode
 from umiak.core.problem import UmiakError
 from umiak.launch.options import LaunchOptions, Tee, TrainerRestart
@@ -99,6 +100,7 @@ TABLE = [
     ("log_max_bytes", "UMIAK_LOG_MAX_BYTES", "10M", "log_max_bytes", 256 << 20, 10 << 20),
     ("log_mode", "UMIAK_LOG_MODE", "0640", "log_mode", None, 0o640),
     ("log_group", "UMIAK_LOG_GROUP", "adm", "log_group", None, "adm"),
+    ("keep_proxy", "UMIAK_KEEP_PROXY", "True", "keep_proxy", False, True),
     ("topology", "UMIAK_TOPOLOGY", "slurm", "topology", None, "slurm"),
 ]
 
@@ -126,9 +128,10 @@ def test_each_flag_beats_its_variable(
 def test_the_table_above_is_complete() -> None:
     tested = {row[0] for row in TABLE}
     elsewhere = {"legacy", "print_config", "check", "json"}
-    names = {spelling for flag in FLAGS if not flag.refused for spelling in flag.spellings}
+    flags = [flag for flag in FLAGS if not flag.refused and flag.origin is not Origin.TORCHRUN]  # see test_torchrun.py
+    names = {spelling for flag in flags for spelling in flag.spellings}
     assert names == tested | elsewhere
-    variables = {name for flag in FLAGS if not flag.refused for name in flag.env}
+    variables = {name for flag in flags for name in flag.env if not name.startswith("PET_")}
     tested_below = {"PADDLE_TRAINER_ID", "FLAGS_START_PORT", "PADDLE_ELASTIC_JOB_ID"}
     assert variables == {row[1] for row in TABLE if row[1]} | tested_below
 
@@ -514,7 +517,7 @@ def test_restarts_are_wanted(line: str, environ: dict[str, str], wanted: bool) -
         "--hang_timeout 0",
         "--log_max_bytes 0",
         "--with_gloo 3",
-        "--tee 1",
+        "--nproc_per_node many",
         "--log_level LOUD",
         "--start_port 0",
     ],
@@ -630,3 +633,27 @@ def test_other_flags_are_shown_when_they_are_said() -> None:
     assert list(shown) == sorted(shown)
     assert dict(options("--ips a,b x.py").shown)["nnodes"] == "2"
     assert options("--print_config False x.py").shown == ()
+
+
+# ---- gloo, as the old launcher had it
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("--server_num 1 --trainer_num 2 x.py", 1),
+        ("--server_num 1 --worker_num 2 x.py", 0),
+        ("--servers h:1 --workers h:2 x.py", 0),
+        ("--server_num 1 --legacy True x.py", 0),
+        ("--server_num 1 --worker_num 1 --http_port 9000 x.py", 0),
+        ("--server_num 1 --worker_num 2 --with_gloo 1 x.py", 1),
+        ("--master 10.0.0.1:8090 --server_num 1 --worker_num 2 x.py", 1),
+        ("--nproc_per_node 2 x.py", 1),
+    ],
+)
+def test_gloo_is_off_where_the_old_launcher_ran(line: str, expected: int) -> None:
+    assert options(line).with_gloo == expected
+
+
+def test_the_environment_turns_gloo_on_for_the_old_launcher_too() -> None:
+    assert options("--server_num 1 --worker_num 2 x.py", {"PADDLE_WITH_GLOO": "2"}).with_gloo == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support import python
-from umiak.launch.lastwords import end_of, port_was_taken, traceback_in
+from umiak.launch.lastwords import LONGEST_MESSAGE, end_of, port_was_taken, recorded_error, traceback_in
 
 
 def stderr_of(code: str) -> str:
@@ -112,3 +112,34 @@ def test_a_real_taken_port_is_recognised() -> None:
 def test_other_errors_are_no_taken_port() -> None:
     assert not port_was_taken("OSError: [Errno 99] Cannot assign requested address")
     assert not port_was_taken("")
+
+
+# ---- torch's error files
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            '{"message": {"message": "KeyError: x", "extraInfo": {"py_callstack": "Traceback\\n  line\\n", "timestamp": "1"}}}',
+            ("KeyError: x", "Traceback\n  line"),
+        ),
+        ('{"message": {"message": "two\\nlines", "errorCode": 1}}', ("two", "")),
+        ('{"message": "just words"}', ("just words", "")),
+        ('{"message": {"message": 7, "extraInfo": []}}', ("", "")),
+        ('{"message": "\\u001b[31mred"}', (" [31mred", "")),
+        ("{}", ("", "")),
+        ("[]", ("", "")),
+        ("", ("", "")),
+        ('{"message": {"mess', ("", "")),
+        ("[" * 100_000, ("", "")),
+    ],
+)
+def test_what_record_wrote(text: str, expected: tuple[str, str]) -> None:
+    assert recorded_error(text) == expected
+
+
+def test_a_long_message_is_cut() -> None:
+    message, _ = recorded_error('{"message": "' + "x" * 1000 + '"}')
+    assert len(message) == LONGEST_MESSAGE
+    assert message.endswith("...")

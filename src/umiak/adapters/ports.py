@@ -31,12 +31,16 @@ class HeldPorts:
     def numbers(self) -> tuple[int, ...]:
         return tuple(self._locks)
 
-    def hold_any(self, count: int) -> None:
-        """Hold this many free ports."""
+    def hold_any(self, count: int, *, last: int | None = None) -> None:
+        """Hold this many free ports. ``last``: the last of them is this one, or UmiakError says that it is taken."""
+        if last is not None:
+            self.hold_these((last,))
         first, beyond = _usable_range()
         start = first + int.from_bytes(os.urandom(2), "big") % (beyond - first)
         for step in range(beyond - first):
             if len(self._locks) == count:
+                if last is not None:
+                    self._locks[last] = self._locks.pop(last)
                 return
             self._hold(first + (start - first + step) % (beyond - first))
         raise UmiakError(
@@ -50,7 +54,7 @@ class HeldPorts:
         for number in numbers:
             error = self._hold(number)
             if error:
-                hint = "end the program that uses it (`ss -ltnp` shows it), or choose others with --start_port"
+                hint = "end the program that uses it (`ss -ltnp` shows it), or choose others with --start_port, --master_port"
                 problems.append(Problem(code="UM-PORT-001", what=f"port {number} is taken", why=error, hint=hint))
         if problems:
             self.close()

@@ -4,7 +4,7 @@
 
 The rules are few. ``--flag value`` and ``--flag=value``; hyphens and underscores are the same; a flag that is true or
 false may stand alone (``--sort_ip``) or have its word (``--sort_ip True``). The first word that is no flag is the program,
-and everything after it belongs to the program; ``-m module`` and ``--`` end the flags too. The command line beats the
+and everything after it belongs to the program; ``-m`` says that it is a module, and ``--`` ends the flags. The command line beats the
 environment. Nothing may be abbreviated: a new flag would then change what an old script means.
 
 Why not ``argparse``: importing it costs more than the whole start of `umiak launch`, it stops at the first
@@ -72,6 +72,8 @@ def convert(flag: Flag, text: str) -> Value:
         return _truth(text)
     if flag.kind is Kind.CHOICE:
         return _choice(flag, text)
+    if text.strip().lower() in flag.words:
+        return text.strip().lower()
     number: int | float
     if flag.kind is Kind.NUMBER:
         number = _whole(text)
@@ -108,10 +110,11 @@ class _Words:
             word = self.argv[position]
             if not self.starts_program and (word == "-" or not word.startswith("-")):
                 self._spare(word)
-            elif word in ("--", "-m") and self.starts_program:
+            elif word == "--" and self.starts_program:
                 self.program = self.argv[position + 1 :]
-                self.is_module = word == "-m"
                 return
+            elif word == "-m" and self.starts_program:
+                self.is_module = True  # The next word that is no flag is the module; torchrun allows flags before it.
             elif word == "-" or not word.startswith("-"):
                 self.program = self.argv[position:]
                 return
@@ -128,6 +131,9 @@ class _Words:
         typed, equals, text = word.partition("=")
         name = typed[2:].replace("-", "_")
         flag = self.known.get(name) if typed.startswith("--") else self.letters.get(typed)
+        if flag is None and not typed.startswith("--") and typed[:2] in self.letters:
+            typed, equals, text = typed[:2], "=", word[2:]  # -r3
+            flag = self.letters[typed]
         if flag is None:
             return self._unknown(typed, position, has_value=bool(equals))
         found: Value = None
@@ -238,7 +244,8 @@ def _bad_value(setting: Setting, reason: str) -> Problem:
     elif flag.least is None or flag.kind is Kind.SIZE:
         hint = f"write {flag.kind.value}"
     else:
-        hint = f"write {flag.kind.value}; {flag.least:g} is the least"
+        words = f", or one of {', '.join(flag.words)}" if flag.words else ""
+        hint = f"write {flag.kind.value}{words}; {flag.least:g} is the least"
     return Problem(code="UM-CLI-003", what=f"{reason}: {setting.spoken}", hint=hint)
 
 

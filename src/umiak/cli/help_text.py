@@ -23,7 +23,8 @@ usage: umiak launch [flags] train.py [arguments of the script]
 
 Start a training program on this node, as part of a job on one or many nodes. Workers find their
 rank and their peers in their environment, in the words of PaddlePaddle, PyTorch and JAX. The flags
-of `python -m paddle.distributed.launch` work unchanged; - and _ are the same in all of them.
+of `python -m paddle.distributed.launch` and of torchrun work unchanged; - and _ are the same in all
+of them.
 """
 
 EXAMPLES = (
@@ -34,11 +35,12 @@ EXAMPLES = (
     ("umiak launch --nnodes 2:4 --job_id ctr train.py", "goes on with 2, 3 or 4 nodes"),
     ("umiak launch --server_num 2 --trainer_num 4 train.py", "parameter servers and trainers"),
     ("umiak launch --max_restart 3 train.py", "starts anew after a failure"),
+    ("umiak launch --standalone --nproc-per-node=gpu train.py", "as torchrun is called"),
     ("umiak launch --check --nnodes 2", "examines the nodes and starts nothing"),
 )
 
 GENERAL = (
-    ("-m MODULE", "Run a Python module instead of a script. What follows belongs to the module."),
+    ("-m MODULE", "Run a Python module instead of a script. What follows it belongs to the module."),
     ("--", "Ends the flags: the next word is the program, whatever it looks like."),
     ("--version", "Print the version."),
     ("-h, --help", "Print this text."),

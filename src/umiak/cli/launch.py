@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from umiak.cli import flags
 from umiak.cli.launch_flags import FLAGS, with_own
-from umiak.compat import paddle_launch
+from umiak.compat import paddle_launch, torchrun
 from umiak.compat.flags import Findings
 from umiak.core.problem import Exit, UmiakError
 from umiak.core.value import value
@@ -64,7 +64,9 @@ def _parse(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[Parsed, tup
 
 def _request(parsed: Parsed, notes: tuple[str, ...]) -> Request:
     findings = Findings(parsed)
-    options = with_own(paddle_launch.options(parsed, findings), parsed, findings)
+    in_our_words = torchrun.translated(parsed, findings)
+    options = with_own(paddle_launch.options(in_our_words, findings), in_our_words, findings)
+    options = torchrun.with_torchrun(options, parsed, findings)
     if findings.problems:
         raise UmiakError(*findings.problems, exit_status=Exit.BAD_REQUEST)
     return Request(options=options, notes=(*notes, *findings.notes))

@@ -6,10 +6,10 @@ and a variable that is forgotten in a shell would ask for it for ever.
 
 from __future__ import annotations
 
-from umiak.compat import paddle_flags, paddle_old_flags
+from umiak.compat import paddle_flags, paddle_old_flags, torchrun_flags
 from umiak.compat.flags import Flag, Kind, Origin
 from umiak.core.value import replace
-from umiak.launch.options import Tee, TrainerRestart
+from umiak.launch.options import TrainerRestart
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ OWN = (
         least=0.1,
         metavar="SECONDS",
         env=("UMIAK_JOIN_TIMEOUT",),
-        elsewhere=("rdzv_conf",),
     ),
     Flag(
         name="topology",
@@ -70,7 +69,6 @@ OWN = (
         least=0,
         metavar="SECONDS",
         env=("UMIAK_GRACE",),
-        elsewhere=("shutdown_timeout",),
     ),
     Flag(
         name="failure_grace",
@@ -96,15 +94,14 @@ OWN = (
     ),
     Flag(
         name="tee",
-        help="Whose output is shown live beside the log files: the first worker's, everybody's with a tag, nobody's.",
+        help="Whose output is shown live beside the log files: the first worker's, everybody's with a tag, nobody's. torchrun's "
+        "1, 2, 3 and RANK:STD,... are understood too.",
         group=paddle_flags.SEEN,
         origin=Origin.UMIAK,
-        kind=Kind.CHOICE,
+        letter="t",
         default="0",
-        choices=("0", "all", "none"),
         metavar="0|all|none",
-        env=("UMIAK_TEE",),
-        elsewhere=("local_ranks_filter", "redirects"),
+        env=("UMIAK_TEE", "PET_TEE"),
     ),
     Flag(
         name="log_max_bytes",
@@ -134,6 +131,17 @@ OWN = (
         env=("UMIAK_LOG_GROUP",),
     ),
     Flag(
+        name="keep_proxy",
+        help="Let workers keep http_proxy and https_proxy. Otherwise they are hidden from them, as Paddle does, unless flags of "
+        "torchrun are said.",
+        group=paddle_flags.WORKERS,
+        origin=Origin.UMIAK,
+        kind=Kind.TRUTH,
+        default=False,
+        metavar="BOOL",
+        env=("UMIAK_KEEP_PROXY",),
+    ),
+    Flag(
         name="check",
         help="Let the nodes meet and examine them, and start nothing. No program is needed.",
         group=paddle_flags.SEEN,
@@ -152,7 +160,7 @@ OWN = (
     ),
 )
 
-FLAGS = paddle_flags.FLAGS + OWN + paddle_old_flags.FLAGS
+FLAGS = paddle_flags.FLAGS + OWN + torchrun_flags.FLAGS + paddle_old_flags.FLAGS
 
 
 def with_own(made: LaunchOptions, parsed: Parsed, findings: Findings) -> LaunchOptions:
@@ -166,7 +174,7 @@ def with_own(made: LaunchOptions, parsed: Parsed, findings: Findings) -> LaunchO
         grace_s=parsed.seconds("grace"),
         failure_grace_s=parsed.seconds("failure_grace"),
         trainer_restart=TrainerRestart(parsed.text("trainer_restart")),
-        tee=Tee(parsed.text("tee")),
+        keep_proxy=parsed.truth("keep_proxy"),
         log_max_bytes=parsed.number("log_max_bytes"),
         log_mode=_log_mode(parsed, findings),
         log_group=parsed.text("log_group") or None,

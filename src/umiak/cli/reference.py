@@ -31,8 +31,8 @@ RULES = """\
 
 - `--flag value` and `--flag=value` are the same, and so are `--nproc_per_node` and `--nproc-per-node`.
 - A flag that is true or false may stand alone (`--sort_ip`) or have its word (`--sort_ip False`).
-- The first word that is no flag is the program, and everything after it belongs to the program. `-m module` and `--`
-  end the flags as well.
+- The first word that is no flag is the program, and everything after it belongs to the program. `-m` says that
+  it is a module, and `--` ends the flags.
 - Nothing may be abbreviated. An unknown flag is an error that names the nearest known one.
 - All mistakes are told at once, each with its code ([errors](errors.md)), and the exit status is 2.
 - **The command line beats the environment**, which is the reverse of Paddle's launcher. Where the two disagree, one line
@@ -50,6 +50,13 @@ OWN = """\
 ## Flags of umiak
 """
 
+TORCHRUN = """\
+## Flags of torchrun
+
+Names, defaults and variables are those of torchrun 2.15. Where one of them is said, torchrun's defaults hold for all others:
+[move from torchrun](../how-to/move-from-torchrun.md).
+"""
+
 OLD = """\
 ## Flags of older launchers
 
@@ -59,7 +66,7 @@ They are understood so that old scripts run unchanged.
 REFUSALS = """\
 ## Known, but refused
 
-These flags of Paddle's launchers are errors here, because leaving them out silently would run another job than the one that
+These flags of other launchers are errors here, because leaving them out silently would run another job than the one that
 was asked for.
 """
 
@@ -70,6 +77,7 @@ def launch_reference() -> str:
     parts = [HEAD, _examples(), RULES, PADDLE]
     parts += _grouped([flag for flag in obeyed if flag.origin is Origin.PADDLE])
     parts += [OWN, *_grouped([flag for flag in obeyed if flag.origin is Origin.UMIAK])]
+    parts += [TORCHRUN, _table([flag for flag in obeyed if flag.origin is Origin.TORCHRUN])]
     parts += [OLD, _table([flag for flag in obeyed if flag.origin is Origin.OLD]), _old_names()]
     parts += [REFUSALS, _refusals([flag for flag in FLAGS if flag.group == REFUSED])]
     return "\n".join(parts)

@@ -43,6 +43,7 @@ class Origin(Enum):
     PADDLE = "paddle"
     OLD = "old"
     UMIAK = "umiak"
+    TORCHRUN = "torchrun"
 
 
 class Source(Enum):
@@ -81,6 +82,10 @@ class Flag:
     """Further words for a choice: ``("20", "INFO")``."""
     least: float | None = None
     """The smallest number that makes sense."""
+    words: tuple[str, ...] = ()
+    """Words that may stand in the place of a number: ``auto``."""
+    ignored: str = ""
+    """Why the flag changes nothing here. Saying it is a warning with this text."""
     refused: str = ""
     """Why the flag is known but can't be obeyed. Saying it with a value that asks for something is an error."""
 
@@ -149,8 +154,15 @@ class Parsed:
         return "" if found is None else str(found)
 
     def number(self, name: str) -> int | None:
-        found = self.settings[name].value
-        return None if found is None or found == "" else int(found)
+        """The number of a flag; ``None`` if there is none, or a word stands in its place."""
+        setting = self.settings[name]
+        found = setting.value
+        return None if found is None or found == "" or found in setting.flag.words else int(found)
+
+    def word(self, name: str) -> str | None:
+        """The word that stands in the place of a number."""
+        setting = self.settings[name]
+        return str(setting.value) if setting.value in setting.flag.words else None
 
     def seconds(self, name: str) -> float | None:
         found = self.settings[name].value

@@ -30,7 +30,7 @@ FLAGS = (
         group=NODES,
         default="1",
         metavar="N|MIN:MAX",
-        env=("PADDLE_NNODES", "PADDLE_ELASTIC_NP"),
+        env=("PADDLE_NNODES", "PADDLE_ELASTIC_NP", "PET_NNODES"),
         old=("np",),
         elsewhere=("num_nodes", "num_machines", "hosts"),
     ),
@@ -41,7 +41,7 @@ FLAGS = (
         group=NODES,
         metavar="HOST:PORT|etcd://HOST:PORT",
         env=("PADDLE_MASTER",),
-        elsewhere=("master_addr", "master_port", "rdzv_endpoint", "rdzv_backend", "coordinator"),
+        elsewhere=("coordinator",),
     ),
     Flag(
         name="rank",
@@ -52,7 +52,6 @@ FLAGS = (
         least=-1,
         metavar="N",
         env=("PADDLE_RANK", "PADDLE_TRAINER_ID"),
-        elsewhere=("node_rank", "machine_rank"),
     ),
     Flag(
         name="host",
@@ -61,7 +60,6 @@ FLAGS = (
         metavar="HOST",
         env=("POD_IP",),
         old=("node_ip",),
-        elsewhere=("local_addr",),
     ),
     Flag(
         name="ips",
@@ -99,16 +97,18 @@ FLAGS = (
         default="default",
         metavar="NAME",
         env=("PADDLE_JOB_ID", "PADDLE_ELASTIC_JOB_ID"),
-        elsewhere=("rdzv_id", "run_id"),
+        elsewhere=("run_id",),
     ),
     Flag(
         name="nproc_per_node",
-        help="Workers on each node. Not said: one for each device, or one.",
+        help="Workers on each node: a number, or gpu, xpu, cpu or auto for one for each of them. Not said: one for each device, "
+        "or one.",
         group=WORKERS,
         kind=Kind.NUMBER,
         least=1,
-        metavar="N",
-        env=("PADDLE_NPROC_PER_NODE",),
+        words=("auto", "gpu", "xpu", "cpu"),
+        metavar="N|auto|gpu|xpu|cpu",
+        env=("PADDLE_NPROC_PER_NODE", "PET_NPROC_PER_NODE"),
         elsewhere=("num_processes", "num_gpus", "procs_per_node"),
     ),
     Flag(
@@ -168,7 +168,8 @@ FLAGS = (
     ),
     Flag(
         name="with_gloo",
-        help="Who meets over gloo: 0 nobody, 1 the trainers, 2 trainers and servers.",
+        help="Who meets over gloo: 0 nobody, 1 the trainers, 2 trainers and servers. Not said, beside flags of the old launcher "
+        "such as --worker_num: 0.",
         group=SERVERS,
         kind=Kind.CHOICE,
         default="1",
@@ -223,7 +224,7 @@ FLAGS = (
         group=SEEN,
         default="log",
         metavar="DIR",
-        env=("PADDLE_LOG_DIR",),
+        env=("PADDLE_LOG_DIR", "PET_LOG_DIR"),
         elsewhere=("log_directory", "output_filename"),
     ),
     Flag(

@@ -10,8 +10,8 @@ command line are told at once. Where the command line and the environment contra
 
 from __future__ import annotations
 
-from umiak.compat import addresses, paddle_servers
-from umiak.compat.flags import Findings, Parsed, Source
+from umiak.compat import addresses, paddle_servers, torchrun
+from umiak.compat.flags import Findings, Kind, Origin, Parsed, Source
 from umiak.core.cluster import Mode
 from umiak.core.value import replace
 from umiak.launch.options import LaunchOptions
@@ -31,7 +31,7 @@ ALWAYS_SHOWN = (
 )
 SERVER_FLAGS = ("server_num", "trainer_num", "servers", "trainers")
 HETER_FLAGS = ("heter_worker_num", "heter_workers", "heter_devices")
-OF_ONE_NODE = ("master", "rank", "host")
+OF_ONE_NODE = ("master", "rank", "host", *torchrun.OF_ONE_NODE)
 """Flags that say something else on each node, or are said anew in the command for the others."""
 WORKER_MARKS = ("UMIAK_RANK", "PADDLE_CURRENT_ENDPOINT", "PADDLE_LOCAL_RANK")
 WORKER_WORDS = ("PADDLE_MASTER", "PADDLE_NNODES", "PADDLE_TRAINER_ID", "PADDLE_DISTRI_BACKEND")
@@ -61,9 +61,10 @@ def options(parsed: Parsed, findings: Findings) -> LaunchOptions:
         sort_ip=parsed.truth("sort_ip"),
         topology="paddlejob" if parsed.truth("use_paddlecloud") else None,
         workers_per_node=parsed.number("nproc_per_node"),
+        workers_word=parsed.word("nproc_per_node"),
         devices=_read(parsed, "devices", addresses.devices, findings, "UM-LAUNCH-108", DEVICES_HINT),
         backend=None if parsed.text("backend") == "auto" else parsed.text("backend"),
-        with_gloo=int(parsed.text("with_gloo")),
+        with_gloo=_with_gloo(parsed, mode),
         gloo_port=parsed.number("gloo_port") if parsed.said("gloo_port") else None,
         max_restart=parsed.number("max_restart") or 0,
         restart_wanted=parsed.said("max_restart") or nodes[0] < nodes[1] or elastic_level >= 0,
@@ -88,7 +89,8 @@ def inherited(environ: Mapping[str, str]) -> tuple[Mapping[str, str], tuple[str,
 
     A launch inside a worker of another launch finds that worker's PADDLE_MASTER, PADDLE_NNODES and PADDLE_TRAINER_ID;
     they describe the outer job, and obeying them would make the inner one wait for nodes that never come. Beside a
-    platform's endpoint lists PADDLE_TRAINER_ID is the platform's word, which umiak.platforms reads.
+    platform's endpoint lists PADDLE_TRAINER_ID is the platform's word, which umiak.platforms reads. torchrun's PET_ variables are
+    the outer launch's, too, inside a worker of whichever launcher.
     """
     mark = next((name for name in WORKER_MARKS if environ.get(name)), None)
     if mark:
@@ -96,6 +98,7 @@ def inherited(environ: Mapping[str, str]) -> tuple[Mapping[str, str], tuple[str,
     else:
         platform = any(environ.get(name) for name in PLATFORM_MARKS)
         dropped = ["PADDLE_TRAINER_ID"] if platform else []
+    dropped += torchrun.outer_variables(environ, is_worker=mark is not None)
     if not dropped:
         return environ, ()
     kept = {name: text for name, text in environ.items() if name not in dropped}
@@ -184,6 +187,22 @@ def _mode(parsed: Parsed, findings: Findings) -> Mode:
     return mode
 
 
+def _with_gloo(parsed: Parsed, mode: Mode) -> int:
+    """``--with_gloo``; not said, 1 as in Paddle's launcher, and 0 where Paddle falls back to its old one, which had no such flag.
+
+    Paddle does so for every flag that only the old launcher knows, unless a master is named.
+    """
+    if not mode.has_servers or parsed.said("with_gloo") or parsed.said("master"):
+        return int(parsed.text("with_gloo"))
+    old = parsed.truth("legacy") or any(
+        setting.said
+        and setting.source is Source.COMMAND
+        and (setting.flag.origin is Origin.OLD or setting.said_as.lstrip("-").replace("-", "_") in setting.flag.old)
+        for setting in parsed.settings.values()
+    )
+    return 0 if old else int(parsed.text("with_gloo"))
+
+
 def _meeting(parsed: Parsed, findings: Findings) -> tuple[str | None, tuple[str, ...]]:
     """Where the nodes meet: the master, or the list of all nodes."""
     ways = [name for name in ("master", "elastic_server", "ips") if parsed.said(name)]
@@ -262,8 +281,9 @@ def _for_other_nodes(parsed: Parsed) -> tuple[str, ...]:
     """
     words: list[str] = []
     for name, setting in parsed.settings.items():
-        if setting.said and setting.source is Source.ENVIRONMENT and name not in OF_ONE_NODE:
-            words += [f"--{name}", setting.text]
+        if name in OF_ONE_NODE or not setting.said or setting.said_as not in setting.flag.env:
+            continue
+        words += [f"--{name}={setting.text}"] if setting.flag.kind is Kind.SWITCH else [f"--{name}", setting.text]
     own = {spelling for name in OF_ONE_NODE for spelling in parsed[name].flag.spellings}
     flags = iter(parsed.argv[: len(parsed.argv) - len(parsed.program)])
     for word in flags:

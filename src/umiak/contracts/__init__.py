@@ -3,6 +3,7 @@
     environment(cluster, seat, setting)   the variables of every family together: Paddle, PyTorch, JAX, umiak's own
     backup(cluster, seat, setting)        what the file PADDLE_BACKUP_ENV_PATH must hold before the worker starts
     inherit(environ, contract)            the worker's whole environment: the launcher's, cleaned, the contract on top
+    without_proxies(environ)              an environment whose proxies workers do not use
     redacted(environ)                     an environment that may be shown
 
 One contract serves all frameworks, so that one launcher does. Who gets what:
@@ -15,7 +16,7 @@ One contract serves all frameworks, so that one launcher does. Who gets what:
 from __future__ import annotations
 
 from umiak.contracts import devices, jax, native, paddle, torch
-from umiak.contracts.inherited import inherit
+from umiak.contracts.inherited import inherit, proxies_in, without_proxies
 from umiak.contracts.secrets import redacted
 from umiak.contracts.setting import WorkerSetting
 from umiak.contracts.worker import worker_at
@@ -24,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from umiak.core.cluster import Cluster, Seat
 
-__all__ = ["WorkerSetting", "backup", "environment", "inherit", "redacted"]
+__all__ = ["WorkerSetting", "backup", "environment", "inherit", "proxies_in", "redacted", "without_proxies"]
 
 # Lists that grow with the cluster and can be found in the backup. Paddle looks there for its own; the list of
 # parameter servers is not among them, because Paddle reads that one from the environment alone.

@@ -1,14 +1,14 @@
 """A worker's whole environment: what it inherits from its launcher, with the contract on top. A decider.
 
-What a person exported reaches the worker unchanged, with three exceptions:
+What a person exported reaches the worker unchanged, with four exceptions:
 
     names that a contract owns        an outer launcher's RANK must not reach a server that gets none of its own
     names that launchers take         PADDLE_RANK, UMIAK_*, ...: meant for us, false for anybody inside
     numbers of a process manager      OMPI_COMM_WORLD_RANK, SLURM_PROCID, ...: kept where they say what the contract
                                       says (one launcher per process), dropped where a program would take two workers
                                       for the same process
-
-Proxy variables stay: programs need them to fetch data.
+    http_proxy, https_proxy           hidden as Paddle's launcher hides them (`without_proxies`), unless that is
+                                      switched off: gRPC and brpc would send what workers say to one another there
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ _PERSONS = frozenset(
         "PADDLE_GLOO_FS_PATH",
     ]
 )
+# Kept in a collective pod of a PaddleJob, where the operator sets them and Paddle's launcher hands them on.
+_OPERATORS = ("TRAINING_ROLE", "PADDLE_PORT")
+_OPERATOR_MARK = "TRAINER_PORTS_NUM"
 _OWNED = (paddle.NAMES | torch.NAMES | jax.NAMES) - _PERSONS
 
 _TAKEN = frozenset(
@@ -66,6 +69,9 @@ _TAKEN = frozenset(
         "DISTRIBUTED_TRAINER_ENDPOINTS",
     ]
 )
+_HIDDEN_PROXIES = ("http_proxy", "https_proxy")
+"""The two names that Paddle 3.x hides, in this spelling only: HTTP_PROXY, ALL_PROXY and no_proxy stay as they are."""
+
 # All of UMIAK_ is ours, the job's token among it: what a worker should know of it is in the contract.
 _TAKEN_PREFIXES = ("UMIAK_", "PADDLE_ELASTIC_", "TORCHELASTIC_", "FLAGS_selected_")
 
@@ -105,6 +111,7 @@ _MANAGERS = (
 def inherit(environ: Mapping[str, str], contract: Mapping[str, str]) -> dict[str, str]:
     """The environment that a worker is started with. ``contract`` comes from `umiak.contracts.environment`."""
     kept = {name: text for name, text in environ.items() if not _is_ours(name)}
+    kept |= _of_operator(environ)
     for name in _contradictions(kept, contract):
         kept.pop(name, None)
     kept.update(contract)
@@ -112,7 +119,31 @@ def inherit(environ: Mapping[str, str], contract: Mapping[str, str]) -> dict[str
     if int(contract.get(native.WORKERS_ON_HOST, "1")) > 1:
         # Each of several workers would otherwise start a thread per core.
         kept.setdefault("OMP_NUM_THREADS", "1")
+    if "RANK" in contract:
+        # As torchrun: a collective that fails ends its process instead of leaving it waiting.
+        kept.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
     return kept
+
+
+def proxies_in(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of the proxies that `without_proxies` would hide."""
+    return tuple(name for name in _HIDDEN_PROXIES if name in environ)
+
+
+def without_proxies(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment with its proxies under ``http_proxy_original`` and ``https_proxy_original``, as with Paddle 3.x."""
+    hidden = proxies_in(environ)
+    return {f"{name}_original" if name in hidden else name: text for name, text in environ.items()}
+
+
+def _of_operator(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a PaddleJob's operator says to a trainer's pod and nobody inside contradicts.
+
+    In parameter-server mode the contract lies over it. A launcher inside a worker does not see the operator's mark.
+    """
+    if not environ.get(_OPERATOR_MARK) or environ.get("TRAINING_ROLE") != "TRAINER":
+        return {}
+    return {name: environ[name] for name in _OPERATORS if name in environ}
 
 
 def _is_ours(name: str) -> bool:

@@ -6,6 +6,9 @@ from umiak.core.cluster import Mode
 from umiak.core.devices import Devices
 from umiak.core.value import value
 
+SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
+"""The signals that end a job when its launcher gets them, as torchrun writes them down for its workers."""
+
 
 @value
 class WorkerSetting:
@@ -28,3 +31,7 @@ class WorkerSetting:
     """The collective library that a person asked for (``PADDLE_DISTRI_BACKEND``); ``None`` and ``auto``: what fits."""
     endpoints_limit: int = 48_000
     """A list of endpoints as long as this is left out of the environment and kept in the backup only."""
+    role_name: str = "default"
+    """torchrun's ``--role``, for ROLE_NAME."""
+    signals: str = SIGNALS
+    """torchrun's ``--signals-to-handle``."""

@@ -6,13 +6,20 @@ finds RANK joins the trainers' process group, and one server too many in it hang
 
 MASTER_ADDR and MASTER_PORT are PADDLE_MASTER in two parts: Paddle reads these first. The first trainer opens the store
 (TORCHELASTIC_USE_AGENT_STORE=False); the launcher opens none.
+
+A script that is decorated with torch's ``@record`` writes the exception that ended it to TORCHELASTIC_ERROR_FILE, one file
+for each worker and each start; the launcher reads it when the worker has failed.
 """
 
 from __future__ import annotations
 
+import os
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from umiak.contracts.worker import Worker
+
+ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 
 NAMES = frozenset(
     [
@@ -32,6 +39,8 @@ NAMES = frozenset(
         "TORCHELASTIC_RESTART_COUNT",
         "TORCHELASTIC_MAX_RESTARTS",
         "TORCHELASTIC_USE_AGENT_STORE",
+        "TORCHELASTIC_ERROR_FILE",
+        "TORCHELASTIC_SIGNALS_TO_HANDLE",
     ]
 )
 """Every name that this family may set."""
@@ -50,7 +59,7 @@ def environment(worker: Worker) -> dict[str, str]:
         "GROUP_RANK": str(worker.group),
         "GROUP_WORLD_SIZE": str(worker.groups),
         "NODE_RANK": str(worker.group),
-        "ROLE_NAME": seat.role.value,
+        "ROLE_NAME": setting.role_name,
         "ROLE_RANK": str(seat.rank),
         "ROLE_WORLD_SIZE": world,
         "MASTER_ADDR": worker.store_host,
@@ -59,4 +68,8 @@ def environment(worker: Worker) -> dict[str, str]:
         "TORCHELASTIC_RESTART_COUNT": str(setting.restart_count),
         "TORCHELASTIC_MAX_RESTARTS": str(setting.max_restarts),
         "TORCHELASTIC_USE_AGENT_STORE": "False",
+        ERROR_FILE: os.path.join(
+            setting.log_dir, f"error.{seat.key}.{worker.cluster.generation}-{setting.restart_count}.json"
+        ),
+        "TORCHELASTIC_SIGNALS_TO_HANDLE": setting.signals,
     }

@@ -243,7 +243,7 @@ class Agent:
             if self._plan.ports:
                 self._held.hold_these(self._plan.ports)
             else:
-                self._held.hold_any(self._plan.port_count)
+                self._held.hold_any(self._plan.port_count, last=self._plan.own_store_port)
         except UmiakError as error:
             self._talk.problems(error.problems)
             self._status = error.exit_status

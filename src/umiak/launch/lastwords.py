@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+LONGEST_MESSAGE = 300
+"""Of what a worker wrote down about its end, so much is told in the first line; the traceback has all of it."""
 TRACEBACK = "Traceback (most recent call last):"
 PORT_TAKEN = ("Address already in use", "EADDRINUSE", "address already in use")
 
@@ -36,3 +38,30 @@ def end_of(text: str, *, lines: int = 20) -> str:
 def port_was_taken(text: str) -> bool:
     """Whether the worker died because its address was in use."""
     return any(words in text for words in PORT_TAKEN)
+
+
+def recorded_error(text: str) -> tuple[str, str]:
+    """The message and the traceback in an error file of torch's ``@record``; empty where it has none, or is no such file.
+
+    ``{"message": {"message": ..., "extraInfo": {"py_callstack": ...}}}``; other handlers write ``{"message": "..."}``.
+    """
+    import json
+
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return "", ""
+    message = found.get("message") if isinstance(found, dict) else None
+    traceback: object = None
+    if isinstance(message, dict):
+        more = message.get("extraInfo")
+        traceback = more.get("py_callstack") if isinstance(more, dict) else None
+        message = message.get("message")
+    return _one_line(message), traceback.strip() if isinstance(traceback, str) else ""
+
+
+def _one_line(message: object) -> str:
+    if not isinstance(message, str) or not message.strip():
+        return ""
+    line = "".join(letter if letter.isprintable() else " " for letter in message.strip().splitlines()[0])
+    return line if len(line) <= LONGEST_MESSAGE else line[: LONGEST_MESSAGE - 3] + "..."

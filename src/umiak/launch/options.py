@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from umiak.contracts.setting import SIGNALS
 from umiak.core.cluster import Mode
 from umiak.core.value import value
 
@@ -23,6 +24,17 @@ class TrainerRestart(str, Enum):
     ALONE = "alone"
 
 
+class Runner(str, Enum):
+    """How a program that is no module is started."""
+
+    BY_NAME = "by name"
+    """``.py`` with Python, anything else as it is."""
+    PYTHON = "python"
+    """With Python whatever it is called, as torchrun does."""
+    DIRECT = "direct"
+    """As it is, also if it is called ``.py``: torchrun's ``--no-python``."""
+
+
 @value
 class LaunchOptions:
     """Every option of `umiak launch`, parsed and valid. ``None`` and ``()`` mean: not said."""
@@ -31,6 +43,7 @@ class LaunchOptions:
     """What a worker runs: the script, module or executable with its arguments."""
     is_module: bool = False
     """``-m package.module``: the first word of ``program`` is a Python module."""
+    runner: Runner = Runner.BY_NAME
 
     # Who takes part
     job_id: str = "default"
@@ -43,6 +56,12 @@ class LaunchOptions:
     host: str | None = None
     master: str | None = None
     """``host:port`` or ``etcd://host:port[,host:port]``."""
+    rank_leads: bool = False
+    """Whether node 0 is the master whoever the master's address seems to belong to, as torchrun's static backend has it."""
+    is_host: bool | None = None
+    """torchrun's ``is_host``: whether this node may be the master; ``None``: if the master's address is its own."""
+    store_port: int | None = None
+    """torchrun's ``--master-port``: where the first worker opens its store (MASTER_PORT); ``None``: a free port."""
     node_hosts: tuple[str, ...] = ()
     """``--ips``: the nodes' addresses in rank order; no master is needed then."""
     start_port: int | None = None
@@ -53,6 +72,10 @@ class LaunchOptions:
 
     # What each node runs
     workers_per_node: int | None = None
+    workers_word: str | None = None
+    """``--nproc_per_node`` as a word: one worker for each ``gpu``, ``xpu`` or ``cpu``, or ``auto`` for what there is."""
+    devices_shared: bool = False
+    """Whether more workers than devices are allowed; nobody is given a device of its own then."""
     devices: tuple[str, ...] | None = None
     servers_per_node: int | None = None
     trainers_per_node: int | None = None
@@ -66,6 +89,11 @@ class LaunchOptions:
     """``--backend`` of the old launcher, for PADDLE_DISTRI_BACKEND: ``nccl``, ``gloo``, ..."""
     with_gloo: int = 1
     gloo_port: int | None = None
+    role_name: str = "default"
+    """torchrun's ``--role``: ROLE_NAME for the workers."""
+    signals: str = SIGNALS
+    keep_proxy: bool = False
+    """Whether workers keep http_proxy and https_proxy, which Paddle's launcher hides from them."""
 
     # When things go wrong
     max_restart: int = 3
@@ -93,6 +121,8 @@ class LaunchOptions:
     log_group: str | None = None
     """The group that log files are given to, by name or number."""
     tee: Tee = Tee.FIRST
+    tee_except: tuple[int, ...] = ()
+    """Local ranks of trainers for which the opposite of ``tee`` holds."""
     enable_gpu_log: bool = True
     check: bool = False
     """``--check``: examine the nodes instead of running the job."""

@@ -9,6 +9,7 @@ itself. What was typed wins; the platform fills in the rest; contradictions are 
 from __future__ import annotations
 
 from umiak.core.cluster import Mode, Placement, Role, join_host_port, split_host_port
+from umiak.core.devices import DeviceKind
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import value
 from umiak.launch.events import Meeting
@@ -33,6 +34,9 @@ class Local:
     """Its own addresses, loopback included."""
     devices: int | None = None
     """How many accelerators its workers may use; None: it has none."""
+    device_kind: DeviceKind | None = None
+    cpus: int = 1
+    """How many CPUs this process may use."""
     resolved: dict[str, str] = {}  # read only
     """Host names of the options and the placement, with the addresses that they have here."""
 
@@ -60,6 +64,14 @@ class Plan:
     first_local_rank: int = 0
     local_size: int = 0
     gloo_port: int | None = None
+    store_port: int | None = None
+    """Where the first worker's store is to be, should it be on this node; ``None``: wherever a port is free."""
+
+    @property
+    def own_store_port(self) -> int | None:
+        """The port that this node holds for the store, if it has to be this one and the first worker will be here."""
+        is_first = self.meeting is Meeting.ALONE or self.rank == 0 or (self.rank is None and self.may_lead)
+        return self.store_port if is_first else None
 
     @property
     def port_count(self) -> int:
@@ -104,6 +116,10 @@ class _Planner:
         must_lead = meeting is Meeting.ADDRESS and not master_host
         # A platform's name for the first node may belong to a service in front of it; a typed address is taken at its word.
         local_master = self._is_local(master_host) or (rank == 0 and not self.options.master)
+        if self.options.rank_leads and rank is not None:
+            local_master = rank == 0
+        elif self.options.is_host is not None:
+            local_master = self.options.is_host
         return Plan(
             terms=self._terms(least, most),
             meeting=meeting,
@@ -121,6 +137,7 @@ class _Planner:
             first_local_rank=self.placement.local_rank or 0,
             local_size=self.placement.local_size or 0,
             gloo_port=self.options.gloo_port,
+            store_port=self.options.store_port,
         )
 
     def _terms(self, least: int, most: int) -> Terms:
@@ -245,7 +262,7 @@ class _Planner:
             trainers = 1 if options.trainers_per_node is None else options.trainers_per_node
             servers = 1 if options.servers_per_node is None else options.servers_per_node
             return trainers, servers, options.heters_per_node or 0, ()
-        count = options.workers_per_node or self.placement.workers or self.local.devices or 1
+        count = options.workers_per_node or self._counted() or self.placement.workers or self.local.devices or 1
         ports: tuple[int, ...] = ()
         if options.node_hosts:
             first = options.start_port or DEFAULT_START_PORT
@@ -253,6 +270,21 @@ class _Planner:
         elif options.start_port is not None:
             ports = tuple(range(options.start_port, options.start_port + count + 1))
         return count, 0, 0, ports
+
+    def _counted(self) -> int | None:
+        """What ``--nproc_per_node`` means as a word on this node."""
+        word, local = self.options.workers_word, self.local
+        if word in ("gpu", "xpu") and (local.device_kind is None or local.device_kind.paddle_word != word):
+            has = f"its devices are {local.device_kind.value}" if local.device_kind else "no devices were found"
+            self._problem(
+                "UM-LAUNCH-345",
+                f"no {word} to count on this node ({has}): --nproc_per_node {word}",
+                "write the number of workers, or --nproc_per_node auto for whatever this node has",
+            )
+            return None
+        if word == "cpu" or (word == "auto" and local.devices is None):
+            return local.cpus
+        return local.devices if word else None
 
     def _workers_of_lists(self, rank: int | None) -> tuple[int, int, int, tuple[int, ...]]:
         hosts = self._hosts_of_lists()

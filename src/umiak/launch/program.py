@@ -29,6 +29,7 @@ from umiak.launch.agent import Agent
 from umiak.launch.events import Meeting, NodeSetting
 from umiak.launch.journal import Journal
 from umiak.launch.logfiles import Access
+from umiak.launch.options import Runner
 from umiak.launch.plan import Local, Plan, plan
 from umiak.launch.protocol import Offer
 from umiak.launch.talk import Talk
@@ -128,6 +129,7 @@ class _Launch:
         self.plan = self._with_reachable_host(plan(options, placement, self._local(placement, found)))
         if self.check:
             self.plan = self.check.plan(self.plan)
+        found = self._shared(found)
         if self.options.devices or not self.plan.terms.mode.has_servers:
             devices.check_workers(found, self.plan.trainers)
             idle = devices.idle(found, self.plan.trainers)
@@ -141,7 +143,7 @@ class _Launch:
         if self.plan.ports:
             held.hold_these(self.plan.ports)
         else:
-            held.hold_any(self.plan.port_count)
+            held.hold_any(self.plan.port_count, last=self.plan.own_store_port)
         setting = self._setting(held, listener)
         heart = link.Heart(self.loop, self.plan.terms.heartbeat_timeout_s)
         journal = Journal(os.path.join(log_dir, logfiles.JOURNAL), access)
@@ -193,6 +195,15 @@ class _Launch:
         found = device_files.find(self.environ)
         return devices.choose(found, self.options.devices) if self.options.devices else found
 
+    def _shared(self, found: Devices | None) -> Devices | None:
+        """The devices to deal out: none where more workers than devices were asked for in torchrun's words."""
+        workers = self.plan.trainers
+        if not self.options.devices_shared or found is None or workers <= len(found.used):
+            return found
+        told = f"{workers} workers share {len(found.used)} {found.kind.value} devices: none is given one of its own"
+        self.talk.say(told, "WARNING")
+        return None
+
     def _local(self, placement: Placement | None, found: Devices | None) -> Local:
         """What this machine knows of itself; names are only looked up where it matters which machine they mean."""
         options = self.options
@@ -202,16 +213,22 @@ class _Launch:
         for master in (options.master, placement.master if placement else None):
             if master and not master.startswith("etcd://"):
                 names.add(split_host_port(master)[0])
-        count = devices.workers_for(found) if found else None
+        own = Local(
+            addresses=(),
+            devices=devices.workers_for(found) if found else None,
+            device_kind=found.kind if found else None,
+            cpus=len(os.sched_getaffinity(0)),
+        )
         if not names:
-            return Local(addresses=(), devices=count)
+            return own
         resolved = {name: hostinfo.resolve(name) for name in names}
-        return Local(addresses=hostinfo.addresses(), devices=count, resolved=resolved)
+        return replace(own, addresses=hostinfo.addresses(), resolved=resolved)
 
     def _check_program(self) -> None:
         options = self.options
         script = options.program[0] if options.program else ""
-        if not options.is_module and script.endswith((".py", ".pyxes")) and not os.path.isfile(script):
+        is_script = options.runner is Runner.PYTHON or script.endswith((".py", ".pyxes"))
+        if not options.is_module and is_script and not os.path.isfile(script):
             raise UmiakError(
                 Problem(
                     code="UM-LAUNCH-201",
@@ -335,10 +352,10 @@ class _Launch:
             offer = setting.offer
             command = self.check.command(offer, found, log_dir=log_dir, has_token=token is not None)
         else:
-            command = supervisor.command_for(options.program, is_module=options.is_module)
+            command = supervisor.command_for(options.program, is_module=options.is_module, runner=options.runner)
         return supervisor.Program(
             command=command,
-            environ=dict(self.environ),
+            environ=self._worker_environ(),
             setting=contracts.WorkerSetting(
                 mode=self.plan.terms.mode,
                 log_dir=log_dir,
@@ -348,6 +365,8 @@ class _Launch:
                 devices=found,
                 heter_device=options.heter_device,
                 backend=options.backend,
+                role_name=options.role_name,
+                signals=options.signals,
             ),
             log_dir=log_dir,
             log_max_bytes=options.log_max_bytes,
@@ -355,10 +374,20 @@ class _Launch:
             log_access=access,
             run=self.name,
             tee=options.tee,
+            tee_except=options.tee_except,
             hang_timeout_s=options.hang_timeout_s,
             gpu_log=options.enable_gpu_log and found is not None and found.kind is DeviceKind.GPU,
             token=self._worker_token(token),
         )
+
+    def _worker_environ(self) -> dict[str, str]:
+        """What workers inherit of this launcher's environment, before their own variables are laid over it."""
+        hidden = contracts.proxies_in(self.environ)
+        if not hidden or self.options.keep_proxy:
+            return dict(self.environ)
+        names = " and ".join(f"{name} (as {name}_original)" for name in hidden)
+        self.talk.say(f"hidden from the workers: {names}; --keep_proxy leaves them")
+        return contracts.without_proxies(self.environ)
 
     def _worker_token(self, token: bytes | None) -> str | None:
         """What parameter servers and their trainers prove to one another: the job's token, or on one node one of its own."""

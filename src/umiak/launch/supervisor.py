@@ -15,11 +15,12 @@ import time
 from umiak import contracts
 from umiak.adapters import hostinfo, process
 from umiak.contracts import stacks
+from umiak.contracts.torch import ERROR_FILE
 from umiak.core.cluster import Role
 from umiak.core.value import replace, value
 from umiak.launch import lastwords, logs
 from umiak.launch.logfiles import PRIVATE, Access, open_log
-from umiak.launch.options import Tee
+from umiak.launch.options import Runner, Tee
 from umiak.launch.protocol import Failure, FailureKind
 
 TYPE_CHECKING = False
@@ -41,6 +42,7 @@ GPU_LOG_COMMAND = (
     "--loop=5",
 )
 _READ_BYTES = 64 * 1024
+_MOST_ERROR_FILE_BYTES = 256 * 1024
 
 
 @value
@@ -57,6 +59,8 @@ class Program:
     log_access: Access = PRIVATE
     run: str = "run"
     """The launcher's own name: the end of the name of a log file whose usual name is taken."""
+    tee_except: tuple[int, ...] = ()
+    """Local ranks of trainers for which the opposite of ``tee`` holds."""
     hang_timeout_s: float | None = None
     gpu_log: bool = False
     token: str | None = None
@@ -66,8 +70,10 @@ class Program:
 class _Worker:
     """One running worker."""
 
-    def __init__(self, seat: Seat, generation: int, child: process.Child, log: logs.WorkerLog) -> None:
+    def __init__(self, seat: Seat, generation: int, child: process.Child, log: logs.WorkerLog, error_file: str) -> None:
         self.seat = seat
+        self.error_file = error_file
+        """Where a script with torch's ``@record`` writes the exception that ends it; empty for a worker that has none."""
         self.generation = generation
         self.child = child
         self.log = log
@@ -114,6 +120,9 @@ class Supervisor:
         if self._program.token is not None:
             environ["UMIAK_TOKEN"] = self._program.token
         self._write_contract(contract, contracts.backup(cluster, seat, setting), seat)
+        error_file = contract.get(ERROR_FILE, "")
+        if error_file:
+            self._write(error_file, "")  # torch would make one that others can read
         log = self._log_of(seat)
         if self._program.hang_timeout_s is not None:
             environ.update(self._watch_for_hangs(seat, environ))
@@ -125,7 +134,7 @@ class Supervisor:
             self._loop.soon(lambda: self.on_exit(seat.key, cluster.generation, failure))
             return
         self.on_progress()
-        worker = self._workers[seat.key] = _Worker(seat, cluster.generation, child, log)
+        worker = self._workers[seat.key] = _Worker(seat, cluster.generation, child, log, error_file)
         self._log_gpus(cluster.job_id)
         self._loop.on_readable(child.output, lambda: _ignore(self._read(worker)))
         self._loop.on_readable(child.pidfd, lambda: self._ended(worker))
@@ -231,7 +240,9 @@ class Supervisor:
                 break
         self._workers.pop(worker.seat.key, None)
         process.reap_adopted(self.pids)
-        self.on_exit(worker.seat.key, worker.generation, self._verdict(worker, code))
+        failure = self._verdict(worker, code)
+        _remove_if_empty(worker.error_file)
+        self.on_exit(worker.seat.key, worker.generation, failure)
 
     def _verdict(self, worker: _Worker, code: int) -> Failure | None:
         """What this end means: None if the worker ended well, or only because it was told to."""
@@ -239,13 +250,16 @@ class Supervisor:
             return None
         kind = FailureKind.KILLED if code < 0 else FailureKind.EXITED
         failure = self._failure(worker.seat, kind, worker.log)
+        message, traceback = lastwords.recorded_error(_text_of(worker.error_file))
         starved = code == -signal.SIGKILL and process.out_of_memory_kills() > worker.memory_kills
         return replace(
             failure,
             exit_code=code if code > 0 else None,
             signal=-code if code < 0 else None,
             out_of_memory=starved,
-            port_taken=code != 0 and lastwords.port_was_taken(failure.log_end + failure.traceback),
+            what=message,
+            traceback=traceback or failure.traceback,
+            port_taken=code != 0 and lastwords.port_was_taken(failure.log_end + failure.traceback + traceback),
         )
 
     def _failure(self, seat: Seat, kind: FailureKind, log: logs.WorkerLog, what: str = "") -> Failure:
@@ -331,6 +345,8 @@ class Supervisor:
         """This seat's log, with the tag of the rank that it has in this generation."""
         if seat.key not in self._logs:
             shown = self._program.tee is Tee.ALL or (self._program.tee is Tee.FIRST and _is_first(seat))
+            if seat.role is Role.TRAINER and seat.local_rank in self._program.tee_except:
+                shown = not shown
             path = os.path.join(self._program.log_dir, f"{LOG_NAMES[seat.role]}.{seat.local_rank}")
             log = self._logs[seat.key] = logs.WorkerLog(
                 path,
@@ -368,13 +384,13 @@ class Supervisor:
             os.close(fd)
 
 
-def command_for(program: tuple[str, ...], *, is_module: bool) -> tuple[str, ...]:
+def command_for(program: tuple[str, ...], *, is_module: bool, runner: Runner = Runner.BY_NAME) -> tuple[str, ...]:
     """The words to execute: Python for scripts and modules, anything else as it is."""
     if is_module:
         return (sys.executable, "-u", "-m", *program)
-    if program[0].endswith(".py"):
+    if runner is Runner.PYTHON or (runner is Runner.BY_NAME and program[0].endswith(".py")):
         return (sys.executable, "-u", *program)
-    if program[0].endswith(".pyxes"):
+    if runner is Runner.BY_NAME and program[0].endswith(".pyxes"):
         return (sys.executable, *program)
     if "/" not in program[0] and os.path.isfile(program[0]) and os.access(program[0], os.X_OK):
         return (f"./{program[0]}", *program[1:])
@@ -415,3 +431,25 @@ def _try_to_connect(loop: Loop, host: str, port: int, answered: Callable[[bool],
         loop.on_writable(sock.fileno(), finish)
     else:
         finish()
+
+
+def _text_of(path: str) -> str:
+    """The beginning of a file that a worker wrote; empty if there is none. Whatever the worker made of it, nothing waits."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return ""
+    try:
+        return os.read(fd, _MOST_ERROR_FILE_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)
+
+
+def _remove_if_empty(path: str) -> None:
+    try:
+        if path and os.path.getsize(path) == 0:
+            os.unlink(path)
+    except OSError:
+        pass

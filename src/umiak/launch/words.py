@@ -40,7 +40,8 @@ def describe(failure: Failure) -> str:
     if failure.signal is not None:
         cause = ": the system ran out of memory (OOM kill)" if failure.out_of_memory else ""
         return f"{worker} was killed by {signal_name(failure.signal)}{cause}"
-    return f"{worker} failed with exit code {failure.exit_code}"
+    recorded = f": {failure.what}" if failure.what else ""
+    return f"{worker} failed with exit code {failure.exit_code}{recorded}"
 
 
 def signal_name(number: int) -> str:

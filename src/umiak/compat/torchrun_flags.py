@@ -1,0 +1,214 @@
+"""The flags of torchrun, as of torch 2.15: a table. Values.
+
+Those that Paddle's launcher has under the same name (``--nnodes``, ``--nproc-per-node``, ``--log-dir``) have their row in
+paddle_flags, and ``--tee`` has its row among umiak's own. What the rows mean is decided in `torchrun`. ``ignored`` flags ask for
+something that umiak does otherwise or not at all, and that does not change what the job computes: they are accepted, and a
+warning says so.
+"""
+
+from __future__ import annotations
+
+from umiak.compat.flags import Flag, Kind, Origin
+from umiak.compat.paddle_flags import REFUSED
+from umiak.contracts.setting import SIGNALS
+
+TORCHRUN = "Flags of torchrun"
+BACKENDS = ("static", "c10d", "etcd", "etcd-v2")
+
+
+def _flag(name: str, help_: str, **more: object) -> Flag:
+    env = (f"PET_{name.upper()}", *more.pop("env", ()))  # type: ignore[misc]
+    fields: dict[str, object] = {"group": TORCHRUN, "origin": Origin.TORCHRUN, "env": env, **more}
+    return Flag(name=name, help=help_, **fields)  # type: ignore[arg-type]
+
+
+FLAGS = (
+    _flag(
+        "standalone",
+        "Run on this node alone, whatever platform it belongs to.",
+        kind=Kind.SWITCH,
+        default=False,
+    ),
+    _flag(
+        "node_rank",
+        "With the static backend: the same as --rank.",
+        kind=Kind.NUMBER,
+        least=0,
+        metavar="N",
+        elsewhere=("machine_rank",),
+    ),
+    _flag(
+        "master_addr",
+        "With the static backend: the address of node 0.",
+        metavar="HOST",
+    ),
+    _flag(
+        "master_port",
+        "With the static backend: the port of the first worker's store, MASTER_PORT. The launchers meet on the port 10000 "
+        "below it, or above it if it is below 20000.",
+        kind=Kind.NUMBER,
+        least=1,
+        metavar="PORT",
+    ),
+    _flag(
+        "local_addr",
+        "The same as --host.",
+        metavar="HOST",
+    ),
+    _flag(
+        "rdzv_backend",
+        "How nodes meet. static: at --master_addr, node 0 leads; c10d: at --rdzv_endpoint, the node with that address leads; "
+        "etcd, etcd-v2: in etcd.",
+        kind=Kind.CHOICE,
+        default="static",
+        choices=BACKENDS,
+        synonyms=(("etcd_v2", "etcd-v2"),),
+        metavar="|".join(BACKENDS),
+    ),
+    _flag(
+        "rdzv_endpoint",
+        "Where they meet. Without a port: 29400 with c10d, 2379 with etcd.",
+        metavar="HOST[:PORT]",
+    ),
+    _flag(
+        "rdzv_id",
+        "The same as --job_id.",
+        metavar="NAME",
+    ),
+    _flag(
+        "rdzv_conf",
+        "Settings of the meeting: join_timeout, last_call_timeout, keep_alive_interval, keep_alive_max_attempt, is_host.",
+        metavar="KEY=VALUE,...",
+    ),
+    _flag(
+        "max_restarts",
+        "The same as --max_restart. Not said, beside other flags of torchrun: 0.",
+        kind=Kind.NUMBER,
+        least=0,
+        metavar="N",
+    ),
+    _flag(
+        "role",
+        "The workers' ROLE_NAME.",
+        default="default",
+        metavar="NAME",
+    ),
+    _flag(
+        "module",
+        "The program is a Python module: the same as -m, but other flags may follow.",
+        kind=Kind.SWITCH,
+        default=False,
+    ),
+    _flag(
+        "no_python",
+        "Execute the program itself, also if its name ends with .py.",
+        kind=Kind.SWITCH,
+        default=False,
+    ),
+    _flag(
+        "run_path",
+        "Run the program with Python, whatever its name is.",
+        kind=Kind.SWITCH,
+        default=False,
+    ),
+    _flag(
+        "redirects",
+        "Whose output is not shown on the console but only kept in the log file: 3 everybody's, 1:3 that of local rank 1.",
+        letter="r",
+        metavar="STD|RANK:STD,...",
+    ),
+    _flag(
+        "local_ranks_filter",
+        "Show the output of these local ranks only.",
+        metavar="N,...",
+    ),
+    _flag(
+        "shutdown_timeout",
+        "The same as --grace and --failure_grace.",
+        kind=Kind.SECONDS,
+        least=0,
+        metavar="SECONDS",
+        env=("TORCH_ELASTIC_SHUTDOWN_TIMEOUT",),
+    ),
+    _flag(
+        "signals_to_handle",
+        "The signals that end the job. Others than these four can't be chosen.",
+        default=SIGNALS,
+        metavar="SIGNAL,...",
+    ),
+    _flag(
+        "monitor_interval",
+        "Accepted without effect.",
+        kind=Kind.SECONDS,
+        least=0,
+        metavar="SECONDS",
+        ignored="workers are not polled, their end is noticed at once",
+    ),
+    _flag(
+        "start_method",
+        "Accepted without effect.",
+        kind=Kind.CHOICE,
+        default="spawn",
+        choices=("spawn", "fork", "forkserver"),
+        metavar="NAME",
+        ignored="it is about functions that torch's multiprocessing starts, and workers are programs",
+    ),
+    _flag(
+        "event_log_handler",
+        "Accepted without effect.",
+        default="null",
+        metavar="NAME",
+        ignored="events of the launcher are in events.jsonl in the log directory",
+    ),
+    _flag(
+        "log_line_prefix_template",
+        "Accepted without effect.",
+        default="",
+        metavar="TEMPLATE",
+        env=("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",),
+        ignored="lines on the console are tagged with role and rank, as in [trainer 1]",
+    ),
+    _flag(
+        "duplicate_stdout_filters",
+        "Accepted without effect.",
+        default="",
+        metavar="TEXT,...",
+        ignored="no second file is written; `grep` finds the lines in workerlog.*",
+    ),
+    _flag(
+        "duplicate_stderr_filters",
+        "Accepted without effect.",
+        default="",
+        metavar="TEXT,...",
+        ignored="no second file is written; `grep` finds the lines in workerlog.*",
+    ),
+    _flag(
+        "logs_specs",
+        "Accepted without effect.",
+        metavar="NAME",
+        ignored="plug-ins of torchrun are not loaded; output goes to workerlog.* in the log directory",
+    ),
+    _flag(
+        "numa_binding",
+        "Accepted without effect.",
+        kind=Kind.CHOICE,
+        choices=("node", "socket", "exclusive", "core-complex"),
+        metavar="MODE",
+        ignored="workers are not bound to CPUs; `numactl` in a small script can do it",
+    ),
+    _flag(
+        "virtual_local_rank",
+        "LOCAL_RANK 0 for every worker, each with one visible device.",
+        kind=Kind.SWITCH,
+        default=False,
+        group=REFUSED,
+        refused="workers of a node see the same devices and different values of LOCAL_RANK; let the script use cuda:LOCAL_RANK",
+    ),
+    _flag(
+        "print_completion",
+        "Shell completion of torchrun.",
+        group=REFUSED,
+        metavar="SHELL",
+        refused="it prints a script for the command torchrun",
+    ),
+)
