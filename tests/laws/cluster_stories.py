@@ -91,7 +91,8 @@ def strike(world: WatchedWorld, blow: Blow) -> None:
 
 def strike_node(world: WatchedWorld, node: SimNode, blow: Blow) -> None:
     match blow.kind:
-        case "freeze":
+        case "freeze" if world.gets_through:
+            # Not during a cut: a launcher that is frozen just when it should notice one stops its workers so much later.
             world.freeze(node.name, blow.side / 10)
         case "fail":
             node.fail_worker(3)

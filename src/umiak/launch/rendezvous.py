@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from enum import Enum
 
-from umiak.core.cluster import Cluster, Node, Role
+from umiak.core.cluster import Cluster, Role
 from umiak.core.value import replace
-from umiak.launch import admission, quorum, takeover, words
+from umiak.launch import admission, takeover, words
 from umiak.launch.backoff import Backoff
 from umiak.launch.events import (
     AnswerTakeover,
@@ -63,6 +63,8 @@ from umiak.launch.protocol import (
     Terms,
     Waiting,
 )
+from umiak.launch.roster import Member, Roster
+from umiak.launch.votes import Votes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,20 +85,6 @@ class Phase(str, Enum):
     ENDED = "ended"
 
 
-class _Member:
-    """One connected node, as the master sees it."""
-
-    def __init__(self, offer: Offer, home: int) -> None:
-        self.offer = offer
-        self.home = home
-        self.standby = False
-        self.leaving = False
-        self.farewell: Finish | None = None
-        self.ready = False
-        self.done = False
-        self.idle = True  # no worker of any generation lives there
-
-
 class Coordinator:
     """The master's state. ``lead.previous`` is set when it takes over from a lost master."""
 
@@ -107,21 +95,14 @@ class Coordinator:
         self.phase = Phase.GATHERING
         self._setting = setting
         self._lineage = previous.lineage if previous else setting.lineage
-        self._basis = lead.basis
-        self._unaccepted: set[str] = set()  # nodes of this generation of which it is not known that they have it
+        self._votes = Votes(lead)
         self._took_over = previous is not None
         self._formed = False  # a generation was formed here
         self.cluster = previous
         self.restarts = previous.restarts if previous else 0
         self.failures: list[Failure] = []
-        self._members: dict[str, _Member] = {}
-        self._active_members: list[_Member] | None = None
-        self._left: list[tuple[str, int]] = []  # hosts and homes of nodes that are gone
-        self._dead: set[str] = set(lead.dead)
-        self._silent: set[str] = set(lead.silent)
-        self._reachable = frozenset(lead.reachable)
+        self._roster = Roster(previous)
         self._end_is_cut_off = False
-        self._awaited: set[str] = set()
         self._await_until = now
         self._port_retries = 0
         self._backoff = Backoff(terms.job_id, now)
@@ -142,7 +123,12 @@ class Coordinator:
     def next_deadline(self) -> float | None:
         """When a Tick is wanted, if nothing else happens before."""
         if self.phase is Phase.GATHERING:
-            times = [self._deadline, self._note_at, self._form_time(), self._await_until if self._awaited else None]
+            times = [
+                self._deadline,
+                self._note_at,
+                self._form_time(),
+                self._await_until if self._votes.awaited else None,
+            ]
         elif self.phase is Phase.RUNNING:
             times = [self._grow_at, *(when for when, _, _ in self._worker_restarts)]
         else:
@@ -158,13 +144,13 @@ class Coordinator:
             match event:
                 case NodeSaid(message=Join() as join):
                     self._joined(now, event, join)
-                case NodeSaid(name=name) if name in self._members:
-                    self._said(now, self._members[name], event)
+                case NodeSaid(name=name) if name in self._roster:
+                    self._said(now, self._roster[name], event)
                 case NodeClosed(name=name):
                     self._lost(now, name, event.at, dead=True)
                 case NodeSilent(name=name):
                     self._lost(now, name, event.at, dead=False)
-                case NodeRefused(name=name) if name in self._reachable:
+                case NodeRefused(name=name) if self._votes.is_death(name):
                     # It answered at that address before, so that address is its own, and its launcher is gone.
                     self._lost(now, name, event.at, dead=True)
                 case TakeoverCalled():
@@ -185,39 +171,34 @@ class Coordinator:
             self._actions.append(Drop(name=name))
             self._end(words.superseded(offer.host))
             return
-        if name in self._members:
+        if name in self._roster:
             # The same launcher on a new connection: whatever it ran before, it has stopped.
             self._lost(now, name, event.at, dead=True)
-        members = [member.offer for member in self._members.values()]
-        staying = [member.offer for member in self._active() if not member.leaving]
+        members = [member.offer for member in self._roster]
+        staying = [member.offer for member in self._roster.active if not member.leaving]
         refusal = admission.refusal(join, self.terms, members, staying)
         if refusal:
             self._send(refusal, name)
             self._actions.append(Drop(name=name))
             return
-        self._dead.discard(name)
-        self._silent.discard(name)
-        self._awaited.discard(name)
-        member = self._members[name] = _Member(offer, self._home_for(offer))
-        self._active_members = None
+        self._votes.came(name)
+        member = self._roster.add(offer, self.cluster, master=self.name)
         self._last_change = now
-        if self._silent and not self._formed:
+        if self._votes.silent and not self._formed:
             # It may have noticed only now that it is cut off from the old master, which then notices a beat later.
             self._not_before = max(self._not_before, now + self.terms.fence_s)
         if self.phase is not Phase.GATHERING:
-            member.standby = True
-            self._active_members = None
-            if self.terms.elastic and len(self._active()) < self.terms.most and not self._anyone_done():
+            self._roster.stand_by(member, standby=True)
+            if self.terms.elastic and len(self._roster.active) < self.terms.most and not self._anyone_done():
                 self._grow_at = now + self.terms.settle_s
                 text = "the job will grow to take this node in"
             else:
-                text = f"standing by: the job has {len(self._active())} of {self.terms.most} nodes"
-            self._send(Standby(text=text, cluster=self.cluster, basis=self._basis), name)
-        elif len(self._active()) > self.terms.most:
-            member.standby = True
-            self._active_members = None
+                text = f"standing by: the job has {len(self._roster.active)} of {self.terms.most} nodes"
+            self._send(Standby(text=text, cluster=self.cluster, basis=self._votes.basis), name)
+        elif len(self._roster.active) > self.terms.most:
+            self._roster.stand_by(member, standby=True)
             text = f"standing by: the job has its {self.terms.most} nodes"
-            self._send(Standby(text=text, cluster=self.cluster, basis=self._basis), name)
+            self._send(Standby(text=text, cluster=self.cluster, basis=self._votes.basis), name)
 
     def _takeover_called(self, call: TakeoverCalled) -> None:
         match takeover.reply(call, self.cluster, formed=self._formed):
@@ -236,9 +217,9 @@ class Coordinator:
         self.phase = Phase.ENDED
         self._end_is_cut_off = True
         self._actions.append(StandDown(text=f"the job is led by {host} now, joining it there"))
-        self._send(Moved(host=host, port=port), *(name for name in self._members if name != self.name), self.name)
+        self._send(Moved(host=host, port=port), *(name for name in self._roster.names if name != self.name), self.name)
 
-    def _said(self, now: float, member: _Member, event: NodeSaid) -> None:
+    def _said(self, now: float, member: Member, event: NodeSaid) -> None:
         message = event.message
         generation = self.cluster.generation if self.cluster else 0
         match message:
@@ -257,12 +238,10 @@ class Coordinator:
                 self._leaving(member, signal, event.at)
 
     def _accepted(self, name: str) -> None:
-        self._unaccepted.discard(name)
-        if self._basis and self._formed and not self._unaccepted:
-            self._basis = ()
+        if self._votes.accepted(name):
             self._broadcast(Committed(generation=self._generation()))
 
-    def _failed(self, now: float, member: _Member, failure: Failure) -> None:
+    def _failed(self, now: float, member: Member, failure: Failure) -> None:
         self.failures.append(failure)
         if self.phase is not Phase.RUNNING:
             return
@@ -278,7 +257,7 @@ class Coordinator:
             self._restart_worker(now, member.offer.name, failure)
             return
         dump = failure.kind is FailureKind.HUNG
-        if self.terms.elastic_level == 0 and len(self._active()) > 1:
+        if self.terms.elastic_level == 0 and len(self._roster.active) > 1:
             member.leaving = True
             member.farewell = words.verdict(failure)
             self._stop(f"{words.who(failure)} failed, its node leaves", reform=True, dump_stacks=dump)
@@ -310,7 +289,7 @@ class Coordinator:
             return True
         return self.terms.trainer_restart is TrainerRestart.ALONE
 
-    def _leaving(self, member: _Member, signal: int, at: float) -> None:
+    def _leaving(self, member: Member, signal: int, at: float) -> None:
         member.leaving = True
         name, host = member.offer.name, member.offer.host
         told = f"node {host} was told to stop by signal {signal}"
@@ -333,16 +312,12 @@ class Coordinator:
             self._stop(told, reform=False, grace_s=self.terms.grace_s)
 
     def _lost(self, now: float, name: str, at: float, *, dead: bool) -> None:
-        self._awaited.discard(name)
-        if not dead and name not in self._dead:
-            self._silent.add(name)
+        self._votes.lost(name, dead=dead)
+        if name in self._votes.silent:
             self._not_before = max(self._not_before, now + self.terms.fence_s)
-        if dead:
-            self._dead.add(name)
-            self._silent.discard(name)
-        if name not in self._members:
+        if name not in self._roster:
             return
-        member = self._members[name]
+        member = self._roster[name]
         if not dead:
             # It arrives only if the link works again; then that node must stop, and may join again.
             self._send(Evict(text="this node was out of reach, and the master gave it up"), name)
@@ -366,7 +341,7 @@ class Coordinator:
 
     def _can_reform_without(self, leaving: int) -> bool:
         """Whether a job that loses nodes may go on without them, or wait for others in their place."""
-        if len(self._active()) - leaving < 1:
+        if len(self._roster.active) - leaving < 1:
             return False
         if self.terms.elastic or self.terms.elastic_level == 0:
             return True
@@ -377,23 +352,24 @@ class Coordinator:
     def _decide(self, now: float) -> None:
         if self.phase is Phase.ENDED:
             return
-        if self.cluster and not self._awaited and not self._quorum():
-            lost = ", ".join(self._host_of(name) for name in self._missing())
+        here = self._roster.names
+        if self.cluster and not self._votes.awaited and not self._votes.may_go_on(here):
+            lost = ", ".join(self._host_of(name) for name in self._votes.missing(here))
             self._end_is_cut_off = True
             self._end(words.cut_off(lost, self.cluster.generation))
         if self.phase is Phase.RUNNING:
             self._decide_running(now)
-        if self.phase is Phase.STOPPING and all(member.idle for member in self._members.values() if not member.standby):
+        if self.phase is Phase.STOPPING and all(member.idle for member in self._roster.active):
             self._after_stopping(now)
         if self.phase is Phase.GATHERING:
             self._decide_gathering(now)
 
     def _decide_running(self, now: float) -> None:
-        active = self._active()
+        active = self._roster.active
         for restart in [each for each in self._worker_restarts if now >= each[0]]:
             self._worker_restarts.remove(restart)
             _, name, again = restart
-            if name in self._members:
+            if name in self._roster:
                 self._send(again, name)
         if not self._went and self._all_ready():
             self._went = True
@@ -402,7 +378,7 @@ class Coordinator:
             self._end(Finish(exit_status=0, words="the job is done"))
         elif self._grow_at is not None and now >= self._grow_at:
             self._grow_at = None
-            newcomers = self._standing_by()[: self.terms.most - len(active)]
+            newcomers = self._roster.standing_by[: self.terms.most - len(active)]
             if newcomers and not self._anyone_done():
                 hosts = ", ".join(member.offer.host for member in newcomers)
                 self._stop(
@@ -413,9 +389,9 @@ class Coordinator:
         if not self._reform:
             self._end(words.verdict(min(self.failures, key=lambda failure: failure.at)))
             return
-        for member in [each for each in self._members.values() if each.leaving]:
+        for member in [each for each in self._roster if each.leaving]:
             self._part_with(member)
-        if self.name not in self._members:
+        if self.name not in self._roster:
             self.phase = Phase.ENDED
             return
         self.phase = Phase.GATHERING
@@ -429,10 +405,8 @@ class Coordinator:
         when = self._form_time()
         if when is not None and now >= when:
             self._form(now)
-        elif self._awaited and now >= self._await_until:
-            # Whoever has not come to the new master by now counts as silent.
-            self._silent |= self._awaited
-            self._awaited.clear()
+        elif self._votes.awaited and now >= self._await_until:
+            self._votes.stop_waiting()
             self._decide(now)
         elif self._deadline is not None and now >= self._deadline:
             self._give_up()
@@ -445,25 +419,24 @@ class Coordinator:
 
     def _form_time(self) -> float | None:
         """When a generation may be formed from the nodes that are here, if nothing changes; None: not with these."""
-        count = len(self._active())
-        if self.phase is not Phase.GATHERING or count < self.terms.least or self.name not in self._members:
+        count = len(self._roster.active)
+        if self.phase is not Phase.GATHERING or count < self.terms.least or self.name not in self._roster:
             return None
         if count < self.terms.most and not self.terms.elastic:
             return None
         if self._reform:
-            return None if self._awaited else self._not_before
+            return None if self._votes.awaited else self._not_before
         return self._not_before if count >= self.terms.most else self._last_change + self.terms.elastic_timeout_s
 
     def _form(self, now: float) -> None:
         first = self._generation() == 0
-        seated = [(member.offer, member.home) for member in self._active()]
+        seated = [(member.offer, member.home) for member in self._roster.active]
         order = admission.in_rank_order(seated, by_address=self.terms.sort_ip and first)
-        members = [self._members[name] for name in order]
+        members = [self._roster[name] for name in order]
         if first:
             for home, member in enumerate(members):
                 member.home = home
-        nodes = tuple(_node(member) for member in members)
-        earlier = [tuple(name for name in line if name not in self._dead) for line in self._lines()]
+        nodes = tuple(member.node() for member in members)
         self.cluster = Cluster(
             job_id=self.terms.job_id,
             generation=self._generation() + 1,
@@ -472,25 +445,20 @@ class Coordinator:
             restarts=self.restarts,
             lineage=self._lineage,
         )
-        # The same nodes in the same order make the same rule: then nothing is to be agreed upon.
-        same = quorum.line_of_succession(self.cluster)
-        self._basis = tuple(line for line in dict.fromkeys(earlier) if line not in ((), same))
+        self._votes.formed(self.cluster)
         self._formed = True
-        self._unaccepted = {*self.cluster.names}
         for member in members:
             member.ready = member.done = member.idle = False
-        self._dead.clear()
-        self._silent.clear()
         self._reform = False
         self._grow_at = None
         self._went = not self.terms.mode.has_servers
         self._backoff.began(now)
         self._worker_backoffs.clear()
         self.phase = Phase.RUNNING
-        self._send(Form(cluster=self.cluster, basis=self._basis), *self.cluster.names)
-        others = [name for name in self._members if name not in self.cluster.names]
+        self._send(Form(cluster=self.cluster, basis=self._votes.basis), *self.cluster.names)
+        others = [name for name in self._roster.names if name not in self.cluster.names]
         told = Standby(text=f"generation {self._generation()} runs without this node", cluster=self.cluster)
-        self._send(replace(told, basis=self._basis), *others)
+        self._send(replace(told, basis=self._votes.basis), *others)
 
     def _give_up(self) -> None:
         text = self._waiting_text()
@@ -507,16 +475,15 @@ class Coordinator:
     def _take_over(self, previous: Cluster, now: float) -> None:
         """Start as the successor of a lost master: wait for the others of its last generation, not for ever."""
         self._reform = True
-        self._left = [(node.host, node.home) for node in previous.nodes]
-        self._awaited = {name for line in self._lines() for name in line} - {self.name} - self._dead - self._silent
+        self._votes.await_all_but(self.name)
         # A node that this one never had a link to notices by itself that it is cut off, and stops, within this time.
         others_stop_s = max(self.terms.heartbeat_timeout_s, self.terms.failure_grace_s) + self.terms.fence_s
         self._await_until = now + others_stop_s + self.terms.heartbeat_timeout_s
         # Whether this side may go on at all is known only then, and comes before the question whether it is enough.
         self._deadline = max(now + self._patience_s(), self._await_until)
-        if self._silent - {previous.coordinator}:
+        if self._votes.silent - {previous.coordinator}:
             self._not_before = now + others_stop_s
-        if self._silent:
+        if self._votes.silent:
             self._not_before = max(self._not_before, now + self.terms.fence_s)
 
     def rivals(self) -> tuple[tuple[str, int], ...]:
@@ -540,8 +507,7 @@ class Coordinator:
 
     def is_name_taken(self, offer: Offer) -> bool:
         """Whether a node at another address takes part under this name."""
-        known = self._members.get(offer.name)
-        return known is not None and (known.offer.host, known.offer.link_port) != (offer.host, offer.link_port)
+        return self._roster.is_name_taken(offer)
 
     @property
     def has_formed(self) -> bool:
@@ -555,14 +521,14 @@ class Coordinator:
         return tuple(
             Probe(name=node.name, host=node.host, port=node.link_port)
             for node in self.cluster.nodes
-            if node.name in self._awaited
+            if node.name in self._votes.awaited
         )
 
     def _stop(self, why: str, *, reform: bool, dump_stacks: bool = False, grace_s: float | None = None) -> None:
         self.phase = Phase.STOPPING
         self._reform = reform
         self._worker_restarts.clear()
-        names = [member.offer.name for member in self._active()]
+        names = [member.offer.name for member in self._roster.active]
         grace_s = self.terms.failure_grace_s if grace_s is None else grace_s
         self._send(Stop(generation=self._generation(), why=why, grace_s=grace_s, dump_stacks=dump_stacks), *names)
 
@@ -577,38 +543,15 @@ class Coordinator:
             self._actions.append(Drop(name=event.name))
 
     def _all_ready(self) -> bool:
-        return all(member.ready for member in self._active())
+        return all(member.ready for member in self._roster.active)
 
     def _anyone_done(self) -> bool:
-        return any(member.done and member.offer.trainers for member in self._active())
-
-    def _active(self) -> list[_Member]:
-        """Those who take part, or will; found anew only after somebody came, went or was called up."""
-        if self._active_members is None:
-            self._active_members = [member for member in self._members.values() if not member.standby]
-        return self._active_members
-
-    def _standing_by(self) -> list[_Member]:
-        return [member for member in self._members.values() if member.standby]
+        return any(member.done and member.offer.trainers for member in self._roster.active)
 
     def _call_up_standbys(self) -> None:
-        room = self.terms.most - len(self._active())
-        for member in self._standing_by()[: max(room, 0)]:
-            member.standby = False
-            self._active_members = None
-
-    def _quorum(self) -> bool:
-        assert self.cluster is not None
-        return quorum.may_go_on(self._lines(), here=self._members.keys(), dead=self._dead)
-
-    def _lines(self) -> tuple[tuple[str, ...], ...]:
-        """The lines of succession of the last generation, and of earlier ones until all of its nodes have it."""
-        return (quorum.line_of_succession(self.cluster), *self._basis) if self.cluster else ()
-
-    def _missing(self) -> list[str]:
-        """Nodes that may be alive and are not here."""
-        names = {name for line in self._lines() for name in line}
-        return sorted(names - self._dead - self._members.keys())
+        room = self.terms.most - len(self._roster.active)
+        for member in self._roster.standing_by[: max(room, 0)]:
+            self._roster.stand_by(member, standby=False)
 
     def _generation(self) -> int:
         return self.cluster.generation if self.cluster else 0
@@ -616,26 +559,13 @@ class Coordinator:
     def _patience_s(self) -> float:
         return self.terms.elastic_timeout_s * (1 if self.terms.elastic else FIXED_SIZE_PATIENCE)
 
-    def _home_for(self, offer: Offer) -> int:
-        if self.cluster and offer.name in self.cluster.names:
-            return self.cluster.node(offer.name).home
-        return admission.home_for(
-            offer,
-            taken={member.home for member in self._members.values()},
-            left=self._left,
-            is_master=offer.name == self.name,
-            master_here=self.name in self._members,
-        )
-
     def _forget(self, name: str, *, dead: bool) -> None:
-        member = self._members.pop(name)
-        self._active_members = None
-        self._left.append((member.offer.host, member.home))
+        self._roster.remove(name)
         if dead:
-            self._dead.add(name)
+            self._votes.dead.add(name)
         self._actions.append(Drop(name=name))
 
-    def _part_with(self, member: _Member) -> None:
+    def _part_with(self, member: Member) -> None:
         """Let a node go that was told to stop."""
         if member.farewell:
             self._send(member.farewell, member.offer.name)
@@ -645,12 +575,10 @@ class Coordinator:
         return next((node.host for node in (self.cluster.nodes if self.cluster else ()) if node.name == name), name)
 
     def _waiting_text(self) -> str:
-        have = ", ".join(member.offer.host for member in self._active()) or "none"
-        missing = self.terms.least - len(self._active())
+        have = ", ".join(member.offer.host for member in self._roster.active) or "none"
+        missing = self.terms.least - len(self._roster.active)
         if missing <= 0 and self.terms.elastic:
-            return (
-                f"have {len(self._active())} of {self.terms.least}:{self.terms.most} nodes ({have}), waiting for more"
-            )
+            return f"have {len(self._roster.active)} of {self.terms.least}:{self.terms.most} nodes ({have}), waiting for more"
         wanted = self.terms.most if not self.terms.elastic else self.terms.least
         return f"waiting for {max(missing, 0)} of {wanted} nodes: have {have}"
 
@@ -659,20 +587,4 @@ class Coordinator:
             self._actions.append(Send(names=tuple(names), message=message))
 
     def _broadcast(self, message: FromMaster) -> None:
-        self._send(message, *self._members)
-
-
-def _node(member: _Member) -> Node:
-    offer = member.offer
-    return Node(
-        name=offer.name,
-        host=offer.host,
-        home=member.home,
-        ports=offer.ports,
-        trainers=offer.trainers,
-        servers=offer.servers,
-        heters=offer.heters,
-        link_port=offer.link_port,
-        first_local_rank=offer.first_local_rank,
-        local_size=offer.local_size,
-    )
+        self._send(message, *self._roster.names)

@@ -390,6 +390,11 @@ class World:
 
     # ---- network
 
+    @property
+    def gets_through(self) -> bool:
+        """Whether no way is cut and no link waits for TCP to try again."""
+        return not self._cuts and not self._stalled
+
     def is_cut(self, one: str, other: str) -> bool:
         return frozenset((one, other)) in self._cuts
 
