@@ -12,7 +12,7 @@ import time
 from collections import deque
 
 from umiak.adapters import handshake
-from umiak.adapters.link import message_frame
+from umiak.adapters.link import Link, message_frame
 from umiak.adapters.ports import HeldPorts
 from umiak.core.decode import Malformed, decode_tagged, encode_tagged
 from umiak.core.problem import UmiakError
@@ -21,12 +21,13 @@ from umiak.launch.events import Meeting
 from umiak.launch.journal import Start
 from umiak.launch.machine import NodeMachine
 from umiak.launch.protocol import FROM_MASTER, FROM_NODE, Form, Join, Moved, Refuse, Standby
+from umiak.launch.reachability import ReachabilityCheck
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from umiak.adapters.etcd import Election
     from umiak.adapters.handshake import Caller, Listener, Visitor
-    from umiak.adapters.link import Heart, Link
+    from umiak.adapters.link import Heart
     from umiak.adapters.loop import Loop, Timer
     from umiak.launch.events import NodeAction, NodeSetting, RendezvousAction
     from umiak.launch.journal import Journal
@@ -39,9 +40,7 @@ LINGER_S = 3.0
 """How long a master that ends waits until every node has its last message."""
 HOLD_EVERY_S = 0.5
 BEACON_EVERY_S, BEACON_PATIENCE_S = 0.2, 0.5
-CALLS_AT_ONCE = 8
 CALLBACK_PATIENCE_S = 5.0
-CALL_AGAIN_FIRST_S, CALL_AGAIN_LONGEST_S = 1.0, 30.0
 
 
 class Agent:
@@ -79,9 +78,11 @@ class Agent:
         self._visitors: list[Visitor] = []  # not known yet who leads
         self._takeover_calls: dict[int, Visitor] = {}
         self._call_count = 0
-        self._unchecked: deque[tuple[events.Probe, float]] = deque()  # launchers to call, and the pause after a failure
-        self._checking = 0
-        self._checked_generation = 0
+        self._reachability = ReachabilityCheck(loop, self._call_launcher)
+        self._reachability.on_answered = lambda name, generation: self._node(
+            events.Reachable(name=name, generation=generation)
+        )
+        self._reachability.on_trouble = lambda text: talk.say(text, "WARNING")
         self._status: int | None = None
         supervisor.on_exit = self._worker_exited
         supervisor.on_listening = lambda key, generation: self._node(
@@ -221,9 +222,7 @@ class Agent:
             case events.HangUp():
                 self._hang_up()
             case events.CheckReachable(generation=generation, nodes=nodes):
-                self._checked_generation = generation
-                self._unchecked = deque((node, CALL_AGAIN_FIRST_S) for node in nodes)
-                self._check_next()
+                self._reachability.begin(generation, nodes)
             case events.Lead():
                 self._lead(action)
             case events.Campaign(gone_host=host, gone_port=port):
@@ -459,8 +458,8 @@ class Agent:
             if refused:
                 self._master(events.NodeRefused(name=probe.name, at=time.time()))
 
-        caller = self._call_once(probe.host, probe.port, calls.AreYou(name=probe.name), self._heart.timeout_s)
-        caller.on_failed = failed
+        caller = self._call_launcher(probe)
+        caller.on_link, caller.on_failed = Link.close, failed
 
     def _call_rivals(self, coordinator: rendezvous.Coordinator) -> None:
         """Tell those who may lead this job without knowing it that it is led from here, again and again."""
@@ -512,36 +511,8 @@ class Agent:
         if unanswered:
             unanswered.confirm(is_the_one=True)
 
-    def _check_next(self) -> None:
-        """Call the launchers that have not answered yet, a few at a time."""
-        while self._unchecked and self._checking < CALLS_AT_ONCE:
-            probe, pause_s = self._unchecked.popleft()
-            self._checking += 1
-            self._check(probe, pause_s, self._checked_generation)
-
-    def _check(self, probe: events.Probe, pause_s: float, generation: int) -> None:
-        def answered(link: Link) -> None:
-            link.close()
-            self._checking -= 1
-            self._node(events.Reachable(name=probe.name, generation=generation))
-            self._check_next()
-
-        def failed(_refused: bool, why: str, _fatal: bool) -> None:
-            self._checking -= 1
-            if generation == self._checked_generation:
-                if pause_s > CALL_AGAIN_FIRST_S:
-                    lost = "if the master is lost, this node can't tell whether that one has died"
-                    self._talk.say(f"the launcher of another node does not answer at {why}; {lost}", "WARNING")
-                self._loop.after(pause_s, lambda: again(generation))
-            self._check_next()
-
-        def again(then: int) -> None:
-            if then == self._checked_generation and self._status is None:
-                self._unchecked.append((probe, min(2 * pause_s, CALL_AGAIN_LONGEST_S)))
-                self._check_next()
-
-        caller = self._call(probe.host, probe.port, calls.AreYou(name=probe.name), self._heart.timeout_s)
-        caller.on_link, caller.on_failed = answered, failed
+    def _call_launcher(self, probe: events.Probe) -> Caller:
+        return self._call(probe.host, probe.port, calls.AreYou(name=probe.name), self._heart.timeout_s)
 
     def _call_once(self, host: str, port: int, purpose: calls.Purpose, patience_s: float) -> Caller:
         """Call, and hang up as soon as somebody answers."""
@@ -565,6 +536,7 @@ class Agent:
 
     def _say_goodbye(self) -> None:
         """Let every node have its last message before this process, and with it the links, are gone."""
+        self._reachability.stop()
         if self._election:
             self._election.resign()
         until = self._loop.now() + LINGER_S

@@ -21,7 +21,7 @@ from enum import Enum
 
 from umiak.core.cluster import Cluster, Role, Seat, join_host_port
 from umiak.core.value import replace
-from umiak.launch import quorum, words
+from umiak.launch import succession, words
 from umiak.launch.events import (
     AwaitListening,
     Campaign,
@@ -45,7 +45,6 @@ from umiak.launch.events import (
     NodeEvent,
     NodeSetting,
     PortsHeld,
-    Probe,
     Reachable,
     Received,
     Say,
@@ -79,6 +78,7 @@ from umiak.launch.protocol import (
     Stopped,
     Waiting,
 )
+from umiak.launch.stopping import Step, Stopping
 from umiak.launch.succession import Search
 
 ASK_AGAIN_S = 0.2
@@ -88,10 +88,6 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 0.5
 NOTE_EVERY_S = 5.0
 DUMP_TIME_S = 1.0
 """How long the workers get to write their stacks before they are stopped."""
-FIRST_IN_LINE = 4
-"""So many nodes call all others once, and are called by all others: one of them would lead if the master were lost."""
-FEW_NODES, CHECK_REACHABLE_WITHIN_S = 8, 2.0
-"""In larger jobs nodes do not call one another while the workers start, nor all at once."""
 
 
 class Loss(str, Enum):
@@ -132,10 +128,7 @@ class NodeMachine:
         self._unready_note_at: float | None = None
         self._failed_keys: set[str] = set()  # workers of this generation that failed and were not started again
         self._told_done = False
-        self._stop_at: float | None = None  # when the workers get their SIGTERM
-        self._stop_signal = 15
-        self._grace_s = 0.0
-        self._kill_at: float | None = None
+        self._stopping = Stopping()
         self._give_up_at: float | None = None
         self._dial_at: float | None = None
         self._last_link_error = ""
@@ -157,9 +150,8 @@ class NodeMachine:
     @property
     def next_deadline(self) -> float | None:
         """When a Tick is wanted, if nothing else happens before."""
-        times = [self._stop_at, self._kill_at, self._dial_at, self._ask_at, self._note_at, self._give_up_at]
-        times.append(self._check_reachable_at)
-        times.append(self._unready_note_at)
+        times = [self._dial_at, self._ask_at, self._note_at, self._give_up_at, self._check_reachable_at]
+        times += [self._unready_note_at, self._stopping.next_deadline]
         return min((time for time in times if time is not None), default=None)
 
     @property
@@ -288,9 +280,9 @@ class NodeMachine:
         if self._finish or self._told_signal:
             if not self._running:
                 self._leave()
-            elif self._kill_at is not None:
+            else:
                 # The others go on without the master, and do not wait longer than this for workers of the old formation.
-                self._kill_at = min(self._kill_at, now + self.terms.failure_grace_s)
+                self._stopping.hurry(now, self.terms.failure_grace_s)
             return
         if self.cluster is None:
             self._say(f"the master went away before the job was formed ({how}), looking for it again", "WARNING")
@@ -450,30 +442,15 @@ class NodeMachine:
             else:
                 self._do(Tell(message=Ready(generation=cluster.generation)))
         self._say(f"Watching Pod: {self._offer.name}, replicas {len(seats)}, status running")
-        self._plan_reachable(now, cluster)
-
-    def _plan_reachable(self, now: float, cluster: Cluster) -> None:
-        """When to find out whether the launchers that matter, should the master be lost, answer at their addresses."""
-        if not self.terms.survives_its_master or len(cluster.nodes) < 2:
-            return
-        if len(cluster.nodes) <= FEW_NODES:
-            self._check_reachable()
-        else:
-            share = cluster.node_rank(self._offer.name) / len(cluster.nodes)
-            self._check_reachable_at = now + CHECK_REACHABLE_WITHIN_S * (1 + share)
+        if self.terms.survives_its_master and len(cluster.nodes) > 1:
+            self._check_reachable_at = now + succession.calls_after_s(cluster, self._offer.name)
+            self._tick(now)
 
     def _check_reachable(self) -> None:
         assert self.cluster is not None
-        line = quorum.line_of_succession(self.cluster)
-        calls_all = self._offer.name in line[:FIRST_IN_LINE]
-        nodes = [self.cluster.node(name) for name in (line if calls_all else line[:FIRST_IN_LINE])]
-        probes = [
-            Probe(name=node.name, host=node.host, port=node.link_port)
-            for node in nodes
-            if node.name != self._offer.name and (node.host, node.link_port) not in self._reachable
-        ]
-        if probes:
-            self._do(CheckReachable(generation=self.cluster.generation, nodes=tuple(probes)))
+        nodes = succession.to_call(self.cluster, self._offer.name, self._reachable)
+        if nodes:
+            self._do(CheckReachable(generation=self.cluster.generation, nodes=nodes))
 
     def _launch(self, seats: tuple[Seat, ...]) -> None:
         assert self.cluster is not None
@@ -540,9 +517,7 @@ class NodeMachine:
         self._waiting_seats = ()
         if self.phase is not Phase.STOPPING:
             self._enter(Phase.STOPPING)
-        self._stop_signal = signal
-        self._grace_s = grace_s
-        self._stop_at = now + after_s
+        self._stopping.begin(now, grace_s=grace_s, after_s=after_s, signal=signal)
         self._tick(now)
         self._check_gone(now)
 
@@ -550,7 +525,7 @@ class NodeMachine:
         """If this node is stopping and its last worker has ended, go on to what comes next."""
         if self.phase is not Phase.STOPPING or self._running:
             return
-        self._stop_at = self._kill_at = None
+        self._stopping.over()
         self._do(KillWorkers())  # whatever the workers left behind
         if self._finish:
             self._leave()
@@ -578,7 +553,7 @@ class NodeMachine:
         if self._told_signal is not None:
             self._say("second signal: killing all workers now", "WARNING")
             self._do(KillWorkers())
-            self._kill_at = None
+            self._stopping.killed()
             self._finish = self._finish or Finish(exit_status=128 + self._told_signal)
             if not self._running:
                 self._leave()
@@ -613,24 +588,20 @@ class NodeMachine:
         finish = self._finish or Finish(exit_status=1)
         status = 128 + self._told_signal if self._told_signal else finish.exit_status
         self._enter(Phase.ENDED)
-        self._stop_at = self._kill_at = self._dial_at = self._ask_at = self._note_at = self._give_up_at = None
-        self._check_reachable_at = None
+        self._stopping.over()
+        self._dial_at = self._ask_at = self._note_at = self._give_up_at = self._check_reachable_at = None
         self._unready_note_at = None
         self._do(KillWorkers())
         self._do(Exit(status=status, failure=finish.failure, words=finish.words, code=finish.code, hint=finish.hint))
 
     def _tick(self, now: float) -> None:
-        if self._stop_at is not None and now >= self._stop_at:
-            self._stop_at = None
-            if self._grace_s > 0:
-                self._do(SignalWorkers(number=self._stop_signal))
-                self._kill_at = now + self._grace_s
-            else:
-                self._do(KillWorkers())
-        if self._kill_at is not None and now >= self._kill_at:
-            self._kill_at = None
-            keys = ", ".join(self._running)
-            self._say(f"still running after {self._grace_s:g} s, killed: {keys}", "WARNING")
+        for step in self._stopping.due(now):
+            if step is Step.SIGNAL:
+                self._do(SignalWorkers(number=self._stopping.signal))
+                continue
+            if step is Step.KILL_LATE:
+                late = ", ".join(self._running)
+                self._say(f"still running after {self._stopping.grace_s:g} s, killed: {late}", "WARNING")
             self._do(KillWorkers())
         if self._dial_at is not None and now >= self._dial_at:
             self._dial_at = None

@@ -9,6 +9,35 @@ from __future__ import annotations
 
 from umiak.core.cluster import Cluster, Node
 from umiak.launch import quorum
+from umiak.launch.events import Probe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+FIRST_IN_LINE = 4
+"""So many nodes call all others once, and are called by all others: one of them would lead if the master were lost."""
+FEW_NODES, CALL_WITHIN_S = 8, 2.0
+"""In larger jobs nodes do not call one another while the workers start, nor all at once."""
+
+
+def calls_after_s(cluster: Cluster, name: str) -> float:
+    """How long after a formation this node calls the others."""
+    if len(cluster.nodes) <= FEW_NODES:
+        return 0.0
+    return CALL_WITHIN_S * (1 + cluster.node_rank(name) / len(cluster.nodes))
+
+
+def to_call(cluster: Cluster, name: str, known: Collection[tuple[str, int]]) -> tuple[Probe, ...]:
+    """The launchers that must have answered this node before their refusal counts as their death."""
+    line = quorum.line_of_succession(cluster)
+    nodes = [cluster.node(each) for each in (line if name in line[:FIRST_IN_LINE] else line[:FIRST_IN_LINE])]
+    return tuple(
+        Probe(name=node.name, host=node.host, port=node.link_port)
+        for node in nodes
+        if node.name != name and (node.host, node.link_port) not in known
+    )
 
 
 class Search:
