@@ -456,10 +456,20 @@ caller     {"proof": "..."}
 listener   {"welcome": 1718000000.0}         or {"moved": ["10.0.0.2", 20417]}   or {"refused": "why"}
 ```
 
-With a token, a proof is the HMAC-SHA256 of both nonces; without one it is empty. The token itself never travels. `for` is
-`join`; `probe`, to see whether somebody is there; or `takeover HOST PORT GENERATION`, to tell who leads now. While the listener
-does not know who leads, it sends beats. After the handshake there are messages, `{"m": {"is": "Ready", ...}}`, and beats,
-`{"b": 1}`, one a second from each side (more often with a `--heartbeat_timeout` below five seconds).
+With a token, a proof is the HMAC-SHA256 of both nonces; without one it is empty. The token itself never travels. `for` is one of
+
+| `for` | meaning |
+|---|---|
+| `join` | to take part in the job |
+| `callback KEY` | the master calls a node that has just joined at the address that it offers; KEY is what the node sent with its Join |
+| `are-you NAME` | is the launcher of this name here? |
+| `takeover HOST PORT GENERATION LINEAGE HOW` | the caller leads; HOW is `formed`, or `gathering` while it looks for a majority |
+
+To the second and third the answer is `welcome` or `{"other": true}`, to the last one `welcome`, or `moved` where the job goes on.
+While the listener does not know who leads, it sends `{"b": 0}`. After the handshake there are messages,
+`{"m": {"is": "Ready", ...}}`, and beats, `{"b": 7, "heard": 6}`, one a second from each side (more often with a
+`--heartbeat_timeout` below five seconds): their number, and the number of the last beat that was heard. A launcher that lets
+go of a link and lives on says `{"left": 1}` first.
 
 A message that belongs to one formation carries its generation, so that one that comes late is known and dropped. Which
 message follows which is shown in [ARCHITECTURE.md](../../ARCHITECTURE.md#the-protocol-between-launchers), and played through in
