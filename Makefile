@@ -8,9 +8,10 @@ NATIVE := $(wildcard native/*.toml native/Cargo.lock native/*.pyi native/src/*.r
 PEERS := .venv-peers
 TORCH := .venv-torch
 TEST_FLAGS ?=
+MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-torch check format bench bench-ps bench-peers docs clean
+.PHONY: help setup demo test test-torch campaign check format bench bench-ps bench-peers docs clean
 
 help: ## Show what there is to do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +38,9 @@ test-torch: setup ## PyTorch's layers for parameter servers, in .venv-torch (3 G
 	@test -x $(TORCH)/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python $(TORCH)
 	@$(BIN)/uv pip install --quiet --python $(TORCH)/bin/python --constraint constraints.txt --reinstall-package umiak-native --editable '.[ps]' --group torch
 	$(TORCH)/bin/python -m pytest tests/unit/test_ps_torch.py $(TEST_FLAGS)
+
+campaign: setup ## Play random outages, losses and joins against the launcher's decisions, for MINUTES=60
+	$(BIN)/python -m tests.laws.campaign --minutes $(MINUTES)
 
 check: setup ## Format, lint, types, import contracts, clippy, fresh docs (under a minute)
 	cargo fmt --check --manifest-path native/Cargo.toml

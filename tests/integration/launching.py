@@ -270,6 +270,13 @@ class Launcher:
         )
         return self.process.pid, worker[0]
 
+    def freeze(self) -> None:
+        """SIGSTOP to the half that works, if there is one yet."""
+        for relative in self.family():
+            if relative.parent == self.process.pid:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(relative.pid, signal.SIGSTOP)
+
     def workers(self) -> list[Relative]:
         """The processes that the working half started."""
         _, working = self.halves()

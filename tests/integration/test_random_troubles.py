@@ -57,6 +57,10 @@ class Troublemaker:
     def kill_a_launcher(self) -> bool:
         return self.do_to_somebody(lambda host: self.launchers[host].signal(signal.SIGKILL))
 
+    def freeze_a_launcher(self) -> bool:
+        # Not during a cut: a launcher that is frozen when it should notice one stops its workers so much later.
+        return not self.cuts and self.do_to_somebody(lambda host: self.launchers[host].freeze())
+
     def stop_a_launcher(self) -> bool:
         return self.do_to_somebody(lambda host: self.launchers[host].signal(signal.SIGTERM))
 
@@ -109,6 +113,7 @@ def test_whatever_happens_there_is_one_job_and_everybody_comes_to_an_end(
         trouble.kill_a_host,
         trouble.power_a_host_off,
         trouble.kill_a_launcher,
+        trouble.freeze_a_launcher,
         trouble.stop_a_launcher,
         trouble.let_a_worker_fail,
         trouble.cut_two_apart,
@@ -123,6 +128,6 @@ def test_whatever_happens_there_is_one_job_and_everybody_comes_to_an_end(
         launcher.process.wait(60)
         launcher.until_nobody_is_left()
     ends = {launcher.process.returncode for launcher in stage.launchers}
-    # Done, given up below the minimum, cut off or too late; or ended by us, before or after it could say so itself.
+    # Done, given up below the minimum or frozen, cut off or too late; or ended by us, before or after it could say so.
     by_us = {143, -signal.SIGTERM, 137, -signal.SIGKILL}
     assert ends <= {0, 1, 3, *by_us}, stage.transcript()
