@@ -18,7 +18,7 @@ FILES_FOR_EACH_WORKER = 8
 """Its output, its log, its end, its port, and what is open for a moment while it is started."""
 MOST_STRANGERS = 512
 FEWEST = 4
-TIME_TO_PROVE_S = 0.5
+TIME_TO_PROVE_S = 0.25
 """A stranger that has been there for less is not sent away in favour of the next one."""
 
 

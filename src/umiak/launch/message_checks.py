@@ -70,6 +70,20 @@ def from_master(content: object, *, own: Offer) -> FromMaster:
     return message
 
 
+def harmless(item: T) -> T:
+    """The same value with every text in it as one line that steers no terminal; for what is only shown."""
+    made: Any = item
+    if isinstance(item, str) and not isinstance(item, Enum):
+        made = one_line(item)
+    elif isinstance(item, tuple):
+        made = tuple([harmless(each) for each in item])
+    elif isinstance(item, dict):
+        made = {harmless(key): harmless(each) for key, each in item.items()}
+    elif is_value(item):
+        made = type(item)(**{name: harmless(getattr(item, name)) for name in fields(item)})
+    return made  # type: ignore[no-any-return]
+
+
 def checked(message: T) -> T:
     """The same message with harmless texts. Malformed if any of its fields is out of range."""
     if isinstance(message, Cluster):
