@@ -35,6 +35,8 @@ class MadeUp:
 
     token: bytes
     path: str
+    shown: str
+    """The path as a shell understands it, on nodes with another home as well."""
 
 
 def read(environ: Mapping[str, str]) -> bytes | None:
@@ -101,7 +103,7 @@ def made_up(environ: Mapping[str, str], name: str) -> MadeUp:
             ),
             exit_status=Exit.REFUSED,
         ) from None
-    return MadeUp(token=token, path=path)
+    return MadeUp(token=token, path=path, shown="/".join(("~", *DIRECTORY, name)))
 
 
 def forget(made: MadeUp) -> None:

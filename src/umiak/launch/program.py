@@ -310,10 +310,10 @@ class _Launch:
         master = join_host_port(self.plan.master_host, self.plan.master_port)
         start = ["umiak", "launch"] if os.path.basename(sys.argv[0]) == "umiak" else ["python", "-m", "umiak.launch"]
         command = shlex.join([*start, "--master", master, *self.options.program_argv])
-        path = self.made_up.path if self.made_up else ""
+        path = self.made_up.shown if self.made_up else ""
         if not path and not self.environ.get("UMIAK_TOKEN"):
-            path = os.path.abspath(self.environ["UMIAK_TOKEN_FILE"])
-        self.talk.command_for_other_nodes(f"UMIAK_TOKEN_FILE={shlex.quote(path)} {command}" if path else command)
+            path = shlex.quote(os.path.abspath(self.environ["UMIAK_TOKEN_FILE"]))
+        self.talk.command_for_other_nodes(f"UMIAK_TOKEN_FILE={path} {command}" if path else command)
         if not path:
             self.talk.say("the other nodes need the same UMIAK_TOKEN in their environment")
             return
