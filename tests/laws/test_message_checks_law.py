@@ -63,6 +63,7 @@ ONE = formation("ab")
 OF_NODES = [
     protocol.Join(offer=offer("b"), terms=terms("2:4")),
     protocol.Join(offer=offer("c", rank=1), terms=terms("2:4")),
+    protocol.Accepted(generation=1),
     protocol.Ready(generation=1),
     protocol.Done(generation=1),
     protocol.Failed(generation=1, failure=FAILURE),
@@ -74,6 +75,9 @@ OF_MASTERS = [
     protocol.Waiting(text="waiting"),
     protocol.Form(cluster=ONE),
     protocol.Form(cluster=formation("ab", generation=2, coordinator="b")),
+    protocol.Form(cluster=formation("ab", generation=2), basis=(("a", "b"), ("b", "c"))),
+    protocol.Committed(generation=1),
+    protocol.Evict(text="not heard"),
     protocol.Go(generation=1),
     protocol.Stop(generation=1, why="", grace_s=1.0, dump_stacks=True),
     protocol.RestartWorker(generation=1, key="trainer.0", restarts=1),
@@ -165,7 +169,8 @@ class Master:
     def __init__(self, nnodes: str) -> None:
         self.now = 0.0
         self.terms = terms(nnodes)
-        self.decider = Coordinator(self.terms, name="a", now=0.0)
+        setting = events.NodeSetting(terms=self.terms, offer=OWN, lineage="here")
+        self.decider = Coordinator(setting, events.Lead(), now=0.0)
         self.joined: dict[str, Any] = {}
         self.step(events.NodeSaid(name="a", message=protocol.Join(offer=OWN, terms=self.terms)))
 
@@ -183,12 +188,13 @@ class Master:
                 encoded = json.loads(json.dumps(encode_tagged(message)))
                 assert message_checks.from_master(encoded, own=OWN) == message
                 contract_of(message.cluster, Mode.COLLECTIVE)
+                self.step(events.NodeSaid(name="a", message=protocol.Accepted(generation=message.cluster.generation)))
 
     def hear(self, link: str, plain: Any) -> None:
         """As `agent` does it."""
         message = from_node(plain, self.joined.get(link))
         if link not in self.joined:
-            if isinstance(message, protocol.Join):
+            if isinstance(message, protocol.Join) and not self.decider.is_name_taken(message.offer):
                 self.joined[link] = message.offer
             else:
                 return
