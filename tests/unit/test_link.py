@@ -579,8 +579,11 @@ def test_a_visitor_who_leaves_is_noticed(loop: Loop, listening: Listening) -> No
     run_until(loop, lambda: not listening.visitors[0].is_open)
 
 
+FORGED = [{"moved": ["10.0.0.7; touch x", 1]}, {"moved": ["10.0.0.7", 0]}, {"welcome": float("nan")}, {"welcome": True}]
+
+
 @pytest.mark.parametrize(
-    "answer", [{"welcome": "now"}, {"moved": ["10.0.0.7"]}, {"moved": "10.0.0.7:1"}, {}], ids=json.dumps
+    "answer", [{"welcome": "now"}, {"moved": ["10.0.0.7"]}, {"moved": "10.0.0.7:1"}, {}, *FORGED], ids=json.dumps
 )
 def test_an_answer_that_makes_no_sense_ends_the_call(loop: Loop, listening: Listening, answer: dict[str, Any]) -> None:
     calling = Calling(loop, listening.listener.port)

@@ -23,6 +23,7 @@ from umiak.adapters.strangers import room_for
 from umiak.contracts import devices
 from umiak.core.cluster import join_host_port, split_host_port
 from umiak.core.devices import DeviceKind
+from umiak.core.names import is_digits
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import replace
 from umiak.launch import job_token, logfiles, logs, supervisor, words
@@ -442,7 +443,7 @@ class _Launch:
         import grp
 
         try:
-            group = int(name) if name.isdecimal() else grp.getgrnam(name).gr_gid
+            group = int(name) if is_digits(name) and len(name) < 10 else grp.getgrnam(name).gr_gid
         except KeyError:
             raise UmiakError(
                 Problem(
