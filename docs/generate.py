@@ -444,19 +444,26 @@ PROTOCOL_HEAD = """\
 # What launchers say to one another
 
 Every node's launcher holds one TCP connection, its *link*, to the master's launcher. A frame is four bytes of length,
-big-endian, and that many bytes of JSON. Frames of somebody who has not proved anything yet may be 4 KiB long, later ones
-64 MiB; a longer one ends the connection before it is read. Nothing is pickled, and every field is checked.
+big-endian, and that many bytes of JSON. Frames of somebody who has not proved anything yet may be 4 KiB long, the message by
+which a node joins without a token 64 KiB, later ones of a node 1 MiB and of a master 16 MiB; a longer one ends the connection before
+it is read. Nothing is pickled, and every field is checked: its type, and its range (`umiak.launch.message_checks`). Ports are 0 to
+65535, ranks and generations are not negative, durations are finite, an exit status is 0 to 255; a host has only letters, digits and
+`-._:%`; texts lose their control characters. A node that joins with anything else is refused
+([UM-MEET-033](errors.md#um-meet-033)); one that says it later is given up as if it had fallen silent.
 
 A link begins with a handshake:
 
 ```text
-caller     {"umiak": 1, "job": "ctr", "nonce": "...", "for": "join"}
-listener   {"umiak": 1, "challenge": "...", "proof": "..."}
+caller     {"umiak": 2, "job": "ctr", "nonce": "...", "for": "join"}
+listener   {"umiak": 2, "challenge": "..."}
 caller     {"proof": "..."}
-listener   {"welcome": 1718000000.0}         or {"moved": ["10.0.0.2", 20417]}   or {"refused": "why"}
+listener   {"proof": "..."}                                                      or {"refused": "why"}
+listener   {"welcome": 1718000000.0}         or {"moved": ["10.0.0.2", 20417]}
 ```
 
-With a token, a proof is the HMAC-SHA256 of both nonces; without one it is empty. The token itself never travels. `for` is one of
+With a token, a proof is the HMAC-SHA256, in hexadecimal, of the JSON list `["umiak", 2, role, job, for, nonce, challenge]`, where
+role is `caller` or `listener`; without one it is empty. The token itself never travels, and the listener proves nothing before the
+caller has. Each step must follow within ten seconds. `for` is one of
 
 | `for` | meaning |
 |---|---|

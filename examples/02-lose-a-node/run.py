@@ -22,7 +22,7 @@ sys.path.insert(0, str(HERE.parents[1]))
 
 from testbed import hosts
 
-SECRET = {"UMIAK_TOKEN": "only-for-this-example"}
+SECRET = {"UMIAK_TOKEN": os.urandom(16).hex()}  # as `umiak token` makes one; both nodes must know it
 DEADLINE_S = 240
 SHOWN = ("[trainer ", "Job:", "WARNING", "ERROR", "error", "waiting")
 NOISE = ("FLAGS", "====", "warn", "tcp_", "Modified")  # what importing Paddle writes

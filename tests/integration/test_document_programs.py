@@ -75,7 +75,7 @@ def test_the_mlp_on_two_nodes(stage: Stage) -> None:
     guides = f"python -m paddle.distributed.launch --master 127.0.0.1:{free_port()} --nnodes=2"
     words = guides.replace("paddle.distributed.launch", "umiak.launch").split()
     command = [sys.executable, *words[1:], str(MLP), *QUICK_MLP]
-    launchers = [stage.start(command, env=ENV | {"UMIAK_TOKEN": "known to both"}) for _ in range(2)]
+    launchers = [stage.start(command, env=ENV | {"UMIAK_TOKEN": "known to both of us"}) for _ in range(2)]
     assert [launcher.wait(within_s=WITHIN_S) for launcher in launchers] == [0, 0], stage.transcript()
     check_shares(launchers, world=2, in_all=3201)
     (first,) = [launcher for launcher in launchers if EPOCH.search(launcher.stdout)]
@@ -105,7 +105,7 @@ def test_the_resnet_in_the_pods_of_a_paddlejob(stage: Stage) -> None:
     """`python -m paddle.distributed.launch train.py` in two pods, which the operator's variables tell who they are."""
     hosts, port = ("127.0.0.1", "127.0.0.2"), free_port()
     job = ENV | {
-        "UMIAK_TOKEN": "known to both",
+        "UMIAK_TOKEN": "known to both of us",
         "TRAINING_ROLE": "TRAINER",
         "PADDLE_TRAINING_ROLE": "TRAINER",
         "TRAINER_PORTS_NUM": "20",
@@ -161,7 +161,7 @@ def test_wide_and_deep_is_better_than_either_part(stage: Stage) -> None:
 
 def test_wide_and_deep_on_two_nodes_with_a_server_and_a_trainer_each(stage: Stage) -> None:
     flags = f"--nnodes 2 --master 127.0.0.1:{free_port()} --server_num 1 --trainer_num 1"
-    env = ENV | {"UMIAK_TOKEN": "known to both"}
+    env = ENV | {"UMIAK_TOKEN": "known to both of us"}
     launchers = [stage.launch(flags, WIDE_AND_DEEP, "--epochs", "2", env=env) for _ in range(2)]
     assert [launcher.wait(within_s=WITHIN_S) for launcher in launchers] == [0, 0], stage.transcript()
     check_shares(launchers, world=2, in_all=200_000)

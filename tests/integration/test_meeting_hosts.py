@@ -149,13 +149,13 @@ def test_the_printed_command_can_be_pasted_on_the_other_node(
 ) -> None:
     a, b = network(2).hosts
     awkward = ["two words", "it's", "$HOME", "*", "", 'say "hi"', "back\\slash", "--nnodes", "-x;y&z|", "é"]
-    path = {"PATH": f"{BIN}:{os.environ['PATH']}"}
+    path = {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": str(stage.directory)}
     first = stage.start([*command, "--nnodes", "2", str(FACTS), *awkward], host=a, env=path)
     first.expect(f"\n{RULE}\n")
     lines = until(lambda: _between_rules(first.stderr), "a command between two rules", talk=stage.transcript)
     assert "Copy the following command to other nodes to run." in first.stderr
     assert len(lines) == 1
-    assert lines[0].split()[0].startswith("UMIAK_TOKEN=")
+    assert lines[0].split()[0].startswith("UMIAK_TOKEN_FILE=")
     assert "--master 10.88.0.1:" in lines[0]
     second = stage.start(["sh", "-c", lines[0]], host=b, env=path)
     both_well(first, second)
@@ -166,7 +166,7 @@ def test_the_printed_command_can_be_pasted_on_the_other_node(
 
 def test_nobody_joins_without_the_token_of_the_printed_command(stage: Stage, network: NetworkFactory) -> None:
     a, b = network(2).hosts
-    path = {"PATH": f"{BIN}:{os.environ['PATH']}"}
+    path = {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": str(stage.directory)}
     first = stage.launch("--nnodes 2 --job_id secret", FACTS, host=a, env=path)
     first.expect(f"\n{RULE}\n")
     (line,) = until(lambda: _between_rules(first.stderr), "a command", talk=stage.transcript)
@@ -174,19 +174,36 @@ def test_nobody_joins_without_the_token_of_the_printed_command(stage: Stage, net
     second = stage.start(["sh", "-c", without], host=b, env=path)
     assert second.wait() == 3
     assert "this job has a token: set the same UMIAK_TOKEN on every node" in second.stderr
+    file = Path(shlex.split(assignment)[0].partition("=")[2].replace("~", path["HOME"]))
+    assert file.stat().st_mode & 0o777 == 0o600
+    token = file.read_text().strip()
+    assert len(token) >= 32
     third = stage.start(["sh", "-c", line], host=b, env=path)
     both_well(first, third)
-    token = shlex.split(assignment)[0].partition("=")[2]
-    assert len(token) >= 32
-    assert first.stderr.count(token) == 1, "only in the command"
-    assert token not in second.said + third.said
+    assert token not in first.said + second.said + third.said, "what is printed is read by others"
+    assert not file.exists(), "it opens nothing any more"
+
+
+def test_the_printed_command_names_the_file_of_the_token_that_a_person_made(
+    stage: Stage, network: NetworkFactory
+) -> None:
+    a, b = network(2).hosts
+    file = stage.directory / "my token"
+    file.write_text("a secret in a file of mine\n")
+    path = {"PATH": f"{BIN}:{os.environ['PATH']}"}
+    first = stage.launch("--nnodes 2", FACTS, host=a, env={**path, "UMIAK_TOKEN_FILE": str(file)})
+    (line,) = until(lambda: _between_rules(first.stderr), "a command", talk=stage.transcript)
+    assert shlex.split(line)[0] == f"UMIAK_TOKEN_FILE={file}"
+    both_well(first, stage.start(["sh", "-c", line], host=b, env=path))
+    assert "a secret in a file of mine" not in first.said
+    assert file.exists()
 
 
 def test_the_printed_command_says_what_only_the_first_nodes_environment_said(
     stage: Stage, network: NetworkFactory
 ) -> None:
     a, b = network(2).hosts
-    path = {"PATH": f"{BIN}:{os.environ['PATH']}"}
+    path = {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": str(stage.directory)}
     said = {"PADDLE_NNODES": "2", "PADDLE_JOB_ID": "named", "PADDLE_RANK": "0", "POD_IP": "10.88.0.1"}
     first = stage.launch("--nproc_per_node=2", FACTS, "--rank", "7", host=a, env={**path, **said})
     (line,) = until(lambda: _between_rules(first.stderr), "a command", talk=stage.transcript)
@@ -197,7 +214,7 @@ def test_the_printed_command_says_what_only_the_first_nodes_environment_said(
 
 def test_the_printed_command_leaves_this_nodes_own_place_out(stage: Stage, network: NetworkFactory) -> None:
     a, b = network(2).hosts
-    path = {"PATH": f"{BIN}:{os.environ['PATH']}"}
+    path = {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": str(stage.directory)}
     first = stage.launch("--nnodes=2 --rank 0 --host=10.88.0.1", FACTS, host=a, env=path)
     (line,) = until(lambda: _between_rules(first.stderr), "a command", talk=stage.transcript)
     both_well(first, stage.start(["sh", "-c", line], host=b, env=path))
@@ -206,11 +223,11 @@ def test_the_printed_command_leaves_this_nodes_own_place_out(stage: Stage, netwo
 
 def test_a_token_that_a_person_set_is_not_shown_in_the_command(stage: Stage, network: NetworkFactory) -> None:
     a, b = network(2).hosts
-    env = {"PATH": f"{BIN}:{os.environ['PATH']}", "UMIAK_TOKEN": "my own secret"}
+    env = {"PATH": f"{BIN}:{os.environ['PATH']}", "UMIAK_TOKEN": "my own long secret"}
     first = stage.launch("--nnodes 2", FACTS, host=a, env=env)
     (line,) = until(lambda: _between_rules(first.stderr), "a command", talk=stage.transcript)
     both_well(first, stage.start(["sh", "-c", line], host=b, env=env))
-    assert "my own secret" not in first.said
+    assert "my own long secret" not in first.said
     assert "the other nodes need the same UMIAK_TOKEN" in first.stderr
 
 
@@ -350,17 +367,39 @@ def test_a_node_with_another_job_or_other_terms_is_refused(stage: Stage, network
 def test_a_node_without_the_token_or_with_another_one_is_refused(stage: Stage, network: NetworkFactory) -> None:
     a, b = network(2).hosts
     flags = "--nnodes 2 --master 10.88.0.1:7000"
-    first = stage.launch(flags, FACTS, host=a, env={"UMIAK_TOKEN": "right and long"})
-    for env in ({"UMIAK_TOKEN": "wrong"}, {}):
+    first = stage.launch(flags, FACTS, host=a, env={"UMIAK_TOKEN": "right and long enough"})
+    for env in ({"UMIAK_TOKEN": "wrong, but long enough"}, {}):
         stranger = stage.launch(flags, FACTS, host=b, env=env)
         assert stranger.wait() == 3
         assert "UMIAK_TOKEN" in stranger.stderr.rpartition("error: ")[2]
     key = Path(stage.directory, "token")
-    key.write_text("right and long\n")
+    key.write_text("right and long enough\n")
     key.chmod(0o600)
     second = stage.launch(flags, FACTS, host=b, env={"UMIAK_TOKEN_FILE": str(key)})
     both_well(first, second)
     assert "no UMIAK_TOKEN is set" not in first.stderr + second.stderr
+
+
+def test_a_job_that_others_can_reach_may_be_forbidden_without_a_token(stage: Stage, network: NetworkFactory) -> None:
+    (a,) = network(1).hosts
+    flags = "--nnodes 2 --master 10.88.0.1:7000"
+    launcher = stage.launch(flags, FACTS, host=a, env={"UMIAK_REQUIRE_TOKEN": "1"})
+    assert launcher.wait() == 2
+    assert "[UM-MEET-031]" in launcher.stderr
+    assert "umiak token" in launcher.stderr
+    unsure = stage.launch(flags, FACTS, host=a, env={"UMIAK_REQUIRE_TOKEN": "maybe"})
+    assert unsure.wait() == 2
+    assert "UMIAK_REQUIRE_TOKEN=maybe [UM-CLI-003]" in unsure.stderr
+
+
+def test_a_job_without_a_token_is_told_what_others_can_do(stage: Stage, network: NetworkFactory) -> None:
+    (a,) = network(1).hosts
+    launcher = stage.launch("--nnodes 2 --master 10.88.0.1:7000", FACTS, host=a)
+    said = launcher.expect("UMIAK_REQUIRE_TOKEN=1")
+    for what in ("join this job", "lead it", "end it", "as if it had succeeded", '"$(umiak token)"'):
+        assert what in said
+    launcher.signal(15)
+    assert launcher.wait() == 143
 
 
 def test_a_token_never_shows(stage: Stage, network: NetworkFactory) -> None:

@@ -78,7 +78,7 @@ def test_servers_and_trainers_are_given_a_token_that_is_nowhere_else(stage: Stag
 
 
 def test_without_servers_workers_know_no_token(stage: Stage) -> None:
-    launcher = stage.launch("--nproc_per_node 1", env={"UMIAK_TOKEN": "a secret"})
+    launcher = stage.launch("--nproc_per_node 1", env={"UMIAK_TOKEN": "a secret of ours alone"})
     (life,) = stage.story.until_alive(world=1)
     stage.story.order("exit 0")
     assert launcher.wait() == 0

@@ -120,7 +120,7 @@ def test_a_server_without_work_does_not_hang(stage: Stage, tmp_path: Path) -> No
 def test_two_hosts_with_a_token(stage: Stage, network: NetworkFactory, tmp_path: Path) -> None:
     a, b = network(2).hosts
     flags = "--nnodes 2 --server_num 1 --trainer_num 1 --master 10.88.0.1:7000"
-    env = {"UMIAK_TOKEN": "known to both"}
+    env = {"UMIAK_TOKEN": "known to both of us"}
     launchers = [stage.launch(flags, COUNTING, tmp_path, "sync", host=host, env=env) for host in (a, b)]
     assert [launcher.wait() for launcher in launchers] == [0, 0], stage.transcript()
     assert sums(tmp_path) == [40.0, 40.0]

@@ -30,7 +30,7 @@ def test_two_nodes_train_together(runner: str, tmp_path: Path, stage: Stage, net
             "UMIAK_NNODES": "2",
             "UMIAK_NODE_RANK": str(rank),
             "UMIAK_MASTER": "10.88.0.1:7000",
-            "UMIAK_TOKEN": "known to both",
+            "UMIAK_TOKEN": "known to both of us",
             "OMP_NUM_THREADS": "1",
         }
         command = [sys.executable, "-m", "umiak.cli.main", "train", *words, "--run_dir", f"run{rank}"]

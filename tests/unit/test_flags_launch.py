@@ -657,3 +657,50 @@ def test_gloo_is_off_where_the_old_launcher_ran(line: str, expected: int) -> Non
 
 def test_the_environment_turns_gloo_on_for_the_old_launcher_too() -> None:
     assert options("--server_num 1 --worker_num 2 x.py", {"PADDLE_WITH_GLOO": "2"}).with_gloo == 2
+
+
+# ---- values that look like others, or like nothing
+
+
+@pytest.mark.parametrize(
+    ("line", "codes"),
+    [
+        ("''", ["UM-LAUNCH-139"]),
+        ("' ' --lr 1", ["UM-LAUNCH-139"]),
+        ("-m ''", ["UM-LAUNCH-139"]),
+        ("--log_overwrite maybe x.py", ["UM-CLI-003"]),
+        ("--log_overwrite=maybe x.py", ["UM-CLI-003"]),
+        ("--sort_ip ja x.py", ["UM-CLI-003"]),
+        ("--log_dir '' x.py", ["UM-LAUNCH-140"]),
+        ("--log_dir= x.py", ["UM-LAUNCH-140"]),
+        (f"--nnodes {10**20} x.py", ["UM-LAUNCH-102"]),
+        (f"--nnodes 1:{10**20} x.py", ["UM-LAUNCH-102"]),
+        ("--nnodes 65537 x.py", ["UM-LAUNCH-102"]),
+        ("--nnodes 1_0 x.py", ["UM-LAUNCH-102"]),
+        (f"--nproc_per_node {10**20} x.py", ["UM-CLI-003"]),
+        (f"--max_restart {'9' * 5000} x.py", ["UM-CLI-003"]),
+        (f"--join_timeout {10**20} x.py", ["UM-CLI-003"]),
+        (f"--server_num {10**6} x.py", ["UM-CLI-003"]),
+        (f"--heter_worker_num {10**6} x.py", ["UM-LAUNCH-114"]),
+    ],
+)
+def test_values_that_can_only_be_mistakes(line: str, codes: list[str]) -> None:
+    assert problems(line) == codes
+
+
+@pytest.mark.parametrize("digit", ["\u0662", "\u0968", "\uff12", "\U0001d7da"], ids=ascii)
+def test_digits_of_other_scripts_are_no_numbers(digit: str) -> None:
+    for flag in ("nnodes", "nproc_per_node", "max_restart", "rank", "elastic_timeout", "log_max_bytes", "devices"):
+        assert problems(f"--{flag} {digit} x.py")
+    assert problems(f"--master 10.0.0.1:809{digit} x.py") == ["UM-LAUNCH-103"]
+    assert problems(f"--heter_worker_num {digit} x.py") == ["UM-LAUNCH-114"]
+    assert problems("x.py", {"PADDLE_NNODES": digit}) == ["UM-LAUNCH-102"]
+    assert problems(f"--host 10.0.0.{digit} x.py") == ["UM-LAUNCH-109"]
+
+
+def test_what_follows_a_flag_may_still_be_the_program() -> None:
+    for program in ("x.py", "./x", "bin/x"):
+        assert options(f"--log_overwrite {program}").program == (program,)
+    assert options("--log_overwrite True maybe").program == ("maybe",)
+    assert options("--log_overwrite -- maybe").program == ("maybe",)
+    assert options("--log_overwrite -m maybe").program == ("maybe",)

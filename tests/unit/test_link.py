@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 from collections.abc import Callable, Iterator
@@ -10,11 +11,12 @@ from typing import Any
 import pytest
 
 from tests.support import run_until
-from umiak.adapters import frames, handshake, hostinfo
+from umiak.adapters import frames, handshake, hostinfo, strangers
 from umiak.adapters.frames import frame
 from umiak.adapters.handshake import Caller, Listener, Visitor
 from umiak.adapters.link import Heart, Link, message_frame
 from umiak.adapters.loop import Loop
+from umiak.adapters.strangers import Room
 
 LONG_S = 60.0
 """A heartbeat timeout that never runs out in a test."""
@@ -43,10 +45,17 @@ class Listening(Side):
     """A launcher that listens."""
 
     def __init__(
-        self, loop: Loop, *, token: bytes | None = None, job_id: str = "ctr", timeout_s: float = LONG_S
+        self,
+        loop: Loop,
+        *,
+        token: bytes | None = None,
+        job_id: str = "ctr",
+        timeout_s: float = LONG_S,
+        room: Room = Room(),  # noqa: B008 - a value
     ) -> None:
         super().__init__(loop, timeout_s)
-        self.listener = Listener(loop, self.heart, frames.listen("127.0.0.1", 0), job_id=job_id, token=token)
+        sock = frames.listen("127.0.0.1", 0)
+        self.listener = Listener(loop, self.heart, sock, job_id=job_id, token=token, room=room)
         self.listener.on_visitor = self.visitors.append
 
     def welcomes(self) -> None:
@@ -140,7 +149,7 @@ def test_two_launchers_of_one_job_meet(loop: Loop, token: bytes | None) -> None:
 @pytest.mark.parametrize(
     ("ours", "theirs", "told"),
     [
-        pytest.param(b"secret", b"other", "does not know this UMIAK_TOKEN", id="the listener has another token"),
+        pytest.param(b"secret", b"other", "set the same UMIAK_TOKEN", id="the listener has another token"),
         pytest.param(b"secret", None, "does not know this UMIAK_TOKEN", id="the listener has none"),
         pytest.param(None, b"secret", "set the same UMIAK_TOKEN", id="the caller has none"),
     ],
@@ -153,8 +162,9 @@ def test_who_does_not_know_the_token_is_not_talked_to(loop: Loop, ours: Any, the
     assert told in why
     assert fatal
     assert not refused
-    assert listening.visitors == []
     assert b"secret" not in why.encode()
+    run_until(loop, lambda: not any(visitor.is_open for visitor in listening.visitors))
+    assert not listening.visitors or theirs is None, "who has no token lets everybody in"
 
 
 def test_a_launcher_of_another_job_is_refused(loop: Loop, listening: Listening) -> None:
@@ -313,7 +323,7 @@ def test_a_stranger_who_talks_nonsense_is_thrown_out(loop: Loop, knock: Any, lis
     stranger.say(data)
     assert stranger.is_thrown_out(loop)
     assert listening.visitors == []
-    assert listening.listener._strangers == 0
+    assert len(listening.listener.strangers) == 0
 
 
 @pytest.mark.parametrize(
@@ -336,7 +346,7 @@ def test_a_hello_that_makes_no_sense_is_refused(
     stranger.say(frame(hello))
     assert isinstance(stranger.hear(loop)["refused"], str)
     stranger.sock.close()
-    run_until(loop, lambda: listening.listener._strangers == 0)
+    run_until(loop, lambda: len(listening.listener.strangers) == 0)
     assert listening.visitors == []
 
 
@@ -357,12 +367,11 @@ def test_a_proof_that_was_overheard_is_worth_nothing(loop: Loop, knock: Any) -> 
     listening = Listening(loop, token=b"secret")
     first = knock(listening)
     first.say(frame(HELLO))
-    overheard = handshake.proof(b"secret", "caller", "n", first.hear(loop)["challenge"])
+    overheard = handshake.proof(b"secret", "caller", "ctr", "join", "n", first.hear(loop)["challenge"])
     second = knock(listening)
     second.say(frame(HELLO))
-    challenge = second.hear(loop)
-    for wrong in (overheard, challenge["proof"]):
-        assert wrong != handshake.proof(b"secret", "caller", "n", challenge["challenge"])
+    challenge = second.hear(loop)["challenge"]
+    assert overheard != handshake.proof(b"secret", "caller", "ctr", "join", "n", challenge)
     second.say(frame({"proof": overheard}))
     assert "refused" in second.hear(loop)
 
@@ -374,9 +383,9 @@ def test_who_was_refused_is_not_heard_any_more(loop: Loop, knock: Any) -> None:
     challenge = stranger.hear(loop)["challenge"]
     stranger.say(frame({"proof": "wrong"}))
     stranger.hear(loop)
-    stranger.say(frame({"proof": handshake.proof(b"secret", "caller", "n", challenge)}))
+    stranger.say(frame({"proof": handshake.proof(b"secret", "caller", "ctr", "join", "n", challenge)}))
     stranger.sock.close()
-    run_until(loop, lambda: listening.listener._strangers == 0)
+    run_until(loop, lambda: len(listening.listener.strangers) == 0)
     assert listening.visitors == []
 
 
@@ -388,25 +397,141 @@ def test_a_stranger_who_is_slow_is_thrown_out_and_others_get_in_meanwhile(
     listening.welcomes()
     stranger = knock(listening)
     stranger.say(frame(HELLO)[:7])
-    run_until(loop, lambda: listening.listener._strangers == 1)
+    run_until(loop, lambda: len(listening.listener.strangers) == 1)
     calling = Calling(loop, listening.listener.port)
-    run_until(loop, lambda: calling.links)
+    run_until(loop, lambda: calling.links and listening.links)
+    listening.links[0].trust()
     assert stranger.is_thrown_out(loop)
-    assert listening.listener._strangers == 0
+    assert len(listening.listener.strangers) == 0
+    assert calling.links[0].is_open
 
 
-def test_too_many_strangers_are_turned_away(loop: Loop, knock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handshake, "MOST_STRANGERS", 3)
-    listening = Listening(loop)
-    patient = [knock(listening) for _ in range(3)]
-    run_until(loop, lambda: listening.listener._strangers == 3)
-    assert knock(listening).is_thrown_out(loop)
-    for stranger in patient:
-        stranger.sock.close()
-    run_until(loop, lambda: listening.listener._strangers == 0)
+def small(loop: Loop, strangers: int, **more: Any) -> Listening:
+    """A launcher with room for so many strangers."""
+    return Listening(loop, room=Room(strangers=strangers, links=8), **more)
+
+
+def test_a_new_stranger_takes_the_place_of_the_oldest(loop: Loop, knock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strangers, "TIME_TO_PROVE_S", 0.0)
+    listening = small(loop, 3)
+    crowd = [knock(listening) for _ in range(5)]
+    assert all(stranger.is_thrown_out(loop) for stranger in crowd[:2])
+    assert len(listening.listener.strangers) == 3
     listening.welcomes()
     calling = Calling(loop, listening.listener.port)
     run_until(loop, lambda: calling.links)
+
+
+def test_strangers_wait_outside_while_the_others_still_have_time(loop: Loop, knock: Any) -> None:
+    listening = small(loop, 3)
+    listening.welcomes()
+    crowd = [knock(listening) for _ in range(3)]
+    run_until(loop, lambda: len(listening.listener.strangers) == 3)
+    strangers.TIME_TO_PROVE_S, before = 1e9, strangers.TIME_TO_PROVE_S
+    try:
+        calling = Calling(loop, listening.listener.port)
+        turns: list[int] = []
+        loop.after(3 * handshake.PAUSE_S, lambda: turns.append(1))
+        run_until(loop, lambda: turns)
+        assert not calling.outcome
+        assert len(listening.listener.strangers) == 3
+        crowd[0].sock.close()
+        run_until(loop, lambda: calling.links)
+    finally:
+        strangers.TIME_TO_PROVE_S = before
+
+
+def test_without_descriptors_nobody_is_let_in_for_a_while_and_nothing_spins(loop: Loop, knock: Any) -> None:
+    listening = small(loop, 3)
+    listening.welcomes()
+    troubles: list[str] = []
+    listening.listener.on_trouble = troubles.append
+    refusals: list[int] = []
+
+    class NoDescriptors:
+        """A listening socket of a process that may open nothing more."""
+
+        def __init__(self, sock: socket.socket) -> None:
+            self._sock = sock
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._sock, name)
+
+        def accept(self) -> Any:
+            refusals.append(1)
+            if len(refusals) > 2:
+                return self._sock.accept()
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    listening.listener._sock = NoDescriptors(listening.listener._sock)  # type: ignore[assignment]
+    calling = Calling(loop, listening.listener.port)
+    run_until(loop, lambda: calling.links)
+    assert len(refusals) <= 4, "tried again after a pause, not at once"
+    assert len(troubles) == 1, "told once"
+    assert "Too many open files" in troubles[0]
+
+
+@pytest.mark.parametrize("token", [None, b"secret"], ids=["without a token", "with a token"])
+def test_who_stops_being_a_stranger_and_when(loop: Loop, token: bytes | None) -> None:
+    listening = Listening(loop, token=token)
+    listening.welcomes()
+    calling = Calling(loop, listening.listener.port, token=token)
+    run_until(loop, lambda: calling.links and listening.links)
+    assert len(listening.listener.strangers) == (0 if token else 1)
+    if token is None:
+        with_room = handshake.JOIN_FRAME_BYTES
+        calling.links[0].send(message_frame("x" * (with_room - 100)))
+        run_until(loop, lambda: listening.heard)
+        listening.links[0].trust()
+        assert len(listening.listener.strangers) == 0
+    calling.links[0].send(message_frame("x" * (handshake.NODE_FRAME_BYTES - 100)))
+    run_until(loop, lambda: len(listening.heard) == (1 if token else 2))
+
+
+def test_who_has_not_joined_may_not_send_much(loop: Loop) -> None:
+    listening, calling = connected(loop)
+    calling.links[0].send(message_frame("x" * handshake.JOIN_FRAME_BYTES))
+    run_until(loop, lambda: listening.ends)
+    assert listening.heard == []
+
+
+@pytest.mark.parametrize("purpose", ["join", "probe", "takeover 10.0.0.1 80 3"])
+def test_without_a_token_time_runs_out_for_those_who_do_not_join(
+    loop: Loop, knock: Any, monkeypatch: pytest.MonkeyPatch, purpose: str
+) -> None:
+    monkeypatch.setattr(handshake, "HANDSHAKE_TIME_S", 0.1)
+    listening = Listening(loop)
+    listening.listener.on_visitor = lambda visitor: visitor.welcome() if purpose == "join" else None
+    stranger = knock(listening)
+    stranger.say(frame({**HELLO, "for": purpose}))
+    stranger.hear(loop)
+    stranger.say(frame({"proof": ""}))
+    assert stranger.is_thrown_out(loop)
+    assert len(listening.listener.strangers) == 0
+    assert listening.heart.links == set()
+
+
+def test_a_listener_shows_nothing_to_somebody_who_has_shown_nothing(loop: Loop, knock: Any) -> None:
+    """Else a stranger could take the listener's proof home, and try tokens on it."""
+    listening = Listening(loop, token=b"secret")
+    stranger = knock(listening)
+    stranger.say(frame(HELLO))
+    assert set(stranger.hear(loop)) == {"umiak", "challenge"}
+    stranger.say(frame({"proof": "0" * 64}))
+    assert set(stranger.hear(loop)) == {"refused"}
+
+
+def test_a_refusal_can_not_steer_the_terminal_of_the_caller(loop: Loop) -> None:
+    with frames.listen("127.0.0.1", 0) as sock:
+        calling = Calling(loop, sock.getsockname()[1])
+        run_until(loop, lambda: calling.caller._framed is not None)
+        other, _ = sock.accept()
+        with other:
+            other.sendall(frame({"refused": "\x1b]0;title\x07 no\nLAUNCH INFO all is well " + "x" * 3000}))
+            run_until(loop, lambda: calling.outcome)
+    ((_, why, _fatal),) = calling.failures
+    assert why.isprintable()
+    assert len(why) < 2000
 
 
 def test_a_handshake_may_come_byte_by_byte(loop: Loop, knock: Any, listening: Listening) -> None:
@@ -454,8 +579,11 @@ def test_a_visitor_who_leaves_is_noticed(loop: Loop, listening: Listening) -> No
     run_until(loop, lambda: not listening.visitors[0].is_open)
 
 
+FORGED = [{"moved": ["10.0.0.7; touch x", 1]}, {"moved": ["10.0.0.7", 0]}, {"welcome": float("nan")}, {"welcome": True}]
+
+
 @pytest.mark.parametrize(
-    "answer", [{"welcome": "now"}, {"moved": ["10.0.0.7"]}, {"moved": "10.0.0.7:1"}, {}], ids=json.dumps
+    "answer", [{"welcome": "now"}, {"moved": ["10.0.0.7"]}, {"moved": "10.0.0.7:1"}, {}, *FORGED], ids=json.dumps
 )
 def test_an_answer_that_makes_no_sense_ends_the_call(loop: Loop, listening: Listening, answer: dict[str, Any]) -> None:
     calling = Calling(loop, listening.listener.port)
@@ -472,16 +600,17 @@ def test_messages_keep_their_order_and_large_ones_get_through(loop: Loop) -> Non
     listening, calling = connected(loop)
     messages = [{"n": number, "text": "x" * (number * 30_000)} for number in range(40)]
     for message in messages:
-        calling.links[0].send(message_frame(message))
-    assert calling.links[0].has_unsent
-    run_until(loop, lambda: len(listening.heard) == 40)
-    assert listening.heard == messages
-    assert not calling.links[0].has_unsent
+        listening.links[0].send(message_frame(message))
+    assert listening.links[0].has_unsent
+    run_until(loop, lambda: len(calling.heard) == 40)
+    assert calling.heard == messages
+    assert not listening.links[0].has_unsent
 
 
 def test_a_friend_may_send_more_than_a_stranger_but_not_everything(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frames, "FRIEND_FRAME_BYTES", 10_000)
+    monkeypatch.setattr(handshake, "NODE_FRAME_BYTES", 10_000)
     listening, calling = connected(loop)
+    listening.links[0].trust()
     calling.links[0].send(message_frame("x" * 9_000))
     run_until(loop, lambda: listening.heard)
     calling.links[0].send(message_frame("x" * 11_000))
@@ -515,12 +644,12 @@ def test_a_reset_connection_is_closed_as_well(loop: Loop) -> None:
 
 def test_last_words_arrive_before_the_end(loop: Loop) -> None:
     listening, calling = connected(loop)
-    calling.links[0].send(message_frame("x" * 3_000_000))
-    run_until(loop, lambda: not calling.links[0].has_unsent)
-    calling.links[0].finish_sending()
-    run_until(loop, lambda: listening.ends)
-    assert len(listening.heard) == 1
-    assert listening.ends == ["closed"]
+    listening.links[0].send(message_frame("x" * 3_000_000))
+    run_until(loop, lambda: not listening.links[0].has_unsent)
+    listening.links[0].finish_sending()
+    run_until(loop, lambda: calling.ends)
+    assert len(calling.heard) == 1
+    assert calling.ends == ["closed"]
 
 
 def test_who_is_not_heard_for_the_timeout_is_silent(loop: Loop) -> None:

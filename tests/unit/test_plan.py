@@ -282,3 +282,12 @@ def test_contradictions_are_problems_with_codes(
     assert error.value.exit_status == 2
     for word in words:
         assert word in "\n".join(line for problem in error.value.problems for line in problem.lines())
+
+
+def test_a_platform_that_names_no_host_is_told_before_the_other_nodes_refuse_it() -> None:
+    pod = Placement(platform="paddlejob", reason="", nodes=2, rank=0, master="a:1", host="a; touch x \x1b[2J")
+    with pytest.raises(UmiakError) as caught:
+        plan(LaunchOptions(program=("x.py",)), pod, HERE)
+    (problem,) = caught.value.problems
+    assert problem.code == "UM-LAUNCH-109"
+    assert problem.what.isprintable()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from umiak import contracts
@@ -90,7 +92,25 @@ def test_a_single_trainer_without_servers_is_alone() -> None:
 def test_beyond_this_machine_a_token_is_needed(host: str) -> None:
     environ = {**TRAINER, "PADDLE_PSERVERS_IP_PORT_LIST": f"{host}:6170"}
     assert problems(environ) == ["UM-PS-006"]
-    assert seat({**environ, "UMIAK_TOKEN": "secret"}).token == "secret"
+    assert seat({**environ, "UMIAK_TOKEN": "a secret of them all"}).token == "a secret of them all"
+
+
+def test_a_token_that_can_be_guessed_is_refused() -> None:
+    environ = {**TRAINER, "PADDLE_PSERVERS_IP_PORT_LIST": "10.0.0.1:6170"}
+    assert problems({**environ, "UMIAK_TOKEN": "fifteen letters"}) == ["UM-PS-033"]
+    assert seat({**environ, "UMIAK_TOKEN": "sixteen letters."}).token == "sixteen letters."
+
+
+def test_a_token_need_not_be_text() -> None:
+    environ = {**TRAINER, "PADDLE_PSERVERS_IP_PORT_LIST": "10.0.0.1:6170"}
+    token = os.fsdecode(b"\xff\xfe" * 8)
+    assert seat({**environ, "UMIAK_TOKEN": token}).token == token
+
+
+def test_digits_of_other_scripts_are_no_number() -> None:
+    environ = {**TRAINER, "PADDLE_PSERVERS_IP_PORT_LIST": "localhost:6170"}
+    assert problems({**environ, "UMIAK_RESTART_COUNT": "\u0663"})
+    assert problems({**environ, "UMIAK_RANK": "\u0660"})
 
 
 def test_loopback_needs_none() -> None:

@@ -15,6 +15,7 @@ import base64
 import json
 
 from umiak.adapters import http
+from umiak.core.names import is_host, is_port
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,7 +113,10 @@ class Election:
         try:
             place = json.loads(base64.b64decode(pair["value"]))
             master = (str(place["host"]), int(place["port"]))
-        except (ValueError, KeyError, TypeError):
+            known = is_host(master[0]) and is_port(master[1])
+        except (ValueError, KeyError, TypeError, OverflowError):
+            known = False
+        if not known:
             self.on_trouble("the master's key in etcd holds no address; waiting for it to change")
             self._wait_for_change(pair)
             return

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from umiak.adapters.loop import Loop
 
-FRIEND_FRAME_BYTES = 64 * 1024 * 1024
+MOST_UNSENT_BYTES = 64 * 1024 * 1024
+"""Whoever lets more than this wait for it does not read at all."""
 _READ_BYTES = 256 * 1024
 
 
@@ -36,6 +37,8 @@ class FramedSocket:
         self._unsent = bytearray()
         self.on_frame: Callable[[dict[str, Any]], None] = ignore
         self.on_end: Callable[[str], None] = ignore
+        self.on_let_go: Callable[[], None] = _nothing
+        """Called once when the socket is closed, whoever closes it: for those who count sockets."""
         self.last_heard = loop.now()
         self.ended = False
         self.is_garbled = False
@@ -44,9 +47,9 @@ class FramedSocket:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         loop.on_readable(sock.fileno(), self._read)
 
-    def trust(self) -> None:
-        """The other side has proved itself: its frames may be large."""
-        self._most_bytes = FRIEND_FRAME_BYTES
+    def take_frames_of(self, most_bytes: int) -> None:
+        """From now on the other side's frames may have so many bytes."""
+        self._most_bytes = most_bytes
 
     @property
     def has_unsent(self) -> bool:
@@ -80,7 +83,9 @@ class FramedSocket:
                 self._loop.soon(lambda: self._end(reason))
                 return
             data = data[sent:]
-        if data:
+        if len(self._unsent) + len(data) > MOST_UNSENT_BYTES:
+            self._loop.soon(lambda: self._end("it does not read what it is sent"))
+        elif data:
             self._unsent += data
             self._loop.on_writable(self._sock.fileno(), self._write)
 
@@ -97,6 +102,11 @@ class FramedSocket:
             self.ended = True
             self._loop.forget(self._sock.fileno())
             self._sock.close()
+            self.on_let_go()
+
+    def hang_up(self, reason: str) -> None:
+        """As if the other side had closed it: the owner is told."""
+        self._end(reason)
 
     def _write(self) -> None:
         try:
@@ -169,3 +179,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 def ignore(_anything: object) -> None:
     """For callbacks that nobody has set."""
+
+
+def _nothing() -> None:
+    pass

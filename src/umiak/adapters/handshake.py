@@ -1,16 +1,23 @@
 """How two launchers come to trust each other before they talk. An adapter.
 
     caller     hello (version, job, nonce, what for)
-    listener   challenge (nonce, proof)
+    listener   challenge (nonce)
     caller     proof
-    listener   welcome | moved (who leads) | other (not whom you called) | refused (why), or beats while it does not know yet
+    listener   proof, or refused (why)
+    listener   welcome | moved (who leads) | other (not whom you called), or beats while it does not know yet
 
-With a token each side proves by HMAC-SHA256 over both nonces that it knows it, before anything it says is acted upon; the
-token itself never travels. Until then frames are small, time is short, and the number of strangers is bounded.
+With a token each side proves by HMAC-SHA256 over everything that both have said that it knows it, before anything it says
+is acted upon; the token itself never travels. The caller proves first: a listener shows nothing to somebody who only
+connects, so that nobody can take a proof home and try tokens on it.
+
+Until then frames are small, time is short, and there is room for some strangers only (`strangers`). In a job without a token
+everybody is a stranger until it has joined (`Link.trust`).
 """
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import socket
 import time
@@ -18,6 +25,9 @@ import time
 from umiak.adapters import hostinfo
 from umiak.adapters.frames import FramedSocket, frame, ignore
 from umiak.adapters.link import HOLD, Link
+from umiak.adapters.strangers import Room, Strangers
+from umiak.core.names import is_host, is_port
+from umiak.core.shown import one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,11 +37,21 @@ if TYPE_CHECKING:
     from umiak.adapters.link import Heart
     from umiak.adapters.loop import Loop, Timer
 
-VERSION = 1
+VERSION = 2
 HANDSHAKE_TIME_S = 10.0
+"""For a stranger, to prove itself; in a job without a token, then once more to join."""
 STRANGER_FRAME_BYTES = 4096
-MOST_STRANGERS = 4096
-"""Connections that have not proved anything yet; one more is closed at once."""
+JOIN_FRAME_BYTES = 64 * 1024
+"""The first message of a node, in a job without a token."""
+NODE_FRAME_BYTES = 1024 * 1024
+"""A node's messages: at most the end of one worker's output."""
+MASTER_FRAME_BYTES = 16 * 1024 * 1024
+"""A master's: at most a formation of all nodes."""
+PAUSE_S, LONG_PAUSE_S = 0.05, 0.5
+"""Nobody is let in for so long while there is no room, and while there are no descriptors."""
+TELL_EVERY_S = 60.0
+NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+LONGEST_ANSWER = 1000
 NOT_UMIAK = "what listens there is not umiak"
 CALL_AGAIN_S = 0.05
 
@@ -60,6 +80,7 @@ class Caller:
         self._where = f"{host} port {port}"
         self._hung_up = ""
         self._nonce = os.urandom(16).hex()
+        self._challenge = ""
         self._framed: FramedSocket | None = None
         self._sock: socket.socket | None = None
         self._asked_at = 0.0
@@ -127,15 +148,28 @@ class Caller:
         if content.get("umiak") != VERSION or not isinstance(challenge, str):
             self._fail(refused=False, why=f"{self._where}: {NOT_UMIAK}", fatal=True)
             return
-        if self._token is not None:
-            theirs = content.get("proof")
-            if not isinstance(theirs, str) or not _same(theirs, proof(self._token, "listener", self._nonce, challenge)):
-                why = f"{self._where}: the launcher there does not know this UMIAK_TOKEN"
-                self._fail(refused=False, why=why, fatal=True)
-                return
-        answer = proof(self._token, "caller", self._nonce, challenge) if self._token is not None else ""
-        self._framed.on_frame = self._answered
-        self._framed.send(frame({"proof": answer}))
+        self._challenge = challenge
+        self._framed.on_frame = self._proved
+        self._framed.send(frame({"proof": self._proof_of("caller")}))
+
+    def _proved(self, content: dict[str, Any]) -> None:
+        """The listener has taken our proof, and shows its own."""
+        assert self._framed is not None
+        if self._refused(content):
+            return
+        theirs = content.get("proof")
+        if not isinstance(theirs, str):
+            self._fail(refused=False, why=f"{self._where}: {NOT_UMIAK}", fatal=True)
+        elif self._token is not None and not _same(theirs, self._proof_of("listener")):
+            why = f"{self._where}: the launcher there does not know this UMIAK_TOKEN"
+            self._fail(refused=False, why=why, fatal=True)
+        else:
+            self._framed.on_frame = self._answered
+
+    def _proof_of(self, role: str) -> str:
+        if self._token is None:
+            return ""
+        return proof(self._token, role, self._job_id, self._purpose, self._nonce, self._challenge)
 
     def _answered(self, content: dict[str, Any]) -> None:
         assert self._framed is not None
@@ -147,30 +181,30 @@ class Caller:
             return
         if self._refused(content):
             return
-        moved = content.get("moved")
-        if isinstance(moved, list) and len(moved) == 2 and isinstance(moved[0], str) and isinstance(moved[1], int):
+        moved = _address(content.get("moved"))
+        if moved:
             self.cancel()
-            self.on_moved(moved[0], moved[1])
+            self.on_moved(*moved)
             return
         if "other" in content:
             # As good as a refused connection: who was called is not there any more, or never was.
             self._fail(refused=True, why=f"{self._where}: another launcher answers there")
             return
-        their_time = content.get("welcome")
-        if not isinstance(their_time, (int, float)):
+        their_time: Any = content.get("welcome")
+        if type(their_time) not in (int, float) or not 0 <= their_time < 1e12:
             self._fail(refused=False, why=f"{self._where}: an answer that makes no sense", fatal=True)
             return
         if self._timer:
             self._timer.cancel()
         self._over = True
-        self._framed.trust()
+        self._framed.take_frames_of(MASTER_FRAME_BYTES)
         middle = (self._asked_at + time.time()) / 2
         self.on_link(Link(self._framed, self._heart, clock_offset_s=their_time - middle))
 
     def _refused(self, content: dict[str, Any]) -> bool:
         if "refused" not in content:
             return False
-        self._fail(refused=False, why=f"{self._where}: {content['refused']}", fatal=True)
+        self._fail(refused=False, why=f"{self._where}: {one_line(str(content['refused']), LONGEST_ANSWER)}", fatal=True)
         return True
 
     def _ended(self, reason: str) -> None:
@@ -197,11 +231,11 @@ class Caller:
 class Visitor:
     """A caller that has proved itself and waits for an answer: ``welcome()`` it, or tell it who leads."""
 
-    def __init__(self, framed: FramedSocket, heart: Heart, purpose: str) -> None:
+    def __init__(self, framed: FramedSocket, heart: Heart, purpose: str, greeting: _Greeting) -> None:
         self._framed = framed
         self._heart = heart
+        self._greeting = greeting
         self.purpose = purpose
-        framed.on_frame = ignore
 
     @property
     def is_open(self) -> bool:
@@ -209,8 +243,10 @@ class Visitor:
 
     def welcome(self) -> Link:
         self._framed.send(frame({"welcome": time.time()}))
-        self._framed.trust()
-        return Link(self._framed, self._heart)
+        self._greeting.expect_join()
+        link = Link(self._framed, self._heart)
+        link.on_trusted = self._greeting.trusted
+        return link
 
     def moved(self, host: str, port: int) -> None:
         self._framed.send(frame({"moved": [host, port]}))
@@ -224,16 +260,29 @@ class Visitor:
     def hold(self) -> None:
         """Not known yet who leads: keep the caller patient."""
         self._framed.send(HOLD)
+        self._greeting.renew()
 
 
 class Listener:
     """Takes calls from other launchers, lets in those that know the token, and hands them to ``on_visitor``."""
 
-    def __init__(self, loop: Loop, heart: Heart, sock: socket.socket, *, job_id: str, token: bytes | None) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        heart: Heart,
+        sock: socket.socket,
+        *,
+        job_id: str,
+        token: bytes | None,
+        room: Room = Room(),  # noqa: B008 - a value
+    ) -> None:
         self._loop, self._heart, self._sock = loop, heart, sock
-        self._job_id, self._token = job_id, token
+        self._job_id, self._token, self._room = job_id, token, room
         self.on_visitor: Callable[[Visitor], None] = ignore
-        self._strangers = 0
+        self.on_trouble: Callable[[str], None] = ignore
+        self.strangers = Strangers(room.strangers)
+        self._open = 0  # strangers and others
+        self._told_at = -TELL_EVERY_S
         sock.setblocking(False)
         loop.on_readable(sock.fileno(), self._accept)
 
@@ -242,51 +291,88 @@ class Listener:
         number: int = self._sock.getsockname()[1]
         return number
 
+    @property
+    def has_token(self) -> bool:
+        return self._token is not None
+
     def close(self) -> None:
-        self._loop.forget(self._sock.fileno())
-        self._sock.close()
+        if self._sock.fileno() >= 0:
+            self._loop.forget(self._sock.fileno())
+            self._sock.close()
 
     def _accept(self) -> None:
         for _ in range(64):
+            goes = None
+            if self.strangers.is_full or self._open >= self._room.strangers + self._room.links:
+                goes = self.strangers.first_to_go(self._loop.now())
+                if goes is None:
+                    self._pause(PAUSE_S)
+                    return
+                self._tell(
+                    f"{len(self.strangers)} connections to this launcher have proved nothing, which is as many as may be; "
+                    "for each new one the oldest is closed"
+                )
             try:
                 sock, _address = self._sock.accept()
-            except OSError:
-                return  # nobody more, or no descriptors left: the caller will try again
-            if self._strangers >= MOST_STRANGERS:
-                sock.close()
-                continue
-            self._strangers += 1
+            except OSError as error:
+                if error.errno in NO_DESCRIPTORS:
+                    # Looking again at once would find the same, as fast as this machine can.
+                    self._pause(LONG_PAUSE_S)
+                    self._tell(f"no new connection can be taken ({error.strerror}); trying again")
+                return
+            if isinstance(goes, _Greeting):
+                goes.drop()
+            self._open += 1
             _Greeting(self._loop, self._heart, sock, self)
 
-    def admit(self, visitor: Visitor | None) -> None:
-        """A greeting is over; with a visitor if the caller proved itself."""
-        self._strangers -= 1
-        if visitor:
-            self.on_visitor(visitor)
+    def _pause(self, seconds: float) -> None:
+        """Let whoever knocks wait."""
+        self._loop.on_readable(self._sock.fileno(), None)
+        self._loop.after(seconds, self._go_on)
+
+    def _go_on(self) -> None:
+        if self._sock.fileno() >= 0:
+            self._loop.on_readable(self._sock.fileno(), self._accept)
+
+    def _tell(self, text: str) -> None:
+        now = self._loop.now()
+        if now - self._told_at >= TELL_EVERY_S:
+            self._told_at = now
+            self.on_trouble(text)
+
+    def let_go(self) -> None:
+        """A connection is closed."""
+        self._open -= 1
 
     def refusal(self, hello: dict[str, Any]) -> str | None:
         """Why this caller is not talked to, if it is not."""
         if hello.get("umiak") != VERSION:
-            return f"this launcher speaks version {VERSION} of the protocol, the caller {hello.get('umiak')!r}"
+            theirs = hello.get("umiak")
+            shown = theirs if type(theirs) is int and 0 <= theirs < 1000 else "another one"
+            return f"this launcher speaks version {VERSION} of the protocol, the caller {shown}"
         if hello.get("job") != self._job_id:
             return f"this launcher runs --job_id {self._job_id}, the caller another job"
         return None
 
-    def proof_for(self, role: str, caller_nonce: str, challenge: str) -> str:
-        return proof(self._token, role, caller_nonce, challenge) if self._token is not None else ""
+    def proof_for(self, role: str, purpose: str, caller_nonce: str, challenge: str) -> str:
+        if self._token is None:
+            return ""
+        return proof(self._token, role, self._job_id, purpose, caller_nonce, challenge)
 
 
 class _Greeting:
-    """One handshake, on the listener's side."""
+    """One connection on the listener's side, for as long as it is a stranger's."""
 
     def __init__(self, loop: Loop, heart: Heart, sock: socket.socket, listener: Listener) -> None:
-        self._heart, self._listener = heart, listener
+        self._loop, self._heart, self._listener = loop, heart, listener
         self._framed = FramedSocket(loop, sock, most_bytes=STRANGER_FRAME_BYTES)
         self._framed.on_frame = self._hello
-        self._framed.on_end = lambda _reason: self._over(None)
+        self._framed.on_let_go = self._gone
         self._challenge = os.urandom(16).hex()
         self._nonce = self._purpose = ""
-        self._timer = loop.after(HANDSHAKE_TIME_S, self._drop)
+        self._is_trusted = False
+        listener.strangers.enter(self, loop.now())
+        self._timer = loop.after(HANDSHAKE_TIME_S, self.drop)
 
     def _hello(self, content: dict[str, Any]) -> None:
         why = self._listener.refusal(content)
@@ -298,43 +384,77 @@ class _Greeting:
             return
         self._nonce, self._purpose = str(nonce), str(purpose)
         self._framed.on_frame = self._answer
-        own_proof = self._listener.proof_for("listener", self._nonce, self._challenge)
-        self._framed.send(frame({"umiak": VERSION, "challenge": self._challenge, "proof": own_proof}))
+        self._framed.send(frame({"umiak": VERSION, "challenge": self._challenge}))
 
     def _answer(self, content: dict[str, Any]) -> None:
-        wanted = self._listener.proof_for("caller", self._nonce, self._challenge)
-        theirs = content.get("proof")
+        wanted, theirs = self._proof_of("caller"), content.get("proof")
         if wanted and not (isinstance(theirs, str) and _same(theirs, wanted)):
             self._refuse("this job has a token: set the same UMIAK_TOKEN on every node")
             return
-        self._over(Visitor(self._framed, self._heart, self._purpose))
+        self._framed.on_frame = self._interrupted
+        self._framed.send(frame({"proof": self._proof_of("listener")}))
+        if self._listener.has_token:
+            self.trusted()
+        self.renew()
+        self._listener.on_visitor(Visitor(self._framed, self._heart, self._purpose, self))
+
+    def expect_join(self) -> None:
+        """It was welcomed."""
+        if not self._is_trusted:
+            self._framed.take_frames_of(JOIN_FRAME_BYTES)
+        self.renew()
+
+    def trusted(self) -> None:
+        """It has proved that it knows the token; or, where there is none, it has joined."""
+        self._is_trusted = True
+        self._timer.cancel()
+        self._listener.strangers.leave(self)
+        self._framed.take_frames_of(NODE_FRAME_BYTES)
+
+    def renew(self) -> None:
+        """Something was answered: a stranger's time begins again."""
+        self._timer.cancel()
+        if not self._is_trusted and not self._framed.ended:
+            self._timer = self._loop.after(HANDSHAKE_TIME_S, self.drop)
+
+    def drop(self) -> None:
+        self._framed.hang_up("it has not proved itself in time")
+
+    def _proof_of(self, role: str) -> str:
+        return self._listener.proof_for(role, self._purpose, self._nonce, self._challenge)
 
     def _refuse(self, why: str) -> None:
+        self._framed.on_frame = self._interrupted
         self._framed.send(frame({"refused": why}))
         self._framed.finish_sending()
-        self._framed.on_frame = ignore
 
-    def _drop(self) -> None:
-        self._framed.close()
-        self._over(None)
+    def _interrupted(self, _content: dict[str, Any]) -> None:
+        """A launcher waits for the answer, and hears a refusal to its end."""
+        self.drop()
 
-    def _over(self, visitor: Visitor | None) -> None:
+    def _gone(self) -> None:
         self._timer.cancel()
-        self._framed.on_end = ignore
-        self._listener.admit(visitor)
+        self._listener.strangers.leave(self)
+        self._listener.let_go()
 
 
-def proof(token: bytes, role: str, caller_nonce: str, challenge: str) -> str:
-    """What only someone who knows the token can say."""
+def proof(token: bytes, role: str, job_id: str, purpose: str, caller_nonce: str, challenge: str) -> str:
+    """What only someone who knows the token can say, and only here: in this role, for this job, purpose and conversation."""
     import hmac
 
-    told = f"umiak/{VERSION}/{role}/{caller_nonce}/{challenge}".encode(
-        errors="surrogatepass"
-    )  # a stranger may say anything
-    return hmac.new(token, told, "sha256").hexdigest()
+    told = json.dumps(["umiak", VERSION, role, job_id, purpose, caller_nonce, challenge])  # ASCII, whatever was said
+    return hmac.new(token, told.encode(), "sha256").hexdigest()
 
 
 def _same(one: str, other: str) -> bool:
     import hmac
 
     return hmac.compare_digest(one.encode(errors="surrogatepass"), other.encode(errors="surrogatepass"))
+
+
+def _address(said: object) -> tuple[str, int] | None:
+    """A host and a port, if that is what was said."""
+    if not isinstance(said, list) or len(said) != 2:
+        return None
+    host, port = said
+    return (host, port) if isinstance(host, str) and is_host(host) and type(port) is int and is_port(port) else None

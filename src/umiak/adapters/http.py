@@ -10,6 +10,7 @@ import json
 import socket
 
 from umiak.adapters import hostinfo
+from umiak.core.names import is_digits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -122,14 +123,15 @@ class Post:
         lines = bytes(self._received[:end]).decode("latin-1").split("\r\n")
         del self._received[: end + 4]
         words = lines[0].split(" ", 2)
-        if len(words) < 2 or not words[1].isdecimal():
+        if len(words) < 2 or not is_digits(words[1]) or len(words[1]) != 3:
             self._fail("an answer that is not HTTP")
             return False
         self._status = int(words[1])
         headers = {name.strip().lower(): text.strip() for name, _, text in (line.partition(":") for line in lines[1:])}
         self._chunked = "chunked" in headers.get("transfer-encoding", "").lower()
-        if headers.get("content-length", "").isdecimal():
-            self._length = int(headers["content-length"])
+        length = headers.get("content-length", "")
+        if is_digits(length) and len(length) < 19:
+            self._length = int(length)
         if self._stream:
             self._timer.cancel()
         return True

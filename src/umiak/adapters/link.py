@@ -41,6 +41,7 @@ class Link:
         self.on_message: Callable[[Any], None] = ignore
         self.on_closed: Callable[[], None] = _nothing
         self.on_silent: Callable[[], None] = _nothing
+        self.on_trusted: Callable[[], None] = _nothing
         self._silent_said = False
         self._their_beat = 0
         self._confirmed_at = heart.now()  # when this side sent the last beat of which it knows that it was heard
@@ -67,6 +68,14 @@ class Link:
     def send(self, data: bytes) -> None:
         """Send a frame made by ``message_frame``."""
         self._framed.send(data)
+
+    def trust(self) -> None:
+        """The other side has said who it is, and that makes sense: it is no stranger any more."""
+        self.on_trusted()
+
+    def leave_within(self, seconds: float) -> None:
+        """What had to be said was said. The other side has this long to read it and to close; then it is left here."""
+        self._heart.after(seconds, self.leave)
 
     def finish_sending(self) -> None:
         self._framed.finish_sending()
@@ -150,6 +159,9 @@ class Heart:
         """When the beat of this number was sent; long ago if that is not known any more."""
         age = self.beats - beat
         return self._sent[-1 - age] if 0 <= age < len(self._sent) else 0.0
+
+    def after(self, seconds: float, call: Callable[[], None]) -> None:
+        self._loop.after(seconds, call)
 
     @property
     def is_in_doubt(self) -> bool:

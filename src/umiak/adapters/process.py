@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
+MOST_OPEN_FILES = 1 << 20
+"""Where the system sets no limit."""
+
 WATCHDOG_GONE = signal.SIGRTMIN + 8
 """What the working half of the launcher receives when the watchdog was killed."""
 
@@ -58,6 +61,27 @@ def become_subreaper() -> None:
 def ask_for_death_signal(number: int) -> None:
     """From now on this process is sent this signal when its parent ends."""
     _prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+
+
+_given_back: list[int] = []  # how many files a started process may open, if this one may open more
+
+
+def raise_open_files() -> int:
+    """Let this process open as many files as it is ever allowed to; how many that are.
+
+    What it starts may open as many as this process might before: some programs go through all numbers, and some can't use
+    large ones.
+    """
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST_OPEN_FILES if hard == resource.RLIM_INFINITY else hard
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    except (OSError, ValueError):
+        return soft
+    _given_back[:] = [soft]
+    return most
 
 
 def spawn(argv: Sequence[str], environ: Mapping[str, str], *, read_stdin: bool = False) -> Child:
@@ -120,6 +144,12 @@ def _exec_child(argv: Sequence[str], environ: Mapping[str, str], parent: int, ou
         os.dup2(null, 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
+    if _given_back:
+        import resource
+
+        # Last of all: this process may have more open than it is allowed to from now on.
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_given_back[0], hard))
     os.execvpe(argv[0], list(argv), dict(environ))  # noqa: S606 - no shell is wanted
 
 

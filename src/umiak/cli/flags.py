@@ -14,6 +14,7 @@ mistake, and it can't say where a value came from.
 from __future__ import annotations
 
 from umiak.compat.flags import Flag, Kind, Parsed, Setting, Source
+from umiak.core.names import is_digits
 from umiak.core.nearest import nearest
 from umiak.core.problem import Problem
 from umiak.core.shown import without_password
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 TRUE_WORDS = ("true", "t", "yes", "y", "on", "1")
 FALSE_WORDS = ("false", "f", "no", "n", "off", "0")
+MOST_BYTES = 1 << 62
+LONGEST_NUMBER = 30
+"""In characters; a longer one is a mistake, and Python would take seconds over some."""
 UNITS_S = {"s": 1, "m": 60, "h": 3600}
 UNITS_BYTES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -83,6 +87,9 @@ def convert(flag: Flag, text: str) -> Value:
         number = _bytes(text)
     if flag.least is not None and number < flag.least:
         raise ValueError(f"less than {flag.least:g}")
+    most = MOST_BYTES if flag.kind is Kind.SIZE else flag.most
+    if number > most:
+        raise ValueError(f"more than {most:.15g}")
     return number
 
 
@@ -146,6 +153,9 @@ class _Words:
                 return position
             else:
                 found = True
+                if flag.kind is Kind.TRUTH and following is not None and self._is_bare(following):
+                    self._problem_neither(typed, following)
+                    position += 1
         self.said[flag.name] = Setting(flag=flag, value=found, source=Source.COMMAND, said_as=typed, text=text)
         if flag.many:
             texts = self.texts.setdefault(flag.name, [])
@@ -164,6 +174,14 @@ class _Words:
                 hint=f"did you mean `{self.command} {first} {word}`? `{self.command} --help` lists all flags",
             )
         )
+
+    def _is_bare(self, word: str) -> bool:
+        """Whether this word can be a mistake for true or false as well as a program, so that nobody should guess."""
+        return self.starts_program and word not in ("", "-") and not _looks_like_flag(word) and not {".", "/"} & {*word}
+
+    def _problem_neither(self, typed: str, word: str) -> None:
+        hint = f"write `{typed} True` or `{typed} False`; if {word} is the program, `{typed} True {word}`"
+        self.problems.append(Problem(code="UM-CLI-003", what=f"neither true nor false: {typed} {word}", hint=hint))
 
     def _problem_no_value(self, flag: Flag, typed: str) -> None:
         hint = f"write `{typed} {flag.metavar}`, or `{typed}={flag.metavar}` if the value begins with a dash"
@@ -196,7 +214,7 @@ def _belongs(following: str | None, flag: Flag) -> bool:
 
 
 def _looks_like_flag(word: str) -> bool:
-    return len(word) > 1 and word[0] == "-" and not (word[1].isdecimal() or word[1] == ".")
+    return len(word) > 1 and word[0] == "-" and not (is_digits(word[1]) or word[1] == ".")
 
 
 def _from_environment(flag: Flag, environ: Mapping[str, str]) -> list[Setting]:
@@ -245,7 +263,8 @@ def _bad_value(setting: Setting, reason: str) -> Problem:
         hint = f"write {flag.kind.value}"
     else:
         words = f", or one of {', '.join(flag.words)}" if flag.words else ""
-        hint = f"write {flag.kind.value}{words}; {flag.least:g} is the least"
+        most = f", {flag.most:.15g} the most" if flag.most < 1e9 else ""
+        hint = f"write {flag.kind.value}{words}; {flag.least:g} is the least{most}"
     return Problem(code="UM-CLI-003", what=f"{reason}: {setting.spoken}", hint=hint)
 
 
@@ -271,7 +290,8 @@ def _choice(flag: Flag, text: str) -> str:
 
 def _whole(text: str) -> int:
     digits = text.strip()
-    if not digits.lstrip("+-").isdecimal() or len(digits.lstrip("+-")) < len(digits) - 1:
+    number = digits[1:] if digits[:1] in ("+", "-") else digits
+    if not is_digits(number) or len(digits) > LONGEST_NUMBER:
         raise ValueError("not a whole number")
     return int(digits)
 
@@ -295,6 +315,6 @@ def _bytes(text: str) -> int:
 def _decimal(text: str, complaint: str) -> float:
     whole, _, fraction = text.lstrip("+-").partition(".")
     # float() alone would let "nan", "inf" and "1_0" through.
-    if len(text.lstrip("+-")) < len(text) - 1 or not (whole + fraction).isdecimal():
+    if len(text.lstrip("+-")) < len(text) - 1 or not is_digits(whole + fraction) or len(text) > LONGEST_NUMBER:
         raise ValueError(complaint)
     return float(text)

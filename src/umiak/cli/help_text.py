@@ -31,7 +31,7 @@ EXAMPLES = (
     ("umiak launch --nproc_per_node 2 train.py --lr 0.1", "two workers on this node"),
     ("umiak launch --devices 0,1,2,3 train.py", "one worker for each of four GPUs"),
     ("umiak launch --nnodes 2 train.py", "prints the command for the other node"),
-    ("umiak launch --nnodes 2 --master 10.0.0.1:8090 train.py", "the same command on both nodes"),
+    ("umiak launch --nnodes 2 --master 10.0.0.1:8090 train.py", "on both nodes, with one UMIAK_TOKEN"),
     ("umiak launch --nnodes 2:4 --job_id ctr train.py", "goes on with 2, 3 or 4 nodes"),
     ("umiak launch --server_num 2 --trainer_num 4 train.py", "parameter servers and trainers"),
     ("umiak launch --max_restart 3 train.py", "starts anew after a failure"),

@@ -228,6 +228,12 @@ def _check_program(made: LaunchOptions, parsed: Parsed, findings: Findings) -> N
             why="it is a test inside Paddle's launcher",
             hint="`umiak launch --check --nnodes 2` examines the nodes; ./run_check runs a program of that name",
         )
+    if parsed.program and not parsed.program[0].strip():
+        findings.problem(
+            "UM-LAUNCH-139",
+            "nothing to run: the program's name is empty",
+            hint="is a shell variable empty? write `umiak launch --nnodes 2 train.py`",
+        )
     if not parsed.program and not made.check:
         after = "a module after -m" if parsed.is_module else "a program"
         findings.problem(

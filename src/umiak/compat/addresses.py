@@ -6,7 +6,8 @@ with it, to which the caller adds the flag: ``no port: --master 10.0.0.1``.
 
 from __future__ import annotations
 
-from umiak.core.cluster import join_host_port, split_host_port
+from umiak.core.cluster import MOST_NODES, join_host_port, split_host_port
+from umiak.core.names import is_digits, is_host
 
 ETCD = "etcd://"
 ETCD_PORT = 2379
@@ -15,11 +16,13 @@ LOOPBACK = ("localhost", "::1")
 
 def node_range(text: str) -> tuple[int, int]:
     """``2`` is 2 to 2, ``2:4`` is 2 to 4."""
-    least_text, colon, most_text = text.partition(":")
-    try:
-        least, most = int(least_text), int(most_text if colon else least_text)
-    except ValueError:
-        raise ValueError("not a number of nodes") from None
+    least_text, colon, most_text = (part.strip() for part in text.partition(":"))
+    most_text = most_text if colon else least_text
+    if not is_digits(least_text) or not is_digits(most_text):
+        raise ValueError("fewer than one node" if text.startswith("-") else "not a number of nodes")
+    if max(len(least_text), len(most_text)) > 9 or int(most_text) > MOST_NODES:
+        raise ValueError(f"more than {MOST_NODES} nodes")
+    least, most = int(least_text), int(most_text)
     if least < 1:
         raise ValueError("fewer than one node")
     if most < least:
@@ -79,7 +82,7 @@ def host_of(endpoint: str) -> str:
 def devices(text: str) -> tuple[str, ...]:
     """Device numbers, or names that begin with a letter (``GPU-8932f937``)."""
     found = split(text, ",")
-    if not all(one.isdecimal() or one[0].isalpha() for one in found):
+    if not all(is_digits(one) or (one.isascii() and one[0].isalpha()) for one in found):
         raise ValueError("not a list of device numbers")
     return found
 
@@ -96,7 +99,7 @@ def _host_and_port(text: str) -> tuple[str, int | None]:
     if "@" in text:
         raise ValueError("a user name or password has no place in it")
     found, port = split_host_port(text.strip())
-    if not all(letter.isalnum() or letter in "-._:%" for letter in found):
+    if not is_host(found):
         raise ValueError(f"not a host: {found}")
     return found, port
 

@@ -82,6 +82,8 @@ class Flag:
     """Further words for a choice: ``("20", "INFO")``."""
     least: float | None = None
     """The smallest number that makes sense."""
+    most: float = 1e9
+    """The largest one; of most flags nobody will ever want to know it."""
     words: tuple[str, ...] = ()
     """Words that may stand in the place of a number: ``auto``."""
     ignored: str = ""

@@ -11,6 +11,7 @@ Names, defaults and variables are Paddle's; where its help and its code disagree
 from __future__ import annotations
 
 from umiak.compat.flags import Flag, Kind
+from umiak.core.cluster import MOST_NODES, MOST_WORKERS_ON_NODE
 
 NODES = "Who takes part"
 WORKERS = "What each node runs"
@@ -50,6 +51,7 @@ FLAGS = (
         kind=Kind.NUMBER,
         default=-1,
         least=-1,
+        most=MOST_NODES - 1,
         metavar="N",
         env=("PADDLE_RANK", "PADDLE_TRAINER_ID"),
     ),
@@ -106,6 +108,7 @@ FLAGS = (
         group=WORKERS,
         kind=Kind.NUMBER,
         least=1,
+        most=MOST_WORKERS_ON_NODE,
         words=("auto", "gpu", "xpu", "cpu"),
         metavar="N|auto|gpu|xpu|cpu",
         env=("PADDLE_NPROC_PER_NODE", "PET_NPROC_PER_NODE"),
@@ -136,6 +139,7 @@ FLAGS = (
         group=SERVERS,
         kind=Kind.NUMBER,
         least=0,
+        most=MOST_WORKERS_ON_NODE,
         metavar="N",
         env=("PADDLE_SERVER_NUM",),
     ),
@@ -145,6 +149,7 @@ FLAGS = (
         group=SERVERS,
         kind=Kind.NUMBER,
         least=0,
+        most=MOST_WORKERS_ON_NODE,
         metavar="N",
         env=("PADDLE_TRAINER_NUM",),
         old=("worker_num",),

@@ -30,6 +30,7 @@ ALWAYS_SHOWN = (
     *("trainers", "with_gloo"),
 )
 SERVER_FLAGS = ("server_num", "trainer_num", "servers", "trainers")
+LONGEST_JOB_ID = 128
 HETER_FLAGS = ("heter_worker_num", "heter_workers", "heter_devices")
 OF_ONE_NODE = ("master", "rank", "host", *torchrun.OF_ONE_NODE)
 """Flags that say something else on each node, or are said anew in the command for the others."""
@@ -70,7 +71,7 @@ def options(parsed: Parsed, findings: Findings) -> LaunchOptions:
         restart_wanted=parsed.said("max_restart") or nodes[0] < nodes[1] or elastic_level >= 0,
         elastic_level=elastic_level,
         elastic_timeout_s=parsed.seconds("elastic_timeout") or 0.0,
-        log_dir=parsed.text("log_dir") or ".",
+        log_dir=_log_dir(parsed, findings),
         log_level=parsed.text("log_level"),
         log_overwrite=parsed.truth("log_overwrite"),
         enable_gpu_log=parsed.truth("enable_gpu_log"),
@@ -295,9 +296,18 @@ def _for_other_nodes(parsed: Parsed) -> tuple[str, ...]:
     return (*words, *parsed.program)
 
 
+def _log_dir(parsed: Parsed, findings: Findings) -> str:
+    setting = parsed["log_dir"]
+    if setting.value == "" and setting.source is Source.COMMAND:
+        hint = "name a directory, as in --log_dir log, or leave it out"
+        findings.problem("UM-LAUNCH-140", f"no directory: {setting.said_as} is empty", hint=hint)
+    return parsed.text("log_dir") or "log"
+
+
 def _job_id(parsed: Parsed, findings: Findings) -> str:
     job_id = parsed.text("job_id") or "default"
-    if job_id[0] in ".-" or not all(letter.isalnum() or letter in "-._:" for letter in job_id):
+    plain = job_id.isprintable() and len(job_id) <= LONGEST_JOB_ID
+    if not plain or job_id[0] in ".-" or not all(letter.isalnum() or letter in "-._:" for letter in job_id):
         findings.problem(
             "UM-LAUNCH-115",
             f"not a name for a job: {parsed['job_id'].spoken}",

@@ -8,7 +8,8 @@ be agreed (gloo's port, the ports of workers that were listed without one) has t
 from __future__ import annotations
 
 from umiak.compat import addresses
-from umiak.core.cluster import Mode, join_host_port, split_host_port
+from umiak.core.cluster import MOST_WORKERS_ON_NODE, Mode, join_host_port, split_host_port
+from umiak.core.names import is_digits
 from umiak.core.value import replace
 
 TYPE_CHECKING = False
@@ -69,9 +70,9 @@ def _has_stages(parsed: Parsed, name: str, findings: Findings) -> bool:
 def _count(parsed: Parsed, name: str, findings: Findings) -> int:
     """How many each node runs: 1 if nothing is said. The number of heter workers is a text in Paddle."""
     text = parsed.text(name).rstrip(";").strip()
-    if text and not text.isdecimal():
-        hint = f"write how many each node runs, as in --{name} 2"
-        findings.problem("UM-LAUNCH-114", f"not a whole number: {parsed[name].spoken}", hint=hint)
+    if text and (not is_digits(text) or len(text) > 9 or int(text) > MOST_WORKERS_ON_NODE):
+        hint = f"write how many each node runs, as in --{name} 2; {MOST_WORKERS_ON_NODE} are the most"
+        findings.problem("UM-LAUNCH-114", f"not a number of workers: {parsed[name].spoken}", hint=hint)
         return 1
     return int(text) if text else 1
 

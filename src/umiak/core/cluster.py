@@ -14,7 +14,8 @@ from __future__ import annotations
 from enum import Enum
 from operator import attrgetter
 
-from umiak.core.decode import Malformed
+from umiak.core.decode import Malformed, short
+from umiak.core.names import is_digits, is_port
 from umiak.core.value import fields, from_row, value
 
 
@@ -42,6 +43,12 @@ class Mode(str, Enum):
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+MOST_NODES = 65_536
+MOST_WORKERS_ON_NODE = 4096
+"""Servers, trainers and heter workers together."""
+MOST_PORTS = 1 << 20
+"""Of all nodes of a formation together. Each bound is far beyond any cluster, and keeps a message from filling the memory."""
 
 # The order in which a node's ports belong to its workers, and the order in which roles are started.
 ROLES = (Role.SERVER, Role.TRAINER, Role.HETER)
@@ -246,11 +253,13 @@ class Cluster:
         head: dict[str, Any] = {name: data.get(name) for name in (*texts, *numbers)}
         for name, item in head.items():
             if type(item) is not (str if name in texts else int):
-                raise Malformed(f"{where}.{name}: {item!r}")
+                raise Malformed(f"{where}.{name}: {short(item)}")
         if len(data) != len(head) + 2 or not isinstance(columns, dict) or type(size) is not int:
             raise Malformed(f"{where}: not a cluster")
         if set(columns) != set(fields(Node)):
             raise Malformed(f"{where}.nodes: not the fields of a node")
+        if not 0 <= size <= MOST_NODES:
+            raise Malformed(f"{where}: {short(size)} nodes, at most {MOST_NODES} are taken")
         if size != (len(columns["name"]) if isinstance(columns["name"], list) else 1):
             raise Malformed(f"{where}: not {size} names")
         table = [_column(columns[name], name, size, where) for name in fields(Node)]
@@ -271,9 +280,17 @@ def _all_ports(dense: object, where: str) -> tuple[int, ...]:
     if len(dense) == 2 and dense[1] < 0:
         first, count = dense[0], -dense[1]
         if not 0 < first <= 65536 - count:
-            raise Malformed(f"{where}.nodes.ports: {first} and {count} more")
+            raise Malformed(f"{where}.nodes.ports: {short(first)} and {short(count)} more")
         return tuple(range(first, first + count))
     return tuple(dense)
+
+
+def _count_ports(dense: object) -> int:
+    """How many ports this stands for, before they are written out."""
+    if not isinstance(dense, list):
+        return 0
+    is_range = len(dense) == 2 and type(dense[1]) is int and dense[1] < 0
+    return -int(dense[1]) if is_range else len(dense)
 
 
 def _is_uniform(column: list[object]) -> bool:
@@ -287,6 +304,8 @@ def _column(column: object, name: str, size: int, where: str) -> list[Any]:
             column = [column] * size  # the same on every node
         if not isinstance(column, list) or len(column) != size:
             raise Malformed(f"{where}.nodes.ports: not {size} lists")
+        if sum(map(_count_ports, column)) > MOST_PORTS:
+            raise Malformed(f"{where}.nodes.ports: more than {MOST_PORTS} in all")
         return [_all_ports(dense, where) for dense in column]
     if not isinstance(column, list):
         column = [column] * size
@@ -316,6 +335,6 @@ def split_host_port(text: str) -> tuple[str, int | None]:
         raise ValueError(f"no host in: {text}")
     if not port_text:
         return host, None
-    if not port_text.isdecimal() or not 0 < int(port_text) < 65536:
+    if not is_digits(port_text) or len(port_text) > 9 or not is_port(int(port_text)):
         raise ValueError(f"not a port between 1 and 65535: {port_text}")
     return host, int(port_text)

@@ -57,7 +57,7 @@ def encode_tagged(item: object) -> dict[str, Any]:
 def decode(cls: type[T], data: object, where: str = "") -> T:
     """A value of this class from plain data; unknown and missing fields and wrong types raise Malformed."""
     if not isinstance(data, dict):
-        raise Malformed(f"{where or cls.__name__}: expected an object, got {_short(data)}")
+        raise Malformed(f"{where or cls.__name__}: expected an object, got {short(data)}")
     own_reader: Callable[[dict[str, Any], str], T] | None = getattr(cls, "from_plain", None)
     if own_reader:
         return own_reader(data, where or cls.__name__)
@@ -67,7 +67,7 @@ def decode(cls: type[T], data: object, where: str = "") -> T:
         if name == "is" and item == cls.__name__:
             continue
         if name not in readers:
-            raise Malformed(f"{where or cls.__name__}: unknown field {_short(name)}")
+            raise Malformed(f"{where or cls.__name__}: unknown field {short(name)}")
         given[name] = readers[name](item, f"{where or cls.__name__}.{name}")
     try:
         return cls(**given)
@@ -78,11 +78,11 @@ def decode(cls: type[T], data: object, where: str = "") -> T:
 def decode_tagged(classes: Sequence[type[T]], data: object) -> T:
     """A value of whichever of these classes ``is`` names."""
     if not isinstance(data, dict):
-        raise Malformed(f"expected an object, got {_short(data)}")
+        raise Malformed(f"expected an object, got {short(data)}")
     for cls in classes:
         if cls.__name__ == data.get("is"):
             return decode(cls, {key: item for key, item in data.items() if key != "is"})
-    raise Malformed(f"unknown kind: {_short(data.get('is'))}")
+    raise Malformed(f"unknown kind: {short(data.get('is'))}")
 
 
 _readers_by_class: dict[type, dict[str, Reader]] = {}
@@ -117,7 +117,7 @@ def _reader(kind: Any) -> Reader:
 def _plain_reader(kind: type) -> Reader:
     def read(data: object, where: str) -> object:
         if type(data) is not kind:
-            raise Malformed(f"{where}: expected {kind.__name__}, got {_short(data)}")
+            raise Malformed(f"{where}: expected {kind.__name__}, got {short(data)}")
         return data
 
     return read
@@ -125,7 +125,7 @@ def _plain_reader(kind: type) -> Reader:
 
 def _float_reader(data: object, where: str) -> float:
     if type(data) not in (int, float):
-        raise Malformed(f"{where}: expected a number, got {_short(data)}")
+        raise Malformed(f"{where}: expected a number, got {short(data)}")
     try:
         return float(data)  # type: ignore[arg-type]
     except OverflowError:
@@ -138,7 +138,7 @@ def _enum_reader(kind: type[Enum]) -> Reader:
             return kind(data)
         except ValueError:
             known = ", ".join(str(member.value) for member in kind)
-            raise Malformed(f"{where}: expected one of {known}, got {_short(data)}") from None
+            raise Malformed(f"{where}: expected one of {known}, got {short(data)}") from None
 
     return read
 
@@ -157,7 +157,7 @@ def _container_reader(kind: types.GenericAlias) -> Reader:
 
         def read_list(data: object, where: str) -> tuple[Any, ...]:
             if not isinstance(data, (list, tuple)):
-                raise Malformed(f"{where}: expected a list, got {_short(data)}")
+                raise Malformed(f"{where}: expected a list, got {short(data)}")
             return tuple([reader(item, where) for item in data])
 
         return read_list
@@ -166,7 +166,7 @@ def _container_reader(kind: types.GenericAlias) -> Reader:
 
         def read_row(data: object, where: str) -> tuple[Any, ...]:
             if not isinstance(data, (list, tuple)) or len(data) != len(readers):
-                raise Malformed(f"{where}: expected {len(readers)} items, got {_short(data)}")
+                raise Malformed(f"{where}: expected {len(readers)} items, got {short(data)}")
             return tuple([each(item, where) for each, item in zip(readers, data, strict=True)])
 
         return read_row
@@ -175,14 +175,15 @@ def _container_reader(kind: types.GenericAlias) -> Reader:
 
         def read_dict(data: object, where: str) -> dict[str, Any]:
             if not isinstance(data, dict):
-                raise Malformed(f"{where}: expected an object, got {_short(data)}")
+                raise Malformed(f"{where}: expected an object, got {short(data)}")
             return {key: reader(item, f"{where}.{key}") for key, item in data.items()}
 
         return read_dict
     raise TypeError(f"no reader for {kind!r}")
 
 
-def _short(data: object) -> str:
+def short(data: object) -> str:
+    """Anything at all in a few words, for a message about it."""
     try:
         text = repr(data)
     except (RecursionError, ValueError):  # nested too deeply, or a number of too many digits

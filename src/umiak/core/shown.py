@@ -7,12 +7,42 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-_STEERING = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
+_KEPT = "\t\n\xa0\u3000"
+"""Tab, end of line, and two spaces that Python does not count as printable."""
 
 
 def inert(text: str) -> str:
-    """The text with control characters spelled out, except tabs and ends of lines: a file must not be able to steer a terminal."""
-    return text.translate(_STEERING)
+    """The text with nothing in it that could steer a terminal; tabs and ends of lines stay.
+
+    Colours are left out. Any other control character is spelled out, and so are characters that are not seen but change
+    how the rest is read, such as those that turn the direction of writing.
+    """
+    if "\x1b" in text:
+        text = _without_colours(text)
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter in _KEPT else _spelled(letter) for letter in text)
+
+
+def one_line(text: str, most: int = 4096) -> str:
+    """As `inert`, in one line, cut where it is longer than ``most``: nobody else's text looks like a line of our own."""
+    text = text if len(text) <= most else f"{text[: most - 3]}..."
+    return inert(text).replace("\n", "\\n").replace("\t", " ")
+
+
+def _without_colours(text: str) -> str:
+    """Without sequences of the form ``ESC [ digits m``."""
+    first, *pieces = text.split("\x1b[")
+    kept = [first]
+    for piece in pieces:
+        rest = piece.lstrip("0123456789;:")
+        kept.append(rest[1:] if rest[:1] == "m" else f"\x1b[{piece}")
+    return "".join(kept)
+
+
+def _spelled(letter: str) -> str:
+    code = ord(letter)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def without_password(text: str) -> str:

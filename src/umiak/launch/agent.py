@@ -14,13 +14,14 @@ from collections import deque
 from umiak.adapters import handshake
 from umiak.adapters.link import Link, message_frame
 from umiak.adapters.ports import HeldPorts
-from umiak.core.decode import Malformed, decode_tagged, encode_tagged
+from umiak.core.decode import Malformed, encode_tagged
 from umiak.core.problem import UmiakError
-from umiak.launch import admission, calls, events, rendezvous
+from umiak.core.shown import one_line
+from umiak.launch import admission, calls, events, message_checks, rendezvous
 from umiak.launch.events import Meeting
 from umiak.launch.journal import Start
 from umiak.launch.machine import NodeMachine
-from umiak.launch.protocol import FROM_MASTER, FROM_NODE, Form, Join, Moved, Refuse, Standby
+from umiak.launch.protocol import Form, Join, Moved, Refuse, Standby
 from umiak.launch.reachability import ReachabilityCheck
 
 TYPE_CHECKING = False
@@ -32,13 +33,15 @@ if TYPE_CHECKING:
     from umiak.launch.events import NodeAction, NodeSetting, RendezvousAction
     from umiak.launch.journal import Journal
     from umiak.launch.plan import Plan
-    from umiak.launch.protocol import FromMaster
+    from umiak.launch.protocol import FromMaster, Offer
     from umiak.launch.supervisor import Supervisor
     from umiak.launch.talk import Talk
 
 LINGER_S = 3.0
 """How long a master that ends waits until every node has its last message."""
 HOLD_EVERY_S = 0.5
+PART_WITHIN_S = 30.0
+"""How long a node that takes no further part may leave its connection open."""
 BEACON_EVERY_S, BEACON_PATIENCE_S = 0.2, 0.5
 CALLBACK_PATIENCE_S = 5.0
 
@@ -64,6 +67,7 @@ class Agent:
         self._loop, self._plan, self._supervisor = loop, plan, supervisor
         self._held, self._journal, self._talk = held, journal, talk
         self._heart, self._listener, self._election, self._token = heart, listener, election, token
+        self._offer = setting.offer
         self._name = setting.offer.name
         self._host = setting.offer.host
         self._machine = NodeMachine(setting)
@@ -94,6 +98,7 @@ class Agent:
         supervisor.on_trouble = lambda text: talk.say(text, "WARNING")
         if listener:
             listener.on_visitor = self._visited
+            listener.on_trouble = lambda text: talk.say(text, "WARNING")
         if election:
             election.on_elected = lambda: self._node(events.Elected())
             election.on_master = lambda host, port: self._node(events.LeaderAt(host=host, port=port))
@@ -277,14 +282,14 @@ class Agent:
 
     def _heard_master(self, content: object) -> None:
         try:
-            message = decode_tagged(FROM_MASTER, content)
+            message = message_checks.from_master(content, own=self._offer)
         except Malformed as error:
-            self._talk.say(f"the master sent something that makes no sense: {error}", "ERROR")
+            self._talk.say(f"the master sent something that makes no sense: {one_line(str(error))}", "ERROR")
             self._link_ended(events.LinkSilent())
             return
         if isinstance(message, (Form, Standby)) and message.cluster and isinstance(content, dict):
             self._journal.know(message.cluster, content["cluster"])
-        self._node(events.Received(message=message))  # type: ignore[arg-type]
+        self._node(events.Received(message=message))
 
     def _link_ended(self, event: object) -> None:
         if self._link:
@@ -327,6 +332,7 @@ class Agent:
                 if link:
                     link.on_message = lambda _content: None
                     link.on_closed = link.on_silent = lambda: None
+                    link.leave_within(PART_WITHIN_S)
             case events.AnswerTakeover(call=call):
                 visitor = self._takeover_calls.pop(call, None)
                 if visitor and self._listener:
@@ -365,6 +371,7 @@ class Agent:
                 self._hold_visitors()
 
     def _hold_visitors(self) -> None:
+        self._visitors = [visitor for visitor in self._visitors if visitor.is_open]
         if self._visitors:
             for visitor in self._visitors:
                 visitor.hold()
@@ -386,10 +393,10 @@ class Agent:
     def _first_words(self, link: Link, content: object) -> None:
         """A node's first message says who it is."""
         try:
-            message = decode_tagged(FROM_NODE, content)
+            message = message_checks.from_node(content, master=self._name)
         except Malformed as error:
-            self._talk.say(f"{link.peer_host} sent something that makes no sense: {error}", "WARNING")
-            link.close()
+            text = f"the master can't take what this node offers: {one_line(str(error))}"
+            self._turn_away(link, Refuse(text=text, code="UM-MEET-033"))
             return
         if not isinstance(message, Join):
             link.close()
@@ -413,7 +420,9 @@ class Agent:
 
     def _turn_away(self, link: Link, refusal: Refuse) -> None:
         self._talk.say(f"a node at {link.peer_host} was refused: {refusal.text}", "WARNING")
+        link.on_message = lambda _content: None
         link.send(message_frame(encode_tagged(refusal)))
+        link.leave_within(PART_WITHIN_S)
 
     def _seat(self, link: Link, message: Join) -> None:
         """Hand a node's offer to the master, if both are still there."""
@@ -428,26 +437,28 @@ class Agent:
         if self._coordinator.is_name_taken(message.offer):
             self._turn_away(link, admission.name_taken(message.offer))
             return
+        link.trust()
         name = message.offer.name
         old = self._node_links.pop(name, None)
         if old:
             old.on_closed = old.on_silent = lambda: None
             old.close()
         self._node_links[name] = link
-        link.on_message = lambda later: self._heard_node(name, link, later)
+        offer = message.offer
+        link.on_message = lambda later: self._heard_node(name, link, later, offer)
         link.on_closed = lambda: self._master(events.NodeClosed(name=name, at=time.time()))
         link.on_silent = lambda: self._master(events.NodeSilent(name=name, at=time.time()))
         self._master(events.NodeSaid(name=name, message=message, at=time.time()))
 
-    def _heard_node(self, name: str, link: Link, content: object) -> None:
+    def _heard_node(self, name: str, link: Link, content: object, joined: Offer) -> None:
         try:
-            message = decode_tagged(FROM_NODE, content)
+            message = message_checks.from_node(content, joined=joined)
         except Malformed as error:
-            self._talk.say(f"{link.peer_host} sent something that makes no sense: {error}", "WARNING")
+            self._talk.say(f"{link.peer_host} sent something that makes no sense: {one_line(str(error))}", "WARNING")
             # It may well be alive and training, so it is given up as one that fell silent, and told so.
             self._master(events.NodeSilent(name=name, at=time.time()))
             return
-        self._master(events.NodeSaid(name=name, message=message, at=time.time()))  # type: ignore[arg-type]
+        self._master(events.NodeSaid(name=name, message=message, at=time.time()))
 
     # ---- after a take-over
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from umiak.core.cluster import Mode, Placement, Role, join_host_port, split_host_port
 from umiak.core.devices import DeviceKind
+from umiak.core.names import is_host
 from umiak.core.problem import Problem, UmiakError
+from umiak.core.shown import inert
 from umiak.core.value import value
 from umiak.launch.events import Meeting
 from umiak.launch.options import LaunchOptions
@@ -110,6 +112,9 @@ class _Planner:
         meeting, master_host, master_port, etcd = self._meeting(most, hosts)
         trainers, servers, heters, ports = self._workers(rank)
         host = self.options.host or self.placement.host or (hosts[rank] if hosts and rank is not None else "")
+        if host and not is_host(host):
+            # The other nodes would refuse it; better to say so here.
+            self._problem("UM-LAUNCH-109", f"not a host: {inert(host)}", "name this node's address with --host")
         if self.problems:
             raise UmiakError(*self.problems)
         is_alone = meeting is Meeting.ALONE

@@ -19,12 +19,14 @@ from umiak.adapters import devices as device_files
 from umiak.adapters import frames, handshake, hostinfo, link, process, watchdog
 from umiak.adapters.loop import Loop
 from umiak.adapters.ports import HeldPorts
+from umiak.adapters.strangers import room_for
 from umiak.contracts import devices
 from umiak.core.cluster import join_host_port, split_host_port
 from umiak.core.devices import DeviceKind
+from umiak.core.names import is_digits
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import replace
-from umiak.launch import logfiles, logs, supervisor, words
+from umiak.launch import job_token, logfiles, logs, supervisor, words
 from umiak.launch.agent import Agent
 from umiak.launch.events import Meeting, NodeSetting
 from umiak.launch.journal import Journal
@@ -93,6 +95,7 @@ class _Launch:
             self.options = self.check.options
         self.talk = talk(logs.Console(2, environ, self.loop.on_writable), options.log_level)
         self.name = "".join(LETTERS[byte % 26] for byte in os.urandom(6))
+        self.made_up: job_token.MadeUp | None = None
         self._reserve = _open_some(RESERVE)
 
     def _give_back_reserve(self) -> None:
@@ -115,9 +118,12 @@ class _Launch:
         finally:
             self._give_back_reserve()
             process.kill_descendants(meanwhile=lambda: self.pulse.beat(LONGEST_END_S))
+            if self.made_up:
+                job_token.forget(self.made_up)
 
     def _run(self) -> int:
         options = self.options
+        open_files = process.raise_open_files()
         if not self.check:
             self._check_program()
         if not options.as_json:
@@ -137,7 +143,7 @@ class _Launch:
                 self.talk.say(f"devices {', '.join(idle)} stay idle: {self.plan.trainers} workers", "WARNING")
         access = self._log_access()
         log_dir = self._log_dir(access)
-        token = _token(self.environ)
+        token = job_token.read(self.environ)
         listener, token = self._listener(token)
         held = HeldPorts()
         if self.plan.ports:
@@ -151,7 +157,11 @@ class _Launch:
         keeper = supervisor.Supervisor(self.loop, self._program(log_dir, access, found, setting, token), self.console)
         keeper.on_progress = self.pulse.beat
         hostinfo.before_look_up = lambda: self.pulse.beat(0.0 if keeper.pids else LONGEST_LOOK_UP_S)
-        job_id = self.plan.terms.job_id
+        door = None
+        if listener:
+            room = room_for(open_files=open_files, workers=self.plan.port_count, nodes=self.plan.terms.most)
+            job_id = self.plan.terms.job_id
+            door = handshake.Listener(self.loop, heart, listener, job_id=job_id, token=token, room=room)
         agent = Agent(
             self.loop,
             plan=self.plan,
@@ -161,7 +171,7 @@ class _Launch:
             journal=journal,
             talk=self.talk,
             heart=heart,
-            listener=handshake.Listener(self.loop, heart, listener, job_id=job_id, token=token) if listener else None,
+            listener=door,
             election=self._election(),
             token=token,
         )
@@ -245,18 +255,15 @@ class _Launch:
         plan_ = self.plan
         if plan_.meeting is Meeting.ALONE:
             return None, token
-        made_up_token = ""
         if plan_.must_lead and token is None:
-            made_up_token = os.urandom(16).hex()
-            token = made_up_token.encode()
+            self.made_up = job_token.made_up(self.environ, self.name)
+            token = self.made_up.token
         loopback = all(_is_loopback(host) for host in (plan_.master_host, *(host for host, _ in plan_.etcd)) if host)
         loopback = loopback and not plan_.must_lead
         if token is None and not loopback:
-            self.talk.say(
-                "no UMIAK_TOKEN is set: whoever can reach this node's ports can join the job. "
-                "Set the same secret UMIAK_TOKEN on every node",
-                "WARNING",
-            )
+            if job_token.is_required(self.environ):
+                raise job_token.missing()
+            self.talk.say(job_token.WARNING, "WARNING")
         # The address that the others will dial: localhost may be ::1 before it is 127.0.0.1.
         bind_to = hostinfo.resolve(plan_.master_host or "127.0.0.1") if loopback else ""
         listener: socket.socket | None = None
@@ -273,7 +280,7 @@ class _Launch:
         if plan_.must_lead:
             self.plan = replace(plan_, master_host=hostinfo.public_address(), master_port=listener.getsockname()[1])
             self.plan = replace(self.plan, host=self.plan.host or self.plan.master_host)
-            self._print_command(made_up_token)
+            self._print_command()
         elif leads and not plan_.host:
             self.plan = replace(plan_, host=self._own_host(plan_))
         self.plan = replace(self.plan, may_lead=leads)
@@ -297,17 +304,25 @@ class _Launch:
             return address
         return "127.0.0.1" if address.startswith("127.0.0.") else hostinfo.public_address()
 
-    def _print_command(self, made_up_token: str) -> None:
-        """For the other nodes. A token that was made up for this job is part of it; one that a person set is never shown."""
+    def _print_command(self) -> None:
+        """For the other nodes. It names the file of the token, where there is one, and never the token."""
         import shlex
 
         master = join_host_port(self.plan.master_host, self.plan.master_port)
         start = ["umiak", "launch"] if os.path.basename(sys.argv[0]) == "umiak" else ["python", "-m", "umiak.launch"]
         command = shlex.join([*start, "--master", master, *self.options.program_argv])
-        secret = f"UMIAK_TOKEN={made_up_token} " if made_up_token else ""
-        self.talk.command_for_other_nodes(secret + command)
-        if not made_up_token:
+        path = self.made_up.shown if self.made_up else ""
+        if not path and not self.environ.get("UMIAK_TOKEN"):
+            path = shlex.quote(os.path.abspath(self.environ["UMIAK_TOKEN_FILE"]))
+        self.talk.command_for_other_nodes(f"UMIAK_TOKEN_FILE={path} {command}" if path else command)
+        if not path:
             self.talk.say("the other nodes need the same UMIAK_TOKEN in their environment")
+            return
+        ends = " and is removed when this launcher ends" if self.made_up else ""
+        self.talk.say(
+            f"the token of this job is in {path}, which only you can read{ends}; "
+            "copy it to nodes that do not share that directory"
+        )
 
     def _election(self) -> Election | None:
         if self.plan.meeting is not Meeting.ETCD:
@@ -428,7 +443,7 @@ class _Launch:
         import grp
 
         try:
-            group = int(name) if name.isdecimal() else grp.getgrnam(name).gr_gid
+            group = int(name) if is_digits(name) and len(name) < 10 else grp.getgrnam(name).gr_gid
         except KeyError:
             raise UmiakError(
                 Problem(
@@ -488,26 +503,6 @@ def _report(problem: Problem) -> None:
             os.write(2, text)
         except OSError:
             pass
-
-
-def _token(environ: Mapping[str, str]) -> bytes | None:
-    """The job's secret, from UMIAK_TOKEN or the file that UMIAK_TOKEN_FILE names."""
-    path = environ.get("UMIAK_TOKEN_FILE")
-    if environ.get("UMIAK_TOKEN"):
-        return environ["UMIAK_TOKEN"].encode()
-    if not path:
-        return None
-    try:
-        with open(path, "rb") as file:
-            token = file.read().strip()
-    except OSError as error:
-        raise UmiakError(
-            Problem(code="UM-LAUNCH-203", what=f"the token file can't be read: {path}", why=error.strerror),
-            exit_status=Exit.REFUSED,
-        ) from None
-    if not token:
-        raise UmiakError(Problem(code="UM-LAUNCH-204", what=f"the token file is empty: {path}"))
-    return token
 
 
 def _is_loopback(host: str) -> bool:

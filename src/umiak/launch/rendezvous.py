@@ -233,7 +233,8 @@ class Coordinator:
                 self._failed(now, member, failure)
             case Stopped(generation=number, ports=ports) if number == generation:
                 member.idle = True
-                member.offer = replace(member.offer, ports=ports)
+                # A node that leaves holds no ports any more, and nobody will ask for them.
+                member.offer = replace(member.offer, ports=ports or member.offer.ports)
             case Leaving(signal=signal):
                 self._leaving(member, signal, event.at)
 

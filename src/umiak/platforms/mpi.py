@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from umiak.core.cluster import Placement
 from umiak.core.value import value
-from umiak.platforms.reading import meeting_point, port_of_job
+from umiak.platforms.reading import meeting_point, port_of_job, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -121,11 +121,12 @@ def _mpirun(reader: Reader) -> tuple[str | None, int | None]:
     """Where mpirun runs, and a number that tells this run from others."""
     uri = (reader.text("OMPI_MCA_orte_hnp_uri") or "").strip("\"'")
     job, _, addresses = uri.partition(";")
-    number = job.partition(".")[0]
-    if addresses.startswith("tcp://") and number.isdecimal():
-        return addresses.removeprefix("tcp://").partition(":")[0].partition(",")[0], int(number) >> 16
+    number = whole(job.partition(".")[0])
+    if addresses.startswith("tcp://") and number is not None:
+        return addresses.removeprefix("tcp://").partition(":")[0].partition(",")[0], number >> 16
     starter, _, _ = (reader.text("PMIX_NAMESPACE") or "").partition("@")
-    host, _, process = starter.removeprefix("prterun-").rpartition("-")
-    if starter.startswith("prterun-") and host and process.isdecimal():
-        return host, int(process)
+    host, _, text = starter.removeprefix("prterun-").rpartition("-")
+    process = whole(text)
+    if starter.startswith("prterun-") and host and process is not None:
+        return host, process
     return None, None

@@ -13,7 +13,8 @@ The kinds of problem, with their codes:
 
 from __future__ import annotations
 
-from umiak.core.cluster import Placement, join_host_port, split_host_port
+from umiak.core.cluster import MOST_NODES, Placement, join_host_port, split_host_port
+from umiak.core.names import is_digits
 from umiak.core.problem import Problem, UmiakError
 from umiak.platforms import MASTER_PORT
 
@@ -150,6 +151,8 @@ class Reader:
     def settle(self, placement: Placement, *, rank: str, nodes: str, hosts: str, host: str | None = None) -> Placement:
         """The placement, if nothing contradicts it. The names say which variable to blame for which part."""
         count, seat, listed = placement.nodes, placement.rank, placement.hosts
+        if count is not None and count > MOST_NODES:
+            self.wrong("003", nodes, f"more than {MOST_NODES} nodes: {count}")
         if count is not None and seat is not None and seat >= count:
             self.wrong("004", rank, f"rank {seat} is out of range: {nodes} gives {count}, so ranks end at {count - 1}")
         if listed and count is not None and len(listed) != count:
@@ -179,7 +182,7 @@ class Reader:
 
 def whole(text: str) -> int | None:
     """A whole number in plain digits, of a length that can mean something."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else None
+    return int(text) if is_digits(text) and len(text) <= 18 else None
 
 
 def meeting_point(host: str, port: int | None = None) -> str:

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _LAUNCH = "start it with `umiak launch --server_num 2 --trainer_num 2 ...`, which sets everything"
+_HOW_TO_MAKE_ONE = (
+    'on one node: export UMIAK_TOKEN="$(umiak token)"; on every other node the same one, before `umiak launch`'
+)
+SHORTEST_TOKEN = 16
+"""In characters: whoever pretends to be a server can try tokens on what a trainer says to it."""
 
 
 class SeatRole(str, Enum):
@@ -90,8 +95,15 @@ def seat(environ: Mapping[str, str]) -> Seat:
         reading.note(
             "UM-PS-006",
             "servers that can be reached from other machines need a token, and UMIAK_TOKEN is not set",
-            hint='on every node, before `umiak launch`: export UMIAK_TOKEN="a long secret of yours"',
+            hint=_HOW_TO_MAKE_ONE,
         )
+    if token is not None and len(token) < SHORTEST_TOKEN:
+        reading.note(
+            "UM-PS-033",
+            f"a UMIAK_TOKEN of {len(token)} characters, at least {SHORTEST_TOKEN} are needed",
+            hint=_HOW_TO_MAKE_ONE,
+        )
+    restarts = reading.number("UMIAK_RESTART_COUNT") if reading.text("UMIAK_RESTART_COUNT") else 0
     reading.raise_problems()
     return Seat(
         role=role,
@@ -101,7 +113,7 @@ def seat(environ: Mapping[str, str]) -> Seat:
         job=reading.text(reading.first("UMIAK_JOB_ID", "PADDLE_JOB_ID")) or "",
         token=token,
         state_dir=reading.state_dir(rank) if role is SeatRole.SERVER else None,
-        restarts=int(reading.text("UMIAK_RESTART_COUNT") or 0),
+        restarts=restarts,
     )
 
 

@@ -14,6 +14,7 @@ from enum import Enum
 from umiak.adapters import frames
 from umiak.core.cluster import Role, split_host_port
 from umiak.core.decode import Malformed, decode_tagged, encode_tagged
+from umiak.launch.message_checks import harmless
 from umiak.launch.preflight import prober, table
 from umiak.launch.preflight.examination import Examination, Verdict
 from umiak.launch.preflight.messages import TO_COLLECTOR, AskTime, Outcome, Probe, Probed, Report, Time
@@ -91,7 +92,7 @@ class Collector:
 
     def _heard(self, guest: _Guest, content: dict[str, Any]) -> None:
         try:
-            message = decode_tagged(TO_COLLECTOR, content)
+            message = harmless(decode_tagged(TO_COLLECTOR, content))
         except Malformed:
             self._gone(guest)
             return

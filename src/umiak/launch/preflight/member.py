@@ -11,6 +11,8 @@ from umiak.adapters import frames
 from umiak.core.cluster import Role, join_host_port, split_host_port
 from umiak.core.decode import Malformed, decode_tagged, encode_tagged
 from umiak.core.problem import Problem
+from umiak.core.shown import one_line
+from umiak.launch.message_checks import harmless
 from umiak.launch.preflight import collector, doors, prober, table
 from umiak.launch.preflight.errand import Result
 from umiak.launch.preflight.messages import FROM_COLLECTOR_BYTES, TO_MEMBER, AskTime, Here, Outcome, Probe, Report, Time
@@ -132,10 +134,10 @@ class Member:
     def _heard(self, content: dict[str, Any]) -> None:
         assert self._framed is not None
         try:
-            message = decode_tagged(TO_MEMBER, content)
+            message = harmless(decode_tagged(TO_MEMBER, content))
         except Malformed as error:
             self._framed.close()
-            self._not_reached(f"what answers there is not the check's collector ({error})")
+            self._not_reached(f"what answers there is not the check's collector ({one_line(str(error), 200)})")
             return
         match message:
             case Here(endpoint=endpoint) if endpoint != self._post.store:

@@ -6,6 +6,7 @@ from collections import deque
 
 from umiak.adapters import frames
 from umiak.core.decode import Malformed, decode_tagged
+from umiak.launch.message_checks import harmless
 from umiak.launch.preflight import doors
 from umiak.launch.preflight.messages import BANNER_BYTES, MOST_FAILURES, Here, Probed, Unreachable
 
@@ -107,7 +108,7 @@ class _Trial:
 
     def _answered(self, content: dict[str, Any]) -> None:
         try:
-            here = decode_tagged((Here,), content)
+            here = harmless(decode_tagged((Here,), content))
         except Malformed:
             self._over("another program answers there")
             return
