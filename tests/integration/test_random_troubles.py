@@ -58,8 +58,14 @@ class Troublemaker:
         return self.do_to_somebody(lambda host: self.launchers[host].signal(signal.SIGKILL))
 
     def freeze_a_launcher(self) -> bool:
-        # Not during a cut: a launcher that is frozen when it should notice one stops its workers so much later.
-        return not self.cuts and self.do_to_somebody(lambda host: self.launchers[host].freeze())
+        # Not during a cut: a launcher that is frozen when it should notice one stops its workers so much later. And its
+        # watchdog is left alone then: with both halves out of action, nobody could end what is left.
+        def freeze(host: hosts.Host) -> None:
+            launcher = self.launchers[host]
+            launcher.freeze()
+            until(lambda: launcher.process.poll() is not None, "its watchdog ends it", talk=self.stage.transcript)
+
+        return not self.cuts and self.do_to_somebody(freeze)
 
     def stop_a_launcher(self) -> bool:
         return self.do_to_somebody(lambda host: self.launchers[host].signal(signal.SIGTERM))
