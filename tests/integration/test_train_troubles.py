@@ -216,6 +216,20 @@ def test_a_hyper_parameter_that_is_none(work: Work) -> None:
     check(work.here("alone", "-o", "hyper_parameters.dim=many"), "UM-TRAIN-012", "many", status=2)
 
 
+@pytest.mark.parametrize("decorator", ["@dataclass", "@dataclass(frozen=True)"])
+def test_a_dataclass_for_hyper_parameters(work: Work, decorator: str) -> None:
+    path = work.path / "model.py"
+    text = (
+        path.read_text()
+        .replace("    @value\n", f"    {decorator}\n")
+        .replace("import os\n", "import os\nfrom dataclasses import dataclass\n")
+    )
+    path.write_text(text)
+    done = work.here("alone", "-o", "runner.epochs=1", "-o", "hyper_parameters.dim=2")
+    assert done.status == 0, done.said
+    check(work.here("alone", "-o", "hyper_parameters.dimm=8"), "UM-TRAIN-012", "dimm", "did you mean `dim`?", status=2)
+
+
 # ---- several runners
 
 
@@ -256,7 +270,10 @@ def test_an_end_by_a_signal_while_servers_wait(work: Work) -> None:
             "nowhere/x_epoch_0: No such file or directory [UM-TRAIN-023]",
         ),
         (["-o", "dataset.train.data_path=nothing"], 2, "dataset train has no samples: nothing [UM-TRAIN-019]"),
-        (["-o", "runner.alone.device=xpu"], 3, "device xpu can't be used here [UM-TRAIN-024]"),
+        *(
+            (["-o", f"runner.alone.device={device}"], 3, f"device {device} can't be used here [UM-TRAIN-024]")
+            for device in ("gpu", "xpu", "npu")
+        ),
     ],
 )
 def test_what_the_machine_can_not_give(work: Work, words: list[str], status: int, said: str) -> None:
