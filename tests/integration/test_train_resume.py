@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import json
+import os
 import random
 import re
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +19,7 @@ import pytest
 
 from testbed.pytest_support import require
 from tests.slot_helpers import packed
-from tests.train_runs import BATCH, EPOCHS, SAMPLES, Whole, Work, contents, slow
+from tests.train_runs import BATCH, EPOCHS, SAMPLES, WAIT_S, Done, Whole, Work, contents, slow
 from umiak.train import saving
 from umiak.train.stopping import Stopping
 
@@ -42,6 +45,15 @@ def is_over(work: Work, runner: str) -> bool:
     return path.exists() and not json.loads(path.read_text())["stopped"]
 
 
+def assert_stopped(done: Done, name: str | None = None) -> None:
+    """Asked to stop and resumable: for a scheduler that is no success, and for a person no error."""
+    assert done.status == (130 if name == "SIGINT" else 143), done.said
+    assert "stopped, resumable: everything is in" in done.said
+    assert "error:" not in done.said
+    if name:
+        assert f": stopped by {name}, nothing is lost: resumable from " in done.said.splitlines()[-1]
+
+
 def disturb(work: Work, runner: str, how: str, most: int, *words: str, pace_s: float = PACE_S) -> None:
     """Let it go on, and kill one of its processes, or ask it to stop, at some moment."""
     moment = some_batches(work, most)
@@ -51,8 +63,10 @@ def disturb(work: Work, runner: str, how: str, most: int, *words: str, pace_s: f
     if how == "stop":
         started.signal(signal.SIGTERM)
         done = started.end()
-        assert done.status == 0, done.said
-        assert "stopped, resumable: everything is in" in done.said or is_over(work, runner), done.said
+        if is_over(work, runner):
+            assert done.status == 0, done.said
+        else:
+            assert_stopped(done, "SIGTERM" if runner != "alone" else None)
         return
     started.kill(how)
     done = started.end()
@@ -142,7 +156,7 @@ def test_asked_to_stop_it_finishes_its_step_and_saves(work: Work, whole: Whole) 
     assert started.until(lambda: work.paced() >= 3, "three batches")
     started.signal(signal.SIGTERM)
     done = started.end()
-    assert done.status == 0, done.said
+    assert_stopped(done)
     saved = work.outcome("alone")["saved"]
     assert work.outcome("alone") == {"resumable": True, "stopped": True, "saved": saved}
     assert f"stopped, resumable: everything is in {saved}" in done.said
@@ -158,8 +172,48 @@ def test_asked_to_stop_while_it_starts_it_can_be_resumed(work: Work) -> None:
     assert started.until(lambda: "libpaddle" in maps.read_text(), "Paddle is imported")
     started.signal(signal.SIGTERM)
     done = started.end()
-    assert done.status == 0, done.said
+    assert done.status == 143, done.said
     assert work.outcome("alone")["resumable"] is True
+
+
+@pytest.mark.parametrize("runner", ["alone", "sync", "geo", "collective"])
+def test_ctrl_c_is_told_apart(work: Work, runner: str) -> None:
+    started = work.start(runner, env=slow(PACE_S))
+    assert started.until(lambda: work.paced() >= 3, "three batches")
+    started.signal(signal.SIGINT)
+    done = started.end()
+    if runner == "alone":
+        assert done.status == 130, done.said
+    else:
+        assert_stopped(done, "SIGINT")
+    assert work.outcome(runner)["resumable"] is True
+
+
+def test_a_trainer_that_is_asked_alone_stops_all_of_them(work: Work) -> None:
+    """As a system does that takes a machine back."""
+    started = work.start("sync", env=slow(PACE_S))
+    assert started.until(lambda: work.paced() >= 3, "three batches")
+    os.kill(started.workers("trainer")[0], signal.SIGTERM)
+    done = started.end()
+    assert done.status == 143, done.said
+    assert ": stopped by SIGTERM, nothing is lost: resumable from " in done.said.splitlines()[-1]
+    assert work.run("sync", "--resume").status == 0
+
+
+def test_asked_when_all_is_done(work: Work) -> None:
+    """The run is whole, so its end is well; what would come next is not begun."""
+    once = "        if not self.training and not os.path.exists('asked'): open('asked', 'w').close(); os.kill(os.getpid(), 15)\n"
+    model = work.path / "model.py"
+    model.write_text(
+        model.read_text().replace("    def logit(self, inputs):\n", f"    def logit(self, inputs):\n{once}")
+    )
+    words = ("-o", "runner.alone.epochs=1")
+    assert work.fork("alone", *words).end().status == 0
+    assert work.outcome("alone") == {"resumable": False, "stopped": False, "saved": "out/alone/0"}
+    (work.path / "asked").unlink()
+    done = work.fork("[alone,infer]", *words).end()
+    assert done.status == 143, done.said
+    assert done.said.splitlines()[-1] == "stopped: runner infer is not begun"
 
 
 def test_asked_twice_it_does_not_wait(work: Work) -> None:
@@ -187,7 +241,39 @@ def test_a_run_that_is_stopped_does_not_begin_what_comes_next(work: Work) -> Non
     assert started.until(lambda: work.paced() >= 1, "a batch")
     started.signal(signal.SIGTERM)
     done = started.end()
-    assert (done.status, "evaluates" in done.said) == (0, False), done.said
+    assert (done.status, "evaluates" in done.said) == (143, False), done.said
+
+
+def ended(work: Work, runner: str, *words: str, err: bool = False) -> tuple[int, str]:
+    """With a pipe as stdout, or as stderr, whose reader goes away after the first line, as ``head -1`` does."""
+    command = [sys.executable, "-m", "umiak.cli.main", "train", "-m", "config.yaml", "-o", f"mode={runner}", *words]
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE} if err else {"stdout": subprocess.PIPE}
+    with open(work.path / "said", "w+b") as said:
+        process = subprocess.Popen(
+            command, cwd=work.path, env={**os.environ, **slow(PACE_S)}, **{"stderr": said, **pipes}
+        )
+        stream = process.stderr if err else process.stdout
+        assert stream is not None
+        assert stream.readline()
+        stream.close()
+        return process.wait(WAIT_S), (work.path / "said").read_text()
+
+
+@pytest.mark.parametrize("err", [False, True])
+def test_a_reader_that_goes_away_stops_it_as_a_signal_does(work: Work, whole: Whole, err: bool) -> None:
+    words = () if err else ("--json",)
+    status, said = ended(work, "alone", "-o", "runner.alone.print_interval=1", *words, err=err)
+    assert status == 128 + signal.SIGPIPE, said
+    assert "error" not in said
+    assert work.outcome("alone")["resumable"] is True
+    assert work.here("alone", "--resume").status == 0
+    assert work.checkpoint("out", "alone", LAST) == whole.of("alone").checkpoint("out", "alone", LAST)
+
+
+def test_a_reader_that_goes_away_ends_an_evaluation(work: Work, whole: Whole) -> None:
+    shutil.copytree(whole.of("alone").path / "out", work.path / "out")
+    status, said = ended(work, "infer", "-o", "runner.infer.print_interval=1", "--json")
+    assert (status, "error" in said) == (128 + signal.SIGPIPE, False), said
 
 
 # ---- which checkpoint

@@ -48,8 +48,8 @@ In `--run_dir`, below the name of the runner:
 
 ## When it is stopped
 
-SIGTERM, or Ctrl-C, lets it finish the step, save a checkpoint below `save_step_path` or `save_checkpoint_path`, and end with 0. A second one does not
-wait. `--resume` goes on from the newest whole checkpoint of the runner, with the same batches that would have come next; in sync, alone and
+SIGTERM, or Ctrl-C, lets it finish the step, save a checkpoint below `save_step_path` or `save_checkpoint_path`, and end with
+[143 or 130](exit-status.md), since it is not done; `outcome.json` says `resumable`. A second one does not wait. `--resume` goes on from the newest whole checkpoint of the runner, with the same batches that would have come next; in sync, alone and
 collectively the result is the same, bit for bit, as without the interruption.
 
 ## Online learning

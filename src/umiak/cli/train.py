@@ -140,7 +140,7 @@ def _train(made: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Prin
     in_the_way = (*obstacles(made), *_missing_packages(made))
     if in_the_way:
         raise UmiakError(*in_the_way)
-    for act in made.acts:
+    for number, act in enumerate(made.acts, start=1):
         if act.crew.duty is Duty.LAUNCHER:
             ended = train_start.launched(act, made, parsed, environ, printer)
         else:
@@ -153,8 +153,11 @@ def _train(made: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Prin
                 columns=parsed.number("live"),
             )
             ended = performing.perform(act, made, wanted, environ)
-        if ended.status != Exit.DONE or ended.is_stopped:
+        if ended.status != Exit.DONE:
             return ended.status
+        if ended.stopped_by is not None and number < len(made.acts):
+            printer.talk(f"stopped: runner {made.acts[number].name} is not begun")
+            return 128 + ended.stopped_by
     return Exit.DONE
 
 

@@ -13,6 +13,7 @@ that PaddleRec's models need and models here do not are ignored. Everything that
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping
 from types import UnionType
@@ -114,14 +115,7 @@ def _fitted(hint: Any, item: Any) -> Any:
         kinds = get_args(hint)
         if item is None and type(None) in kinds:
             return None
-        if type(item) in kinds:
-            return item
-        for each in kinds:
-            try:
-                return _fitted(each, item) if each is not type(None) else _refuse(hint)
-            except TypeError:
-                continue
-        _refuse(hint)
+        return item if type(item) in kinds else _fitted_to_one(hint, item)
     if hint in (tuple, list) or origin in (tuple, list):
         if not isinstance(item, (list, tuple)):
             _refuse(hint)
@@ -139,6 +133,15 @@ def _fitted(hint: Any, item: Any) -> Any:
     if hint is str and isinstance(item, int) and not isinstance(item, bool):
         return str(item)
     return _refuse(hint) if hint in _WORDS and type(item) is not hint else item
+
+
+def _fitted_to_one(hint: Any, item: Any) -> Any:
+    """The item as the first kind of a union has it that it fits."""
+    for each in get_args(hint):
+        if each is not type(None):
+            with contextlib.suppress(TypeError):
+                return _fitted(each, item)
+    return _refuse(hint)
 
 
 def _refuse(hint: Any) -> NoReturn:

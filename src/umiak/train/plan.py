@@ -137,8 +137,8 @@ class Ended:
     """How an act ended in this process."""
 
     status: int = 0
-    is_stopped: bool = False
-    """Whether somebody asked for the end: then the next act is not begun."""
+    stopped_by: int | None = None
+    """The signal that asked for the end, if one did: then the next act is not begun."""
 
 
 @value

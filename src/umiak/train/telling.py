@@ -12,7 +12,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
 from umiak.core.value import value
@@ -71,6 +71,8 @@ class Teller:
         self._is_live = columns is not None or self._err.isatty()
         self._shown = 0
         self._last = 0.0
+        self.on_closed: Callable[[], None] = lambda: None
+        """Called when whoever read stdout or stderr has gone."""
         self._file: TextIO | None = None
         self._scalars: Scalars | None = None
         self._samples = 0
@@ -89,8 +91,7 @@ class Teller:
         if self._is_silent:
             return
         self._clear()
-        self._err.write(f"{line}\n")
-        self._err.flush()
+        self._put(self._err, f"{line}\n")
 
     def go_on(self, rows: Sequence[EpochRow]) -> None:
         """These epochs were told by an earlier run: the picture begins behind them."""
@@ -110,10 +111,9 @@ class Teller:
         if self._is_live:
             self._shown = self._columns or os.get_terminal_size(self._err.fileno()).columns - 1
             # A carriage return ends it, not begins it: a launcher shows lines when they have ended.
-            self._err.write(f"{line[: self._shown].ljust(self._shown)}\r")
+            self._put(self._err, f"{line[: self._shown].ljust(self._shown)}\r")
         else:
-            self._err.write(f"{line}\n")
-        self._err.flush()
+            self._put(self._err, f"{line}\n")
 
     def epoch(self, row: EpochRow, epochs: int, *, of_several: bool = False) -> None:
         """An epoch is done, or one of its phases."""
@@ -175,7 +175,7 @@ class Teller:
 
     def _clear(self) -> None:
         if self._shown:
-            self._err.write(f"{' ' * self._shown}\r")
+            self._put(self._err, f"{' ' * self._shown}\r")
             self._shown = 0
 
     def _write(self, what: dict[str, Any]) -> None:
@@ -184,8 +184,16 @@ class Teller:
             self._file.write(f"{text}\n")
             self._file.flush()
         if self._is_json:
-            self._out.write(f"{text}\n")
-            self._out.flush()
+            self._put(self._out, f"{text}\n")
+
+    def _put(self, stream: TextIO, text: str) -> None:
+        try:
+            stream.write(text)
+            stream.flush()
+        except BrokenPipeError:
+            # What is written from now on, by Python's own last flush too, goes nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            self.on_closed()
 
 
 def _plain(report: Report) -> dict[str, Any]:
