@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -228,6 +229,86 @@ def test_a_dataclass_for_hyper_parameters(work: Work, decorator: str) -> None:
     done = work.here("alone", "-o", "runner.epochs=1", "-o", "hyper_parameters.dim=2")
     assert done.status == 0, done.said
     check(work.here("alone", "-o", "hyper_parameters.dimm=8"), "UM-TRAIN-012", "dimm", "did you mean `dim`?", status=2)
+
+
+def test_a_model_that_ends_its_process(work: Work) -> None:
+    in_model(work, "raise SystemExit(0)")
+    done = work.here("alone")
+    assert done.status == 1, done.said
+    assert "the model's code failed: SystemExit: 0: a model that ends its process ends the training" in done.said
+    path = work.path / "model.py"
+    path.write_text("import sys\nsys.exit()\n")
+    done = work.here("alone")
+    assert (done.status, "model.py:2: the model's code failed: SystemExit" in done.said) == (1, True), done.said
+
+
+def test_a_model_for_fluid(work: Work) -> None:
+    path = work.path / "model.py"
+    path.write_text("import math\nimport paddle.fluid as fluid\n" + path.read_text())
+    check(work.here("alone"), "UM-TRAIN-060", "model.py:2: the model is written for paddle.fluid", "hint: ", status=2)
+
+
+# ---- looking before it is run
+
+
+def checked(work: Work, *words: str) -> tuple[int, list[str], list[str]]:
+    """What ``--check`` says: the status, problems and warnings."""
+    done = work.here("alone", "--check", "--json", *words)
+    answer = json.loads(done.out)
+    problems, warnings = (
+        [f"{each['code']} {each['where'] or ''} {each['what']}" for each in answer[name]]
+        for name in ("problems", "warnings")
+    )
+    return done.status, problems, warnings
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (
+            "import nothing_like_it",
+            "UM-TRAIN-021 ./model.py:1 the model's code failed: ModuleNotFoundError: No module named 'nothing_like_it'",
+        ),
+        ("raise ValueError('of mine')", "UM-TRAIN-021 ./model.py:1 the model's code failed: ValueError: of mine"),
+        ("import sys; sys.exit(0)", "UM-TRAIN-021 ./model.py:1 the model's code failed: SystemExit: 0"),
+        (
+            "import os; print('words', flush=True); os._exit(0)",
+            "UM-TRAIN-061  ./model.py: the process that imported it ended with status 0",
+        ),
+        (
+            "import os; os.kill(os.getpid(), 11)",
+            "UM-TRAIN-061  ./model.py: the process that imported it ended by SIGSEGV",
+        ),
+        ("class Model: pass\nraise SystemExit", "UM-TRAIN-021 ./model.py:2 the model's code failed: SystemExit"),
+    ],
+)
+def test_check_imports_the_model(work: Work, code: str, said: str) -> None:
+    assert checked(work) == (0, [], [])
+    path = work.path / "model.py"
+    path.write_text(f"{code}\n{path.read_text()}")
+    status, problems, _ = checked(work)
+    assert status == 2
+    assert len(problems) == 1
+    assert problems[0].startswith(said)
+
+
+def test_check_knows_the_hyper_parameters(work: Work) -> None:
+    status, problems, _ = checked(work, "-o", "hyper_parameters.dimm=3", "-o", "hyper_parameters.dim=many")
+    assert (status, problems) == (
+        2,
+        [
+            "UM-TRAIN-012 config.yaml hyper_parameters.dim needs a whole number, not 'many'",
+            "UM-TRAIN-012 config.yaml the model has no hyper-parameter dimm",
+        ],
+    )
+
+
+def test_check_tells_of_devices_that_are_not_here(work: Work) -> None:
+    assert checked(work, "-o", "runner.alone.device=xpu") == (
+        0,
+        [],
+        ["UM-TRAIN-024 config.yaml device xpu can't be used here"],
+    )
 
 
 # ---- several runners

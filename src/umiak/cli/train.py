@@ -38,7 +38,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         printer.data(f"umiak {__version__}")
         return Exit.DONE
     _check_request(parsed)
-    return _answer(parsed, examined(parsed, environ), environ, printer)
+    found = examined(parsed, environ)
+    return _answer(parsed, checked(found) if parsed.truth("check") else found, environ, printer)
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
@@ -78,6 +79,8 @@ class Examined:
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
     exit_status: int = Exit.DONE
+    seen: str = ""
+    """What a check has looked at, in words."""
 
 
 def examined(parsed: Parsed, environ: Mapping[str, str]) -> Examined:
@@ -101,6 +104,19 @@ def examined(parsed: Parsed, environ: Mapping[str, str]) -> Examined:
     return Examined(plan=made, warnings=warnings)
 
 
+def checked(found: Examined) -> Examined:
+    """The same, with what a look at models, reader classes and data has brought."""
+    if found.plan is None:
+        return found
+    from umiak.train import checks
+
+    more = checks.examine(found.plan)
+    warnings = (*found.warnings, *more.warnings)
+    if more.problems:
+        return Examined(plan=None, problems=more.problems, warnings=warnings, exit_status=Exit.BAD_REQUEST)
+    return Examined(plan=found.plan, warnings=warnings, seen=more.seen)
+
+
 def _answer(parsed: Parsed, found: Examined, environ: Mapping[str, str], printer: Printer) -> int:
     if parsed.truth("json") and (parsed.truth("explain") or parsed.truth("check")):
         return _answer_as_json(parsed, found, printer)
@@ -108,7 +124,7 @@ def _answer(parsed: Parsed, found: Examined, environ: Mapping[str, str], printer
     if found.plan is None:
         raise UmiakError(*found.problems, exit_status=found.exit_status)
     if parsed.truth("check"):
-        printer.talk(f"{found.plan.config}: nothing is wrong")
+        printer.talk(f"{found.plan.config}: nothing is wrong: {found.seen} were looked at")
         return Exit.DONE
     if parsed.truth("explain"):
         from umiak.core.shown import inert

@@ -31,7 +31,7 @@ from umiak.core.value import value
 from umiak.ps import specs
 from umiak.ps.job import Job
 from umiak.ps.paddle import optimizer
-from umiak.train import hyper
+from umiak.train import hyper, model_text
 from umiak.train.config import Device, Learning, TableParameters
 from umiak.train.findings import choices
 from umiak.train.learning import factor
@@ -174,7 +174,7 @@ class Engine:
             yield
         except (UmiakError, umiak_native.PsError):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise _models_own(error, self._file) from error
 
     def _counting(self, inputs: BatchInputs, share: float | None) -> AbstractContextManager[None]:
@@ -235,8 +235,7 @@ def load(path: str, where: str | None = None) -> type[Model]:
                 code="UM-TRAIN-013",
                 what=f"class Model of {path} is not one that is understood",
                 why=f"its base is {', '.join(each.__name__ for each in kind.__bases__)}",
-                hint="derive it from umiak.models.Model or umiak.models.ClickModel; models that were written for paddle.fluid "
-                "are not understood yet",
+                hint=model_text.PORT,
                 where=where,
             )
         )
@@ -275,17 +274,26 @@ def _module(path: str, where: str | None) -> ModuleType:
     if spec is None or spec.loader is None or not os.path.isfile(path):
         what = f"the model's file is not there, or is no Python file: {path}"
         raise UmiakError(Problem(code="UM-TRAIN-013", what=what, where=where))
+    with open(path, "rb") as text:
+        _refuse_old(model_text.look(text.read(), path))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     # A model's own modules stand beside it.
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _models_own(error, path) from error
     finally:
         sys.path.pop(0)
     return module
+
+
+def _refuse_old(seen: model_text.Text) -> None:
+    """What is no Python is told when it is run, with the line itself."""
+    old = [problem for problem in seen.problems if problem.code == model_text.OLD]
+    if old:
+        raise UmiakError(*old)
 
 
 def _use(device: Device) -> None:
@@ -304,7 +312,7 @@ def _use(device: Device) -> None:
         ) from error
 
 
-def _models_own(error: Exception, file: str) -> UmiakError:
+def _models_own(error: BaseException, file: str) -> UmiakError:
     """The failure of a model's code, with its place in the model's file. Its traceback begins there: the way to it is ours."""
     own = [
         at
@@ -316,6 +324,8 @@ def _models_own(error: Exception, file: str) -> UmiakError:
     line = error.lineno if isinstance(error, SyntaxError) else own[-1].tb_lineno if own else None
     where = file if line is None else f"{file}:{line}"
     told = " ".join(str(error).split())
+    if isinstance(error, SystemExit):
+        told = f"{error.code}: a model that ends its process ends the training"
     what = f"the model's code failed: {type(error).__name__}: {told if len(told) <= 300 else told[:297] + '...'}"
     return UmiakError(Problem(code="UM-TRAIN-021", what=what, where=where), exit_status=Exit.JOB_FAILED)
 
