@@ -282,6 +282,8 @@ def test_a_reader_that_goes_away_ends_an_evaluation(work: Work, whole: Whole) ->
 def test_a_finished_run_says_so_and_can_be_made_longer(work: Work, whole: Whole) -> None:
     shutil.copytree(whole.of("alone").path / "out", work.path / "out")
     before = work.checkpoint("out", "alone", LAST)
+    assert "epoch 1/2 saved: out/alone/0" in whole.said("alone")
+    assert f"epoch {EPOCHS}/{EPOCHS} saved: out/alone/{LAST}" in whole.said("alone")
     done = work.here("alone", "--resume")
     assert (done.status, work.names("out", "alone")) == (0, ["0", "1"])
     assert f"nothing is left to do: {EPOCHS} epochs are done; the model is in out/alone/1" in done.said
@@ -303,7 +305,7 @@ def test_a_run_that_began_anew_is_not_taken_for_the_one_before(work: Work) -> No
     assert work.here("alone", "-o", "runner.alone.epochs=1").status == 0
     assert work.names("out", "alone") == ["0", "1"], "the second is the first run's"
     done = work.here("alone", "--resume")
-    assert "goes on from out/alone/0: epoch 1" in done.said
+    assert "goes on from out/alone/0: 1 of 2 epochs is done" in done.said
 
 
 def test_what_was_torn_is_passed_over(work: Work, whole: Whole) -> None:
@@ -381,7 +383,7 @@ def test_another_number_of_trainers_goes_on_between_epochs_and_not_within_one(wo
     shutil.copytree(synced / "out" / "sync" / "0", work.path / "out" / "sync" / "0")
     done = work.here("sync", "--resume", *alone)
     assert done.status == 0, done.said
-    assert "goes on from out/sync/0: epoch 1" in done.said
+    assert "goes on from out/sync/0: 1 of 2 epochs is done" in done.said
     assert [row["samples"] for row in work.epochs("sync")] == [SAMPLES]
 
 
@@ -435,7 +437,10 @@ def test_a_resumed_run_with_another_rate_says_what_it_can_not_take(work: Work, w
     shutil.copytree(whole.of("alone").path / "steps" / "alone", work.path / "steps" / "alone")
     done = work.here("alone", "--resume", "-o", "hyper_parameters.optimizer.learning_rate=0.01")
     assert done.status == 0
-    assert "goes on from steps/alone/epoch_1_batch_16: epoch 2, batch 16, without the optimizer's memory" in done.said
+    assert (
+        "goes on from steps/alone/epoch_1_batch_16: within epoch 2/2, behind batch 16, without the optimizer's memory"
+        in done.said
+    )
 
 
 def test_a_model_of_other_sizes_is_refused(work: Work, whole: Whole) -> None:

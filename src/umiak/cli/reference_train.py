@@ -46,6 +46,10 @@ In `--run_dir`, below the name of the runner:
 | `log/` | the output of every worker, where it started several |
 | `visualdl/`, `tensorboard/` | scalars, where these packages are installed |
 
+Epochs are counted from 1 in what a person reads (`epoch 1/4`), and from 0 in names and data, as PaddleRec's: the end of the first epoch is the
+checkpoint `0`, a place within it `epoch_0_batch_200`, and the `epoch` of its lines in `metrics.jsonl` is 0. The line `epoch 1/4 saved: increment_dnn/0` has
+both. Batches, days' passes and `N of M epochs` are numbers of what is done, so they begin at 1.
+
 ## When it is stopped
 
 SIGTERM, or Ctrl-C, lets it finish the step, save a checkpoint below `save_step_path` or `save_checkpoint_path`, and end with

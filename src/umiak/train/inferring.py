@@ -39,7 +39,7 @@ def infer(act: Act, settings: Settings, watch: Stopwatch, teller: Teller, connec
             teller.talk(f"evaluates {path} ({number + 1} of {len(paths)})")
             for course in courses:
                 rows.append(_judged(act, settings, course, path, number, len(paths), connect(), watch, teller))
-                teller.epoch(rows[-1], len(paths))
+                teller.epoch(rows[-1], len(paths), of_several=len(courses) > 1)
     if act.result_dump_path:
         with open(act.result_dump_path, "w", encoding="utf-8") as file:
             json.dump([_plain(path, row) for path, row in zip(_each(paths, len(act.stages)), rows, strict=True)], file)
@@ -94,6 +94,7 @@ def _judged(
                     Report(
                         epoch=number,
                         epochs=of,
+                        title=path,
                         stage=stage.name,
                         batch=batches,
                         samples=samples,
@@ -108,7 +109,7 @@ def _judged(
     readings = board.readings()
     seconds = time.monotonic() - began
     judged = finite(dict(readings.epoch))
-    return EpochRow(epoch=number, stage=stage.name, samples=samples, seconds=seconds, evaluated=judged)
+    return EpochRow(epoch=number, stage=stage.name, samples=samples, seconds=seconds, evaluated=judged, model=path)
 
 
 def _each(paths: tuple[str, ...], times: int) -> list[str]:

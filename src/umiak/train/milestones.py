@@ -39,6 +39,8 @@ class EpochRow:
     """Of a pass; then ``evaluated`` was judged before it was trained on."""
     number: int = 0
     """Of a pass, in its day."""
+    model: str = ""
+    """The checkpoint that was evaluated, where nothing was trained."""
 
 
 @value

@@ -220,4 +220,5 @@ def _row(row: EpochRow) -> dict[str, Any]:
         "trained": row.trained,
         "evaluated": row.evaluated,
         **({"day": row.day, "pass": row.number} if row.day else {}),
+        **({"model": row.model} if row.model else {}),
     }

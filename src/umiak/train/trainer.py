@@ -246,8 +246,8 @@ class Trainer:
 
     def _reached(self, milestone: Milestone) -> str:
         if milestone.trainers:
-            return f"epoch {milestone.epoch + 1}, batch {milestone.batch}"
-        return f"epoch {milestone.epoch}"
+            return f"within {self.title(milestone.epoch)}, behind batch {milestone.batch}"
+        return f"{milestone.epoch} of {self.act.epochs} epochs {'is' if milestone.epoch == 1 else 'are'} done"
 
     def _misfit(self, found: saving.Saved) -> Problem | None:
         """Why the rest of an epoch can't be read by these trainers."""
@@ -321,6 +321,8 @@ class Trainer:
         milestone = replace(self.milestone(epoch + 1, 0), is_over=is_enough)
         if act.checkpoint and (ends or (epoch + 1) % act.checkpoint.every == 0):
             self.save(saving.epoch_path(act.checkpoint.path, epoch), milestone, act.checkpoint, steps=False)
+            # Names of checkpoints count epochs from 0, as PaddleRec's do: so both are said.
+            self.teller.talk(f"{self.title(epoch)} saved: {self.mirrors.spoken(self.saved or '')}")
         if act.inference and (ends or (epoch + 1) % act.inference.every == 0):
             self._export(epoch, act.inference)
         if self.stopping.is_asked and self.together.world == 1 and not ends and self._saved_epoch(epoch):
