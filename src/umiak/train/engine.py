@@ -31,7 +31,9 @@ from umiak.core.value import value
 from umiak.ps import specs
 from umiak.ps.job import Job
 from umiak.ps.paddle import optimizer
+from umiak.ps.values import Opened
 from umiak.train import hyper, model_text
+from umiak.train.buffers import Buffers
 from umiak.train.config import Device, Learning, TableParameters
 from umiak.train.findings import choices
 from umiak.train.learning import factor
@@ -102,6 +104,7 @@ class Engine:
         self.optimizer = optimizer(
             self.model, rule, clip=specs.Clip(value=learning.clip_value), table=f"{ways.prefix}dense", job=job
         )
+        self.buffers = Buffers(self.model, job, table=f"{ways.prefix}dense.buffers")
         self._judges = self.model.judges()
         self._ragged: set[tuple[str, ...]] = set()
         self._clicks = next((judge.label for judge in self._judges.values()), None)
@@ -166,6 +169,15 @@ class Engine:
     def refresh(self) -> None:
         """The tables have changed under the model: take them over."""
         self.optimizer.refresh()
+
+    def restore(self) -> None:
+        """The same after a checkpoint was loaded: what no optimizer changes is in it, too."""
+        self.refresh()
+        self.buffers.fetch()
+
+    def checkpoint_tables(self) -> dict[str, Opened]:
+        """All tables that a checkpoint of this model has."""
+        return {**self.optimizer.tables(), **self.buffers.tables()}
 
     @contextmanager
     def _own_code(self) -> Iterator[None]:

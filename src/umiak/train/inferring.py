@@ -74,8 +74,8 @@ def _judged(
         hyper_parameters=settings.hyper_parameters,
         where=settings.config,
     )
-    saving.start_from(job, path, engine.optimizer.tables())
-    engine.refresh()
+    saving.start_from(job, path, engine.checkpoint_tables())
+    engine.restore()
     board = engine.board()
     began = time.monotonic()
     batches = samples = 0

@@ -56,6 +56,8 @@ class TrainerState:
     batch: int = 0
     samples: int = 0
     """Its own part of the stage, where trainers wait for nobody."""
+    buffers: str = ""
+    """Its own running statistics, where several trainers take steps together: JSON."""
 
 
 @value

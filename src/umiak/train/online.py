@@ -188,6 +188,7 @@ class OnlineTrainer(Trainer):
         with self.watch.measuring("saving"):
             if self.together.is_free:
                 self.together.meet()
+            self._store_buffers()
             path = publishing.publish(self.job, inference.path, model)
             # Nobody goes on before it is whole.
             self.together.tell({}, "published")

@@ -23,6 +23,7 @@ from umiak.ps.environment import Seat
 from umiak.ps.job import Job
 from umiak.ps.settings import Settings as PsSettings
 from umiak.train import reading, saving, serving
+from umiak.train.buffers import Buffers
 from umiak.train.config import Inference, Learning, Saving, TableParameters
 from umiak.train.courses import Course
 from umiak.train.engine import LOSS, Engine, Ways, check_tables, load
@@ -235,7 +236,7 @@ class Trainer:
         if problem := self._misfit(found):
             raise UmiakError(problem)
         whole = saving.start_from(self.job, found.path, self._tables())
-        self._refresh()
+        self._restore()
         self.history = list(milestone.history)
         self.teller.go_on(self.history)
         self.best, self.without_progress = milestone.best, milestone.without_progress
@@ -275,18 +276,27 @@ class Trainer:
     def _warm_start(self, path: str) -> None:
         paths = saving.models_below(path, None)
         whole = saving.start_from(self.job, paths[-1], self._tables())
-        self._refresh()
+        self._restore()
         self.teller.talk(f"starts from {self.mirrors.spoken(paths[-1])}{'' if whole else VALUES_ONLY}")
 
     def _tables(self) -> dict[str, Any]:
         tables: dict[str, Any] = {}
         for engine in self.engines.values():
-            tables |= engine.optimizer.tables()
+            tables |= engine.checkpoint_tables()
         return tables
 
-    def _refresh(self) -> None:
+    def _restore(self) -> None:
         for engine in self.engines.values():
-            engine.refresh()
+            engine.restore()
+
+    def buffers(self) -> list[Buffers]:
+        """Of all models."""
+        return [engine.buffers for engine in self.engines.values()]
+
+    def _store_buffers(self) -> None:
+        """What tables do not have by themselves, before they are saved."""
+        for each in self.buffers():
+            each.store(self.together)
 
     # ---- epochs
 
@@ -315,6 +325,8 @@ class Trainer:
             row = self.history[-1] = replace(
                 row, evaluated=finite(dict(self.evaluate(self._evaluation, row.stage).epoch))
             )
+        for each in self.buffers():
+            each.agree(self.together)
         self.teller.epoch(row, act.epochs, of_several=len(self.courses) > 1)
         is_enough = self._is_enough(row)
         ends = is_enough or epoch + 1 == act.epochs
@@ -355,6 +367,7 @@ class Trainer:
         if self.together.is_free:
             self.together.meet()
             engine.refresh()
+        engine.buffers.agree(self.together)
         board = engine.board()
         with reading.read(
             course.dataset, course.found, rank=self.together.rank, world=self.together.world, **course.more
@@ -397,6 +410,7 @@ class Trainer:
         with self.watch.measuring("saving"):
             if self.together.is_free:
                 self.together.meet()
+            self._store_buffers()
             saving.save(self.job, path, milestone)
             if self.together.is_first:
                 saving.keep(kept.path, self.act.keep_checkpoints, steps=steps)
@@ -417,6 +431,7 @@ class Trainer:
             if saved is None:
                 if self.together.is_free:
                     self.together.meet()
+                self._store_buffers()
                 saving.save(self.job, source, self.milestone(epoch + 1, 0))
             if self.together.is_first:
                 for course in {course.stage.model: course for course in self.courses}.values():
@@ -432,8 +447,8 @@ class Trainer:
         """A model as a checkpoint has it: what trainers hold of their own, as in geo, is not in it."""
         alone = Job(Seat(), "sync", PsSettings(), self.job.options)
         engine = self.engines[course.stage.model].copied(alone)
-        saving.start_from(alone, source, engine.optimizer.tables())
-        engine.refresh()
+        saving.start_from(alone, source, engine.checkpoint_tables())
+        engine.restore()
         done = serving.export(
             engine,
             path,

@@ -17,6 +17,7 @@ from umiak.core.decode import decode, encode
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import replace
 from umiak.train import reading
+from umiak.train.buffers import own_of, set_own_of
 from umiak.train.feeding import Dealt, Shared, Wishes
 from umiak.train.metrics.board import Readings
 from umiak.train.milestones import EpochRow, Milestone, TrainerState, finite, packed, unpacked
@@ -95,6 +96,7 @@ class Walk:
             self.board.load(np.add.reduce([unpacked(each.board) for each in own]), within.board_layout)
             self.trainer.step = own[0].step
             self._place = json.loads(own[0].place)
+            set_own_of(self.trainer.buffers(), own[0].buffers)
         if within.deal:
             self.samples, self.batch = sum(each.samples for each in own), sum(each.batch for each in own)
 
@@ -256,6 +258,7 @@ class Walk:
                 board=packed(self.board.state()),
                 batch=self.batch,
                 samples=self.samples,
+                buffers=own_of(trainer.buffers()) if self.together.world > 1 and not self.together.is_free else "",
             )
             told = [decode(TrainerState, each) for each in self.together.tell(encode(own), "state")]
             is_dealt = isinstance(feed, Dealt)
@@ -270,6 +273,10 @@ class Walk:
                 deal=json.dumps(encode(self._deal.after([json.loads(e.place) for e in told]))) if is_dealt else "",
             )
             trainer.save(trainer.step_path(kept.path, self.epoch, batch), milestone, kept, steps=True)
+            if self.together.is_free:
+                # No two runs are alike here, and trainers may be more or fewer when it goes on.
+                for each in trainer.buffers():
+                    each.agree(self.together)
         if wishes.stop:
             raise Stopped
 
