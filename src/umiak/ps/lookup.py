@@ -245,9 +245,11 @@ def sparse_spec(
     init: specs.Init | None,
     seed: int,
     clip: specs.Clip | None,
+    decay: specs.Decay | None,
     entry: specs.Entry | None,
     accessor: specs.Accessor | None,
 ) -> SparseTable:
     """A table's spec from what a layer was told; what was not said has its default."""
-    said: dict[str, Any] = {"optimizer": optimizer, "init": init, "clip": clip, "entry": entry, "accessor": accessor}
+    said: dict[str, Any] = {"optimizer": optimizer, "init": init, "clip": clip, "decay": decay, "entry": entry}
+    said["accessor"] = accessor
     return specs.SparseTable(dim=dim, seed=seed, **{name: item for name, item in said.items() if item is not None})
