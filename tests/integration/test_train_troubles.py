@@ -365,3 +365,43 @@ def test_what_the_machine_can_not_give(work: Work, words: list[str], status: int
     assert done.status == status, done.said
     assert said in done.said
     assert "Traceback" not in done.said
+
+
+def test_a_reader_class_and_a_model_look_into_the_config(work: Work) -> None:
+    """At everything that is written there, also what nobody else knows."""
+    (work.path / "reader.py").write_text(
+        "import json\n"
+        "from paddlerec.core.utils import envs\n\n"
+        + (work.path / "reader.py")
+        .read_text()
+        .replace(
+            "        pass\n",
+            "        names = ['workspace', 'hyper_parameters.buckets', 'dataset.own.oov_size', 'dataset.oov_size',\n"
+            "                 'runner.alone.use_auc', 'runner.use_auc', 'runner.sync.epochs', 'phase.own.dataset_name', 'none']\n"
+            "        with open('seen', 'w') as file:\n"
+            "            json.dump([envs.get_global_env(name, 'default') for name in names], file)\n",
+            1,
+        )
+    )
+    model = work.path / "model.py"
+    model.write_text(
+        "from paddlerec.core.utils import envs\nOWN = envs.get_global_env('hyper_parameters.buckets')\nassert OWN == 1000, OWN\n"
+        + model.read_text()
+    )
+    words = [
+        *("-o", "runner.alone.phases=[own]", "-o", "runner.alone.epochs=1", "-o", "hyper_parameters.buckets=1000"),
+        *("-o", "dataset.own.oov_size=7", "-o", "runner.alone.use_auc=true"),
+    ]
+    done = work.run("alone", *words)
+    assert done.status == 0, done.said
+    for name in (
+        "dataset own: unknown key: oov_size",
+        "runner alone: unknown key: use_auc",
+        "no hyper-parameter buckets",
+    ):
+        assert any(line.startswith("warning: ") and name in line for line in done.said.splitlines()), done.said
+    seen = json.loads((work.path / "seen").read_text())
+    assert seen == ["./", 1000, 7, 7, True, True, 2, "own", "default"]
+    checked = work.run("alone", *words, "--check")
+    assert checked.status == 0, checked.said
+    assert "no hyper-parameter buckets" in checked.said

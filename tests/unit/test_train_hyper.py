@@ -124,7 +124,6 @@ def test_more_types_of_fields() -> None:
         "hyper_parameters.kind needs deep or wide, not 'high'",
         "hyper_parameters.several needs a whole number or text, not 1.5",
         "hyper_parameters.more needs a mapping, not 3",
-        "the model has no hyper-parameter made",
     ]
 
 
@@ -138,3 +137,13 @@ def test_a_hyper_without_fields(kind: Any) -> None:
     with pytest.raises(UmiakError, match="Hyper is not a class of fields") as caught:
         hyper.typed(kind, {"dim": 9})
     assert "@dataclass" in (caught.value.problems[0].hint or "")
+
+
+def test_a_key_that_no_field_was_meant_by_is_passed_on() -> None:
+    given = {"dim": 1, "buckets": 1000, "layer_sizes": 3, "optimizer": {}}
+    assert hyper.typed(Sizes, given) == Sizes(dim=1)
+    first, second = hyper.passed_on(Sizes, given, "config.yaml")
+    assert (first.what, first.hint) == ("the model has no hyper-parameter buckets", None)
+    assert "envs.get_global_env" in (first.why or "")
+    assert second.what == "the model has no hyper-parameter layer_sizes"
+    assert hyper.passed_on(Sizes, {"dim": 1, "layer": 3}) == ()

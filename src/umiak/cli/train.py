@@ -10,7 +10,7 @@ from __future__ import annotations
 from umiak.cli import flags
 from umiak.cli.train_flags import FLAGS
 from umiak.core.problem import Exit, Problem, UmiakError
-from umiak.core.value import value
+from umiak.core.value import replace, value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,19 +86,21 @@ class Examined:
 def examined(parsed: Parsed, environ: Mapping[str, str]) -> Examined:
     """The config, read and checked, and the plan for this process."""
     from umiak import platforms
-    from umiak.train import files
+    from umiak.train import files, layouts
     from umiak.train.plan import plan
     from umiak.train.standing import has_seat, standing
 
     warnings: tuple[Problem, ...] = ()
     try:
-        source, reading = files.load(parsed.text("model"), parsed.texts.get("override", ()))
+        said = parsed.texts.get("override", ())
+        source, reading = files.load(parsed.text("model"), said)
         warnings = reading.warnings
         if reading.config is None:
             raise UmiakError(*reading.problems)  # noqa: TRY301 - there is one way to be wrong
         only = parsed.text("topology").lower() or None
         placement = None if has_seat(environ) else platforms.detect(environ, only=only)
         made = plan(reading.config, standing(environ, placement), source.path)
+        made = replace(made, written=layouts.written(source.text, reading.config, source=source.path, said=said))
     except UmiakError as error:
         return Examined(plan=None, problems=error.problems, warnings=warnings, exit_status=error.exit_status)
     return Examined(plan=made, warnings=warnings)
@@ -144,7 +146,7 @@ def _answer_as_json(parsed: Parsed, found: Examined, printer: Printer) -> int:
 
     answer = {"problems": encode(found.problems), "warnings": encode(found.warnings)}
     if parsed.truth("explain"):
-        answer["plan"] = without_passwords(encode(found.plan))
+        answer["plan"] = without_passwords(encode(found.plan and replace(found.plan, written={})))
     printer.data(json.dumps(answer, indent=2))
     return found.exit_status
 

@@ -24,7 +24,7 @@ from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import replace, value
 from umiak.train import model_text
 from umiak.train.config import Dataset, Device, Online, RunnerClass
-from umiak.train.plan import Act, Plan, Stage
+from umiak.train.plan import Act, Plan, Stage, visible_settings
 
 IMPORT_LIMIT_S = 120.0
 """A model whose file takes longer to import does something else."""
@@ -53,7 +53,7 @@ def examine(plan: Plan) -> Found:
     readable = [model for model in models if not _add(problems, _model(model, plan, by_text=not can_import))]
     if can_import:
         for model in readable:
-            _add(problems, _imported(model, plan))
+            _add(problems, _imported(model, plan, warnings))
         warnings += _devices(plan)
     elif models:
         warnings.append(_not_seen(f"whether {', '.join(models)} can be imported", ["paddle", *NEEDED_FOR_DATA]))
@@ -122,9 +122,16 @@ def _model(path: str, plan: Plan, *, by_text: bool) -> Iterator[Problem]:
         hyper.typed(make_dataclass("Hyper", fields, kw_only=True), plan.hyper_parameters, plan.config)
 
 
-def _imported(path: str, plan: Plan) -> Iterator[Problem]:
+def _imported(path: str, plan: Plan, warnings: list[Problem]) -> Iterator[Problem]:
     """What a process finds that imports it."""
-    asked = json.dumps({"model": path, "hyper_parameters": plan.hyper_parameters, "config": plan.config}, default=list)
+    first = plan.acts[0]
+    question = {
+        "model": path,
+        "hyper_parameters": plan.hyper_parameters,
+        "config": plan.config,
+        "settings": visible_settings(plan.written, first.stages[0], first.name),
+    }
+    asked = json.dumps(question, default=list)
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as answers:
         try:
@@ -149,7 +156,9 @@ def _imported(path: str, plan: Plan) -> Iterator[Problem]:
     if not answer:
         yield _ended(path, process.returncode, said)
         return
-    yield from (decode(Problem, each) for each in json.loads(answer))
+    found = json.loads(answer)
+    warnings += [decode(Problem, each) for each in found["warnings"]]
+    yield from (decode(Problem, each) for each in found["problems"])
 
 
 def _ended(path: str, status: int, said: bytes) -> Problem:
@@ -205,11 +214,17 @@ def _data(dataset: Dataset, online: Online | None, plan: Plan) -> Iterator[Probl
     reading.check(
         dataset, found, where=plan.config, extra_allowed=dataset.extra_slots_allowed, bad_lines=dataset.bad_lines
     )
-    told: dict[str, Any] = {"config": plan.config, "settings": {"hyper_parameters": plan.hyper_parameters}}
+    told: dict[str, Any] = {"config": plan.config, "settings": _settings(dataset, plan)}
     native: dict[str, Any] = {"bad_lines": dataset.bad_lines} if dataset.has_slots else {}
     with reading.read(dataset, found, **told, **native) as samples:
         if next(samples, None) is None:
             yield _nothing(dataset, "none of its lines is a sample", plan)
+
+
+def _settings(dataset: Dataset, plan: Plan) -> dict[str, Any]:
+    pairs = ((act, stage) for act in plan.acts for stage in _stages(act))
+    act, stage = next((act, stage) for act, stage in pairs if stage.dataset.name == dataset.name)
+    return visible_settings(plan.written, stage, act.name)
 
 
 def _nothing(dataset: Dataset, why: str, plan: Plan) -> Problem:

@@ -86,13 +86,15 @@ class Engine:
         paddle.base.core.set_num_threads(ways.threads)
         learning = ways.learning
         chosen = hyper.typed(kind.Hyper, hyper_parameters, where)
+        self.warnings = hyper.passed_on(kind.Hyper, hyper_parameters, where)
         paddle.seed(ways.seed)
         clip = specs.Clip(value=learning.clip_value, norm=learning.clip_norm)
+        decay = specs.Decay(l2=learning.weight_decay, decoupled=learning.decoupled_weight_decay)
         self.tables = Tables(
             job,
             seed=ways.seed,
             prefix=ways.prefix,
-            settings={"clip": clip, "absent": "zeros"},
+            settings={"clip": clip, "decay": decay, "absent": "zeros"},
             counted=ways.tables,
         )
         self.slots = slots
@@ -102,7 +104,12 @@ class Engine:
         rule = specs.rule(learning.rule, **learning.settings)
         self._base_rate = float(getattr(rule, "learning_rate", 1.0))
         self.optimizer = optimizer(
-            self.model, rule, clip=specs.Clip(value=learning.clip_value), table=f"{ways.prefix}dense", job=job
+            self.model,
+            rule,
+            clip=specs.Clip(value=learning.clip_value),
+            decay=decay,
+            table=f"{ways.prefix}dense",
+            job=job,
         )
         self.buffers = Buffers(self.model, job, table=f"{ways.prefix}dense.buffers")
         self._judges = self.model.judges()

@@ -7,7 +7,8 @@
 
     typed(Hyper, {"dim": 16, "optimizer": {...}})  ->  Hyper(dim=16)
 
-A standard ``@dataclass``, frozen or not, does as well as ``@value``. A key that the model does not have is a mistake, told with the nearest one; those
+A standard ``@dataclass``, frozen or not, does as well as ``@value``. A key that the model does not have is a mistake where one of its own was surely meant; others
+are passed on to reader classes with a warning, and those
 that PaddleRec's models need and models here do not are ignored. Everything that is wrong is raised at once.
 """
 
@@ -19,9 +20,9 @@ from collections.abc import Mapping
 from types import UnionType
 from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
+from umiak.core.nearest import nearest, surely
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import fields, is_value
-from umiak.train.findings import choices
 
 NOT_NEEDED = {
     "optimizer": "it is the trainer's",
@@ -43,6 +44,24 @@ NOT_NEEDED = {
     "distributed_embedding": "the plan decides it",
 }
 """Keys of PaddleRec's models without a meaning here."""
+
+
+def passed_on(kind: Any, given: Mapping[str, Any], where: str | None = None) -> tuple[Problem, ...]:
+    """Warnings about keys that the model does not have, and that no other was surely meant by: a reader class may ask for them."""
+    names, _ = _fields(kind)
+    unknown = [name for name in given if name not in names and name not in NOT_NEEDED and not surely(name, names)]
+    return tuple(
+        [
+            Problem(
+                code="UM-TRAIN-012",
+                what=f"the model has no hyper-parameter {name}",
+                why="it is passed on: a reader class may ask for it with envs.get_global_env",
+                hint=f"if `{near}` was meant, write that" if (near := nearest(name.lower(), names)) else None,
+                where=where,
+            )
+            for name in unknown
+        ]
+    )
 
 
 def typed(kind: Any, given: Mapping[str, Any], where: str | None = None) -> Any:
@@ -67,9 +86,9 @@ def typed(kind: Any, given: Mapping[str, Any], where: str | None = None) -> Any:
             except TypeError as error:
                 what = f"hyper_parameters.{name} needs {error}, not {_shown(item)}"
                 problems.append(Problem(code="UM-TRAIN-012", what=what, where=where))
-        elif name not in NOT_NEEDED:
+        elif name not in NOT_NEEDED and (meant := surely(name, names)):
             what = f"the model has no hyper-parameter {name}"
-            hint = choices(name, names) if names else "it has none"
+            hint = f"did you mean `{meant}`?"
             problems.append(Problem(code="UM-TRAIN-012", what=what, hint=hint, where=where))
     missing = [name for name in names if name not in given and name not in optional]
     problems += [

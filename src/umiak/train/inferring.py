@@ -33,7 +33,7 @@ def infer(act: Act, settings: Settings, watch: Stopwatch, teller: Teller, connec
         together = Together(connect(), watch)
         courses = []
         for stage in act.stages:
-            courses.append(Course(stage, settings.config, settings.hyper_parameters, together))
+            courses.append(Course(stage, settings.config, settings.written, together, act.name))
             closing.callback(courses[-1].close)
         for number, path in enumerate(paths):
             teller.talk(f"evaluates {path} ({number + 1} of {len(paths)})")

@@ -62,8 +62,9 @@ class OnlineTrainer(Trainer):
         return Course(
             stage,
             self.settings.config,
-            self.settings.hyper_parameters,
+            self.settings.written,
             self.together,
+            self.act.name,
             below=self._arrived.there[stage.dataset.data_path],
             without=self.online.data_donefile,
         )

@@ -87,6 +87,7 @@ def _performed(act: Act, plan: Plan, wanted: Wanted, environ: Mapping[str, str],
     shared = Settings(
         config=plan.config,
         hyper_parameters=plan.hyper_parameters,
+        written=plan.written,
         table_parameters=plan.table_parameters,
         learning=plan.learning,
         resume=wanted.resume,

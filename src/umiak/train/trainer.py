@@ -32,7 +32,8 @@ from umiak.train.findings import choices
 from umiak.train.metrics.board import Readings
 from umiak.train.milestones import EpochRow, Milestone, finite
 from umiak.train.mirror import Mirrors
-from umiak.train.plan import Act, Stage
+from umiak.train.plan import Act, Stage, visible_settings
+from umiak.train.reading import base
 from umiak.train.stopping import Stopping
 from umiak.train.stopwatch import Stopwatch
 from umiak.train.telling import Teller
@@ -53,6 +54,8 @@ class Settings:
 
     config: str = ""
     hyper_parameters: Free = {}
+    written: Free = {}
+    """The config as it is written."""
     table_parameters: dict[str, TableParameters] = {}
     learning: Learning = Learning()
     resume: bool = False
@@ -153,6 +156,8 @@ class Trainer:
 
     def _begin(self, closing: contextlib.ExitStack, found: saving.Saved | None, begun: Milestone) -> None:
         act = self.act
+        # Models may look into the config as reader classes do.
+        base.provide_old_modules(visible_settings(self.settings.written, act.stages[0], act.name))
         for stage in act.stages:
             self.courses.append(self._course(stage))
             closing.callback(self.courses[-1].close)
@@ -162,6 +167,9 @@ class Trainer:
         for course in self.courses:
             if course.stage.model not in self.engines:
                 self.engines[course.stage.model] = self._engine(course, begun.seed)
+        for problem in dict.fromkeys(each for engine in self.engines.values() for each in engine.warnings):
+            for line in problem.lines("warning"):
+                self.teller.talk(line)
         check_tables(self.engines.values(), self.settings.table_parameters, self.settings.config)
         if found:
             self._go_on(found)
@@ -169,7 +177,7 @@ class Trainer:
             self._warm_start(act.init_model_path)
 
     def _course(self, stage: Stage) -> Course:
-        return Course(stage, self.settings.config, self.settings.hyper_parameters, self.together)
+        return Course(stage, self.settings.config, self.settings.written, self.together, self.act.name)
 
     def _seed(self) -> int:
         if self.act.seed is not None:
