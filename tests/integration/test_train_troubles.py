@@ -343,7 +343,7 @@ def test_an_end_by_a_signal_while_servers_wait(work: Work) -> None:
         (
             ["-o", "runner.alone.save_inference_path=in-the-way"],
             3,
-            "in-the-way/0.partial: Not a directory [UM-TRAIN-023]",
+            "a checkpoint can't be saved: in-the-way [UM-TRAIN-017]",
         ),
         (
             ["-o", "runner.alone.runner_result_dump_path=nowhere/x"],
@@ -405,3 +405,110 @@ def test_a_reader_class_and_a_model_look_into_the_config(work: Work) -> None:
     checked = work.run("alone", *words, "--check")
     assert checked.status == 0, checked.said
     assert "no hyper-parameter buckets" in checked.said
+
+
+# ---- what would be learned, and what from
+
+
+def test_a_loss_that_depends_on_nothing(work: Work) -> None:
+    in_model(work, "return paddle.ones([inputs.size, 1])")
+    done = work.here("alone")
+    check(done, "UM-TRAIN-063", "the loss depends on no parameter", status=1)
+    in_model(work, "return self.top(paddle.zeros([inputs.size, 18])).detach()")
+    check(work.here("alone"), "UM-TRAIN-063", status=1)
+
+
+def test_an_exception_on_the_way_back_is_the_models(work: Work) -> None:
+    path = work.path / "model.py"
+    own = (
+        "class Own(paddle.autograd.PyLayer):\n"
+        "    @staticmethod\n    def forward(ctx, x):\n        return x\n\n"
+        "    @staticmethod\n    def backward(ctx, g):\n        raise ValueError('of mine')\n\n\nclass Model("
+    )
+    path.write_text(
+        path.read_text()
+        .replace("class Model(", own, 1)
+        .replace("return self.top(", "return Own.apply(self.top(")
+        .replace("axis=1))\n", "axis=1)))\n")
+    )
+    done = work.here("alone")
+    assert done.status == 1, done.said
+    assert "of mine" in done.said
+    assert "[UM-TRAIN-021]" in done.said
+    assert OURS not in done.said
+
+
+@pytest.mark.parametrize("runner", ["alone", "infer"])
+def test_labels_that_are_missing_or_out_of_range(work: Work, whole: Whole, runner: str) -> None:
+    shutil.copytree(whole.of("alone").path / "out", work.path / "out")
+    for name in ("train/part-1", "test/part"):
+        file = work.path / "data" / name
+        lines = file.read_text().splitlines(keepends=True)
+        file.write_text("".join([*lines[:-1], lines[-1].partition(" ")[2]]))
+    check(work.here(runner), "UM-DATA-061", "lines that were read have no label click", status=2)
+    for name in ("train/part-1", "test/part"):
+        file = work.path / "data" / name
+        lines = file.read_text().splitlines(keepends=True)
+        file.write_text("".join([*lines[:-1], f"click:2 {lines[-1]}"]))
+    check(work.here(runner), "UM-TRAIN-064", "label click is 2, and the model needs 0 or 1", status=2)
+    path = work.path / "model.py"
+    path.write_text(path.read_text().replace("    @value\n", "    strict_labels = False\n\n    @value\n"))
+    assert work.here(runner).status == 0
+
+
+def test_an_evaluation_of_nothing(work: Work, whole: Whole) -> None:
+    shutil.copytree(whole.of("alone").path / "out", work.path / "out")
+    (work.path / "data" / "test" / "part").write_text("")
+    check(work.here("infer"), "UM-TRAIN-019", "dataset test has no samples", status=2)
+
+
+# ---- where it is saved
+
+
+def test_a_path_that_can_not_be_written_is_found_before_the_first_batch(work: Work) -> None:
+    (work.path / "in-the-way").write_text("a file")
+    for key in ("save_checkpoint_path", "save_step_path", "save_inference_path"):
+        done = work.here("alone", "-o", f"runner.alone.{key}=in-the-way/below")
+        check(done, "UM-TRAIN-017", "a checkpoint can't be saved: in-the-way/below", "Not a directory", status=3)
+        assert "epoch 1/2" not in done.said
+
+
+def test_a_run_that_begins_again_puts_the_old_checkpoints_aside(work: Work, whole: Whole) -> None:
+    shutil.copytree(whole.of("alone").path / "out", work.path / "out")
+    before = work.checkpoint("out", "alone", "1")
+    done = work.here("alone", "-o", "runner.alone.epochs=1", "-o", "runner.alone.seed=5")
+    assert done.status == 0, done.said
+    assert "note: checkpoints of an earlier run are in out/alone/previous-1 now" in done.said
+    assert work.names("out", "alone") == ["0", "previous-1"]
+    assert work.names("out", "alone", "previous-1") == ["0", "1"]
+    assert work.checkpoint("out", "alone", "previous-1", "1") == before
+    assert work.here("infer").said.count("evaluates out/alone/") == 1
+    assert "goes on from out/alone/0" in work.here("alone", "--resume").said
+
+
+def test_the_best_checkpoint_is_kept_and_marked(work: Work) -> None:
+    words = [
+        *("-o", "runner.alone.early_stop_patience=2", "-o", "runner.alone.keep_checkpoints=1"),
+        *("-o", "runner.alone.epochs=9", "-o", "hyper_parameters.optimizer={class: Adam, learning_rate: 0.2}"),
+    ]
+    done = work.here("alone", *words)
+    assert done.status == 0, done.said
+    rows = work.epochs("alone")
+    best = max(range(len(rows)), key=lambda epoch: rows[epoch]["evaluated"]["auc"])
+    assert best < len(rows) - 1, "it ended because it grew worse"
+    assert work.names("out", "alone") == sorted([str(best), str(len(rows) - 1), "best"])
+    assert os.readlink(work.path / "out" / "alone" / "best") == str(best)
+    done = work.here("infer", "-o", "runner.infer.init_model_path=out/alone/best")
+    assert done.status == 0, done.said
+    judged = [row for row in work.metrics("infer") if row["event"] == "epoch"]
+    assert judged[0]["evaluated"]["auc"] == pytest.approx(rows[best]["evaluated"]["auc"], abs=1e-6)
+
+
+def test_two_runs_do_not_share_a_run_directory(work: Work) -> None:
+    first = work.start("alone", env=slow(0.2))
+    assert first.until(lambda: work.paced() >= 1, "a batch")
+    second = work.here("alone")
+    check(second, "UM-TRAIN-065", "another run writes to this run directory: run/alone", status=3)
+    first.signal(signal.SIGTERM)
+    assert first.end().status == 143
+    assert work.outcome("alone")["resumable"] is True

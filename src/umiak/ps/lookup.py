@@ -78,6 +78,10 @@ class Table:
         self.forget()
         self._strategy.push(self.number, keys, rows, share=share)
 
+    @property
+    def has_gradients(self) -> bool:
+        return bool(self._keys)
+
     def forget(self) -> None:
         self._keys.clear()
         self._rows.clear()
@@ -110,6 +114,11 @@ class Book:
     def push(self, share: float | None = None) -> None:
         for table in self._tables.values():
             table.push(share)
+
+    @property
+    def has_gradients(self) -> bool:
+        """Whether anything was collected for the next push."""
+        return any(table.has_gradients for table in self._tables.values())
 
     def forget(self) -> None:
         for table in self._tables.values():

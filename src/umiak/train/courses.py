@@ -54,7 +54,7 @@ class Course:
         self.samples: int | None = None
         """In an epoch, once one is over."""
         reading.agree(self._together.agree_on(self.found.digest, "files"), self.dataset.name)
-        reading.check(
+        self.first_seen = reading.check(
             self.dataset,
             self.found,
             extra_allowed=self.dataset.extra_slots_allowed,

@@ -38,12 +38,16 @@ from umiak.train.config import Device, Learning, TableParameters
 from umiak.train.findings import choices
 from umiak.train.learning import factor
 from umiak.train.metrics.board import Board
-from umiak.train.metrics.clicks import Mean
+from umiak.train.metrics.clicks import Auc, Calibration, LogLoss, Mean
+from umiak.train.metrics.pairs import PosNegRatio
 from umiak.train.modeling.embedding import Tables
 from umiak.train.modeling.inputs import BatchInputs
 from umiak.train.modeling.model import Model, Slots
 from umiak.train.reading.batches import Batch
+from umiak.train.reading.checking import Seen
 
+BINARY = (Auc, LogLoss, Calibration, PosNegRatio)
+"""Metrics whose labels are 0 or 1."""
 LOSS = "loss"
 SUMMED, LEFT_TO_THE_MODEL = 1, 2
 """Values of ``gradient_scale``; 0 is the mean."""
@@ -112,6 +116,7 @@ class Engine:
             job=job,
         )
         self.buffers = Buffers(self.model, job, table=f"{ways.prefix}dense.buffers")
+        self._has_learned = False
         self._judges = self.model.judges()
         self._ragged: set[tuple[str, ...]] = set()
         self._clicks = next((judge.label for judge in self._judges.values()), None)
@@ -137,6 +142,7 @@ class Engine:
         paddle.seed((self._ways.seed * 1_000_003 + step) * 4099 + self.job.rank)
         self.model.train()
         inputs = BatchInputs(batch, self.slots, self._ragged)
+        self._check_labels(inputs)
         with (
             self._counting(inputs, share),
             paddle.amp.auto_cast(dtype="bfloat16") if self._ways.amp else nullcontext(),
@@ -149,7 +155,7 @@ class Engine:
             raise _diverged(number, step)
         if self._ways.gradient_scale == SUMMED:
             loss = loss * batch.size
-        loss.backward()
+        self._backward(loss)
         self._clip_dense()
         self.optimizer.step(share=share)
         self.optimizer.clear_grad()
@@ -160,6 +166,7 @@ class Engine:
         """Look at a batch without learning from it."""
         self.model.eval()
         inputs = BatchInputs(batch, self.slots, self._ragged)
+        self._check_labels(inputs)
         with paddle.no_grad(), self._own_code():
             results = self.model(inputs)
             number = float(self.model.loss(results, inputs))
@@ -185,6 +192,62 @@ class Engine:
     def checkpoint_tables(self) -> dict[str, Opened]:
         """All tables that a checkpoint of this model has."""
         return {**self.optimizer.tables(), **self.buffers.tables()}
+
+    def check_missing(self, seen: Seen | None, dataset: str) -> None:
+        """UmiakError if samples had no label: they would be learned from as if it were 0."""
+        if seen is None or not self.model.strict_labels:
+            return
+        labels = dict.fromkeys(judge.label for judge in self._judges.values())
+        missing = [(name, seen.missing[name]) for name in labels if seen.missing.get(name)]
+        if missing:
+            raise UmiakError(
+                *[
+                    Problem(
+                        code="UM-DATA-061",
+                        what=f"dataset {dataset}: {times} of the {seen.samples} lines that were read have no label {name}",
+                        why="they would be learned from as if it were 0",
+                        hint="take these lines out of the data; a model that wants them says `strict_labels = False`",
+                    )
+                    for name, times in missing
+                ]
+            )
+
+    def _check_labels(self, inputs: BatchInputs) -> None:
+        if not self.model.strict_labels:
+            return
+        for name in dict.fromkeys(judge.label for judge in self._judges.values() if isinstance(judge.metric, BINARY)):
+            labels = inputs.column(name)[:, 0]
+            wrong = labels[(labels != 0) & (labels != 1)]
+            if wrong.size:
+                raise UmiakError(
+                    Problem(
+                        code="UM-TRAIN-064",
+                        what=f"label {name} is {wrong[0]}, and the model needs 0 or 1",
+                        why=f"{wrong.size} of the {labels.size} samples of a batch are so",
+                        hint="the first sparse slot of a ClickModel is its label; a model that wants others says `strict_labels = False`",
+                    )
+                )
+
+    def _backward(self, loss: paddle.Tensor) -> None:
+        if not loss.stop_gradient:
+            with self._own_code():
+                loss.backward()
+        if self._has_learned:
+            return
+        self._has_learned = (
+            any(each.grad is not None for each in self.model.parameters()) or self.job.book.has_gradients
+        )
+        if not self._has_learned:
+            raise UmiakError(
+                Problem(
+                    code="UM-TRAIN-063",
+                    what="the loss depends on no parameter of the model, so nothing would be learned",
+                    why="no gradient came to any of them in the first batch",
+                    hint="look for detach(), numpy(), no_grad() or a constant between the parameters and the loss",
+                    where=self._file,
+                ),
+                exit_status=Exit.JOB_FAILED,
+            )
 
     @contextmanager
     def _own_code(self) -> Iterator[None]:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import umiak
+from umiak.core.problem import Problem, UmiakError
 from umiak.ps.job import Job
 from umiak.train import reading, saving
 from umiak.train.courses import Course
@@ -76,6 +77,7 @@ def _judged(
     )
     saving.start_from(job, path, engine.checkpoint_tables())
     engine.restore()
+    engine.check_missing(course.first_seen, course.dataset.name)
     board = engine.board()
     began = time.monotonic()
     batches = samples = 0
@@ -106,6 +108,9 @@ def _judged(
                     )
                 )
                 board.mark()
+    if not samples:
+        what = f"dataset {course.dataset.name} has no samples: {course.dataset.data_path}"
+        raise UmiakError(Problem(code="UM-TRAIN-019", what=what, hint="its files are empty"))
     readings = board.readings()
     seconds = time.monotonic() - began
     judged = finite(dict(readings.epoch))

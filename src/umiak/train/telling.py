@@ -7,6 +7,7 @@ stderr; ``--json`` sends what ``metrics.jsonl`` gets to stdout, too.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import math
 import os
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
+from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
 from umiak.train import picture, words
 from umiak.train.milestones import EpochRow, finite
@@ -81,9 +83,9 @@ class Teller:
         self._marks: dict[str, list[tuple[float, float]]] = {}
         if run_dir is not None and not is_silent:
             os.makedirs(run_dir, exist_ok=True)
+            self._file = _locked(os.path.join(run_dir, "metrics.jsonl"), goes_on=goes_on)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(run_dir, OUTCOME))  # an earlier run's
-            self._file = open(os.path.join(run_dir, "metrics.jsonl"), "a" if goes_on else "w", encoding="utf-8")  # noqa: SIM115
             self._scalars = Scalars(run_dir, self.talk)
 
     def talk(self, line: str) -> None:
@@ -194,6 +196,28 @@ class Teller:
             # What is written from now on, by Python's own last flush too, goes nowhere.
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
             self.on_closed()
+
+
+def _locked(path: str, *, goes_on: bool) -> TextIO:
+    """A file that no other run writes to, empty unless this run goes on."""
+    file = open(path, "a", encoding="utf-8")  # noqa: SIM115
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise UmiakError(
+            Problem(
+                code="UM-TRAIN-065",
+                what=f"another run writes to this run directory: {os.path.dirname(path)}",
+                hint="wait for it, or choose another: `--run_dir`; both would also save to the same save_checkpoint_path",
+            ),
+            exit_status=Exit.REFUSED,
+        ) from None
+    except OSError:
+        pass  # a file system without locks
+    if not goes_on:
+        file.truncate(0)
+    return file
 
 
 def _plain(report: Report) -> dict[str, Any]:

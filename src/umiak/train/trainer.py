@@ -112,6 +112,8 @@ class Trainer:
         self.history: list[EpochRow] = []
         self.best: float | None = None
         self.without_progress = 0
+        self._is_best = False
+        """Whether what was evaluated last is better than all before, and not saved yet."""
         self.saved: str | None = None
         self.courses: list[Course] = []
         self._evaluation: Course | None = None
@@ -150,12 +152,31 @@ class Trainer:
             self.saved, self._run_id = found.path, found.milestone.run
             return found, found.milestone
         self._run_id = secrets.token_hex(8)
+        self._make_room()
         return None, Milestone(
             runner=self.act.name, mode=self.mode, trainers_in_all=self.together.world, seed=self._seed(), epoch=0
         )
 
+    def _make_room(self) -> None:
+        """For a run that begins anew: what an earlier one has saved is put aside, so that nobody takes it for this one's."""
+        act = self.act
+        paths = [each.path for each in (act.checkpoint, act.step_checkpoint) if each]
+        inside = [path for path in paths if act.init_model_path and _is_below(act.init_model_path, path)]
+        if self.together.is_first and not self.mirrors.all and not inside:
+            for target in saving.put_aside(paths, act.name):
+                self.teller.talk(
+                    f"note: checkpoints of an earlier run are in {target} now; `--resume` would have gone on from them"
+                )
+        self.together.tell({}, "room")
+
+    def _try_paths(self) -> None:
+        act = self.act
+        if self.together.is_first:
+            saving.try_paths(each.path for each in (act.checkpoint, act.step_checkpoint, act.inference) if each)
+
     def _begin(self, closing: contextlib.ExitStack, found: saving.Saved | None, begun: Milestone) -> None:
         act = self.act
+        self._try_paths()
         # Models may look into the config as reader classes do.
         base.provide_old_modules(visible_settings(self.settings.written, act.stages[0], act.name))
         for stage in act.stages:
@@ -170,6 +191,9 @@ class Trainer:
         for problem in dict.fromkeys(each for engine in self.engines.values() for each in engine.warnings):
             for line in problem.lines("warning"):
                 self.teller.talk(line)
+        for course in (*self.courses, *([self._evaluation] if self._evaluation else [])):
+            judged_by = self.engines.get(course.stage.model) or next(iter(self.engines.values()))
+            judged_by.check_missing(course.first_seen, course.dataset.name)
         check_tables(self.engines.values(), self.settings.table_parameters, self.settings.config)
         if found:
             self._go_on(found)
@@ -339,7 +363,8 @@ class Trainer:
         is_enough = self._is_enough(row)
         ends = is_enough or epoch + 1 == act.epochs
         milestone = replace(self.milestone(epoch + 1, 0), is_over=is_enough)
-        if act.checkpoint and (ends or (epoch + 1) % act.checkpoint.every == 0):
+        # The best so far is saved though it may not be due: it is what early stopping is for.
+        if act.checkpoint and (ends or self._is_best or (epoch + 1) % act.checkpoint.every == 0):
             self.save(saving.epoch_path(act.checkpoint.path, epoch), milestone, act.checkpoint, steps=False)
             # Names of checkpoints count epochs from 0, as PaddleRec's do: so both are said.
             self.teller.talk(f"{self.title(epoch)} saved: {self.mirrors.spoken(self.saved or '')}")
@@ -362,6 +387,7 @@ class Trainer:
         better = number if name not in (LOSS, "log_loss") else (None if number is None else -number)
         if better is not None and (self.best is None or better > self.best):
             self.best, self.without_progress = better, 0
+            self._is_best = True
             return False
         self.without_progress += 1
         if self.without_progress >= act.patience:
@@ -421,11 +447,15 @@ class Trainer:
             self._store_buffers()
             saving.save(self.job, path, milestone)
             if self.together.is_first:
+                if not steps and self._is_best:
+                    saving.mark_best(path)
                 saving.keep(kept.path, self.act.keep_checkpoints, steps=steps)
                 self.mirrors.send(path)
                 self.mirrors.prune(kept.path)
             # Nobody goes on, and nobody ends, before it is whole.
             self.together.tell({}, "saved")
+        if not steps:
+            self._is_best = False
         self.saved = path
         self._saved_at = self.clock()
         self.teller.event("saved", path=path)
@@ -482,6 +512,11 @@ class Trainer:
         minutes = act.save_minutes
         due = minutes is not None and self.together.is_first and self.clock() - self._saved_at >= 60 * minutes
         return Wishes(save=due, stop=self.stopping.is_asked)
+
+
+def _is_below(path: str, directory: str) -> bool:
+    """Whether a path is a directory, or leads into it."""
+    return os.path.commonpath([os.path.abspath(path), os.path.abspath(directory)]) == os.path.abspath(directory)
 
 
 def act_title(act: Act) -> str:

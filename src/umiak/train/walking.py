@@ -21,7 +21,7 @@ from umiak.train.buffers import own_of, set_own_of
 from umiak.train.feeding import Dealt, Shared, Wishes
 from umiak.train.metrics.board import Readings
 from umiak.train.milestones import EpochRow, Milestone, TrainerState, finite, packed, unpacked
-from umiak.train.reading import dividing
+from umiak.train.reading import checking, dividing
 from umiak.train.reading.checking import Seen
 from umiak.train.reading.dealing import Deal
 from umiak.train.telling import Report
@@ -296,6 +296,8 @@ class Walk:
             all_seen = [None if each["seen"] is None else decode(Seen, each["seen"]) for each in told]
             allowed = self.course.dataset.extra_slots_allowed
             reading.check_seen(self.course.dataset, self.course.found, all_seen, extra_allowed=allowed)
+            total = checking.together(each for each in all_seen if each is not None)
+            self.engine.check_missing(total, self.course.dataset.name)
         if self.together.is_free:
             self.samples, self.batch = (sum(each[name] for each in told) for name in ("samples", "batch"))
         if not self.samples:
