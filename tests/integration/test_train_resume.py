@@ -297,13 +297,16 @@ def test_of_two_runs_the_later_ones_checkpoints_are_kept(work: Work) -> None:
     assert work.here("alone", *keeps_one).status == 0
     assert (work.names("out", "alone"), work.names("steps", "alone")) == (["1"], ["epoch_1_batch_16"])
     assert work.here("alone", *keeps_one, "-o", "runner.alone.epochs=1").status == 0
-    assert (work.names("out", "alone"), work.names("steps", "alone")) == (["0"], ["epoch_0_batch_16"])
+    assert (work.names("out", "alone"), work.names("steps", "alone")) == (
+        ["0", "previous-1"],
+        ["epoch_0_batch_16", "previous-1"],
+    )
 
 
 def test_a_run_that_began_anew_is_not_taken_for_the_one_before(work: Work) -> None:
     assert work.here("alone").status == 0
     assert work.here("alone", "-o", "runner.alone.epochs=1").status == 0
-    assert work.names("out", "alone") == ["0", "1"], "the second is the first run's"
+    assert work.names("out", "alone") == ["0", "previous-1"]
     done = work.here("alone", "--resume")
     assert "goes on from out/alone/0: 1 of 2 epochs is done" in done.said
 
@@ -336,7 +339,7 @@ def test_an_exchange_of_checkpoints_that_was_cut_short_is_finished(work: Work, w
     for left in (".next", ".removing", ".next.partial"):
         shutil.copytree(steps / "epoch_1_batch_12", steps / f"epoch_0_batch_4{left}")
     assert work.here("alone").status == 0
-    assert work.names("steps", "alone") == [f"epoch_1_batch_{batch}" for batch in (12, 16, 8)]
+    assert work.names("steps", "alone") == [*(f"epoch_1_batch_{batch}" for batch in (12, 16, 8)), "previous-1"]
 
 
 def test_the_newest_checkpoints_are_kept(work: Work) -> None:
@@ -361,13 +364,13 @@ def test_minutes_between_checkpoints(work: Work) -> None:
 def test_early_stopping_is_remembered(work: Work) -> None:
     stays = ("-o", "runner.alone.early_stop_patience=2", "-o", "hyper_parameters.optimizer.learning_rate=1e-30")
     assert work.here("alone", *stays).status == 0
-    assert work.names("out", "alone") == ["0", "1"]
+    assert work.names("out", "alone") == ["0", "1", "best"]
     done = work.here("alone", *stays, "-o", "runner.alone.epochs=9", "--resume")
     assert "no better auc for 2 epochs: it ends here" in done.said
-    assert work.names("out", "alone") == ["0", "1", "2"], "the second of them was before it was interrupted"
+    assert work.names("out", "alone") == ["0", "1", "2", "best"], "the second of them was before it was interrupted"
     done = work.here("alone", *stays, "-o", "runner.alone.epochs=9", "--resume")
     assert "nothing is left to do: early stopping has ended it" in done.said
-    assert work.names("out", "alone") == ["0", "1", "2"]
+    assert work.names("out", "alone") == ["0", "1", "2", "best"]
 
 
 def test_another_number_of_trainers_goes_on_between_epochs_and_not_within_one(work: Work, whole: Whole) -> None:
@@ -406,7 +409,7 @@ def test_a_warm_start_takes_everything_that_fits(work: Work, whole: Whole) -> No
     """With the optimizer's state, from two servers to none."""
     path = whole.of("sync").path / "out" / "sync" / "0"
     stopping = Stopping()
-    stopping.is_asked = True
+    stopping.ask(signal.SIGTERM)
     with work.trainer("alone", "-o", f"runner.alone.init_model_path={path}", stopping=stopping) as trainer:
         assert trainer.train().saved == "steps/alone/epoch_0_batch_0"
     assert work.checkpoint("steps", "alone", "epoch_0_batch_0") == contents(path)

@@ -50,6 +50,10 @@ Epochs are counted from 1 in what a person reads (`epoch 1/4`), and from 0 in na
 checkpoint `0`, a place within it `epoch_0_batch_200`, and the `epoch` of its lines in `metrics.jsonl` is 0. The line `epoch 1/4 saved: increment_dnn/0` has
 both. Batches, days' passes and `N of M epochs` are numbers of what is done, so they begin at 1.
 
+A run that begins anew, without `--resume`, puts what an earlier run of the same runner has saved into `previous-1`, `previous-2`, ... below the same path, so that
+checkpoints of two runs never stand beside each other. With early stopping `best` is a link to the best checkpoint, which `keep_checkpoints` does not remove.
+One run at a time writes to a run directory.
+
 ## When it is stopped
 
 SIGTERM, or Ctrl-C, lets it finish the step, save a checkpoint below `save_step_path` or `save_checkpoint_path`, and end with
