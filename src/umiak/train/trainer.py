@@ -23,7 +23,7 @@ from umiak.ps.environment import Seat
 from umiak.ps.job import Job
 from umiak.ps.settings import Settings as PsSettings
 from umiak.train import reading, saving, serving
-from umiak.train.buffers import Buffers
+from umiak.train.buffers import Buffers, own_of, set_own_of
 from umiak.train.config import Inference, Learning, Saving, TableParameters
 from umiak.train.courses import Course
 from umiak.train.engine import LOSS, Engine, Ways, check_tables, load
@@ -324,6 +324,13 @@ class Trainer:
     def buffers(self) -> list[Buffers]:
         """Of all models."""
         return [engine.buffers for engine in self.engines.values()]
+
+    def own_buffers(self) -> str:
+        """What this trainer has of its own in all models."""
+        return own_of(self.buffers())
+
+    def set_own_buffers(self, text: str) -> None:
+        set_own_of(self.buffers(), text)
 
     def _store_buffers(self) -> None:
         """What tables do not have by themselves, before they are saved."""

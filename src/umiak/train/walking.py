@@ -17,7 +17,6 @@ from umiak.core.decode import decode, encode
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import replace
 from umiak.train import reading
-from umiak.train.buffers import own_of, set_own_of
 from umiak.train.feeding import Dealt, Shared, Wishes
 from umiak.train.metrics.board import Readings
 from umiak.train.milestones import EpochRow, Milestone, TrainerState, finite, packed, unpacked
@@ -96,7 +95,7 @@ class Walk:
             self.board.load(np.add.reduce([unpacked(each.board) for each in own]), within.board_layout)
             self.trainer.step = own[0].step
             self._place = json.loads(own[0].place)
-            set_own_of(self.trainer.buffers(), own[0].buffers)
+            self.trainer.set_own_buffers(own[0].buffers)
         if within.deal:
             self.samples, self.batch = sum(each.samples for each in own), sum(each.batch for each in own)
 
@@ -258,7 +257,7 @@ class Walk:
                 board=packed(self.board.state()),
                 batch=self.batch,
                 samples=self.samples,
-                buffers=own_of(trainer.buffers()) if self.together.world > 1 and not self.together.is_free else "",
+                buffers=trainer.own_buffers() if self.together.world > 1 and not self.together.is_free else "",
             )
             told = [decode(TrainerState, each) for each in self.together.tell(encode(own), "state")]
             is_dealt = isinstance(feed, Dealt)
