@@ -5,7 +5,7 @@
 //! are in `benchmarks/ps.py`.
 
 use umiak_native::keys::{Init, Sharding, mix};
-use umiak_native::table::spec::{Clip, Entry, Optimizer, SparseSpec};
+use umiak_native::table::spec::{Clip, Decay, Entry, Optimizer, SparseSpec};
 use umiak_native::table::{Absent, SparseTable};
 
 const DIM: usize = 16;
@@ -40,6 +40,7 @@ fn measure(name: &str, optimizer: Optimizer, rows: u64, rounds: usize) {
         init: Init::Uniform { low: -0.1, high: 0.1 },
         optimizer,
         clip: Clip::default(),
+        decay: Decay::default(),
         entry: Entry::Always,
         accessor: None,
     };

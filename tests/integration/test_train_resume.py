@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import json
+import os
 import random
 import re
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +19,7 @@ import pytest
 
 from testbed.pytest_support import require
 from tests.slot_helpers import packed
-from tests.train_runs import BATCH, EPOCHS, SAMPLES, Whole, Work, contents, slow
+from tests.train_runs import BATCH, EPOCHS, SAMPLES, WAIT_S, Done, Whole, Work, contents, slow
 from umiak.train import saving
 from umiak.train.stopping import Stopping
 
@@ -42,6 +45,15 @@ def is_over(work: Work, runner: str) -> bool:
     return path.exists() and not json.loads(path.read_text())["stopped"]
 
 
+def assert_stopped(done: Done, name: str | None = None) -> None:
+    """Asked to stop and resumable: for a scheduler that is no success, and for a person no error."""
+    assert done.status == (130 if name == "SIGINT" else 143), done.said
+    assert "stopped, resumable: everything is in" in done.said
+    assert "error:" not in done.said
+    if name:
+        assert f": stopped by {name}, nothing is lost: resumable from " in done.said.splitlines()[-1]
+
+
 def disturb(work: Work, runner: str, how: str, most: int, *words: str, pace_s: float = PACE_S) -> None:
     """Let it go on, and kill one of its processes, or ask it to stop, at some moment."""
     moment = some_batches(work, most)
@@ -51,8 +63,10 @@ def disturb(work: Work, runner: str, how: str, most: int, *words: str, pace_s: f
     if how == "stop":
         started.signal(signal.SIGTERM)
         done = started.end()
-        assert done.status == 0, done.said
-        assert "stopped, resumable: everything is in" in done.said or is_over(work, runner), done.said
+        if is_over(work, runner):
+            assert done.status == 0, done.said
+        else:
+            assert_stopped(done, "SIGTERM" if runner != "alone" else None)
         return
     started.kill(how)
     done = started.end()
@@ -142,7 +156,7 @@ def test_asked_to_stop_it_finishes_its_step_and_saves(work: Work, whole: Whole) 
     assert started.until(lambda: work.paced() >= 3, "three batches")
     started.signal(signal.SIGTERM)
     done = started.end()
-    assert done.status == 0, done.said
+    assert_stopped(done)
     saved = work.outcome("alone")["saved"]
     assert work.outcome("alone") == {"resumable": True, "stopped": True, "saved": saved}
     assert f"stopped, resumable: everything is in {saved}" in done.said
@@ -158,8 +172,48 @@ def test_asked_to_stop_while_it_starts_it_can_be_resumed(work: Work) -> None:
     assert started.until(lambda: "libpaddle" in maps.read_text(), "Paddle is imported")
     started.signal(signal.SIGTERM)
     done = started.end()
-    assert done.status == 0, done.said
+    assert done.status == 143, done.said
     assert work.outcome("alone")["resumable"] is True
+
+
+@pytest.mark.parametrize("runner", ["alone", "sync", "geo", "collective"])
+def test_ctrl_c_is_told_apart(work: Work, runner: str) -> None:
+    started = work.start(runner, env=slow(PACE_S))
+    assert started.until(lambda: work.paced() >= 3, "three batches")
+    started.signal(signal.SIGINT)
+    done = started.end()
+    if runner == "alone":
+        assert done.status == 130, done.said
+    else:
+        assert_stopped(done, "SIGINT")
+    assert work.outcome(runner)["resumable"] is True
+
+
+def test_a_trainer_that_is_asked_alone_stops_all_of_them(work: Work) -> None:
+    """As a system does that takes a machine back."""
+    started = work.start("sync", env=slow(PACE_S))
+    assert started.until(lambda: work.paced() >= 3, "three batches")
+    os.kill(started.workers("trainer")[0], signal.SIGTERM)
+    done = started.end()
+    assert done.status == 143, done.said
+    assert ": stopped by SIGTERM, nothing is lost: resumable from " in done.said.splitlines()[-1]
+    assert work.run("sync", "--resume").status == 0
+
+
+def test_asked_when_all_is_done(work: Work) -> None:
+    """The run is whole, so its end is well; what would come next is not begun."""
+    once = "        if not self.training and not os.path.exists('asked'): open('asked', 'w').close(); os.kill(os.getpid(), 15)\n"
+    model = work.path / "model.py"
+    model.write_text(
+        model.read_text().replace("    def logit(self, inputs):\n", f"    def logit(self, inputs):\n{once}")
+    )
+    words = ("-o", "runner.alone.epochs=1")
+    assert work.fork("alone", *words).end().status == 0
+    assert work.outcome("alone") == {"resumable": False, "stopped": False, "saved": "out/alone/0"}
+    (work.path / "asked").unlink()
+    done = work.fork("[alone,infer]", *words).end()
+    assert done.status == 143, done.said
+    assert done.said.splitlines()[-1] == "stopped: runner infer is not begun"
 
 
 def test_asked_twice_it_does_not_wait(work: Work) -> None:
@@ -187,7 +241,39 @@ def test_a_run_that_is_stopped_does_not_begin_what_comes_next(work: Work) -> Non
     assert started.until(lambda: work.paced() >= 1, "a batch")
     started.signal(signal.SIGTERM)
     done = started.end()
-    assert (done.status, "evaluates" in done.said) == (0, False), done.said
+    assert (done.status, "evaluates" in done.said) == (143, False), done.said
+
+
+def ended(work: Work, runner: str, *words: str, err: bool = False) -> tuple[int, str]:
+    """With a pipe as stdout, or as stderr, whose reader goes away after the first line, as ``head -1`` does."""
+    command = [sys.executable, "-m", "umiak.cli.main", "train", "-m", "config.yaml", "-o", f"mode={runner}", *words]
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE} if err else {"stdout": subprocess.PIPE}
+    with open(work.path / "said", "w+b") as said:
+        process = subprocess.Popen(
+            command, cwd=work.path, env={**os.environ, **slow(PACE_S)}, **{"stderr": said, **pipes}
+        )
+        stream = process.stderr if err else process.stdout
+        assert stream is not None
+        assert stream.readline()
+        stream.close()
+        return process.wait(WAIT_S), (work.path / "said").read_text()
+
+
+@pytest.mark.parametrize("err", [False, True])
+def test_a_reader_that_goes_away_stops_it_as_a_signal_does(work: Work, whole: Whole, err: bool) -> None:
+    words = () if err else ("--json",)
+    status, said = ended(work, "alone", "-o", "runner.alone.print_interval=1", *words, err=err)
+    assert status == 128 + signal.SIGPIPE, said
+    assert "error" not in said
+    assert work.outcome("alone")["resumable"] is True
+    assert work.here("alone", "--resume").status == 0
+    assert work.checkpoint("out", "alone", LAST) == whole.of("alone").checkpoint("out", "alone", LAST)
+
+
+def test_a_reader_that_goes_away_ends_an_evaluation(work: Work, whole: Whole) -> None:
+    shutil.copytree(whole.of("alone").path / "out", work.path / "out")
+    status, said = ended(work, "infer", "-o", "runner.infer.print_interval=1", "--json")
+    assert (status, "error" in said) == (128 + signal.SIGPIPE, False), said
 
 
 # ---- which checkpoint
@@ -196,6 +282,8 @@ def test_a_run_that_is_stopped_does_not_begin_what_comes_next(work: Work) -> Non
 def test_a_finished_run_says_so_and_can_be_made_longer(work: Work, whole: Whole) -> None:
     shutil.copytree(whole.of("alone").path / "out", work.path / "out")
     before = work.checkpoint("out", "alone", LAST)
+    assert "epoch 1/2 saved: out/alone/0" in whole.said("alone")
+    assert f"epoch {EPOCHS}/{EPOCHS} saved: out/alone/{LAST}" in whole.said("alone")
     done = work.here("alone", "--resume")
     assert (done.status, work.names("out", "alone")) == (0, ["0", "1"])
     assert f"nothing is left to do: {EPOCHS} epochs are done; the model is in out/alone/1" in done.said
@@ -209,15 +297,18 @@ def test_of_two_runs_the_later_ones_checkpoints_are_kept(work: Work) -> None:
     assert work.here("alone", *keeps_one).status == 0
     assert (work.names("out", "alone"), work.names("steps", "alone")) == (["1"], ["epoch_1_batch_16"])
     assert work.here("alone", *keeps_one, "-o", "runner.alone.epochs=1").status == 0
-    assert (work.names("out", "alone"), work.names("steps", "alone")) == (["0"], ["epoch_0_batch_16"])
+    assert (work.names("out", "alone"), work.names("steps", "alone")) == (
+        ["0", "previous-1"],
+        ["epoch_0_batch_16", "previous-1"],
+    )
 
 
 def test_a_run_that_began_anew_is_not_taken_for_the_one_before(work: Work) -> None:
     assert work.here("alone").status == 0
     assert work.here("alone", "-o", "runner.alone.epochs=1").status == 0
-    assert work.names("out", "alone") == ["0", "1"], "the second is the first run's"
+    assert work.names("out", "alone") == ["0", "previous-1"]
     done = work.here("alone", "--resume")
-    assert "goes on from out/alone/0: epoch 1" in done.said
+    assert "goes on from out/alone/0: 1 of 2 epochs is done" in done.said
 
 
 def test_what_was_torn_is_passed_over(work: Work, whole: Whole) -> None:
@@ -248,7 +339,7 @@ def test_an_exchange_of_checkpoints_that_was_cut_short_is_finished(work: Work, w
     for left in (".next", ".removing", ".next.partial"):
         shutil.copytree(steps / "epoch_1_batch_12", steps / f"epoch_0_batch_4{left}")
     assert work.here("alone").status == 0
-    assert work.names("steps", "alone") == [f"epoch_1_batch_{batch}" for batch in (12, 16, 8)]
+    assert work.names("steps", "alone") == [*(f"epoch_1_batch_{batch}" for batch in (12, 16, 8)), "previous-1"]
 
 
 def test_the_newest_checkpoints_are_kept(work: Work) -> None:
@@ -273,13 +364,13 @@ def test_minutes_between_checkpoints(work: Work) -> None:
 def test_early_stopping_is_remembered(work: Work) -> None:
     stays = ("-o", "runner.alone.early_stop_patience=2", "-o", "hyper_parameters.optimizer.learning_rate=1e-30")
     assert work.here("alone", *stays).status == 0
-    assert work.names("out", "alone") == ["0", "1"]
+    assert work.names("out", "alone") == ["0", "1", "best"]
     done = work.here("alone", *stays, "-o", "runner.alone.epochs=9", "--resume")
     assert "no better auc for 2 epochs: it ends here" in done.said
-    assert work.names("out", "alone") == ["0", "1", "2"], "the second of them was before it was interrupted"
+    assert work.names("out", "alone") == ["0", "1", "2", "best"], "the second of them was before it was interrupted"
     done = work.here("alone", *stays, "-o", "runner.alone.epochs=9", "--resume")
     assert "nothing is left to do: early stopping has ended it" in done.said
-    assert work.names("out", "alone") == ["0", "1", "2"]
+    assert work.names("out", "alone") == ["0", "1", "2", "best"]
 
 
 def test_another_number_of_trainers_goes_on_between_epochs_and_not_within_one(work: Work, whole: Whole) -> None:
@@ -295,7 +386,7 @@ def test_another_number_of_trainers_goes_on_between_epochs_and_not_within_one(wo
     shutil.copytree(synced / "out" / "sync" / "0", work.path / "out" / "sync" / "0")
     done = work.here("sync", "--resume", *alone)
     assert done.status == 0, done.said
-    assert "goes on from out/sync/0: epoch 1" in done.said
+    assert "goes on from out/sync/0: 1 of 2 epochs is done" in done.said
     assert [row["samples"] for row in work.epochs("sync")] == [SAMPLES]
 
 
@@ -318,7 +409,7 @@ def test_a_warm_start_takes_everything_that_fits(work: Work, whole: Whole) -> No
     """With the optimizer's state, from two servers to none."""
     path = whole.of("sync").path / "out" / "sync" / "0"
     stopping = Stopping()
-    stopping.is_asked = True
+    stopping.ask(signal.SIGTERM)
     with work.trainer("alone", "-o", f"runner.alone.init_model_path={path}", stopping=stopping) as trainer:
         assert trainer.train().saved == "steps/alone/epoch_0_batch_0"
     assert work.checkpoint("steps", "alone", "epoch_0_batch_0") == contents(path)
@@ -349,7 +440,10 @@ def test_a_resumed_run_with_another_rate_says_what_it_can_not_take(work: Work, w
     shutil.copytree(whole.of("alone").path / "steps" / "alone", work.path / "steps" / "alone")
     done = work.here("alone", "--resume", "-o", "hyper_parameters.optimizer.learning_rate=0.01")
     assert done.status == 0
-    assert "goes on from steps/alone/epoch_1_batch_16: epoch 2, batch 16, without the optimizer's memory" in done.said
+    assert (
+        "goes on from steps/alone/epoch_1_batch_16: within epoch 2/2, behind batch 16, without the optimizer's memory"
+        in done.said
+    )
 
 
 def test_a_model_of_other_sizes_is_refused(work: Work, whole: Whole) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -216,6 +217,100 @@ def test_a_hyper_parameter_that_is_none(work: Work) -> None:
     check(work.here("alone", "-o", "hyper_parameters.dim=many"), "UM-TRAIN-012", "many", status=2)
 
 
+@pytest.mark.parametrize("decorator", ["@dataclass", "@dataclass(frozen=True)"])
+def test_a_dataclass_for_hyper_parameters(work: Work, decorator: str) -> None:
+    path = work.path / "model.py"
+    text = (
+        path.read_text()
+        .replace("    @value\n", f"    {decorator}\n")
+        .replace("import os\n", "import os\nfrom dataclasses import dataclass\n")
+    )
+    path.write_text(text)
+    done = work.here("alone", "-o", "runner.epochs=1", "-o", "hyper_parameters.dim=2")
+    assert done.status == 0, done.said
+    check(work.here("alone", "-o", "hyper_parameters.dimm=8"), "UM-TRAIN-012", "dimm", "did you mean `dim`?", status=2)
+
+
+def test_a_model_that_ends_its_process(work: Work) -> None:
+    in_model(work, "raise SystemExit(0)")
+    done = work.here("alone")
+    assert done.status == 1, done.said
+    assert "the model's code failed: SystemExit: 0: a model that ends its process ends the training" in done.said
+    path = work.path / "model.py"
+    path.write_text("import sys\nsys.exit()\n")
+    done = work.here("alone")
+    assert (done.status, "model.py:2: the model's code failed: SystemExit" in done.said) == (1, True), done.said
+
+
+def test_a_model_for_fluid(work: Work) -> None:
+    path = work.path / "model.py"
+    path.write_text("import math\nimport paddle.fluid as fluid\n" + path.read_text())
+    check(work.here("alone"), "UM-TRAIN-060", "model.py:2: the model is written for paddle.fluid", "hint: ", status=2)
+
+
+# ---- looking before it is run
+
+
+def checked(work: Work, *words: str) -> tuple[int, list[str], list[str]]:
+    """What ``--check`` says: the status, problems and warnings."""
+    done = work.here("alone", "--check", "--json", *words)
+    answer = json.loads(done.out)
+    problems, warnings = (
+        [f"{each['code']} {each['where'] or ''} {each['what']}" for each in answer[name]]
+        for name in ("problems", "warnings")
+    )
+    return done.status, problems, warnings
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (
+            "import nothing_like_it",
+            "UM-TRAIN-021 ./model.py:1 the model's code failed: ModuleNotFoundError: No module named 'nothing_like_it'",
+        ),
+        ("raise ValueError('of mine')", "UM-TRAIN-021 ./model.py:1 the model's code failed: ValueError: of mine"),
+        ("import sys; sys.exit(0)", "UM-TRAIN-021 ./model.py:1 the model's code failed: SystemExit: 0"),
+        (
+            "import os; print('words', flush=True); os._exit(0)",
+            "UM-TRAIN-061  ./model.py: the process that imported it ended with status 0",
+        ),
+        (
+            "import os; os.kill(os.getpid(), 11)",
+            "UM-TRAIN-061  ./model.py: the process that imported it ended by SIGSEGV",
+        ),
+        ("class Model: pass\nraise SystemExit", "UM-TRAIN-021 ./model.py:2 the model's code failed: SystemExit"),
+    ],
+)
+def test_check_imports_the_model(work: Work, code: str, said: str) -> None:
+    assert checked(work) == (0, [], [])
+    path = work.path / "model.py"
+    path.write_text(f"{code}\n{path.read_text()}")
+    status, problems, _ = checked(work)
+    assert status == 2
+    assert len(problems) == 1
+    assert problems[0].startswith(said)
+
+
+def test_check_knows_the_hyper_parameters(work: Work) -> None:
+    status, problems, _ = checked(work, "-o", "hyper_parameters.dimm=3", "-o", "hyper_parameters.dim=many")
+    assert (status, problems) == (
+        2,
+        [
+            "UM-TRAIN-012 config.yaml hyper_parameters.dim needs a whole number, not 'many'",
+            "UM-TRAIN-012 config.yaml the model has no hyper-parameter dimm",
+        ],
+    )
+
+
+def test_check_tells_of_devices_that_are_not_here(work: Work) -> None:
+    assert checked(work, "-o", "runner.alone.device=xpu") == (
+        0,
+        [],
+        ["UM-TRAIN-024 config.yaml device xpu can't be used here"],
+    )
+
+
 # ---- several runners
 
 
@@ -248,7 +343,7 @@ def test_an_end_by_a_signal_while_servers_wait(work: Work) -> None:
         (
             ["-o", "runner.alone.save_inference_path=in-the-way"],
             3,
-            "in-the-way/0.partial: Not a directory [UM-TRAIN-023]",
+            "a checkpoint can't be saved: in-the-way [UM-TRAIN-017]",
         ),
         (
             ["-o", "runner.alone.runner_result_dump_path=nowhere/x"],
@@ -256,7 +351,10 @@ def test_an_end_by_a_signal_while_servers_wait(work: Work) -> None:
             "nowhere/x_epoch_0: No such file or directory [UM-TRAIN-023]",
         ),
         (["-o", "dataset.train.data_path=nothing"], 2, "dataset train has no samples: nothing [UM-TRAIN-019]"),
-        (["-o", "runner.alone.device=xpu"], 3, "device xpu can't be used here [UM-TRAIN-024]"),
+        *(
+            (["-o", f"runner.alone.device={device}"], 3, f"device {device} can't be used here [UM-TRAIN-024]")
+            for device in ("gpu", "xpu", "npu")
+        ),
     ],
 )
 def test_what_the_machine_can_not_give(work: Work, words: list[str], status: int, said: str) -> None:
@@ -267,3 +365,150 @@ def test_what_the_machine_can_not_give(work: Work, words: list[str], status: int
     assert done.status == status, done.said
     assert said in done.said
     assert "Traceback" not in done.said
+
+
+def test_a_reader_class_and_a_model_look_into_the_config(work: Work) -> None:
+    """At everything that is written there, also what nobody else knows."""
+    (work.path / "reader.py").write_text(
+        "import json\n"
+        "from paddlerec.core.utils import envs\n\n"
+        + (work.path / "reader.py")
+        .read_text()
+        .replace(
+            "        pass\n",
+            "        names = ['workspace', 'hyper_parameters.buckets', 'dataset.own.oov_size', 'dataset.oov_size',\n"
+            "                 'runner.alone.use_auc', 'runner.use_auc', 'runner.sync.epochs', 'phase.own.dataset_name', 'none']\n"
+            "        with open('seen', 'w') as file:\n"
+            "            json.dump([envs.get_global_env(name, 'default') for name in names], file)\n",
+            1,
+        )
+    )
+    model = work.path / "model.py"
+    model.write_text(
+        "from paddlerec.core.utils import envs\nOWN = envs.get_global_env('hyper_parameters.buckets')\nassert OWN == 1000, OWN\n"
+        + model.read_text()
+    )
+    words = [
+        *("-o", "runner.alone.phases=[own]", "-o", "runner.alone.epochs=1", "-o", "hyper_parameters.buckets=1000"),
+        *("-o", "dataset.own.oov_size=7", "-o", "runner.alone.use_auc=true"),
+    ]
+    done = work.run("alone", *words)
+    assert done.status == 0, done.said
+    for name in (
+        "dataset own: unknown key: oov_size",
+        "runner alone: unknown key: use_auc",
+        "no hyper-parameter buckets",
+    ):
+        assert any(line.startswith("warning: ") and name in line for line in done.said.splitlines()), done.said
+    seen = json.loads((work.path / "seen").read_text())
+    assert seen == ["./", 1000, 7, 7, True, True, 2, "own", "default"]
+    checked = work.run("alone", *words, "--check")
+    assert checked.status == 0, checked.said
+    assert "no hyper-parameter buckets" in checked.said
+
+
+# ---- what would be learned, and what from
+
+
+def test_a_loss_that_depends_on_nothing(work: Work) -> None:
+    in_model(work, "return paddle.ones([inputs.size, 1])")
+    done = work.here("alone")
+    check(done, "UM-TRAIN-063", "the loss depends on no parameter", status=1)
+    in_model(work, "return self.top(paddle.zeros([inputs.size, 18])).detach()")
+    check(work.here("alone"), "UM-TRAIN-063", status=1)
+
+
+def test_an_exception_on_the_way_back_is_the_models(work: Work) -> None:
+    path = work.path / "model.py"
+    own = (
+        "class Own(paddle.autograd.PyLayer):\n"
+        "    @staticmethod\n    def forward(ctx, x):\n        return x\n\n"
+        "    @staticmethod\n    def backward(ctx, g):\n        raise ValueError('of mine')\n\n\nclass Model("
+    )
+    path.write_text(
+        path.read_text()
+        .replace("class Model(", own, 1)
+        .replace("return self.top(", "return Own.apply(self.top(")
+        .replace("axis=1))\n", "axis=1)))\n")
+    )
+    done = work.here("alone")
+    assert done.status == 1, done.said
+    assert "of mine" in done.said
+    assert "[UM-TRAIN-021]" in done.said
+    assert OURS not in done.said
+
+
+@pytest.mark.parametrize("runner", ["alone", "infer"])
+def test_labels_that_are_missing_or_out_of_range(work: Work, whole: Whole, runner: str) -> None:
+    shutil.copytree(whole.of("alone").path / "out", work.path / "out")
+    for name in ("train/part-1", "test/part"):
+        file = work.path / "data" / name
+        lines = file.read_text().splitlines(keepends=True)
+        file.write_text("".join([*lines[:-1], lines[-1].partition(" ")[2]]))
+    check(work.here(runner), "UM-DATA-061", "lines that were read have no label click", status=2)
+    for name in ("train/part-1", "test/part"):
+        file = work.path / "data" / name
+        lines = file.read_text().splitlines(keepends=True)
+        file.write_text("".join([*lines[:-1], f"click:2 {lines[-1]}"]))
+    check(work.here(runner), "UM-TRAIN-064", "label click is 2, and the model needs 0 or 1", status=2)
+    path = work.path / "model.py"
+    path.write_text(path.read_text().replace("    @value\n", "    strict_labels = False\n\n    @value\n"))
+    assert work.here(runner).status == 0
+
+
+def test_an_evaluation_of_nothing(work: Work, whole: Whole) -> None:
+    shutil.copytree(whole.of("alone").path / "out", work.path / "out")
+    (work.path / "data" / "test" / "part").write_text("")
+    check(work.here("infer"), "UM-TRAIN-019", "dataset test has no samples", status=2)
+
+
+# ---- where it is saved
+
+
+def test_a_path_that_can_not_be_written_is_found_before_the_first_batch(work: Work) -> None:
+    (work.path / "in-the-way").write_text("a file")
+    for key in ("save_checkpoint_path", "save_step_path", "save_inference_path"):
+        done = work.here("alone", "-o", f"runner.alone.{key}=in-the-way/below")
+        check(done, "UM-TRAIN-017", "a checkpoint can't be saved: in-the-way/below", "Not a directory", status=3)
+        assert "epoch 1/2" not in done.said
+
+
+def test_a_run_that_begins_again_puts_the_old_checkpoints_aside(work: Work, whole: Whole) -> None:
+    shutil.copytree(whole.of("alone").path / "out", work.path / "out")
+    before = work.checkpoint("out", "alone", "1")
+    done = work.here("alone", "-o", "runner.alone.epochs=1", "-o", "runner.alone.seed=5")
+    assert done.status == 0, done.said
+    assert "note: checkpoints of an earlier run are in out/alone/previous-1 now" in done.said
+    assert work.names("out", "alone") == ["0", "previous-1"]
+    assert work.names("out", "alone", "previous-1") == ["0", "1"]
+    assert work.checkpoint("out", "alone", "previous-1", "1") == before
+    assert work.here("infer").said.count("evaluates out/alone/") == 1
+    assert "goes on from out/alone/0" in work.here("alone", "--resume").said
+
+
+def test_the_best_checkpoint_is_kept_and_marked(work: Work) -> None:
+    words = [
+        *("-o", "runner.alone.early_stop_patience=2", "-o", "runner.alone.keep_checkpoints=1"),
+        *("-o", "runner.alone.epochs=9", "-o", "hyper_parameters.optimizer={class: Adam, learning_rate: 0.2}"),
+    ]
+    done = work.here("alone", *words)
+    assert done.status == 0, done.said
+    rows = work.epochs("alone")
+    best = max(range(len(rows)), key=lambda epoch: rows[epoch]["evaluated"]["auc"])
+    assert best < len(rows) - 1, "it ended because it grew worse"
+    assert work.names("out", "alone") == sorted([str(best), str(len(rows) - 1), "best"])
+    assert os.readlink(work.path / "out" / "alone" / "best") == str(best)
+    done = work.here("infer", "-o", "runner.infer.init_model_path=out/alone/best")
+    assert done.status == 0, done.said
+    judged = [row for row in work.metrics("infer") if row["event"] == "epoch"]
+    assert judged[0]["evaluated"]["auc"] == pytest.approx(rows[best]["evaluated"]["auc"], abs=1e-6)
+
+
+def test_two_runs_do_not_share_a_run_directory(work: Work) -> None:
+    first = work.start("alone", env=slow(0.2))
+    assert first.until(lambda: work.paced() >= 1, "a batch")
+    second = work.here("alone")
+    check(second, "UM-TRAIN-065", "another run writes to this run directory: run/alone", status=3)
+    first.signal(signal.SIGTERM)
+    assert first.end().status == 143
+    assert work.outcome("alone")["resumable"] is True

@@ -58,6 +58,18 @@ clips = st.one_of(
         },
     ),
 )
+decays = st.one_of(
+    st.just({}),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "l1": st.sampled_from([0.0, 0.05]),
+            "l2": st.sampled_from([0.0, 0.1]),
+            "decoupled": st.sampled_from([0.0, 0.2]),
+        },
+    ),
+)
+HAVE_NO_DECAY = ("ftrl", "sum")
 plain_entries = st.sampled_from(
     [{"by": "always"}, {"by": "always"}, {"by": "count", "count": 3}, {"by": "probability", "probability": 0.6}]
 )
@@ -280,6 +292,7 @@ def test_a_plain_table_is_the_oracle(optimizer, data):
         "init": data.draw(inits),
         "optimizer": OPTIMIZERS[optimizer],
         "clip": data.draw(clips),
+        "decay": {} if optimizer in HAVE_NO_DECAY else data.draw(decays),
         "entry": data.draw(plain_entries),
     }
     run(spec, data.draw(st.sampled_from([8, 1, 64])), data.draw(st.integers(1, 5)), data.draw(plain_acts))
@@ -316,6 +329,7 @@ def test_a_dense_table_is_the_oracle(optimizer, data):
         "arrays": [{"name": f"array{n}", "shape": shape} for n, shape in enumerate(shapes)],
         "optimizer": OPTIMIZERS[optimizer],
         "clip": data.draw(clips),
+        "decay": {} if optimizer in HAVE_NO_DECAY else data.draw(decays),
     }
     shards, servers = data.draw(st.sampled_from([8, 1, 64])), data.draw(st.integers(1, 5))
     text = json.dumps({"kind": "dense", **spec})

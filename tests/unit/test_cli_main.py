@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import subprocess
 import sys
 import types
@@ -141,14 +142,48 @@ def test_the_module_is_the_same_program(words: list[str]) -> None:
     assert module[1] or module[2]
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
+def to_nobody(*words: str, err: bool = False) -> subprocess.CompletedProcess[bytes]:
+    """The command with a pipe as stdout, or as stderr too, whose reader has gone."""
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "wb") as gone:
-        done = subprocess.run(
-            [sys.executable, "-m", "umiak.launch", "--help"], stdout=gone, stderr=subprocess.PIPE, timeout=60
+        return subprocess.run(
+            [sys.executable, "-m", *words], stdout=gone, stderr=gone if err else subprocess.PIPE, timeout=60
         )
+
+
+DNN = ("umiak.cli.main", "train", "-m", "umiak.models.rank.dnn")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("umiak.launch", "--help"),
+        ("umiak.cli.main", "--help"),
+        ("umiak.cli.main", "--version"),
+        ("umiak.cli.main", "train", "--help"),
+        (*DNN, "--explain"),
+        (*DNN, "--explain", "--json"),
+    ],
+)
+def test_a_reader_that_goes_away_is_no_error(words: tuple[str, ...]) -> None:
+    done = to_nobody(*words)
     assert (done.returncode, done.stderr) == (0, b"")
+    assert to_nobody(*words, err=True).returncode == 0
+
+
+def test_errors_to_nobody_keep_their_status() -> None:
+    assert to_nobody("umiak.cli.main", err=True).returncode == 2
+    assert to_nobody(*DNN, "-o", "runner.epocs=1", err=True).returncode == 2
+    assert to_nobody(*DNN, "-o", "runner.epocs=1", "--check", "--json").returncode == 2
+
+
+@pytest.mark.parametrize(
+    "words", [("umiak.models.sample", "--list"), ("umiak.models.sample", "--help"), ("umiak.ps.export", "--help")]
+)
+def test_other_programs_end_without_a_word(words: tuple[str, ...]) -> None:
+    done = to_nobody(*words)
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, b"")
 
 
 def test_what_a_file_says_does_not_steer_the_terminal() -> None:

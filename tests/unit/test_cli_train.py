@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.util
 import json
 import os
@@ -133,8 +134,8 @@ def test_overrides(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_plan_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = ask(capsys, "--explain", text=dataset_text(data_path='"da\\e[31mta"'))
-    assert "d: da\\x1b[31mta, batches" in out
+    _, out, _ = ask(capsys, "--explain", text=dataset_text(data_path='"da\\e]0;ta"'))
+    assert "d: da\\x1b]0;ta, batches" in out
 
 
 @pytest.mark.parametrize("words", [["--explain"], ["--explain", "--json"]])
@@ -158,10 +159,180 @@ def test_a_terminal_that_has_no_lines_to_draw(monkeypatch: pytest.MonkeyPatch, t
 # ---- checks
 
 
-def test_check(capsys: pytest.CaptureFixture[str]) -> None:
-    assert ask(capsys, "--check") == (0, "", "config.yaml: nothing is wrong\n")
+MODEL = "from umiak.models import ClickModel\n\nclass Model(ClickModel):\n    pass\n"
+
+
+@pytest.fixture
+def whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model and data for the small config. Paddle is not imported: that takes seconds, and integration tests do it."""
+    there = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *more: None if name == "paddle" else there(name, *more)
+    )
+    Path("model.py").write_text(MODEL)
+    Path("data").mkdir()
+    Path("data", "part").write_text("click:1 1:5\nclick:0 1:6\n")
+
+
+NO_PADDLE = {
+    "code": "UM-TRAIN-062",
+    "what": "not looked at: whether model.py can be imported",
+    "why": "not installed here: paddle",
+    "hint": "check again where it will be trained",
+    "where": None,
+}
+
+
+def check(capsys: pytest.CaptureFixture[str], *words: str, text: str = runner_text()) -> tuple[int, list[str]]:
+    """The status, and the problems as ``code where what``, with what leads to them where that is said."""
+    status, out, err = ask(capsys, "--check", "--json", *words, text=text)
+    assert err == ""
+    found = json.loads(out)["problems"]
+    return status, [f"{each['code']} {each['where'] or ''} {each['what']}" for each in found]
+
+
+@pytest.mark.usefixtures("whole")
+def test_check_without_the_framework(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = ask(capsys, "--check")
+    assert (status, out) == (0, "")
+    assert err.splitlines()[-1] == (
+        "config.yaml: nothing is wrong: the config, 1 model and the first lines of 1 dataset were looked at"
+    )
     status, out, err = ask(capsys, "--check", "--json")
-    assert (status, json.loads(out), err) == (0, {"problems": [], "warnings": []}, "")
+    assert (status, json.loads(out), err) == (0, {"problems": [], "warnings": [NO_PADDLE]}, "")
+
+
+@pytest.mark.usefixtures("whole")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "UM-TRAIN-013 config.yaml the model's file is not there: model.py"),
+        ("class Modell: pass\n", "UM-TRAIN-013 model.py model.py has no class Model"),
+        ("class DygraphModel: pass\n", "UM-TRAIN-013 model.py model.py has no class Model"),
+        ("import os\nclass Model(:\n", "UM-TRAIN-021 model.py:2:13 not Python: SyntaxError: invalid syntax"),
+        (
+            f"import os\nimport paddle.fluid as fluid\n{MODEL}",
+            "UM-TRAIN-060 model.py:2 the model is written for paddle.fluid: `import paddle.fluid as fluid`",
+        ),
+        (
+            f"from paddle import fluid, nn\n{MODEL}",
+            "UM-TRAIN-060 model.py:1 the model is written for paddle.fluid: `from paddle import fluid, nn`",
+        ),
+        (
+            f"{MODEL}    @dataclass\n    class Hyper:\n        dim: int\n        size: int = field()\n        rate: float = 1\n",
+            "UM-TRAIN-012 config.yaml hyper_parameters.dim is missing, and the model needs it",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_model(text: str | None, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path("model.py")
+    path.unlink()
+    if text is not None:
+        path.write_text(text)
+    status, problems = check(capsys)
+    assert (status, problems[:1]) == (2, [said])
+
+
+@pytest.mark.usefixtures("whole")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "try:\n    import paddle.fluid\nexcept ImportError:\n    fluid = None\n" + MODEL,
+        "def old():\n    import paddle.fluid\n" + MODEL,
+        "from net import Model\n",
+        "from net import *\n",
+        "Model = build()\n",
+        "if True:\n    class Model: pass\n",
+    ],
+)
+def test_what_the_text_of_a_model_leaves_open(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("model.py").write_text(text)
+    assert check(capsys) == (0, [])
+
+
+@pytest.mark.usefixtures("whole")
+def test_what_is_wrong_with_data(capsys: pytest.CaptureFixture[str]) -> None:
+    """The path, what is behind it, and its lines."""
+    assert check(capsys, "-o", "dataset.d.data_path=dta") == (
+        2,
+        ["UM-DATA-006 config.yaml dataset d has no files: dta"],
+    )
+    part = Path("data", "part")
+    part.write_text("click:1 1:5\nclick:1 what\n")
+    status, problems = check(capsys)
+    assert (status, len(problems)) == (2, 1)
+    assert problems[0].startswith("UM-DATA-001 ")
+    assert "data/part:2" in problems[0]
+    part.write_text("click:1 2:5\n" * 10)
+    status, problems = check(capsys)
+    assert status == 2
+    assert any("slot 1 is declared, and none of the 10 lines" in each for each in problems), problems
+    part.write_text("")
+    assert check(capsys) == (2, ["UM-TRAIN-019 config.yaml dataset d has no samples: data"])
+    part.write_bytes(gzip.compress(b""))
+    assert check(capsys) == (2, ["UM-TRAIN-019 config.yaml dataset d has no samples: data"])
+
+
+@pytest.mark.usefixtures("whole")
+@pytest.mark.parametrize("at", ["data", "data/pipe", "data/p*"])
+def test_a_pipe_among_the_data_is_not_waited_for(at: str, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo("data/pipe")
+    status, problems = check(capsys, "-o", f"dataset.d.data_path={at}")
+    assert (status, problems) == (2, ["UM-DATA-060  data/pipe: not a file, but a named pipe"])
+
+
+READER = "class Reader:\n    def generate_sample(self, line):\n        yield [('click', [int(line)]), ('1', [3])]\n"
+
+
+@pytest.mark.usefixtures("whole")
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        (None, "UM-DATA-010", "there is no Python file ./reader.py"),
+        ("class Raeder: pass\n", "UM-DATA-010", "./reader.py has no class Reader"),
+        ("class Reader(:\n", "UM-DATA-010", "reader.py:1: not Python"),
+        ("import nothing_like_it\n" + READER, "UM-DATA-010", "nothing_like_it"),
+        ("import os\nos._exit(3)\n", "UM-DATA-0", "ended"),
+        (READER, "UM-DATA-0", "invalid literal for int()"),
+    ],
+)
+def test_what_is_wrong_with_a_reader(
+    text: str | None, code: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if text is not None:
+        Path("reader.py").write_text(text)
+    status, problems = check(capsys, text=dataset_text(sparse_slots=None, data_converter='"{workspace}/reader.py"'))
+    assert (status, len(problems)) == (2, 1), problems
+    assert problems[0].startswith(code)
+    assert said in problems[0]
+    Path("reader.py").write_text(READER)
+    Path("data", "part").write_text("1\n0\n")
+    assert check(capsys, text=dataset_text(sparse_slots=None, data_converter='"{workspace}/reader.py"')) == (0, [])
+
+
+@pytest.mark.usefixtures("whole")
+def test_everything_that_is_wrong_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("model.py").write_text("import paddle.fluid\nclass Model: pass\n")
+    Path("data", "part").write_text("what\n")
+    Path("out").write_text("a file")
+    text = runner_text(save_checkpoint_path="out/here", init_model_path="nowhere", save_checkpoint_interval=1)
+    status, problems = check(capsys, text=text)
+    assert (status, [each.split()[0] for each in problems]) == (
+        2,
+        ["UM-TRAIN-060", "UM-DATA-001", "UM-TRAIN-016", "UM-TRAIN-017"],
+    )
+    status, out, err = ask(capsys, "--check", text=text)
+    assert (status, out, err.count("error: ")) == (2, "", 4)
+    assert "hint: derive class Model from umiak.models.ClickModel" in err
+
+
+@pytest.mark.usefixtures("whole")
+def test_what_a_runner_before_it_makes_is_not_missed(capsys: pytest.CaptureFixture[str]) -> None:
+    runner = "- {name: r, class: train, epochs: 1, save_checkpoint_path: out, phases: [p]}\n"
+    runner += "- {name: i, class: infer, init_model_path: out, phases: [p]}"
+    assert check(capsys, text=small(head="workspace: .\nmode: [r, i]", runner=runner)) == (0, [])
+    status, problems = check(capsys, text=small(head="workspace: .\nmode: [i]", runner=runner))
+    assert (status, problems) == (2, ["UM-TRAIN-016 config.yaml runner i: no checkpoint is there: out"])
 
 
 WRONG = small(

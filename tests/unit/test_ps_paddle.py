@@ -222,3 +222,49 @@ def test_a_click_through_table_counts_shows_and_clicks(job, paddle) -> None:
     optimizer.step()
     shows_and_clicks = rows_of(layer, 10)[7:, :2]
     assert shows_and_clicks.tolist() == [[4 + 2, 4], [2 + 2, 2], [2, 0]]
+
+
+def learned(paddle, make, rule: str, **settings) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The parameters of two equal models after some steps, one with an optimizer of Paddle's and one with ours."""
+    ours, theirs = make(), make()
+    theirs.set_state_dict(ours.state_dict())
+    kinds = {"adam": paddle.optimizer.Adam, "adamw": paddle.optimizer.AdamW, "sgd": paddle.optimizer.SGD}
+    decay = settings.pop("decay", None)
+    own = ps.paddle.optimizer(ours, "adam" if rule == "adamw" else rule, learning_rate=0.05, decay=decay)
+    reference = kinds[rule](0.05, parameters=theirs.parameters(), **settings)
+    inputs = paddle.to_tensor(np.random.default_rng(1).standard_normal((8, 3)).astype(np.float32))
+    for _ in range(20):
+        for model, each in ((ours, own), (theirs, reference)):
+            (model(inputs) ** 2).mean().backward()
+            each.step()
+            each.clear_grad()
+    return [each.numpy() for each in ours.parameters()], [each.numpy() for each in theirs.parameters()]
+
+
+@pytest.mark.parametrize("rule", ["sgd", "adam"])
+def test_what_a_parameter_says_of_itself_acts_as_with_paddle(job, paddle, rule: str) -> None:
+    def make():
+        first = paddle.nn.Linear(
+            3,
+            4,
+            weight_attr=paddle.ParamAttr(regularizer=paddle.regularizer.L2Decay(0.3)),
+            bias_attr=paddle.ParamAttr(learning_rate=0.1),
+        )
+        last = paddle.nn.Linear(
+            4, 2, weight_attr=paddle.ParamAttr(learning_rate=3.0, regularizer=paddle.regularizer.L1Decay(0.2))
+        )
+        return paddle.nn.Sequential(first, last)
+
+    ours, theirs = learned(paddle, make, rule)
+    for own, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(own, other, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("rule", ["sgd", "adam", "adamw"])
+def test_weight_decay_is_paddles(job, paddle, rule: str) -> None:
+    from umiak.ps import specs
+
+    decay = specs.Decay(decoupled=0.2) if rule == "adamw" else specs.Decay(l2=0.2)
+    ours, theirs = learned(paddle, lambda: paddle.nn.Linear(3, 2), rule, decay=decay, weight_decay=0.2)
+    for own, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(own, other, rtol=2e-4, atol=2e-5)

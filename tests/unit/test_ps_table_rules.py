@@ -131,7 +131,9 @@ class TestRules:
                 continue
             init = {"kind": "uniform", "low": -1.0, "high": 1.0}
             clip = {"norm": 5.0, "weight": 2.0}
-            here = table({"rule": rule, "learning_rate": 0.1, **numbers[rule]}, dim=dim, init=init, clip=clip)
+            decay = {} if rule in ("ftrl", "sum") else {"l1": 0.01, "l2": 0.02, "decoupled": 0.03}
+            optimizer = {"rule": rule, "learning_rate": 0.1, **numbers[rule]}
+            here = table(optimizer, dim=dim, init=init, clip=clip, decay=decay)
             for gradient in gradients:
                 here.push(wanted, gradient)
             results.append(here.pull(wanted).tobytes())
@@ -169,3 +171,26 @@ class TestClip:
 
     def test_weight_keeps_each_weight_within_bounds(self):
         assert pushed(SGD, 8.0, clip={"weight": 2.0}) == -2.0
+
+
+class TestDecay:
+    """SGD with a learning rate of 0.5, from a weight of 1."""
+
+    def test_l2_adds_a_part_of_the_weight_to_the_gradient(self):
+        assert pushed(SGD, 1.0, decay={"l2": 0.5}) == 1 - 0.5 * 1.5
+
+    def test_l1_adds_its_sign(self):
+        assert pushed(SGD, 1.0, decay={"l1": 0.25}) == 1 - 0.5 * 1.25
+
+    def test_decoupled_takes_from_the_weight(self):
+        assert pushed(SGD, 1.0, decay={"decoupled": 0.5}) == 0.75 - 0.5
+
+    def test_it_comes_after_clipping(self):
+        assert pushed(SGD, 8.0, clip={"value": 1.0}, decay={"l2": 2.0}) == 1 - 0.5 * 3.0
+
+    def test_where_it_has_no_meaning_it_is_refused(self):
+        for optimizer in ({"rule": "sum"}, {"rule": "ftrl", "learning_rate": 0.1, "l1": 0.0, "l2": 0.0}):
+            with pytest.raises(ValueError, match="ftrl and sum have none"):
+                table(optimizer, decay={"l2": 0.1})
+        with pytest.raises(ValueError, match="must be finite and not negative"):
+            table(SGD, decay={"l2": -0.1})

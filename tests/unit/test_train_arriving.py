@@ -116,7 +116,7 @@ def test_whoever_is_asked_stops_everybody(tmp_path: Path) -> None:
     stopping = Stopping()
 
     def ask() -> None:
-        stopping.is_asked = True
+        stopping.ask(15)
 
     arrivals, _ = waiting(tmp_path, Clock({100: ask}), stopping=stopping)
     with pytest.raises(Stopped):

@@ -244,10 +244,6 @@ def test_keys_that_can_not_be_obeyed(name: str) -> None:
             "did you mean `rank.dnn`? there are match.dssm, rank.dnn, rank.wide_deep",
         ),
         (runner_text(class_="cluster_train", fleet_mode="pslib"), "it is one of ps, collective"),
-        (
-            runner_text(zzz=1),
-            "its keys are " + ", ".join(key.name for key in keys.RUNNER if not key.refused),
-        ),
     ],
 )
 def test_hints(text: str, hint: str) -> None:
@@ -373,3 +369,45 @@ def test_a_repeated_key_is_a_warning_and_the_last_one_counts() -> None:
     text = small(runner="- name: r\n  epochs: 1\n  print_interval: 5\n  epochs: 3")
     assert warnings(text) == ["UM-CONFIG-005 7:3 epochs is there twice: in line 5 and in line 7"]
     assert config(text).runners[0].epochs == 3
+
+
+# ---- keys that a model or a reader class may read itself
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (runner_text(zzz=1), "UM-CONFIG-012 7:3 runner r: unknown key: zzz"),
+        (runner_text(use_auc="true"), "UM-CONFIG-012 7:3 runner r: unknown key: use_auc"),
+        (dataset_text(oov_size=7), "UM-CONFIG-012 16:3 dataset d: unknown key: oov_size"),
+        (small(head="workspace: .\nmode: r\nown: {a: 1}"), "UM-CONFIG-012 3:1 config: unknown key: own"),
+        (
+            small() + "hyper_parameters:\n  optimizer: {class: Adam, regularizer: L2}\n",
+            "UM-CONFIG-012 17:28 optimizer: unknown key: regularizer",
+        ),
+    ],
+)
+def test_a_key_that_nobody_meant_is_passed_on_with_a_warning(text: str, said: str) -> None:
+    assert warnings(text) == [said]
+    (warning,) = read(text).warnings
+    assert "envs.get_global_env" in (warning.why or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        (runner_text(epoch=1), "epochs"),
+        (runner_text(print_intervall=1), "print_interval"),
+        (runner_text(printInterval=1), "print_interval"),
+        (dataset_text(batchsize=1), "batch_size"),
+        (small() + "hyper_parameters: {optimizer: {lr: 0.1}}\n", "learning_rate"),
+    ],
+)
+def test_a_key_that_was_surely_meant_otherwise_is_an_error(text: str, meant: str) -> None:
+    found = [problem for problem in read(text).problems if problem.code == "UM-CONFIG-012"]
+    assert [problem.hint for problem in found] == [f"did you mean `{meant}`?"]
+
+
+def test_the_nearest_key_is_named() -> None:
+    (warning,) = read(runner_text(save_checkpoint_paths_here="x")).warnings
+    assert warning.hint == "if `save_checkpoint_path` was meant, write that"

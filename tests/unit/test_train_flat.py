@@ -239,7 +239,6 @@ def test_keys_that_are_settled_are_read_over(key: keys.Key, given: str) -> None:
         ),
         (flat(seed="x"), 'UM-CONFIG-013 6:9 runner: seed needs a whole number, not the text "x"'),
         (f"mode: [train, inf]\n{flat()}", "UM-CONFIG-015 1:15 config: there is no runner named inf"),
-        (f"phases: [a]\n{flat()}", "UM-CONFIG-012 1:1 config: unknown key: phases"),
         (
             f"hyper_parameters: 3\n{flat()}",
             "UM-CONFIG-013 1:19 config: hyper_parameters needs a mapping, not the number 3",

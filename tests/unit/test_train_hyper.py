@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
 import pytest
 
 from umiak.core.problem import UmiakError
@@ -60,3 +63,87 @@ def test_the_nearest_word_is_named() -> None:
     with pytest.raises(UmiakError) as caught:
         hyper.typed(Sizes, {"dim": 1, "layer": [2]})
     assert "did you mean `layers`?" in (caught.value.problems[0].hint or "")
+
+
+# ---- standard dataclasses
+
+
+@dataclass
+class Open:
+    dim: int
+    rate: float = 0.5
+    layers: list[int] = field(default_factory=lambda: [8, 4])
+    kind: Literal["deep", "wide"] = "deep"
+    several: int | str = 0
+    more: dict[str, Any] = field(default_factory=dict)
+    made: int = field(default=0, init=False)
+
+
+@dataclass(frozen=True)
+class Frozen:
+    dim: int
+    rate: float = 0.5
+    layers: tuple[int, ...] = (8, 4)
+
+
+@dataclass(kw_only=True)
+class Narrow(Open):
+    most: int = 3
+
+    def __post_init__(self) -> None:
+        if self.dim > self.most:
+            raise ValueError(f"dim is at most {self.most}")
+
+
+def test_a_dataclass_is_as_good_as_a_value() -> None:
+    made = hyper.typed(Open, {"dim": 3, "rate": 2, "layers": (5,), "kind": "wide", "several": "x", "optimizer": {}})
+    assert made == Open(3, 2.0, [5], "wide", "x")
+    assert isinstance(made.layers, list)
+    made.dim = 4
+    assert hyper.typed(Open, {"dim": 3}).layers is not hyper.typed(Open, {"dim": 3}).layers
+    assert hyper.typed(Frozen, {"dim": 3, "layers": [1, 2]}) == Frozen(3, 0.5, (1, 2))
+    assert hyper.typed(Narrow, {"dim": 3}) == Narrow(dim=3)
+
+
+@pytest.mark.parametrize("kind", [Open, Frozen, Narrow])
+def test_what_is_wrong_with_a_dataclass(kind: type) -> None:
+    with pytest.raises(UmiakError) as caught:
+        hyper.typed(kind, {"rate": "fast", "layers": [1, "two"], "dimm": 3}, "config.yaml")
+    assert [problem.what for problem in caught.value.problems] == [
+        "hyper_parameters.rate needs a number, not 'fast'",
+        "hyper_parameters.layers needs a list of whole numbers, not [1, 'two']",
+        "the model has no hyper-parameter dimm",
+        "hyper_parameters.dim is missing, and the model needs it",
+    ]
+
+
+def test_more_types_of_fields() -> None:
+    with pytest.raises(UmiakError) as caught:
+        hyper.typed(Open, {"dim": 1, "kind": "high", "several": 1.5, "more": 3, "made": 2})
+    assert [problem.what for problem in caught.value.problems] == [
+        "hyper_parameters.kind needs deep or wide, not 'high'",
+        "hyper_parameters.several needs a whole number or text, not 1.5",
+        "hyper_parameters.more needs a mapping, not 3",
+    ]
+
+
+def test_a_dataclass_that_refuses() -> None:
+    with pytest.raises(UmiakError, match="Hyper refuses the hyper-parameters: ValueError: dim is at most 3"):
+        hyper.typed(Narrow, {"dim": 9})
+
+
+@pytest.mark.parametrize("kind", [type("Hyper", (), {"dim": 8}), {"dim": 8}, None])
+def test_a_hyper_without_fields(kind: Any) -> None:
+    with pytest.raises(UmiakError, match="Hyper is not a class of fields") as caught:
+        hyper.typed(kind, {"dim": 9})
+    assert "@dataclass" in (caught.value.problems[0].hint or "")
+
+
+def test_a_key_that_no_field_was_meant_by_is_passed_on() -> None:
+    given = {"dim": 1, "buckets": 1000, "layer_sizes": 3, "optimizer": {}}
+    assert hyper.typed(Sizes, given) == Sizes(dim=1)
+    first, second = hyper.passed_on(Sizes, given, "config.yaml")
+    assert (first.what, first.hint) == ("the model has no hyper-parameter buckets", None)
+    assert "envs.get_global_env" in (first.why or "")
+    assert second.what == "the model has no hyper-parameter layer_sizes"
+    assert hyper.passed_on(Sizes, {"dim": 1, "layer": 3}) == ()

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tests.train_helpers import LIBRARY, SINGLE
+from tests.train_helpers import LIBRARY, SINGLE, config, problems, small, warnings
 from umiak.train import layouts, learning
 from umiak.train.config import Learning, Schedule
 
@@ -95,3 +95,31 @@ def test_a_schedule_is_a_function_of_the_step(schedule: Schedule, step: int, exp
 
 def test_paddles_names_of_schedules():
     assert learned("{class: adam, schedule: {class: CosineAnnealingDecay, steps: 7}}").schedule.kind == "cosine"
+
+
+@pytest.mark.parametrize(
+    ("said", "rule", "l2", "decoupled"),
+    [
+        ("{class: Adam}", "adam", 0.0, 0.0),
+        ("{class: Adam, weight_decay: 0.02}", "adam", 0.02, 0.0),
+        ("{class: SGD, decoupled_weight_decay: 0.02}", "sgd", 0.0, 0.02),
+        ("{class: AdamW}", "adam", 0.0, 0.01),
+        ("{class: AdamW, weight_decay: 0.05, beta1: 0.8}", "adam", 0.0, 0.05),
+    ],
+)
+def test_weight_decay(said: str, rule: str, l2: float, decoupled: float) -> None:
+    found = config(f"{small()}hyper_parameters: {{optimizer: {said}}}\n").learning
+    assert (found.rule, found.weight_decay, found.decoupled_weight_decay) == (rule, l2, decoupled)
+
+
+def test_weight_decay_that_makes_no_sense() -> None:
+    def text(said: str) -> str:
+        return f"{small()}hyper_parameters: {{optimizer: {said}}}\n"
+
+    assert [
+        each.split(" ", 2)[2] for each in problems(text("{class: AdamW, weight_decay: 1, decoupled_weight_decay: 1}"))
+    ] == ["optimizer: weight_decay and decoupled_weight_decay: with adamw they are the same"]
+    assert problems(text("{class: Adam, weight_decay: -1}"))
+    assert [each.split(" ", 2)[2] for each in warnings(text("{class: ftrl, weight_decay: 1}"))] == [
+        "optimizer: no effect: weight_decay"
+    ]

@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from umiak.core.value import replace
 from umiak.train import picture, words
 from umiak.train.milestones import EpochRow
 from umiak.train.picture import Curve
@@ -38,6 +39,9 @@ def test_a_line_of_progress() -> None:
 def test_an_epoch_is_done_or_one_of_its_phases() -> None:
     row = EpochRow(epoch=1, stage="more", samples=1000, seconds=2.0, trained={"auc": 0.5}, evaluated={"auc": 0.75})
     assert words.epoch(row, 3) == "epoch 2/3 done  1,000 samples in 2.0s  auc 0.5000  evaluated: auc 0.7500"
+    judged = replace(row, trained={}, model="out/0")
+    assert words.epoch(judged, 3) == "out/0 done  1,000 samples in 2.0s  evaluated: auc 0.7500"
+    assert [line.split()[0] for line in words.table([judged])] == ["model", "out/0"]
     assert words.epoch(row, 3, of_several=True).startswith("epoch 2/3, more, done  ")
 
 

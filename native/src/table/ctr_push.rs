@@ -6,7 +6,7 @@ use crate::table::ctr;
 use crate::table::kernels::{self, Job, Shape};
 use crate::table::lookup::{BLOCK, Block, Cursor, JobList};
 use crate::table::rules::Step;
-use crate::table::spec::Ctr;
+use crate::table::spec::{Ctr, Decay};
 
 pub struct CtrPush<'a> {
     table: &'a SparseTable,
@@ -72,11 +72,12 @@ impl<'a> CtrPush<'a> {
         }
         if let Some(embed_step) = &self.embed_step {
             let state_width = store.layout.values - ctr::EMBED_STATE;
-            let shape = Shape { dim: 1, state_width, clip: spec.clip };
+            let shape = Shape { dim: 1, state_width, clip: spec.clip, decay: Decay::default(), rate: 0.0 };
             // SAFETY: heads of slots whose shards are locked, and one gradient each.
             unsafe { kernels::apply(embed_step, &shape, embed_jobs.as_slice()) };
         }
-        let shape = Shape { dim: spec.dim, state_width: store.layout.wide_state, clip: spec.clip };
+        let state_width = store.layout.wide_state;
+        let shape = Shape { dim: spec.dim, state_width, clip: spec.clip, decay: Decay::default(), rate: 0.0 };
         // SAFETY: wide parts of slots whose shards are locked, and `dim` gradients each.
         unsafe { kernels::apply(&self.step, &shape, wide_jobs.as_slice()) };
     }

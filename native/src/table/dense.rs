@@ -129,12 +129,19 @@ impl DenseTable {
     fn push_chunks(&self, mut gradients: impl FnMut(Range<usize>) -> *const f32) {
         let inner = &mut *self.write();
         let step = inner.rule.step();
+        let rate = inner.rule.learning_rate();
         let mut start = 0;
         for chunk in inner.chunks.iter_mut().filter(|chunk| !chunk.values.is_empty()) {
             let chunk = Arc::make_mut(chunk);
             let range = start..start + chunk.values.len();
             start = range.end;
-            let shape = Shape { dim: range.len(), state_width: chunk.state.len(), clip: self.spec.clip };
+            let shape = Shape {
+                dim: range.len(),
+                state_width: chunk.state.len(),
+                clip: self.spec.clip,
+                decay: self.spec.decay,
+                rate,
+            };
             let (weights, state) = (chunk.values.as_mut_ptr(), chunk.state.as_mut_ptr());
             let job = Job { weights, state, gradient: gradients(range) };
             // SAFETY: the pointers come from vectors of these lengths, of which the first two are borrowed mutably, and

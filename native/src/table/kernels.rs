@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::keys::{Init, mix};
 use crate::table::rules::Step;
-use crate::table::spec::Clip;
+use crate::table::spec::{Clip, Decay};
 
 /// Which compilation is used. All give the same numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +128,9 @@ pub struct Shape {
     pub dim: usize,
     pub state_width: usize,
     pub clip: Clip,
+    pub decay: Decay,
+    /// The table's learning rate, for weights that decay by it.
+    pub rate: f32,
 }
 
 /// Applies a step to rows, one after the other.
@@ -222,16 +225,43 @@ unsafe fn each_row<const D: usize>(shape: &Shape, jobs: &[Job], update: impl Fn(
                 std::slice::from_raw_parts(job.gradient, dim),
             )
         };
-        if shape.clip.value.is_some() || shape.clip.norm.is_some() {
+        if shape.clip.value.is_some() || shape.clip.norm.is_some() || !shape.decay.is_none() {
             clipped.clear();
             clipped.extend_from_slice(gradient);
             clip_gradient(&shape.clip, &mut clipped);
+            decay(&shape.decay, shape.rate, weights, &mut clipped);
             update(weights, state, &clipped);
         } else {
             update(weights, state, gradient);
         }
         if let Some(most) = shape.clip.weight {
             within(weights, most);
+        }
+    }
+}
+
+#[inline(always)]
+fn decay(decay: &Decay, rate: f32, weights: &mut [f32], gradient: &mut [f32]) {
+    if decay.l2 != 0.0 {
+        for (g, w) in gradient.iter_mut().zip(weights.iter()) {
+            *g += decay.l2 * *w;
+        }
+    }
+    if decay.l1 != 0.0 {
+        for (g, &w) in gradient.iter_mut().zip(weights.iter()) {
+            *g += if w > 0.0 {
+                decay.l1
+            } else if w < 0.0 {
+                -decay.l1
+            } else {
+                0.0
+            };
+        }
+    }
+    if decay.decoupled != 0.0 {
+        let part = rate * decay.decoupled;
+        for w in weights {
+            *w -= part * *w;
         }
     }
 }

@@ -154,7 +154,7 @@ impl SparseTable {
         keys: &[u64],
         rows: &[f32],
         draw: u64,
-        (step, embed_step): (Step, Option<Step>),
+        (step, embed_step, rate): (Step, Option<Step>, f32),
         marks: &[Bits],
     ) {
         let width = self.push_width();
@@ -178,7 +178,8 @@ impl SparseTable {
                     }
                 }
                 let layout = &self.store.layout;
-                let shape = Shape { dim: layout.values, state_width: layout.state, clip: self.spec.clip };
+                let (dim, state_width) = (layout.values, layout.state);
+                let shape = Shape { dim, state_width, clip: self.spec.clip, decay: self.spec.decay, rate };
                 // SAFETY: the slots belong to shards whose locks `each_block` holds, and gradients have `dim` columns.
                 unsafe { kernels::apply(&step, &shape, jobs.as_slice()) };
             }),
@@ -461,9 +462,9 @@ impl SparseTable {
         Ok(())
     }
 
-    fn begin_step(&self) -> (Step, Option<Step>) {
+    fn begin_step(&self) -> (Step, Option<Step>, f32) {
         let mut rules = lock(&self.rules);
-        (rules.main.step(), rules.embed.as_mut().map(Rule::step))
+        (rules.main.step(), rules.embed.as_mut().map(Rule::step), rules.main.learning_rate())
     }
 
     #[inline(always)]

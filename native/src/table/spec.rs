@@ -28,6 +28,8 @@ pub struct SparseSpec {
     pub optimizer: Optimizer,
     #[serde(default)]
     pub clip: Clip,
+    #[serde(default, skip_serializing_if = "Decay::is_none")]
+    pub decay: Decay,
     #[serde(default)]
     pub entry: Entry,
     #[serde(default)]
@@ -45,6 +47,11 @@ impl SparseSpec {
         problems.init("init", &self.init);
         problems.optimizer("optimizer", &self.optimizer);
         problems.clip(&self.clip);
+        problems.decay(&self.decay, &self.optimizer);
+        problems.unless(
+            self.decay.is_none() || self.accessor.is_none(),
+            format_args!("decay: rows of a table with an accessor do not decay"),
+        );
         match self.entry {
             Entry::Always => {}
             Entry::Count { count } => problems.unless(
@@ -89,6 +96,8 @@ pub struct DenseSpec {
     pub optimizer: Optimizer,
     #[serde(default)]
     pub clip: Clip,
+    #[serde(default, skip_serializing_if = "Decay::is_none")]
+    pub decay: Decay,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -120,6 +129,7 @@ impl DenseSpec {
         );
         problems.optimizer("optimizer", &self.optimizer);
         problems.clip(&self.clip);
+        problems.decay(&self.decay, &self.optimizer);
         problems.verdict()
     }
 }
@@ -182,6 +192,27 @@ pub struct Clip {
     /// Each weight is kept within plus and minus this (Paddle's weight_bounds).
     #[serde(default)]
     pub weight: Option<f32>,
+}
+
+/// How weights shrink with every update that touches them. 0 is not at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Decay {
+    /// This times the sign of a weight is added to its gradient, after clipping.
+    #[serde(default)]
+    pub l1: f32,
+    /// This times the weight is added to its gradient, after clipping.
+    #[serde(default)]
+    pub l2: f32,
+    /// This times the learning rate times the weight is taken from the weight before the update (AdamW).
+    #[serde(default)]
+    pub decoupled: f32,
+}
+
+impl Decay {
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// When a key gets a row.
@@ -325,6 +356,14 @@ impl Problems {
                 self.above_zero("clip", name, most);
             }
         }
+    }
+
+    fn decay(&mut self, decay: &Decay, optimizer: &Optimizer) {
+        for (name, number) in [("l1", decay.l1), ("l2", decay.l2), ("decoupled", decay.decoupled)] {
+            self.at_least_zero("decay", name, number);
+        }
+        let fits = !matches!(optimizer, Optimizer::Ftrl { .. } | Optimizer::Sum {});
+        self.unless(fits || decay.is_none(), format_args!("decay: the rules ftrl and sum have none"));
     }
 
     fn accessor(&mut self, accessor: &Ctr) {

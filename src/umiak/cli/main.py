@@ -46,7 +46,7 @@ def _run(words: list[str], environ: Mapping[str, str], printer: Printer) -> int:
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
     if not words:
-        printer.err.write(_help())
+        printer.talk(_help().rstrip("\n"))
         return Exit.BAD_REQUEST
     if words[0] in ("-h", "--help"):
         printer.data(_help())

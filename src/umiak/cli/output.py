@@ -31,17 +31,11 @@ class Printer:
 
     def data(self, text: str) -> None:
         """What a person asked for, and what a pipe wants. A reader that has gone away is no error of ours."""
-        try:
-            self.out.write(text if text.endswith("\n") else f"{text}\n")
-            self.out.flush()
-        except BrokenPipeError:
-            # Python flushes once more at its end; let that go nowhere instead of into a traceback.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.out.fileno())
+        _put(self.out, text if text.endswith("\n") else f"{text}\n")
 
     def talk(self, line: str) -> None:
         """One line to the person."""
-        self.err.write(f"{self._coloured(line)}\n")
-        self.err.flush()
+        _put(self.err, f"{self._coloured(line)}\n")
 
     def note(self, line: str) -> None:
         self.talk(f"note: {line}")
@@ -60,6 +54,15 @@ class Printer:
         if word not in COLOURS:
             return line
         return f"{line[: len(line) - len(indented)]}{COLOURS[word]}{word}{RESET}{indented[len(word) :]}"
+
+
+def _put(stream: TextIO, text: str) -> None:
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        # Python flushes once more at its end; let that go nowhere instead of into a traceback.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:

@@ -46,10 +46,18 @@ In `--run_dir`, below the name of the runner:
 | `log/` | the output of every worker, where it started several |
 | `visualdl/`, `tensorboard/` | scalars, where these packages are installed |
 
+Epochs are counted from 1 in what a person reads (`epoch 1/4`), and from 0 in names and data, as PaddleRec's: the end of the first epoch is the
+checkpoint `0`, a place within it `epoch_0_batch_200`, and the `epoch` of its lines in `metrics.jsonl` is 0. The line `epoch 1/4 saved: increment_dnn/0` has
+both. Batches, days' passes and `N of M epochs` are numbers of what is done, so they begin at 1.
+
+A run that begins anew, without `--resume`, puts what an earlier run of the same runner has saved into `previous-1`, `previous-2`, ... below the same path, so that
+checkpoints of two runs never stand beside each other. With early stopping `best` is a link to the best checkpoint, which `keep_checkpoints` does not remove.
+One run at a time writes to a run directory.
+
 ## When it is stopped
 
-SIGTERM, or Ctrl-C, lets it finish the step, save a checkpoint below `save_step_path` or `save_checkpoint_path`, and end with 0. A second one does not
-wait. `--resume` goes on from the newest whole checkpoint of the runner, with the same batches that would have come next; in sync, alone and
+SIGTERM, or Ctrl-C, lets it finish the step, save a checkpoint below `save_step_path` or `save_checkpoint_path`, and end with
+[143 or 130](exit-status.md), since it is not done; `outcome.json` says `resumable`. A second one does not wait. `--resume` goes on from the newest whole checkpoint of the runner, with the same batches that would have come next; in sync, alone and
 collectively the result is the same, bit for bit, as without the interruption.
 
 ## Online learning

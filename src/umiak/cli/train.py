@@ -10,7 +10,7 @@ from __future__ import annotations
 from umiak.cli import flags
 from umiak.cli.train_flags import FLAGS
 from umiak.core.problem import Exit, Problem, UmiakError
-from umiak.core.value import value
+from umiak.core.value import replace, value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         printer.data(f"umiak {__version__}")
         return Exit.DONE
     _check_request(parsed)
-    return _answer(parsed, examined(parsed, environ), environ, printer)
+    found = examined(parsed, environ)
+    return _answer(parsed, checked(found) if parsed.truth("check") else found, environ, printer)
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
@@ -78,27 +79,44 @@ class Examined:
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
     exit_status: int = Exit.DONE
+    seen: str = ""
+    """What a check has looked at, in words."""
 
 
 def examined(parsed: Parsed, environ: Mapping[str, str]) -> Examined:
     """The config, read and checked, and the plan for this process."""
     from umiak import platforms
-    from umiak.train import files
+    from umiak.train import files, layouts
     from umiak.train.plan import plan
     from umiak.train.standing import has_seat, standing
 
     warnings: tuple[Problem, ...] = ()
     try:
-        source, reading = files.load(parsed.text("model"), parsed.texts.get("override", ()))
+        said = parsed.texts.get("override", ())
+        source, reading = files.load(parsed.text("model"), said)
         warnings = reading.warnings
         if reading.config is None:
             raise UmiakError(*reading.problems)  # noqa: TRY301 - there is one way to be wrong
         only = parsed.text("topology").lower() or None
         placement = None if has_seat(environ) else platforms.detect(environ, only=only)
         made = plan(reading.config, standing(environ, placement), source.path)
+        made = replace(made, written=layouts.written(source.text, reading.config, source=source.path, said=said))
     except UmiakError as error:
         return Examined(plan=None, problems=error.problems, warnings=warnings, exit_status=error.exit_status)
     return Examined(plan=made, warnings=warnings)
+
+
+def checked(found: Examined) -> Examined:
+    """The same, with what a look at models, reader classes and data has brought."""
+    if found.plan is None:
+        return found
+    from umiak.train import checks
+
+    more = checks.examine(found.plan)
+    warnings = (*found.warnings, *more.warnings)
+    if more.problems:
+        return Examined(plan=None, problems=more.problems, warnings=warnings, exit_status=Exit.BAD_REQUEST)
+    return Examined(plan=found.plan, warnings=warnings, seen=more.seen)
 
 
 def _answer(parsed: Parsed, found: Examined, environ: Mapping[str, str], printer: Printer) -> int:
@@ -108,7 +126,7 @@ def _answer(parsed: Parsed, found: Examined, environ: Mapping[str, str], printer
     if found.plan is None:
         raise UmiakError(*found.problems, exit_status=found.exit_status)
     if parsed.truth("check"):
-        printer.talk(f"{found.plan.config}: nothing is wrong")
+        printer.talk(f"{found.plan.config}: nothing is wrong: {found.seen} were looked at")
         return Exit.DONE
     if parsed.truth("explain"):
         from umiak.core.shown import inert
@@ -128,7 +146,7 @@ def _answer_as_json(parsed: Parsed, found: Examined, printer: Printer) -> int:
 
     answer = {"problems": encode(found.problems), "warnings": encode(found.warnings)}
     if parsed.truth("explain"):
-        answer["plan"] = without_passwords(encode(found.plan))
+        answer["plan"] = without_passwords(encode(found.plan and replace(found.plan, written={})))
     printer.data(json.dumps(answer, indent=2))
     return found.exit_status
 
@@ -140,7 +158,7 @@ def _train(made: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Prin
     in_the_way = (*obstacles(made), *_missing_packages(made))
     if in_the_way:
         raise UmiakError(*in_the_way)
-    for act in made.acts:
+    for number, act in enumerate(made.acts, start=1):
         if act.crew.duty is Duty.LAUNCHER:
             ended = train_start.launched(act, made, parsed, environ, printer)
         else:
@@ -153,8 +171,11 @@ def _train(made: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Prin
                 columns=parsed.number("live"),
             )
             ended = performing.perform(act, made, wanted, environ)
-        if ended.status != Exit.DONE or ended.is_stopped:
+        if ended.status != Exit.DONE:
             return ended.status
+        if ended.stopped_by is not None and number < len(made.acts):
+            printer.talk(f"stopped: runner {made.acts[number].name} is not begun")
+            return 128 + ended.stopped_by
     return Exit.DONE
 
 

@@ -83,7 +83,7 @@ FLAGS = (
     ),
     Flag(
         name="check",
-        help="Look for mistakes in the config, and print nothing else.",
+        help="Look for mistakes in the config, the models, the reader classes and the first lines of the data; train nothing.",
         group=ASKED,
         origin=Origin.UMIAK,
         kind=Kind.SWITCH,

@@ -12,7 +12,6 @@ import json
 import os
 import signal
 
-from umiak.core.problem import Exit
 from umiak.train.config import FleetMode
 from umiak.train.plan import Ended
 
@@ -47,13 +46,17 @@ def launched(act: Act, plan: Plan, parsed: Parsed, environ: Mapping[str, str], p
     signal.pthread_sigmask(signal.SIG_SETMASK, heeded)
     if status not in STOPPED:
         return Ended(status=status)
+    number = status - 128
     told = _told(outcome)
-    # Asked to stop when everything was done anyway, or when everything was saved.
-    is_well = told is not None and bool(told.get("resumable") or not told.get("stopped"))
-    if is_well:
-        # The launcher's last words are about the signal, and sound as if something were wrong.
-        printer.talk(f"runner {act.name} has ended as it was asked to, and nothing is lost{_where(told)}")
-    return Ended(status=Exit.DONE if is_well else status, is_stopped=True)
+    if told is None:
+        return Ended(status=status, stopped_by=number)
+    if not told.get("stopped"):
+        printer.talk(f"runner {act.name}: {_name(number)} came when everything was done")
+        return Ended(stopped_by=number)
+    if told.get("resumable"):
+        # The launcher's last line is about the signal: without this one it reads as if something were lost.
+        printer.talk(f"runner {act.name}: stopped by {_name(number)}, nothing is lost{_where(told)}")
+    return Ended(status=status, stopped_by=number)
 
 
 def command(act: Act, parsed: Parsed, columns: int | None = None) -> list[str]:
@@ -91,6 +94,10 @@ def _worker(act: Act, parsed: Parsed, columns: int | None) -> list[str]:
         if parsed.truth(name):
             words.append(f"--{name}")
     return words
+
+
+def _name(number: int) -> str:
+    return signal.Signals(number).name
 
 
 def _where(told: dict[str, object] | None) -> str:

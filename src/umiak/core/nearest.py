@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+LEAST_SURE = 4
+"""A slip makes one short word out of another too easily."""
 LONGEST = 100
 """A longer word is no slip of anybody's, and comparing it would take its time."""
 
@@ -25,6 +27,22 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
         return longer[0][1]
     distance, best = min(((_slips(word, one), one) for one in known), default=(len(word), ""))
     return best if distance < len(word) and distance <= max(1, len(word) // 3) else None
+
+
+def surely(word: str, known: Iterable[str]) -> str | None:
+    """The known word that was surely meant: one slip away, or the same but for case, hyphens and underscores."""
+    known = tuple(known)
+    plain = _plain(word)
+    for one in known:
+        if _plain(one) == plain:
+            return one
+    if not LEAST_SURE <= len(word) <= LONGEST:
+        return None
+    return next((one for one in known if abs(len(one) - len(word)) <= 1 and _slips(word.lower(), one) <= 1), None)
+
+
+def _plain(word: str) -> str:
+    return word.lower().replace("_", "").replace("-", "")
 
 
 def _slips(one: str, other: str) -> int:

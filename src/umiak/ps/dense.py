@@ -8,29 +8,65 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from umiak.core.value import fields, replace
+from umiak.core.value import fields, replace, value
 from umiak.ps import specs
 from umiak.ps.errors import bad
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from umiak.ps.client import Floats, Gradients
+    from umiak.ps.client import Floats
     from umiak.ps.job import Job
     from umiak.ps.lookup import Table
-    from umiak.ps.specs import Array, Clip, Optimizer
+    from umiak.ps.specs import Array, Clip, Decay, DenseTable, Optimizer
 
 TABLE = "dense"
 _LINE = 16
 """Numbers in a line of the processor's cache."""
 
 
+@value
+class Manner:
+    """How a parameter learns: as the optimizer's rule says, but for this."""
+
+    rate: float = 1.0
+    """What its learning rate is multiplied by."""
+    decay: Decay | None = None
+    """None: as the optimizer says."""
+
+    @property
+    def name(self) -> str:
+        """A short name that is different for every manner."""
+        parts = [f"rate-{self.rate:g}"] if self.rate != 1.0 else []
+        if self.decay is not None:
+            numbers = ((each, getattr(self.decay, each)) for each in fields(self.decay))
+            parts += [f"{name}-{number:g}" for name, number in numbers if number] or ["no-decay"]
+        return ".".join(parts)
+
+
+@value
+class Group:
+    """Parameters that learn alike, in a table of their own."""
+
+    number: int
+    table: str
+    spec: DenseTable
+    arrays: slice
+    place: slice
+    """Among the numbers of all parameters."""
+    rate: float
+
+
 class Learner:
-    """The optimizer of a model: its parameters in one table of ``arrays``, and the ``tables`` of its embeddings."""
+    """The optimizer of a model: its parameters in one table of ``arrays``, and the ``tables`` of its embeddings.
+
+    Where some learn in another manner than the rule's, each manner has a table; arrays of one manner follow each other.
+    """
 
     def __init__(
         self,
@@ -40,8 +76,10 @@ class Learner:
         *,
         rule: Optimizer,
         clip: Clip | None,
+        decay: Decay | None = None,
         table: str = TABLE,
         tables: Iterable[Table] = (),
+        manners: Sequence[Manner] = (),
     ) -> None:
         self._job = job
         self._strategy = job.strategy
@@ -51,27 +89,37 @@ class Learner:
             each.follow(rule)
         self.arrays = tuple(arrays)
         self.values = first_values
-        self.number: int | None = None
         self._told: float | None = 1.0
         self.table = table
-        self.spec = specs.DenseTable(arrays=self.arrays, optimizer=rule, clip=clip or specs.Clip())
-        if self.arrays:
-            self.number = self._strategy.open_dense(table, self.spec, first_values)
-            self._strategy.pull_dense(self.number, self.values)
+        self._clip = clip or specs.Clip()
+        self._decay = decay or specs.Decay()
+        self.groups = tuple(self._opened(manners or [Manner()] * len(self.arrays)))
+        self.fetch()
+
+    @property
+    def number(self) -> int | None:
+        """Of the first table; None if there are no parameters."""
+        return self.groups[0].number if self.groups else None
 
     @property
     def learning_rate(self) -> float:
         return float(getattr(self.rule, "learning_rate", 1.0))
 
-    def step(self, gradients: Gradients, *, share: float | None, factor: float) -> None:
+    def step(self, gradients: Sequence[Floats], *, share: float | None, factor: float) -> None:
         """One step: ``factor`` is what every learning rate is multiplied by from now on."""
         if factor != self._told:
             self._tell(factor)
         self._job.book.push(share)
-        if self.number is None:
+        if not self.groups:
             self._strategy.end_step()
-        else:
-            self._strategy.learn_dense(self.number, gradients, self.values, share=share)
+            return
+        *others, last = self.groups
+        for group in others:
+            self._strategy.push_dense(group.number, [*gradients[group.arrays]], share=share)
+        own = [*gradients[last.arrays]]
+        self._strategy.learn_dense(last.number, own, self.values[last.place], share=share)
+        for group in others:
+            self._strategy.pull_dense(group.number, self.values[group.place])
 
     def forget_rates(self) -> None:
         """The tables may have been loaded, with learning rates of their own: the next step tells them what holds."""
@@ -79,13 +127,30 @@ class Learner:
 
     def fetch(self) -> None:
         """The newest parameters, as the strategy sees fit."""
-        if self.number is not None:
-            self._strategy.pull_dense(self.number, self.values)
+        for group in self.groups:
+            self._strategy.pull_dense(group.number, self.values[group.place])
+
+    def _opened(self, manners: Sequence[Manner]) -> Iterator[Group]:
+        """A table for each manner, in the order of the arrays."""
+        first = behind = 0
+        for manner, alike in groupby(manners):
+            arrays = self.arrays[first : first + len([*alike])]
+            place = slice(behind, behind + sum(array.size for array in arrays))
+            rule = self.rule
+            if manner.rate != 1.0 and "learning_rate" in fields(rule):
+                rule = replace(rule, learning_rate=manner.rate * self.learning_rate)
+            decay = self._decay if manner.decay is None else manner.decay
+            spec = specs.DenseTable(arrays=arrays, optimizer=rule, decay=decay, clip=self._clip)
+            table = f"{self.table}.{manner.name}" if manner.name else self.table
+            number = self._strategy.open_dense(table, spec, self.values[place])
+            numbers = slice(first, first + len(arrays))
+            yield Group(number=number, table=table, spec=spec, arrays=numbers, place=place, rate=manner.rate)
+            first, behind = numbers.stop, place.stop
 
     def _tell(self, factor: float) -> None:
         self._told = factor
-        if self.number is not None:
-            self._strategy.set_learning_rate(self.number, factor * self.learning_rate)
+        for group in self.groups:
+            self._strategy.set_learning_rate(group.number, factor * group.rate * self.learning_rate)
         for table in self.tables:
             own = getattr(table.spec.optimizer, "learning_rate", None)
             if own is not None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -386,4 +387,5 @@ def _exported(path: str, table: str, file: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader that has gone, as `head`, ends it quietly
     sys.exit(main(sys.argv[1:]))

@@ -16,11 +16,11 @@ import numpy as np
 
 from umiak import ps
 from umiak.ps import lookup, specs
-from umiak.ps.dense import Learner, chosen_rule, room_for
+from umiak.ps.dense import Learner, Manner, chosen_rule, room_for
 from umiak.ps.values import Opened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
     from numpy.typing import NDArray
@@ -48,6 +48,7 @@ class Embedding:
         init: specs.Init | None = None,
         seed: int = 0,
         clip: specs.Clip | None = None,
+        decay: specs.Decay | None = None,
         entry: specs.Entry | None = None,
         accessor: specs.Accessor | None = None,
         pooling: str = "sum",
@@ -58,7 +59,7 @@ class Embedding:
         super().__init__()
         chosen = None if rule is None else chosen_rule(rule, None)
         spec = lookup.sparse_spec(
-            dim, optimizer=chosen, init=init, seed=seed, clip=clip, entry=entry, accessor=accessor
+            dim, optimizer=chosen, init=init, seed=seed, clip=clip, decay=decay, entry=entry, accessor=accessor
         )
         self.rows = (job or ps.job()).book.table(table, spec, follows=rule is None)
         self.dim = dim if accessor is None else 1 + dim
@@ -142,18 +143,37 @@ class Optimizer:
         schedule: Any,
         *,
         clip: specs.Clip | None,
+        decay: specs.Decay | None = None,
         table: str,
         job: Job | None,
         embeddings: Iterable[object] = (),
+        manners: Mapping[str, Manner] | None = None,
     ) -> Self:
-        """With the parameters in one table. The first trainer's become everybody's. Of the layers, `Embedding`s count."""
+        """With the parameters in one table. The first trainer's become everybody's. Of the layers, `Embedding`s count.
+
+        ``manners`` has parameters that learn otherwise than the rule says: those that are alike share a table.
+        """
         own = job or ps.job()
+        manners = manners or {}
+        # Those that learn alike stand together, so that each table is one piece of the memory.
+        order = list(dict.fromkeys([Manner(), *manners.values()]))
+        parameters = dict(sorted(parameters.items(), key=lambda each: order.index(manners.get(each[0], Manner()))))
         arrays = [specs.Array(name=name, shape=tuple(each.shape)) for name, each in parameters.items()]
         values = room_for(arrays)
         for each, place in places(parameters.values()):
             values[place] = cls._floats(each).reshape(-1)
         tables = {each.rows.name: each.rows for each in embeddings if isinstance(each, Embedding)}
-        learner = Learner(own, arrays, values, rule=rule, clip=clip, table=table, tables=tables.values())
+        learner = Learner(
+            own,
+            arrays,
+            values,
+            rule=rule,
+            clip=clip,
+            decay=decay,
+            table=table,
+            tables=tables.values(),
+            manners=[manners.get(name, Manner()) for name in parameters],
+        )
         made = cls(parameters, learner, schedule, own)
         made._fetch()
         return made
@@ -169,8 +189,8 @@ class Optimizer:
         """All tables that this optimizer changes, as they are kept."""
         kept = self._job.strategy.as_kept
         found = {each.name: Opened(number=each.number, spec=kept(each.spec)) for each in self._learner.tables}
-        if self._learner.number is not None:
-            found[self._learner.table] = Opened(number=self._learner.number, spec=kept(self._learner.spec))
+        for group in self._learner.groups:
+            found[group.table] = Opened(number=group.number, spec=kept(group.spec))
         return found
 
     def refresh(self) -> None:

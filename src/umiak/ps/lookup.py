@@ -78,6 +78,10 @@ class Table:
         self.forget()
         self._strategy.push(self.number, keys, rows, share=share)
 
+    @property
+    def has_gradients(self) -> bool:
+        return bool(self._keys)
+
     def forget(self) -> None:
         self._keys.clear()
         self._rows.clear()
@@ -110,6 +114,11 @@ class Book:
     def push(self, share: float | None = None) -> None:
         for table in self._tables.values():
             table.push(share)
+
+    @property
+    def has_gradients(self) -> bool:
+        """Whether anything was collected for the next push."""
+        return any(table.has_gradients for table in self._tables.values())
 
     def forget(self) -> None:
         for table in self._tables.values():
@@ -245,9 +254,11 @@ def sparse_spec(
     init: specs.Init | None,
     seed: int,
     clip: specs.Clip | None,
+    decay: specs.Decay | None,
     entry: specs.Entry | None,
     accessor: specs.Accessor | None,
 ) -> SparseTable:
     """A table's spec from what a layer was told; what was not said has its default."""
-    said: dict[str, Any] = {"optimizer": optimizer, "init": init, "clip": clip, "entry": entry, "accessor": accessor}
+    said: dict[str, Any] = {"optimizer": optimizer, "init": init, "clip": clip, "decay": decay, "entry": entry}
+    said["accessor"] = accessor
     return specs.SparseTable(dim=dim, seed=seed, **{name: item for name, item in said.items() if item is not None})

@@ -49,6 +49,7 @@ class SparseTable:
         self.spec = spec
         self.dim: int = spec["dim"]
         self.clip: Settings = spec.get("clip") or {}
+        self.decay: Settings = spec.get("decay") or {}
         self.entry: Settings = spec.get("entry") or {"by": "always"}
         self.accessor: Settings | None = spec.get("accessor")
         self.rule = Rule(spec["optimizer"])
@@ -134,7 +135,7 @@ class SparseTable:
             if self.accessor:
                 self._push_counted(key, row, pushed, step, embed_step)
             else:
-                self.rule.apply(step, self.clip, row.values, row.state, pushed)
+                self.rule.apply(step, self.clip, row.values, row.state, pushed, self.decay)
 
     def _admits_push(self, key: int, pushed: Floats, draw: int) -> bool:
         match self.entry["by"]:
@@ -280,6 +281,7 @@ class DenseTable:
 
     def __init__(self, spec: Settings, shards: int = 256) -> None:
         self.clip: Settings = spec.get("clip") or {}
+        self.decay: Settings = spec.get("decay") or {}
         self.rule = Rule(spec["optimizer"])
         elements = sum(int(np.prod(array["shape"], dtype=np.int64)) for array in spec["arrays"])
         size = -(-elements // shards)
@@ -297,7 +299,7 @@ class DenseTable:
         """One optimizer step."""
         step = self.rule.begin()
         for start, chunk, state in zip(self.starts, self.chunks, self.states, strict=True):
-            self.rule.apply(step, self.clip, chunk, state, gradients[start : start + len(chunk)])
+            self.rule.apply(step, self.clip, chunk, state, gradients[start : start + len(chunk)], self.decay)
 
     def push_summed(self, parts: Sequence[Floats]) -> None:
         """One optimizer step with the sum of these gradients, added up in this order."""

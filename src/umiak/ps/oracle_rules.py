@@ -158,11 +158,30 @@ class Rule:
         rate = float(self.learning_rate) * root / (1.0 - self._powers[0])
         return np.float32(rate), np.float32(float(epsilon) * root)
 
-    def apply(self, step: tuple[np.float32, np.float32], clip: Settings, w: Floats, s: Floats, g: Floats) -> None:
+    def apply(
+        self,
+        step: tuple[np.float32, np.float32],
+        clip: Settings,
+        w: Floats,
+        s: Floats,
+        g: Floats,
+        decay: Settings | None = None,
+    ) -> None:
         """Changes weights `w` and state `s` in place by the gradient `g`."""
         with np.errstate(all="ignore"):
-            self._apply(*step, w, s, clip_gradient(clip, g))
+            self._apply(*step, w, s, self._decayed(decay or {}, w, clip_gradient(clip, g)))
             w[:] = clip_weights(clip, w)
+
+    def _decayed(self, decay: Settings, w: Floats, g: Floats) -> Floats:
+        """The gradient with what pulls weights to zero; weights that decay by themselves do so in place."""
+        l1, l2, decoupled = (np.float32(decay.get(name, 0.0)) for name in ("l1", "l2", "decoupled"))
+        if l2:
+            g = g + l2 * w
+        if l1:
+            g = g + np.where(w > 0, l1, np.where(w < 0, -l1, np.float32(0)))
+        if decoupled:
+            w -= (self.learning_rate * decoupled) * w
+        return g
 
     def _apply(self, lr: np.float32, epsilon: np.float32, w: Floats, s: Floats, g: Floats) -> None:
         number = self._numbers

@@ -20,15 +20,14 @@ import numpy as np
 import paddle
 from paddle.utils import dlpack
 
-from umiak.ps import layers
-from umiak.ps.dense import TABLE, chosen_rule
+from umiak.ps import layers, specs
+from umiak.ps.dense import TABLE, Manner, chosen_rule
 
 if TYPE_CHECKING:
     from typing import Any
 
     from numpy.typing import NDArray
 
-    from umiak.ps import specs
     from umiak.ps.client import Floats
     from umiak.ps.job import Job
     from umiak.ps.lookup import Reading
@@ -127,10 +126,14 @@ def optimizer(
     *,
     learning_rate: Any = None,
     clip: specs.Clip | None = None,
+    decay: specs.Decay | None = None,
     table: str = TABLE,
     job: Job | None = None,
 ) -> Optimizer:
     """An optimizer for a model: its dense parameters, and those of its embeddings that have no rule of their own.
+
+    ``decay`` is the weight decay of the dense parameters; embeddings have their own. A parameter's `paddle.ParamAttr` holds before it:
+    ``learning_rate``, which multiplies that of the optimizer, and ``regularizer``.
 
     ``learning_rate`` is a number or one of Paddle's schedulers; embeddings with rules of their own follow a scheduler in
     proportion. The first trainer's parameters become everybody's.
@@ -139,7 +142,21 @@ def optimizer(
     chosen = chosen_rule(rule, schedule.base_lr if schedule else learning_rate)
     parameters = {name: each for name, each in model.named_parameters() if not each.stop_gradient}
     inner = model.sublayers(include_self=True)
-    return Optimizer.of(parameters, chosen, schedule, clip=clip, table=table, job=job, embeddings=inner)
+    manners = {name: manner for name, each in parameters.items() if (manner := _manner(each)) != Manner()}
+    return Optimizer.of(
+        parameters, chosen, schedule, clip=clip, decay=decay, table=table, job=job, embeddings=inner, manners=manners
+    )
+
+
+def _manner(parameter: paddle.Tensor) -> Manner:
+    """What its `paddle.ParamAttr` says."""
+    rate = float((getattr(parameter, "optimize_attr", None) or {}).get("learning_rate", 1.0))
+    regularizer = getattr(parameter, "regularizer", None)
+    if regularizer is None:
+        return Manner(rate=rate)
+    coefficient = float(getattr(regularizer, "_coeff", 0.0))
+    is_l1 = isinstance(regularizer, paddle.regularizer.L1Decay)
+    return Manner(rate=rate, decay=specs.Decay(l1=coefficient) if is_l1 else specs.Decay(l2=coefficient))
 
 
 # ---- between Paddle and numpy

@@ -192,6 +192,18 @@ class Clip:
 
 
 @value
+class Decay:
+    """How weights shrink with every update that touches them, after clipping. 0 is not at all; `Ftrl` and `Sum` have none."""
+
+    l1: float = 0.0
+    """``g += l1 * sign(w)``"""
+    l2: float = 0.0
+    """``g += l2 * w``"""
+    decoupled: float = 0.0
+    """``w -= lr * decoupled * w`` before the update: with `Adam`, AdamW"""
+
+
+@value
 class Accessor:
     """Paddle's click-through accessor with its defaults: rows with show and click that come late and go again.
 
@@ -223,6 +235,7 @@ class SparseTable:
     init: Init = Uniform()
     optimizer: Optimizer = Adam()
     clip: Clip = Clip()
+    decay: Decay = Decay()
     entry: Entry = Always()
     accessor: Accessor | None = None
 
@@ -249,6 +262,7 @@ class DenseTable:
     arrays: tuple[Array, ...]
     optimizer: Optimizer = Adam()
     clip: Clip = Clip()
+    decay: Decay = Decay()
 
 
 TableSpec = SparseTable | DenseTable
@@ -301,7 +315,13 @@ def plain(spec: TableSpec) -> dict[str, Any]:
     """The same as plain data."""
     if isinstance(spec, DenseTable):
         arrays = [{"name": array.name, "shape": list(array.shape)} for array in spec.arrays]
-        return {"kind": "dense", "arrays": arrays, "optimizer": _rule(spec.optimizer), "clip": _fields(spec.clip)}
+        return {
+            "kind": "dense",
+            "arrays": arrays,
+            "optimizer": _rule(spec.optimizer),
+            "clip": _fields(spec.clip),
+            **_decay(spec.decay),
+        }
     accessor = spec.accessor
     return {
         "kind": "sparse",
@@ -310,6 +330,7 @@ def plain(spec: TableSpec) -> dict[str, Any]:
         "init": _tagged(spec.init, "kind", _INITS),
         "optimizer": _rule(spec.optimizer),
         "clip": _fields(spec.clip),
+        **_decay(spec.decay),
         "entry": _tagged(spec.entry, "by", _ENTRIES),
         "accessor": accessor
         and {
@@ -323,6 +344,10 @@ def plain(spec: TableSpec) -> dict[str, Any]:
 def pull_width(spec: SparseTable) -> int:
     """Columns of a pulled row: dim; with an accessor show, click, embed_w and dim more."""
     return spec.dim if spec.accessor is None else 3 + spec.dim
+
+
+def _decay(decay: Decay) -> dict[str, Any]:
+    return {} if decay == Decay() else {"decay": _fields(decay)}
 
 
 def _rule(optimizer: Optimizer) -> dict[str, Any]:

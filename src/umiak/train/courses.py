@@ -10,7 +10,7 @@ from umiak.core.problem import Problem, UmiakError
 from umiak.train import reading
 from umiak.train.engine import slots_of
 from umiak.train.modeling.model import Slots
-from umiak.train.plan import Stage
+from umiak.train.plan import Stage, visible_settings
 from umiak.train.reading import dividing
 from umiak.train.reading.batches import Batch
 from umiak.train.together import Together
@@ -32,8 +32,9 @@ class Course:
         self,
         stage: Stage,
         config: str,
-        hyper_parameters: Free,
+        written: Free,
         together: Together,
+        runner: str = "",
         *,
         below: Sequence[str] | None = None,
         without: str | None = None,
@@ -44,7 +45,7 @@ class Course:
         self._together = together
         self._without = without
         self.turn_to(below)
-        self._told: dict[str, Any] = {"config": config, "settings": {"hyper_parameters": hyper_parameters}}
+        self._told: dict[str, Any] = {"config": config, "settings": visible_settings(written, stage, runner)}
         self.pool = reading.processes(self.dataset, **self._told)
 
     def turn_to(self, below: Sequence[str] | None) -> None:
@@ -53,7 +54,7 @@ class Course:
         self.samples: int | None = None
         """In an epoch, once one is over."""
         reading.agree(self._together.agree_on(self.found.digest, "files"), self.dataset.name)
-        reading.check(
+        self.first_seen = reading.check(
             self.dataset,
             self.found,
             extra_allowed=self.dataset.extra_slots_allowed,

@@ -31,17 +31,23 @@ from umiak.core.value import value
 from umiak.ps import specs
 from umiak.ps.job import Job
 from umiak.ps.paddle import optimizer
-from umiak.train import hyper
+from umiak.ps.values import Opened
+from umiak.train import hyper, model_text
+from umiak.train.buffers import Buffers
 from umiak.train.config import Device, Learning, TableParameters
 from umiak.train.findings import choices
 from umiak.train.learning import factor
 from umiak.train.metrics.board import Board
-from umiak.train.metrics.clicks import Mean
+from umiak.train.metrics.clicks import Auc, Calibration, LogLoss, Mean
+from umiak.train.metrics.pairs import PosNegRatio
 from umiak.train.modeling.embedding import Tables
 from umiak.train.modeling.inputs import BatchInputs
 from umiak.train.modeling.model import Model, Slots
 from umiak.train.reading.batches import Batch
+from umiak.train.reading.checking import Seen
 
+BINARY = (Auc, LogLoss, Calibration, PosNegRatio)
+"""Metrics whose labels are 0 or 1."""
 LOSS = "loss"
 SUMMED, LEFT_TO_THE_MODEL = 1, 2
 """Values of ``gradient_scale``; 0 is the mean."""
@@ -84,13 +90,15 @@ class Engine:
         paddle.base.core.set_num_threads(ways.threads)
         learning = ways.learning
         chosen = hyper.typed(kind.Hyper, hyper_parameters, where)
+        self.warnings = hyper.passed_on(kind.Hyper, hyper_parameters, where)
         paddle.seed(ways.seed)
         clip = specs.Clip(value=learning.clip_value, norm=learning.clip_norm)
+        decay = specs.Decay(l2=learning.weight_decay, decoupled=learning.decoupled_weight_decay)
         self.tables = Tables(
             job,
             seed=ways.seed,
             prefix=ways.prefix,
-            settings={"clip": clip, "absent": "zeros"},
+            settings={"clip": clip, "decay": decay, "absent": "zeros"},
             counted=ways.tables,
         )
         self.slots = slots
@@ -100,8 +108,15 @@ class Engine:
         rule = specs.rule(learning.rule, **learning.settings)
         self._base_rate = float(getattr(rule, "learning_rate", 1.0))
         self.optimizer = optimizer(
-            self.model, rule, clip=specs.Clip(value=learning.clip_value), table=f"{ways.prefix}dense", job=job
+            self.model,
+            rule,
+            clip=specs.Clip(value=learning.clip_value),
+            decay=decay,
+            table=f"{ways.prefix}dense",
+            job=job,
         )
+        self.buffers = Buffers(self.model, job, table=f"{ways.prefix}dense.buffers")
+        self._has_learned = False
         self._judges = self.model.judges()
         self._ragged: set[tuple[str, ...]] = set()
         self._clicks = next((judge.label for judge in self._judges.values()), None)
@@ -127,6 +142,7 @@ class Engine:
         paddle.seed((self._ways.seed * 1_000_003 + step) * 4099 + self.job.rank)
         self.model.train()
         inputs = BatchInputs(batch, self.slots, self._ragged)
+        self._check_labels(inputs)
         with (
             self._counting(inputs, share),
             paddle.amp.auto_cast(dtype="bfloat16") if self._ways.amp else nullcontext(),
@@ -139,7 +155,7 @@ class Engine:
             raise _diverged(number, step)
         if self._ways.gradient_scale == SUMMED:
             loss = loss * batch.size
-        loss.backward()
+        self._backward(loss)
         self._clip_dense()
         self.optimizer.step(share=share)
         self.optimizer.clear_grad()
@@ -150,6 +166,7 @@ class Engine:
         """Look at a batch without learning from it."""
         self.model.eval()
         inputs = BatchInputs(batch, self.slots, self._ragged)
+        self._check_labels(inputs)
         with paddle.no_grad(), self._own_code():
             results = self.model(inputs)
             number = float(self.model.loss(results, inputs))
@@ -167,6 +184,71 @@ class Engine:
         """The tables have changed under the model: take them over."""
         self.optimizer.refresh()
 
+    def restore(self) -> None:
+        """The same after a checkpoint was loaded: what no optimizer changes is in it, too."""
+        self.refresh()
+        self.buffers.fetch()
+
+    def checkpoint_tables(self) -> dict[str, Opened]:
+        """All tables that a checkpoint of this model has."""
+        return {**self.optimizer.tables(), **self.buffers.tables()}
+
+    def check_missing(self, seen: Seen | None, dataset: str) -> None:
+        """UmiakError if samples had no label: they would be learned from as if it were 0."""
+        if seen is None or not self.model.strict_labels:
+            return
+        labels = dict.fromkeys(judge.label for judge in self._judges.values())
+        missing = [(name, seen.missing[name]) for name in labels if seen.missing.get(name)]
+        if missing:
+            raise UmiakError(
+                *[
+                    Problem(
+                        code="UM-DATA-061",
+                        what=f"dataset {dataset}: {times} of the {seen.samples} lines that were read have no label {name}",
+                        why="they would be learned from as if it were 0",
+                        hint="take these lines out of the data; a model that wants them says `strict_labels = False`",
+                    )
+                    for name, times in missing
+                ]
+            )
+
+    def _check_labels(self, inputs: BatchInputs) -> None:
+        if not self.model.strict_labels:
+            return
+        for name in dict.fromkeys(judge.label for judge in self._judges.values() if isinstance(judge.metric, BINARY)):
+            labels = inputs.column(name)[:, 0]
+            wrong = labels[(labels != 0) & (labels != 1)]
+            if wrong.size:
+                raise UmiakError(
+                    Problem(
+                        code="UM-TRAIN-064",
+                        what=f"label {name} is {wrong[0]}, and the model needs 0 or 1",
+                        why=f"{wrong.size} of the {labels.size} samples of a batch are so",
+                        hint="the first sparse slot of a ClickModel is its label; a model that wants others says `strict_labels = False`",
+                    )
+                )
+
+    def _backward(self, loss: paddle.Tensor) -> None:
+        if not loss.stop_gradient:
+            with self._own_code():
+                loss.backward()
+        if self._has_learned:
+            return
+        self._has_learned = (
+            any(each.grad is not None for each in self.model.parameters()) or self.job.book.has_gradients
+        )
+        if not self._has_learned:
+            raise UmiakError(
+                Problem(
+                    code="UM-TRAIN-063",
+                    what="the loss depends on no parameter of the model, so nothing would be learned",
+                    why="no gradient came to any of them in the first batch",
+                    hint="look for detach(), numpy(), no_grad() or a constant between the parameters and the loss",
+                    where=self._file,
+                ),
+                exit_status=Exit.JOB_FAILED,
+            )
+
     @contextmanager
     def _own_code(self) -> Iterator[None]:
         """What goes wrong here is the model's."""
@@ -174,7 +256,7 @@ class Engine:
             yield
         except (UmiakError, umiak_native.PsError):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise _models_own(error, self._file) from error
 
     def _counting(self, inputs: BatchInputs, share: float | None) -> AbstractContextManager[None]:
@@ -235,8 +317,7 @@ def load(path: str, where: str | None = None) -> type[Model]:
                 code="UM-TRAIN-013",
                 what=f"class Model of {path} is not one that is understood",
                 why=f"its base is {', '.join(each.__name__ for each in kind.__bases__)}",
-                hint="derive it from umiak.models.Model or umiak.models.ClickModel; models that were written for paddle.fluid "
-                "are not understood yet",
+                hint=model_text.PORT,
                 where=where,
             )
         )
@@ -275,17 +356,26 @@ def _module(path: str, where: str | None) -> ModuleType:
     if spec is None or spec.loader is None or not os.path.isfile(path):
         what = f"the model's file is not there, or is no Python file: {path}"
         raise UmiakError(Problem(code="UM-TRAIN-013", what=what, where=where))
+    with open(path, "rb") as text:
+        _refuse_old(model_text.look(text.read(), path))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     # A model's own modules stand beside it.
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _models_own(error, path) from error
     finally:
         sys.path.pop(0)
     return module
+
+
+def _refuse_old(seen: model_text.Text) -> None:
+    """What is no Python is told when it is run, with the line itself."""
+    old = [problem for problem in seen.problems if problem.code == model_text.OLD]
+    if old:
+        raise UmiakError(*old)
 
 
 def _use(device: Device) -> None:
@@ -304,7 +394,7 @@ def _use(device: Device) -> None:
         ) from error
 
 
-def _models_own(error: Exception, file: str) -> UmiakError:
+def _models_own(error: BaseException, file: str) -> UmiakError:
     """The failure of a model's code, with its place in the model's file. Its traceback begins there: the way to it is ours."""
     own = [
         at
@@ -316,6 +406,8 @@ def _models_own(error: Exception, file: str) -> UmiakError:
     line = error.lineno if isinstance(error, SyntaxError) else own[-1].tb_lineno if own else None
     where = file if line is None else f"{file}:{line}"
     told = " ".join(str(error).split())
+    if isinstance(error, SystemExit):
+        told = f"{error.code}: a model that ends its process ends the training"
     what = f"the model's code failed: {type(error).__name__}: {told if len(told) <= 300 else told[:297] + '...'}"
     return UmiakError(Problem(code="UM-TRAIN-021", what=what, where=where), exit_status=Exit.JOB_FAILED)
 

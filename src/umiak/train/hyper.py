@@ -7,19 +7,22 @@
 
     typed(Hyper, {"dim": 16, "optimizer": {...}})  ->  Hyper(dim=16)
 
-A key that the model does not have is a mistake, told with the nearest one; those that PaddleRec's models need and models here do not are read
-over. Everything that is wrong is raised at once.
+A standard ``@dataclass``, frozen or not, does as well as ``@value``. A key that the model does not have is a mistake where one of its own was surely meant; others
+are passed on to reader classes with a warning, and those
+that PaddleRec's models need and models here do not are ignored. Everything that is wrong is raised at once.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 from collections.abc import Mapping
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
+from umiak.core.nearest import nearest, surely
 from umiak.core.problem import Problem, UmiakError
-from umiak.core.value import fields
-from umiak.train.findings import choices
+from umiak.core.value import fields, is_value
 
 NOT_NEEDED = {
     "optimizer": "it is the trainer's",
@@ -43,36 +46,85 @@ NOT_NEEDED = {
 """Keys of PaddleRec's models without a meaning here."""
 
 
-def typed(kind: type[Any], given: Mapping[str, Any], where: str | None = None) -> Any:
+def passed_on(kind: Any, given: Mapping[str, Any], where: str | None = None) -> tuple[Problem, ...]:
+    """Warnings about keys that the model does not have, and that no other was surely meant by: a reader class may ask for them."""
+    names, _ = _fields(kind)
+    unknown = [name for name in given if name not in names and name not in NOT_NEEDED and not surely(name, names)]
+    return tuple(
+        [
+            Problem(
+                code="UM-TRAIN-012",
+                what=f"the model has no hyper-parameter {name}",
+                why="it is passed on: a reader class may ask for it with envs.get_global_env",
+                hint=f"if `{near}` was meant, write that" if (near := nearest(name.lower(), names)) else None,
+                where=where,
+            )
+            for name in unknown
+        ]
+    )
+
+
+def typed(kind: Any, given: Mapping[str, Any], where: str | None = None) -> Any:
     """The value. UmiakError with everything that does not fit."""
-    hints = get_type_hints(kind)
-    names = fields(kind)
+    if not isinstance(kind, type) or not (is_value(kind) or dataclasses.is_dataclass(kind)):
+        raise UmiakError(
+            Problem(
+                code="UM-TRAIN-012",
+                what=f"the model's Hyper is not a class of fields: {getattr(kind, '__name__', kind)}",
+                hint="write `@dataclass` above `class Hyper:`, and a field `name: type = default` for each hyper-parameter",
+                where=where,
+            )
+        )
+    hints = _hints(kind)
+    names, optional = _fields(kind)
     problems: list[Problem] = []
     found: dict[str, Any] = {}
     for name, item in given.items():
         if name in names:
             try:
-                found[name] = _fitted(hints[name], item)
+                found[name] = _fitted(hints.get(name, Any), item)
             except TypeError as error:
                 what = f"hyper_parameters.{name} needs {error}, not {_shown(item)}"
                 problems.append(Problem(code="UM-TRAIN-012", what=what, where=where))
-        elif name not in NOT_NEEDED:
+        elif name not in NOT_NEEDED and (meant := surely(name, names)):
             what = f"the model has no hyper-parameter {name}"
-            hint = choices(name, names) if names else "it has none"
+            hint = f"did you mean `{meant}`?"
             problems.append(Problem(code="UM-TRAIN-012", what=what, hint=hint, where=where))
-    missing = [name for name in names if name not in given and name not in kind.__defaults_by_name__]
+    missing = [name for name in names if name not in given and name not in optional]
     problems += [
         Problem(
             code="UM-TRAIN-012",
             what=f"hyper_parameters.{name} is missing, and the model needs it",
-            hint=f"write `{name}:` with {_spoken(hints[name])}",
+            hint=f"write `{name}:` with {_spoken(hints.get(name, Any))}",
             where=where,
         )
         for name in missing
     ]
     if problems:
         raise UmiakError(*problems)
-    return kind(**found)
+    try:
+        return kind(**found)
+    except Exception as error:
+        what = f"the model's Hyper refuses the hyper-parameters: {type(error).__name__}: {error}"
+        raise UmiakError(Problem(code="UM-TRAIN-012", what=what, where=where)) from error
+
+
+def _fields(kind: Any) -> tuple[tuple[str, ...], set[str]]:
+    """The names of all fields, and of those that need not be given."""
+    if is_value(kind):
+        return fields(kind), set(kind.__defaults_by_name__)
+    made = [each for each in dataclasses.fields(kind) if each.init]
+    nothing = dataclasses.MISSING
+    optional = {each.name for each in made if each.default is not nothing or each.default_factory is not nothing}
+    return tuple(each.name for each in made), optional
+
+
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    """The types of fields; none where an annotation names something that can't be found."""
+    try:
+        return get_type_hints(kind)
+    except Exception:  # noqa: BLE001 - whatever evaluating an annotation may raise: then types are not checked
+        return {}
 
 
 def _fitted(hint: Any, item: Any) -> Any:
@@ -82,32 +134,52 @@ def _fitted(hint: Any, item: Any) -> Any:
         kinds = get_args(hint)
         if item is None and type(None) in kinds:
             return None
-        return _fitted(next(each for each in kinds if each is not type(None)), item)
-    if origin is tuple:
+        return item if type(item) in kinds else _fitted_to_one(hint, item)
+    if hint in (tuple, list) or origin in (tuple, list):
         if not isinstance(item, (list, tuple)):
-            raise TypeError(_spoken(hint))
+            _refuse(hint)
+        each_hint = next(iter(get_args(hint)), Any)
         try:
-            return tuple(_fitted(get_args(hint)[0], each) for each in item)
+            return (origin or hint)(_fitted(each_hint, each) for each in item)
         except TypeError:
-            raise TypeError(_spoken(hint)) from None
+            _refuse(hint)
+    if origin is Literal:
+        return item if item in get_args(hint) else _refuse(hint)
+    if origin is dict:
+        return _fitted(dict, item)
     if hint is float and isinstance(item, int) and not isinstance(item, bool):
         return float(item)
     if hint is str and isinstance(item, int) and not isinstance(item, bool):
         return str(item)
-    if hint in _WORDS and type(item) is not hint:
-        raise TypeError(_spoken(hint))
-    return item
+    return _refuse(hint) if hint in _WORDS and type(item) is not hint else item
+
+
+def _fitted_to_one(hint: Any, item: Any) -> Any:
+    """The item as the first kind of a union has it that it fits."""
+    for each in get_args(hint):
+        if each is not type(None):
+            with contextlib.suppress(TypeError):
+                return _fitted(each, item)
+    return _refuse(hint)
+
+
+def _refuse(hint: Any) -> NoReturn:
+    raise TypeError(_spoken(hint))
 
 
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", dict: "a mapping"}
 
 
 def _spoken(hint: Any) -> str:
-    if get_origin(hint) is tuple:
-        each = get_args(hint)[0]
+    if get_origin(hint) is Literal:
+        return " or ".join(map(str, get_args(hint)))
+    if get_origin(hint) is dict:
+        return _WORDS[dict]
+    if hint in (tuple, list) or get_origin(hint) in (tuple, list):
+        each = next(iter(get_args(hint)), Any)
         return {int: "a list of whole numbers", float: "a list of numbers", str: "a list of names"}.get(each, "a list")
     if get_origin(hint) in (Union, UnionType):
-        return _spoken(next(each for each in get_args(hint) if each is not type(None)))
+        return " or ".join(dict.fromkeys(_spoken(each) for each in get_args(hint) if each is not type(None)))
     return _WORDS.get(hint, "something else")
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import umiak
+from umiak.core.problem import Problem, UmiakError
 from umiak.ps.job import Job
 from umiak.train import reading, saving
 from umiak.train.courses import Course
@@ -33,13 +34,13 @@ def infer(act: Act, settings: Settings, watch: Stopwatch, teller: Teller, connec
         together = Together(connect(), watch)
         courses = []
         for stage in act.stages:
-            courses.append(Course(stage, settings.config, settings.hyper_parameters, together))
+            courses.append(Course(stage, settings.config, settings.written, together, act.name))
             closing.callback(courses[-1].close)
         for number, path in enumerate(paths):
             teller.talk(f"evaluates {path} ({number + 1} of {len(paths)})")
             for course in courses:
                 rows.append(_judged(act, settings, course, path, number, len(paths), connect(), watch, teller))
-                teller.epoch(rows[-1], len(paths))
+                teller.epoch(rows[-1], len(paths), of_several=len(courses) > 1)
     if act.result_dump_path:
         with open(act.result_dump_path, "w", encoding="utf-8") as file:
             json.dump([_plain(path, row) for path, row in zip(_each(paths, len(act.stages)), rows, strict=True)], file)
@@ -74,8 +75,9 @@ def _judged(
         hyper_parameters=settings.hyper_parameters,
         where=settings.config,
     )
-    saving.start_from(job, path, engine.optimizer.tables())
-    engine.refresh()
+    saving.start_from(job, path, engine.checkpoint_tables())
+    engine.restore()
+    engine.check_missing(course.first_seen, course.dataset.name)
     board = engine.board()
     began = time.monotonic()
     batches = samples = 0
@@ -94,6 +96,7 @@ def _judged(
                     Report(
                         epoch=number,
                         epochs=of,
+                        title=path,
                         stage=stage.name,
                         batch=batches,
                         samples=samples,
@@ -105,10 +108,13 @@ def _judged(
                     )
                 )
                 board.mark()
+    if not samples:
+        what = f"dataset {course.dataset.name} has no samples: {course.dataset.data_path}"
+        raise UmiakError(Problem(code="UM-TRAIN-019", what=what, hint="its files are empty"))
     readings = board.readings()
     seconds = time.monotonic() - began
     judged = finite(dict(readings.epoch))
-    return EpochRow(epoch=number, stage=stage.name, samples=samples, seconds=seconds, evaluated=judged)
+    return EpochRow(epoch=number, stage=stage.name, samples=samples, seconds=seconds, evaluated=judged, model=path)
 
 
 def _each(paths: tuple[str, ...], times: int) -> list[str]:

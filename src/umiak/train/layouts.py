@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import TypeVar
 
+    from umiak.train.config import Free
     from umiak.train.keys import Key
     from umiak.train.sections import Said
     from umiak.train.workspace import Library
@@ -51,6 +52,17 @@ def read(text: str, *, source: str, library: Library, directory: str = ".", said
         problems=findings.problems,
         warnings=findings.warnings,
     )
+
+
+def written(text: str, made: TrainConfig, *, source: str, said: Iterable[str] = ()) -> Free:
+    """A config in which nothing is wrong as plain data, as it is written, overrides and all: what ``envs.get_global_env`` knows."""
+    findings = Findings()
+    root = document.parse(text, source, findings)
+    if not isinstance(root, Section):
+        return {}
+    tree = workspace.filled_tree(overrides.apply(root, said, findings), made.workspace)
+    plain: Free = sections.free(tree)
+    return {**plain, "workspace": made.workspace}
 
 
 class _Config:

@@ -51,12 +51,17 @@ RULES: dict[str, dict[str, str]] = {
     "momentum": {"momentum": "momentum", "use_nesterov": "nesterov"},
     "adagrad": {"epsilon": "epsilon", "initial_accumulator_value": "initial"},
     "adam": {"beta1": "beta1", "beta2": "beta2", "epsilon": "epsilon"},
+    "adamw": {"beta1": "beta1", "beta2": "beta2", "epsilon": "epsilon"},
     "adam_row": {"beta1": "beta1", "beta2": "beta2", "epsilon": "epsilon"},
     "adagrad_scaled": {"initial_accumulator_value": "initial_g2sum"},
     "adagrad_shared": {"initial_accumulator_value": "initial_g2sum"},
     "ftrl": {"l1": "l1", "l2": "l2"},
 }
 """The rules by name, and the keys that each takes, with its own names for them."""
+
+ADAMW_DECAY = 0.01
+"""What `adamw` is without a word, as in Paddle."""
+_NO_DECAY = ("ftrl",)
 
 OPTIMIZER = (
     Key(
@@ -101,6 +106,24 @@ OPTIMIZER = (
         meaning="A trainer's gradient of all dense parameters together, and that of each row, is scaled down to this length.",
         kind=Kind.NUMBER,
         default_said="they are not clipped",
+        origin=Origin.UMIAK,
+    ),
+    Key(
+        name="weight_decay",
+        meaning="L2: so much of each weight is added to its gradient, after clipping. With `adamw` it is the decoupled one. Of rows, "
+        "those that occur decay, but for tables with parameters of their own. A parameter's "
+        "`ParamAttr(regularizer=...)` holds before it.",
+        kind=Kind.NUMBER,
+        least=0,
+        default_said="0; `adamw`: 0.01",
+        origin=Origin.UMIAK,
+    ),
+    Key(
+        name="decoupled_weight_decay",
+        meaning="So much of each weight, times the learning rate, is taken from it in every step.",
+        kind=Kind.NUMBER,
+        least=0,
+        default_said="0",
         origin=Origin.UMIAK,
     ),
     Key(
@@ -169,12 +192,15 @@ def read(hyper_parameters: Section | None, findings: Findings) -> Learning:
     if said.said("learning_rate"):
         settings["learning_rate"] = said.get("learning_rate")
     schedule = said.node("schedule")
+    l2, decoupled = _decay(rule, said, findings)
     return Learning(
-        rule=rule,
+        rule="adam" if rule == "adamw" else rule,
         settings=settings,
         schedule=_schedule(schedule, findings) if isinstance(schedule, Section) else Schedule(),
         clip_value=said.get("clip_value"),
         clip_norm=said.get("clip_norm"),
+        weight_decay=l2,
+        decoupled_weight_decay=decoupled,
     )
 
 
@@ -197,6 +223,25 @@ def factor(schedule: Schedule, step: int) -> float:
         case "cosine":
             return schedule.end + (1.0 - schedule.end) * (1.0 - math.cos(math.pi * rest)) / 2.0
     return 1.0
+
+
+def _decay(rule: str, said: Said, findings: Findings) -> tuple[float, float]:
+    """Weight decay: what is added to gradients, and what is taken from weights."""
+    names = ("weight_decay", "decoupled_weight_decay")
+    if rule in _NO_DECAY:
+        for name in names:
+            if said.said(name):
+                what = f"optimizer: no effect: {said.spoken(name)}"
+                findings.warning("UM-CONFIG-018", said.key_place(name), what, why=f"{rule} has l1 and l2 of its own")
+        return 0.0, 0.0
+    l2, decoupled = (float(said.get(name)) if said.said(name) else None for name in names)
+    if rule == "adamw":
+        if l2 is not None and decoupled is not None:
+            what = "optimizer: weight_decay and decoupled_weight_decay: with adamw they are the same"
+            findings.problem("UM-CONFIG-014", said.place("decoupled_weight_decay"), what, hint="say one of them")
+        chosen = [each for each in (l2, decoupled) if each is not None]
+        return 0.0, chosen[0] if chosen else ADAMW_DECAY
+    return l2 or 0.0, decoupled or 0.0
 
 
 def _check_range(key: str, said: Said, findings: Findings) -> None:

@@ -39,6 +39,8 @@ class EpochRow:
     """Of a pass; then ``evaluated`` was judged before it was trained on."""
     number: int = 0
     """Of a pass, in its day."""
+    model: str = ""
+    """The checkpoint that was evaluated, where nothing was trained."""
 
 
 @value
@@ -54,6 +56,8 @@ class TrainerState:
     batch: int = 0
     samples: int = 0
     """Its own part of the stage, where trainers wait for nobody."""
+    buffers: str = ""
+    """Its own running statistics, where several trainers take steps together: JSON."""
 
 
 @value

@@ -62,8 +62,9 @@ class OnlineTrainer(Trainer):
         return Course(
             stage,
             self.settings.config,
-            self.settings.hyper_parameters,
+            self.settings.written,
             self.together,
+            self.act.name,
             below=self._arrived.there[stage.dataset.data_path],
             without=self.online.data_donefile,
         )
@@ -188,6 +189,7 @@ class OnlineTrainer(Trainer):
         with self.watch.measuring("saving"):
             if self.together.is_free:
                 self.together.meet()
+            self._store_buffers()
             path = publishing.publish(self.job, inference.path, model)
             # Nobody goes on before it is whole.
             self.together.tell({}, "published")

@@ -8,6 +8,7 @@ What has yet to be started on this node is not its business. A server imports no
 from __future__ import annotations
 
 import os
+import signal
 import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -86,6 +87,7 @@ def _performed(act: Act, plan: Plan, wanted: Wanted, environ: Mapping[str, str],
     shared = Settings(
         config=plan.config,
         hyper_parameters=plan.hyper_parameters,
+        written=plan.written,
         table_parameters=plan.table_parameters,
         learning=plan.learning,
         resume=wanted.resume,
@@ -114,8 +116,10 @@ def _trained(act: Act, shared: Settings, wanted: Wanted, environ: Mapping[str, s
             from umiak.train import inferring
 
             mirrors.fetch()
+            teller.on_closed = _end_quietly
             inferring.infer(act, shared, watch, teller, connect=lambda: _alone(watch))
             return Ended()
+        teller.on_closed = lambda: stopping.ask(signal.SIGPIPE)
         job = _job(act, environ, watch)
         use_job(job)
         try:
@@ -130,18 +134,26 @@ def _trained(act: Act, shared: Settings, wanted: Wanted, environ: Mapping[str, s
             raise
         job.finish()
         teller.outcome(is_stopped=outcome.is_stopped, is_resumable=outcome.is_resumable, saved=outcome.saved)
-        if outcome.is_stopped and not outcome.is_resumable:
+        if not outcome.is_stopped:
+            return Ended(stopped_by=stopping.asked_by)
+        if not outcome.is_resumable:
             teller.talk("stopped; nothing is saved, because there is no save_checkpoint_path")
-            return Ended(status=128 + 15, is_stopped=True)
-        if outcome.is_stopped and outcome.saved is None:
+        elif outcome.saved is None:
             teller.talk("stopped before anything was learned: nothing is lost")
-        elif outcome.is_stopped and outcome.saved is not None:
+        else:
             teller.talk(
                 f"stopped, resumable: everything is in {mirrors.spoken(outcome.saved)}; `--resume` goes on from there"
             )
-        return Ended(is_stopped=outcome.is_stopped)
+        # Where another trainer was asked, this one was not.
+        number = stopping.asked_by or signal.SIGTERM
+        return Ended(status=128 + number, stopped_by=number)
     finally:
         teller.close()
+
+
+def _end_quietly() -> None:
+    """Whoever read the output has gone: as a program ends that SIGPIPE kills."""
+    raise SystemExit(128 + signal.SIGPIPE)
 
 
 def _trainer(act: Act) -> type[Trainer]:

@@ -137,8 +137,8 @@ class Ended:
     """How an act ended in this process."""
 
     status: int = 0
-    is_stopped: bool = False
-    """Whether somebody asked for the end: then the next act is not begun."""
+    stopped_by: int | None = None
+    """The signal that asked for the end, if one did: then the next act is not begun."""
 
 
 @value
@@ -153,6 +153,8 @@ class Plan:
     learning: Learning
     table_parameters: dict[str, TableParameters]
     debug: bool
+    written: Free = {}
+    """The config as it is written, for reader classes and models that look into it."""
 
 
 def plan(config: TrainConfig, where: Standing, file: str = "") -> Plan:
@@ -170,6 +172,22 @@ def plan(config: TrainConfig, where: Standing, file: str = "") -> Plan:
         table_parameters=config.table_parameters,
         debug=config.debug,
     )
+
+
+def visible_settings(written: Free, stage: Stage, runner: str = "") -> dict[str, object]:
+    """What ``envs.get_global_env`` knows in a stage: ``dataset.NAME.batch_size``, and for short ``dataset.batch_size`` of its own dataset.
+
+    Lists of the config become mappings by name. In the newer layout ``runner`` is one mapping, as it is written.
+    """
+    found: dict[str, object] = dict(written)
+    for section, own in (("runner", runner), ("phase", stage.name), ("dataset", stage.dataset.name)):
+        entries = found.get(section)
+        if isinstance(entries, (list, tuple)):
+            named: dict[str, dict[str, object]] = {
+                str(each.get("name")): each for each in entries if isinstance(each, dict)
+            }
+            found[section] = {**named.get(own, {}), **named}
+    return found
 
 
 def obstacles(made: Plan) -> tuple[Problem, ...]:

@@ -11,9 +11,12 @@ is whole, so a run that is killed while it saves has the one before.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -32,6 +35,10 @@ from umiak.train.milestones import Milestone, from_plain, to_plain
 NEXT = ".next"
 """Behind the name of a checkpoint that will replace one."""
 STEPS_KEPT = 3
+BEST = "best"
+"""A link to the checkpoint that early stopping found best."""
+PREVIOUS = "previous-"
+"""Before the number of a directory with what an earlier run has saved."""
 _EPOCH = re.compile(r"\d+")
 _STEP = re.compile(r"(epoch_)?\d+_batch_\d+")
 _LEFT = re.compile(rf"({_EPOCH.pattern}|{_STEP.pattern})(\{NEXT})?(\{checkpoint.PARTIAL}|\{checkpoint.REMOVING})")
@@ -115,8 +122,56 @@ def start_from(job: Job, path: str, tables: Mapping[str, Opened]) -> bool:
     return False
 
 
+def try_paths(paths: Iterable[str | None]) -> None:
+    """UmiakError if nothing could be saved there: better before the first epoch than after it."""
+    for path in dict.fromkeys(path for path in paths if path):
+        _try_path(path)
+
+
+def _try_path(path: str) -> None:
+    try:
+        os.makedirs(path, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=".umiak-try-", dir=path)
+        os.close(handle)
+        os.unlink(name)
+    except OSError as error:
+        raise _failed(path, _words(error)) from error
+
+
+def put_aside(paths: Iterable[str | None], runner: str) -> tuple[str, ...]:
+    """Move what earlier runs of this runner have saved to directories of their own; returns these.
+
+    A run that begins anew would mix its checkpoints with theirs.
+    """
+    made = []
+    for path in dict.fromkeys(path for path in paths if path):
+        found = [saved.path for saved in _all(path) if saved.milestone.runner == runner]
+        if not found:
+            continue
+        number = next(n for n in itertools.count(1) if not os.path.exists(os.path.join(path, f"{PREVIOUS}{n}")))
+        target = os.path.join(path, f"{PREVIOUS}{number}")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(path, BEST))
+        for each in found:
+            to = os.path.join(target, os.path.relpath(each, path))
+            os.makedirs(os.path.dirname(to), exist_ok=True)
+            os.rename(each, to)
+        made.append(target)
+    return tuple(made)
+
+
+def mark_best(path: str) -> None:
+    """Let ``best`` beside a checkpoint lead to it."""
+    link = os.path.join(os.path.dirname(path), BEST)
+    partial = f"{link}{checkpoint.PARTIAL}"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(partial)
+    os.symlink(os.path.basename(path), partial)
+    os.replace(partial, link)
+
+
 def keep(path: str, kept: int | None, *, steps: bool) -> None:
-    """Remove all but the ``kept`` that were saved last; of those within epochs `STEPS_KEPT` if nothing was said."""
+    """Remove all but the ``kept`` that were saved last, and the best; of those within epochs `STEPS_KEPT` if nothing was said."""
     most = kept or (STEPS_KEPT if steps else None)
     if most is not None:
         pattern = _STEP if steps else _EPOCH
@@ -125,7 +180,8 @@ def keep(path: str, kept: int | None, *, steps: bool) -> None:
             (saved for saved in _all(path) if pattern.fullmatch(os.path.basename(saved.path))),
             key=lambda saved: (saved.saved, _reach(saved)),
         )
-        for saved in found[:-most]:
+        best = os.path.realpath(os.path.join(path, BEST))
+        for saved in (each for each in found[:-most] if os.path.realpath(each.path) != best):
             _remove(f"{saved.path}{checkpoint.REMOVING}")
             os.rename(saved.path, f"{saved.path}{checkpoint.REMOVING}")
     for each in [*_inner(path), *(each for day in _days(path) for each in _inner(day))]:
@@ -199,7 +255,7 @@ def _whole(path: str) -> list[tuple[Path, Manifest]]:
 
 def _inner(path: str | Path) -> list[Path]:
     try:
-        return sorted(each for each in Path(path).iterdir() if each.is_dir())
+        return sorted(each for each in Path(path).iterdir() if each.is_dir() and each.name != BEST)
     except OSError:
         return []
 

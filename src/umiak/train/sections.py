@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from umiak.core.nearest import nearest
+from umiak.core.nearest import nearest, surely
 from umiak.train import days, slots
 from umiak.train.document import Entry, Listing, Scalar, Section, kind_of, shortened
 from umiak.train.findings import Findings, Place, choices
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from umiak.train.config import DenseSlot
     from umiak.train.document import Node
+
+_SHORT = {"lr": "learning_rate", "rate": "learning_rate", "bs": "batch_size"}
+"""What people write for short."""
 
 MOST = 1 << 53
 """No count of a config is larger."""
@@ -128,12 +131,21 @@ def free(node: Node) -> Any:
 
 def _unknown(entry: Entry, said: Said, table: tuple[Key, ...], findings: Findings) -> None:
     names = [key.name for key in table if known(key)]
-    meant = nearest(entry.key.lower(), names)
-    hint = f"did you mean `{meant}`?" if meant else f"its keys are {', '.join(names)}"
-    if meant:
-        said.wrong.add(meant)
     what = f"{said.label}: unknown key: {shortened(entry.spoken)}"
-    findings.problem("UM-CONFIG-012", entry.place, what, hint=hint)
+    meant = surely(entry.key, names) or _SHORT.get(entry.key.lower())
+    if meant in names:
+        said.wrong.add(str(meant))
+        findings.problem("UM-CONFIG-012", entry.place, what, hint=f"did you mean `{meant}`?")
+        return
+    # A model or a reader class may read it: PaddleRec's do.
+    near = nearest(entry.key.lower(), names)
+    findings.warning(
+        "UM-CONFIG-012",
+        entry.place,
+        what,
+        why="it is passed on: a reader class or a model may ask for it with envs.get_global_env",
+        hint=f"if `{near}` was meant, write that" if near else None,
+    )
 
 
 def _take(said: Said, key: Key, entry: Entry, findings: Findings) -> None:

@@ -3,6 +3,7 @@
     with Stopping() as stopping:
         while not stopping.is_asked:
             ...
+    status = 128 + stopping.asked_by
 
 A second signal does not wait.
 """
@@ -23,8 +24,18 @@ class Stopping:
     """Whether somebody has asked this process to stop."""
 
     def __init__(self) -> None:
-        self.is_asked = False
+        self.asked_by: int | None = None
+        """The signal that asked; SIGPIPE where whoever read the output has gone."""
         self._before: dict[int, Any] = {}
+
+    @property
+    def is_asked(self) -> bool:
+        return self.asked_by is not None
+
+    def ask(self, number: int) -> None:
+        """As if this signal had come."""
+        if self.asked_by is None:
+            self.asked_by = number
 
     def __enter__(self) -> Stopping:
         if threading.current_thread() is threading.main_thread():
@@ -49,7 +60,7 @@ class Stopping:
         self._before.clear()
 
     def _heed(self, number: int, _frame: FrameType | None) -> None:
-        if self.is_asked:
+        if self.asked_by in SIGNALS:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
-        self.is_asked = True
+        self.asked_by = number

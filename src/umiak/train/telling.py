@@ -7,14 +7,16 @@ stderr; ``--json`` sends what ``metrics.jsonl`` gets to stdout, too.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import math
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
+from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
 from umiak.train import picture, words
 from umiak.train.milestones import EpochRow, finite
@@ -71,6 +73,8 @@ class Teller:
         self._is_live = columns is not None or self._err.isatty()
         self._shown = 0
         self._last = 0.0
+        self.on_closed: Callable[[], None] = lambda: None
+        """Called when whoever read stdout or stderr has gone."""
         self._file: TextIO | None = None
         self._scalars: Scalars | None = None
         self._samples = 0
@@ -79,9 +83,9 @@ class Teller:
         self._marks: dict[str, list[tuple[float, float]]] = {}
         if run_dir is not None and not is_silent:
             os.makedirs(run_dir, exist_ok=True)
+            self._file = _locked(os.path.join(run_dir, "metrics.jsonl"), goes_on=goes_on)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(run_dir, OUTCOME))  # an earlier run's
-            self._file = open(os.path.join(run_dir, "metrics.jsonl"), "a" if goes_on else "w", encoding="utf-8")  # noqa: SIM115
             self._scalars = Scalars(run_dir, self.talk)
 
     def talk(self, line: str) -> None:
@@ -89,8 +93,7 @@ class Teller:
         if self._is_silent:
             return
         self._clear()
-        self._err.write(f"{line}\n")
-        self._err.flush()
+        self._put(self._err, f"{line}\n")
 
     def go_on(self, rows: Sequence[EpochRow]) -> None:
         """These epochs were told by an earlier run: the picture begins behind them."""
@@ -110,10 +113,9 @@ class Teller:
         if self._is_live:
             self._shown = self._columns or os.get_terminal_size(self._err.fileno()).columns - 1
             # A carriage return ends it, not begins it: a launcher shows lines when they have ended.
-            self._err.write(f"{line[: self._shown].ljust(self._shown)}\r")
+            self._put(self._err, f"{line[: self._shown].ljust(self._shown)}\r")
         else:
-            self._err.write(f"{line}\n")
-        self._err.flush()
+            self._put(self._err, f"{line}\n")
 
     def epoch(self, row: EpochRow, epochs: int, *, of_several: bool = False) -> None:
         """An epoch is done, or one of its phases."""
@@ -175,7 +177,7 @@ class Teller:
 
     def _clear(self) -> None:
         if self._shown:
-            self._err.write(f"{' ' * self._shown}\r")
+            self._put(self._err, f"{' ' * self._shown}\r")
             self._shown = 0
 
     def _write(self, what: dict[str, Any]) -> None:
@@ -184,8 +186,38 @@ class Teller:
             self._file.write(f"{text}\n")
             self._file.flush()
         if self._is_json:
-            self._out.write(f"{text}\n")
-            self._out.flush()
+            self._put(self._out, f"{text}\n")
+
+    def _put(self, stream: TextIO, text: str) -> None:
+        try:
+            stream.write(text)
+            stream.flush()
+        except BrokenPipeError:
+            # What is written from now on, by Python's own last flush too, goes nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            self.on_closed()
+
+
+def _locked(path: str, *, goes_on: bool) -> TextIO:
+    """A file that no other run writes to, empty unless this run goes on."""
+    file = open(path, "a", encoding="utf-8")  # noqa: SIM115
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise UmiakError(
+            Problem(
+                code="UM-TRAIN-065",
+                what=f"another run writes to this run directory: {os.path.dirname(path)}",
+                hint="wait for it, or choose another: `--run_dir`; both would also save to the same save_checkpoint_path",
+            ),
+            exit_status=Exit.REFUSED,
+        ) from None
+    except OSError:
+        pass  # a file system without locks
+    if not goes_on:
+        file.truncate(0)
+    return file
 
 
 def _plain(report: Report) -> dict[str, Any]:
@@ -212,4 +244,5 @@ def _row(row: EpochRow) -> dict[str, Any]:
         "trained": row.trained,
         "evaluated": row.evaluated,
         **({"day": row.day, "pass": row.number} if row.day else {}),
+        **({"model": row.model} if row.model else {}),
     }

@@ -23,6 +23,7 @@ from umiak.ps.environment import Seat
 from umiak.ps.job import Job
 from umiak.ps.settings import Settings as PsSettings
 from umiak.train import reading, saving, serving
+from umiak.train.buffers import Buffers, own_of, set_own_of
 from umiak.train.config import Inference, Learning, Saving, TableParameters
 from umiak.train.courses import Course
 from umiak.train.engine import LOSS, Engine, Ways, check_tables, load
@@ -31,7 +32,8 @@ from umiak.train.findings import choices
 from umiak.train.metrics.board import Readings
 from umiak.train.milestones import EpochRow, Milestone, finite
 from umiak.train.mirror import Mirrors
-from umiak.train.plan import Act, Stage
+from umiak.train.plan import Act, Stage, visible_settings
+from umiak.train.reading import base
 from umiak.train.stopping import Stopping
 from umiak.train.stopwatch import Stopwatch
 from umiak.train.telling import Teller
@@ -52,6 +54,8 @@ class Settings:
 
     config: str = ""
     hyper_parameters: Free = {}
+    written: Free = {}
+    """The config as it is written."""
     table_parameters: dict[str, TableParameters] = {}
     learning: Learning = Learning()
     resume: bool = False
@@ -108,6 +112,8 @@ class Trainer:
         self.history: list[EpochRow] = []
         self.best: float | None = None
         self.without_progress = 0
+        self._is_best = False
+        """Whether what was evaluated last is better than all before, and not saved yet."""
         self.saved: str | None = None
         self.courses: list[Course] = []
         self._evaluation: Course | None = None
@@ -146,12 +152,33 @@ class Trainer:
             self.saved, self._run_id = found.path, found.milestone.run
             return found, found.milestone
         self._run_id = secrets.token_hex(8)
+        self._make_room()
         return None, Milestone(
             runner=self.act.name, mode=self.mode, trainers_in_all=self.together.world, seed=self._seed(), epoch=0
         )
 
+    def _make_room(self) -> None:
+        """For a run that begins anew: what an earlier one has saved is put aside, so that nobody takes it for this one's."""
+        act = self.act
+        paths = [each.path for each in (act.checkpoint, act.step_checkpoint) if each]
+        inside = [path for path in paths if act.init_model_path and _is_below(act.init_model_path, path)]
+        if self.together.is_first and not self.mirrors.all and not inside:
+            for target in saving.put_aside(paths, act.name):
+                self.teller.talk(
+                    f"note: checkpoints of an earlier run are in {target} now; `--resume` would have gone on from them"
+                )
+        self.together.tell({}, "room")
+
+    def _try_paths(self) -> None:
+        act = self.act
+        if self.together.is_first:
+            saving.try_paths(each.path for each in (act.checkpoint, act.step_checkpoint, act.inference) if each)
+
     def _begin(self, closing: contextlib.ExitStack, found: saving.Saved | None, begun: Milestone) -> None:
         act = self.act
+        self._try_paths()
+        # Models may look into the config as reader classes do.
+        base.provide_old_modules(visible_settings(self.settings.written, act.stages[0], act.name))
         for stage in act.stages:
             self.courses.append(self._course(stage))
             closing.callback(self.courses[-1].close)
@@ -161,6 +188,12 @@ class Trainer:
         for course in self.courses:
             if course.stage.model not in self.engines:
                 self.engines[course.stage.model] = self._engine(course, begun.seed)
+        for problem in dict.fromkeys(each for engine in self.engines.values() for each in engine.warnings):
+            for line in problem.lines("warning"):
+                self.teller.talk(line)
+        for course in (*self.courses, *([self._evaluation] if self._evaluation else [])):
+            judged_by = self.engines.get(course.stage.model) or next(iter(self.engines.values()))
+            judged_by.check_missing(course.first_seen, course.dataset.name)
         check_tables(self.engines.values(), self.settings.table_parameters, self.settings.config)
         if found:
             self._go_on(found)
@@ -168,7 +201,7 @@ class Trainer:
             self._warm_start(act.init_model_path)
 
     def _course(self, stage: Stage) -> Course:
-        return Course(stage, self.settings.config, self.settings.hyper_parameters, self.together)
+        return Course(stage, self.settings.config, self.settings.written, self.together, self.act.name)
 
     def _seed(self) -> int:
         if self.act.seed is not None:
@@ -235,7 +268,7 @@ class Trainer:
         if problem := self._misfit(found):
             raise UmiakError(problem)
         whole = saving.start_from(self.job, found.path, self._tables())
-        self._refresh()
+        self._restore()
         self.history = list(milestone.history)
         self.teller.go_on(self.history)
         self.best, self.without_progress = milestone.best, milestone.without_progress
@@ -246,8 +279,8 @@ class Trainer:
 
     def _reached(self, milestone: Milestone) -> str:
         if milestone.trainers:
-            return f"epoch {milestone.epoch + 1}, batch {milestone.batch}"
-        return f"epoch {milestone.epoch}"
+            return f"within {self.title(milestone.epoch)}, behind batch {milestone.batch}"
+        return f"{milestone.epoch} of {self.act.epochs} epochs {'is' if milestone.epoch == 1 else 'are'} done"
 
     def _misfit(self, found: saving.Saved) -> Problem | None:
         """Why the rest of an epoch can't be read by these trainers."""
@@ -275,18 +308,34 @@ class Trainer:
     def _warm_start(self, path: str) -> None:
         paths = saving.models_below(path, None)
         whole = saving.start_from(self.job, paths[-1], self._tables())
-        self._refresh()
+        self._restore()
         self.teller.talk(f"starts from {self.mirrors.spoken(paths[-1])}{'' if whole else VALUES_ONLY}")
 
     def _tables(self) -> dict[str, Any]:
         tables: dict[str, Any] = {}
         for engine in self.engines.values():
-            tables |= engine.optimizer.tables()
+            tables |= engine.checkpoint_tables()
         return tables
 
-    def _refresh(self) -> None:
+    def _restore(self) -> None:
         for engine in self.engines.values():
-            engine.refresh()
+            engine.restore()
+
+    def buffers(self) -> list[Buffers]:
+        """Of all models."""
+        return [engine.buffers for engine in self.engines.values()]
+
+    def own_buffers(self) -> str:
+        """What this trainer has of its own in all models."""
+        return own_of(self.buffers())
+
+    def set_own_buffers(self, text: str) -> None:
+        set_own_of(self.buffers(), text)
+
+    def _store_buffers(self) -> None:
+        """What tables do not have by themselves, before they are saved."""
+        for each in self.buffers():
+            each.store(self.together)
 
     # ---- epochs
 
@@ -315,12 +364,17 @@ class Trainer:
             row = self.history[-1] = replace(
                 row, evaluated=finite(dict(self.evaluate(self._evaluation, row.stage).epoch))
             )
+        for each in self.buffers():
+            each.agree(self.together)
         self.teller.epoch(row, act.epochs, of_several=len(self.courses) > 1)
         is_enough = self._is_enough(row)
         ends = is_enough or epoch + 1 == act.epochs
         milestone = replace(self.milestone(epoch + 1, 0), is_over=is_enough)
-        if act.checkpoint and (ends or (epoch + 1) % act.checkpoint.every == 0):
+        # The best so far is saved though it may not be due: it is what early stopping is for.
+        if act.checkpoint and (ends or self._is_best or (epoch + 1) % act.checkpoint.every == 0):
             self.save(saving.epoch_path(act.checkpoint.path, epoch), milestone, act.checkpoint, steps=False)
+            # Names of checkpoints count epochs from 0, as PaddleRec's do: so both are said.
+            self.teller.talk(f"{self.title(epoch)} saved: {self.mirrors.spoken(self.saved or '')}")
         if act.inference and (ends or (epoch + 1) % act.inference.every == 0):
             self._export(epoch, act.inference)
         if self.stopping.is_asked and self.together.world == 1 and not ends and self._saved_epoch(epoch):
@@ -340,6 +394,7 @@ class Trainer:
         better = number if name not in (LOSS, "log_loss") else (None if number is None else -number)
         if better is not None and (self.best is None or better > self.best):
             self.best, self.without_progress = better, 0
+            self._is_best = True
             return False
         self.without_progress += 1
         if self.without_progress >= act.patience:
@@ -353,6 +408,7 @@ class Trainer:
         if self.together.is_free:
             self.together.meet()
             engine.refresh()
+        engine.buffers.agree(self.together)
         board = engine.board()
         with reading.read(
             course.dataset, course.found, rank=self.together.rank, world=self.together.world, **course.more
@@ -395,13 +451,18 @@ class Trainer:
         with self.watch.measuring("saving"):
             if self.together.is_free:
                 self.together.meet()
+            self._store_buffers()
             saving.save(self.job, path, milestone)
             if self.together.is_first:
+                if not steps and self._is_best:
+                    saving.mark_best(path)
                 saving.keep(kept.path, self.act.keep_checkpoints, steps=steps)
                 self.mirrors.send(path)
                 self.mirrors.prune(kept.path)
             # Nobody goes on, and nobody ends, before it is whole.
             self.together.tell({}, "saved")
+        if not steps:
+            self._is_best = False
         self.saved = path
         self._saved_at = self.clock()
         self.teller.event("saved", path=path)
@@ -415,6 +476,7 @@ class Trainer:
             if saved is None:
                 if self.together.is_free:
                     self.together.meet()
+                self._store_buffers()
                 saving.save(self.job, source, self.milestone(epoch + 1, 0))
             if self.together.is_first:
                 for course in {course.stage.model: course for course in self.courses}.values():
@@ -430,8 +492,8 @@ class Trainer:
         """A model as a checkpoint has it: what trainers hold of their own, as in geo, is not in it."""
         alone = Job(Seat(), "sync", PsSettings(), self.job.options)
         engine = self.engines[course.stage.model].copied(alone)
-        saving.start_from(alone, source, engine.optimizer.tables())
-        engine.refresh()
+        saving.start_from(alone, source, engine.checkpoint_tables())
+        engine.restore()
         done = serving.export(
             engine,
             path,
@@ -457,6 +519,11 @@ class Trainer:
         minutes = act.save_minutes
         due = minutes is not None and self.together.is_first and self.clock() - self._saved_at >= 60 * minutes
         return Wishes(save=due, stop=self.stopping.is_asked)
+
+
+def _is_below(path: str, directory: str) -> bool:
+    """Whether a path is a directory, or leads into it."""
+    return os.path.commonpath([os.path.abspath(path), os.path.abspath(directory)]) == os.path.abspath(directory)
 
 
 def act_title(act: Act) -> str:

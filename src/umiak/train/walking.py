@@ -20,7 +20,7 @@ from umiak.train import reading
 from umiak.train.feeding import Dealt, Shared, Wishes
 from umiak.train.metrics.board import Readings
 from umiak.train.milestones import EpochRow, Milestone, TrainerState, finite, packed, unpacked
-from umiak.train.reading import dividing
+from umiak.train.reading import checking, dividing
 from umiak.train.reading.checking import Seen
 from umiak.train.reading.dealing import Deal
 from umiak.train.telling import Report
@@ -95,6 +95,7 @@ class Walk:
             self.board.load(np.add.reduce([unpacked(each.board) for each in own]), within.board_layout)
             self.trainer.step = own[0].step
             self._place = json.loads(own[0].place)
+            self.trainer.set_own_buffers(own[0].buffers)
         if within.deal:
             self.samples, self.batch = sum(each.samples for each in own), sum(each.batch for each in own)
 
@@ -256,6 +257,7 @@ class Walk:
                 board=packed(self.board.state()),
                 batch=self.batch,
                 samples=self.samples,
+                buffers=trainer.own_buffers() if self.together.world > 1 and not self.together.is_free else "",
             )
             told = [decode(TrainerState, each) for each in self.together.tell(encode(own), "state")]
             is_dealt = isinstance(feed, Dealt)
@@ -270,6 +272,10 @@ class Walk:
                 deal=json.dumps(encode(self._deal.after([json.loads(e.place) for e in told]))) if is_dealt else "",
             )
             trainer.save(trainer.step_path(kept.path, self.epoch, batch), milestone, kept, steps=True)
+            if self.together.is_free:
+                # No two runs are alike here, and trainers may be more or fewer when it goes on.
+                for each in trainer.buffers():
+                    each.agree(self.together)
         if wishes.stop:
             raise Stopped
 
@@ -289,6 +295,8 @@ class Walk:
             all_seen = [None if each["seen"] is None else decode(Seen, each["seen"]) for each in told]
             allowed = self.course.dataset.extra_slots_allowed
             reading.check_seen(self.course.dataset, self.course.found, all_seen, extra_allowed=allowed)
+            total = checking.together(each for each in all_seen if each is not None)
+            self.engine.check_missing(total, self.course.dataset.name)
         if self.together.is_free:
             self.samples, self.batch = (sum(each[name] for each in told) for name in ("samples", "batch"))
         if not self.samples:

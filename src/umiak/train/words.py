@@ -33,7 +33,7 @@ def progress(report: Report) -> str:
 
 def epoch(row: EpochRow, epochs: int, *, of_several: bool = False) -> str:
     """An epoch, one of its phases, or a pass, is done."""
-    title = day_pass(row.day, row.number) if row.day else f"epoch {row.epoch + 1}/{epochs}"
+    title = row.model or (day_pass(row.day, row.number) if row.day else f"epoch {row.epoch + 1}/{epochs}")
     parts = [
         f"{title}, {row.stage}, done" if of_several else f"{title} done",
         f"{row.samples:,} samples in {duration(row.seconds)}",
@@ -66,13 +66,14 @@ def table(rows: Sequence[EpochRow]) -> list[str]:
     evaluated = list(dict.fromkeys(name for row in rows for name in row.evaluated if "." not in name))
     several = len({row.stage for row in rows}) > 1
     online = any(row.day for row in rows)
-    head = ["pass" if online else "epoch", *(["phase"] if several else []), "samples", "seconds", "samples/s", *trained]
+    title = "model" if any(row.model for row in rows) else "pass" if online else "epoch"
+    head = [title, *(["phase"] if several else []), "samples", "seconds", "samples/s", *trained]
     head += [f"{'before: ' if online else 'evaluated '}{name}" for name in evaluated]
     lines = [head]
     for row in rows:
         speed = row.samples / row.seconds if row.seconds else 0.0
         cells = [
-            f"{row.day}/{row.number}" if row.day else str(row.epoch + 1),
+            row.model or (f"{row.day}/{row.number}" if row.day else str(row.epoch + 1)),
             *([row.stage] if several else []),
             f"{row.samples:,}",
             f"{row.seconds:.1f}",

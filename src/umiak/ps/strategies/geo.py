@@ -45,7 +45,7 @@ class Geo(Strategy):
 
     def as_kept(self, spec: Spec) -> Spec:
         """Servers only add differences up."""
-        return replace(spec, optimizer=specs.Sum(), clip=specs.Clip())
+        return replace(spec, optimizer=specs.Sum(), clip=specs.Clip(), decay=specs.Decay())
 
     def open(self, name: str, spec: SparseTable) -> int:
         if spec.accessor is not None or not isinstance(spec.entry, specs.Always):
@@ -116,7 +116,7 @@ class _Rows:
         """Begin anew with what the servers have."""
         spec = self._spec
         self.latest = umiak_native.Table(specs.to_json(spec), LOCAL_SHARDS)
-        zeros = replace(spec, optimizer=specs.Sum(), clip=specs.Clip(), init=specs.Constant())
+        zeros = replace(spec, optimizer=specs.Sum(), clip=specs.Clip(), decay=specs.Decay(), init=specs.Constant())
         self._old = umiak_native.Table(specs.to_json(zeros), LOCAL_SHARDS)
         # One number per key: 1 for rows that are here.
         self._known = umiak_native.Table(specs.to_json(replace(zeros, dim=1)), LOCAL_SHARDS)

@@ -69,6 +69,8 @@ class Tables:
         if counted is not None:
             settings |= accessing.settings(table, dim, counted, self._settings.get("clip") or specs.Clip())
             self.are_counting = True
+        if counted is not None or rule == "ftrl" or isinstance(rule, (specs.Ftrl, specs.Sum)):
+            settings.pop("decay", None)  # they have their own ways to forget
         made = Embedding(
             dim,
             table=f"{self._prefix}{table}",

@@ -71,7 +71,9 @@ class Model(paddle.nn.Layer):  # type: ignore[misc]
     """The base of models. A file of a config's ``model`` has a class ``Model`` that is one."""
 
     Hyper: type[Any] = NoHyper
-    """A `umiak.core.value.value` with a field for each key of ``hyper_parameters`` that the model reads, ``optimizer`` aside."""
+    """A ``@dataclass``, or a `umiak.core.value.value`, with a field for each key of ``hyper_parameters`` that the model reads, ``optimizer`` aside."""
+    strict_labels: bool = True
+    """Whether a sample without a label, or with one that its metric has no meaning for, is an error."""
     outputs: tuple[str, ...] = ()
     """The results that a model for serving answers with; none named: all of them."""
 

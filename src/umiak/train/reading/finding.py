@@ -13,6 +13,7 @@ import glob
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -55,7 +56,11 @@ def find(
         roots = [below_path(path, each) for each in below]
         names = [name for root in roots for name in names_of(root, dataset.name, where)]
     names = [name for name in names if os.path.basename(name) != without]
-    found = [storage.weigh(name) for name in names] if storage.is_url(path) else [parts.weigh(name) for name in names]
+    if storage.is_url(path):
+        found = [storage.weigh(name) for name in names]
+    else:
+        check_plain(names)
+        found = [parts.weigh(name) for name in names]
     return Files(files=tuple(found), digest=digest([(_relative(file.path, path), file.size) for file in found]))
 
 
@@ -85,6 +90,19 @@ def names_of(path: str, dataset: str, where: str | None = None) -> list[str]:
     )
 
 
+def check_plain(names: Sequence[str]) -> None:
+    """UmiakError for what is there and no file: to open a pipe would wait for whoever writes to it."""
+    problems = []
+    for name in names:
+        kind = _special(name)
+        if kind is not None:
+            what = f"{name}: not a file, but {kind}"
+            hint = "a training reads its data several times, and cuts it: let it be written to a file first"
+            problems.append(Problem(code="UM-DATA-060", what=what, hint=hint))
+    if problems:
+        raise UmiakError(*problems)
+
+
 def digest(names: Sequence[tuple[str, int]]) -> str:
     """A short text that is equal for equal names and sizes."""
     return hashlib.sha256(json.dumps(list(names)).encode()).hexdigest()[:32]
@@ -105,8 +123,23 @@ def agree(digests: Sequence[str], dataset: str) -> None:
         )
 
 
+def _special(path: str) -> str | None:
+    """What a path leads to that is neither a file nor a directory, in words."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return None  # told when it is opened
+    kinds = {
+        stat.S_IFIFO: "a named pipe",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+    }
+    return kinds.get(stat.S_IFMT(mode))
+
+
 def _local(path: str) -> list[str]:
-    if os.path.isfile(path):
+    if os.path.isfile(path) or _special(path):
         return [path]
     if os.path.isdir(path):
         return _walk(path)
@@ -115,7 +148,7 @@ def _local(path: str) -> list[str]:
         for name in glob.glob(path, recursive=True):
             if os.path.isdir(name):
                 names += _walk(name)
-            elif os.path.isfile(name):
+            elif os.path.isfile(name) or _special(name):
                 names.append(name)
         return sorted(set(names))
     return []

@@ -87,10 +87,13 @@ def check(
     first_lines: int = FIRST_LINES,
     extra_allowed: bool = False,
     bad_lines: int = 0,
-) -> None:
-    """Read the first lines and raise UmiakError if the declared slots are not those of the data. The same for all trainers."""
+) -> checking.Seen | None:
+    """Read the first lines and raise UmiakError if the declared slots are not those of the data. The same for all trainers.
+
+    Returns what was seen; nothing where a class of the user's reads.
+    """
     if not dataset.has_slots:
-        return
+        return None
     inputs: list[str] = []
     total = checking.Seen()
     for file in found.files:
@@ -104,6 +107,7 @@ def check(
             next(reader, None)
             total = checking.together([total, checking.seen(reader.statistics())])
     _judge(checking.problems(dataset, total, files=inputs, where=where, extra_allowed=extra_allowed))
+    return total
 
 
 def check_seen(

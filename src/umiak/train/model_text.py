@@ -1,0 +1,159 @@
+"""What the text of a model's or a reader's file says, without running it. A decider.
+
+    seen = look(text, "model.py")
+    seen.problems           not Python; written for a framework that is gone
+    seen.classes            names that may be classes: ``class Model``, ``from net import Model``, ``Model = build()``
+    seen.hyper              the fields of ``Model.Hyper``, if the file itself says them all
+
+Reading is quick and harmless; only running a file tells whether it can be imported.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from umiak.core.problem import Problem
+from umiak.core.value import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+FLUID = "paddle.fluid"
+OLD = "UM-TRAIN-060"
+"""The code of a problem with a file that is written for it."""
+OLD_BASES = ("DygraphModel", "StaticModel")
+"""Classes of models in the form of PaddleRec 2."""
+_IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError", "Exception", "BaseException")
+PORT = "derive class Model from umiak.models.ClickModel (docs/reference/modeling.md); docs/how-to/move-from-paddlerec.md shows the steps"
+
+
+@value
+class Field:
+    """A hyper-parameter of a model."""
+
+    name: str
+    is_optional: bool
+
+
+@value
+class Text:
+    """What a file says."""
+
+    problems: tuple[Problem, ...] = ()
+    classes: tuple[str, ...] = ()
+    hyper: tuple[Field, ...] | None = None
+    """None: it is not said here, or not completely."""
+    takes_everything: bool = False
+    """Whether a star import may bring any name."""
+
+
+def look(text: str | bytes, file: str, *, code: str = "UM-TRAIN-021") -> Text:
+    """Read a file's text; ``code`` is that of a problem with it. What stands in a function, or where its absence is caught, is not looked at."""
+    try:
+        tree = ast.parse(text, file)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        return Text(problems=(_not_python(error, file, code),))
+    body = [*_statements(tree.body)]
+    problems = tuple(_old(file, node) for node in body if _names_fluid(node))
+    return Text(
+        problems=problems[:1],
+        classes=tuple(dict.fromkeys(name for node in body for name in _bound(node))),
+        hyper=_hyper(body),
+        takes_everything=any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in body),
+    )
+
+
+def missing(seen: Text, name: str, file: str, *, code: str, hint: str | None = None) -> Problem | None:
+    """A problem if a file has no class of this name."""
+    if name in seen.classes or seen.takes_everything or seen.problems:
+        return None
+    if name == "Model" and (older := [each for each in OLD_BASES if each in seen.classes]):
+        why = f"{older[0]} is the form of PaddleRec 2, which has no counterpart here"
+        return Problem(code=code, what=f"{file} has no class {name}", why=why, hint=PORT, where=file)
+    return Problem(code=code, what=f"{file} has no class {name}", hint=hint, where=file)
+
+
+def _not_python(error: Exception, file: str, code: str) -> Problem:
+    place = file
+    if isinstance(error, SyntaxError) and error.lineno:
+        place = f"{file}:{error.lineno}:{error.offset or 1}"
+    said = error.msg if isinstance(error, SyntaxError) else str(error)
+    return Problem(code=code, what=f"not Python: {type(error).__name__}: {said}", where=place)
+
+
+def _old(file: str, node: ast.stmt) -> Problem:
+    return Problem(
+        code=OLD,
+        what=f"the model is written for {FLUID}: `{ast.unparse(node)}`",
+        why=f"PaddlePaddle has no {FLUID} since 2.5, and models here are layers of paddle.nn",
+        hint=PORT,
+        where=f"{file}:{node.lineno}",
+    )
+
+
+def _names_fluid(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Import):
+        return any(each.name == FLUID or each.name.startswith(f"{FLUID}.") for each in node.names)
+    if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+        if node.module == "paddle":
+            return any(each.name == "fluid" for each in node.names)
+        return node.module == FLUID or node.module.startswith(f"{FLUID}.")
+    return False
+
+
+def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """All that is run when the file is imported, short of what classes have in them."""
+    for node in body:
+        yield node
+        if isinstance(node, ast.If):
+            yield from _statements([*node.body, *node.orelse])
+        elif isinstance(node, ast.With):
+            yield from _statements(node.body)
+        elif isinstance(node, ast.Try):
+            inner = [*node.orelse, *node.finalbody, *(each for handler in node.handlers for each in handler.body)]
+            yield from _statements(inner if _catches_imports(node) else [*node.body, *inner])
+            if _catches_imports(node):
+                yield from (each for each in _statements(node.body) if not _names_fluid(each))
+
+
+def _catches_imports(node: ast.Try) -> bool:
+    def caught(kind: ast.expr | None) -> bool:
+        if isinstance(kind, ast.Tuple):
+            return any(caught(each) for each in kind.elts)
+        return kind is None or (isinstance(kind, ast.Name) and kind.id in _IMPORT_ERRORS)
+
+    return any(caught(handler.type) for handler in node.handlers)
+
+
+def _bound(node: ast.stmt) -> Iterator[str]:
+    """Names that a statement may bind to a class."""
+    if isinstance(node, ast.ClassDef):
+        yield node.name
+    elif isinstance(node, (ast.Import, ast.ImportFrom)):
+        yield from (each.asname or each.name for each in node.names)
+    elif isinstance(node, ast.Assign):
+        yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+
+
+def _hyper(body: Iterable[ast.stmt]) -> tuple[Field, ...] | None:
+    model = next((node for node in body if isinstance(node, ast.ClassDef) and node.name == "Model"), None)
+    kinds = [node for node in (model.body if model else ()) if isinstance(node, ast.ClassDef) and node.name == "Hyper"]
+    if not kinds or kinds[0].bases or not kinds[0].decorator_list:
+        return None
+    return tuple(
+        [
+            Field(name=node.target.id, is_optional=node.value is not None and not _is_needed(node.value))
+            for node in kinds[0].body
+            if isinstance(node, ast.AnnAssign)
+            and isinstance(node.target, ast.Name)
+            and "ClassVar" not in ast.unparse(node.annotation)
+        ]
+    )
+
+
+def _is_needed(default: ast.expr) -> bool:
+    """``field()`` without a default."""
+    if not isinstance(default, ast.Call) or ast.unparse(default.func) not in ("field", "dataclasses.field"):
+        return False
+    return not any(each.arg in ("default", "default_factory") for each in default.keywords)

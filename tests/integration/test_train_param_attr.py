@@ -1,0 +1,64 @@
+"""What a parameter says of itself, `ParamAttr(learning_rate=...)` and `ParamAttr(regularizer=...)`, and weight decay of the config, in every mode."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+from testbed.pytest_support import require
+from tests.train_runs import EPOCHS, Work
+
+pytestmark = [pytest.mark.paddle, pytest.mark.usefixtures("paddle"), pytest.mark.timeout(180)]
+
+LAST = str(EPOCHS - 1)
+
+
+@pytest.fixture
+def paddle() -> None:
+    missing = importlib.util.find_spec("paddle") is None
+    require("PaddlePaddle is not installed: pip install paddlepaddle==3.3.1" if missing else None)
+
+
+def values(work: Work, runner: str, epoch: str, table: str) -> np.ndarray:
+    from umiak.ps import export
+
+    return np.asarray(export.contents(str(work.path / "out" / runner / epoch))[table]["values"])
+
+
+@pytest.mark.parametrize("runner", ["alone", "sync", "async", "half_async", "geo", "hybrid", "collective"])
+def test_a_parameters_own_rate_and_regularizer_act(work: Work, runner: str) -> None:
+    """One that does not learn, and one that is drawn to zero so strongly that nothing else counts."""
+    path = work.path / "model.py"
+    text = path.read_text()
+    strong = "paddle.ParamAttr(regularizer=paddle.regularizer.L2Decay(100.0))"
+    still = "paddle.ParamAttr(learning_rate=0.0, initializer=paddle.nn.initializer.Constant(0.25))"
+    path.write_text(text.replace("Linear(width, 8)", f"Linear(width, 8, weight_attr={strong}, bias_attr={still})"))
+    done = work.here(runner) if runner == "alone" else work.run(runner)
+    assert done.status == 0, done.said
+    assert values(work, runner, LAST, "dense.rate-0").tolist() == [0.25] * 8
+    drawn = np.abs(values(work, runner, LAST, "dense.l2-100"))
+    assert drawn.size == 8 * 18
+    assert drawn.mean() < 0.15  # it begins at about 0.24
+    assert values(work, runner, LAST, "dense").size == 9
+
+
+def test_weight_decay_of_the_config_is_for_dense_parameters_and_rows(work: Work) -> None:
+    from umiak.ps import export
+
+    def sizes(*words: str) -> tuple[float, float]:
+        work.forget("out", "steps", "run")
+        assert work.here("alone", *words).status == 0
+        found = export.contents(str(work.path / "out" / "alone" / LAST))
+        rows = np.array([np.abs(np.asarray(row)[:4]).mean() for _, row in found["embedding"]["rows"].values()])
+        return float(np.abs(np.asarray(found["dense"]["values"])).mean()), float(rows.mean())
+
+    plain = sizes()
+    for said in (
+        "{class: AdamW, learning_rate: 0.02, weight_decay: 5}",
+        "{class: Adam, learning_rate: 0.02, weight_decay: 5}",
+    ):
+        decayed = sizes("-o", f"hyper_parameters.optimizer={said}")
+        assert decayed[0] < plain[0] / 2
+        assert decayed[1] < plain[1] / 2
