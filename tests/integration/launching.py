@@ -271,7 +271,11 @@ class Launcher:
         return self.process.pid, worker[0]
 
     def freeze(self) -> None:
-        """SIGSTOP to the half that works, if there is one yet."""
+        """SIGSTOP to the half that works, as soon as there is one; unless the launcher has ended."""
+        until(
+            lambda: self.process.poll() is not None or any(each.parent == self.process.pid for each in self.family()),
+            "there is a half that works",
+        )
         for relative in self.family():
             if relative.parent == self.process.pid:
                 with contextlib.suppress(ProcessLookupError):
