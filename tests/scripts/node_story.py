@@ -120,7 +120,7 @@ class NodeStory:
         return self._hear(Refuse(text="the job has ended", code="UM-MEET-009", gone=True))
 
     def do_evict(self) -> list[str]:
-        return self._hear(Evict(text="this node was out of reach"))
+        return self._hear(Evict(text="it has not heard this node for 5 s"))
 
     def do_reachable(self, *names: str) -> list[str]:
         """These launchers have answered a call."""

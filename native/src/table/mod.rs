@@ -37,7 +37,7 @@ use crate::table::spec::TableSpec;
 
 pub enum Table {
     Sparse(Box<SparseTable>),
-    Dense(DenseTable),
+    Dense(Box<DenseTable>),
 }
 
 impl Table {
@@ -45,7 +45,7 @@ impl Table {
     pub fn new(spec: TableSpec, sharding: Sharding, owned: std::ops::Range<usize>) -> Result<Self, String> {
         Ok(match spec {
             TableSpec::Sparse(spec) => Table::Sparse(Box::new(SparseTable::new(spec, sharding)?)),
-            TableSpec::Dense(spec) => Table::Dense(DenseTable::new(spec, sharding, owned)?),
+            TableSpec::Dense(spec) => Table::Dense(Box::new(DenseTable::new(spec, sharding, owned)?)),
         })
     }
 

@@ -265,7 +265,7 @@ class NodeMachine:
             lost = "the master can't be reached from here, while other nodes still follow it"
             self._end(now, Finish(exit_status=3, code="UM-MEET-001", words=lost, at_once=True))
 
-    def _master_lost(self, now: float, loss: Loss) -> None:
+    def _master_lost(self, now: float, loss: Loss, why: str = "") -> None:
         self.linked = False
         dead = loss is Loss.DEAD
         if not dead:
@@ -275,7 +275,7 @@ class NodeMachine:
         how = {
             Loss.DEAD: "its connection was closed",
             Loss.SILENT: f"silent for {self.terms.heartbeat_timeout_s:g} s",
-            Loss.EVICTED: f"it has not heard this node for {self.terms.heartbeat_timeout_s:g} s",
+            Loss.EVICTED: why,
         }[loss]
         if self._finish or self._told_signal:
             if not self._running:
@@ -395,8 +395,8 @@ class NodeMachine:
                 self._enter(Phase.SEEKING)
                 self._asked = None
                 self._dial(host, port)
-            case Evict() if self.linked:
-                self._master_lost(now, Loss.EVICTED)
+            case Evict(text=text) if self.linked:
+                self._master_lost(now, Loss.EVICTED, text)
             case Refuse(gone=True) if self._search:
                 self.linked = False
                 self._do(HangUp())

@@ -103,6 +103,7 @@ class Coordinator:
         self.failures: list[Failure] = []
         self._roster = Roster(previous)
         self._end_is_cut_off = False
+        self._moved: Moved | None = None  # where everybody went
         self._await_until = now
         self._port_retries = 0
         self._backoff = Backoff(terms.job_id, now)
@@ -215,9 +216,9 @@ class Coordinator:
     def _go_there(self, host: str, port: int) -> None:
         """The job is led from there; everyone who came here goes along."""
         self.phase = Phase.ENDED
-        self._end_is_cut_off = True
+        self._moved = Moved(host=host, port=port)
         self._actions.append(StandDown(text=f"the job is led by {host} now, joining it there"))
-        self._send(Moved(host=host, port=port), *(name for name in self._roster.names if name != self.name), self.name)
+        self._send(self._moved, *(name for name in self._roster.names if name != self.name), self.name)
 
     def _said(self, now: float, member: Member, event: NodeSaid) -> None:
         message = event.message
@@ -321,7 +322,7 @@ class Coordinator:
         member = self._roster[name]
         if not dead:
             # It arrives only if the link works again; then that node must stop, and may join again.
-            self._send(Evict(text="this node was out of reach, and the master gave it up"), name)
+            self._send(Evict(text=f"it has not heard this node for {self.terms.heartbeat_timeout_s:g} s"), name)
         self._forget(name, dead=dead)
         if member.standby or member.leaving or self.phase is Phase.GATHERING:
             return
@@ -356,8 +357,7 @@ class Coordinator:
         here = self._roster.names
         if self.cluster and not self._votes.awaited and not self._votes.may_go_on(here):
             lost = ", ".join(self._host_of(name) for name in self._votes.missing(here))
-            self._end_is_cut_off = True
-            self._end(words.cut_off(lost, self.cluster.generation))
+            self._end_cut_off(words.cut_off(lost, self.cluster.generation))
         if self.phase is Phase.RUNNING:
             self._decide_running(now)
         if self.phase is Phase.STOPPING and all(member.idle for member in self._roster.active):
@@ -537,10 +537,19 @@ class Coordinator:
         self.phase = Phase.ENDED
         self._broadcast(finish)
 
+    def _end_cut_off(self, finish: Finish) -> None:
+        """This side may not go on. Its other nodes may reach the rest, which this master could not: they look for it."""
+        self.phase = Phase.ENDED
+        self._end_is_cut_off = True
+        others = [name for name in self._roster.names if name != self.name]
+        is_over = not self.terms.survives_its_master
+        self._send(finish if is_over else Evict(text="it was cut off, and ends"), *others)
+        self._send(finish, self.name)
+
     def _answer_after_the_end(self, event: RendezvousEvent) -> None:
         if isinstance(event, NodeSaid) and isinstance(event.message, Join):
             ended = Refuse(text="the job has ended", code="UM-MEET-009", gone=self._end_is_cut_off)
-            self._send(ended, event.name)
+            self._send(self._moved or ended, event.name)
             self._actions.append(Drop(name=event.name))
 
     def _all_ready(self) -> bool:

@@ -328,8 +328,8 @@ class World:
 
     def cut(self, one: Iterable[str], other: Iterable[str]) -> None:
         """From now on nothing gets through between these two groups, and nobody is told."""
-        for a in one:
-            for b in other:
+        for a in sorted(one):
+            for b in sorted(other):
                 pair = frozenset((a, b))
                 if a != b and pair not in self._cuts:
                     self._cuts.add(pair)
