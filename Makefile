@@ -18,7 +18,7 @@ help: ## Show what there is to do
 
 setup: $(STAMP) ## Make .venv with everything that users and tests need
 
-$(STAMP): pyproject.toml shims/paddlerec/pyproject.toml constraints.txt $(NATIVE)
+$(STAMP): pyproject.toml hatch_build.py shims/paddlerec/pyproject.toml constraints.txt $(NATIVE)
 	@command -v cargo >/dev/null || { echo "umiak's native core needs Rust 1.89 or newer: no cargo on PATH (Debian: rustup from its site, or apt-get install rustup)" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(f"umiak needs Python 3.10 or newer, {sys.executable} is {sys.version.split()[0]}: make PYTHON=python3.11 setup" if sys.version_info < (3, 10) else 0)'
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)  # which leaves one without pip if Debian's python3-venv is missing
