@@ -98,7 +98,9 @@ def test_wheels_without_rust_and_without_an_index_for_ours(fresh: Environment, w
     fresh.does("python", "-m", "pip", "uninstall", "--quiet", "--yes", "umiak", "umiak-native")
     fresh.does("python", "-m", "pip", "install", "--quiet", "--no-index", "--find-links", str(wheels), "umiak[train]")
     fresh.trains()
-    fresh.does("python", "-m", "pip", "install", "--quiet", "--no-index", "--find-links", str(wheels), "umiak-paddlerec")
+    fresh.does(
+        "python", "-m", "pip", "install", "--quiet", "--no-index", "--find-links", str(wheels), "umiak-paddlerec"
+    )
     fresh.does("python", "-c", "import paddlerec")
 
 
@@ -147,7 +149,9 @@ def stranger(tmp_path: Path) -> Iterator[str]:
             about = f"{name.replace('-', '_')}-{version}.dist-info"
             with zipfile.ZipFile(page / file, "w") as wheel:
                 wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-                wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+                wheel.writestr(
+                    f"{about}/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+                )
                 wheel.writestr(f"{about}/RECORD", "")
             with (page / "index.html").open("a") as listing:
                 listing.write(f'<a href="{file}">{file}</a>\n')
@@ -188,12 +192,15 @@ def test_wheels_that_make_wheels_made(fresh: Environment) -> None:
     """Of this very source, small, for every Linux of the last ten years, and good for training."""
     built = [*(ROOT / "dist").glob("umiak_native-*manylinux2014_x86_64*.whl")]
     require(None if built else "no wheels in dist: make wheels")
-    newest = max(path.stat().st_mtime for path in [*(ROOT / "native" / "src").rglob("*.rs"), ROOT / "native" / "Cargo.toml"])
+    newest = max(
+        path.stat().st_mtime for path in [*(ROOT / "native" / "src").rglob("*.rs"), ROOT / "native" / "Cargo.toml"]
+    )
     require(None if built[0].stat().st_mtime > newest else "the wheels in dist are older than the sources: make wheels")
     assert built[0].name.startswith(f"umiak_native-{VERSION}-cp310-abi3-manylinux2014_x86_64")
     with zipfile.ZipFile(built[0]) as wheel:
         module = next(each for each in wheel.infolist() if each.filename.endswith(".so"))
-        assert module.file_size < 10e6
-        assert b".debug_info" not in wheel.read(module)
-    fresh.does("python", "-m", "pip", "install", "--quiet", "--find-links", str(ROOT / "dist"), f"umiak[train]=={VERSION}")
+        assert module.file_size < 10e6  # 31 MB with what debuggers need
+    fresh.does(
+        "python", "-m", "pip", "install", "--quiet", "--find-links", str(ROOT / "dist"), f"umiak[train]=={VERSION}"
+    )
     fresh.trains()
