@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -65,7 +66,7 @@ esac
 
 def test_with_a_python_that_is_too_old(machine: Path) -> None:
     program(machine, "cargo")
-    program(machine, "python3", OLD_PYTHON.replace("REAL", sys.executable))
+    program(machine, "python3", OLD_PYTHON.replace("REAL", shlex.quote(sys.executable)))
     done = setup(machine)
     assert done.returncode == 2
     assert re.match(
