@@ -15,6 +15,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,18 +56,21 @@ def _python() -> list[str]:
             *("--progress-spinner", "off", "--no-deps", "--disable-pip", "--requirement", "constraints.txt"),
         ]
     )
-    if isinstance(asked, str):
-        return _skipped("Python", asked)
-    return judge_python(asked)
+    return _skipped("Python", asked) if isinstance(asked, str) else _judged("Python", judge_python, asked)
 
 
 def _rust() -> list[str]:
     if not shutil.which("cargo-audit"):
         return _skipped("Rust", "cargo-audit is not installed: cargo install --locked cargo-audit")
     asked = _ask(["cargo-audit", "audit", "--json", "--file", "native/Cargo.lock"])
-    if isinstance(asked, str):
-        return _skipped("Rust", asked)
-    return judge_rust(asked)
+    return _skipped("Rust", asked) if isinstance(asked, str) else _judged("Rust", judge_rust, asked)
+
+
+def _judged(whose: str, judge: Callable[[dict[str, Any]], list[str]], report: dict[str, Any]) -> list[str]:
+    try:
+        return judge(report)
+    except (KeyError, TypeError, AttributeError) as error:
+        return _skipped(whose, f"a report of a form that is not understood ({type(error).__name__}: {error})")
 
 
 def judge_python(report: dict[str, Any]) -> list[str]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import socket
-import shlex
 import subprocess
 import sys
 import threading
