@@ -7,22 +7,33 @@ STAMP := $(VENV)/.made-from
 NATIVE := $(wildcard native/*.toml native/Cargo.lock native/*.pyi native/src/*.rs native/src/*/*.rs)
 PEERS := .venv-peers
 TORCH := .venv-torch
+WHEELS := .venv-wheels
 TEST_FLAGS ?=
 MINUTES ?= 60
+WHEEL_FLAGS ?=
+
+# Each says what is missing, and ends make.
+define NEEDS_RUST
+command -v cargo >/dev/null || { echo "umiak's native core needs Rust 1.89 or newer: no cargo on PATH. Install it from https://rustup.rs (Debian, Ubuntu: apt-get install rustup && rustup default stable), and open a new shell" >&2; exit 1; }
+endef
+define NEEDS_PYTHON
+command -v $(PYTHON) >/dev/null || { echo "umiak needs Python 3.10 or newer: no $(PYTHON) on PATH; name another one: make PYTHON=/path/to/python3.11 setup" >&2; exit 1; }; \
+$(PYTHON) -c 'import sys; sys.exit("umiak needs Python 3.10 or newer, and %s is %s; name another one: make PYTHON=/path/to/python3.11 setup" % (sys.executable, sys.version.split()[0]) if sys.version_info < (3, 10) else 0)'
+endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-torch campaign check format bench bench-ps bench-peers docs clean
+.PHONY: help setup demo test test-torch campaign wheels check audit format bench bench-ps bench-peers docs clean
 
 help: ## Show what there is to do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Make .venv with everything that users and tests need
 
-$(STAMP): pyproject.toml shims/paddlerec/pyproject.toml constraints.txt $(NATIVE)
-	@command -v cargo >/dev/null || { echo "umiak's native core needs Rust 1.89 or newer: no cargo on PATH (Debian: rustup from its site, or apt-get install rustup)" >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(f"umiak needs Python 3.10 or newer, {sys.executable} is {sys.version.split()[0]}: make PYTHON=python3.11 setup" if sys.version_info < (3, 10) else 0)'
+$(STAMP): pyproject.toml hatch_build.py shims/paddlerec/pyproject.toml constraints.txt $(NATIVE)
+	@$(NEEDS_RUST)
+	@$(NEEDS_PYTHON)
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)  # which leaves one without pip if Debian's python3-venv is missing
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt pip uv
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --reinstall-package umiak-native --editable '.[train]' --editable shims/paddlerec --group dev --group paddle
 	@touch $(STAMP)
 
@@ -42,7 +53,14 @@ test-torch: setup ## PyTorch's layers for parameter servers, in .venv-torch (3 G
 campaign: setup ## Play random outages, losses and joins against the launcher's decisions, for MINUTES=60
 	$(BIN)/python -m tests.laws.campaign --minutes $(MINUTES)
 
-check: setup ## Format, lint, types, import contracts, clippy, fresh docs (under a minute)
+wheels: ## Build wheels for machines without Rust into dist/ (makes .venv-wheels, 400 MB)
+	@$(NEEDS_RUST)
+	@$(NEEDS_PYTHON)
+	@test -x $(WHEELS)/bin/pip || $(PYTHON) -m venv $(WHEELS)
+	@$(WHEELS)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt maturin ziglang hatchling
+	@$(WHEELS)/bin/python -m tools.wheels $(WHEEL_FLAGS)
+
+check: setup ## Format, lint, types, import contracts, clippy, fresh docs, known weaknesses of dependencies (under a minute)
 	cargo fmt --check --manifest-path native/Cargo.toml
 	cargo clippy --quiet --all-targets --manifest-path native/Cargo.toml -- -D warnings
 	$(BIN)/ruff format --check --quiet .
@@ -51,8 +69,12 @@ check: setup ## Format, lint, types, import contracts, clippy, fresh docs (under
 	MYPYPATH=native $(BIN)/stubtest --mypy-config-file pyproject.toml --allowlist native/stubtest-allowed.txt umiak_native
 	$(BIN)/lint-imports
 	$(BIN)/python docs/generate.py --check
+	$(BIN)/python -m tools.audit
 
-format: setup ## Let the formatter and the linter mend what they can
+audit: setup ## Ask whether a dependency has a known weakness (a part of `make check`; needs a network and cargo-audit)
+	$(BIN)/python -m tools.audit
+
+format: setup ## Let the formatter and the linter fix what they can
 	cargo fmt --manifest-path native/Cargo.toml
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -69,7 +91,7 @@ bench-ps: setup ## Measure the parameter server beside Paddle 2.6.2's own (makes
 bench-peers: setup ## Make .venv-peers with the newest torch for the comparison (5 GB)
 	$(BIN)/python -m benchmarks.peers
 
-docs: setup ## Write the generated pages of docs/reference anew
+docs: setup ## Write the generated pages of docs/reference
 	$(BIN)/python docs/generate.py
 
 clean: ## Remove what was made here, except the virtual environments

@@ -170,20 +170,29 @@ def alone(run: Run) -> Iterator[Figure]:
             share.add("umiak", 100 * (1 - epoch.per_cpu_s / compute))
             parts = ", ".join(f"{name} {part:.0%}" for name, part in epoch.shares.items() if part >= 0.005)
             rate.note("umiak", f"of its time: {parts}; auc {epoch.auc:.3f}")
-            _peer(bench, run, rate, per_core)
+            for lazy in (False, True):
+                _peer(bench, run, rate, per_core, lazy=lazy)
     yield from (rate, per_core, share)
 
 
-def _peer(bench: Bench, run: Run, rate: Figure, per_core: Figure) -> None:
+def _peer(bench: Bench, run: Run, rate: Figure, per_core: Figure, *, lazy: bool) -> None:
+    name = "like PaddleRec, lazy_mode" if lazy else "like PaddleRec"
     samples = 10_240 if run.quick else 25_600
-    argv = [sys.executable, "-m", "benchmarks.train_paddlerec", str(samples), *map(str, clicks.files(1))]
+    argv = [
+        sys.executable,
+        "-m",
+        "benchmarks.train_paddlerec",
+        str(samples),
+        str(int(lazy)),
+        *map(str, clicks.files(1)),
+    ]
     ended = bench.start(argv, {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}).wait(LIMIT_S)
     if ended is None or ended.status:
-        rate.note("like PaddleRec", f"failed: {bench.last_words()}")
+        rate.note(name, f"failed: {bench.last_words()}")
         return
     found = json.loads(bench.last_words())
-    rate.add("like PaddleRec", found["samples"] / found["seconds"])
-    per_core.add("like PaddleRec", found["samples"] / found["cpu_s"])
+    rate.add(name, found["samples"] / found["seconds"])
+    per_core.add(name, found["samples"] / found["cpu_s"])
 
 
 def job(run: Run) -> Iterator[Figure]:

@@ -1,8 +1,9 @@
 """Click-through training as PaddleRec's own trainer for the dynamic graph does it, written for the comparison. A program.
 
-    python -m benchmarks.train_paddlerec SAMPLES FILE ...
+    python -m benchmarks.train_paddlerec SAMPLES LAZY FILE ...
 
-A Python reader that splits lines, Paddle's DataLoader with one process, one table of 1,000,001 rows and Adam over all of it in every step, Paddle's AUC. The last
+A Python reader that splits lines, Paddle's DataLoader with one process, one table of 1,000,001 rows and Adam over all of it in every step, or
+with LAZY 1 over the rows of the batch, Paddle's AUC. The last
 line is JSON: samples, seconds and the CPU time of both processes, from the first batch on.
 """
 
@@ -69,10 +70,10 @@ class Net(paddle.nn.Layer):  # type: ignore[misc]
 
 def main() -> int:
     """Train once through, and tell."""
-    samples, paths = int(sys.argv[1]), sys.argv[2:]
+    samples, is_lazy, paths = int(sys.argv[1]), sys.argv[2] == "1", sys.argv[3:]
     paddle.base.core.set_num_threads(1)
     net = Net()
-    adam = paddle.optimizer.Adam(1e-3, parameters=net.parameters())
+    adam = paddle.optimizer.Adam(1e-3, parameters=net.parameters(), lazy_mode=is_lazy)
     auc = paddle.metric.Auc("ROC")
     loader = paddle.io.DataLoader(Reader(paths, samples), batch_size=BATCH, num_workers=1, drop_last=True)
     seen, began, cpu_s = 0, time.monotonic(), os.times()

@@ -55,7 +55,9 @@ def train(number: int) -> int:
 
 
 def ask(number: int) -> int:
-    heading(f"{number}. The model for serving answers: paddle.inference on {PLACE}/served/1")
+    heading(
+        f"{number}. The model for serving answers: paddle.inference on {PLACE}/served/1, of the second epoch: names count from 0"
+    )
     best = json.loads((PLACE / "data" / "best.json").read_text(encoding="utf-8"))["auc"]
     print(f"the best AUC that the hidden chances allow is {best:.4f}", flush=True)
     lines = (PLACE / "data" / "test" / "part-0000").read_text(encoding="utf-8").splitlines()[:3]

@@ -7,6 +7,9 @@ from typing import Any, Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
+__version__: str
+"""Of the build, as Cargo.toml says. `umiak` takes exactly its own."""
+
 # ---- tables
 
 @final

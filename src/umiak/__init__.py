@@ -8,7 +8,24 @@ from __future__ import annotations
 
 import os
 
-__version__ = "0.1.0"
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    __version__: str
+    """As it was installed; `unknown` in a source tree that was not. Written in native/Cargo.toml alone."""
+else:
+
+    def __getattr__(name: str) -> str:
+        """``umiak.__version__``, looked up only where somebody asks for it: it takes longer than the start of a launcher may."""
+        if name != "__version__":
+            raise AttributeError(f"module 'umiak' has no attribute {name!r}")
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("umiak")
+        except PackageNotFoundError:
+            return "unknown"
+
+
 __all__ = ["__version__", "progress"]
 
 

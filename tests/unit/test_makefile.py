@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,7 +25,7 @@ esac
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
     """A checkout, and a PATH with little on it."""
-    for name in ("Makefile", "pyproject.toml", "shims/paddlerec/pyproject.toml", "constraints.txt"):
+    for name in ("Makefile", "pyproject.toml", "hatch_build.py", "shims/paddlerec/pyproject.toml", "constraints.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "bin").mkdir()
@@ -51,6 +54,34 @@ def test_without_cargo(machine: Path) -> None:
     assert done.stderr.startswith("umiak's native core needs Rust 1.89 or newer: no cargo on PATH")
     assert done.stdout == ""
     assert not (machine / "asked").exists()
+
+
+OLD_PYTHON = """\
+#!/bin/sh
+case "$1" in
+-c) exec REAL -c "import sys; sys.version_info = (3, 9, 18); sys.version = '3.9.18 (main)'; exec(sys.argv[1])" "$2" ;;
+esac
+"""
+
+
+def test_with_a_python_that_is_too_old(machine: Path) -> None:
+    program(machine, "cargo")
+    program(machine, "python3", OLD_PYTHON.replace("REAL", shlex.quote(sys.executable)))
+    done = setup(machine)
+    assert done.returncode == 2
+    assert re.match(
+        r"umiak needs Python 3\.10 or newer, and .+ is 3\.9\.18; name another one: make PYTHON=", done.stderr
+    )
+
+
+def test_without_python(machine: Path) -> None:
+    program(machine, "cargo")
+    (machine / "bin" / "python3").unlink()
+    done = setup(machine)
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        "umiak needs Python 3.10 or newer: no python3 on PATH; name another one: make PYTHON="
+    )
 
 
 def test_an_environment_that_was_only_half_made_is_made_again(machine: Path) -> None:

@@ -78,3 +78,27 @@ def test_everything_that_is_wrong_is_said() -> None:
     assert [problem.code for problem in caught.value.problems] == ["UM-PS-007"] * 4
     assert "no such strategy: fast" in str(caught.value)
     assert "no such setting: speed" in str(caught.value)
+
+
+def test_what_a_new_row_holds_may_be_written_without_names() -> None:
+    from umiak import ps
+
+    assert ps.Uniform(-0.1, 0.1) == ps.Uniform(low=-0.1, high=0.1)
+    assert ps.Normal(0.5) == ps.Normal(mean=0.5)
+    assert ps.Constant(2.0) == ps.Constant(value=2.0)
+    assert ps.Uniform(-0.1, high=0.2) == ps.Uniform(low=-0.1, high=0.2)
+
+
+@pytest.mark.parametrize(
+    ("given", "named", "said"),
+    [
+        ((1, 2, 3), {}, "Uniform takes 2 values, not 3: low, high"),
+        ((1,), {"low": 2}, "Uniform is given low twice"),
+        ((), {"lo": 2}, "Uniform has no field lo"),
+    ],
+)
+def test_what_a_new_row_holds_written_wrong(given: tuple, named: dict, said: str) -> None:
+    from umiak import ps
+
+    with pytest.raises(TypeError, match=said):
+        ps.Uniform(*given, **named)

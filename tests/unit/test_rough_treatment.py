@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -155,7 +156,7 @@ def test_a_second_address_of_an_interface_is_found():
             "-n",
             "sh",
             "-c",
-            f"ip link set lo up && ip addr add 10.9.9.9/32 dev lo && {sys.executable} -c 'from umiak.adapters import hostinfo; print(hostinfo.addresses())'",
+            f"ip link set lo up && ip addr add 10.9.9.9/32 dev lo && {shlex.quote(sys.executable)} -c 'from umiak.adapters import hostinfo; print(hostinfo.addresses())'",
         ],
         capture_output=True,
         text=True,

@@ -211,7 +211,7 @@ def test_without_pyyaml(monkeypatch: pytest.MonkeyPatch) -> None:
         parse("a: 1", "c.yaml", Findings())
     (problem,) = caught.value.problems
     assert problem.code == "UM-CONFIG-006"
-    assert problem.hint == "python -m pip install 'umiak[train]'"
+    assert problem.hint == "python -m pip install pyyaml"
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ def test_without_fsspec_the_error_has_the_command(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
     said = problem("s3://bucket/day")
     assert said.code == "UM-DATA-007"
-    assert said.hint == "python -m pip install 'umiak[storage]'"
+    assert said.hint == "python -m pip install fsspec"
 
 
 def test_the_real_fsspec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -294,7 +294,7 @@ config.yaml, workspace ./
    │     ├─ 1 dense slot: dense_var:13
    │     └─ 27 sparse slots: click 1 2 3 4 5 6 ... 26
    ├─ data: divided among the trainers, each sample goes to one of them
-   └─ saves: increment_dnn/EPOCH, every 2 epochs and the last one"""
+   └─ saves: increment_dnn/EPOCH (from 0), every 2 epochs and the last one"""
 
 
 def test_the_tree() -> None:
@@ -343,9 +343,9 @@ def lines(text: str, environ: dict[str, str] | None = None) -> str:
         (runner_text(class_="infer", init_model_path="m", infer_end_epoch=1), {}, "evaluates: m, epoch 0"),
         (runner_text(init_model_path="m"), {}, "starts from: m"),
         (runner_text(), {}, "saves: nothing"),
-        (runner_text(save_checkpoint_path="o"), {}, "saves: o/EPOCH, every epoch and the last one"),
+        (runner_text(save_checkpoint_path="o"), {}, "saves: o/EPOCH (from 0), every epoch and the last one"),
         (runner_text(save_step_path="o", save_step_interval=5), {}, "saves: o/epoch_E_batch_B, every 5 batches"),
-        (runner_text(save_inference_path="o"), {}, "saves: o/EPOCH for serving, every epoch and the last one"),
+        (runner_text(save_inference_path="o"), {}, "saves: o/EPOCH (from 0) for serving, every epoch and the last one"),
         (runner_text(runner_result_dump_path="m.json"), {}, "saves: m.json, the metrics of each batch"),
         (FLAT, {}, "read by: RecDataset of ./criteo_reader.py"),
         (

@@ -13,6 +13,7 @@ mod table;
 
 #[pymodule]
 fn umiak_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     table::register(module)?;
     reader::register(module)?;
     errors::register(module)?;

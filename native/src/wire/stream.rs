@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection};
@@ -251,24 +252,27 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-fn open(path: &str) -> Result<io::BufReader<std::fs::File>, String> {
-    std::fs::File::open(path).map(io::BufReader::new).map_err(|error| format!("tls: {path}: {error}"))
-}
-
 fn certificates(path: &str) -> Result<Vec<CertificateDer<'static>>, String> {
-    let found: Result<Vec<_>, _> = rustls_pemfile::certs(&mut open(path)?).collect();
+    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
         Ok(_) => Err(format!("tls: {path} holds no certificate in PEM form")),
-        Err(error) => Err(format!("tls: {path}: {error}")),
+        Err(error) => Err(unreadable(path, error)),
     }
 }
 
 fn private_key(path: &str) -> Result<PrivateKeyDer<'static>, String> {
-    match rustls_pemfile::private_key(&mut open(path)?) {
-        Ok(Some(key)) => Ok(key),
-        Ok(None) => Err(format!("tls: {path} holds no private key in PEM form")),
-        Err(error) => Err(format!("tls: {path}: {error}")),
+    match PrivateKeyDer::from_pem_file(path) {
+        Ok(key) => Ok(key),
+        Err(pem::Error::NoItemsFound) => Err(format!("tls: {path} holds no private key in PEM form")),
+        Err(error) => Err(unreadable(path, error)),
+    }
+}
+
+fn unreadable(path: &str, error: pem::Error) -> String {
+    match error {
+        pem::Error::Io(error) => format!("tls: {path}: {error}"),
+        error => format!("tls: {path}: {error}"),
     }
 }
 

@@ -26,7 +26,7 @@ umiak train -m CONFIG [flags]
 
 Reads a [config](config.md), checks all of it, makes a plan: which runner is run by whom, on which files, with which strategy; and does it. Where several
 processes are needed on this machine it starts them; on a node of a cluster it is the trainer or the server that its environment says.
-`python -m pip install 'umiak[train]' paddlepaddle` brings what is needed.
+`python -m pip install '.[train]' paddlepaddle` in a checkout brings what is needed; [other ways](../how-to/install.md).
 
 ```console
 $ umiak train -m config.yaml                       # all runners of `mode`, one after another

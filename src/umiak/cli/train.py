@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from umiak.compat.flags import Parsed
     from umiak.train.plan import Plan
 
-TRAIN = "python -m pip install 'umiak[train]'"
 PADDLE = "python -m pip install paddlepaddle, or the build of it for your devices"
 
 
@@ -183,14 +182,19 @@ def _missing_packages(made: Plan) -> list[Problem]:
     """What is not installed here and will be imported: told before anything is started, without importing it."""
     import importlib.util
 
+    from umiak.adapters import installation
     from umiak.train.plan import Duty
 
     duties = {act.crew.duty for act in made.acts} - {Duty.IDLE}
-    needed = {"numpy": TRAIN, "umiak_native": TRAIN} if duties else {}
+    needed = ["numpy", "umiak_native"] if duties else []
     if duties - {Duty.SERVER}:
-        needed["paddle"] = PADDLE
+        needed.append("paddle")
     return [
-        Problem(code="UM-TRAIN-006", what=f"training needs {name}, which is not installed", hint=hint)
-        for name, hint in needed.items()
+        Problem(
+            code="UM-TRAIN-006",
+            what=f"training needs {name}, which is not installed",
+            hint=PADDLE if name == "paddle" else installation.command("train"),
+        )
+        for name in needed
         if importlib.util.find_spec(name) is None
     ]

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
         """A frozen, slotted, keyword-only class with the annotated attributes as its fields."""
         return cls
 
+    @dataclass_transform(frozen_default=True)
+    def positional_value(cls: type[T]) -> type[T]:
+        """A value that may also be written without its fields' names, in their order: ``Uniform(-0.1, 0.1)``."""
+        return cls
+
 else:
 
     def value(cls: type) -> type:
@@ -53,6 +58,12 @@ else:
         made.__qualname__ = cls.__qualname__
         # How the fields are really written, once: the slot descriptors go round the frozen __setattr__.
         made.__setters__ = tuple((name, made.__dict__[name].__set__) for name in names)
+        return made
+
+    def positional_value(cls: type) -> type:
+        """A value that may also be written without its fields' names, in their order: ``Uniform(-0.1, 0.1)``."""
+        made = value(cls)
+        made.__init__ = _positional_init
         return made
 
 
@@ -93,6 +104,15 @@ def _init(self: Any, **given: Any) -> None:
         raise TypeError(f"{type(self).__name__} needs {missing.args[0]}=") from None
     if len(filled) > len(self.__fields__):
         raise TypeError(f"{type(self).__name__} has no field {', '.join(set(filled) - set(self.__fields__))}")
+
+
+def _positional_init(self: Any, *given: Any, **named: Any) -> None:
+    names = self.__fields__[: len(given)]
+    if len(given) > len(names):
+        raise TypeError(f"{type(self).__name__} takes {len(names)} values, not {len(given)}: {', '.join(names)}")
+    if twice := [name for name in names if name in named]:
+        raise TypeError(f"{type(self).__name__} is given {', '.join(twice)} twice")
+    _init(self, **dict(zip(names, given)), **named)  # noqa: B905 - equally long
 
 
 def _repr(self: Any) -> str:

@@ -13,6 +13,7 @@ The format is described in docs/reference/slot-format.md.
 
 from __future__ import annotations
 
+import umiak.data.native_core  # noqa: F401 - first: it says what is missing
 from umiak.data.parts import Part, split
 from umiak.data.reader import Batch, ReadError, SlotReader
 from umiak.data.statistics import BadLine, SlotTimes, Statistics

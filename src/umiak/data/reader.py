@@ -9,22 +9,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Literal
 
+import umiak_native
+from umiak_native import Batch
+
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.data import statistics
 from umiak.data.parts import Part
-
-try:
-    import umiak_native
-    from umiak_native import Batch
-except ImportError as missing:
-    raise UmiakError(
-        Problem(
-            code="UM-DATA-005",
-            what="umiak's native core is not installed",
-            why=str(missing),
-            hint="python -m pip install 'umiak[ps]'",
-        )
-    ) from missing
 
 __all__ = ["Batch", "ReadError", "SlotReader"]
 

@@ -26,6 +26,7 @@ import importlib
 import os
 from typing import TYPE_CHECKING
 
+import umiak.data.native_core  # noqa: F401 - first: it says what is missing
 from umiak.ps import environment, settings
 from umiak.ps.errors import BadRequest
 from umiak.ps.job import Job, Options

@@ -67,7 +67,7 @@ class _Rows:
 def to_parquet(path: str | os.PathLike[str], table: str, file: str | os.PathLike[str]) -> Export:
     """A sparse table as Parquet: ``key`` (uint64), ``value`` (a list of dim float32), one row group per virtual shard.
 
-    With an accessor also ``show``, ``click`` and ``embed_w``. Needs pyarrow (``pip install umiak[parquet]``).
+    With an accessor also ``show``, ``click`` and ``embed_w``. Needs pyarrow (``python -m pip install pyarrow``).
     """
     source = _Source(path, table)
     if source.is_dense:
@@ -82,7 +82,7 @@ def to_parquet(path: str | os.PathLike[str], table: str, file: str | os.PathLike
         import pyarrow.parquet as pq
     except ImportError as error:
         raise bad(
-            "UM-PS-123", file, "Parquet needs pyarrow", why=str(error), hint="pip install umiak[parquet]"
+            "UM-PS-123", file, "Parquet needs pyarrow", why=str(error), hint="python -m pip install pyarrow"
         ) from None
 
     statistics = list(_STATISTICS) if source.has_accessor else []

@@ -10,7 +10,7 @@ specs can exchange rows and checkpoints.
 
 from __future__ import annotations
 
-from umiak.core.value import fields, value
+from umiak.core.value import fields, positional_value, value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -120,14 +120,14 @@ PADDLE_RULES: dict[str, type[Any]] = {
 # ---- what a new row holds
 
 
-@value
+@positional_value
 class Constant:
     """The same number everywhere"""
 
     value: float = 0.0
 
 
-@value
+@positional_value
 class Uniform:
     """Uniform in [low, high)"""
 
@@ -135,7 +135,7 @@ class Uniform:
     high: float = 0.01
 
 
-@value
+@positional_value
 class Normal:
     """Nearly normal, within six deviations of the mean"""
 

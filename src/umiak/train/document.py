@@ -97,7 +97,7 @@ def parse(text: str, source: str, findings: Findings, *, at: Place | None = None
                 code="UM-CONFIG-006",
                 what="PyYAML is not installed, so no config can be read",
                 why=str(missing),
-                hint="python -m pip install 'umiak[train]'",
+                hint="python -m pip install pyyaml",
             )
         ) from missing
     return _Reading(yaml, text, source, findings, at).tree()

@@ -150,7 +150,9 @@ def _saves(each: Act) -> list[str]:
         every = _times(each.online.checkpoint_per_pass, "pass")
         lines.append(f"{each.checkpoint.path}/DAY/PASS, every {every} and the last one")
     elif each.checkpoint:
-        lines.append(f"{each.checkpoint.path}/EPOCH, every {_times(each.checkpoint.every, 'epoch')} and the last one")
+        lines.append(
+            f"{each.checkpoint.path}/EPOCH (from 0), every {_times(each.checkpoint.every, 'epoch')} and the last one"
+        )
     if each.step_checkpoint:
         every = _times(each.step_checkpoint.every, "batch")
         lines.append(f"{each.step_checkpoint.path}/{within}, every {every}")
@@ -165,7 +167,7 @@ def _saves(each: Act) -> list[str]:
         )
     elif each.inference:
         every = _times(each.inference.every, "epoch")
-        lines.append(f"{each.inference.path}/EPOCH for serving, every {every} and the last one")
+        lines.append(f"{each.inference.path}/EPOCH (from 0) for serving, every {every} and the last one")
     if each.result_dump_path:
         lines.append(f"{each.result_dump_path}, the metrics of each batch")
     return lines

@@ -269,7 +269,7 @@ RUNNER = (
     ),
     Key(
         name="save_checkpoint_path",
-        meaning="Where checkpoints are saved, as `PATH/EPOCH/`, or with `online_learning` as `PATH/DAY/PASS/`; the last one always is. A directory, or a URL.",
+        meaning="Where checkpoints are saved, as `PATH/EPOCH/`, counted from 0 as PaddleRec does (`epoch 1/2` on the screen is `PATH/0/`), or with `online_learning` as `PATH/DAY/PASS/`; the last one always is. A directory, or a URL.",
         kind=Kind.PATH,
         default_said="nothing is saved",
     ),
@@ -296,7 +296,7 @@ RUNNER = (
     ),
     Key(
         name="save_inference_path",
-        meaning="Where these are saved, as `PATH/EPOCH/`; with `online_learning` [base and delta](train.md#online-learning).",
+        meaning="Where these are saved, as `PATH/EPOCH/`, counted from 0; with `online_learning` [base and delta](train.md#online-learning).",
         kind=Kind.PATH,
     ),
     Key(

@@ -19,7 +19,7 @@ from umiak.core.shown import without_password
 from umiak.core.value import replace
 from umiak.data import parts
 
-INSTALL = "python -m pip install 'umiak[storage]'"
+INSTALL = "python -m pip install fsspec"
 
 
 def is_url(path: str) -> bool:

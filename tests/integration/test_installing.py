@@ -1,0 +1,206 @@
+"""Every way of installing umiak that is written anywhere, in fresh virtual environments; and no way to get a stranger's umiak-native.
+
+Third-party packages come from the package index of this machine. What is built from the checkout takes what `make setup` has built.
+"""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+import venv
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.pytest_support import require
+
+ROOT = Path(__file__).resolve().parents[2]
+UV = Path(sys.executable).parent / "uv"
+VERSION = re.search(r'(?m)^version = "(.+)"', (ROOT / "native" / "Cargo.toml").read_text())[1]
+pytestmark = pytest.mark.timeout(600)  # a build, where the last one was of other sources
+
+
+class Environment:
+    """A fresh virtual environment, and a PATH without Rust unless it is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        venv.create(path, with_pip=True)
+        self.bin = path / "bin"
+        self.elsewhere = path / "elsewhere"
+        self.elsewhere.mkdir()
+
+    def run(self, *command: str, rust: bool = False, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        places = [str(self.bin), *(os.environ["PATH"].split(os.pathsep) if rust else ["/usr/bin", "/bin"])]
+        environ = {**os.environ, "PATH": os.pathsep.join(places), "VIRTUAL_ENV": str(self.bin.parent)}
+        return subprocess.run(command, cwd=cwd or self.elsewhere, env=environ, capture_output=True, text=True)
+
+    def does(self, *command: str, rust: bool = False, cwd: Path | None = None) -> str:
+        done = self.run(*command, rust=rust, cwd=cwd)
+        assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def trains(self) -> None:
+        """The native core is there and works, and a config can be read."""
+        self.does("python", "-c", "from umiak import data, ps; ps.init(); import umiak_native")
+        assert "rank/dnn" in self.does("umiak", "train", "-m", "umiak.models.rank.dnn", "--explain")
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Environment:
+    return Environment(tmp_path / "venv")
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Wheels as `make wheels` makes them, but for the tag: the native core as `make setup` has built it."""
+    dist = tmp_path_factory.mktemp("wheels")
+    for place in (ROOT, ROOT / "shims" / "paddlerec", ROOT / "native"):
+        command = [str(UV), "build", "--quiet", "--wheel", "--out-dir", str(dist), str(place)]
+        subprocess.run(command, env={**os.environ, "UMIAK_WHEELS": "1"}, check=True)
+    return dist
+
+
+@pytest.mark.parametrize("extra", ["train", "ps"])
+def test_pip_from_a_checkout(fresh: Environment, extra: str) -> None:
+    fresh.does("python", "-m", "pip", "install", "--quiet", f".[{extra}]", rust=True, cwd=ROOT)
+    fresh.does("python", "-c", "from umiak import data, ps; ps.init()")
+    if extra == "train":
+        fresh.trains()
+        fresh.does("python", "-m", "pip", "install", "--quiet", ".[train]", "./shims/paddlerec", rust=True, cwd=ROOT)
+        assert "usage" in fresh.does("python", "-m", "paddlerec.run", "--help").lower()
+
+
+def test_uv_from_a_checkout(fresh: Environment) -> None:
+    fresh.does(str(UV), "pip", "install", "--quiet", ".[train]", rust=True, cwd=ROOT)
+    fresh.trains()
+
+
+def test_pip_editable_with_the_shim(fresh: Environment) -> None:
+    words = ("--editable", ".[train]", "--editable", "shims/paddlerec")
+    fresh.does("python", "-m", "pip", "install", "--quiet", *words, rust=True, cwd=ROOT)
+    fresh.trains()
+
+
+def test_wheels_without_rust_and_without_an_index_for_ours(fresh: Environment, wheels: Path) -> None:
+    assert shutil.which("cargo", path=f"{fresh.bin}:/usr/bin:/bin") is None
+    fresh.does("python", "-m", "pip", "install", "--quiet", "--find-links", str(wheels), f"umiak[train]=={VERSION}")
+    fresh.trains()
+    fresh.does("python", "-m", "pip", "uninstall", "--quiet", "--yes", "umiak", "umiak-native")
+    fresh.does("python", "-m", "pip", "install", "--quiet", "--no-index", "--find-links", str(wheels), "umiak[train]")
+    fresh.trains()
+    fresh.does(
+        "python", "-m", "pip", "install", "--quiet", "--no-index", "--find-links", str(wheels), "umiak-paddlerec"
+    )
+    fresh.does("python", "-c", "import paddlerec")
+
+
+def test_uv_with_wheels(fresh: Environment, wheels: Path) -> None:
+    fresh.does(str(UV), "pip", "install", "--quiet", "--find-links", str(wheels), f"umiak[train]=={VERSION}")
+    fresh.trains()
+
+
+def test_with_the_pure_wheel_alone_every_hint_is_a_command_that_works(fresh: Environment, wheels: Path) -> None:
+    pure = next(wheels.glob("umiak-*.whl"))
+    fresh.does("python", "-m", "pip", "install", "--quiet", "--no-index", str(pure))
+    assert "usage" in fresh.does("umiak", "launch", "--help").lower()
+    assert fresh.does("umiak", "--version") == f"umiak {VERSION}\n"
+
+    imported = fresh.run("python", "-c", "from umiak import ps")
+    assert "[UM-DATA-005]" in imported.stderr
+    assert hint_in(imported.stderr).startswith("python -m pip install --find-links ")
+
+    (fresh.elsewhere / "script.py").write_text("")
+    followed = []
+    while (done := fresh.run("umiak", "train", "-m", "umiak.models.rank.dnn")).returncode:
+        hint = hint_in(done.stderr)
+        if hint.startswith("python -m pip install paddlepaddle"):
+            break  # 700 MB that the other tests have
+        assert hint not in followed, done.stderr
+        followed.append(hint)
+        fresh.does(*shlex.split(hint))
+    assert len(followed) == 2
+    fresh.trains()
+
+
+def hint_in(text: str) -> str:
+    found = re.search(r"(?m)^\s*hint: (.+)$", text)
+    assert found, text
+    return found[1]
+
+
+@pytest.fixture
+def stranger(tmp_path: Path) -> Iterator[str]:
+    """An index where somebody has registered our names, with a version like ours and with a higher one."""
+    for name in ("umiak", "umiak-native"):
+        for version in (VERSION.partition("+")[0], "99.0"):
+            file = f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
+            page = tmp_path / "index" / name
+            page.mkdir(parents=True, exist_ok=True)
+            about = f"{name.replace('-', '_')}-{version}.dist-info"
+            with zipfile.ZipFile(page / file, "w") as wheel:
+                wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+                wheel.writestr(
+                    f"{about}/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+                )
+                wheel.writestr(f"{about}/RECORD", "")
+            with (page / "index.html").open("a") as listing:
+                listing.write(f'<a href="{file}">{file}</a>\n')
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path / "index"))
+    handler.log_message = lambda *_: None  # type: ignore[attr-defined]
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+def resolved(fresh: Environment, *words: str) -> dict[str, str]:
+    """What pip would install, and from where."""
+    report = fresh.bin / "report.json"
+    command = ("python", "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--report", str(report))
+    fresh.does(*command, *words, rust=True, cwd=ROOT)
+    found = json.loads(report.read_text())["install"]
+    return {each["metadata"]["name"]: each["download_info"]["url"] for each in found}
+
+
+def test_nobody_elses_umiak_native_is_installed(fresh: Environment, wheels: Path, stranger: str) -> None:
+    index = ("--extra-index-url", stranger)
+    assert resolved(fresh, *index, "umiak-native")["umiak-native"].startswith(stranger)  # so the index works
+    checkout = resolved(fresh, *index, ".[ps]")
+    assert checkout["umiak-native"] == (ROOT / "native").as_uri()
+    shipped = resolved(fresh, *index, "--find-links", str(wheels), f"umiak[ps]=={VERSION}")
+    assert {shipped[name].rpartition("/")[0] for name in ("umiak", "umiak-native")} == {wheels.as_uri()}
+
+    pure = next(wheels.glob("umiak-*.whl"))
+    forgotten = fresh.run("python", "-m", "pip", "install", "--dry-run", *index, f"{pure}[ps]")
+    assert f"No matching distribution found for umiak-native=={VERSION}" in forgotten.stderr
+    forgotten = fresh.run("python", "-m", "pip", "install", "--dry-run", *index, "./shims/paddlerec", cwd=ROOT)
+    assert f"No matching distribution found for umiak[train]=={VERSION}" in forgotten.stderr
+
+
+def test_wheels_that_make_wheels_made(fresh: Environment) -> None:
+    """Of this very source, small, for every Linux of the last ten years, and good for training."""
+    built = [*(ROOT / "dist").glob("umiak_native-*manylinux2014_x86_64*.whl")]
+    require(None if built else "no wheels in dist: make wheels")
+    newest = max(
+        path.stat().st_mtime for path in [*(ROOT / "native" / "src").rglob("*.rs"), ROOT / "native" / "Cargo.toml"]
+    )
+    require(None if built[0].stat().st_mtime > newest else "the wheels in dist are older than the sources: make wheels")
+    assert built[0].name.startswith(f"umiak_native-{VERSION}-cp310-abi3-manylinux2014_x86_64")
+    with zipfile.ZipFile(built[0]) as wheel:
+        module = next(each for each in wheel.infolist() if each.filename.endswith(".so"))
+        assert module.file_size < 10e6  # 31 MB with what debuggers need
+    fresh.does(
+        "python", "-m", "pip", "install", "--quiet", "--find-links", str(ROOT / "dist"), f"umiak[train]=={VERSION}"
+    )
+    fresh.trains()
