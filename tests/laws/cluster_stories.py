@@ -10,7 +10,7 @@ from typing import Any
 from umiak.core.cluster import Role
 from umiak.launch import events, machine
 from umiak.launch.protocol import Terms
-from umiak.testing.simulation import SimNode, World
+from umiak.testing.simulation import LONGEST_RETRY_S, SimNode, World
 
 NAMES = "abcdef"
 TOLD_WHO_LEADS_S = 1.5
@@ -113,6 +113,7 @@ def start_another(world: WatchedWorld, alive: list[SimNode], whom: int) -> None:
     name = absent[whom % len(absent)]
     if name == NAMES[0]:
         world.heal()
+        world.run(LONGEST_RETRY_S)  # until everyone knows of what happened during the cut
     world.start(name)
     if name == NAMES[0]:
         world.run(TOLD_WHO_LEADS_S)
