@@ -241,6 +241,10 @@ class Visitor:
     def is_open(self) -> bool:
         return not self._framed.ended
 
+    @property
+    def is_on_loopback(self) -> bool:
+        return self._framed.peer_host == "::1" or self._framed.peer_host.startswith("127.")
+
     def welcome(self) -> Link:
         self._framed.send(frame({"welcome": time.time()}))
         self._greeting.expect_join()

@@ -377,7 +377,7 @@ class TakeoverCalled:
     formed: bool
     """Whether it has formed that generation itself; if not, it is still looking for a majority."""
     proven: bool = False
-    """Whether it has proved that it knows the job's token."""
+    """Whether it has proved that it knows the job's token, or is on the same machine."""
 
 
 @value

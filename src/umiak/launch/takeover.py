@@ -6,7 +6,7 @@ generation it knows, and whether it has formed that itself, which takes a majori
     nothing was formed here                         go there, with everyone who came
     the caller has no majority yet                  the job goes on here; the caller may join here
     the caller's side formed a newer generation     this side was cut off: it ends
-    the caller's job is another one (lineage)       believed only if it has proved the token
+    the caller's job is another one (lineage)       believed only if it has proved the token, or is on this machine
 
 So a node that was cut off can't end a job that went on without it. Two sides of one lineage never form the same
 generation (`quorum`), so the comparison has one answer on both sides.
