@@ -165,7 +165,7 @@ def test_a_job_that_was_formed_once_more_because_etcd_forgot_the_first_one_gives
     until(lambda: len(stage.story.lives(generation=1)) == 2, "it is formed once more", talk=stage.transcript)
     thaw(*first.halves())
     assert second.wait() == 3
-    assert "the job was led by 127.0.0.1 already when it was formed here once more" in second.stderr
+    assert "the job goes on at 127.0.0.1, and this side was cut off from it or started it once more" in second.stderr
     finish(stage, first)
 
 
