@@ -63,6 +63,7 @@ class SimNode:
         """Whether its workers ignore SIGTERM."""
         self.master: str | None = None  # the node that this one is linked to
         self.dialled = ("", 0)
+        self.seated: dict[str, int] = {}  # the links on which nodes have joined a master here
         self.held: list[str] = []  # callers that wait until this node knows who leads
         self.link_id = 0
         self._timers: dict[str, float] = {}
@@ -207,7 +208,14 @@ class SimNode:
             if isinstance(message, Join) and self.machine.terms.survives_its_master:
                 self.world.deliver(self, there, link, lambda: self.world.call_back(there, self, link, said))
             else:
-                self.world.deliver(self, there, link, lambda: there.feed(said, master=True))
+                self.world.deliver(self, there, link, lambda: there.hear(self.name, link, said))
+
+    def hear(self, name: str, link: int, said: events.NodeSaid) -> None:
+        """What a node says counts on the link on which it has joined."""
+        if isinstance(said.message, Join):
+            self.seated[name] = link
+        if self.seated.get(name) == link:
+            self.feed(said, master=True)
 
     def _lead(self, lead: events.Lead) -> None:
         coordinator = self.coordinator = rendezvous.Coordinator(self.machine.setting, lead, now=self.world.now)
@@ -238,8 +246,8 @@ class SimNode:
             self.world.soon(lambda: self.feed(received))
             return
         there = self.world.nodes[name]
-        if there.master == self.name:
-            self.world.deliver(self, there, there.link_id, lambda: there.feed(received))
+        if name in self.seated:
+            self.world.deliver(self, there, self.seated[name], lambda: there.feed(received))
 
     def hang_up(self) -> None:
         self.world.unlink(self)
@@ -450,7 +458,7 @@ class World:
                 host, port = master.dialled  # it went to another master meanwhile
                 self._reply(master, node, link, Moved(host=host, port=port))
             elif there is node:
-                master.feed(said, master=True)
+                master.hear(node.name, link, said)
             else:
                 why = "refused" if gets_through else "no answer"
                 self._reply(master, node, link, admission.unreachable(node.machine.setting.offer, why))
