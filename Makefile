@@ -41,7 +41,7 @@ demo: setup ## Train a click-through model on this machine with parameter server
 	@$(BIN)/python examples/demo.py
 
 test: setup check ## Everything: checks, unit tests, laws, scripts, real clusters
-	cargo test --quiet --release --manifest-path native/Cargo.toml --no-default-features
+	cargo test --quiet --release --manifest-path native/Cargo.toml --no-default-features --target-dir native/target/tests  # else the module for Python is compiled again afterwards
 	$(BIN)/python -m testbed.prepare
 	$(BIN)/pytest -n 2 --dist worksteal $(TEST_FLAGS)
 
