@@ -132,6 +132,28 @@ def test_with_the_pure_wheel_alone_every_hint_is_a_command_that_works(fresh: Env
     fresh.trains()
 
 
+SEEN = """\
+import os, pathlib, sys
+pathlib.Path(sys.argv[1], os.environ["PADDLE_TRAINER_ID"]).write_text(sys.argv[0])
+"""
+
+
+def test_directories_with_spaces_and_letters_of_other_languages(tmp_path: Path, wheels: Path) -> None:
+    """The environment, the script, the logs: nothing cuts a path at a space, or wants ASCII."""
+    place = tmp_path / "Übungen zu 推荐 (neu)"
+    place.mkdir()
+    fresh = Environment(place / "virtual env")
+    fresh.does("python", "-m", "pip", "install", "--quiet", "--find-links", str(wheels), f"umiak[train]=={VERSION}")
+    fresh.trains()
+    script = place / "my scrîpt.py"
+    script.write_text(SEEN)
+    fresh.does("umiak", "launch", "--nproc_per_node", "2", "--log_dir", "the lögs", str(script), str(place), cwd=place)
+    assert [(place / rank).read_text() for rank in "01"] == [str(script)] * 2
+    assert (place / "the lögs" / "workerlog.1").is_file()
+    fresh.does("python", "-m", "umiak.launch", "my scrîpt.py", ".", cwd=place)
+    assert (place / "0").read_text() == "my scrîpt.py"
+
+
 def hint_in(text: str) -> str:
     found = re.search(r"(?m)^\s*hint: (.+)$", text)
     assert found, text

@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib.util
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from testbed.pytest_support import require
-from tests.train_runs import EPOCHS, SAMPLES, Work
+from tests.train_runs import EPOCHS, SAMPLES, Whole, Work
 
 pytestmark = [
     pytest.mark.paddle,
@@ -98,3 +99,15 @@ def test_from_steps_in_common_to_none(work: Work) -> None:
     done = work.run("async", "-o", f"runner.async.init_model_path=out/sync/{EPOCHS - 1}")
     assert done.status == 0, done.said
     assert [row["samples"] for row in work.epochs("async")] == [SAMPLES] * EPOCHS
+
+
+def test_a_directory_with_spaces_and_letters_of_other_languages(work: Work, whole: Whole, tmp_path: Path) -> None:
+    """Config, model, data, checkpoints, models for serving, through the launcher: the figures are the same as anywhere."""
+    place = tmp_path / "Übungen zu 推荐 (neu)"
+    shutil.copytree(work.path, place)
+    elsewhere = Work(place)
+    done = elsewhere.run("sync", "-o", "runner.sync.save_inference_path=my modéls")
+    assert done.status == 0, done.said
+    assert elsewhere.names("my modéls") == [str(epoch) for epoch in range(EPOCHS)]
+    usual = whole.of("sync")
+    assert [row["evaluated"] for row in elsewhere.epochs("sync")] == [row["evaluated"] for row in usual.epochs("sync")]

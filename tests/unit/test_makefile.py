@@ -22,9 +22,10 @@ esac
 """
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Path:
+@pytest.fixture(params=["umiak", "my clone of ümiak"])
+def machine(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """A checkout, and a PATH with little on it."""
+    tmp_path = tmp_path / request.param
     for name in ("Makefile", "pyproject.toml", "hatch_build.py", "shims/paddlerec/pyproject.toml", "constraints.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
