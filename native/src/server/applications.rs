@@ -194,7 +194,7 @@ impl Engine {
         match header.op {
             Op::Create => {
                 let creation: Creation = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
-                let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
+                let mut registry = self.registry();
                 if let Wish::Make = registry.wish(&creation.name, &creation.spec)? {
                     registry.add(Entry::make(&creation.name, creation.spec, self.sharding, self.owned.clone())?);
                 }

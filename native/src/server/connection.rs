@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::locks;
 use super::service::{Fill, Identity, Kind, Refusal, Reply, RequestError, Service};
 use crate::crew;
 use crate::wire::auth::{self, Challenge, Hello, Proof, Role};
@@ -366,6 +367,7 @@ struct Answer<'a> {
 
 impl Answer<'_> {
     fn send(&mut self, header: Header, parts: &[&[u8]]) -> io::Result<()> {
+        locks::may_wait();
         let head = Header { client: self.client, ..header }.encode();
         let mut slices = [IoSlice::new(&head), IoSlice::new(&[]), IoSlice::new(&[])];
         for (slice, part) in slices[1..].iter_mut().zip(parts) {
@@ -398,6 +400,7 @@ impl Reply for Answer<'_> {
         if std::mem::replace(&mut self.answered, true) {
             return Err(io::Error::other("a request was answered twice"));
         }
+        locks::may_wait();
         let (total, width) = (rows as usize, dim as usize);
         let per_block = (BLOCK / 4 / width.max(1)).clamp(1, total.max(1));
         let per_round = (BLOCKS * per_block).min(total);

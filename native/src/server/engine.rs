@@ -3,15 +3,11 @@
 //! says meanwhile; `snapshots`, `recovery` and `loading` are what goes to disk and comes back; `upkeep` looks after members
 //! and the end.
 //!
-//! Locks are taken in this order, and none is held while a request waits for others:
-//!
-//! ```text
-//! gate  ->  lane (one rank's operations, in order)  ->  core (steps, members, meetings)  ->  registry, tables, log
-//! ```
+//! The order of locks is written down, and checked, in `locks`; none is held while a request waits for others.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -20,8 +16,9 @@ use super::applications::{Piece, Shelf};
 use super::barriers::Barriers;
 use super::config::EngineConfig;
 use super::counters::Counters;
-use super::gate::Gate;
+use super::gate::{Alone, Gate, Pass};
 use super::gathers::Gathers;
+use super::locks::{self, Guard, Lock, Rank, Ranked};
 use super::members::Members;
 use super::posts::Posts;
 use super::records::Decision;
@@ -44,10 +41,10 @@ pub struct Engine {
     pub(super) begun: Instant,
     pub(super) gate: Gate,
     pub(super) registry: RwLock<Registry>,
-    pub(super) lanes: Vec<Mutex<Lane>>,
+    pub(super) lanes: Vec<Lock<Lane>>,
     /// When something was last heard of each rank, in milliseconds since `begun`.
     pub(super) signs: Vec<AtomicU64>,
-    pub(super) core: Mutex<Core>,
+    pub(super) core: Lock<Core>,
     /// Something in the core has changed.
     pub(super) changed: Condvar,
     /// A copy of the core's step, for those who need not wait.
@@ -55,7 +52,7 @@ pub struct Engine {
     /// Empty without a state directory, and while the log is replayed.
     pub(super) log: OnceLock<Log>,
     /// Held by whoever writes tables to disk: they are frozen for one at a time.
-    pub(super) writing: Mutex<()>,
+    pub(super) writing: Lock<()>,
     /// What looks after the engine, to be waited for when it stops.
     pub(super) threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
     pub(super) snapshotting: AtomicBool,
@@ -96,26 +93,40 @@ impl Engine {
         self.begun.elapsed().as_millis() as u64
     }
 
-    pub(super) fn core(&self) -> MutexGuard<'_, Core> {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    /// `None` if somebody had the gate alone for all that time.
+    pub(super) fn pass(&self, patience: Duration) -> Option<Ranked<Pass<'_>>> {
+        locks::take_if(Rank::Gate, || self.gate.enter(patience))
     }
 
-    pub(super) fn lane(&self, rank: u32) -> MutexGuard<'_, Lane> {
-        self.lanes[rank as usize].lock().unwrap_or_else(PoisonError::into_inner)
+    /// Nothing changes meanwhile.
+    pub(super) fn alone(&self) -> Ranked<Alone<'_>> {
+        locks::take(Rank::Gate, || self.gate.alone())
+    }
+
+    pub(super) fn core(&self) -> Guard<'_, Core> {
+        self.core.lock()
+    }
+
+    pub(super) fn lane(&self, rank: u32) -> Guard<'_, Lane> {
+        self.lanes[rank as usize].lock()
     }
 
     /// The lane of a connection that is still the one that counts.
-    pub(super) fn lane_of(&self, who: &Identity) -> Result<MutexGuard<'_, Lane>, Refusal> {
+    pub(super) fn lane_of(&self, who: &Identity) -> Result<Guard<'_, Lane>, Refusal> {
         let lane = self.lane(who.rank);
         if lane.is_held_by(who) { Ok(lane) } else { Err(refusals::replaced(who.rank)) }
     }
 
     pub(super) fn tables(&self) -> Registry {
-        self.registry.read().unwrap_or_else(PoisonError::into_inner).clone()
+        locks::take(Rank::Registry, || self.registry.read().unwrap_or_else(PoisonError::into_inner)).clone()
+    }
+
+    pub(super) fn registry(&self) -> Ranked<RwLockWriteGuard<'_, Registry>> {
+        locks::take(Rank::Registry, || self.registry.write().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn entry(&self, number: u32) -> Result<Arc<Entry>, Refusal> {
-        let registry = self.registry.read().unwrap_or_else(PoisonError::into_inner);
+        let registry = locks::take(Rank::Registry, || self.registry.read().unwrap_or_else(PoisonError::into_inner));
         registry.get(number).cloned().ok_or_else(|| refusals::unknown_table(number))
     }
 
@@ -132,6 +143,7 @@ impl Engine {
     }
 
     pub(super) fn wait_durable(&self, lsn: u64) -> Result<(), Refusal> {
+        locks::may_wait();
         match self.log.get() {
             Some(log) => log.wait_durable(lsn).map_err(|failure| refusals::log_failed(&failure)),
             None => Ok(()),
@@ -140,7 +152,7 @@ impl Engine {
 
     /// What a new connection of a rank does: older ones are cut off, and what they left half done is dropped.
     fn take_lane(&self, who: &Identity) -> Result<(), Refusal> {
-        let Some(_pass) = self.gate.enter(Duration::from_secs(3)) else { return Err(refusals::busy()) };
+        let Some(_pass) = self.pass(Duration::from_secs(3)) else { return Err(refusals::busy()) };
         let mut lane = self.lane(who.rank);
         let mut core = self.core();
         // Two processes may come at once: the last one that took the seat has it.
@@ -238,7 +250,10 @@ impl Service for Engine {
         }
         let in_step = header.flags & flag::STEP != 0;
         match header.op {
-            Op::Beat if trainer => Ok(reply.ok(0, self.lane(who.rank).durable_seq(self.log.get()))?),
+            Op::Beat if trainer => {
+                let durable_seq = self.durable_seq_of(who);
+                Ok(reply.ok(0, durable_seq)?)
+            }
             Op::Status => Ok(reply.json(&self.status())?),
             Op::Create => self.create(who, header, payload, reply),
             Op::Pull | Op::PullDense => self.pull(who, header, payload, reply),

@@ -22,6 +22,7 @@ struct Heard {
 
 impl Reply for Heard {
     fn ok(&mut self, table: u32, durable_seq: u64) -> io::Result<()> {
+        locks::may_wait();
         self.ok = Some((table, durable_seq));
         Ok(())
     }
@@ -44,11 +45,13 @@ impl Reply for Heard {
     }
 
     fn json(&mut self, value: &Value) -> io::Result<()> {
+        locks::may_wait();
         self.json = Some(value.clone());
         Ok(())
     }
 
     fn wait(&mut self, text: &str) -> io::Result<()> {
+        locks::may_wait();
         self.words.push(text.to_owned());
         Ok(())
     }
@@ -612,4 +615,31 @@ fn a_row_that_is_not_there_reads_as_it_would_be_or_as_zeros() {
     assert_eq!(read(0), [2.0, 2.0, 3.0, 3.0]);
     assert_eq!(read(flag::ZEROS | flag::CREATE), [2.0, 2.0, 3.0, 3.0], "it is made");
     assert_eq!(read(flag::ZEROS), [2.0, 2.0, 3.0, 3.0]);
+}
+
+#[test]
+fn posts_beats_and_looks_go_on_while_snapshots_are_written() {
+    let place = Place::new();
+    let engine = open(4, Some(&place.0));
+    let trainers: Vec<Trainer> = (0..4).map(|rank| trainer(&engine, rank, 1)).collect();
+    let table = trainers[0].sgd();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for one in &trainers {
+            scope.spawn(|| {
+                let mut seq = 0;
+                while !over.load(Ordering::SeqCst) {
+                    seq += 1;
+                    one.ask(Header { rows: 1, ..Header::of(Op::Post) }, b"p!").unwrap();
+                    one.push(table, seq, &[u64::from(one.who.rank), 9], 1.0);
+                    one.turn(Op::Beat, 0).unwrap();
+                    one.json(Op::Status, "").unwrap();
+                }
+            });
+        }
+        let outcome = (0..200).try_for_each(|_| engine.snapshot());
+        over.store(true, Ordering::SeqCst);
+        outcome.unwrap();
+    });
+    engine.stop();
 }

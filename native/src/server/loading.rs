@@ -157,7 +157,7 @@ impl Engine {
 
     /// The new tables take their place. The caller has the gate alone.
     fn install(&self, tables: &Registry, step: Option<u64>) {
-        let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
+        let mut registry = self.registry();
         for entry in tables.all() {
             registry.add(entry.clone());
         }
@@ -203,7 +203,7 @@ impl Engine {
                 }
                 reading.join().unwrap_or_else(|_| Err(refusals::load_failed("the thread that reads came to grief")))
             })?;
-            let _alone = self.gate.alone();
+            let _alone = self.alone();
             let lsn = self.append(&[&records::operation_head(author(who), header), payload])?;
             self.install(&tables, wanted.step);
             lsn

@@ -55,6 +55,7 @@ mod geo;
 mod lane;
 pub mod listener;
 mod loading;
+mod locks;
 mod members;
 mod operations;
 mod posts;

@@ -2,7 +2,7 @@
 //! the log and answers; the *application* does it, and is all that a replay of the log needs. Nothing that can fail is left
 //! to the second half, so what stands in the log was done.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use serde::Deserialize;
 
@@ -59,7 +59,7 @@ impl Engine {
         let creation: Creation = parse(Op::Create, payload)?;
         let (number, lsn) = {
             let _pass = self.enter(who, reply)?;
-            let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
+            let mut registry = self.registry();
             match registry.wish(&creation.name, &creation.spec).map_err(refusals::other_spec)? {
                 Wish::Have(entry) => (entry.number, 0),
                 Wish::Make => {
@@ -116,7 +116,7 @@ impl Engine {
         {
             // Rows are removed while nothing else changes, and nobody writes them to disk.
             let _writing = if header.op == Op::Shrink { Some(self.take_writing(who, reply)?) } else { None };
-            let _alone = if header.op == Op::Shrink { Some(self.gate.alone()) } else { None };
+            let _alone = if header.op == Op::Shrink { Some(self.alone()) } else { None };
             let _pass = if header.op == Op::Shrink { None } else { Some(self.enter(who, reply)?) };
             let mut lane = if who.kind == Kind::Observer { None } else { Some(self.lane_of(who)?) };
             if !lane.as_ref().is_some_and(|lane| lane.has(header.seq)) {

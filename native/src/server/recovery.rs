@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,7 @@ use super::engine::{Core, Engine};
 use super::gate::Gate;
 use super::gathers::Gathers;
 use super::lane::Lane;
+use super::locks::{Lock, Rank};
 use super::members::Members;
 use super::posts::Posts;
 use super::records::{self, Record};
@@ -68,13 +69,13 @@ impl Engine {
             begun: Instant::now(),
             gate: Gate::default(),
             registry: RwLock::new(Registry::default()),
-            lanes: (0..world).map(|_| Mutex::default()).collect(),
+            lanes: (0..world).map(|_| Lock::new(Rank::Lane, Lane::default())).collect(),
             signs: (0..world).map(|_| AtomicU64::new(0)).collect(),
-            core: Mutex::new(core),
+            core: Lock::new(Rank::Core, core),
             changed: Condvar::new(),
             step: AtomicU64::new(0),
             log: OnceLock::new(),
-            writing: Mutex::new(()),
+            writing: Lock::new(Rank::Writing, ()),
             threads: Mutex::default(),
             snapshotting: AtomicBool::new(false),
             wants_snapshot: AtomicBool::new(false),
@@ -193,7 +194,7 @@ impl Engine {
         let tables = self.read_tables(&files, &rest.tracked)?;
         let mut steps = self.read_pieces(dir, &rest)?;
         let now = self.now();
-        *self.registry.write().unwrap_or_else(PoisonError::into_inner) = tables;
+        *self.registry() = tables;
         for (rank, applied) in (0..).zip(&rest.applied) {
             *self.lane(rank) = Lane::restored(*applied);
         }

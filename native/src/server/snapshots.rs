@@ -218,7 +218,7 @@ impl Engine {
     }
 
     fn begin_save(&self, wanted: &Wanted) -> Result<Moment, Refusal> {
-        let _alone = self.gate.alone();
+        let _alone = self.alone();
         let core = self.core();
         if let Some(step) = wanted.step
             && core.steps.step() > step
@@ -246,13 +246,15 @@ impl Engine {
     /// Writes the whole state to disk, and lets go of the log before it.
     pub(super) fn snapshot(&self) -> Result<(), String> {
         let (Some(log), Some(state_dir)) = (self.log.get(), &self.config.state_dir) else { return Ok(()) };
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = self.writing.lock();
         let (moment, rest, kept, gathered) = {
-            let _alone = self.gate.alone();
+            let _alone = self.alone();
+            // Lanes come before the core. Nothing is carried out in between: the gate is closed.
+            let applied = (0..self.config.world as u32).map(|rank| self.lane(rank).last_seq).collect();
             let core = self.core();
             let moment = self.freeze(&core, SaveMode::All)?;
             let (_, kept) = core.steps.keep();
-            let mut rest = self.rest(&core, &kept);
+            let mut rest = self.rest(&core, &kept, applied);
             rest.lsn = log.rotate();
             (moment, rest, kept, core.gathers.remember())
         };
@@ -288,7 +290,7 @@ impl Engine {
         Ok(())
     }
 
-    fn rest(&self, core: &Core, kept: &[Kept<Arc<Piece>>]) -> Rest {
+    fn rest(&self, core: &Core, kept: &[Kept<Arc<Piece>>], applied: Vec<u64>) -> Rest {
         let seat = |kept: &Kept<Arc<Piece>>| SeatRest {
             joined: kept.joined,
             fresh: kept.fresh,
@@ -300,7 +302,7 @@ impl Engine {
         Rest {
             lsn: 0,
             members: core.members.remember(),
-            applied: (0..self.config.world as u32).map(|rank| self.lane(rank).last_seq).collect(),
+            applied,
             barriers: core.barriers.remember(),
             counters: core.counters.clone(),
             step: core.steps.step(),

@@ -101,7 +101,7 @@ impl Engine {
             return;
         }
         // A loss is an operation like any other when the others go on.
-        let Some(_pass) = self.gate.enter(ROUND) else { return };
+        let Some(_pass) = self.pass(ROUND) else { return };
         let mut core = self.core();
         let now = self.hear(&mut core);
         let overdue = core.members.overdue(now);
@@ -173,7 +173,7 @@ impl Engine {
             if left.is_zero() {
                 return None;
             }
-            core = self.changed.wait_timeout(core, left).unwrap_or_else(PoisonError::into_inner).0;
+            core = core.wait_timeout(&self.changed, left);
         }
     }
 
@@ -189,7 +189,7 @@ impl Engine {
             thread.thread().unpark();
             let _ = thread.join();
         }
-        drop(self.writing.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(self.writing.lock());
         if let Some(log) = self.log.get() {
             let _ = log.wait_durable(log.last());
         }

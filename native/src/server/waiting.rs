@@ -2,8 +2,8 @@
 //! waits for, so that it knows that the server lives.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
@@ -12,6 +12,7 @@ use super::config::OnLoss;
 use super::engine::{Core, Engine};
 use super::gate::Pass;
 use super::gathers::Standing;
+use super::locks::{Guard, Ranked};
 use super::members::State;
 use super::operations::{name, parse};
 use super::posts::MOST_NAMES;
@@ -63,7 +64,7 @@ impl Engine {
                 core = self.core();
                 continue;
             }
-            core = self.changed.wait_timeout(core, left).unwrap_or_else(PoisonError::into_inner).0;
+            core = core.wait_timeout(&self.changed, left);
         }
     }
 
@@ -273,9 +274,9 @@ impl Engine {
     }
 
     /// Through the gate, however long somebody has it alone.
-    pub(super) fn enter(&self, who: &Identity, reply: &mut dyn Reply) -> Result<Pass<'_>, RequestError> {
+    pub(super) fn enter(&self, who: &Identity, reply: &mut dyn Reply) -> Result<Ranked<Pass<'_>>, RequestError> {
         loop {
-            if let Some(pass) = self.gate.enter(WORD) {
+            if let Some(pass) = self.pass(WORD) {
                 return Ok(pass);
             }
             self.still_wanted(who)?;
@@ -286,17 +287,11 @@ impl Engine {
     }
 
     /// The right to write tables to disk, or to do what must not happen meanwhile.
-    pub(super) fn take_writing(
-        &self,
-        who: &Identity,
-        reply: &mut dyn Reply,
-    ) -> Result<MutexGuard<'_, ()>, RequestError> {
+    pub(super) fn take_writing(&self, who: &Identity, reply: &mut dyn Reply) -> Result<Guard<'_, ()>, RequestError> {
         let mut next_word = Instant::now() + WORD;
         loop {
-            match self.writing.try_lock() {
-                Ok(guard) => return Ok(guard),
-                Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
-                Err(TryLockError::WouldBlock) => {}
+            if let Some(guard) = self.writing.try_lock() {
+                return Ok(guard);
             }
             std::thread::sleep(Duration::from_millis(10));
             if Instant::now() >= next_word {
