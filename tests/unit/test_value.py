@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+import re
+
 import pytest
 
 from tests.support import output_of
 from umiak.core.value import fields, is_value, replace, value
+from umiak.ps import specs
 
 
 @value
@@ -98,3 +103,15 @@ def test_two_values_do_not_share_their_fields() -> None:
 def test_making_values_imports_neither_dataclasses_nor_inspect() -> None:
     code = "import sys; import umiak.launch.machine; print(sorted({'dataclasses', 'inspect', 'typing'} & set(sys.modules)))"
     assert output_of(code) == "[]\n"
+
+
+def test_values_can_be_copied_and_pickled() -> None:
+    spec = specs.SparseTable(dim=4, optimizer=specs.Adam(learning_rate=0.5), accessor=specs.Accessor())
+    for another in (copy.copy(spec), copy.deepcopy(spec), pickle.loads(pickle.dumps(spec))):
+        assert another == spec
+        assert type(another) is specs.SparseTable
+
+
+def test_fields_without_names_are_told_by_name() -> None:
+    with pytest.raises(TypeError, match=re.escape("Sgd takes its fields by name: Sgd(learning_rate=0.1)")):
+        specs.Sgd(0.1)  # type: ignore[call-arg]

@@ -53,6 +53,7 @@ else:
             __hash__=_hash,
             __setattr__=_refuse_change,
             __delattr__=_refuse_change,
+            __reduce__=_reduce,
         )
         made = type(cls)(cls.__name__, cls.__bases__, body)
         made.__qualname__ = cls.__qualname__
@@ -95,7 +96,9 @@ def _items(item: Any) -> Iterator[tuple[str, Any]]:
     return ((name, getattr(item, name)) for name in item.__fields__)
 
 
-def _init(self: Any, **given: Any) -> None:
+def _init(self: Any, *unnamed: Any, **given: Any) -> None:
+    if unnamed:
+        raise TypeError(_named_instead(type(self), unnamed))
     filled = {**self.__defaults_by_name__, **given}
     try:
         for name, set_field in self.__setters__:
@@ -127,6 +130,17 @@ def _eq(self: Any, other: Any) -> bool:
 
 def _hash(self: Any) -> int:
     return hash((type(self).__name__, *(item for _, item in _items(self))))
+
+
+def _reduce(self: Any) -> tuple[Any, ...]:
+    """How ``copy`` and ``pickle`` make another one: the frozen ``__setattr__`` would refuse their usual way."""
+    return from_row, (type(self), tuple(item for _, item in _items(self)))
+
+
+def _named_instead(cls: Any, unnamed: tuple[Any, ...]) -> str:
+    """What a call with arguments that have no name should have been."""
+    call = ", ".join(f"{name}={item!r}" for name, item in zip(cls.__fields__, unnamed, strict=False))
+    return f"{cls.__name__} takes its fields by name: {cls.__name__}({call})"
 
 
 def _refuse_change(self: Any, name: str, *_: object) -> None:
