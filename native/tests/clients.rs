@@ -38,7 +38,7 @@ macro_rules! ask {
     ($client:expr, $turn:ident, $wish:ident, $work:expr) => {{
         let mut on = || true;
         let mut $turn = $client.turn(&mut || true).unwrap();
-        let $wish = &mut Wish { limit: None, pulse: &mut on };
+        let $wish = &mut Wish::new(None, &mut on);
         $work
     }};
 }
@@ -194,7 +194,7 @@ fn words_for_a_server_that_is_not_there_or_says_no() {
         beats += 1;
         beats < 3
     };
-    let wish = &mut Wish { limit: None, pulse: &mut pulse };
+    let wish = &mut Wish::new(None, &mut pulse);
     let error = turn.change(&pushed(table, &[1], &[1.0; 4]), None, wish).unwrap_err();
     assert_eq!(error, ClientError::Interrupted);
     drop(turn);
@@ -218,7 +218,7 @@ fn a_waiting_answer_says_for_whom_and_a_limit_ends_it() {
     drop(listener);
     let mut on = || true;
     let mut turn = client.turn(&mut || true).unwrap();
-    let wish = &mut Wish { limit: Some(Duration::from_millis(300)), pulse: &mut on };
+    let wish = &mut Wish::new(Some(Duration::from_millis(300)), &mut on);
     let error = turn.barrier("all", wish).unwrap_err();
     assert!(matches!(&error, ClientError::Timeout(_)), "{error:?}");
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
 import subprocess
 import sys
 import threading
@@ -115,8 +117,8 @@ def servers(count: int, world: int = 1, **more: Any) -> Iterator[tuple[list[umia
             server.stop()
 
 
-def trainer(endpoints: list[str], rank: int = 0, world: int = 1) -> umiak_native.Client:
-    config = {"endpoints": endpoints, "rank": rank, "world": world, "shards": ps_crew.SHARDS, "beat_s": 0.05}
+def trainer(endpoints: list[str], rank: int = 0, world: int = 1, **more: Any) -> umiak_native.Client:
+    config = {"endpoints": endpoints, "rank": rank, "world": world, "shards": ps_crew.SHARDS, "beat_s": 0.05, **more}
     client = umiak_native.Client(json.dumps(config))
     client.connect()
     return client
@@ -302,24 +304,63 @@ FULL_DISK = """
 """
 
 
-def test_a_log_that_cant_be_written_ends_in_words_and_changes_nothing(tmp_path: Path) -> None:
+def push_on(client: umiak_native.Client, table: int, times: int) -> None:
+    for _ in range(times):
+        client.push(table, ps_crew.VOCABULARY, np.full((300, 2), -1, np.float32))
+
+
+def test_a_log_that_cant_be_written_is_waited_for_as_long_as_a_dead_server(tmp_path: Path) -> None:
     with python(FULL_DISK, tmp_path / "state", stdin=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdin is not None
-        client = trainer([f"127.0.0.1:{int(process.stdout.readline())}"])
+        client = trainer([f"127.0.0.1:{int(process.stdout.readline())}"], timeout_s=1)
         table = client.create_table("counts", json.dumps(ps_crew.COUNTS))
-
-        def push_on() -> None:
-            for _ in range(1000):
-                client.push(table, ps_crew.VOCABULARY, np.full((300, 2), -1, np.float32))
-
-        with pytest.raises(umiak_native.Refused, match="could not be kept") as refused:
-            push_on()
-        assert refused.value.code == "log-failed"
-        rows = client.pull(table, ps_crew.VOCABULARY, create=False)
-        assert len(np.unique(rows)) == 1, "still served, and every push whole"
-        client.close()
+        with pytest.raises(umiak_native.ServerLost, match="could not be kept.*File too large"):
+            push_on(client, table, 1000)
         verdict = json.loads(process.stdout.readline())
         assert not verdict["ok"]
+        assert verdict["log_failed"]
         assert "the log failed" in verdict["text"]
+        # The server lives, and will never have on disk what it was told.
+        with pytest.raises(umiak_native.Timeout):
+            client.barrier("all", limit_s=0.2)
+        with pytest.raises(umiak_native.ServerLost):
+            client.barrier("all")
+        with pytest.raises(umiak_native.ServerLost):
+            client.done()
+        client.close()
         process.stdin.close()
+
+
+SERVE = """
+    import resource, signal, sys
+    from umiak.ps import serving
+    from umiak.ps.environment import Seat, SeatRole
+    from umiak.ps.job import Options
+    port, state, most = sys.argv[1:]
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(most), int(most)))
+    seat = Seat(role=SeatRole.SERVER, servers=(f"127.0.0.1:{port}",))
+    sys.exit(serving.serve(seat, Options(shards=8, durability_ms=20, state_dir=state)))
+"""
+
+
+def test_a_full_log_disk_ends_a_server_in_words_and_loses_nothing(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    with python(SERVE, str(port), tmp_path / "state", "300000") as full:
+        client = trainer([f"127.0.0.1:{port}"])
+        table = client.create_table("counts", json.dumps(ps_crew.COUNTS))
+        pushing = threading.Thread(target=push_on, args=(client, table, 200))
+        pushing.start()
+        _, told = full.communicate(timeout=60)
+        assert full.returncode == 1, told
+        assert re.search(r"server 0 ends: the log failed: .*File too large", told)
+    with python(SERVE, str(port), tmp_path / "state", "100000000") as roomy:
+        pushing.join(60)
+        assert not pushing.is_alive()
+        rows = client.pull(table, ps_crew.VOCABULARY, create=False)
+        assert np.unique(rows).tolist() == [200], "each push once, those that the first server had acknowledged too"
+        client.done()
+        client.close()
+        assert roomy.wait(60) == 0

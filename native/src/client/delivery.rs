@@ -134,6 +134,8 @@ impl State {
         waiting: &Mutex<Option<String>>,
         wish: &mut Wish<'_>,
     ) -> Outcome<()> {
+        let silence = Duration::from_secs_f64(self.config.timeout_s);
+        let mut moved = Instant::now();
         loop {
             let kept = &self.links[link];
             if kept.kept.is_empty() || (most > 0 && kept.kept_bytes <= most) {
@@ -144,11 +146,19 @@ impl State {
             self.perform(&mut [order], &mut |_, _, _| {}, waiting, wish)?;
             let link = &mut self.links[link];
             link.let_go(link.words.durable, &mut self.spare);
-            if link.kept_bytes == before {
-                *waiting.lock().unwrap_or_else(PoisonError::into_inner) =
-                    Some(format!("waiting for the disk of server {}", link.card.endpoint));
-                nap(Duration::from_millis(5), wish.pulse)?;
+            if link.kept_bytes != before {
+                moved = Instant::now();
+                continue;
             }
+            *waiting.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some(format!("waiting for the disk of server {}", link.card.endpoint));
+            if moved.elapsed() >= silence {
+                return Err(Patience::new(self.config.timeout_s).over(link, "its log does not get on"));
+            }
+            if wish.is_over() {
+                return Err(over_limit(waiting, wish.limit));
+            }
+            nap(Duration::from_millis(5), wish.pulse)?;
         }
     }
 
@@ -172,9 +182,7 @@ impl State {
         waiting: &Mutex<Option<String>>,
         wish: &mut Wish<'_>,
     ) -> Outcome<Vec<Answer>> {
-        let begun = Instant::now();
-        let limit = wish.limit.map(|limit| begun + limit);
-        let clock = Clock { silence: Duration::from_secs_f64(self.config.timeout_s), limit };
+        let clock = Clock { silence: Duration::from_secs_f64(self.config.timeout_s), limit: wish.until };
         let mut answers: Vec<Option<Answer>> = orders.iter().map(|_| None).collect();
         let mut patience = Patience::new(self.config.timeout_s);
         loop {
@@ -184,7 +192,7 @@ impl State {
                     continue;
                 }
                 if self.links[order.link].stream.is_none() {
-                    self.reconnect(order.link, &mut patience, waiting, limit, wish.pulse)?;
+                    self.reconnect(order.link, &mut patience, waiting, wish)?;
                     // Connecting anew has brought the server everything that is kept, this one too.
                     if let Body::Frame(frame) = &order.body
                         && frame.is_acknowledged()
@@ -278,11 +286,10 @@ impl State {
         if self.links.iter().all(|link| link.stream.is_some()) {
             return Ok(());
         }
-        let limit = wish.limit.map(|limit| Instant::now() + limit);
         let mut patience = Patience::new(self.config.timeout_s);
         for link in 0..self.links.len() {
             if self.links[link].stream.is_none() {
-                self.reconnect(link, &mut patience, waiting, limit, wish.pulse)?;
+                self.reconnect(link, &mut patience, waiting, wish)?;
             }
         }
         if self.beats.is_none() && self.config.kind == Kind::Trainer {
@@ -299,14 +306,19 @@ impl State {
         link: usize,
         patience: &mut Patience,
         waiting: &Mutex<Option<String>>,
-        limit: Option<Instant>,
-        pulse: Pulse<'_>,
+        wish: &mut Wish<'_>,
     ) -> Outcome<()> {
         let begun = Instant::now();
         let mut attempt = 0;
         loop {
-            let reason = match dial::enter(&self.links[link].card, pulse) {
-                Ok((stream, welcome)) => match self.take_up(link, stream, welcome, waiting, pulse)? {
+            let (until, pulse) = (wish.until, &mut *wish.pulse);
+            let mut stopped = false;
+            let mut heeding = || {
+                stopped = !pulse();
+                !stopped && until.is_none_or(|until| Instant::now() < until)
+            };
+            let reason = match dial::enter(&self.links[link].card, &mut heeding) {
+                Ok((stream, welcome)) => match self.take_up(link, stream, welcome, waiting, wish)? {
                     Ok(()) => return Ok(()),
                     Err(error) => error.to_string(),
                 },
@@ -315,17 +327,19 @@ impl State {
                     let message = format!("server {}: {}", self.links[link].card.endpoint, told.message);
                     return Err(ClientError::Refused(Told { message, ..told }));
                 }
-                Err(NoEntry::Interrupted) => return Err(ClientError::Interrupted),
+                Err(NoEntry::Interrupted) if stopped => return Err(ClientError::Interrupted),
+                Err(NoEntry::Interrupted) => "it does not answer".to_owned(),
             };
             self.links[link].stream = None;
             let away = format!("server {} is away: {reason}", self.links[link].card.endpoint);
             *waiting.lock().unwrap_or_else(PoisonError::into_inner) =
                 Some(format!("{away} (for {:.0} s)", begun.elapsed().as_secs_f64()));
             patience.tried(&self.links[link], &reason)?;
-            if limit.is_some_and(|limit| Instant::now() >= limit) {
-                return Err(over_limit(waiting, None));
+            if wish.is_over() {
+                return Err(over_limit(waiting, wish.limit));
             }
-            nap(back_off(attempt), pulse)?;
+            let left = wish.until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
+            nap(back_off(attempt).min(left), wish.pulse)?;
             attempt += 1;
         }
     }
@@ -337,7 +351,7 @@ impl State {
         stream: stream::Stream,
         welcome: Value,
         waiting: &Mutex<Option<String>>,
-        pulse: Pulse<'_>,
+        wish: &mut Wish<'_>,
     ) -> Outcome<io::Result<()>> {
         let words: Words = serde_json::from_value(welcome.clone())
             .map_err(|error| ClientError::refused("foreign", format!("a welcome that is not one: {error}")))?;
@@ -359,7 +373,7 @@ impl State {
             let request = self.tables[table].request.clone();
             let header = Header { length: request.len() as u64, ..Header::of(Op::Create) };
             let order = Order::new(index, header, None, Body::Bytes(&request));
-            match self.one(order, waiting, pulse)? {
+            match self.one(order, waiting, wish)? {
                 Ok(Answer::Ok(header)) => {
                     let numbers = &mut self.links[index].numbers;
                     numbers.resize(numbers.len().max(table + 1), 0);
@@ -381,7 +395,7 @@ impl State {
                     Order::new(index, Header { seq: *step, ..Header::of(*op) }, None, Body::Bytes(&[]))
                 }
             };
-            match self.one(order, waiting, pulse)? {
+            match self.one(order, waiting, wish)? {
                 Ok(answer) => {
                     let link = &mut self.links[index];
                     link.words.durable = link.words.durable.max(answer.durable());
@@ -400,19 +414,22 @@ impl State {
         &mut self,
         order: Order<'_>,
         waiting: &Mutex<Option<String>>,
-        pulse: Pulse<'_>,
+        wish: &mut Wish<'_>,
     ) -> Outcome<io::Result<Answer>> {
-        let clock = Clock { silence: Duration::from_secs_f64(self.config.timeout_s), limit: None };
+        let clock = Clock { silence: Duration::from_secs_f64(self.config.timeout_s), limit: wish.until };
         let link = order.link;
-        let answers = self.call(&mut [order], &[0], &mut |_, _, _| {}, waiting, &clock, pulse);
+        let answers = self.call(&mut [order], &[0], &mut |_, _, _| {}, waiting, &clock, wish.pulse);
         match answers.map(|mut answers| answers.pop()) {
             Ok(Some(Ok(Answer::Refused(told)))) if dial::passes(&told.code) => Ok(Err(io::Error::other(told.message))),
             Ok(Some(Ok(Answer::Refused(told)))) => Err(ClientError::told(told)),
             Ok(Some(answer)) => Ok(answer),
             Ok(None) => Ok(Err(io::Error::other("the connection is gone"))),
-            Err(_) => {
+            Err(stop) => {
                 self.links[link].stream = None;
-                Err(ClientError::Interrupted)
+                Err(match stop {
+                    Stop::Interrupted => ClientError::Interrupted,
+                    Stop::Limit => over_limit(waiting, wish.limit),
+                })
             }
         }
     }

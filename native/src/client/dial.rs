@@ -46,9 +46,9 @@ pub enum NoEntry {
     Interrupted,
 }
 
-/// A server that says one of these may be asked again.
+/// A server that says one of these may be asked again: itself, or the one that is started in its place.
 pub fn passes(code: &str) -> bool {
-    matches!(code, "full" | "busy" | "stopping" | "too-slow")
+    matches!(code, "full" | "busy" | "stopping" | "too-slow" | "log-failed")
 }
 
 /// Connects, shakes hands, and returns the connection with what the server said in its welcome.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -154,8 +154,21 @@ pub struct RowChange<'a> {
 
 /// The limits of one operation, and who is asked whether it may go on.
 pub struct Wish<'a> {
+    /// For the whole operation, however many requests it takes.
     pub limit: Option<Duration>,
+    /// The moment at which that is over.
+    pub until: Option<Instant>,
     pub pulse: Pulse<'a>,
+}
+
+impl<'a> Wish<'a> {
+    pub fn new(limit: Option<Duration>, pulse: Pulse<'a>) -> Wish<'a> {
+        Wish { limit, until: limit.map(|limit| Instant::now() + limit), pulse }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
 }
 
 impl Turn<'_> {

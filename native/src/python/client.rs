@@ -37,7 +37,7 @@ impl Client {
                 raised.is_none()
             };
             let mut turn = self.inner.turn(&mut pulse)?;
-            work(&mut turn, &mut Wish { limit, pulse: &mut pulse })
+            work(&mut turn, &mut Wish::new(limit, &mut pulse))
         });
         match (outcome, raised) {
             (Err(ClientError::Interrupted), Some(raised)) => Err(raised),

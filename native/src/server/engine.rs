@@ -138,6 +138,14 @@ impl Engine {
         }
     }
 
+    /// A server whose log has failed is as good as dead to trainers: they wait for the next one.
+    fn check_log(&self) -> Result<(), Refusal> {
+        match self.log.get() {
+            Some(log) if log.has_failed() => Err(refusals::log_failed(&log.failure().unwrap_or_default())),
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn decide(&self, decision: &Decision) -> Result<u64, Refusal> {
         self.append(&[&super::records::decision(decision)])
     }
@@ -210,6 +218,9 @@ impl Service for Engine {
             return Err(refusals::stopping());
         }
         if who.kind != Kind::Observer {
+            self.check_log()?;
+        }
+        if who.kind != Kind::Observer {
             if who.rank as usize >= self.config.world {
                 return Err(refusals::no_such_rank(who.rank, self.config.world));
             }
@@ -247,6 +258,10 @@ impl Service for Engine {
         if trainer {
             drop(self.lane_of(who)?);
             self.signs[who.rank as usize].store(self.now(), Ordering::Relaxed);
+        }
+        // Beats too: they say how far the disk has come, and it will not come any further.
+        if !matches!(header.op, Op::Status | Op::Pull | Op::PullDense) {
+            self.check_log()?;
         }
         let in_step = header.flags & flag::STEP != 0;
         match header.op {

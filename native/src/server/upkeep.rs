@@ -30,6 +30,8 @@ pub struct Verdict {
     pub text: String,
     pub done: Vec<u32>,
     pub lost: Vec<u32>,
+    /// It could not keep what it was told: another one in its place goes on, once there is room.
+    pub log_failed: bool,
 }
 
 /// Looks after the engine until it is stopped or dropped.
@@ -134,31 +136,33 @@ impl Engine {
         let now = self.hear(core);
         let done = core.members.in_state(State::Done);
         let lost = core.members.in_state(State::Lost);
-        let bad = |text: String| Some(Verdict { ok: false, text, done: done.clone(), lost: lost.clone() });
+        let bad = |text: String, log_failed: bool| {
+            Some(Verdict { ok: false, text, done: done.clone(), lost: lost.clone(), log_failed })
+        };
         if let Some(failure) = self.log.get().and_then(|log| log.failure())
             && !self.stopped.load(Ordering::SeqCst)
         {
-            return bad(format!("the log failed: {failure}"));
+            return bad(format!("the log failed: {failure}"), true);
         }
         let connected = |rank: &u32| core.members.connections(*rank) > 0;
         let counted = core.members.counted();
         if let Some(failed) = &core.failed
             && !counted.iter().any(connected)
         {
-            return bad(failed.clone());
+            return bad(failed.clone(), false);
         }
         let stopped = self.stopped.load(Ordering::SeqCst);
         if !counted.is_empty() {
             let text = "the server was stopped before all trainers were done".to_owned();
-            return if stopped { bad(text) } else { None };
+            return if stopped { bad(text, false) } else { None };
         }
         if lost.is_empty() {
             let waiting = !stopped && now.saturating_sub(core.last_done) < LINGER && done.iter().any(connected);
             let text = format!("all {} trainers are done", done.len());
-            return (!waiting).then_some(Verdict { ok: true, text, done, lost });
+            return (!waiting).then_some(Verdict { ok: true, text, done, lost, log_failed: false });
         }
         let words = core.members.words_for(&lost, now);
-        bad(format!("{} of {} trainers are done; lost: {words}", done.len(), self.config.world))
+        bad(format!("{} of {} trainers are done; lost: {words}", done.len(), self.config.world), false)
     }
 
     /// Waits until the server's work is over.

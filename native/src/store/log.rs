@@ -10,6 +10,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -34,6 +35,8 @@ pub struct Log {
 
 struct Shared {
     state: Mutex<State>,
+    /// A copy: there is a failure.
+    failed: AtomicBool,
     /// For the thread: there is something to do.
     work: Condvar,
     /// For everybody else: something was done.
@@ -133,7 +136,12 @@ impl Log {
             stopping: false,
             segments,
         };
-        let shared = Arc::new(Shared { state: Mutex::new(state), work: Condvar::new(), done: Condvar::new() });
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            failed: AtomicBool::new(false),
+            work: Condvar::new(),
+            done: Condvar::new(),
+        });
         let writer = Writer { shared: shared.clone(), dir: dir.to_path_buf(), file, interval };
         let thread = std::thread::Builder::new().name("umiak-log".to_owned()).spawn(move || writer.run());
         let thread = Some(thread.map_err(refuse)?);
@@ -196,6 +204,11 @@ impl Log {
             state = self.shared.wait_done(state);
         }
         Ok(())
+    }
+
+    /// Whether it can't be written any more. Cheap: asked with every request.
+    pub fn has_failed(&self) -> bool {
+        self.shared.failed.load(Ordering::Acquire)
     }
 
     /// Why this log can't be written any more.
@@ -302,6 +315,7 @@ impl Writer {
                 Err(error) => {
                     state.failure = Some(format!("{}: the log can't be written: {error}", path.display()));
                     state.filling = Batch::default();
+                    self.shared.failed.store(true, Ordering::Release);
                 }
             }
             let failed = state.failure.is_some();
@@ -385,6 +399,7 @@ impl Drop for Writer {
         let mut state = self.shared.lock();
         if state.failure.is_none() {
             state.failure = Some(format!("{}: the log is closed", self.dir.display()));
+            self.shared.failed.store(true, Ordering::Release);
         }
         drop(state);
         self.shared.done.notify_all();

@@ -1,6 +1,6 @@
 """A server's process: it serves until every trainer is done, or the launcher ends it. An adapter.
 
-exit status   0 the trainers are done, or SIGTERM came     1 a trainer was lost for good
+exit status   0 the trainers are done, or SIGTERM came     1 a trainer was lost for good, or the log can't be written
 """
 
 from __future__ import annotations
@@ -54,12 +54,13 @@ def serve(seat: Seat, options: Options, *, linger_s: float = 0.0) -> int:
         server.stop()
         for number, handler in previous.items():
             signal.signal(number, handler)
-    lost = json.loads(verdict)["lost"] if verdict else []
-    if lost:
-        ranks = ", ".join(map(str, lost))
-        print(f"umiak.ps: server {seat.rank} ends: lost for good: trainer {ranks}", file=sys.stderr)
-        return Exit.JOB_FAILED
-    return Exit.DONE
+    ended = json.loads(verdict) if verdict else {"ok": True}
+    if ended["ok"]:
+        return Exit.DONE
+    ranks = ", ".join(map(str, ended["lost"]))
+    why = f"lost for good: trainer {ranks}" if ranks and not ended["log_failed"] else ended["text"]
+    print(f"umiak.ps: server {seat.rank} ends: {why}", file=sys.stderr)
+    return Exit.JOB_FAILED
 
 
 def _leave_word(seat: Seat, number: int, trainers: list[dict[str, Any]]) -> None:
