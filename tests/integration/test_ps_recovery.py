@@ -19,7 +19,7 @@ import umiak_native
 
 from tests.integration.workers import ps_crew
 from tests.support import eventually, python
-from umiak.ps import oracle
+from umiak.ps import checkpoint, oracle
 
 CREW = Path(ps_crew.__file__)
 
@@ -171,6 +171,25 @@ def test_a_checkpoint_in_the_middle_is_one_step_and_moves_to_other_numbers_of_se
             rows = client.pull(table, ps_crew.VOCABULARY, create=False, step=middle + 1)
             assert np.array_equal(rows, alone(5, middle + 1)[0])
             client.close()
+
+
+def test_a_load_that_one_server_refuses_changes_none(tmp_path: Path) -> None:
+    with servers(2) as (_, endpoints):
+        client = trainer(endpoints)
+        table = client.create_table("counts", json.dumps(ps_crew.COUNTS))
+        push_on(client, table, 1)
+        checkpoint.save(client, tmp_path / "one")
+        push_on(client, table, 1)
+        last = max((tmp_path / "one").glob("shard-*"))
+        whole = last.read_bytes()
+        last.write_bytes(whole[:-20] + bytes([whole[-20] ^ 1]) + whole[-19:])
+        with pytest.raises(umiak_native.Refused, match=last.name):
+            checkpoint.load(client, tmp_path / "one")
+        assert np.unique(client.pull(table, ps_crew.VOCABULARY, create=False)).tolist() == [2]
+        last.write_bytes(whole)
+        checkpoint.load(client, tmp_path / "one")
+        assert np.unique(client.pull(table, ps_crew.VOCABULARY, create=False)).tolist() == [1]
+        client.close()
 
 
 def test_a_save_goes_on_while_others_push(tmp_path: Path) -> None:
@@ -337,30 +356,32 @@ SERVE = """
     from umiak.ps import serving
     from umiak.ps.environment import Seat, SeatRole
     from umiak.ps.job import Options
-    port, state, most = sys.argv[1:]
+    rank, ports, state, most = sys.argv[1:]
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(most), int(most)))
-    seat = Seat(role=SeatRole.SERVER, servers=(f"127.0.0.1:{port}",))
+    endpoints = tuple(f"127.0.0.1:{port}" for port in ports.split())
+    seat = Seat(role=SeatRole.SERVER, rank=int(rank), servers=endpoints)
     sys.exit(serving.serve(seat, Options(shards=8, durability_ms=20, state_dir=state)))
 """
 
 
 def test_a_full_log_disk_ends_a_server_in_words_and_loses_nothing(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    with python(SERVE, str(port), tmp_path / "state", "300000") as full:
-        client = trainer([f"127.0.0.1:{port}"])
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        ports = [probe.getsockname()[1] for probe in (one, other)]
+    listed, state, much = f"{ports[0]} {ports[1]}", tmp_path / "state", "100000000"
+    with python(SERVE, "0", listed, state, much) as well, python(SERVE, "1", listed, state, "100000") as full:
+        client = trainer([f"127.0.0.1:{port}" for port in ports])
         table = client.create_table("counts", json.dumps(ps_crew.COUNTS))
         pushing = threading.Thread(target=push_on, args=(client, table, 200))
         pushing.start()
         _, told = full.communicate(timeout=60)
         assert full.returncode == 1, told
-        assert re.search(r"server 0 ends: the log failed: .*File too large", told)
-    with python(SERVE, str(port), tmp_path / "state", "100000000") as roomy:
+        assert re.search(r"server 1 ends: the log failed: .*File too large", told)
+        roomy = python(SERVE, "1", listed, state, much)
         pushing.join(60)
         assert not pushing.is_alive()
         rows = client.pull(table, ps_crew.VOCABULARY, create=False)
-        assert np.unique(rows).tolist() == [200], "each push once, those that the first server had acknowledged too"
+        assert np.unique(rows).tolist() == [200], "each push once on both, also those acknowledged before the disk was full"
         client.done()
         client.close()
-        assert roomy.wait(60) == 0
+        assert (well.wait(60), roomy.wait(60)) == (0, 0)

@@ -421,6 +421,17 @@ impl Turn<'_> {
         Ok(number)
     }
 
+    /// All servers load, or none: they are asked to check first.
+    pub fn load(&mut self, text: &str, wish: &mut Wish<'_>) -> Outcome<Value> {
+        if self.split().0.links.len() > 1
+            && let Ok(Value::Object(mut fields)) = serde_json::from_str(text)
+        {
+            fields.insert("check".into(), true.into());
+            self.ask_all(Op::Load, &Value::Object(fields).to_string(), wish)?;
+        }
+        self.ask_all(Op::Load, text, wish)
+    }
+
     /// The same text to all servers; their answers.
     pub fn ask_all(&mut self, op: Op, text: &str, wish: &mut Wish<'_>) -> Outcome<Value> {
         let (state, waiting) = self.split();

@@ -369,7 +369,7 @@ impl Client {
     }
 
     fn load(&self, py: Python<'_>, request: &str) -> PyResult<String> {
-        self.run(py, None, |turn, wish| turn.ask_all(Op::Load, request, wish)).map(|answers| answers.to_string())
+        self.run(py, None, |turn, wish| turn.load(request, wish)).map(|answers| answers.to_string())
     }
 
     fn status(&self, py: Python<'_>) -> PyResult<String> {

@@ -18,6 +18,7 @@ use super::config::EngineConfig;
 use super::counters::Counters;
 use super::gate::{Alone, Gate, Pass};
 use super::gathers::Gathers;
+use super::loading::Staged;
 use super::locks::{self, Guard, Lock, Rank, Ranked};
 use super::members::Members;
 use super::posts::Posts;
@@ -53,6 +54,8 @@ pub struct Engine {
     pub(super) log: OnceLock<Log>,
     /// Held by whoever writes tables to disk: they are frozen for one at a time.
     pub(super) writing: Lock<()>,
+    /// A checkpoint that was read and checked, and waits for the word to take its place.
+    pub(super) staged: Mutex<Option<Staged>>,
     /// What looks after the engine, to be waited for when it stops.
     pub(super) threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
     pub(super) snapshotting: AtomicBool,

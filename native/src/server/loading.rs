@@ -1,11 +1,14 @@
 //! Tables from shard files: a checkpoint that a trainer asks for, or the server's own snapshot. New tables are built beside
 //! the old ones while these go on serving, and take their place when all of them are whole; or nothing changes.
+//!
+//! With several servers a client asks twice: with `check` everything is read and checked and waits here, and when no server
+//! has refused it, the same request without `check` puts it in its place. So a load that is refused changes no server.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
@@ -23,12 +26,15 @@ use crate::store::shardread::{self, ShardReader};
 use crate::table::Table;
 use crate::wire::frame::{Header, Op};
 
+/// A checkpoint that was checked, and that nobody wanted after all, is kept for so long, in milliseconds.
+const STALE: u64 = 60_000;
+
 /// Threads that read files.
 const READERS: usize = 2;
 
-#[derive(Deserialize)]
+#[derive(Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+pub(super) struct Wanted {
     path: PathBuf,
     /// Names of files; without them, all shard files that are there.
     #[serde(default)]
@@ -36,6 +42,17 @@ struct Wanted {
     /// From here on, the steps of all trainers.
     #[serde(default)]
     step: Option<u64>,
+    /// Only read and checked, not put in its place.
+    #[serde(default)]
+    check: bool,
+}
+
+/// New tables beside the old ones.
+pub(super) struct Staged {
+    wanted: Wanted,
+    tracked: Vec<String>,
+    tables: Registry,
+    since: u64,
 }
 
 impl Engine {
@@ -144,15 +161,36 @@ impl Engine {
         Ok(Some(shard))
     }
 
+    fn tracked(&self) -> Vec<String> {
+        self.tables().all().filter(|entry| entry.is_tracked()).map(|entry| entry.name.clone()).collect()
+    }
+
+    fn staged(&self) -> MutexGuard<'_, Option<Staged>> {
+        self.staged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn drop_stale(&self) {
+        let stale = self.staged().take_if(|staged| self.now() >= staged.since + STALE);
+        // Many rows may go, and nobody waits for that at the lock.
+        drop(stale);
+    }
+
+    /// What was read for this very request, if nothing has changed about the tables since.
+    fn take_staged(&self, wanted: &Wanted) -> Option<Registry> {
+        let staged = self.staged().take()?;
+        let old = self.tables();
+        let fits = |entry: &Arc<Entry>| old.by_name(&entry.name).is_none_or(|old| old.spec == entry.spec);
+        let same = Wanted { check: false, ..staged.wanted } == *wanted && staged.tracked == self.tracked();
+        (same && staged.tables.all().all(fits)).then_some(staged.tables)
+    }
+
     fn read_wanted(&self, wanted: &Wanted) -> Result<Registry, Refusal> {
         let failed = |text: String| refusals::load_failed(text);
         let files: Vec<PathBuf> = match &wanted.files {
             Some(names) => names.iter().map(|name| wanted.path.join(name)).collect(),
             None => self.owned.clone().map(|shard| wanted.path.join(shardfile::file_name(shard))).collect(),
         };
-        let tracked: Vec<String> =
-            self.tables().all().filter(|entry| entry.is_tracked()).map(|entry| entry.name.clone()).collect();
-        self.read_tables(&files, &tracked).map_err(failed)
+        self.read_tables(&files, &self.tracked()).map_err(failed)
     }
 
     /// The new tables take their place. The caller has the gate alone.
@@ -191,8 +229,13 @@ impl Engine {
         let wanted: Wanted = parse(Op::Load, payload)?;
         let lsn = {
             let _writing = self.take_writing(who, reply)?;
+            let tracked = self.tracked();
             let tables = std::thread::scope(|scope| {
-                let reading = scope.spawn(|| self.read_wanted(&wanted));
+                let read = || match wanted.check {
+                    true => self.read_wanted(&wanted),
+                    false => self.take_staged(&wanted).map_or_else(|| self.read_wanted(&wanted), Ok),
+                };
+                let reading = scope.spawn(read);
                 let mut word = Instant::now() + Duration::from_secs(1);
                 while !reading.is_finished() {
                     std::thread::sleep(Duration::from_millis(2));
@@ -203,6 +246,12 @@ impl Engine {
                 }
                 reading.join().unwrap_or_else(|_| Err(refusals::load_failed("the thread that reads came to grief")))
             })?;
+            if wanted.check {
+                let since = self.now();
+                let staged = self.staged().replace(Staged { wanted, tracked, tables, since });
+                drop(staged);
+                return Ok(reply.json(&json!({"server": self.config.server, "checked": true}))?);
+            }
             let _alone = self.alone();
             let lsn = self.append(&[&records::operation_head(author(who), header), payload])?;
             self.install(&tables, wanted.step);

@@ -39,7 +39,8 @@
 //! takes all away; the last turn of a name can be asked for again. **Take** counts: asked again with the same turn, it tells
 //! the same number again; the next turn is one higher. **Post** leaves a trainer's latest bytes and takes everybody's, and
 //! waits for nobody. **Save** `{path, mode, step?}` answers `{server, step, tables,
-//! files}`; **Load** `{path, files?, step?}` takes the place of everything in the tables, or changes nothing.
+//! files}`; **Load** `{path, files?, step?, check?}` takes the place of everything in the tables, or
+//! changes nothing; with `check` it is read and waits for the same request without it, so that all servers load or none.
 //! **Done** is refused while a step is prepared. Servers linger for two seconds after the last Done, or until the trainers'
 //! connections are closed, so that an answer that was lost can be asked for again.
 

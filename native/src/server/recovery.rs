@@ -76,6 +76,7 @@ impl Engine {
             step: AtomicU64::new(0),
             log: OnceLock::new(),
             writing: Lock::new(Rank::Writing, ()),
+            staged: Mutex::default(),
             threads: Mutex::default(),
             snapshotting: AtomicBool::new(false),
             wants_snapshot: AtomicBool::new(false),

@@ -60,6 +60,7 @@ impl Engine {
 
     fn look_round(self: &Arc<Self>) {
         self.notice_losses();
+        self.drop_stale();
         if let Some(log) = self.log.get()
             && log.failure().is_none()
             && log.bytes() >= self.config.snapshot_bytes.max(1)

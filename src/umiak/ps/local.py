@@ -43,9 +43,7 @@ class LocalClient:
         described = json.loads(spec)
         number = self._names.get(name)
         if number is not None:
-            differences = umiak_native.spec_differences(spec, self._tables[number].spec)
-            if differences:
-                raise bad("UM-PS-008", f"table {name} is described differently: {'; '.join(differences)}")
+            self._refuse_other(name, spec)
             return number
         self._tables.append(_made(described, spec, self._shards))
         self._specs.append(described)
@@ -181,15 +179,21 @@ class LocalClient:
 
     def load(self, request: str) -> str:
         wanted = json.loads(request)
-        localfiles.load(wanted, self._emptied, self._shards)
+        # All tables are read before one takes its place: a load that fails changes nothing.
+        for name, table in localfiles.load(wanted, self._empty, self._shards).items():
+            self._tables[self.create_table(name, table.spec)] = table
         self._step = wanted["step"]
         return "[{}]"
 
-    def _emptied(self, name: str, spec: str) -> umiak_native.Table | umiak_native.DenseTable:
-        """This table, new."""
-        number = self.create_table(name, spec)
-        self._tables[number] = _made(self._specs[number], spec, self._shards)
-        return self._tables[number]
+    def _empty(self, name: str, spec: str) -> umiak_native.Table | umiak_native.DenseTable:
+        """A table like the one of that name, if there is one, and without rows."""
+        self._refuse_other(name, spec)
+        return _made(json.loads(spec), spec, self._shards)
+
+    def _refuse_other(self, name: str, spec: str) -> None:
+        number = self._names.get(name)
+        if number is not None and (differences := umiak_native.spec_differences(spec, self._tables[number].spec)):
+            raise bad("UM-PS-008", f"table {name} is described differently: {'; '.join(differences)}")
 
     def status(self) -> str:
         rows = {

@@ -47,7 +47,9 @@ def save(request: Mapping[str, Any], tables: Mapping[str, NativeTable], shards: 
     return {"shards": shards, "files": files, "tables": described}
 
 
-def load(request: Mapping[str, Any], make: Callable[[str, str], NativeTable], shards: int) -> None:
+def load(
+    request: Mapping[str, Any], make: Callable[[str, str], NativeTable], shards: int
+) -> dict[str, NativeTable]:
     """Read all files into tables that ``make`` gives for a name and a spec: empty ones."""
     path = request["path"]
     manifest = checkpoint.read(path)
@@ -70,6 +72,7 @@ def load(request: Mapping[str, Any], make: Callable[[str, str], NativeTable], sh
             else:
                 assert isinstance(table, umiak_native.DenseTable)
                 table.load_chunk(*piece[1:])
+    return made
 
 
 def _pieces(table: NativeTable, shard: int) -> Any:
