@@ -45,7 +45,7 @@ def test_rows_learn_and_repeated_ids_add_up(job, paddle) -> None:
     layer = ps.paddle.Embedding(dim=2, init=ONES)
     optimizer = ps.paddle.optimizer(layer, SGD)
     for ids in ([[0, 1], [1, 1]], np.array([[0, 1], [1, 1]], np.uint64), paddle.to_tensor([[0, 1], [1, 1]], "int32")):
-        out = layer(np.array(ids) if isinstance(ids, list) else ids)
+        out = layer(ids)
         assert out.shape == [2, 2, 2]
         (out * 2).sum().backward()
     optimizer.step()
@@ -268,3 +268,11 @@ def test_weight_decay_is_paddles(job, paddle, rule: str) -> None:
     ours, theirs = learned(paddle, lambda: paddle.nn.Linear(3, 2), rule, decay=decay, weight_decay=0.2)
     for own, other in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(own, other, rtol=2e-4, atol=2e-5)
+
+
+def test_lists_of_ids_that_are_none_are_refused_by_name(job, paddle) -> None:
+    layer = ps.paddle.Embedding(dim=2, init=ONES)
+    with pytest.raises(BadRequest, match="ids: the lists in it have different lengths"):
+        layer([[0, 1], [2]])
+    with pytest.raises(BadRequest, match="ids must be whole numbers"):
+        layer([0.5])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 import umiak_native
 
 from umiak.ps import settings, specs
+from umiak.ps.dense import chosen_rule
 from umiak.ps.errors import BadRequest
 
 SPARSE = [
@@ -102,3 +104,18 @@ def test_what_a_new_row_holds_written_wrong(given: tuple, named: dict, said: str
 
     with pytest.raises(TypeError, match=said):
         ps.Uniform(*given, **named)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, 1e39])
+def test_a_number_that_is_none_is_named(number: float) -> None:
+    with pytest.raises(BadRequest, match=r"Adam: learning_rate is not a number that can be used.*UM-PS-008"):
+        specs.to_json(specs.SparseTable(dim=2, optimizer=specs.Adam(learning_rate=number)))
+    with pytest.raises(BadRequest, match=r"Clip: norm"):
+        specs.to_json(specs.DenseTable(arrays=(), clip=specs.Clip(norm=number)))
+
+
+def test_rules_are_found_by_the_names_that_people_write() -> None:
+    assert chosen_rule("Adam", None) == chosen_rule("adam", None) == specs.Adam()
+    assert chosen_rule("AdagradScaled", 0.5) == specs.AdagradScaled(learning_rate=0.5)
+    with pytest.raises(BadRequest, match="no such rule: adams"):
+        chosen_rule("adams", None)

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -160,9 +160,10 @@ class Learner:
 def chosen_rule(rule: Optimizer | str, learning_rate: float | None) -> Optimizer:
     """A rule by name or as it is, with a learning rate of its own if one was said."""
     if isinstance(rule, str):
-        if rule not in specs.RULES:
+        by_name = {kind.__name__.lower(): kind for kind in specs.RULES.values()} | specs.RULES
+        if rule.lower() not in by_name:
             raise bad("UM-PS-008", f"no such rule: {rule}", f"choose one of {', '.join(specs.RULES)}")
-        rule = specs.rule(rule)
+        rule = cast("Optimizer", by_name[rule.lower()]())
     if learning_rate is None or "learning_rate" not in fields(rule):
         return rule
     return replace(rule, learning_rate=float(learning_rate))

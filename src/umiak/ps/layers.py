@@ -91,6 +91,8 @@ class Embedding:
         return f"{self.rows.name}, dim={self.dim}"
 
     def _keys(self, ids: Ids) -> Keys:
+        if isinstance(ids, (list, tuple)):
+            ids = lookup.listed(ids)
         return lookup.as_keys(ids if isinstance(ids, np.ndarray) else self._array(ids))
 
     def _read(self, keys: Keys, offsets: Keys | None, clicks: Ids | None, slot: int, gradient_scale: float) -> Tensor:

@@ -239,6 +239,16 @@ def chained(slots: list[tuple[Keys, Keys]]) -> tuple[Keys, Keys]:
     return values, np.concatenate(offsets)
 
 
+def listed(ids: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
+    """Ids of a list as an array."""
+    try:
+        return np.asarray(ids) if ids else np.zeros(0, np.int64)
+    except ValueError:
+        raise bad(
+            "UM-PS-010", "ids: the lists in it have different lengths", "give all ids in one list, and offsets"
+        ) from None
+
+
 def as_keys(ids: NDArray[Any]) -> Keys:
     """Ids as the 64-bit keys that tables have; a negative id is the key with the same bits."""
     if not np.issubdtype(ids.dtype, np.integer):

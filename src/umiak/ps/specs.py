@@ -10,11 +10,15 @@ specs can exchange rows and checkpoints.
 
 from __future__ import annotations
 
-from umiak.core.value import fields, positional_value, value
+from umiak.core.value import fields, is_value, positional_value, value
+from umiak.ps.errors import bad
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+_MOST = 3.4028234663852886e38
+"""The largest float32."""
 
 # ---- how a gradient changes a row
 
@@ -312,7 +316,8 @@ def to_json(spec: TableSpec) -> str:
 
 
 def plain(spec: TableSpec) -> dict[str, Any]:
-    """The same as plain data."""
+    """The same as plain data. `BadRequest` names a number that is none."""
+    _check_numbers(spec)
     if isinstance(spec, DenseTable):
         arrays = [{"name": array.name, "shape": list(array.shape)} for array in spec.arrays]
         return {
@@ -339,6 +344,15 @@ def plain(spec: TableSpec) -> dict[str, Any]:
             "embed_init": _tagged(accessor.embed_init, "kind", _INITS),
         },
     }
+
+
+def _check_numbers(item: object) -> None:
+    for name in fields(item):
+        number = getattr(item, name)
+        if is_value(number):
+            _check_numbers(number)
+        elif isinstance(number, float) and not -_MOST <= number <= _MOST:
+            raise bad("UM-PS-008", f"{type(item).__name__}: {name} is not a number that can be used: {number}")
 
 
 def pull_width(spec: SparseTable) -> int:
