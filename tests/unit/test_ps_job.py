@@ -168,3 +168,16 @@ def test_the_local_client_refuses_a_second_description() -> None:
     assert client.create_table("t", spec) == client.create_table("t", spec)
     with pytest.raises(BadRequest, match="UM-PS-008"):
         client.create_table("t", specs.to_json(specs.SparseTable(dim=5)))
+
+
+def test_barriers_are_met_under_one_name() -> None:
+    met: list[str] = []
+
+    class Listening(LocalClient):
+        def barrier(self, name: str) -> None:
+            met.append(name)
+
+    job = Job(Seat(), "sync", settings.read({}, "sync"), Options(shards=8), connect=Listening)
+    job.barrier()
+    job.barrier()
+    assert met == ["barrier", "barrier"], "servers keep every name"
