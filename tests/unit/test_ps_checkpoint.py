@@ -252,6 +252,15 @@ def test_servers_save_and_load(tmp_path: Path) -> None:
     servers.save = lambda request: elsewhere  # type: ignore[method-assign]
     with pytest.raises(BadCheckpoint, match="all servers must see the same directory"):
         checkpoint.save(servers, tmp_path / "runs" / "c")
+    assert os.listdir(tmp_path / "runs") == ["a"], "what a failed save had written is gone"
+
+
+def test_metadata_is_checked_before_anything_is_written(tmp_path: Path) -> None:
+    servers = Servers()
+    servers.save = None  # type: ignore[assignment,method-assign]
+    with pytest.raises(BadCheckpoint, match="UM-PS-113"):
+        checkpoint.save(servers, tmp_path / "c", metadata={"a": math.nan})
+    assert os.listdir(tmp_path) == []
 
 
 # ---- finding and keeping

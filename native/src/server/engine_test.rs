@@ -643,3 +643,21 @@ fn posts_beats_and_looks_go_on_while_snapshots_are_written() {
     });
     engine.stop();
 }
+
+#[test]
+fn a_snapshot_without_its_pieces_is_refused() {
+    let place = Place::new();
+    let engine = open(1, Some(&place.0));
+    let one = trainer(&engine, 0, 1);
+    let table = one.sgd();
+    one.keyed(Op::Push, table, 0, flag::STEP, &[1, 2], 1.0).unwrap();
+    one.turn(Op::Prepare, 0).unwrap();
+    engine.snapshot().unwrap();
+    engine.stop();
+    drop((engine, one));
+    let snapshot = std::fs::read_dir(&place.0).unwrap().flatten().map(|entry| entry.path());
+    let mut snapshot = snapshot.filter(|path| path.join("pieces").is_dir());
+    std::fs::remove_dir_all(snapshot.next().unwrap().join("pieces")).unwrap();
+    let problem = Engine::open(config(1, Some(&place.0))).err().unwrap();
+    assert!(problem.contains("pieces: holds 0 records instead of 1"), "{problem}");
+}

@@ -211,8 +211,8 @@ impl Engine {
             Record::Gathered(name, turn, count, strings) => self.restore_gathered(name, turn, count, strings),
             _ => Err("it is not a gather".to_owned()),
         };
-        log::replay(&dir.join(GATHERS), 1, &mut visit).map_err(|error| error.to_string())?;
-        Ok(())
+        let found = log::replay(&dir.join(GATHERS), 1, &mut visit).map_err(|error| error.to_string())?;
+        check_count(&dir.join(GATHERS), rest.gathered, found.last)
     }
 
     fn read_pieces(&self, dir: &Path, rest: &Rest) -> Result<Steps<Arc<Piece>>, String> {
@@ -246,8 +246,19 @@ impl Engine {
             pieces.push(Arc::new(Piece::new(&header, payload, Vec::new())));
             Ok(())
         };
-        log::replay(&dir.join(PIECES), 1, &mut visit).map_err(|error| error.to_string())?;
+        let found = log::replay(&dir.join(PIECES), 1, &mut visit).map_err(|error| error.to_string())?;
+        check_count(&dir.join(PIECES), rest.pieces, found.last)?;
         Ok(Steps::restore(rest.step, kept))
+    }
+}
+
+/// A log that is missing reads as an empty one; so the manifest says how long it must be.
+fn check_count(dir: &Path, expected: Option<u64>, found: u64) -> Result<(), String> {
+    match expected {
+        Some(expected) if expected != found => {
+            Err(format!("{}: holds {found} records instead of {expected}", dir.display()))
+        }
+        _ => Ok(()),
     }
 }
 

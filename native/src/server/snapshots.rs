@@ -74,6 +74,11 @@ pub(super) struct Rest {
     pub seats: Vec<SeatRest>,
     /// Tables whose changes are followed.
     pub tracked: Vec<String>,
+    /// How many records there are in the two logs beside the shard files; snapshots of earlier versions don't say.
+    #[serde(default)]
+    pub pieces: Option<u64>,
+    #[serde(default)]
+    pub gathered: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -247,7 +252,7 @@ impl Engine {
     pub(super) fn snapshot(&self) -> Result<(), String> {
         let (Some(log), Some(state_dir)) = (self.log.get(), &self.config.state_dir) else { return Ok(()) };
         let _writing = self.writing.lock();
-        let (moment, rest, kept, gathered) = {
+        let (moment, mut rest, kept, gathered) = {
             let _alone = self.alone();
             // Lanes come before the core. Nothing is carried out in between: the gate is closed.
             let applied = (0..self.config.world as u32).map(|rank| self.lane(rank).last_seq).collect();
@@ -263,8 +268,8 @@ impl Engine {
         recovery::remove(&partial)?;
         std::fs::create_dir_all(&partial).map_err(|error| format!("{}: {error}", partial.display()))?;
         let files = self.write_shards(&moment, &partial, &AtomicUsize::new(0))?;
-        write_pieces(&partial, &kept)?;
-        write_gathered(&partial, &gathered)?;
+        rest.pieces = Some(write_pieces(&partial, &kept)?);
+        rest.gathered = Some(write_gathered(&partial, &gathered)?);
         let entry = |(entry, state): &(Arc<Entry>, Value)| {
             (entry.name.clone(), TableEntry { spec: entry.spec.clone(), state: state.clone() })
         };
@@ -308,6 +313,8 @@ impl Engine {
             step: core.steps.step(),
             seats: kept.iter().map(seat).collect(),
             tracked,
+            pieces: None,
+            gathered: None,
         }
     }
 }
@@ -317,7 +324,8 @@ pub(super) const OFFERED: u64 = u64::MAX;
 pub(super) const PIECES: &str = "pieces";
 pub(super) const GATHERS: &str = "gathers";
 
-fn write_pieces(dir: &Path, kept: &[Kept<Arc<Piece>>]) -> Result<(), String> {
+/// Returns how many records it wrote.
+fn write_pieces(dir: &Path, kept: &[Kept<Arc<Piece>>]) -> Result<u64, String> {
     let log = Log::open(&dir.join(PIECES), Duration::from_secs(1)).map_err(|error| error.to_string())?;
     let mut last = 0;
     for (rank, seat) in (0u64..).zip(kept) {
@@ -329,15 +337,17 @@ fn write_pieces(dir: &Path, kept: &[Kept<Arc<Piece>>]) -> Result<(), String> {
             }
         }
     }
-    log.wait_durable(last)
+    log.wait_durable(last)?;
+    Ok(last)
 }
 
-fn write_gathered(dir: &Path, gathered: &[(String, Arc<Gathered>)]) -> Result<(), String> {
+fn write_gathered(dir: &Path, gathered: &[(String, Arc<Gathered>)]) -> Result<u64, String> {
     let log = Log::open(&dir.join(GATHERS), Duration::from_secs(1)).map_err(|error| error.to_string())?;
     let mut last = 0;
     for (name, gathered) in gathered {
         let head = records::gathered_head(name, gathered.turn, gathered.count);
         last = log.append(&[&head, name.as_bytes(), &gathered.bytes])?;
     }
-    log.wait_durable(last)
+    log.wait_durable(last)?;
+    Ok(last)
 }

@@ -82,10 +82,28 @@ def save(
     """
     path = Path(path).absolute()
     _refuse_existing(path)
+    manifests.check_plain({} if metadata is None else metadata, "metadata")
     directory = partial(path)
-    if directory.exists():
-        shutil.rmtree(directory)  # what an earlier try left
-    directory.mkdir(parents=True)
+    try:
+        if directory.exists():
+            shutil.rmtree(directory)  # what an earlier try left
+        directory.mkdir(parents=True)
+    except OSError as error:
+        raise bad("UM-PS-111", path, "the checkpoint can't be written", why=str(error)) from None
+    try:
+        manifest = _written(client, path, step=step, metadata=metadata, mode=mode, saved=saved)
+        publish(manifest, path)
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)  # it may have filled the disk
+        raise
+    return manifest
+
+
+def _written(
+    client: Saver, path: Path, *, step: int, metadata: Mapping[str, Any] | None, mode: str, saved: float | None
+) -> Manifest:
+    """The shards in ``PATH.partial``, and what its manifest is to say."""
+    directory = partial(path)
     answers = json.loads(client.save(json.dumps({"path": str(directory), "mode": mode, "step": step})))
     try:
         files = tuple(file for answer in answers for file in manifests.shard_files(answer["files"]))
@@ -101,7 +119,7 @@ def save(
         raise bad(
             "UM-PS-107", first, "a file that a server saved can't be read here", why=str(error), hint=_HINT
         ) from None
-    manifest = Manifest(
+    return Manifest(
         name=path.name,
         shards=shards,
         step=step,
@@ -110,8 +128,6 @@ def save(
         files=tuple(sorted(files, key=lambda file: file.shard)),
         metadata={} if metadata is None else metadata,
     )
-    publish(manifest, path)
-    return manifest
 
 
 def load(client: Saver, path: str | os.PathLike[str], *, counts_steps: bool = True) -> Manifest:

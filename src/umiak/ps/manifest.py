@@ -78,7 +78,7 @@ class Manifest:
 
 def to_bytes(manifest: Manifest) -> bytes:
     """The manifest's text. Metadata that is not plain JSON data is refused, with the place of the first such item."""
-    _check_plain(manifest.metadata, "metadata")
+    check_plain(manifest.metadata, "metadata")
     plain = {
         "name": manifest.name,
         "shards": manifest.shards,
@@ -219,18 +219,18 @@ def _number(item: object, what: str) -> int:
     return number
 
 
-def _check_plain(item: object, where: str) -> None:
+def check_plain(item: object, where: str) -> None:
     if item is None or isinstance(item, (str, bool, int)):
         return
     if isinstance(item, float) and math.isfinite(item):
         return
     if isinstance(item, (list, tuple)):
         for index, each in enumerate(item):
-            _check_plain(each, f"{where}[{index}]")
+            check_plain(each, f"{where}[{index}]")
         return
     if isinstance(item, dict) and all(isinstance(key, str) for key in item):
         for key, each in item.items():
-            _check_plain(each, f"{where}.{key}")
+            check_plain(each, f"{where}.{key}")
         return
     raise bad(
         "UM-PS-113",
