@@ -192,6 +192,20 @@ def test_a_load_that_one_server_refuses_changes_none(tmp_path: Path) -> None:
         client.close()
 
 
+def test_equal_tables_are_saved_as_equal_bytes(tmp_path: Path) -> None:
+    def shard_files(name: str, keys: ps_crew.Keys) -> dict[str, bytes]:
+        with servers(2) as (_, endpoints):
+            client = trainer(endpoints)
+            table = client.create_table("counts", json.dumps(ps_crew.COUNTS))
+            for key in keys:
+                client.push(table, np.array([key]), np.full((1, 2), -1, np.float32))
+            checkpoint.save(client, tmp_path / name)
+            client.close()
+        return {path.name: path.read_bytes() for path in (tmp_path / name).glob("shard-*")}
+
+    assert shard_files("up", ps_crew.VOCABULARY) == shard_files("down", ps_crew.VOCABULARY[::-1])
+
+
 def test_a_save_goes_on_while_others_push(tmp_path: Path) -> None:
     """An async checkpoint holds each push of a trainer whole per server, and a prefix of them."""
     with servers(2, world=2) as (_, endpoints):
@@ -377,11 +391,13 @@ def test_a_full_log_disk_ends_a_server_in_words_and_loses_nothing(tmp_path: Path
         _, told = full.communicate(timeout=60)
         assert full.returncode == 1, told
         assert re.search(r"server 1 ends: the log failed: .*File too large", told)
-        roomy = python(SERVE, "1", listed, state, much)
-        pushing.join(60)
-        assert not pushing.is_alive()
-        rows = client.pull(table, ps_crew.VOCABULARY, create=False)
-        assert np.unique(rows).tolist() == [200], "each push once on both, also those acknowledged before the disk was full"
-        client.done()
-        client.close()
-        assert (well.wait(60), roomy.wait(60)) == (0, 0)
+        with python(SERVE, "1", listed, state, much) as roomy:
+            pushing.join(60)
+            assert not pushing.is_alive()
+            rows = client.pull(table, ps_crew.VOCABULARY, create=False)
+            assert np.unique(rows).tolist() == [200], (
+                "each push once on both, also those acknowledged before the disk was full"
+            )
+            client.done()
+            client.close()
+            assert (well.wait(60), roomy.wait(60)) == (0, 0)

@@ -214,7 +214,7 @@ impl PyTable {
         }
         let mut batches = Vec::new();
         py.detach(|| {
-            self.table.scan(shard, &mut |batch| {
+            self.table.scan_sorted(shard, &mut |batch| {
                 batches.push(batch.clone());
                 Ok(())
             })

@@ -91,6 +91,15 @@ pub(super) struct SeatRest {
     pub sealed: Vec<u64>,
 }
 
+/// In which order rows are written.
+#[derive(Clone, Copy, PartialEq)]
+enum Order {
+    /// That of keys, so that equal tables make equal files. A whole shard is in memory once more meanwhile.
+    Keys,
+    /// As they lie in memory: good enough for the server itself.
+    Any,
+}
+
 /// The tables at one moment. They are thawed when it goes.
 pub(super) struct Moment {
     tables: Vec<(Arc<Entry>, Value)>,
@@ -123,7 +132,13 @@ impl Engine {
         Ok(moment)
     }
 
-    fn write_shards(&self, moment: &Moment, dir: &Path, written: &AtomicUsize) -> Result<Vec<ShardSummary>, String> {
+    fn write_shards(
+        &self,
+        moment: &Moment,
+        dir: &Path,
+        order: Order,
+        written: &AtomicUsize,
+    ) -> Result<Vec<ShardSummary>, String> {
         let summaries = Mutex::new(Vec::new());
         let next = AtomicUsize::new(self.owned.start);
         let failure: Mutex<Option<String>> = Mutex::new(None);
@@ -138,7 +153,7 @@ impl Engine {
                         }
                         let outcome = match self.stopped.load(Ordering::SeqCst) {
                             true => Err("the server is being stopped".to_owned()),
-                            false => self.write_shard(moment, dir, shard).map_err(|error| error.to_string()),
+                            false => self.write_shard(moment, dir, order, shard).map_err(|error| error.to_string()),
                         };
                         match outcome {
                             Ok(summary) => summaries.lock().unwrap_or_else(PoisonError::into_inner).push(summary),
@@ -158,13 +173,16 @@ impl Engine {
         Ok(summaries)
     }
 
-    fn write_shard(&self, moment: &Moment, dir: &Path, shard: usize) -> std::io::Result<ShardSummary> {
+    fn write_shard(&self, moment: &Moment, dir: &Path, order: Order, shard: usize) -> std::io::Result<ShardSummary> {
         let about = json!({"job": self.config.job});
         let head = ShardHead { shards: self.config.shards, shard, step: moment.step, about };
         let mut writer = ShardWriter::create(dir, &shardfile::file_name(shard), &head)?;
         for (entry, state) in &moment.tables {
             writer.table(&entry.name, &entry.spec, state)?;
             match &entry.table {
+                Table::Sparse(table) if order == Order::Keys => {
+                    table.scan_sorted(shard, &mut |batch| writer.rows(batch))?;
+                }
                 Table::Sparse(table) => table.scan(shard, &mut |batch| writer.rows(batch))?,
                 Table::Dense(table) => {
                     if let Some((offset, values, state)) = table.chunk(shard) {
@@ -191,7 +209,7 @@ impl Engine {
         let outcome = std::thread::scope(|scope| {
             let (send, receive) = channel();
             let (moment, written, path) = (&moment, &written, &wanted.path);
-            scope.spawn(move || send.send(self.write_shards(moment, path, written)));
+            scope.spawn(move || send.send(self.write_shards(moment, path, Order::Keys, written)));
             loop {
                 match receive.recv_timeout(Duration::from_secs(1)) {
                     Ok(outcome) => break outcome.map_err(|text| RequestError::from(refusals::save_failed(text))),
@@ -267,7 +285,7 @@ impl Engine {
         let partial = state_dir.join(format!("{name}.partial"));
         recovery::remove(&partial)?;
         std::fs::create_dir_all(&partial).map_err(|error| format!("{}: {error}", partial.display()))?;
-        let files = self.write_shards(&moment, &partial, &AtomicUsize::new(0))?;
+        let files = self.write_shards(&moment, &partial, Order::Any, &AtomicUsize::new(0))?;
         rest.pieces = Some(write_pieces(&partial, &kept)?);
         rest.gathered = Some(write_gathered(&partial, &gathered)?);
         let entry = |(entry, state): &(Arc<Entry>, Value)| {

@@ -374,6 +374,32 @@ impl SparseTable {
         }
     }
 
+    /// The same in the order of keys, whatever the order in which rows were made: equal tables give equal bytes. All rows of
+    /// the shard are collected first.
+    pub fn scan_sorted(&self, shard: usize, sink: &mut dyn FnMut(&RowBatch) -> io::Result<()>) -> io::Result<()> {
+        let mut all = RowBatch::default();
+        self.scan(shard, &mut |batch| {
+            all.keys.extend_from_slice(&batch.keys);
+            all.flags.extend_from_slice(&batch.flags);
+            all.data.extend_from_slice(&batch.data);
+            Ok(())
+        })?;
+        let width = self.spec.saved_width();
+        let mut order: Vec<u32> = (0..all.keys.len() as u32).collect();
+        order.sort_unstable_by_key(|at| all.keys[*at as usize]);
+        let mut batch = RowBatch::default();
+        for part in order.chunks(MOST_SCANNED) {
+            batch.clear();
+            for at in part.iter().map(|at| *at as usize) {
+                batch.keys.push(all.keys[at]);
+                batch.flags.push(all.flags[at]);
+                batch.data.extend_from_slice(&all.data[at * width..(at + 1) * width]);
+            }
+            sink(&batch)?;
+        }
+        Ok(())
+    }
+
     /// Lets go of the frozen moment. `saved`: what was scanned is safe, so that the mode's after-effects hold.
     pub fn thaw(&self, saved: bool) {
         for shard in &self.shards {

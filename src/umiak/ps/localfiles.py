@@ -47,9 +47,7 @@ def save(request: Mapping[str, Any], tables: Mapping[str, NativeTable], shards: 
     return {"shards": shards, "files": files, "tables": described}
 
 
-def load(
-    request: Mapping[str, Any], make: Callable[[str, str], NativeTable], shards: int
-) -> dict[str, NativeTable]:
+def load(request: Mapping[str, Any], make: Callable[[str, str], NativeTable], shards: int) -> dict[str, NativeTable]:
     """Read all files into tables that ``make`` gives for a name and a spec: empty ones."""
     path = request["path"]
     manifest = checkpoint.read(path)
