@@ -413,7 +413,7 @@ class Server:
     def wait(self, timeout_s: float | None = None) -> str | None:
         """Waits until all trainers are done or lost; None if that took longer.
 
-        Returns a JSON object: ok, text, done and lost (lists of ranks). Python's signal handlers run
+        Returns a JSON object: ok, text, done and lost (lists of ranks), log_failed. Python's signal handlers run
         meanwhile.
         """
 

@@ -220,6 +220,7 @@ def _number(item: object, what: str) -> int:
 
 
 def check_plain(item: object, where: str) -> None:
+    """Refuse metadata that JSON would not give back, with the place of the first such item."""
     if item is None or isinstance(item, (str, bool, int)):
         return
     if isinstance(item, float) and math.isfinite(item):

@@ -54,7 +54,7 @@ def serve(seat: Seat, options: Options, *, linger_s: float = 0.0) -> int:
         server.stop()
         for number, handler in previous.items():
             signal.signal(number, handler)
-    ended = json.loads(verdict) if verdict else {"ok": True}
+    ended: dict[str, Any] = json.loads(verdict) if verdict else {"ok": True}
     if ended["ok"]:
         return Exit.DONE
     ranks = ", ".join(map(str, ended["lost"]))
