@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 
@@ -119,3 +120,8 @@ def test_rules_are_found_by_the_names_that_people_write() -> None:
     assert chosen_rule("AdagradScaled", 0.5) == specs.AdagradScaled(learning_rate=0.5)
     with pytest.raises(BadRequest, match="no such rule: adams"):
         chosen_rule("adams", None)
+
+
+def test_a_rules_learning_rate_may_be_written_without_its_name() -> None:
+    assert specs.Sgd(0.1) == specs.Sgd(learning_rate=0.1)
+    assert copy.deepcopy(specs.Adam(0.1, beta1=0.5)) == specs.Adam(learning_rate=0.1, beta1=0.5)

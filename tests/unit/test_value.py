@@ -113,5 +113,5 @@ def test_values_can_be_copied_and_pickled() -> None:
 
 
 def test_fields_without_names_are_told_by_name() -> None:
-    with pytest.raises(TypeError, match=re.escape("Sgd takes its fields by name: Sgd(learning_rate=0.1)")):
-        specs.Sgd(0.1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=re.escape("Boat takes its fields by name: Boat(name='umiak', seats=4)")):
+        Boat("umiak", 4)  # type: ignore[misc]

@@ -23,14 +23,14 @@ _MOST = 3.4028234663852886e38
 # ---- how a gradient changes a row
 
 
-@value
+@positional_value
 class Sgd:
     """``w -= lr * g``"""
 
     learning_rate: float = 0.01
 
 
-@value
+@positional_value
 class Momentum:
     """``v = momentum * v + g; w -= lr * v``; with ``nesterov`` ``w -= lr * (g + momentum * v)``"""
 
@@ -39,7 +39,7 @@ class Momentum:
     nesterov: bool = False
 
 
-@value
+@positional_value
 class Adagrad:
     """The textbook's: ``G += g * g; w -= lr * g / (sqrt(G) + epsilon)``, with G starting at ``initial``"""
 
@@ -48,7 +48,7 @@ class Adagrad:
     epsilon: float = 1e-6
 
 
-@value
+@positional_value
 class AdagradScaled:
     """Paddle's ``std-adagrad``: ``w -= lr * g * sqrt(g0 / (g0 + G))`` with G from before, then ``G += g * g``"""
 
@@ -56,7 +56,7 @@ class AdagradScaled:
     initial_g2sum: float = 3.0
 
 
-@value
+@positional_value
 class AdagradShared:
     """Paddle's ``adagrad``: the same with one G per row, to which the mean of ``g * g`` is added"""
 
@@ -64,7 +64,7 @@ class AdagradShared:
     initial_g2sum: float = 3.0
 
 
-@value
+@positional_value
 class Adam:
     """Adam with one step count for the whole table: a push is a step. What a framework's lazy Adam does."""
 
@@ -74,7 +74,7 @@ class Adam:
     epsilon: float = 1e-8
 
 
-@value
+@positional_value
 class AdamRow:
     """Adam in which every row counts the pushes that touched it: Paddle's rule on its servers, ``adam``"""
 
@@ -84,7 +84,7 @@ class AdamRow:
     epsilon: float = 1e-8
 
 
-@value
+@positional_value
 class Ftrl:
     """Follow the regularized leader, for sparse linear models"""
 
