@@ -637,7 +637,7 @@ fn posts_beats_and_looks_go_on_while_snapshots_are_written() {
                 }
             });
         }
-        let outcome = (0..200).try_for_each(|_| engine.snapshot());
+        let outcome = (0..50).try_for_each(|_| engine.snapshot());
         over.store(true, Ordering::SeqCst);
         outcome.unwrap();
     });

@@ -282,6 +282,10 @@ impl Engine {
             (moment, rest, kept, core.gathers.remember())
         };
         let name = format!("snapshot-{:020}", rest.lsn);
+        if state_dir.join(&name).exists() {
+            // Nothing was logged since the last one: it holds the same.
+            return Ok(());
+        }
         let partial = state_dir.join(format!("{name}.partial"));
         recovery::remove(&partial)?;
         std::fs::create_dir_all(&partial).map_err(|error| format!("{}: {error}", partial.display()))?;
