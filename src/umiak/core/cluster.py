@@ -12,11 +12,12 @@ the number of a formation. See docs/reference/glossary.md.
 from __future__ import annotations
 
 from enum import Enum
+from itertools import chain
 from operator import attrgetter
 
 from umiak.core.decode import Malformed, short
-from umiak.core.names import is_digits, is_port
-from umiak.core.value import fields, from_row, value
+from umiak.core.names import LAST_PORT, is_digits, is_port
+from umiak.core.value import fields, from_columns, value
 
 
 class Role(str, Enum):
@@ -263,7 +264,7 @@ class Cluster:
         if size != (len(columns["name"]) if isinstance(columns["name"], list) else 1):
             raise Malformed(f"{where}: not {size} names")
         table = [_column(columns[name], name, size, where) for name in fields(Node)]
-        return cls(nodes=tuple([from_row(Node, row) for row in zip(*table, strict=True)]), **head)
+        return cls(nodes=from_columns(Node, table, size), **head)
 
 
 def _dense_ports(ports: tuple[int, ...]) -> list[int]:
@@ -274,23 +275,20 @@ def _dense_ports(ports: tuple[int, ...]) -> list[int]:
     return [*ports]
 
 
-def _all_ports(dense: object, where: str) -> tuple[int, ...]:
-    if not isinstance(dense, list) or {*map(type, dense)} - {int}:
-        raise Malformed(f"{where}.nodes.ports: not a list of numbers")
-    if len(dense) == 2 and dense[1] < 0:
-        first, count = dense[0], -dense[1]
-        if not 0 < first <= 65536 - count:
-            raise Malformed(f"{where}.nodes.ports: {short(first)} and {short(count)} more")
-        return tuple(range(first, first + count))
-    return tuple(dense)
+def _all_ports(dense: list[int], where: str) -> tuple[int, ...]:
+    if _is_range(dense):
+        first, last = dense[0], dense[0] - dense[1] - 1
+        ports = tuple(range(first, last + 1))
+    else:
+        first, last = min(dense, default=1), max(dense, default=1)
+        ports = tuple(dense)
+    if not 0 < first <= last <= LAST_PORT:
+        raise Malformed(f"{where}.nodes.ports: {short(dense)}")
+    return ports
 
 
-def _count_ports(dense: object) -> int:
-    """How many ports this stands for, before they are written out."""
-    if not isinstance(dense, list):
-        return 0
-    is_range = len(dense) == 2 and type(dense[1]) is int and dense[1] < 0
-    return -int(dense[1]) if is_range else len(dense)
+def _is_range(dense: list[int]) -> bool:
+    return len(dense) == 2 and dense[1] < 0
 
 
 def _is_uniform(column: list[object]) -> bool:
@@ -302,9 +300,12 @@ def _column(column: object, name: str, size: int, where: str) -> list[Any]:
     if name == "ports":
         if isinstance(column, list) and not any(isinstance(item, list) for item in column):
             column = [column] * size  # the same on every node
-        if not isinstance(column, list) or len(column) != size:
+        if not isinstance(column, list) or len(column) != size or {*map(type, column)} - {list}:
             raise Malformed(f"{where}.nodes.ports: not {size} lists")
-        if sum(map(_count_ports, column)) > MOST_PORTS:
+        if {*map(type, chain.from_iterable(column))} - {int}:
+            raise Malformed(f"{where}.nodes.ports: not a list of numbers")
+        # Counted before they are written out.
+        if sum([-dense[1] if _is_range(dense) else len(dense) for dense in column]) > MOST_PORTS:
             raise Malformed(f"{where}.nodes.ports: more than {MOST_PORTS} in all")
         return [_all_ports(dense, where) for dense in column]
     if not isinstance(column, list):

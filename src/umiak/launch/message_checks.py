@@ -18,7 +18,7 @@ from operator import attrgetter
 
 from umiak.core.cluster import MOST_NODES, MOST_WORKERS_ON_NODE, Cluster, Node
 from umiak.core.decode import Malformed, decode_tagged, short
-from umiak.core.names import LAST_PORT, is_digits, is_host, is_name
+from umiak.core.names import LAST_PORT, are_hosts, are_names, is_digits, is_host, is_name
 from umiak.core.shown import inert, one_line
 from umiak.core.value import fields, is_value, replace
 from umiak.launch.protocol import FROM_MASTER, FROM_NODE, Form, Join, Offer, Stopped, Terms
@@ -96,7 +96,7 @@ def checked(message: T) -> T:
         if clean is not item:
             changes[name] = clean
     if isinstance(message, Offer):
-        _check_ports(message, "Offer")
+        _check_sizes(*_sizes(message), "Offer")
     elif isinstance(message, Terms):
         _check_terms(message)
     return replace(message, **changes) if changes else message
@@ -126,12 +126,15 @@ def _checked_items(items: tuple[Any, ...], name: str, where: str) -> tuple[Any, 
 # ---- values as a whole
 
 
-def _check_ports(offer: Offer | Node, where: str) -> None:
-    workers = offer.trainers + offer.servers + offer.heters
+def _sizes(offer: Offer | Node) -> tuple[int, int]:
+    return offer.trainers + offer.servers + offer.heters, len(offer.ports)
+
+
+def _check_sizes(workers: int, ports: int, where: str) -> None:
     if not 0 < workers <= MOST_WORKERS_ON_NODE:
         raise Malformed(f"{where}: {workers} workers, 1 to {MOST_WORKERS_ON_NODE} are taken")
-    if not workers < len(offer.ports) <= MOST_WORKERS_ON_NODE + 2:
-        raise Malformed(f"{where}.ports: {len(offer.ports)} for {workers} workers and a store")
+    if not workers < ports <= MOST_WORKERS_ON_NODE + 2:
+        raise Malformed(f"{where}.ports: {ports} for {workers} workers and a store")
 
 
 def _check_terms(terms: Terms) -> None:
@@ -150,18 +153,19 @@ def _check_cluster(cluster: Cluster) -> None:
     if len(names) != len(cluster.nodes) or cluster.coordinator not in names:
         raise Malformed("Cluster: a name stands in it twice, or the master's is not in it")
     # By columns, because all launchers of a large job do this at once; of numbers the smallest and the largest will do.
+    # Their ports are ports already: decoding a cluster sees to that.
     for name in fields(Node):
         column = [*map(attrgetter(name), cluster.nodes)]
         if name in ("name", "host"):
-            suspects = [text for text in column if not (is_name if name == "name" else is_host)(text)]
+            suspects = [] if (are_names if name == "name" else are_hosts)(column) else column
         elif name == "ports":
-            suspects = [min(map(min, column)), max(map(max, column))] if all(column) else [0]
+            continue
         else:
             suspects = [min(column), max(column)]
         for item in suspects:
-            _checked_field(item, "port" if name == "ports" else name, f"Node.{name}")
-    for node in cluster.nodes:
-        _check_ports(node, "Node")
+            _checked_field(item, name, f"Node.{name}")
+    for workers, ports in {*map(_sizes, cluster.nodes)}:
+        _check_sizes(workers, ports, "Node")
 
 
 # ---- one field

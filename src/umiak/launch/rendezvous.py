@@ -457,7 +457,8 @@ class Coordinator:
         self._worker_backoffs.clear()
         self.phase = Phase.RUNNING
         self._send(Form(cluster=self.cluster, basis=self._votes.basis), *self.cluster.names)
-        others = [name for name in self._roster.names if name not in self.cluster.names]
+        formed = {*self.cluster.names}
+        others = [name for name in self._roster.names if name not in formed]
         told = Standby(text=f"generation {self._generation()} runs without this node", cluster=self.cluster)
         self._send(replace(told, basis=self._votes.basis), *others)
 
