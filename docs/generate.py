@@ -470,7 +470,7 @@ caller has. Each step must follow within ten seconds. `for` is one of
 | `join` | to take part in the job |
 | `callback KEY` | the master calls a node that has just joined at the address that it offers; KEY is what the node sent with its Join |
 | `are-you NAME` | is the launcher of this name here? |
-| `takeover HOST PORT GENERATION LINEAGE HOW` | the caller leads; HOW is `formed`, or `gathering` while it looks for a majority |
+| `takeover HOST PORT GENERATION LINEAGE HOW` | the caller leads; HOW is `formed`, or before that `ready` if it has a majority, `gathering` while it looks for one |
 
 To the second and third the answer is `welcome` or `{"other": true}`, to the last one `welcome`, or `moved` where the job goes on.
 While the listener does not know who leads, it sends `{"b": 0}`. After the handshake there are messages,

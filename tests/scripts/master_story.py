@@ -99,7 +99,7 @@ class MasterStory:
         return self._feed(events.NodeRefused(name=name, at=self.now))
 
     def do_takeover(self, name: str, generation: str, how: str, *words: str, lineage: str = "of-a") -> list[str]:
-        """A launcher calls and says that it leads: ``takeover b 1 gathering``, ``takeover b 2 formed``."""
+        """A launcher calls and says that it leads: ``takeover b 1 gathering``, ``takeover b 1 ready``, ``takeover b 2 formed``."""
         call = events.TakeoverCalled(
             call=1,
             host=host_of(name),
@@ -107,6 +107,7 @@ class MasterStory:
             generation=int(generation),
             lineage=lineage,
             formed=how == "formed",
+            ready=how == "ready",
             proven="token" in words,
         )
         return self._feed(call)

@@ -22,6 +22,7 @@ from umiak.launch import events
 from umiak.launch.events import Meeting, NodeSetting
 from umiak.launch.logs import Console
 from umiak.launch.machine import NodeMachine
+from umiak.testing import simulation
 from umiak.testing.simulation import World
 
 __all__ = ["knock", "loop", "pipe", "serve"]  # fixtures
@@ -62,6 +63,24 @@ def test_in_a_job_of_fixed_size_a_returned_master_and_a_newcomer_leave_nobody_be
     world.run(20)
     formed = {(cluster.generation, cluster.coordinator, len(cluster.nodes)) for cluster in world.running().values()}
     assert formed == {(2, "b", 2)}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_masters_death_that_is_heard_of_late_leaves_workers_less_time_to_end(seed, monkeypatch):
+    """A node is cut off just when the master dies; its workers, which ignore SIGTERM, are gone before the others go on."""
+    world = World(terms("1:4"), seed=seed)
+    for name in "abcd":
+        world.start(name)
+    world.run(30)
+    late = world.nodes["a"].cluster.names[1]  # whom the others ask first
+    world.nodes[late].stubborn = True
+    world.cut({late}, {*world.nodes})
+    world.kill("a")
+    world.run(3.47)
+    monkeypatch.setattr(simulation, "LONGEST_RETRY_S", 0.0)
+    world.heal()
+    world.run(30)  # TwoHalves if workers of two formations ever live at once
+    assert {*world.running()} >= {*"bcd"} - {late}
 
 
 def test_no_worker_is_started_again_on_a_node_that_was_told_to_stop():

@@ -108,6 +108,10 @@ class Link:
         """Until when both directions worked, as far as is known here. A confirmation may be one beat old."""
         return min(self._framed.last_heard, self._confirmed_at + self._heart.every_s)
 
+    @property
+    def silent_s(self) -> float:
+        return max(0.0, self._heart.now() - self.last_alive)
+
     def fell_silent(self) -> None:
         """The other side was not heard for too long."""
         if not self._silent_said:
@@ -130,7 +134,8 @@ class Link:
         self._heart.links.discard(self)
         if self._silent_said:
             return
-        if self._heart.is_in_doubt or self._heart.now() - self._framed.last_heard > self._heart.timeout_s / 2:
+        # What was read just now may have been sent long ago, so that only what was confirmed counts.
+        if self._heart.is_in_doubt or self.silent_s > self._heart.timeout_s / 2:
             self._silent_said = True
             self.on_silent()
         else:

@@ -274,7 +274,7 @@ class Agent:
         self._link = link
         self._supervisor.wall_offset_s = link.clock_offset_s
         link.on_message = self._heard_master
-        link.on_closed = lambda: self._link_ended(events.LinkClosed())
+        link.on_closed = lambda: self._link_ended(events.LinkClosed(silent_s=link.silent_s))
         link.on_silent = lambda: self._link_ended(events.LinkSilent())
         self._host = self._host or link.local_host
         self._redirect_visitors()
@@ -491,6 +491,7 @@ class Agent:
                 generation=cluster.generation if cluster else 0,
                 lineage=cluster.lineage if cluster else "",
                 formed=coordinator.has_formed,
+                ready=coordinator.has_majority,
             )
             caller = self._call_once(host, port, purpose, BEACON_PATIENCE_S)
             caller.on_moved = lambda there, its_port: self._takeover_refused(coordinator, there, its_port)
@@ -516,6 +517,7 @@ class Agent:
                 generation=told.generation,
                 lineage=told.lineage,
                 formed=told.formed,
+                ready=told.ready,
                 proven=proven,
             )
         )

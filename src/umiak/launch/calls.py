@@ -3,7 +3,7 @@
     join                                             to take part in the job
     callback KEY                                     is this the launcher that has just joined?
     are-you NAME                                     is the launcher of this name there?
-    takeover HOST PORT GENERATION LINEAGE HOW        the job is led from here; HOW is formed, or gathering
+    takeover HOST PORT GENERATION LINEAGE HOW        the job is led from here; HOW is formed, ready or gathering
 
 `text` writes a purpose and `read` reads it back; what a stranger made up is None.
 """
@@ -34,13 +34,16 @@ class AreYou:
 
 @value
 class Takeover:
-    """The caller leads the job, after this generation; ``formed``: it has formed that itself, with a majority."""
+    """The caller leads the job, after this generation."""
 
     host: str
     port: int
     generation: int
     lineage: str
     formed: bool
+    """It has formed that generation itself, with a majority."""
+    ready: bool = False
+    """It has a majority for the next one."""
 
 
 Purpose = JoinJob | Callback | AreYou | Takeover
@@ -58,7 +61,7 @@ def text(purpose: Purpose) -> str:
         case AreYou(name=name):
             return f"are-you {name}"
         case Takeover():
-            how = "formed" if purpose.formed else "gathering"
+            how = "formed" if purpose.formed else "ready" if purpose.ready else "gathering"
             lineage = purpose.lineage or "none"
             return f"takeover {purpose.host} {purpose.port} {purpose.generation} {lineage} {how}"
 
@@ -75,9 +78,15 @@ def read(words: str) -> Purpose | None:
             return Callback(key=key)
         case "are-you", [name]:
             return AreYou(name=name)
-        case "takeover", [host, port, generation, lineage, ("formed" | "gathering") as how]:
+        case "takeover", [host, port, generation, lineage, ("formed" | "ready" | "gathering") as how]:
             numbers = port, generation
             if all(number.isdecimal() and len(number) < 10 for number in numbers) and 0 < int(port) < 65536:
-                formed = how == "formed"
-                return Takeover(host=host, port=int(port), generation=int(generation), lineage=lineage, formed=formed)
+                return Takeover(
+                    host=host,
+                    port=int(port),
+                    generation=int(generation),
+                    lineage=lineage,
+                    formed=how == "formed",
+                    ready=how == "ready",
+                )
     return None

@@ -63,6 +63,9 @@ class LinkFailed:
 class LinkClosed:
     """The master's launcher is gone."""
 
+    silent_s: float = 0.0
+    """For so long it was not heard before: it may have died that long ago, and the end of the connection came late."""
+
 
 @value
 class LinkSilent:
@@ -375,7 +378,9 @@ class TakeoverCalled:
     """The last one that it knows."""
     lineage: str
     formed: bool
-    """Whether it has formed that generation itself; if not, it is still looking for a majority."""
+    """Whether it has formed that generation itself."""
+    ready: bool = False
+    """Whether it has a majority for the next one; if not, it is still looking for it."""
     proven: bool = False
     """Whether it has proved that it knows the job's token, or is on the same machine."""
 

@@ -221,8 +221,8 @@ class NodeMachine:
                 self._do(self._lead_after_search())
             case LeaderAt(host=host, port=port):
                 self._dial(host, port)
-            case LinkClosed() if self.linked:
-                self._master_lost(now, Loss.DEAD)
+            case LinkClosed(silent_s=silent_s) if self.linked:
+                self._master_lost(now, Loss.DEAD, silent_s=silent_s)
             case LinkSilent() if self.linked:
                 self._master_lost(now, Loss.SILENT)
 
@@ -265,9 +265,12 @@ class NodeMachine:
             lost = "the master can't be reached from here, while other nodes still follow it"
             self._end(now, Finish(exit_status=3, code="UM-MEET-001", words=lost, at_once=True))
 
-    def _master_lost(self, now: float, loss: Loss, why: str = "") -> None:
+    def _master_lost(self, now: float, loss: Loss, why: str = "", silent_s: float = 0.0) -> None:
         self.linked = False
         dead = loss is Loss.DEAD
+        # The others wait so long for workers of the old formation, from the master's death on, and no longer.
+        others_wait_s = max(self.terms.heartbeat_timeout_s, self.terms.failure_grace_s)
+        grace_s = min(self.terms.failure_grace_s, max(0.0, others_wait_s - silent_s)) if dead else 0.0
         if not dead:
             # A connection that we close says that we are dead, so nothing of ours may live on by then.
             self._do(KillWorkers())
@@ -281,8 +284,7 @@ class NodeMachine:
             if not self._running:
                 self._leave()
             else:
-                # The others go on without the master, and do not wait longer than this for workers of the old formation.
-                self._stopping.hurry(now, self.terms.failure_grace_s)
+                self._stopping.hurry(now, grace_s)
             return
         if self.cluster is None:
             self._say(f"the master went away before the job was formed ({how}), looking for it again", "WARNING")
@@ -305,7 +307,7 @@ class NodeMachine:
         else:
             self._say(f"{lost}; the remaining nodes look for the next one", "WARNING")
         self._loss = loss
-        self._stop_workers(now, grace_s=self.terms.failure_grace_s if dead else 0.0)
+        self._stop_workers(now, grace_s=grace_s)
 
     def _seek_master(self, now: float) -> None:
         """The old master is lost and no worker is left: find, or become, the next one."""

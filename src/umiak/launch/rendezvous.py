@@ -202,7 +202,10 @@ class Coordinator:
             self._send(Standby(text=text, cluster=self.cluster, basis=self._votes.basis), name)
 
     def _takeover_called(self, call: TakeoverCalled) -> None:
-        match takeover.reply(call, self.cluster, formed=self._formed):
+        nodes = self.cluster.nodes if self.cluster else ()
+        caller = next((node.name for node in nodes if (node.host, node.link_port) == (call.host, call.port)), "")
+        first = self._votes.is_before(self.name, caller)
+        match takeover.reply(call, self.cluster, formed=self._formed, ready=self.has_majority, first=first):
             case takeover.Reply.GO_THERE:
                 self._go_there(call.host, call.port)
             case takeover.Reply.GIVE_WAY:
@@ -494,9 +497,11 @@ class Coordinator:
             return ()
         addresses = [(self._setting.master_host, self._setting.master_port)]
         if not self._formed:
-            # The old master may just have been out of reach. As long as there is no majority here, it is asked.
-            old = self.cluster.node(self.cluster.coordinator)
-            addresses.append((old.host, old.link_port))
+            # The old master may just have been out of reach, and so may those who stand in line before this node: they may
+            # be about to lead. As long as there is no generation of its own here, they are asked.
+            for name in (self.cluster.coordinator, *self._votes.silent_before(self.name)):
+                node = self.cluster.node(name)
+                addresses.append((node.host, node.link_port))
         return tuple(dict.fromkeys(each for each in addresses if each[0] and each != self._own_address()))
 
     def _own_address(self) -> tuple[str, int]:
@@ -515,6 +520,11 @@ class Coordinator:
     def has_formed(self) -> bool:
         """Whether the last generation was formed here, with a majority of the one before."""
         return self._formed
+
+    @property
+    def has_majority(self) -> bool:
+        """Whether the nodes that are here may form the next generation."""
+        return self.cluster is not None and self._votes.may_go_on(here=self._roster.names)
 
     def probes(self) -> tuple[Probe, ...]:
         """After a take-over: whom to probe, so that a node that died with the master is not waited for."""

@@ -1,15 +1,18 @@
 """What a launcher that leads answers to another one that says it leads, too. A pure decider.
 
-A node that lost its master and is first in line calls at the old master's address and at the job's first one: it says which
-generation it knows, and whether it has formed that itself, which takes a majority. Whoever leads there compares:
+A node that lost its master and finds nobody who is before it in line calls the old master, those before it in line, and the
+job's first address: it says which generation it knows, whether it has formed that itself, which takes a majority, and whether
+it has a majority for the next one. Whoever leads there compares:
 
     nothing was formed here                         go there, with everyone who came
-    the caller has no majority yet                  the job goes on here; the caller may join here
+    the caller has not formed its generation        the job goes on here; the caller may join here
+    nor was it formed here, both have taken over    who has a majority goes on; if nobody has, who is before the other in line
     the caller's side formed a newer generation     this side was cut off: it ends
     the caller's job is another one (lineage)       believed only if it has proved the token, or is on this machine
 
 So a node that was cut off can't end a job that went on without it. Two sides of one lineage never form the same
-generation (`quorum`), so the comparison has one answer on both sides.
+generation (`quorum`), so the comparison has one answer on both sides. Two nodes may take over after one outage, because one of
+them asked the other too early: they find each other, so that the nodes that came to the one and to the other add up.
 """
 
 from __future__ import annotations
@@ -34,12 +37,17 @@ class Reply(str, Enum):
     """The job went on at the caller's: what runs here stops at once."""
 
 
-def reply(call: TakeoverCalled, own: Cluster | None, *, formed: bool) -> Reply:
-    """The answer of a launcher that leads after this generation, and has formed it itself or only taken over."""
+def reply(call: TakeoverCalled, own: Cluster | None, *, formed: bool, ready: bool, first: bool) -> Reply:
+    """The answer of a launcher that leads after this generation, and has formed it itself or only taken over.
+
+    ``ready``: it has a majority for the next one. ``first``: it stands in line before the caller.
+    """
     if own is None:
         return Reply.GO_THERE
     if call.lineage != own.lineage:
         return Reply.GIVE_WAY if formed and call.formed and call.proven else Reply.IGNORE
     if call.formed and call.generation > own.generation:
         return Reply.GIVE_WAY if formed else Reply.GO_THERE
-    return Reply.COME_HERE if formed else Reply.IGNORE
+    if not formed and (call.formed or call.generation != own.generation):
+        return Reply.IGNORE
+    return Reply.COME_HERE if formed or ready or (first and not call.ready) else Reply.IGNORE

@@ -61,6 +61,19 @@ class Votes:
         elif name not in self.dead:
             self.silent.add(name)
 
+    def is_before(self, name: str, other: str) -> bool:
+        """Whether this node stands in line before the other one."""
+        line = self._line
+        return name in line and (other not in line or line.index(name) < line.index(other))
+
+    def silent_before(self, name: str) -> list[str]:
+        """Who stands in line before this node and may be alive."""
+        return (
+            [each for each in self._line if each in self.silent and self.is_before(each, name)]
+            if name in self._line
+            else []
+        )
+
     def is_death(self, name: str) -> bool:
         """Whether a refusal at this node's address is its death: only where it has answered before."""
         return name in self._reachable

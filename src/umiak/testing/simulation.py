@@ -278,10 +278,15 @@ class World:
         self._links = 0
         self._ends_of_link: dict[int, tuple[str, str]] = {}  # follower, master
         self._stalled: dict[int, float] = {}  # links that nothing gets through, since when
+        self._silent_since: dict[int, float] = {}  # of links that had stalled, and whose end came late
         self._undelivered: dict[int, list[tuple[SimNode, SimNode, Callable[[], None], bool]]] = {}
         self._calls: dict[int, tuple[SimNode, rendezvous.Coordinator]] = {}  # about take-overs
         self._home: str | None = None
         self.formations: list[Cluster] = []
+
+    @property
+    def _beat_s(self) -> float:
+        return min(1.0, self.terms.heartbeat_timeout_s / BEATS_IN_TIMEOUT)
 
     # ---- what a test does
 
@@ -523,6 +528,7 @@ class World:
                     generation=coordinator.cluster.generation,
                     lineage=coordinator.cluster.lineage,
                     formed=coordinator.has_formed,
+                    ready=coordinator.has_majority,
                 )
                 self.later(self.random.uniform(0, self._latency_s), partial(there.feed, called, master=True))
         self.later(BEACON_S, lambda: self.call_rivals(leader, coordinator))
@@ -560,7 +566,13 @@ class World:
     def _closed(self, node: SimNode, link: int) -> None:
         if node.alive and node.master and node.link_id == link:
             node.master = None
-            node.feed(events.LinkClosed())
+            silent_s = self._silent_s(link)
+            late = silent_s > self.terms.heartbeat_timeout_s / 2
+            node.feed(events.LinkSilent() if late else events.LinkClosed(silent_s=silent_s))
+
+    def _silent_s(self, link: int) -> float:
+        """How long nothing was heard on a link that ends now, as far as its side knows: a beat may count as heard a beat later."""
+        return max(0.0, self.now - self._silent_since.get(link, self.now) - self._beat_s)
 
     def _tell_end(self, master: SimNode, node: SimNode, event: events.NodeClosed | events.NodeSilent) -> None:
         """Once a node has come again on a new link, the end of its old one means nothing."""
@@ -569,7 +581,8 @@ class World:
         def tell() -> None:
             if link in self._ends_of_link and (node.master != master.name or node.link_id == link):
                 del self._ends_of_link[link]
-                master.feed(event, master=True)
+                late = self._silent_s(link) > self.terms.heartbeat_timeout_s / 2
+                master.feed(events.NodeSilent(name=node.name, at=self.now) if late else event, master=True)
 
         self.deliver(node, master, link, tell, end=True)
 
@@ -579,7 +592,10 @@ class World:
         if self._stalled.get(link) != since or (ends and self.is_cut(*ends)):
             return
         del self._stalled[link]
-        for sender, receiver, call, end in self._undelivered.pop(link, []):
+        late = self._undelivered.pop(link, [])
+        if any(end for _, _, _, end in late):
+            self._silent_since[link] = since
+        for sender, receiver, call, end in late:
             self.deliver(sender, receiver, link, call, end=end)
 
     def _start_silence(self, link: int) -> None:
@@ -598,8 +614,7 @@ class World:
                 node.feed(events.LinkSilent())
 
         for name in (follower, master):
-            beat_s = min(1.0, timeout / BEATS_IN_TIMEOUT)
-            heard_before = self.random.uniform(0.0, beat_s * 0.9)
+            heard_before = self.random.uniform(0.0, self._beat_s * 0.9)
             self.later(timeout - heard_before, partial(notice, name))
 
     def _port_of(self, host: str) -> int:
