@@ -355,7 +355,13 @@ RUNNER = (
         default=False,
         origin=Origin.UMIAK,
     ),
-    Key(name="print_interval", meaning="Batches between two lines.", kind=Kind.WHOLE, default=20, least=1),
+    Key(
+        name="print_interval",
+        meaning="Batches of the first trainer between two lines, and two reports in `metrics.jsonl`.",
+        kind=Kind.WHOLE,
+        default=20,
+        least=1,
+    ),
     Key(name="runner_result_dump_path", meaning="A file for the metrics of each batch, as JSON.", kind=Kind.PATH),
     *ONLINE_KEYS,
     Key(

@@ -1,6 +1,6 @@
 """What a person sees of a run, and what is written down: lines, a live line, a table, ``metrics.jsonl``. An adapter.
 
-The first trainer tells; the others are silent. On a terminal one line is renewed in place; elsewhere a line is printed now and then. Talk goes to
+The first trainer tells; the others are silent. On a terminal one line is renewed in place; elsewhere every report is a line. Talk goes to
 stderr; ``--json`` sends what ``metrics.jsonl`` gets to stdout, too.
 """
 
@@ -24,7 +24,6 @@ from umiak.train.scalars import Scalars
 
 OUTCOME = "outcome.json"
 LIVE_EVERY_S = 0.2
-LINES_EVERY_S = 2.0
 
 
 @value
@@ -105,12 +104,12 @@ class Teller:
             return
         self._write({"event": "progress", **_plain(report)})
         self._note(report.recent, self._samples + report.samples, "train")
-        now = time.monotonic()
-        if now - self._last < (LIVE_EVERY_S if self._is_live else LINES_EVERY_S):
-            return
-        self._last = now
         line = words.progress(report)
         if self._is_live:
+            now = time.monotonic()
+            if now - self._last < LIVE_EVERY_S:
+                return
+            self._last = now
             self._shown = self._columns or os.get_terminal_size(self._err.fileno()).columns - 1
             # A carriage return ends it, not begins it: a launcher shows lines when they have ended.
             self._put(self._err, f"{line[: self._shown].ljust(self._shown)}\r")

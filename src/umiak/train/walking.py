@@ -162,15 +162,19 @@ class Walk:
             own = replace(own, save=True)
         self._is_wanted = own
         now = time.monotonic()
-        if not own and now - self._looked < LOOK_EVERY_S:
+        # Of the first trainer's own batches: its lines have what the others told last.
+        is_due = self.batch % self.act.print_interval == 0
+        if not own and not (is_due and self.together.is_first) and now - self._looked < LOOK_EVERY_S:
+            if is_due:
+                self.board.mark()
             return own
         self._looked = now
-        told = self._glance(self._meetings + bool(own))
+        told = self._glance(self._meetings + bool(own), is_told=is_due)
         if own or any(each["meetings"] > self._meetings for each in told):
             return replace(own, save=True)
         return own
 
-    def _glance(self, meetings: int) -> list[dict[str, Any]]:
+    def _glance(self, meetings: int, *, is_told: bool) -> list[dict[str, Any]]:
         stage = [f"{self.trainer.settings.prefix}{self.act.name}", self.epoch, self.number]
         head = {"stage": stage, "meetings": meetings, "batch": self.batch, "samples": self.samples}
         state = self.board.state()
@@ -182,7 +186,7 @@ class Walk:
             if each["stage"] == stage:  # others may be in the stage before
                 told.append(each)
                 total += np.frombuffer(vector, np.float64)
-        if self.together.is_first:
+        if is_told:
             self._report(self.board.readings(total), sum(e["batch"] for e in told), sum(e["samples"] for e in told))
         return told
 
