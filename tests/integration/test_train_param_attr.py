@@ -1,4 +1,4 @@
-"""What a parameter says of itself, `ParamAttr(learning_rate=...)` and `ParamAttr(regularizer=...)`, and weight decay of the config, in every mode."""
+"""What a parameter says of itself, `ParamAttr(learning_rate=..., regularizer=..., need_clip=...)`, and weight decay of the config, in every mode."""
 
 from __future__ import annotations
 
@@ -42,6 +42,26 @@ def test_a_parameters_own_rate_and_regularizer_act(work: Work, runner: str) -> N
     assert drawn.size == 8 * 18
     assert drawn.mean() < 0.15  # it begins at about 0.24
     assert values(work, runner, LAST, "dense").size == 9
+
+
+@pytest.mark.parametrize("clipped_by", ["clip_value", "clip_norm"])
+@pytest.mark.parametrize("runner", ["alone", "sync", "async", "half_async", "geo", "hybrid", "collective"])
+def test_a_parameter_that_needs_no_clip_is_not_clipped(work: Work, runner: str, clipped_by: str) -> None:
+    """Gradients are clipped to next to nothing, and steps are as long as gradients: only that parameter moves."""
+    path = work.path / "model.py"
+    free = "paddle.ParamAttr(need_clip=False, initializer=paddle.nn.initializer.Constant(0.25))"
+    held = "paddle.ParamAttr(initializer=paddle.nn.initializer.Constant(0.25))"
+    text = path.read_text().replace("Linear(8, 1)", f"Linear(8, 1, weight_attr={held}, bias_attr={free})")
+    path.write_text(text)
+    words = ["-o", f"hyper_parameters.optimizer={{class: SGD, learning_rate: 0.5, {clipped_by}: 1.0e-7}}"]
+    done = work.here(runner, *words) if runner == "alone" else work.run(runner, *words)
+    assert done.status == 0, done.said
+    dense = values(work, runner, LAST, "dense")
+    free_values = values(work, runner, LAST, "dense.no-clip") if clipped_by == "clip_value" else dense[-1:]
+    held_values = dense[-8:] if clipped_by == "clip_value" else dense[-9:-1]
+    assert free_values.size == 1
+    assert abs(free_values[0] - 0.25) > 1e-2
+    assert np.abs(held_values - 0.25).max() < 1e-4
 
 
 def test_weight_decay_of_the_config_is_for_dense_parameters_and_rows(work: Work) -> None:

@@ -38,6 +38,8 @@ class Manner:
     """What its learning rate is multiplied by."""
     decay: Decay | None = None
     """None: as the optimizer says."""
+    is_clipped: bool = True
+    """Whether its gradients are clipped, where the optimizer clips."""
 
     @property
     def name(self) -> str:
@@ -46,6 +48,8 @@ class Manner:
         if self.decay is not None:
             numbers = ((each, getattr(self.decay, each)) for each in fields(self.decay))
             parts += [f"{name}-{number:g}" for name, number in numbers if number] or ["no-decay"]
+        if not self.is_clipped:
+            parts.append("no-clip")
         return ".".join(parts)
 
 
@@ -140,7 +144,8 @@ class Learner:
             if manner.rate != 1.0 and "learning_rate" in fields(rule):
                 rule = replace(rule, learning_rate=manner.rate * self.learning_rate)
             decay = self._decay if manner.decay is None else manner.decay
-            spec = specs.DenseTable(arrays=arrays, optimizer=rule, decay=decay, clip=self._clip)
+            clip = self._clip if manner.is_clipped else specs.Clip(weight=self._clip.weight)
+            spec = specs.DenseTable(arrays=arrays, optimizer=rule, decay=decay, clip=clip)
             table = f"{self.table}.{manner.name}" if manner.name else self.table
             number = self._strategy.open_dense(table, spec, self.values[place])
             numbers = slice(first, first + len(arrays))

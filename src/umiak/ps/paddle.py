@@ -133,7 +133,7 @@ def optimizer(
     """An optimizer for a model: its dense parameters, and those of its embeddings that have no rule of their own.
 
     ``decay`` is the weight decay of the dense parameters; embeddings have their own. A parameter's `paddle.ParamAttr` holds before it:
-    ``learning_rate``, which multiplies that of the optimizer, and ``regularizer``.
+    ``learning_rate``, which multiplies that of the optimizer, ``regularizer``, and ``need_clip=False``, which leaves its gradients as they are.
 
     ``learning_rate`` is a number or one of Paddle's schedulers; embeddings with rules of their own follow a scheduler in
     proportion. The first trainer's parameters become everybody's.
@@ -142,21 +142,29 @@ def optimizer(
     chosen = chosen_rule(rule, schedule.base_lr if schedule else learning_rate)
     parameters = {name: each for name, each in model.named_parameters() if not each.stop_gradient}
     inner = model.sublayers(include_self=True)
-    manners = {name: manner for name, each in parameters.items() if (manner := _manner(each)) != Manner()}
+    clips = clip is not None and (clip.value is not None or clip.norm is not None)
+    manners = {name: manner for name, each in parameters.items() if (manner := _manner(each, clips=clips)) != Manner()}
     return Optimizer.of(
         parameters, chosen, schedule, clip=clip, decay=decay, table=table, job=job, embeddings=inner, manners=manners
     )
 
 
-def _manner(parameter: paddle.Tensor) -> Manner:
-    """What its `paddle.ParamAttr` says."""
+def _manner(parameter: paddle.Tensor, *, clips: bool) -> Manner:
+    """What its `paddle.ParamAttr` says; ``clips``: whether the optimizer clips gradients."""
+    is_clipped = not clips or needs_clip(parameter)
     rate = float((getattr(parameter, "optimize_attr", None) or {}).get("learning_rate", 1.0))
     regularizer = getattr(parameter, "regularizer", None)
     if regularizer is None:
-        return Manner(rate=rate)
+        return Manner(rate=rate, is_clipped=is_clipped)
     coefficient = float(getattr(regularizer, "_coeff", 0.0))
     is_l1 = isinstance(regularizer, paddle.regularizer.L1Decay)
-    return Manner(rate=rate, decay=specs.Decay(l1=coefficient) if is_l1 else specs.Decay(l2=coefficient))
+    decay = specs.Decay(l1=coefficient) if is_l1 else specs.Decay(l2=coefficient)
+    return Manner(rate=rate, decay=decay, is_clipped=is_clipped)
+
+
+def needs_clip(parameter: paddle.Tensor) -> bool:
+    """Whether its gradients take part in clipping: ``ParamAttr(need_clip=...)``."""
+    return getattr(parameter, "need_clip", True) is not False
 
 
 # ---- between Paddle and numpy

@@ -30,7 +30,7 @@ from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
 from umiak.ps import specs
 from umiak.ps.job import Job
-from umiak.ps.paddle import optimizer
+from umiak.ps.paddle import needs_clip, optimizer
 from umiak.ps.values import Opened
 from umiak.train import hyper, model_text
 from umiak.train.buffers import Buffers
@@ -282,11 +282,12 @@ class Engine:
         most = self._ways.learning.clip_norm
         if most is None:
             return
-        gradients = [each.grad for each in self.model.parameters() if each.grad is not None]
+        gradients = [each.grad for each in self.model.parameters() if each.grad is not None and needs_clip(each)]
         norm = math.sqrt(sum(float((each * each).sum()) for each in gradients))
         if norm > most:
-            for each in gradients:
-                each.scale_(most / norm)
+            with paddle.no_grad():  # a gradient may want one itself, and then can't be changed in place
+                for each in gradients:
+                    each.scale_(most / norm)
 
     def _look(self, results: Mapping[str, paddle.Tensor], inputs: BatchInputs, loss: float, board: Board) -> None:
         size = inputs.size

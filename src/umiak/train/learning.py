@@ -96,14 +96,15 @@ OPTIMIZER = (
     Key(name="l2", meaning="`ftrl`.", kind=Kind.NUMBER, default_said="0", origin=Origin.UMIAK),
     Key(
         name="clip_value",
-        meaning="Every gradient is kept within plus and minus this.",
+        meaning="Every gradient is kept within plus and minus this, but for parameters with `ParamAttr(need_clip=False)`.",
         kind=Kind.NUMBER,
         default_said="they are not clipped",
         origin=Origin.UMIAK,
     ),
     Key(
         name="clip_norm",
-        meaning="A trainer's gradient of all dense parameters together, and that of each row, is scaled down to this length.",
+        meaning="A trainer's gradient of all dense parameters together, but for those with `ParamAttr(need_clip=False)`, and that of "
+        "each row, is scaled down to this length.",
         kind=Kind.NUMBER,
         default_said="they are not clipped",
         origin=Origin.UMIAK,
