@@ -9,6 +9,7 @@ import yaml
 
 from tests.train_helpers import config, dataset_text, phase_text, problems, read, runner_text, small, warnings
 from umiak.train import keys
+from umiak.train.findings import choices
 
 # ---- what can be wrong
 
@@ -408,6 +409,24 @@ def test_a_key_that_was_surely_meant_otherwise_is_an_error(text: str, meant: str
     assert [problem.hint for problem in found] == [f"did you mean `{meant}`?"]
 
 
-def test_the_nearest_key_is_named() -> None:
-    (warning,) = read(runner_text(save_checkpoint_paths_here="x")).warnings
-    assert warning.hint == "if `save_checkpoint_path` was meant, write that"
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        (
+            runner_text(save_checkpoint_paths_here="x"),
+            "if `save_checkpoint_path` or `save_checkpoint_interval` or `checkpoint_per_pass` was meant, write that; ",
+        ),
+        (runner_text(checkpoint_dir="x"), "if `checkpoint_per_pass` or `save_checkpoint_path` or "),
+        (runner_text(zzz="x"), ""),
+    ],
+)
+def test_of_all_keys_the_nearest_few_are_named(text: str, hint: str) -> None:
+    (warning,) = read(text).warnings
+    assert (warning.hint or "").startswith(hint)
+    assert (warning.hint or "").endswith("all keys: docs/reference/config.md")
+    assert (warning.hint or "").count("`") <= 2 * 3
+
+
+def test_of_many_names_the_likest_are_shown() -> None:
+    hint = choices("slot_17x", [f"slot_{number}" for number in range(40)])
+    assert hint == "did you mean `slot_17`? it is one of slot_17, slot_1, slot_10 and 37 others"

@@ -2,6 +2,7 @@
 
 nearest("epoch", ["epochs", "phases"])   -> "epochs"
 nearest("xyz", ["epochs", "phases"])     -> None
+few("save_paths", [...])                 -> ("save_step_path", "save_inference_path", "save_checkpoint_path")
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 LEAST_SURE = 4
 """A slip makes one short word out of another too easily."""
+LIKE = 0.5
+"""Of a word's letters, so many may be slips in one that is still like it."""
 LONGEST = 100
 """A longer word is no slip of anybody's, and comparing it would take its time."""
 
@@ -27,6 +30,22 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
         return longer[0][1]
     distance, best = min(((_slips(word, one), one) for one in known), default=(len(word), ""))
     return best if distance < len(word) and distance <= max(1, len(word) // 3) else None
+
+
+def few(word: str, known: Iterable[str], most: int = 3) -> tuple[str, ...]:
+    """The known words that are like it, the likest first: a few slips away, or with a part in common, as ``save_path`` and ``save_step_path``."""
+    if len(word) > LONGEST:
+        return ()
+    word = word.lower()
+    parts = {*word.split("_")}
+    found = []
+    for one in known:
+        lower = one.lower()
+        distance = _slips(word, lower) / max(len(word), len(lower), 1)
+        shared = len(parts & {*lower.split("_")} - {""})
+        if shared or distance <= LIKE:
+            found.append((distance - shared / len(parts), one))
+    return tuple([one for _, one in sorted(found)[:most]])
 
 
 def surely(word: str, known: Iterable[str]) -> str | None:

@@ -6,7 +6,7 @@ Findings   problems, which stop a run, and warnings, which do not
 
 from __future__ import annotations
 
-from umiak.core.nearest import nearest
+from umiak.core.nearest import few, nearest
 from umiak.core.problem import Problem
 from umiak.core.value import value
 
@@ -54,12 +54,19 @@ class Findings:
         return _in_order(self._warnings)
 
 
+MOST_LISTED = 20
+"""Of more words a hint names the likest only."""
+
+
 def choices(word: str, known: Iterable[str]) -> str:
-    """A hint: the word that was probably meant, and all that there are."""
+    """A hint: the word that was probably meant, and all that there are, or of many the likest."""
     known = tuple(known)
     by_lower = {each.lower(): each for each in known}
     meant = nearest(word.lower(), by_lower)
     every = f"it is one of {', '.join(known)}"
+    if len(known) > MOST_LISTED:
+        shown = few(word, known) or known[:3]
+        every = f"it is one of {', '.join(shown)} and {len(known) - len(shown)} others"
     if meant:
         return f"did you mean `{by_lower[meant]}`?{f' {every}' if len(known) > 1 else ''}"
     if len(known) > 1:

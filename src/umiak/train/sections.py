@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from umiak.core.nearest import nearest, surely
+from umiak.core.nearest import few, nearest, surely
 from umiak.train import days, slots
 from umiak.train.document import Entry, Listing, Scalar, Section, kind_of, shortened
 from umiak.train.findings import Findings, Place, choices
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 _SHORT = {"lr": "learning_rate", "rate": "learning_rate", "bs": "batch_size"}
 """What people write for short."""
+
+PAGE = "docs/reference/config.md"
+"""Has every key."""
+NAMED_KEYS = 3
+"""So many known keys are named where one is unknown."""
 
 MOST = 1 << 53
 """No count of a config is larger."""
@@ -139,13 +144,18 @@ def _unknown(entry: Entry, said: Said, table: tuple[Key, ...], findings: Finding
         return
     # A model or a reader class may read it: PaddleRec's do.
     near = nearest(entry.key.lower(), names)
+    like = dict.fromkeys([*([near] if near else []), *few(entry.key, names)])
     findings.warning(
         "UM-CONFIG-012",
         entry.place,
         what,
         why="it is passed on: a reader class or a model may ask for it with envs.get_global_env",
-        hint=f"if `{near}` was meant, write that" if near else None,
+        hint=f"{_meant([*like][:NAMED_KEYS])}all keys: {PAGE}",
     )
+
+
+def _meant(names: list[str]) -> str:
+    return f"if {' or '.join([f'`{name}`' for name in names])} was meant, write that; " if names else ""
 
 
 def _take(said: Said, key: Key, entry: Entry, findings: Findings) -> None:
