@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from testbed.pytest_support import NetworkFactory, require
 from tests.integration.launching import Stage
+from tests.train_helpers import COLLECTIVE_CLUSTER
 from tests.train_runs import EPOCHS, SAMPLES, made
 
 pytestmark = [pytest.mark.paddle, pytest.mark.netns, pytest.mark.timeout(180)]
@@ -43,3 +45,39 @@ def test_two_nodes_train_together(runner: str, tmp_path: Path, stage: Stage, net
     assert found is not None
     assert found.trainers_in_all == 2
     assert [row.samples for row in found.history] == [SAMPLES] * EPOCHS
+
+
+def test_a_collective_job_on_paddlecloud(tmp_path: Path, stage: Stage, network: NetworkFactory) -> None:
+    """A Kubernetes cluster as PaddleRec 1.8.5 knows it: its guide's config, but on CPUs, and its variables, without a role."""
+    missing = importlib.util.find_spec("paddle") is None
+    require("PaddlePaddle is not installed: pip install paddlepaddle==3.3.1" if missing else None)
+    dnn = Path(importlib.util.find_spec("umiak").submodule_search_locations[0]) / "models" / "rank" / "dnn"
+    shutil.copy(dnn / "model.py", tmp_path)
+    shutil.copytree(dnn / "data" / "sample_data" / "train", tmp_path / "train_data")
+    (tmp_path / "config.yaml").write_text(COLLECTIVE_CLUSTER)
+    hosts = network(2).hosts
+    addresses = [f"10.88.0.{number}" for number in (1, 2)]
+    launchers = []
+    for rank, host in enumerate(hosts):
+        env = {
+            "PADDLE_TRAINERS": ",".join(addresses),
+            "PADDLE_TRAINER_ID": str(rank),
+            "POD_IP": addresses[rank],
+            "PADDLE_PORT": "6170",
+            "TRAINER_PORTS_NUM": "2",
+            "TRAINER_GPU_CARD_COUNT": "0",
+            "PADDLE_PADDLEREC_ROLE": "WORKER",
+            "PADDLEREC_CLUSTER_TYPE": "K8S",
+            "CPU_NUM": "1",
+            "OMP_NUM_THREADS": "1",
+        }
+        command = [sys.executable, "-m", "paddlerec.run", "-m", "config.yaml", "-o", "runner.device=cpu"]
+        launchers.append(stage.start([*command, "--run_dir", f"run{rank}"], host=host, env=env, cwd=tmp_path))
+    assert [launcher.wait(within_s=WITHIN_S) for launcher in launchers] == [0, 0], stage.transcript()
+    from umiak.ps import checkpoint
+    from umiak.train.milestones import from_plain
+
+    found = from_plain(dict(checkpoint.read(tmp_path / "increment_dnn" / "1").metadata))
+    assert found is not None
+    assert (found.mode, found.trainers_in_all) == ("collective", 2)
+    assert [row.samples for row in found.history] == [100, 100], "data that every node sees is divided"

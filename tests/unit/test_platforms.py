@@ -131,6 +131,36 @@ def _only_problem(environ: dict[str, str], only: str) -> Problem:
     return problem
 
 
+class TestPaddleCloud:
+    """A collective job as PaddleRec 1.8.5 finds it: no role, and no number of trainers."""
+
+    NODE = {
+        "PADDLE_TRAINERS": "10.1.0.1,10.1.0.2",
+        "PADDLE_TRAINER_ID": "1",
+        "POD_IP": "10.1.0.2",
+        "PADDLE_PORT": "6170",
+        "PADDLE_PADDLEREC_ROLE": "WORKER",
+        "PADDLEREC_CLUSTER_TYPE": "K8S",
+    }
+
+    def test_a_node_without_a_role(self) -> None:
+        node = found(self.NODE)
+        assert (node.platform, node.nodes, node.rank, node.host, node.role) == ("paddlejob", 2, 1, "10.1.0.2", None)
+        assert (node.master, node.workers) == ("10.1.0.1:6768", None)
+        assert node.reason == "PADDLE_TRAINER_ID=1 of PADDLE_TRAINERS=10.1.0.1,10.1.0.2"
+
+    def test_its_ports_and_its_devices(self) -> None:
+        node = found(self.NODE | {"TRAINER_PORTS_NUM": "4", "TRAINER_GPU_CARD_COUNT": "2", "PADDLE_TRAINERS_NUM": "2"})
+        assert (node.nodes, node.master, node.workers) == (2, "10.1.0.1:6173", 2)
+
+    @pytest.mark.parametrize("name", ["PADDLE_TRAINERS", "POD_IP", "PADDLE_TRAINER_ID"])
+    def test_all_three_are_needed(self, name: str) -> None:
+        assert detect({key: text for key, text in self.NODE.items() if key != name}) is None
+
+    def test_with_servers_a_role_is_needed(self) -> None:
+        assert detect(self.NODE | {"PADDLE_PSERVERS_IP_PORT_LIST": "10.1.0.1:6170"}) is None
+
+
 class TestOrder:
     """Who started this very process comes before who owns the machine."""
 

@@ -1,7 +1,8 @@
 """Contracts made for Paddle: the PaddleJob operators' pods, and children of Paddle's own launcher.
 
 A PaddleJob pod gets every endpoint of every role from one ConfigMap, its role in TRAINING_ROLE, its number *within the
-role* in PADDLE_TRAINER_ID and its address in POD_IP. An elastic job gets no list at all, but an etcd to meet at.
+role* in PADDLE_TRAINER_ID and its address in POD_IP. An elastic job gets no list at all, but an etcd to meet at. A node of a
+collective job on PaddleCloud, as PaddleRec 1.8.5 finds it, has no role: PADDLE_TRAINERS, POD_IP and PADDLE_TRAINER_ID tell it.
 
 Traps
 - PADDLE_PORT is random while endpoints in Service mode say 36000: ports are taken from the endpoints.
@@ -35,14 +36,14 @@ LISTS = {
 
 
 def paddlejob(reader: Reader) -> Placement | None:
-    """A pod of a PaddleJob: parameter server, collective, single or elastic."""
+    """A pod of a PaddleJob: parameter server, collective, single or elastic; a node of a collective job on PaddleCloud."""
     if reader.text("PADDLE_ELASTIC_JOB_ID") is not None:
         return _elastic(reader)
     role = _role(reader)
-    if role is None:
+    if role is None and not _is_cloud_node(reader):
         return None
     lists = {role: reader.endpoints(name) for role, name in LISTS.items()}
-    if lists[Role.SERVER] or lists[Role.HETER]:
+    if role is not None and (lists[Role.SERVER] or lists[Role.HETER]):
         return _with_roles(reader, role, lists)
     return _collective(reader, lists[Role.TRAINER])
 
@@ -83,18 +84,28 @@ def _role(reader: Reader) -> Role | None:
     return ROLE_OF.get(word or "")
 
 
+def _is_cloud_node(reader: Reader) -> bool:
+    """Whether this is a node without a role, as PaddleCloud starts it for collective training."""
+    names = ("PADDLE_TRAINERS", "POD_IP", "PADDLE_TRAINER_ID")
+    return all(reader.text(name) for name in names) and reader.text(LISTS[Role.SERVER]) is None
+
+
 def _collective(reader: Reader, listed: tuple[str, ...]) -> Placement | None:
-    hosts = reader.items("PADDLE_TRAINERS") or tuple(reader.host_port(item, LISTS[Role.TRAINER])[0] for item in listed)
-    if not hosts or reader.text("TRAINER_PORTS_NUM") is None:
+    named = reader.items("PADDLE_TRAINERS")
+    hosts = named or tuple(reader.host_port(item, LISTS[Role.TRAINER])[0] for item in listed)
+    if not hosts or not (named or reader.text("TRAINER_PORTS_NUM")):
         return None
+    port = reader.port("PADDLE_PORT")
+    first = listed[0] if listed else hosts[0] if port is None else join_host_port(hosts[0], port)
     placement = Placement(
         platform=reader.platform,
-        reason=reader.reason("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"),
-        nodes=reader.needed("PADDLE_TRAINERS_NUM", least=1),
+        reason=reader.reason("PADDLE_TRAINER_ID", reader.first("PADDLE_TRAINERS_NUM", "PADDLE_TRAINERS")),
+        nodes=reader.number("PADDLE_TRAINERS_NUM", least=1) or len(hosts),
         rank=reader.needed("PADDLE_TRAINER_ID"),
         hosts=hosts,
-        master=_meeting_point(reader, listed[0] if listed else hosts[0]),
+        master=_meeting_point(reader, first),
         host=reader.text("POD_IP"),
+        workers=reader.number("TRAINER_GPU_CARD_COUNT") or None,
     )
     return reader.settle(
         placement, rank="PADDLE_TRAINER_ID", nodes="PADDLE_TRAINERS_NUM", hosts="PADDLE_TRAINERS", host="POD_IP"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from umiak.ps.client import Floats
 
+BACKEND = "PADDLE_DISTRI_BACKEND"
 ROOM_BYTES = 1 << 14
 """What is gathered in one exchange, its length in front; what is longer takes a second one."""
 
@@ -32,8 +34,13 @@ _HEAD = 8
 class PaddleGroup:
     """All trainers of this job."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, on_cpu: bool = False) -> None:
+        """``on_cpu``: they compute on the CPU, whatever devices this machine and this build of Paddle have."""
         if not distributed.is_initialized():
+            if on_cpu and os.environ.get(BACKEND, "auto") in ("", "auto"):
+                os.environ[BACKEND] = (
+                    "gloo"  # Paddle reads it there alone, and without it has no exchange between CPUs.
+                )
             _join()
         self.rank: int = distributed.get_rank()
         self.world: int = distributed.get_world_size()

@@ -20,7 +20,7 @@ from umiak.core.value import value
 from umiak.ps import environment, settings
 from umiak.ps import use as use_job
 from umiak.ps.job import Job, Options
-from umiak.train.config import RunnerClass
+from umiak.train.config import Device, RunnerClass
 from umiak.train.plan import Act, Duty, Ended, Plan
 from umiak.train.stopping import Stopping
 from umiak.train.stopwatch import Stopwatch
@@ -170,7 +170,7 @@ def _job(act: Act, environ: Mapping[str, str], watch: Stopwatch) -> Job:
     if act.crew.duty is Duty.ALONE:
         return _alone(watch)
     if act.crew.strategy is None:
-        return _collective(watch)
+        return _collective(act, watch)
     return _ps_job(act, environ, watch)
 
 
@@ -180,11 +180,11 @@ def _alone(watch: Stopwatch) -> Job:
     return _made(environment.Seat(), "sync", {}, lambda _: watch.timed(LocalClient()))
 
 
-def _collective(watch: Stopwatch) -> Job:
+def _collective(act: Act, watch: Stopwatch) -> Job:
     from umiak.ps.collective import CollectiveClient
     from umiak.ps.paddle_group import PaddleGroup
 
-    group = PaddleGroup()
+    group = PaddleGroup(on_cpu=act.device is Device.CPU)
     seat = environment.Seat(rank=group.rank, world=group.world)
     return _made(seat, "collective", {}, lambda _: watch.timed(CollectiveClient(group)))
 

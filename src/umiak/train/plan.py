@@ -263,13 +263,20 @@ class _Casting:
         if seat is not None:
             return self._seated(seat)
         if runner.kind in (RunnerClass.TRAIN, RunnerClass.LOCAL_CLUSTER_TRAIN):
+_NEEDED = {
+    True: "TRAINING_ROLE, PADDLE_PSERVERS_IP_PORT_LIST, PADDLE_TRAINERS_NUM and PADDLE_TRAINER_ID",
+    False: "PADDLE_TRAINERS, POD_IP and PADDLE_TRAINER_ID",
+}
+"""What a platform tells a node, with and without parameter servers."""
+
+
             return self._group(Duty.LAUNCHER, nodes=1, why=f"class {runner.kind.value}")
         if self.where.placement is not None:
             return self._node()
         if self.where.is_node:
             self._problem(
                 "nothing says which node this is, though PADDLE_PADDLEREC_ROLE is WORKER",
-                hint="set TRAINING_ROLE, PADDLE_PSERVERS_IP_PORT_LIST, PADDLE_TRAINERS_NUM and PADDLE_TRAINER_ID, or use `umiak launch`",
+                hint=f"set {_NEEDED[self.has_servers]}, or use `umiak launch`",
             )
         if runner.kind is RunnerClass.ONLINE_LEARNING and max(runner.workers, runner.servers) > 1:
             return self._group(Duty.LAUNCHER, nodes=1, why="worker_num and server_num")
