@@ -13,6 +13,7 @@ import pytest
 
 from testbed.pytest_support import require
 from tests.integration.launching import free_port
+from tests.support import eventually
 from tests.train_helpers import ASYNC_CLUSTER, COLLECTIVE_CLUSTER, PS_CLUSTER, SINGLE
 from umiak.ps import checkpoint
 from umiak.train.milestones import Milestone, from_plain
@@ -82,6 +83,37 @@ def test_one_process(command: list[str], tmp_path: Path) -> None:
     assert [row.samples for row in found["3"].history] == [SAMPLES] * 4
 
 
+def on_nodes(nodes: list[tuple[Path, dict[str, str]]], *words: str, fails: bool = False) -> str:
+    """The same command on every node, each with its directory and its variables; what all of them said.
+
+    ``fails``: whether a trainer must; those that wait for it are not waited for.
+    """
+    started = [
+        subprocess.Popen(
+            [*PADDLEREC, "-m", "config.yaml", "--run_dir", f"run{number}", *words],
+            cwd=directory,
+            env=environ(**more),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for number, (directory, more) in enumerate(nodes)
+    ]
+    try:
+        if fails:
+            eventually(lambda: any(each.poll() for each in started), within_s=WITHIN_S)
+            for each in started:
+                each.kill()
+        said = "\n".join(each.communicate(timeout=WITHIN_S)[0] for each in started)
+    finally:
+        for each in started:
+            each.kill()
+    if not fails:
+        assert [each.returncode for each in started] == [0] * len(started), said
+    return said
+
+
 @pytest.mark.parametrize(("text", "epochs"), [(ASYNC_CLUSTER, 4), (PS_CLUSTER, 2)], ids=["async", "default"])
 def test_nodes_of_a_cluster_with_parameter_servers(text: str, epochs: int, uploaded: Path) -> None:
     """Every node runs the same command; the platform's variables say which server or trainer it is."""
@@ -94,27 +126,99 @@ def test_nodes_of_a_cluster_with_parameter_servers(text: str, epochs: int, uploa
     }
     server = {"TRAINING_ROLE": "PSERVER", "POD_IP": "127.0.0.1", "PADDLE_PORT": str(port)}
     nodes = [server, *({"TRAINING_ROLE": "TRAINER", "PADDLE_TRAINER_ID": str(rank)} for rank in range(2))]
-    started = [
-        subprocess.Popen(
-            [*PADDLEREC, "-m", "config.yaml", "--run_dir", f"run{number}"],
-            cwd=uploaded,
-            env=environ(**job, **node),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for number, node in enumerate(nodes)
-    ]
-    try:
-        said = [each.communicate(timeout=WITHIN_S)[0] for each in started]
-    finally:
-        for each in started:
-            each.kill()
-    assert [each.returncode for each in started] == [0, 0, 0], "\n".join(said)
+    on_nodes([(uploaded, {**job, **node}) for node in nodes])
     *_, last = saved(uploaded).values()
     assert last.trainers_in_all == 2
     assert [row.samples for row in last.history] == [SAMPLES] * epochs, "each sample is read by one trainer"
+
+
+class TestDataOfItsOwn:
+    """An MPI cluster: each node finds its own part of the data in ``./train_data``. The first has two trainers and 50 samples, the second
+    one trainer and 21: nobody has the same number of batches.
+    """
+
+    SAMPLES = 71
+
+    def made(self, first: Path, second: Path, text: str) -> None:
+        for node in (first, second):
+            node.mkdir(exist_ok=True)
+            shutil.copy(DNN / "model.py", node)
+            (node / "config.yaml").write_text(text)
+            shutil.rmtree(node / "train_data", ignore_errors=True)
+            (node / "train_data").mkdir()
+        lines = [(DNN / "data" / "sample_data" / "train" / name).read_text() for name in ("part-0", "part-1")]
+        (first / "train_data" / "part").write_text(lines[0])
+        (second / "train_data" / "part").write_text("".join(lines[1].splitlines(keepends=True)[:21]))
+
+    def nodes(self, first: Path, second: Path, **more: str) -> list[tuple[Path, dict[str, str]]]:
+        port = free_port()
+        job = {
+            "PADDLE_PADDLEREC_ROLE": "WORKER",
+            "PADDLE_PSERVERS_IP_PORT_LIST": f"127.0.0.1:{port}",
+            "PADDLE_TRAINERS_NUM": "3",
+            **more,
+        }
+        server = {"TRAINING_ROLE": "PSERVER", "POD_IP": "127.0.0.1", "PADDLE_PORT": str(port)}
+        trainers = [{"TRAINING_ROLE": "TRAINER", "PADDLE_TRAINER_ID": str(rank)} for rank in range(3)]
+        places = [first, first, first, second]
+        return [(place, {**job, **own}) for place, own in zip(places, [server, *trainers], strict=True)]
+
+    @pytest.mark.parametrize("strategy", ["sync", "async", "half_async", "geo", "hybrid"])
+    def test_each_node_reads_its_own_part_whole(self, strategy: str, tmp_path: Path) -> None:
+        first, second = tmp_path / "first", tmp_path / "second"
+        self.made(first, second, PS_CLUSTER)
+        said = on_nodes(
+            self.nodes(first, second, PADDLEREC_CLUSTER_TYPE="MPI"), "-o", f"runner.distribute_strategy={strategy}"
+        )
+        assert "note: dataset" not in said
+        *_, last = saved(first).values()
+        assert [row.samples for row in last.history] == [self.SAMPLES] * 2
+
+    def test_a_word_of_the_config_says_the_same(self, tmp_path: Path) -> None:
+        first, second = tmp_path / "first", tmp_path / "second"
+        self.made(first, second, PS_CLUSTER)
+        nodes = self.nodes(first, second, PADDLEREC_CLUSTER_TYPE="K8S")
+        said = on_nodes(nodes, fails=True)
+        assert "UM-DATA-013" in said
+        assert "write `node_data: own`" in said
+        on_nodes(self.nodes(first, second, PADDLEREC_CLUSTER_TYPE="K8S"), "-o", "runner.node_data=own")
+        *_, last = saved(first).values()
+        assert [row.samples for row in last.history] == [self.SAMPLES] * 2
+
+    def test_copies_of_one_directory_are_noticed(self, tmp_path: Path) -> None:
+        first, second = tmp_path / "first", tmp_path / "second"
+        self.made(first, second, PS_CLUSTER)
+        shutil.copy(first / "train_data" / "part", second / "train_data" / "part")
+        said = on_nodes(self.nodes(first, second, PADDLEREC_CLUSTER_TYPE="MPI"))
+        assert "note: dataset dataloader_train: 2 nodes have files of the same names and sizes" in said
+
+    @pytest.mark.parametrize("strategy", ["sync", "async"])
+    def test_within_an_epoch_it_goes_on_where_each_node_was(self, strategy: str, tmp_path: Path) -> None:
+        first, second = tmp_path / "first", tmp_path / "second"
+        self.made(first, second, PS_CLUSTER)
+        kept = tmp_path / "kept"
+        words = ["-o", f"runner.distribute_strategy={strategy}", "-o", "runner.save_step_interval=4"]
+        words += ["-o", f"runner.save_step_path={kept}", "-o", f"runner.save_checkpoint_path={tmp_path / 'ends'}"]
+        words += ["-o", "runner.keep_checkpoints=100"]
+        on_nodes(self.nodes(first, second, PADDLEREC_CLUSTER_TYPE="MPI"), *words)
+
+        def forget_all_but_one() -> None:
+            shutil.rmtree(tmp_path / "ends")
+            begun = sorted(kept.glob("epoch_0_batch_*"), key=lambda path: int(path.name.rpartition("_")[2]))
+            for path in [*begun[1:], *kept.glob("epoch_1_*")]:
+                shutil.rmtree(path)
+
+        forget_all_but_one()
+        said = on_nodes(self.nodes(first, second, PADDLEREC_CLUSTER_TYPE="MPI"), *words, "--resume")
+        assert "goes on from" in said
+        found = from_plain(dict(checkpoint.read(tmp_path / "ends" / "1").metadata))
+        assert found is not None
+        assert [row.samples for row in found.history] == [self.SAMPLES] * 2
+        forget_all_but_one()
+        (second / "train_data" / "part").rename(second / "train_data" / "other")
+        nodes = self.nodes(first, second, PADDLEREC_CLUSTER_TYPE="MPI")
+        said = on_nodes(nodes, *words, "--resume", fails=True)
+        assert ("UM-DATA-003" if strategy == "sync" else "UM-TRAIN-070") in said
 
 
 def test_collectively(uploaded: Path) -> None:
@@ -125,6 +229,22 @@ def test_collectively(uploaded: Path) -> None:
     found = saved(uploaded)
     assert list(found) == ["0", "1"]
     assert [(row.samples, found["1"].mode) for row in found["1"].history] == [(SAMPLES, "collective")] * 2
+
+
+def test_collectively_on_cpu_without_a_word_about_the_backend(uploaded: Path) -> None:
+    """What PaddleRec gives its children on a node, and no PADDLE_DISTRI_BACKEND."""
+    (uploaded / "config.yaml").write_text(COLLECTIVE_CLUSTER)
+    endpoints = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+    job = {"PADDLE_PADDLEREC_ROLE": "WORKER", "PADDLE_TRAINERS_NUM": "2"}
+    job["PADDLE_TRAINER_ENDPOINTS"] = ",".join(endpoints)
+    nodes = [
+        (uploaded, {**job, "PADDLE_TRAINER_ID": str(rank), "PADDLE_CURRENT_ENDPOINT": own})
+        for rank, own in enumerate(endpoints)
+    ]
+    on_nodes(nodes, "-o", "runner.device=cpu")
+    assert [(row.samples, saved(uploaded)["1"].mode) for row in saved(uploaded)["1"].history] == [
+        (SAMPLES, "collective")
+    ] * 2
 
 
 def test_a_cluster_without_a_cluster_is_an_error(uploaded: Path) -> None:

@@ -174,11 +174,11 @@ def test_every_key_that_is_obeyed_can_be_written_again() -> None:
     )
     found = config(text)
     plain = writing.plain(found)
-    written = {*plain["runner"][0], "infer_start_epoch", "infer_end_epoch", "alone_allowed"}
+    written = {*plain["runner"][0], "infer_start_epoch", "infer_end_epoch", "alone_allowed", "node_data"}
     written |= {"evaluate_phase", "early_stop_patience", "early_stop_metric"}
     assert written == {key.name for key in keys.RUNNER if not key.refused} - {"trainer_class"}
     assert {*plain["phase"][0]} == {key.name for key in keys.PHASE}
     assert {*plain["dataset"][0]} == {key.name for key in keys.DATASET}
     assert {*plain} == {key.name for key in keys.GLOBAL}
     assert config(yaml.safe_dump(plain)) == found
-    assert len(fields(found.runners[0])) == 25
+    assert len(fields(found.runners[0])) == 26

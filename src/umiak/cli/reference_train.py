@@ -102,7 +102,8 @@ A runner's class and the environment decide it; `--explain` says it in its line 
 | `idle` | Class `infer` in a job of several: the first trainer evaluates. |
 | `outside` | Class `cluster_train`, and this is not a node of a cluster. |
 
-`PADDLE_PADDLEREC_ROLE=WORKER` says that this is a node; it is an error then if nothing says which one.
+`PADDLE_PADDLEREC_ROLE=WORKER` says that this is a node; it is an error then if nothing says which one. `PADDLEREC_CLUSTER_TYPE=MPI` says that each node has
+[its own part of the data](training-data.md#nodes-with-data-of-their-own).
 
 ## As data
 

@@ -59,6 +59,20 @@ class Strategy(str, Enum):
     HYBRID = "hybrid"
 
 
+class NodeData(str, Enum):
+    """What the nodes of a cluster see of the data."""
+
+    SHARED = "shared"
+    OWN = "own"
+
+
+class EmbeddingTables(str, Enum):
+    """Whether slots that a model looks up in one table share its rows."""
+
+    SHARED = "shared"
+    PER_SLOT = "per_slot"
+
+
 class DatasetType(str, Enum):
     """PaddleRec's two ways of reading. Here both use the same native reader."""
 
@@ -202,6 +216,8 @@ class Runner:
     """Parameter servers on each node."""
     alone_allowed: bool = False
     """Whether one process may do what class ``cluster_train`` asks for, where there is no cluster."""
+    node_data: NodeData | None = None
+    """None: as the platform says."""
     epochs: int = 1
     phases: tuple[str, ...] = ()
     seed: int | None = None

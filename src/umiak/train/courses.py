@@ -6,13 +6,16 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from umiak.core.decode import decode, encode
 from umiak.core.problem import Problem, UmiakError
 from umiak.train import reading
+from umiak.train.config import NodeData
 from umiak.train.engine import slots_of
 from umiak.train.modeling.model import Slots
 from umiak.train.plan import Stage, visible_settings
-from umiak.train.reading import dividing
+from umiak.train.reading import dividing, finding
 from umiak.train.reading.batches import Batch
+from umiak.train.reading.dividing import Holder, Holding
 from umiak.train.together import Together
 
 if TYPE_CHECKING:
@@ -38,12 +41,14 @@ class Course:
         *,
         below: Sequence[str] | None = None,
         without: str | None = None,
+        node_data: NodeData = NodeData.SHARED,
     ) -> None:
         """``below``: of its files only those in these directories; ``without``: but none of this name."""
         self.stage = stage
         self.dataset = stage.dataset
         self._together = together
         self._without = without
+        self._node_data = node_data
         self.turn_to(below)
         self._told: dict[str, Any] = {"config": config, "settings": visible_settings(written, stage, runner)}
         self.pool = reading.processes(self.dataset, **self._told)
@@ -53,13 +58,24 @@ class Course:
         self.found = reading.find(self.dataset, below=below, without=self._without)
         self.samples: int | None = None
         """In an epoch, once one is over."""
-        reading.agree(self._together.agree_on(self.found.digest, "files"), self.dataset.name)
+        self.holding = self._held()
         self.first_seen = reading.check(
             self.dataset,
             self.found,
             extra_allowed=self.dataset.extra_slots_allowed,
             bad_lines=self.dataset.bad_lines,
         )
+
+    def _held(self) -> Holding:
+        """Who divides these files: all trainers, or those that see the very same ones."""
+        together, found = self._together, self.found
+        if self._node_data is NodeData.SHARED:
+            reading.agree(together.agree_on(found.digest, "files"), self.dataset.name)
+            return Holding(rank=together.rank, world=together.world, size=found.size)
+        own = Holder(held=finding.held(found), digest=found.digest, size=found.size)
+        told = [decode(Holder, each) for each in together.tell(encode(own), "files")]
+        reading.agree([each.digest for each in told if each.held == own.held], self.dataset.name)
+        return dividing.held(told, together.rank)
 
     @property
     def more(self) -> dict[str, Any]:
@@ -86,7 +102,7 @@ class Course:
         """About how many samples an epoch has."""
         if self.samples is not None or any(file.packed for file in self.found.files):
             return self.samples
-        return int(self.found.size / self._line_bytes()) if self.found.size else None
+        return int(self.holding.size / self._line_bytes()) if self.found.size else None
 
     def part_bytes(self, world: int) -> int:
         """How large a part is that is handed out: large enough for some batches, small enough that nobody waits long."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from umiak.core.shown import without_password
 from umiak.core.value import value
 from umiak.train import days
-from umiak.train.config import FleetMode, RunnerClass, Saving
+from umiak.train.config import EmbeddingTables, FleetMode, NodeData, RunnerClass, Saving, Strategy
 from umiak.train.plan import Act, Crew, Duty, Plan, Stage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from umiak.train.config import Dataset
 
 SHOWN_SLOTS = 8
@@ -39,9 +41,9 @@ def act(each: Act) -> Branch:
         return Branch(text=head, inner=tuple(lines))
     lines.append(_leaf(_how_long(each)))
     if each.crew.duty is not Duty.SERVER:
-        lines += [_stage(stage) for stage in each.stages]
+        lines += [_stage(stage, tables) for stage in each.stages]
         if each.crew.is_divided:
-            lines.append(_leaf("data: divided among the trainers, each sample goes to one of them"))
+            lines.append(_leaf(f"data: {_division(each.crew)}"))
         if each.evaluation:
             lines.append(_evaluation(each, each.evaluation))
     if each.init_model_path:
@@ -80,6 +82,22 @@ def who(crew: Crew) -> str:
 def _together(crew: Crew) -> str:
     if crew.strategy is None:
         return "collective"
+def _division(crew: Crew) -> str:
+    """Who reads what, and what becomes of a trainer that has nothing left to read."""
+    is_free = crew.strategy in (Strategy.ASYNC, Strategy.HALF_ASYNC, Strategy.GEO)
+    whose = "each sample goes to one of them"
+    if crew.node_data is NodeData.OWN:
+        trainers, whose = "its trainers", f"each node reads all that it has ({crew.node_data_why})"
+    else:
+        trainers = "the trainers"
+    if is_free:
+        rest = "; one that runs out waits for the others" if crew.node_data is NodeData.OWN else ""
+        said = f"handed out in parts to {trainers}, each part to one that is free, {whose}{rest}"
+    else:
+        said = f"divided among {trainers}, {whose}; one that runs out takes part in the others' steps without samples"
+    return f"each node's own part is {said}" if crew.node_data is NodeData.OWN else said
+
+
     return f"{crew.strategy.value}{f', an exchange every {crew.geo_steps} batches' if crew.geo_steps else ''}"
 
 

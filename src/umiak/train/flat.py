@@ -26,6 +26,7 @@ _TRAINED = {
     "geo_step": "geo_step",
     "worker_num": "worker_num",
     "server_num": "server_num",
+    "node_data": "node_data",
     **{name: name for name in keys.ONLINE},
 }
 _SAME_IN_DATASET = ("sparse_slots", "dense_slots", "padding", "num_workers")
@@ -83,7 +84,7 @@ class _Translation:
             "dataset": Listing(place=place, items=tuple([self._dataset(name) for name in self.names])),
         }
         kept = [self.old.get(name) for name in ("hyper_parameters", "table_parameters")]
-        # What is wrong with these two was told already.
+        # What is wrong with these was told already.
         right = [entry for entry in kept if entry is not None and isinstance(entry.node, Section)]
         entries = [Entry(key=key, place=self.top.key_place(key), node=node) for key, node in made.items()]
         return Section(place=self.old.place, entries=(*entries, *right))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from umiak.train.config import DatasetType, Strategy
+from umiak.train.config import DatasetType, EmbeddingTables, NodeData, Strategy
 from umiak.train.keys import ONLINE_KEYS, Key, Kind, Origin, words
 
 _NATIVE = "both types use umiak's own reader: declare slots, or name a reader class with train_reader_path"
@@ -109,6 +109,7 @@ FLAT = (
         default=False,
     ),
     Key(name="save_inference_feed_varnames", meaning="The same.", kind=Kind.NAMES),
+    Key(name="node_data", meaning="`node_data`.", kind=Kind.CHOICE, choices=words(NodeData), origin=Origin.UMIAK),
     Key(name="save_inference_fetch_varnames", meaning="The same.", kind=Kind.NAMES),
     *ONLINE_KEYS,
     Key(

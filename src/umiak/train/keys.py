@@ -9,7 +9,15 @@ from __future__ import annotations
 from enum import Enum
 
 from umiak.core.value import value
-from umiak.train.config import DatasetType, Device, FleetMode, RunnerClass, Strategy
+from umiak.train.config import (
+    DatasetType,
+    Device,
+    EmbeddingTables,
+    FleetMode,
+    NodeData,
+    RunnerClass,
+    Strategy,
+)
 
 
 class Kind(Enum):
@@ -233,6 +241,15 @@ RUNNER = (
     ),
     Key(
         name="phases",
+    Key(
+        name="node_data",
+        meaning="With `cluster_train`: whether every node sees all files of `data_path` (`shared`), or has its own part of them "
+        "(`own`), which its trainers divide among themselves.",
+        kind=Kind.CHOICE,
+        default_said="`own` where `PADDLEREC_CLUSTER_TYPE` is `MPI`, else `shared`",
+        choices=words(NodeData),
+        origin=Origin.UMIAK,
+    ),
         meaning="The phases to run in each epoch, in this order.",
         kind=Kind.NAMES,
         default_said="all, in the order of the file",

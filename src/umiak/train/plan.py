@@ -19,7 +19,7 @@ from enum import Enum
 
 from umiak.core.cluster import Role
 from umiak.core.problem import Problem, UmiakError
-from umiak.core.value import value
+from umiak.core.value import replace, value
 from umiak.train.config import (
     Dataset,
     Device,
@@ -27,6 +27,7 @@ from umiak.train.config import (
     Inference,
     Learning,
     Online,
+    NodeData,
     Runner,
     RunnerClass,
     Saving,
@@ -73,6 +74,9 @@ class Crew:
     why: str = ""
     """What led to this duty, in words."""
 
+    node_data: NodeData = NodeData.SHARED
+    node_data_why: str = ""
+    """What says that each node has data of its own."""
     @property
     def together(self) -> str:
         """How trainers work together, in a word."""
@@ -210,7 +214,7 @@ def _act(config: TrainConfig, runner: Runner, where: Standing, problems: list[Pr
     return Act(
         name=runner.name,
         kind=runner.kind,
-        crew=_Casting(runner, where, problems).crew(),
+        crew=_with_data(_Casting(runner, where, problems).crew(), runner, where),
         device=runner.device,
         device_ids=runner.device_ids,
         epochs=runner.epochs,
@@ -236,6 +240,17 @@ def _act(config: TrainConfig, runner: Runner, where: Standing, problems: list[Pr
 def _stage(config: TrainConfig, name: str) -> Stage:
     phase = config.phase(name)
     return Stage(
+def _with_data(crew: Crew, runner: Runner, where: Standing) -> Crew:
+    """What the config says of the nodes' data, or else the platform."""
+    if runner.kind is not RunnerClass.CLUSTER_TRAIN or not crew.is_divided:
+        return crew
+    if runner.node_data is not None:
+        return replace(crew, node_data=runner.node_data, node_data_why=f"node_data: {runner.node_data.value}")
+    if where.has_own_data:
+        return replace(crew, node_data=NodeData.OWN, node_data_why="PADDLEREC_CLUSTER_TYPE=MPI")
+    return crew
+
+
         name=name,
         model=phase.model,
         dataset=config.dataset(phase.dataset_name),

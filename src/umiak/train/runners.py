@@ -10,6 +10,7 @@ from umiak.train.config import (
     Evaluation,
     FleetMode,
     Inference,
+    NodeData,
     Online,
     Runner,
     RunnerClass,
@@ -87,6 +88,7 @@ class _Making:
             workers=self._workers(),
             servers=self._servers(),
             alone_allowed=self._alone_allowed(),
+            node_data=self._node_data(),
             epochs=self._epochs(),
             phases=self.phases,
             seed=said.get("seed"),
@@ -164,6 +166,18 @@ class _Making:
             self._no_effect("alone_allowed", "it is for class cluster_train")
             return False
         return self.said.truth("alone_allowed")
+
+    def _node_data(self) -> NodeData | None:
+        if not self.said.said("node_data"):
+            return None
+        found = NodeData(self.said.get("node_data"))
+        if self.kind is RunnerClass.ONLINE_LEARNING and found is NodeData.OWN:
+            what = "online learning needs data that every node sees, because one trainer waits for it"
+            self._impossible("node_data", what, "write `node_data: shared`, or leave it out")
+        elif self.kind is not RunnerClass.CLUSTER_TRAIN:
+            self._no_effect("node_data", "it is for class cluster_train")
+            return None
+        return found
 
     def _alone(self) -> str:
         return f"class {self.kind.value} runs in one process"

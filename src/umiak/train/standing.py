@@ -4,7 +4,7 @@
 
 A process that a launcher or a platform has given a role (``UMIAK_ROLE``, ``TRAINING_ROLE``) is a worker: its rank and its servers
 are known, and it trains or serves. On a node where only the node's place is known, workers have yet to be started.
-``PADDLE_PADDLEREC_ROLE=WORKER`` says that this is a node, whatever else is known.
+``PADDLE_PADDLEREC_ROLE=WORKER`` says that this is a node, whatever else is known, and ``PADDLEREC_CLUSTER_TYPE=MPI`` that its data is its own.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class Standing:
     """Where this node stands in its cluster, if a platform says so and workers have yet to be started."""
     is_node: bool = False
     """Whether the environment insists that this is a node of a cluster."""
+    has_own_data: bool = False
+    """Whether the platform gives each node its own part of the data, as PaddleCloud does on MPI clusters."""
     problems: tuple[Problem, ...] = ()
 
 
@@ -52,7 +54,13 @@ def standing(environ: Mapping[str, str], placement: Placement | None = None) -> 
     if placement is not None and placement.platform == "nested":
         placement = None  # A launcher inside of a worker is no news to the worker itself.
     seat = None if placement is not None and not has_seat(environ) else reading.seat()
-    return Standing(seat=seat, placement=None if seat else placement, is_node=is_node, problems=tuple(reading.problems))
+    return Standing(
+        seat=seat,
+        placement=None if seat else placement,
+        is_node=is_node,
+        has_own_data=(reading.text("PADDLEREC_CLUSTER_TYPE") or "").upper() == "MPI",
+        problems=tuple(reading.problems),
+    )
 
 
 def has_seat(environ: Mapping[str, str]) -> bool:

@@ -201,7 +201,20 @@ class Trainer:
             self._warm_start(act.init_model_path)
 
     def _course(self, stage: Stage) -> Course:
-        return Course(stage, self.settings.config, self.settings.written, self.together, self.act.name)
+        made = Course(
+            stage,
+            self.settings.config,
+            self.settings.written,
+            self.together,
+            self.act.name,
+            node_data=self.act.crew.node_data,
+        )
+        if made.holding.copies:
+            self.teller.talk(
+                f"note: dataset {stage.dataset.name}: {made.holding.copies + 1} nodes have files of the same names and sizes; if it is "
+                "one shared directory, each sample is trained on as often: write `node_data: shared` in the runner"
+            )
+        return made
 
     def _seed(self) -> int:
         if self.act.seed is not None:
@@ -411,7 +424,8 @@ class Trainer:
         engine.buffers.agree(self.together)
         board = engine.board()
         with reading.read(
-            course.dataset, course.found, rank=self.together.rank, world=self.together.world, **course.more
+            course.dataset, course.found, rank=holding.rank, world=holding.world, **course.more
+        holding = course.holding
         ) as samples:
             for batch in samples:
                 engine.judge(batch, board)

@@ -14,7 +14,7 @@ import numpy as np
 
 import umiak
 from umiak.core.decode import decode, encode
-from umiak.core.problem import Problem, UmiakError
+from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import replace
 from umiak.train import reading
 from umiak.train.feeding import Dealt, Shared, Wishes
@@ -28,6 +28,7 @@ from umiak.train.telling import Report
 if TYPE_CHECKING:
     from umiak.data.parts import Part
     from umiak.train.reading.batches import Batch
+    from umiak.train.reading.dividing import Holding
     from umiak.train.reading.samples import Samples
     from umiak.train.trainer import Trainer
 
@@ -57,7 +58,8 @@ class Walk:
         self.samples = 0
         """Samples of all trainers; where they wait for nobody, this trainer's own."""
         self._before = 0.0
-        self._deal = Deal(trainers=self.together.world)
+        self._holding = self.course.holding
+        self._deal = Deal(trainers=self._holding.world)
         self._place: dict[str, Any] | None = None
         if within is not None:
             self._go_on(within)
@@ -86,7 +88,7 @@ class Walk:
     def _go_on(self, within: Milestone) -> None:
         self._before = within.seconds
         if within.deal:
-            self._deal = decode(Deal, json.loads(within.deal))
+            self._deal = decode(Deal, left_for(self._holding, self.course.found.digest, json.loads(within.deal)))
         else:
             self.batch, self.samples = within.batch, within.samples
         # Where there are fewer trainers now, each stands for several.
@@ -107,8 +109,8 @@ class Walk:
             samples = reading.read(
                 dataset,
                 course.found,
-                rank=self.together.rank,
-                world=self.together.world,
+                rank=self._holding.rank,
+                world=self._holding.world,
                 shuffle_files=self.stage.shuffle_files,
                 position=at["position"] if at else None,
                 **common,
@@ -123,6 +125,7 @@ class Walk:
             return reading.read_part(dataset, course.found, part, position=position, **common, **course.more)
 
         name = f"parts {self.trainer.settings.prefix}{self.act.name} {self.epoch} {self.number}"
+        name += f" {self._holding.first}" if self._holding.digests else ""
         return Dealt(parts, self._deal, opened, lambda: self.together.take(name), self.trainer.watch)
 
     # ---- steps in common
@@ -255,16 +258,16 @@ class Walk:
         trainer = self.trainer
         kept = self.act.step_checkpoint or self.act.checkpoint
         if kept is not None:
+            is_dealt = isinstance(feed, Dealt)
             own = TrainerState(
                 step=trainer.step,
-                place=json.dumps(feed.place()),
+                place=json.dumps({**feed.place(), **(self._held() if is_dealt else {})}),
                 board=packed(self.board.state()),
                 batch=self.batch,
                 samples=self.samples,
                 buffers=trainer.own_buffers() if self.together.world > 1 and not self.together.is_free else "",
             )
             told = [decode(TrainerState, each) for each in self.together.tell(encode(own), "state")]
-            is_dealt = isinstance(feed, Dealt)
             batch = sum(each.batch for each in told) if is_dealt else self.batch
             milestone = replace(
                 trainer.milestone(self.epoch, self.number),
@@ -273,7 +276,7 @@ class Walk:
                 seconds=self._elapsed(),
                 board_layout=self.board.layout.text,
                 trainers=tuple(told),
-                deal=json.dumps(encode(self._deal.after([json.loads(e.place) for e in told]))) if is_dealt else "",
+                deal=json.dumps(self._undealt([json.loads(e.place) for e in told])) if is_dealt else "",
             )
             trainer.save(trainer.step_path(kept.path, self.epoch, batch), milestone, kept, steps=True)
             if self.together.is_free:
@@ -282,6 +285,24 @@ class Walk:
                     each.agree(self.together)
         if wishes.stop:
             raise Stopped
+
+    def _held(self) -> dict[str, Any]:
+        """Whose parts this trainer is given, where nodes have data of their own."""
+        if not self._holding.digests:
+            return {}
+        return {"first": self._holding.first, "files": self.course.found.digest, "deal": encode(self._deal)}
+
+    def _undealt(self, places: list[dict[str, Any]]) -> Any:
+        """What of the parts is left, of every node where each has its own."""
+        if not self._holding.digests:
+            return encode(self._deal.after(places))
+        groups: dict[int, list[dict[str, Any]]] = {}
+        for place in places:
+            groups.setdefault(place["first"], []).append(place)
+        return [
+            {"files": own[0]["files"], "deal": encode(decode(Deal, own[0]["deal"]).after(own))}
+            for own in groups.values()
+        ]
 
     def _end(self, feed: Shared | Dealt) -> EpochRow:
         """What all trainers have seen, judged together."""
@@ -328,3 +349,26 @@ class Walk:
         if self.act.result_dump_path and self.together.is_first:
             with open(f"{self.act.result_dump_path}_epoch_{self.epoch}", "w", encoding="utf-8") as file:
                 json.dump(self._dump, file)
+
+
+def left_for(holding: Holding, digest: str, saved: Any) -> Any:
+    """What of the parts was left to the trainers that see these files. UmiakError if nodes have other files than when it was saved."""
+    before = [each["files"] for each in saved] if isinstance(saved, list) else []
+    if sorted(before) != sorted(holding.digests):
+        raise UmiakError(
+            Problem(
+                code="UM-TRAIN-070",
+                what="this checkpoint was saved within an epoch, when the nodes had other files than now",
+                why=f"{_nodes(len(before))} then, {_nodes(len(holding.digests))} now; names and sizes count",
+                hint="go on with the same files on each node, or begin an epoch with it: `init_model_path:`",
+            ),
+            exit_status=Exit.REFUSED,
+        )
+    if not before:
+        return saved
+    alike = [each["deal"] for each in saved if each["files"] == digest]
+    return alike[holding.digests[: holding.number].count(digest)]
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'' if count == 1 else 's'} with data of their own" if count else "data that all nodes share"

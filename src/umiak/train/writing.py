@@ -63,6 +63,8 @@ def _runner(runner: Runner) -> dict[str, Any]:
     if not is_alone and runner.fleet_mode is FleetMode.PS:
         made.update(distribute_strategy=runner.strategy.value, server_num=runner.servers)
     if runner.alone_allowed:
+    if runner.node_data:
+        made["node_data"] = runner.node_data.value
         made["alone_allowed"] = True
     made.update(_watched(runner))
     if runner.infer_epochs:

@@ -13,6 +13,7 @@ import glob
 import hashlib
 import json
 import os
+import socket
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -108,6 +109,19 @@ def digest(names: Sequence[tuple[str, int]]) -> str:
     return hashlib.sha256(json.dumps(list(names)).encode()).hexdigest()[:32]
 
 
+def held(found: Files) -> str:
+    """A short text that is equal for trainers that see the very same files, on one machine or in containers of one."""
+    if any(storage.is_url(file.path) for file in found.files):
+        return "url"  # the same for everybody
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            machine = file.read().strip()
+    except OSError:
+        machine = socket.gethostname()
+    places = [os.stat(file.path) for file in found.files]
+    return digest([(machine, 0), *((str(place.st_dev), place.st_ino) for place in places)])
+
+
 def agree(digests: Sequence[str], dataset: str) -> None:
     """Raise UmiakError if trainers have found different files; ``digests`` are those of trainers 0, 1, ..."""
     others = [rank for rank, each in enumerate(digests) if each != digests[0]]
@@ -117,7 +131,8 @@ def agree(digests: Sequence[str], dataset: str) -> None:
             Problem(
                 code="UM-DATA-013",
                 what=f"dataset {dataset}: trainers do not see the same files: {shown} and 0 differ in names or sizes",
-                hint="let data_path be the same shared directory on every node, and complete before training begins",
+                hint="let data_path be the same shared directory on every node, and complete before training begins; where each node "
+                "has its own part, write `node_data: own` in the runner",
             ),
             exit_status=Exit.REFUSED,
         )
