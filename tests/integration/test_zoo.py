@@ -181,6 +181,42 @@ def test_a_served_model_answers_alike(learned: Learned, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("model", sorted(TRIALS))
+def test_a_model_with_a_table_for_each_slot(model: str, tmp_path: Path) -> None:
+    """It learns a batch, and answers it alike as a model for serving. Tables that a model shares on purpose are one."""
+    from umiak.train import serving
+    from umiak.train.config import EmbeddingTables
+    from umiak.train.engine import Engine, Ways, load
+    from umiak.train.modeling import Slots
+
+    importlib.import_module(f"umiak.models.{model}.sample").make(str(tmp_path), samples=300)
+    _, found = files.load(f"umiak.models.{model}")
+    assert found.config
+    train = replace(found.config.dataset("train_data"), data_path=str(tmp_path / "train"))
+    engine = Engine(
+        load(found.config.phase("train").model),
+        Slots(sparse=train.sparse_slots, dense=train.dense_slots),
+        job=ps.init("sync"),
+        ways=Ways(learning=found.config.learning, seed=1, embedding_tables=EmbeddingTables.PER_SLOT),
+        hyper_parameters={**found.config.hyper_parameters, **TRIALS[model].hyper},
+    )
+    names = [each.table for each in engine.tables.made]
+    assert len({*names}) == len(names)
+    batch = first_batch(train)
+    engine.learn(batch, engine.board(), step=0)
+    for each in engine.tables.made:
+        table, dot, slot = each.table.partition(".")
+        assert not dot or {*batch.sparse[slot][0]}, f"table {table} of a slot that no sample has"
+    keys = np.unique(np.concatenate([ids for ids, _ in batch.sparse.values()])).astype(np.uint64)
+    client = engine.job.client
+    exported = serving.export(
+        engine, str(tmp_path / "served"), lambda each: (keys, client.pull(each.number, keys, create=False))
+    )
+    serving.check(exported, engine, batch)
+    labels = {judge.label for judge in engine.model.judges().values()}
+    assert labels.isdisjoint(name.rpartition(".")[2] for name in names)
+
+
+@pytest.mark.parametrize("model", sorted(TRIALS))
 def test_a_config_has_no_mistakes(
     model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -290,10 +290,11 @@ config.yaml, workspace ./
    ├─ who: trainer 1 of 2 with 2 parameter servers, async (TRAINING_ROLE=TRAINER)
    ├─ epochs: 4; a line every 10 batches
    ├─ phase1: ./model.py, 1 thread
-   │  └─ dataloader_train: ./train_data, batches of 2, DataLoader
-   │     ├─ 1 dense slot: dense_var:13
-   │     └─ 27 sparse slots: click 1 2 3 4 5 6 ... 26
-   ├─ data: divided among the trainers, each sample goes to one of them
+   │  ├─ dataloader_train: ./train_data, batches of 2, DataLoader
+   │  │  ├─ 1 dense slot: dense_var:13
+   │  │  └─ 27 sparse slots: click 1 2 3 4 5 6 ... 26
+   │  └─ embedding tables: shared: several of the slots click 1 2 3 4 5 6 ... 26 that the model looks up in one table share its rows, equal ids are one row; `embedding_tables: per_slot` keeps slots apart
+   ├─ data: handed out in parts to the trainers, each part to one that is free, each sample goes to one of them
    └─ saves: increment_dnn/EPOCH (from 0), every 2 epochs and the last one"""
 
 
@@ -377,6 +378,35 @@ def lines(text: str, environ: dict[str, str] | None = None) -> str:
             "saves: o for serving, what has changed every 6 passes, everything at the end of a day",
         ),
         (runner_text(print_interval=1), {}, "epochs: 1; a line every batch"),
+        (
+            ASYNC_CLUSTER + "embedding_tables: per_slot\n",
+            {},
+            "embedding tables: one for each slot, equal ids of two slots are two rows",
+        ),
+        (
+            ASYNC_CLUSTER,
+            pod("TRAINER", 1) | {"PADDLEREC_CLUSTER_TYPE": "MPI"},
+            (
+                "data: each node's own part is handed out in parts to its trainers, each part to one that is free, each node reads "
+                "all that it has (PADDLEREC_CLUSTER_TYPE=MPI); one that runs out waits for the others"
+            ),
+        ),
+        (
+            ASYNC_CLUSTER.replace("distribute_strategy: async", "distribute_strategy: sync\n  node_data: own"),
+            pod("TRAINER", 1),
+            (
+                "data: each node's own part is divided among its trainers, each node reads all that it has (node_data: own); "
+                "one that runs out takes part in the others' steps without samples"
+            ),
+        ),
+        (
+            COLLECTIVE_CLUSTER,
+            worker("trainer", 0, servers="") | {"PADDLEREC_CLUSTER_TYPE": "K8S"},
+            (
+                "data: divided among the trainers, each sample goes to one of them; one that runs out takes part in the others' "
+                "steps without samples"
+            ),
+        ),
     ],
 )
 def test_lines_of_the_tree(text: str, environ: dict[str, str], expected: str) -> None:

@@ -322,6 +322,7 @@ class TrainConfig:
     """What ``hyper_parameters.optimizer`` comes to."""
     table_parameters: dict[str, TableParameters] = {}
     """By the names that the model has for its tables."""
+    embedding_tables: EmbeddingTables = EmbeddingTables.SHARED
     debug: bool = False
 
     def runner(self, name: str) -> Runner:

@@ -34,7 +34,7 @@ from umiak.ps.paddle import needs_clip, optimizer
 from umiak.ps.values import Opened
 from umiak.train import hyper, model_text
 from umiak.train.buffers import Buffers
-from umiak.train.config import Device, Learning, TableParameters
+from umiak.train.config import Device, EmbeddingTables, Learning, TableParameters
 from umiak.train.findings import choices
 from umiak.train.learning import factor
 from umiak.train.metrics.board import Board
@@ -65,6 +65,7 @@ class Ways:
     gradient_scale: int = 0
     tables: dict[str, TableParameters] = {}
     """Those that count shows and clicks."""
+    embedding_tables: EmbeddingTables = EmbeddingTables.SHARED
     prefix: str = ""
     """Before the names of this model's tables, where a job has several models."""
 
@@ -100,11 +101,13 @@ class Engine:
             prefix=ways.prefix,
             settings={"clip": clip, "decay": decay, "absent": "zeros"},
             counted=ways.tables,
+            per_slot=ways.embedding_tables is EmbeddingTables.PER_SLOT,
         )
         self.slots = slots
         self._file = inspect.getfile(kind)
         with self._own_code():
             self.model = kind(chosen, slots, self.tables)
+            self.tables.divide(self.model, slots)
         rule = specs.rule(learning.rule, **learning.settings)
         self._base_rate = float(getattr(rule, "learning_rate", 1.0))
         self.optimizer = optimizer(

@@ -27,11 +27,14 @@ class Branch:
 
 def text(made: Plan, *, plain: bool = False) -> str:
     """The plan as lines; ``plain`` draws the tree with letters that every terminal has."""
-    root = Branch(text=f"{made.config}, workspace {made.workspace}", inner=tuple([act(each) for each in made.acts]))
+    root = Branch(
+        text=f"{made.config}, workspace {made.workspace}",
+        inner=tuple([act(each, made.embedding_tables) for each in made.acts]),
+    )
     return "\n".join([root.text, *_drawn(root.inner, "", plain)])
 
 
-def act(each: Act) -> Branch:
+def act(each: Act, tables: EmbeddingTables = EmbeddingTables.SHARED) -> Branch:
     """One runner."""
     head = f"{each.name}: {each.kind.value} on {each.device.value}"
     if each.device_ids:
@@ -79,9 +82,6 @@ def who(crew: Crew) -> str:
     return f"{said}; started on this node: {', then '.join(here)}"
 
 
-def _together(crew: Crew) -> str:
-    if crew.strategy is None:
-        return "collective"
 def _division(crew: Crew) -> str:
     """Who reads what, and what becomes of a trainer that has nothing left to read."""
     is_free = crew.strategy in (Strategy.ASYNC, Strategy.HALF_ASYNC, Strategy.GEO)
@@ -98,6 +98,9 @@ def _division(crew: Crew) -> str:
     return f"each node's own part is {said}" if crew.node_data is NodeData.OWN else said
 
 
+def _together(crew: Crew) -> str:
+    if crew.strategy is None:
+        return "collective"
     return f"{crew.strategy.value}{f', an exchange every {crew.geo_steps} batches' if crew.geo_steps else ''}"
 
 
@@ -122,10 +125,27 @@ def _how_long(each: Act) -> str:
     return f"epochs: {each.epochs}; {told}"
 
 
-def _stage(stage: Stage) -> Branch:
+def _stage(stage: Stage, tables: EmbeddingTables) -> Branch:
     threads = _counted(stage.threads, "thread")
     shuffle = ", files in another order in each epoch" if stage.shuffle_files else ""
-    return Branch(text=f"{stage.name}: {stage.model}, {threads}{shuffle}", inner=(_dataset(stage.dataset),))
+    inner = (_dataset(stage.dataset), *_tables(stage.dataset, tables))
+    return Branch(text=f"{stage.name}: {stage.model}, {threads}{shuffle}", inner=inner)
+
+
+def _tables(dataset: Dataset, tables: EmbeddingTables) -> list[Branch]:
+    """Which slots share rows. Only the model knows in which table it looks a slot up, and it is not run for this."""
+    slots = dataset.sparse_slots
+    if dataset.has_slots and len(slots) < 3:  # a label, and one that has nobody to share with
+        return []
+    if tables is EmbeddingTables.PER_SLOT:
+        return [_leaf("embedding tables: one for each slot, equal ids of two slots are two rows")]
+    which = f"of the slots {_shown(slots)}" if dataset.has_slots else "slots"
+    return [
+        _leaf(
+            f"embedding tables: shared: several {which} that the model looks up in one table share its rows, equal ids are one "
+            "row; `embedding_tables: per_slot` keeps slots apart"
+        )
+    ]
 
 
 def _evaluation(each: Act, stage: Stage) -> Branch:
@@ -147,8 +167,11 @@ def _dataset(dataset: Dataset) -> Branch:
 
 
 def _slots(what: str, names: list[str]) -> str:
-    shown = names if len(names) <= SHOWN_SLOTS else [*names[: SHOWN_SLOTS - 1], "...", names[-1]]
-    return f"{_counted(len(names), what)}: {' '.join(shown)}"
+    return f"{_counted(len(names), what)}: {_shown(names)}"
+
+
+def _shown(names: Sequence[str]) -> str:
+    return " ".join(names if len(names) <= SHOWN_SLOTS else [*names[: SHOWN_SLOTS - 1], "...", names[-1]])
 
 
 def _start(each: Act) -> str:

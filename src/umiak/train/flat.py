@@ -86,6 +86,8 @@ class _Translation:
         kept = [self.old.get(name) for name in ("hyper_parameters", "table_parameters")]
         # What is wrong with these was told already.
         right = [entry for entry in kept if entry is not None and isinstance(entry.node, Section)]
+        tables = self.old.get("embedding_tables")
+        right += [tables] if tables is not None and self.top.said("embedding_tables") else []
         entries = [Entry(key=key, place=self.top.key_place(key), node=node) for key, node in made.items()]
         return Section(place=self.old.place, entries=(*entries, *right))
 

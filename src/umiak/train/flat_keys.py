@@ -27,6 +27,14 @@ FLAT_GLOBAL = (
     Key(name="runner", meaning="Everything below.", kind=Kind.MAPPING, required=True),
     Key(name="hyper_parameters", meaning="Whatever the model reads.", kind=Kind.MAPPING),
     Key(name="table_parameters", meaning="The same as [above](#table-parameters).", kind=Kind.MAPPING),
+    Key(
+        name="embedding_tables",
+        meaning="The same as [above](#the-whole).",
+        kind=Kind.CHOICE,
+        default="shared",
+        choices=words(EmbeddingTables),
+        origin=Origin.UMIAK,
+    ),
 )
 
 FLAT = (
@@ -101,6 +109,7 @@ FLAT = (
         least=1,
         origin=Origin.UMIAK,
     ),
+    Key(name="node_data", meaning="`node_data`.", kind=Kind.CHOICE, choices=words(NodeData), origin=Origin.UMIAK),
     Key(name="seed", meaning="`seed`.", kind=Kind.WHOLE, default=12345, least=0),
     Key(
         name="use_inference",
@@ -109,7 +118,6 @@ FLAT = (
         default=False,
     ),
     Key(name="save_inference_feed_varnames", meaning="The same.", kind=Kind.NAMES),
-    Key(name="node_data", meaning="`node_data`.", kind=Kind.CHOICE, choices=words(NodeData), origin=Origin.UMIAK),
     Key(name="save_inference_fetch_varnames", meaning="The same.", kind=Kind.NAMES),
     *ONLINE_KEYS,
     Key(

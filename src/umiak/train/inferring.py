@@ -70,6 +70,7 @@ def _judged(
             device=act.device,
             threads=stage.threads,
             tables=settings.table_parameters,
+            embedding_tables=settings.embedding_tables,
             prefix=settings.prefix,
         ),
         hyper_parameters=settings.hyper_parameters,

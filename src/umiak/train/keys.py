@@ -109,6 +109,15 @@ GLOBAL = (
         meaning="Embedding tables whose rows count shows and clicks: [table parameters](#table-parameters).",
         kind=Kind.MAPPING,
     ),
+    Key(
+        name="embedding_tables",
+        origin=Origin.UMIAK,
+        meaning="`shared`: equal ids of slots that the model looks up in one table are one row. `per_slot`: each slot has a "
+        "table of its own: [tables and slots](modeling.md#tables-and-slots).",
+        kind=Kind.CHOICE,
+        default="shared",
+        choices=words(EmbeddingTables),
+    ),
 )
 
 ONLINE_KEYS = (
@@ -233,15 +242,6 @@ RUNNER = (
         origin=Origin.UMIAK,
     ),
     Key(
-        name="epochs",
-        meaning="How often the data is gone through. Needed for training.",
-        kind=Kind.WHOLE,
-        default_said="`infer` and `online_learning`: 1",
-        least=1,
-    ),
-    Key(
-        name="phases",
-    Key(
         name="node_data",
         meaning="With `cluster_train`: whether every node sees all files of `data_path` (`shared`), or has its own part of them "
         "(`own`), which its trainers divide among themselves.",
@@ -250,6 +250,15 @@ RUNNER = (
         choices=words(NodeData),
         origin=Origin.UMIAK,
     ),
+    Key(
+        name="epochs",
+        meaning="How often the data is gone through. Needed for training.",
+        kind=Kind.WHOLE,
+        default_said="`infer` and `online_learning`: 1",
+        least=1,
+    ),
+    Key(
+        name="phases",
         meaning="The phases to run in each epoch, in this order.",
         kind=Kind.NAMES,
         default_said="all, in the order of the file",

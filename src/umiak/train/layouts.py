@@ -12,7 +12,7 @@ from __future__ import annotations
 from umiak.core.problem import Problem
 from umiak.core.value import value
 from umiak.train import document, flat, keys, learning, overrides, sections, tables, workspace
-from umiak.train.config import Dataset, DatasetType, Phase, Runner, TrainConfig
+from umiak.train.config import Dataset, DatasetType, EmbeddingTables, Phase, Runner, TrainConfig
 from umiak.train.document import Scalar, Section, kind_of
 from umiak.train.findings import Findings, Place
 from umiak.train.runners import dangling, runner
@@ -156,6 +156,7 @@ class _Config:
             hyper_parameters=top.get("hyper_parameters") or {},
             learning=learned,
             table_parameters=parameters,
+            embedding_tables=EmbeddingTables(top.get("embedding_tables")),
             debug=top.truth("debug"),
         )
 

@@ -89,6 +89,7 @@ def _performed(act: Act, plan: Plan, wanted: Wanted, environ: Mapping[str, str],
         hyper_parameters=plan.hyper_parameters,
         written=plan.written,
         table_parameters=plan.table_parameters,
+        embedding_tables=plan.embedding_tables,
         learning=plan.learning,
         resume=wanted.resume,
     )

@@ -23,11 +23,12 @@ from umiak.core.value import replace, value
 from umiak.train.config import (
     Dataset,
     Device,
+    EmbeddingTables,
     FleetMode,
     Inference,
     Learning,
-    Online,
     NodeData,
+    Online,
     Runner,
     RunnerClass,
     Saving,
@@ -73,10 +74,10 @@ class Crew:
     """A trainer's or a server's number."""
     why: str = ""
     """What led to this duty, in words."""
-
     node_data: NodeData = NodeData.SHARED
     node_data_why: str = ""
     """What says that each node has data of its own."""
+
     @property
     def together(self) -> str:
         """How trainers work together, in a word."""
@@ -157,6 +158,7 @@ class Plan:
     learning: Learning
     table_parameters: dict[str, TableParameters]
     debug: bool
+    embedding_tables: EmbeddingTables = EmbeddingTables.SHARED
     written: Free = {}
     """The config as it is written, for reader classes and models that look into it."""
 
@@ -175,6 +177,7 @@ def plan(config: TrainConfig, where: Standing, file: str = "") -> Plan:
         learning=config.learning,
         table_parameters=config.table_parameters,
         debug=config.debug,
+        embedding_tables=config.embedding_tables,
     )
 
 
@@ -237,9 +240,6 @@ def _act(config: TrainConfig, runner: Runner, where: Standing, problems: list[Pr
     )
 
 
-def _stage(config: TrainConfig, name: str) -> Stage:
-    phase = config.phase(name)
-    return Stage(
 def _with_data(crew: Crew, runner: Runner, where: Standing) -> Crew:
     """What the config says of the nodes' data, or else the platform."""
     if runner.kind is not RunnerClass.CLUSTER_TRAIN or not crew.is_divided:
@@ -251,6 +251,9 @@ def _with_data(crew: Crew, runner: Runner, where: Standing) -> Crew:
     return crew
 
 
+def _stage(config: TrainConfig, name: str) -> Stage:
+    phase = config.phase(name)
+    return Stage(
         name=name,
         model=phase.model,
         dataset=config.dataset(phase.dataset_name),
@@ -258,6 +261,13 @@ def _with_data(crew: Crew, runner: Runner, where: Standing) -> Crew:
         shuffle_files=phase.shuffle_filelist,
         gradient_scale=phase.gradient_scale,
     )
+
+
+_NEEDED = {
+    True: "TRAINING_ROLE, PADDLE_PSERVERS_IP_PORT_LIST, PADDLE_TRAINERS_NUM and PADDLE_TRAINER_ID",
+    False: "PADDLE_TRAINERS, POD_IP and PADDLE_TRAINER_ID",
+}
+"""What a platform tells a node, with and without parameter servers."""
 
 
 class _Casting:
@@ -278,13 +288,6 @@ class _Casting:
         if seat is not None:
             return self._seated(seat)
         if runner.kind in (RunnerClass.TRAIN, RunnerClass.LOCAL_CLUSTER_TRAIN):
-_NEEDED = {
-    True: "TRAINING_ROLE, PADDLE_PSERVERS_IP_PORT_LIST, PADDLE_TRAINERS_NUM and PADDLE_TRAINER_ID",
-    False: "PADDLE_TRAINERS, POD_IP and PADDLE_TRAINER_ID",
-}
-"""What a platform tells a node, with and without parameter servers."""
-
-
             return self._group(Duty.LAUNCHER, nodes=1, why=f"class {runner.kind.value}")
         if self.where.placement is not None:
             return self._node()

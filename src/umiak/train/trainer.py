@@ -24,7 +24,7 @@ from umiak.ps.job import Job
 from umiak.ps.settings import Settings as PsSettings
 from umiak.train import reading, saving, serving
 from umiak.train.buffers import Buffers, own_of, set_own_of
-from umiak.train.config import Inference, Learning, Saving, TableParameters
+from umiak.train.config import EmbeddingTables, Inference, Learning, Saving, TableParameters
 from umiak.train.courses import Course
 from umiak.train.engine import LOSS, Engine, Ways, check_tables, load
 from umiak.train.feeding import Wishes
@@ -59,6 +59,7 @@ class Settings:
     table_parameters: dict[str, TableParameters] = {}
     learning: Learning = Learning()
     resume: bool = False
+    embedding_tables: EmbeddingTables = EmbeddingTables.SHARED
     prefix: str = ""
     """Before the names of all tables."""
 
@@ -234,6 +235,7 @@ class Trainer:
             threads=stage.threads,
             gradient_scale=stage.gradient_scale,
             tables=settings.table_parameters,
+            embedding_tables=settings.embedding_tables,
             prefix=f"{settings.prefix}{prefix}",
         )
         return Engine(
@@ -423,9 +425,9 @@ class Trainer:
             engine.refresh()
         engine.buffers.agree(self.together)
         board = engine.board()
+        holding = course.holding
         with reading.read(
             course.dataset, course.found, rank=holding.rank, world=holding.world, **course.more
-        holding = course.holding
         ) as samples:
             for batch in samples:
                 engine.judge(batch, board)

@@ -38,6 +38,7 @@ def plain(config: TrainConfig) -> dict[str, Any]:
         "dataset": [_dataset(each) for each in config.datasets],
         "hyper_parameters": _listed(config.hyper_parameters),
         "table_parameters": {name: _table(each) for name, each in config.table_parameters.items()},
+        "embedding_tables": config.embedding_tables.value,
     }
 
 
@@ -62,9 +63,9 @@ def _runner(runner: Runner) -> dict[str, Any]:
         made["worker_num"] = runner.workers
     if not is_alone and runner.fleet_mode is FleetMode.PS:
         made.update(distribute_strategy=runner.strategy.value, server_num=runner.servers)
-    if runner.alone_allowed:
     if runner.node_data:
         made["node_data"] = runner.node_data.value
+    if runner.alone_allowed:
         made["alone_allowed"] = True
     made.update(_watched(runner))
     if runner.infer_epochs:

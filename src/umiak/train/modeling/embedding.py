@@ -7,24 +7,28 @@
 Where rows live is decided by the `umiak.ps` job that `Tables` was given. With ``table_parameters`` a table has an accessor: of a row's ``dim`` numbers the
 first comes with the id, and the others when it was shown and clicked often enough, until then they are zeros. A model need not know. An id that has no row reads as zeros outside of training, in
 evaluation and in a model for serving alike.
+
+With ``embedding_tables: per_slot`` in the config an embedding is a `SlotEmbedding`: each slot that the model looks up in it has a table of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 import paddle
 from numpy.typing import NDArray
 
+from umiak.core.problem import Problem, UmiakError
 from umiak.ps import specs
 from umiak.ps.job import Job
 from umiak.ps.paddle import Embedding as Rows
 from umiak.train.config import TableParameters
 from umiak.train.modeling import accessing
-from umiak.train.modeling.inputs import PADDING, Ids, Padded
+from umiak.train.modeling.inputs import PADDING, Ids, Padded, ServedInputs
+from umiak.train.modeling.model import Slots
 
 
 class Tables:
@@ -38,14 +42,17 @@ class Tables:
         prefix: str = "",
         settings: dict[str, Any] | None = None,
         counted: Mapping[str, TableParameters] | None = None,
+        per_slot: bool = False,
     ) -> None:
-        """``counted``: tables with an accessor."""
+        """``counted``: tables with an accessor. ``per_slot``: each slot has its own table, where the model does not share one on purpose."""
         self._job = job
         self._seed = seed
         self._prefix = prefix
         self._settings = settings or {}
         self._counted = counted or {}
         self._count = Count()
+        self._per_slot = per_slot
+        self._undivided: list[SlotEmbedding] = []
         self.made: list[Embedding] = []
         self.names: list[str] = []
         """Of the tables, as the model calls them."""
@@ -60,9 +67,10 @@ class Tables:
         pooling: str = "sum",
         init: specs.Init | None = None,
         rule: specs.Optimizer | str | None = None,
-    ) -> Embedding:
+        shared: bool = False,
+    ) -> Embedding | SlotEmbedding:
         """Rows of ``dim`` numbers. ``rule`` is how they learn, if not as the optimizer says; of a table with an accessor its
-        parameters say that, and how rows begin.
+        parameters say that, and how rows begin. ``shared``: equal ids of all slots are one row, whatever the config says.
         """
         settings = {"init": init, "rule": rule, "seed": self._seed, "job": self._job, **self._settings}
         counted = self._counted.get(table)
@@ -71,16 +79,36 @@ class Tables:
             self.are_counting = True
         if counted is not None or rule == "ftrl" or isinstance(rule, (specs.Ftrl, specs.Sum)):
             settings.pop("decay", None)  # they have their own ways to forget
-        made = Embedding(
-            dim,
-            table=f"{self._prefix}{table}",
-            pooling=pooling,
-            settings=settings,
-            count=self._count if counted else None,
-        )
-        self.made.append(made)
         self.names.append(table)
-        return made
+
+        def make(name: str) -> Embedding:
+            count = self._count if counted else None
+            made = Embedding(dim, table=name, pooling=pooling, settings=settings, count=count)
+            self.made.append(made)
+            return made
+
+        if not self._per_slot or shared:
+            return make(f"{self._prefix}{table}")
+        self._undivided.append(SlotEmbedding(dim, f"{self._prefix}{table}", make))
+        return self._undivided[-1]
+
+    def divide(self, model: paddle.nn.Layer, slots: Slots) -> None:
+        """Make a table for each slot that the model looks up: it is asked about two samples that have nothing."""
+        if not self._undivided:
+            return
+        tensors = {name: paddle.full([2, 1], PADDING, "int64") for name in slots.sparse}
+        tensors |= {each.name: paddle.zeros([2, each.width]) for each in slots.dense}
+        was_training = model.training
+        model.eval()
+        with ExitStack() as served, paddle.no_grad():
+            for each in self.made:
+                served.enter_context(each.served(np.zeros(0, np.int64), np.zeros((0, each.dim), np.float32)))
+            model(ServedInputs(tensors, slots))
+        if was_training:
+            model.train()
+        for each in self._undivided:
+            each.divide()
+        self._undivided.clear()
 
     @contextmanager
     def counting(self, clicks: NDArray[np.float32] | None, samples: float) -> Iterator[None]:
@@ -90,6 +118,52 @@ class Tables:
             yield
         finally:
             self._count.clicks, self._count.samples = None, 1.0
+
+
+class SlotEmbedding(paddle.nn.Layer):  # type: ignore[misc]
+    """A table for each slot, as one layer."""
+
+    def __init__(self, dim: int, table: str, make: Callable[[str], Embedding]) -> None:
+        super().__init__()
+        self.dim = dim
+        self.table = table
+        self._make = make
+        self._slots: dict[str, None] = {}
+        """Those that were looked up, until there are tables."""
+        self._tables: dict[str, Embedding] | None = None
+
+    def forward(self, ids: Ids) -> paddle.Tensor:
+        """One row for each sample and slot: the sum, or the mean, of its ids' rows."""
+        if self._tables is None:
+            self._slots |= dict.fromkeys(ids.slots)
+            return paddle.zeros([ids.padded[0].shape[0], len(ids.slots), self.dim])
+        rows = [self._of(slot)(own) for slot, own in ids.of_each()]
+        return rows[0] if len(rows) == 1 else paddle.concat(rows, axis=1)
+
+    def each(self, padded: Padded) -> paddle.Tensor:
+        """One row for each id."""
+        if self._tables is None:
+            self._slots[padded.slot] = None
+            return paddle.zeros([*padded.ids.shape, self.dim])
+        return self._of(padded.slot).each(padded)
+
+    def divide(self) -> None:
+        """Make the tables of all slots that were looked up so far."""
+        self._tables = {slot: self._make(f"{self.table}.{slot}") for slot in self._slots}
+        self.embeddings = paddle.nn.LayerList([*self._tables.values()])
+
+    def _of(self, slot: str) -> Embedding:
+        found = (self._tables or {}).get(slot)
+        if found is not None:
+            return found
+        raise UmiakError(
+            Problem(
+                code="UM-TRAIN-071",
+                what=f"the model looks up slot {slot} in table {self.table}, and has not when it was asked about samples without ids",
+                why="with `embedding_tables: per_slot` the tables of all slots are made before training",
+                hint="let forward() look up the same slots always, or make the embedding with shared=True",
+            )
+        )
 
 
 class Count:

@@ -12,7 +12,7 @@ of ids, a row for each sample, filled up with `PADDING`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,15 @@ class Ids:
     matrix: NDArray[Any] | None = None
     ragged: tuple[tuple[NDArray[Any], NDArray[Any]], ...] = ()
     padded: tuple[paddle.Tensor, ...] = ()
+    slots: tuple[str, ...] = ()
+    """Whose they are, in this order."""
+
+    def of_each(self) -> Iterator[tuple[str, Ids]]:
+        """Each slot by itself."""
+        for number, slot in enumerate(self.slots):
+            here = slice(number, number + 1)
+            matrix = None if self.matrix is None else np.ascontiguousarray(self.matrix[:, here])
+            yield slot, Ids(matrix=matrix, ragged=self.ragged[here], padded=self.padded[here], slots=(slot,))
 
 
 @value
@@ -45,6 +54,7 @@ class Padded:
     ids: Any
     """An array in training, a tensor in a model for serving."""
     mask: paddle.Tensor
+    slot: str = ""
 
 
 class Inputs(ABC):
@@ -91,12 +101,12 @@ class BatchInputs(Inputs):
     def ids(self, *names: str) -> Ids:
         if names not in self._ragged:
             try:
-                return Ids(matrix=self.batch.matrix(names))
+                return Ids(matrix=self.batch.matrix(names), slots=names)
             except ValueError:
                 self._ragged.add(names)
             except KeyError as error:
                 raise _no_slot(str(error.args[0]), self.slots.sparse) from None
-        return Ids(ragged=tuple(self._sparse(name) for name in names))
+        return Ids(ragged=tuple(self._sparse(name) for name in names), slots=names)
 
     def padded(self, name: str, length: int) -> Padded:
         ids, offsets = self._sparse(name)
@@ -105,7 +115,7 @@ class BatchInputs(Inputs):
         present = places < lengths[:, None]
         matrix = np.full(present.shape, PADDING, np.int64)
         matrix[present] = ids[(offsets[:-1, None] + places)[present]]
-        return Padded(ids=matrix, mask=paddle.to_tensor(present.astype(np.float32)))
+        return Padded(ids=matrix, mask=paddle.to_tensor(present.astype(np.float32)), slot=name)
 
     def numbers(self, *names: str) -> paddle.Tensor:
         return paddle.to_tensor(self.column(*names).astype(np.float32))
@@ -146,11 +156,11 @@ class ServedInputs(Inputs):
         """The names of what was asked for, in the order in which it was asked for."""
 
     def ids(self, *names: str) -> Ids:
-        return Ids(padded=tuple([self._take(name) for name in names]))
+        return Ids(padded=tuple([self._take(name) for name in names]), slots=names)
 
     def padded(self, name: str, length: int) -> Padded:  # noqa: ARG002 - a served sample has the length that it has
         ids = self._take(name)
-        return Padded(ids=ids, mask=(ids != PADDING).astype("float32"))
+        return Padded(ids=ids, mask=(ids != PADDING).astype("float32"), slot=name)
 
     def numbers(self, *names: str) -> paddle.Tensor:
         return paddle.concat([self._take(name)[:, :1] for name in names], axis=1).astype("float32")

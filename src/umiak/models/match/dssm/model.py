@@ -38,7 +38,7 @@ class Model(ClickModel):
 
     def __init__(self, hyper: Hyper, slots: Slots, tables: Tables) -> None:
         super().__init__(hyper, slots, tables)
-        self.embedding = tables.embedding(hyper.sparse_feature_dim)
+        self.embedding = tables.embedding(hyper.sparse_feature_dim, shared=True)
         self.query = Tower(hyper.sparse_feature_dim, hyper.fc_sizes, activation=nn.Tanh)
         self.document = Tower(hyper.sparse_feature_dim, hyper.fc_sizes, activation=nn.Tanh)
         # The smoothing factor of the paper, which is learned here, and what a cosine of 0 means.

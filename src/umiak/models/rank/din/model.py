@@ -36,8 +36,8 @@ class Model(ClickModel):
 
     def __init__(self, hyper: Hyper, slots: Slots, tables: Tables) -> None:
         super().__init__(hyper, slots, tables)
-        self.items = tables.embedding(hyper.item_emb_size, table="item")
-        self.cats = tables.embedding(hyper.cat_emb_size, table="cat")
+        self.items = tables.embedding(hyper.item_emb_size, table="item", shared=True)
+        self.cats = tables.embedding(hyper.cat_emb_size, table="cat", shared=True)
         self.item_bias = tables.embedding(1, table="item_bias")
         width = hyper.item_emb_size + hyper.cat_emb_size
         self.attention = Attention(width, hyper.attention_sizes)
