@@ -9,6 +9,7 @@ from umiak.data.parts import File, Part
 from umiak.train.reading import dividing
 from umiak.train.reading.batches import empty
 from umiak.train.reading.dealing import Deal
+from umiak.train.reading.dividing import Holder
 from umiak.train.reading.stepping import Turn
 
 FILES = (
@@ -84,3 +85,28 @@ def test_a_batch_without_samples_has_all_slots() -> None:
     made = empty(["click"], {"price": 3})
     assert made.matrix(["click"]).shape == (0, 1)
     assert made.dense["price"].shape == (0, 3)
+
+
+class TestDataOfItsOwn:
+    """Trainers 0 and 2 are on one node, 1 on another, 3 on a third with copies of the first one's files."""
+
+    TOLD = (
+        Holder(held="a", digest="x", size=10),
+        Holder(held="b", digest="y", size=7),
+        Holder(held="a", digest="x", size=10),
+        Holder(held="c", digest="x", size=10),
+    )
+
+    def test_trainers_divide_what_they_see(self) -> None:
+        found = [dividing.held(self.TOLD, rank) for rank in range(4)]
+        assert [(each.rank, each.world, each.first, each.number) for each in found] == [
+            (0, 2, 0, 0),
+            (0, 1, 1, 1),
+            (1, 2, 0, 0),
+            (0, 1, 3, 2),
+        ]
+
+    def test_everybody_knows_all_data(self) -> None:
+        for rank in range(4):
+            found = dividing.held(self.TOLD, rank)
+            assert (found.size, found.digests, found.copies) == (27, ("x", "y", "x"), 1)

@@ -213,3 +213,13 @@ def test_sample_data_of_a_model_that_comes_with_umiak_can_be_made(
     with pytest.raises(UmiakError) as caught:
         finding.names_of("umiak_data/rank/dnn/train", "train")
     assert caught.value.problems[0].hint == "`python -m umiak.models.sample rank.dnn` makes it"
+
+
+def test_who_sees_the_very_same_files(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "part").write_text("1:2\n")
+    (tmp_path / "link").symlink_to("one")
+    one, two, link = (reading.find(slots(tmp_path / name)) for name in ("one", "two", "link"))
+    assert one.digest == two.digest == link.digest
+    assert finding.held(one) == finding.held(link) != finding.held(two)

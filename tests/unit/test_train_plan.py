@@ -293,7 +293,7 @@ config.yaml, workspace ./
    │  ├─ dataloader_train: ./train_data, batches of 2, DataLoader
    │  │  ├─ 1 dense slot: dense_var:13
    │  │  └─ 27 sparse slots: click 1 2 3 4 5 6 ... 26
-   │  └─ embedding tables: shared: several of the slots click 1 2 3 4 5 6 ... 26 that the model looks up in one table share its rows, equal ids are one row; `embedding_tables: per_slot` keeps slots apart
+   │  └─ embedding tables: shared, equal ids of slots click 1 2 3 4 5 6 ... 26 are one row where the model looks these up in one table; `embedding_tables: per_slot` keeps slots apart
    ├─ data: handed out in parts to the trainers, each part to one that is free, each sample goes to one of them
    └─ saves: increment_dnn/EPOCH (from 0), every 2 epochs and the last one"""
 

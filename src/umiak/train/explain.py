@@ -139,11 +139,11 @@ def _tables(dataset: Dataset, tables: EmbeddingTables) -> list[Branch]:
         return []
     if tables is EmbeddingTables.PER_SLOT:
         return [_leaf("embedding tables: one for each slot, equal ids of two slots are two rows")]
-    which = f"of the slots {_shown(slots)}" if dataset.has_slots else "slots"
+    which = f"slots {_shown(slots)}" if dataset.has_slots else "slots"
     return [
         _leaf(
-            f"embedding tables: shared: several {which} that the model looks up in one table share its rows, equal ids are one "
-            "row; `embedding_tables: per_slot` keeps slots apart"
+            f"embedding tables: shared, equal ids of {which} are one row where the model looks these up in one table; "
+            "`embedding_tables: per_slot` keeps slots apart"
         )
     ]
 
