@@ -172,6 +172,8 @@ class ServedInputs(Inputs):
         return self._take(name)
 
     def _take(self, name: str) -> paddle.Tensor:
+        if name not in self._tensors:
+            raise _no_slot(name, [*self._tensors])
         self.used[name] = None
         return self._tensors[name]
 
