@@ -109,4 +109,4 @@ class TestDataOfItsOwn:
     def test_everybody_knows_all_data(self) -> None:
         for rank in range(4):
             found = dividing.held(self.TOLD, rank)
-            assert (found.size, found.digests, found.copies) == (27, ("x", "y", "x"), 1)
+            assert (found.size, found.digests, found.copies) == (27, ("x", "y", "x"), 2)

@@ -2,7 +2,7 @@
 
 nearest("epoch", ["epochs", "phases"])   -> "epochs"
 nearest("xyz", ["epochs", "phases"])     -> None
-few("save_paths", [...])                 -> ("save_step_path", "save_inference_path", "save_checkpoint_path")
+few("save_dir", ["save_path", "phases"]) -> ("save_path",)
 """
 
 from __future__ import annotations

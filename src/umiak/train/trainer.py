@@ -212,7 +212,7 @@ class Trainer:
         )
         if made.holding.copies:
             self.teller.talk(
-                f"note: dataset {stage.dataset.name}: {made.holding.copies + 1} nodes have files of the same names and sizes; if it is "
+                f"note: dataset {stage.dataset.name}: {made.holding.copies} nodes have files of the same names and sizes; if it is "
                 "one shared directory, each sample is read as often: write `node_data: shared` in the runner"
             )
         return made
