@@ -1,7 +1,7 @@
 """umiak's native core."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, final
 
 import numpy as np
@@ -201,7 +201,7 @@ class ReaderError(ValueError):
     """A reader can't go on. Fields that have no meaning for its kind are None."""
 
     kind: str
-    """line, file, position or asked."""
+    """line, file, not_text, position or asked."""
     file: str | None
     line: int | None
     column: int | None
@@ -214,12 +214,19 @@ class ReaderError(ValueError):
 class SlotReader:
     """Batches of samples from files of `slot:value` lines. All work is done without the GIL.
 
-    An input is (path, start, end), (file descriptor, name) or (bytes, name); settings are JSON.
+    An input is (path, start, end), (file descriptor, name), (bytes, name), or (callable, name): the callable gives a file with
+    a method `read`. (path, start, end, callable) is a file that is unpacked so. Settings are JSON.
     """
 
     def __new__(
         cls,
-        inputs: Sequence[tuple[str, int, int | None] | tuple[int, str] | tuple[bytes, str]],
+        inputs: Sequence[
+            tuple[str, int, int | None]
+            | tuple[str, int, int | None, Callable[[], object]]
+            | tuple[int, str]
+            | tuple[bytes, str]
+            | tuple[Callable[[], object], str]
+        ],
         settings: str,
         position: str | None = None,
         unsigned: bool = False,
