@@ -178,6 +178,9 @@ def merge(
     Of the first `last_counts` columns (an accessor's slot is one) the last row's stand, instead of their sum.
     """
 
+def squares(numbers: NDArray[np.float32]) -> float:
+    """The sum of the squares of a vector, added up in float64 from the first number to the last."""
+
 def pool(
     rows: NDArray[np.float32], inverse: NDArray[np.int64], offsets: NDArray[np.int64], mode: str = "sum"
 ) -> NDArray[np.float32]:

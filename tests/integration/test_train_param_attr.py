@@ -62,3 +62,21 @@ def test_weight_decay_of_the_config_is_for_dense_parameters_and_rows(work: Work)
         decayed = sizes("-o", f"hyper_parameters.optimizer={said}")
         assert decayed[0] < plain[0] / 2
         assert decayed[1] < plain[1] / 2
+
+
+@pytest.mark.parametrize("runner", ["alone", "sync", "geo", "collective"])
+def test_rmsprop_and_the_global_norm_of_the_config_act(work: Work, runner: str) -> None:
+    """Gradients that are clipped to nearly nothing leave a model with SGD nearly where it began."""
+    from umiak.ps import export
+
+    def moved(said: str) -> float:
+        work.forget("out", "steps", "run")
+        words = ("-o", f"hyper_parameters.optimizer={said}")
+        done = work.here(runner, *words) if runner == "alone" else work.run(runner, *words)
+        assert done.status == 0, done.said
+        rows = export.contents(str(work.path / "out" / runner / LAST))["embedding"]["rows"].values()
+        return float(np.mean([np.abs(np.asarray(row)[:4]).mean() for _, row in rows]))
+
+    start = moved("{class: SGD, learning_rate: 1.0, clip_global_norm: 0.000001}")
+    assert start < 0.02
+    assert moved("{class: RMSProp, learning_rate: 0.05, momentum: 0.5, centered: true}") > 2 * start
