@@ -433,6 +433,12 @@ class Server:
     def stop(self) -> None:
         """Closes every connection, ends every thread, makes the log durable. Twice is fine."""
 
+def server_status(config: str, token: bytes | None = None) -> str:
+    """How one server says that it is, as JSON: see `Server.status`. One attempt, as somebody who only looks.
+
+    `config` is a JSON object: endpoint "host:port", job "", tls as for a `Client`. `ServerLost` if nothing answers.
+    """
+
 @final
 class Client:
     """A trainer's side of a job's servers. One operation at a time: a second thread waits for the first one's.

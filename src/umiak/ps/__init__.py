@@ -108,6 +108,7 @@ def init(
     on_loss: str = "fail",
     grace_s: float = 60.0,
     timeout_s: float | None = None,
+    metrics: int | str | None = None,
     tls: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
     **flags: object,
@@ -116,7 +117,7 @@ def init(
 
     ``strategy`` is sync, async, half_async, geo or hybrid; ``flags`` are its settings in the words of Paddle's communicator
     (``max_merge_var_num=4``, ``k_steps=100``, ...). ``durability_ms`` lets a killed server come back with everything.
-    The reference (docs/reference/ps.md) has them all. Connects to nothing yet. `BadRequest` with everything that is wrong.
+    ``metrics=9100`` lets servers tell Prometheus how they are. The reference (docs/reference/ps.md) has them all. Connects to nothing yet. `BadRequest` with everything that is wrong.
     """
     options = Options(
         shards=shards,
@@ -124,6 +125,7 @@ def init(
         state_dir=state_dir,
         on_loss=on_loss,
         grace_s=grace_s,
+        metrics=metrics,
         tls=tls,
     )
     if timeout_s is not None:
