@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from umiak import contracts, platforms
+from umiak.cli import help_ps
 from umiak.cli.reference import launch_reference
 from umiak.cli.reference_train import config_reference, train_reference
 from umiak.contracts import devices, jax, native, paddle, stacks, torch
@@ -511,6 +512,7 @@ PAGES = {
     "config.md": config_reference,
     "launch.md": launch_reference,
     "platforms.md": platforms_page,
+    "ps-status.md": help_ps.reference,
     "protocol.md": protocol_page,
     "train.md": train_reference,
     "worker-environment.md": environment_page,

@@ -1,7 +1,7 @@
 """umiak's native core."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, final
 
 import numpy as np
@@ -178,6 +178,9 @@ def merge(
     Of the first `last_counts` columns (an accessor's slot is one) the last row's stand, instead of their sum.
     """
 
+def squares(numbers: NDArray[np.float32]) -> float:
+    """The sum of the squares of a vector, added up in float64 from the first number to the last."""
+
 def pool(
     rows: NDArray[np.float32], inverse: NDArray[np.int64], offsets: NDArray[np.int64], mode: str = "sum"
 ) -> NDArray[np.float32]:
@@ -201,7 +204,7 @@ class ReaderError(ValueError):
     """A reader can't go on. Fields that have no meaning for its kind are None."""
 
     kind: str
-    """line, file, position or asked."""
+    """line, file, not_text, position or asked."""
     file: str | None
     line: int | None
     column: int | None
@@ -214,12 +217,19 @@ class ReaderError(ValueError):
 class SlotReader:
     """Batches of samples from files of `slot:value` lines. All work is done without the GIL.
 
-    An input is (path, start, end), (file descriptor, name) or (bytes, name); settings are JSON.
+    An input is (path, start, end), (file descriptor, name), (bytes, name), or (callable, name): the callable gives a file with
+    a method `read`. (path, start, end, callable) is a file that is unpacked so. Settings are JSON.
     """
 
     def __new__(
         cls,
-        inputs: Sequence[tuple[str, int, int | None] | tuple[int, str] | tuple[bytes, str]],
+        inputs: Sequence[
+            tuple[str, int, int | None]
+            | tuple[str, int, int | None, Callable[[], object]]
+            | tuple[int, str]
+            | tuple[bytes, str]
+            | tuple[Callable[[], object], str]
+        ],
         settings: str,
         position: str | None = None,
         unsigned: bool = False,
@@ -422,6 +432,12 @@ class Server:
 
     def stop(self) -> None:
         """Closes every connection, ends every thread, makes the log durable. Twice is fine."""
+
+def server_status(config: str, token: bytes | None = None) -> str:
+    """How one server says that it is, as JSON: see `Server.status`. One attempt, as somebody who only looks.
+
+    `config` is a JSON object: endpoint "host:port", job "", tls as for a `Client`. `ServerLost` if nothing answers.
+    """
 
 @final
 class Client:

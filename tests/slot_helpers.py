@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
 from collections.abc import Iterable
 
 import zstandard
@@ -30,6 +32,9 @@ def packed(text: bytes, how: str, members: int = 1) -> bytes:
     pieces = [text[at : at + step] for at in range(0, len(text), step)] or [b""]
     if how == "gzip":
         return b"".join(gzip.compress(piece, mtime=0) for piece in pieces)
+    if how in ("bzip2", "xz"):
+        compress = bz2.compress if how == "bzip2" else lzma.compress
+        return b"".join(compress(piece) for piece in pieces)
     return b"".join(zstandard.compress(piece) for piece in pieces)
 
 

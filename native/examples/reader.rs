@@ -22,7 +22,8 @@ fn main() {
         "shuffle": null, "cache": null, "block_bytes": null,
     });
     let settings: Settings = serde_json::from_value(settings).expect("good settings");
-    let froms = [("file", From::Path { path, start: 0, end: None }), ("memory", From::Bytes(bytes.clone()))];
+    let froms =
+        [("file", From::Path { path, start: 0, end: None, unpack: None }), ("memory", From::Bytes(bytes.clone()))];
     for (name, from) in froms {
         let mut best = f64::INFINITY;
         let mut samples = 0;

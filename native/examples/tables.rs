@@ -24,6 +24,7 @@ fn main() {
         ("adagrad_scaled", Optimizer::AdagradScaled { learning_rate, initial_g2sum: 3.0 }),
         ("adagrad_shared", Optimizer::AdagradShared { learning_rate, initial_g2sum: 3.0 }),
         ("sgd", Optimizer::Sgd { learning_rate }),
+        ("rmsprop", Optimizer::RmsProp { learning_rate, rho: 0.95, epsilon: 1e-6, momentum: 0.9, centered: true }),
         ("ftrl", Optimizer::Ftrl { learning_rate, beta: 1.0, l1: 0.1, l2: 0.1 }),
     ] {
         if only.as_deref().is_none_or(|only| only == name) {

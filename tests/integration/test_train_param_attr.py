@@ -44,8 +44,13 @@ def test_a_parameters_own_rate_and_regularizer_act(work: Work, runner: str) -> N
     assert values(work, runner, LAST, "dense").size == 9
 
 
-@pytest.mark.parametrize("clipped_by", ["clip_value", "clip_norm"])
-@pytest.mark.parametrize("runner", ["alone", "sync", "async", "half_async", "geo", "hybrid", "collective"])
+@pytest.mark.parametrize(
+    ("clipped_by", "runner"),
+    [
+        *[("clip_value", runner) for runner in ("alone", "sync", "async", "half_async", "geo", "hybrid", "collective")],
+        *[(by, runner) for by in ("clip_norm", "clip_global_norm") for runner in ("alone", "sync", "collective")],
+    ],
+)
 def test_a_parameter_that_needs_no_clip_is_not_clipped(work: Work, runner: str, clipped_by: str) -> None:
     """Gradients are clipped to next to nothing, and steps are as long as gradients: only that parameter moves."""
     path = work.path / "model.py"
@@ -57,8 +62,8 @@ def test_a_parameter_that_needs_no_clip_is_not_clipped(work: Work, runner: str, 
     done = work.here(runner, *words) if runner == "alone" else work.run(runner, *words)
     assert done.status == 0, done.said
     dense = values(work, runner, LAST, "dense")
-    free_values = values(work, runner, LAST, "dense.no-clip") if clipped_by == "clip_value" else dense[-1:]
-    held_values = dense[-8:] if clipped_by == "clip_value" else dense[-9:-1]
+    free_values = values(work, runner, LAST, "dense.no-clip") if clipped_by != "clip_norm" else dense[-1:]
+    held_values = dense[-8:] if clipped_by != "clip_norm" else dense[-9:-1]
     assert free_values.size == 1
     assert abs(free_values[0] - 0.25) > 1e-2
     assert np.abs(held_values - 0.25).max() < 1e-4
@@ -82,3 +87,21 @@ def test_weight_decay_of_the_config_is_for_dense_parameters_and_rows(work: Work)
         decayed = sizes("-o", f"hyper_parameters.optimizer={said}")
         assert decayed[0] < plain[0] / 2
         assert decayed[1] < plain[1] / 2
+
+
+@pytest.mark.parametrize("runner", ["alone", "sync", "geo", "collective"])
+def test_rmsprop_and_the_global_norm_of_the_config_act(work: Work, runner: str) -> None:
+    """Gradients that are clipped to nearly nothing leave a model with SGD nearly where it began."""
+    from umiak.ps import export
+
+    def moved(said: str) -> float:
+        work.forget("out", "steps", "run")
+        words = ("-o", f"hyper_parameters.optimizer={said}")
+        done = work.here(runner, *words) if runner == "alone" else work.run(runner, *words)
+        assert done.status == 0, done.said
+        rows = export.contents(str(work.path / "out" / runner / LAST))["embedding"]["rows"].values()
+        return float(np.mean([np.abs(np.asarray(row)[:4]).mean() for _, row in rows]))
+
+    start = moved("{class: SGD, learning_rate: 1.0, clip_global_norm: 0.000001}")
+    assert start < 0.02
+    assert moved("{class: RMSProp, learning_rate: 0.05, momentum: 0.5, centered: true}") > 2 * start

@@ -24,6 +24,17 @@ OPTIMIZERS = {
     "adam": {"rule": "adam", "learning_rate": 0.01, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
     "adam_row": {"rule": "adam_row", "learning_rate": 0.01, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
     "ftrl": {"rule": "ftrl", "learning_rate": 0.1, "beta": 1.0, "l1": 0.05, "l2": 0.1},
+    "rmsprop": {"rule": "rmsprop", "learning_rate": 0.01, "rho": 0.95, "epsilon": 1e-6},
+    "rmsprop_momentum": {"rule": "rmsprop", "learning_rate": 0.01, "rho": 0.9, "epsilon": 1e-6, "momentum": 0.9},
+    "rmsprop_centered": {"rule": "rmsprop", "learning_rate": 0.01, "rho": 0.9, "epsilon": 1e-6, "centered": True},
+    "rmsprop_both": {
+        "rule": "rmsprop",
+        "learning_rate": 0.01,
+        "rho": 0.9,
+        "epsilon": 1e-6,
+        "momentum": 0.9,
+        "centered": True,
+    },
     "sum": {"rule": "sum"},
 }
 

@@ -39,7 +39,7 @@ def datasets(draw: st.DrawFn) -> list[tuple[str, bytes]]:
         files.append(
             (
                 f"{draw(st.sampled_from('abc'))}{at}",
-                packed(text.encode(), draw(st.sampled_from(["plain", "plain", "gzip", "zstd"]))),
+                packed(text.encode(), draw(st.sampled_from(["plain", "plain", "gzip", "zstd", "bzip2", "xz"]))),
             )
         )
     return files

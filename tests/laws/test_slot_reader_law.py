@@ -110,7 +110,9 @@ settings_of_slots = st.fixed_dictionaries(
 )
 
 
-@given(texts(), how_read, settings_of_slots, st.sampled_from(["plain", "gzip", "zstd"]), st.integers(1, 3))
+@given(
+    texts(), how_read, settings_of_slots, st.sampled_from(["plain", "gzip", "zstd", "bzip2", "xz"]), st.integers(1, 3)
+)
 @example(b"click:1\n" * 3 + b"1:2\r\n", {"threads": 1, "batch_size": 2, "block_bytes": 16}, {}, "plain", 1)
 @example(b"\xef\xbb\xbfclick:1\n", {"threads": 1, "batch_size": 2, "block_bytes": None}, {}, "gzip", 1)
 @effort(3)

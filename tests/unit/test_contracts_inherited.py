@@ -156,3 +156,9 @@ def test_errors_of_nccl_end_a_trainer_unless_a_person_says_otherwise() -> None:
         contracts.inherit({"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}, TRAINER)["TORCH_NCCL_ASYNC_ERROR_HANDLING"] == "0"
     )
     assert "TORCH_NCCL_ASYNC_ERROR_HANDLING" not in contracts.inherit({}, SERVER)
+
+
+def test_where_servers_tell_their_metrics_is_passed_on() -> None:
+    worker = contracts.inherit({"UMIAK_PS_METRICS": "9100", "UMIAK_OTHER": "x"}, SERVER)
+    assert worker["UMIAK_PS_METRICS"] == "9100"
+    assert "UMIAK_OTHER" not in worker

@@ -229,8 +229,9 @@ def learned(paddle, make, rule: str, **settings) -> tuple[list[np.ndarray], list
     ours, theirs = make(), make()
     theirs.set_state_dict(ours.state_dict())
     kinds = {"adam": paddle.optimizer.Adam, "adamw": paddle.optimizer.AdamW, "sgd": paddle.optimizer.SGD}
-    decay = settings.pop("decay", None)
-    own = ps.paddle.optimizer(ours, "adam" if rule == "adamw" else rule, learning_rate=0.05, decay=decay)
+    kinds["rmsprop"] = paddle.optimizer.RMSProp
+    own_rule, own_settings = settings.pop("own", (rule, {}))
+    own = ps.paddle.optimizer(ours, own_rule, learning_rate=0.05, **own_settings)
     reference = kinds[rule](0.05, parameters=theirs.parameters(), **settings)
     inputs = paddle.to_tensor(np.random.default_rng(1).standard_normal((8, 3)).astype(np.float32))
     for _ in range(20):
@@ -265,9 +266,82 @@ def test_weight_decay_is_paddles(job, paddle, rule: str) -> None:
     from umiak.ps import specs
 
     decay = specs.Decay(decoupled=0.2) if rule == "adamw" else specs.Decay(l2=0.2)
-    ours, theirs = learned(paddle, lambda: paddle.nn.Linear(3, 2), rule, decay=decay, weight_decay=0.2)
+    own = ("adam" if rule == "adamw" else rule, {"decay": decay})
+    ours, theirs = learned(paddle, lambda: paddle.nn.Linear(3, 2), rule, own=own, weight_decay=0.2)
     for own, other in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(own, other, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("rule", ["sgd", "Adam", "AdamW"])
+def test_weight_decay_in_paddles_words(job, paddle, rule: str) -> None:
+    own = (rule, {"weight_decay": 0.2})
+    ours, theirs = learned(paddle, lambda: paddle.nn.Linear(3, 2), rule.lower(), own=own, weight_decay=0.2)
+    for mine, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("settings", [{}, {"momentum": 0.9}, {"centered": True}, {"momentum": 0.5, "centered": True}])
+def test_rmsprop_is_paddles(job, paddle, settings: dict) -> None:
+    own = (ps.RmsProp(rho=0.9, **settings), {})
+    ours, theirs = learned(paddle, lambda: paddle.nn.Linear(3, 2), "rmsprop", own=own, rho=0.9, **settings)
+    for mine, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("rule", ["sgd", "adam"])
+@pytest.mark.parametrize("most", [0.05, 100.0])
+def test_clipping_by_the_global_norm_is_paddles(job, paddle, rule: str, most: float) -> None:
+    clip = paddle.nn.ClipGradByGlobalNorm(most)
+
+    def make():
+        return paddle.nn.Sequential(paddle.nn.Linear(3, 4), paddle.nn.Linear(4, 2))
+
+    ours, theirs = learned(paddle, make, rule, own=(rule, {"grad_clip": clip}), grad_clip=clip)
+    for mine, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=2e-4, atol=2e-5)
+
+
+def test_the_global_norm_is_that_of_dense_parameters_and_rows_together(job, paddle) -> None:
+    """Against Paddle's own embedding with sparse gradients, with ids that occur several times."""
+    start = ps.Constant(0.5)
+    linear, other_linear = paddle.nn.Linear(2, 2), paddle.nn.Linear(2, 2)
+    other_linear.set_state_dict(linear.state_dict())
+    table = paddle.nn.Embedding(
+        10, 2, sparse=True, weight_attr=paddle.ParamAttr(initializer=paddle.nn.initializer.Constant(0.5))
+    )
+    ours = paddle.nn.Sequential(ps.paddle.Embedding(dim=2, init=start), linear)
+    theirs = paddle.nn.Sequential(table, other_linear)
+    clip = paddle.nn.ClipGradByGlobalNorm(0.3)
+    own = ps.paddle.optimizer(ours, "sgd", learning_rate=0.1, grad_clip=clip)
+    reference = paddle.optimizer.SGD(0.1, parameters=theirs.parameters(), grad_clip=clip)
+    for ids in ([1, 2, 2, 7], [7, 7, 3], [1]):
+        for model, optimizer in ((ours, own), (theirs, reference)):
+            (model(paddle.to_tensor(ids)) ** 2).sum().backward()
+            optimizer.step()
+            optimizer.clear_grad()
+    np.testing.assert_allclose(linear.weight.numpy(), other_linear.weight.numpy(), rtol=1e-5)
+    np.testing.assert_allclose(rows_of(ours[0], 10), table.weight.numpy(), rtol=1e-5)
+
+
+def test_clipping_by_the_global_norm_is_the_oracles_bit_for_bit(job, paddle) -> None:
+    from umiak.ps import oracle_rules
+
+    random = np.random.default_rng(3)
+    model = paddle.nn.Sequential(paddle.nn.Linear(3, 5), ps.paddle.Embedding(dim=4, init=ONES))
+    optimizer = ps.paddle.optimizer(model, ps.Sgd(1.0), clip=ps.Clip(global_norm=0.7))
+    linear, embedding = model[0], model[1]
+    before = [each.numpy().copy() for each in linear.parameters()]
+    gradients = [random.standard_normal(each.shape).astype(np.float32) for each in before]
+    for parameter, gradient in zip(linear.parameters(), gradients, strict=True):
+        (parameter * paddle.to_tensor(gradient)).sum().backward()
+    found = random.standard_normal((3, 4)).astype(np.float32)
+    (embedding([5, 6, 5]) * paddle.to_tensor(found)).sum().backward()
+    optimizer.step()
+    merged = np.stack([found[0] + found[2], found[1]])
+    *dense, rows = oracle_rules.clip_together(0.7, [*gradients, merged])
+    for parameter, old, gradient in zip(linear.parameters(), before, dense, strict=True):
+        assert (parameter.numpy() == old - gradient).all()
+    assert (embedding.rows.rows(np.array([5, 6], np.uint64)) == np.float32(1.0) - rows).all()
 
 
 def test_lists_of_ids_that_are_none_are_refused_by_name(job, paddle) -> None:
@@ -276,3 +350,80 @@ def test_lists_of_ids_that_are_none_are_refused_by_name(job, paddle) -> None:
         layer([[0, 1], [2]])
     with pytest.raises(BadRequest, match="ids must be whole numbers"):
         layer([0.5])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"lr": 0.1}, r"optimizer has no argument lr.*UM-PS-170[\s\S]*learning_rate="),
+        ({"parameters": []}, r"no argument parameters[\s\S]*give the model"),
+        ({"learning_rate": "fast"}, "learning_rate: not a number: 'fast'"),
+        ({"learning_rate": float("nan")}, "Adam: learning_rate is not a number that can be used"),
+        ({"clip": 1.0}, r"clip: not a limit of gradients: 1\.0"),
+        ({"decay": 0.1}, r"decay: not what is expected here: 0\.1"),
+    ],
+)
+def test_what_an_optimizer_does_not_take_is_named(job, paddle, arguments: dict, said: str) -> None:
+    with pytest.raises(BadRequest, match=said):
+        ps.paddle.optimizer(paddle.nn.Linear(2, 2), "Adam", **arguments)
+
+
+def test_parameters_instead_of_a_model(job, paddle) -> None:
+    with pytest.raises(BadRequest, match=r"model: not a paddle\.nn\.Layer: list"):
+        ps.paddle.optimizer(paddle.nn.Linear(2, 2).parameters())
+
+
+@pytest.mark.parametrize(
+    ("given", "named", "said"),
+    [
+        ((1000, 16), {}, r"one value without a name.*\(1000, 16\)[\s\S]*Embedding\(dim=16\)"),
+        ((), {}, r"Embedding needs dim"),
+        (
+            (),
+            {"num_embeddings": 9, "embedding_dim": 16},
+            r"no argument num_embeddings[\s\S]*no argument embedding_dim.*\s.*dim=",
+        ),
+        ((), {"dim": 16, "padding_idx": 0}, r"Embedding has no argument padding_idx[\s\S]*padding_id="),
+        ((16,), {"weight_decay": 0.1}, r"no argument weight_decay[\s\S]*ps\.Decay"),
+        ((16.0,), {}, r"dim: not an integer of 1 or more: 16\.0"),
+        ((16,), {"init": 0.1}, r"init: not what is expected here: 0\.1"),
+        ((16,), {"rule": 0.1}, r"rule: not a rule: 0\.1"),
+        ((16,), {"rule": ps.Adam(float("nan"))}, "Adam: learning_rate"),
+    ],
+)
+def test_what_an_embedding_does_not_take_is_named(job, paddle, given: tuple, named: dict, said: str) -> None:
+    with pytest.raises(BadRequest, match=said):
+        ps.paddle.Embedding(*given, **named)
+
+
+def test_ids_as_a_range_and_as_one_number(job, paddle) -> None:
+    layer = ps.paddle.Embedding(dim=2, init=ONES)
+    assert layer(range(3)).shape == [3, 2]
+    assert layer(3).shape == [2]
+    with pytest.raises(BadRequest, match="ids must be whole numbers"):
+        layer("3")
+
+
+def test_a_rate_that_is_none_is_refused(job, paddle) -> None:
+    optimizer = ps.paddle.optimizer(paddle.nn.Linear(2, 2))
+    for rate in (float("nan"), float("inf"), -1.0):
+        with pytest.raises(BadRequest, match="learning_rate: not a rate that can be used"):
+            optimizer.set_lr(rate)
+
+
+def test_embeddings_take_the_optimizers_decay_and_limits_unless_they_have_their_own(job, paddle) -> None:
+    model = paddle.nn.Sequential(
+        ps.paddle.Embedding(dim=1, table="a", init=ONES),
+        ps.paddle.Embedding(dim=1, table="b", init=ONES, decay=ps.Decay(), clip=ps.Clip()),
+        ps.paddle.Embedding(dim=1, table="c", init=ONES, rule=SGD),
+    )
+    optimizer = ps.paddle.optimizer(model, SGD, weight_decay=0.5, grad_clip=paddle.nn.ClipGradByValue(0.25))
+    for layer in model:
+        (layer([7]) * 2).sum().backward()
+    optimizer.step()
+    rate = SGD.learning_rate
+    first, *others = (layer.rows.rows(np.array([7], np.uint64)).item() for layer in model)
+    assert first == 1 - rate * (0.25 + 0.5)
+    assert others == [1 - rate * 2] * 2
+    again = ps.paddle.Embedding(dim=1, table="a", init=ONES)
+    assert again.rows is model[0].rows

@@ -83,6 +83,44 @@ class TestRules:
         # z = 3, n = 9: w = -(3 - 2) / (1 + 3)
         assert pushed(rule, 3.0, **zero) == -0.25
 
+    def test_rmsprop_divides_by_the_root_of_the_mean_of_squares(self):
+        rule = {"rule": "rmsprop", "learning_rate": 0.5, "rho": 0.75, "epsilon": 3.0}
+        # s = 0.25 * 4; w = 1 - 0.5 * 2 / sqrt(1 + 3)
+        assert pushed(rule, 2.0) == 0.5
+        here = table(rule)
+        here.push(keys(5), rows([2.0]))
+        assert saved(here)[5][1].tolist() == [0.5, 1.0]
+
+    def test_rmsprop_with_momentum_keeps_a_part_of_its_speed(self):
+        rule = {"rule": "rmsprop", "learning_rate": 0.5, "rho": 0.0, "epsilon": 12.0, "momentum": 0.5}
+        # s = 4: v = 0.5 * 2 / 4; then v = 0.5 * v + 0.25
+        assert pushed(rule, 2.0, 2.0) == 1 - 0.25 - 0.375
+
+    def test_centered_rmsprop_takes_the_mean_away(self):
+        rule = {"rule": "rmsprop", "learning_rate": 0.5, "rho": 0.5, "epsilon": 3.0, "centered": True}
+        # s = 0.5 * 4, m = 0.5 * 2: w = 1 - 0.5 * 2 / sqrt(2 - 1 + 3)
+        assert pushed(rule, 2.0) == 0.5
+        here = table({**rule, "momentum": 0.5})
+        here.push(keys(5), rows([2.0]))
+        assert saved(here)[5][1].tolist() == [0.5, 2.0, 0.5, 1.0]
+
+    def test_centered_rmsprop_never_takes_the_root_of_less_than_nothing(self):
+        rule = {"rule": "rmsprop", "learning_rate": 0.1, "rho": 0.9, "epsilon": 1e-12, "centered": True}
+        assert np.isfinite(pushed(rule, *[1234.567] * 200))
+
+    @pytest.mark.parametrize(
+        ("wrong", "said"),
+        [
+            ({"rho": 1.0}, "rho must be at least 0 and below 1"),
+            ({"epsilon": 0.0}, "epsilon"),
+            ({"momentum": 2}, "momentum"),
+        ],
+    )
+    def test_rmsprop_with_numbers_that_make_no_sense(self, wrong, said):
+        rule = {"rule": "rmsprop", "learning_rate": 0.1, "rho": 0.9, "epsilon": 1e-6}
+        with pytest.raises(ValueError, match=said):
+            table({**rule, **wrong})
+
     def test_the_learning_rate_can_be_changed(self):
         here = table()
         here.learning_rate = 0.25
@@ -107,7 +145,7 @@ class TestRules:
         assert one.pull(keys(0, 3, 9)).tobytes() == other.pull(keys(0, 3, 9)).tobytes()
 
     @pytest.mark.parametrize(
-        "rule", ["momentum", "adagrad", "adagrad_scaled", "adagrad_shared", "adam", "adam_row", "ftrl"]
+        "rule", ["momentum", "adagrad", "adagrad_scaled", "adagrad_shared", "adam", "adam_row", "ftrl", "rmsprop"]
     )
     @pytest.mark.parametrize("dim", [1, 7, 8, 16, 19, 32, 64, 100])
     def test_every_variant_of_the_kernels_gives_the_same_bits(self, rule, dim, restore_variant):
@@ -119,6 +157,7 @@ class TestRules:
             "adam": {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
             "adam_row": {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
             "ftrl": {"l1": 0.01, "l2": 0.1},
+            "rmsprop": {"rho": 0.9, "epsilon": 1e-6, "momentum": 0.5, "centered": True},
         }
         rng = np.random.default_rng(dim)
         wanted = rng.integers(0, 2**63, 40, dtype=np.uint64)
@@ -145,6 +184,7 @@ class TestRules:
             ({"rule": "momentum", "momentum": 0.5}, 1),
             ({"rule": "adam", "beta1": 0.5, "beta2": 0.5, "epsilon": 1e-8}, 2),
             ({"rule": "adam_row", "beta1": 0.5, "beta2": 0.5, "epsilon": 1e-8}, 4),
+            ({"rule": "rmsprop", "rho": 0.5, "epsilon": 1e-6, "momentum": 0.5, "centered": True}, 3),
         ],
     )
     def test_what_fades_ends_at_zero(self, rule, kept):

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
 import json
+import lzma
+import math
 import os
 import signal
 import subprocess
@@ -365,8 +370,6 @@ def test_missing_files_are_named_all_at_once(tmp_path: Path) -> None:
     assert [problem.what for problem in caught.value.problems] == [
         f"no such file: {tmp_path / name}" for name in ("a", "b")
     ]
-    with pytest.raises(data.ReadError, match="Is a directory"):
-        list(read(tmp_path))
 
 
 def test_a_part_of_a_compressed_file_is_refused(tmp_path: Path) -> None:
@@ -383,7 +386,7 @@ IMPOSSIBLE = [
     ({"sparse": ["a b"]}, "not a slot's name"),
     ({"sparse": ["a:b", ""]}, "not a slot's name.*not a slot's name"),
     ({"sparse": ["d"]}, 'slot named twice: "d"'),
-    ({"dense": {"d": 0}}, "1 to 1048576 are possible"),
+    ({"dense": {"d": 0}}, "from 1 to 1048576 is expected"),
     ({"batch_size": 0}, "batch_size is 0"),
     ({"threads": 0}, "threads is 0"),
     ({"threads": 10_000}, "1 to 256"),
@@ -392,8 +395,29 @@ IMPOSSIBLE = [
     ({"unknown": "ignore"}, "count, skip or refuse"),
     ({"ids": "int32"}, "int64 or uint64"),
     ({"dense_padding": 1e39}, "dense_padding is"),
-    ({"cache": True}, "a cache is only possible for files"),
+    ({"cache": True}, "cache: only possible for files"),
+    ({"cache": 3}, "cache: neither True nor a directory: 3"),
     ({"shuffle": -1}, "shuffle"),
+    ({"shuffle": True}, "shuffle is True: an integer"),
+    ({"seed": math.nan, "shuffle": 2}, "seed is nan: an integer"),
+    ({"sparse": "abc"}, r"sparse is 'abc': a list of names is expected[\s\S]*sparse=\['abc'\]"),
+    ({"sparse": 1}, "sparse is 1: a list of names"),
+    ({"sparse": None}, "sparse is None: a list of names"),
+    ({"sparse": [1]}, "sparse: a slot's name is a text, not 1"),
+    ({"dense": ["d"]}, r"dense is \['d'\]: the number of values by name"),
+    ({"dense": "d"}, "dense is 'd': the number of values by name"),
+    ({"dense": {3: 1}}, "dense: a slot's name is a text, not 3"),
+    ({"dense": {"d": 1.5}}, "dense: 'd' has 1.5 values"),
+    ({"dense": {"d": -1}}, "dense: 'd' has -1 values"),
+    ({"batch_size": 1.5}, "batch_size is 1.5: an integer"),
+    ({"batch_size": "3"}, "batch_size is '3': an integer"),
+    ({"batch_size": None}, "batch_size is None: an integer"),
+    ({"padding": 0.5}, "padding is 0.5: an integer"),
+    ({"dense_padding": "0"}, "dense_padding is '0': a number"),
+    ({"drop_last": "no"}, "drop_last is 'no': True or False"),
+    ({"bad_lines": 0.1}, "bad_lines is 0.1: an integer"),
+    ({"block_bytes": -1}, "block_bytes is -1: an integer"),
+    ({"position": {}}, "position is {}: what position"),
 ]
 
 
@@ -407,6 +431,132 @@ def test_what_is_impossible_is_refused(settings: dict[str, object], words: str) 
 def test_not_an_input() -> None:
     with pytest.raises(UmiakError, match="not an input"):
         read(5)  # type: ignore[arg-type]
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    with pytest.raises(UmiakError) as caught:
+        read(LINES, sparse="abc", batch_size=None, threads=0, unknown="drop")
+    assert [problem.what.split(" ")[0] for problem in caught.value.problems] == [
+        "sparse",
+        "batch_size",
+        "threads",
+        "unknown",
+    ]
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    (batch,) = read(LINES, batch_size=np.int64(3), dense={"d": np.int32(2)}, shuffle=np.int64(2), seed=np.int64(1))
+    assert batch.size == 3
+
+
+def test_a_pattern_and_a_directory_are_no_files(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(LINES)
+    with pytest.raises(UmiakError, match=r"no such file.*\*\.txt[\s\S]*glob\.glob"):
+        read(str(tmp_path / "*.txt"))
+    with pytest.raises(UmiakError, match=r"a directory, not a file[\s\S]*glob\.glob"):
+        read(tmp_path)
+
+
+# ---- files that Python reads
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("how", ["bzip2", "xz"])
+def test_bzip2_and_xz_are_unpacked(tmp_path: Path, how: str, threads: int) -> None:
+    text = LINES * 5000
+    path = tmp_path / "train"
+    path.write_bytes(packed(text, how, members=3))
+    expected = rows(read(text))
+    assert rows(read(path, threads=threads)) == expected
+    assert rows(read(path.read_bytes(), threads=threads)) == expected
+    opener = bz2.open if how == "bzip2" else lzma.open
+    with opener(path) as file:
+        assert rows(read(file)) == expected
+    assert rows(read([path, LINES, path])) == [*expected, *rows(read(LINES)), *expected]
+
+
+@pytest.mark.parametrize("how", ["bzip2", "xz"])
+def test_a_position_and_a_cache_of_what_python_unpacks(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "train"
+    path.write_bytes(packed(LINES * 100, how))
+    expected = rows(read(LINES * 100))
+    reader = read(path, batch_size=4)
+    first = rows([next(reader), next(reader)])
+    assert first + rows(read(path, position=reader.position())) == expected
+    for _ in range(2):
+        assert rows(read(path, cache=True)) == expected
+    assert data.split([path], 2) == [(), (data.Part(path=str(path)),)] or len(data.split([path], 2)[0]) == 1
+    with pytest.raises(data.ReadError, match="it is compressed, so no part of it"):
+        list(read(data.Part(path=str(path), start=1, end=9)))
+
+
+@pytest.mark.parametrize("how", ["bzip2", "xz"])
+def test_a_damaged_file_is_named(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "train"
+    whole = packed(LINES * 1000, how)
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(data.ReadError, match=r"train: it can't be read: Compressed file ended") as caught:
+        list(read(path))
+    assert (caught.value.problems[0].code, caught.value.file) == ("UM-DATA-002", str(path))
+
+
+def test_anything_that_can_be_read(tmp_path: Path) -> None:
+    expected = rows(read(LINES))
+    path = tmp_path / "train"
+    path.write_bytes(LINES)
+    for source in (io.BytesIO(LINES), io.StringIO(LINES.decode()), bytearray(LINES), memoryview(LINES)):
+        assert rows(read(source)) == expected
+    with path.open() as text:
+        assert rows(read(text)) == expected
+    with gzip.open(tmp_path / "train.gz", "wb") as file:
+        file.write(LINES)
+    with gzip.open(tmp_path / "train.gz", "rt") as text:
+        assert rows(read(text)) == expected
+    begun = io.BytesIO(b"other text\n" + LINES)
+    begun.readline()
+    assert rows(read(begun)) == expected
+
+
+def test_a_file_that_fails_while_it_is_read() -> None:
+    class Broken:
+        def read(self, _size: int) -> bytes:
+            raise OSError("the disk is on fire")
+
+    with pytest.raises(data.ReadError, match=r"<Broken>: it can't be read: the disk is on fire"):
+        list(read(Broken()))  # type: ignore[arg-type]
+
+
+def test_a_reader_that_is_dropped_while_its_threads_read_python_files() -> None:
+    reader = read(io.BytesIO(LINES * 100_000), threads=4, batch_size=10)
+    next(reader)
+    del reader
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (LINES.decode().encode("utf-16"), "text in UTF-16.*iconv -f UTF-16 -t UTF-8"),
+        (LINES.decode().encode("utf-16-be"), "looks like text in UTF-16.*iconv"),
+        (LINES.decode().encode("utf-16-le"), "looks like text in UTF-16.*iconv"),
+        (b"PK\x03\x04....", "zip archive.*unzip"),
+        (b"\x04\x22\x4d\x18....", "lz4"),
+    ],
+)
+def test_what_is_not_text_is_named(tmp_path: Path, text: bytes, said: str) -> None:
+    path = tmp_path / "train"
+    path.write_bytes(text)
+    for source in (text, path):
+        with pytest.raises(data.ReadError, match=said) as caught:
+            list(read(source))
+        assert caught.value.problems[0].code == "UM-DATA-090"
+
+
+@pytest.mark.parametrize(("how", "command"), [("bzip2", "bzip2 -d"), ("xz", "xz -d")])
+def test_a_pipe_that_is_compressed_names_the_command(tmp_path: Path, how: str, command: str) -> None:
+    path = tmp_path / "train"
+    path.write_bytes(packed(LINES, how))
+    with path.open("rb") as file, pytest.raises(data.ReadError, match=f"compressed with {how}.*`{command}`"):
+        list(read(file))
 
 
 # ---- positions

@@ -123,3 +123,13 @@ def test_weight_decay_that_makes_no_sense() -> None:
     assert [each.split(" ", 2)[2] for each in warnings(text("{class: ftrl, weight_decay: 1}"))] == [
         "optimizer: no effect: weight_decay"
     ]
+
+
+def test_rmsprop_and_clipping_by_the_global_norm() -> None:
+    said = "{class: RMSProp, learning_rate: 0.1, rho: 0.9, momentum: 0.5, centered: true, clip_global_norm: 2}"
+    found = config(f"{small()}hyper_parameters: {{optimizer: {said}}}\n").learning
+    assert found.rule == "rmsprop"
+    assert found.settings == {"learning_rate": 0.1, "rho": 0.9, "momentum": 0.5, "centered": True}
+    assert found.clip_global_norm == 2
+    for wrong in ("{class: RMSProp, rho: 1}", "{class: RMSProp, clip_global_norm: 0}"):
+        assert problems(f"{small()}hyper_parameters: {{optimizer: {wrong}}}\n")

@@ -88,6 +88,16 @@ pub fn enter(card: &Card, pulse: Pulse<'_>) -> Result<(Stream, Value), NoEntry> 
     Ok((talk.stream, welcome))
 }
 
+/// Connects as somebody who only looks, and returns how the server says that it is. One attempt.
+pub fn status(card: &Card, pulse: Pulse<'_>) -> Result<Value, NoEntry> {
+    let (stream, _) = enter(card, &mut *pulse)?;
+    let mut talk = Talk { stream, pulse, deadline: Instant::now() + ATTEMPT };
+    talk.send_bytes(Op::Status, &[])?;
+    let status = talk.receive(Op::Json);
+    talk.stream.close();
+    status
+}
+
 /// Name look-up and connecting can't be interrupted, so a thread does them while this one listens to its pulse.
 fn connect(endpoint: &str, pulse: Pulse<'_>) -> Result<TcpStream, NoEntry> {
     let (send, receive) = channel();
@@ -115,9 +125,12 @@ struct Talk<'a> {
 
 impl Talk<'_> {
     fn send(&mut self, op: Op, value: &Value) -> Result<(), NoEntry> {
-        let bytes = value.to_string().into_bytes();
+        self.send_bytes(op, value.to_string().as_bytes())
+    }
+
+    fn send_bytes(&mut self, op: Op, bytes: &[u8]) -> Result<(), NoEntry> {
         let head = Header { length: bytes.len() as u64, ..Header::of(op) }.encode();
-        let mut parts = &mut [IoSlice::new(&head), IoSlice::new(&bytes)][..];
+        let mut parts = &mut [IoSlice::new(&head), IoSlice::new(bytes)][..];
         while !parts.is_empty() {
             match self.stream.write(parts) {
                 Ok(taken) => advance(&mut parts, taken),

@@ -6,13 +6,16 @@ use numpy::{PyArray, PyArray1, PyArray2, PyArrayDyn, PyArrayMethods, PyReadonlyA
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
+use serde::Deserialize;
 
 use super::errors;
 use super::table::absence;
 use crate::client::dense::Pieces;
-use crate::client::error::{ClientError, Outcome};
+use crate::client::dial::{self, Card, NoEntry};
+use crate::client::error::{ClientError, Outcome, Told};
 use crate::client::session::{self, RowChange, Turn, Wish};
 use crate::wire::frame::{Header, Op, flag};
+use crate::wire::stream::{self, TlsFiles};
 
 type KeysAndRows<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray2<f32>>);
 
@@ -423,6 +426,56 @@ impl Drop for Client {
     }
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Look {
+    endpoint: String,
+    #[serde(default)]
+    job: String,
+    #[serde(default)]
+    tls: Option<TlsFiles>,
+}
+
+/// How one server says that it is, as JSON. One attempt, as somebody who only looks.
+#[pyfunction]
+#[pyo3(signature = (config, token=None))]
+fn server_status(py: Python<'_>, config: &str, token: Option<&[u8]>) -> PyResult<String> {
+    let refused = |text: String| errors::from_client(py, ClientError::refused("bad-config", text));
+    let look: Look = serde_json::from_str(config).map_err(|error| refused(error.to_string()))?;
+    let tls = match &look.tls {
+        None => None,
+        Some(files) => Some(stream::client_tls(files, &look.endpoint).map_err(refused)?),
+    };
+    let card = Card {
+        endpoint: look.endpoint,
+        token: token.unwrap_or_default().to_vec(),
+        tls,
+        rank: 0,
+        incarnation: 1,
+        kind: "observer",
+        job: look.job,
+    };
+    let mut raised: Option<PyErr> = None;
+    let status = py.detach(|| {
+        let mut pulse = || match Python::attach(|py| py.check_signals()) {
+            Ok(()) => true,
+            Err(error) => {
+                raised = Some(error);
+                false
+            }
+        };
+        dial::status(&card, &mut pulse)
+    });
+    let told = match status {
+        Ok(status) => return Ok(status.to_string()),
+        Err(NoEntry::Refused(told)) => ClientError::told(told),
+        Err(NoEntry::Away(why)) => ClientError::ServerLost(Told::new("server-lost", why, None)),
+        Err(NoEntry::Interrupted) => ClientError::Interrupted,
+    };
+    Err(raised.unwrap_or_else(|| errors::from_client(py, told)))
+}
+
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(server_status, module)?)?;
     module.add_class::<Client>()
 }

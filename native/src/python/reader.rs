@@ -1,14 +1,14 @@
 //! The slot reader for Python: settings come as JSON (checked by `umiak.data`), batches go out as numpy arrays that own the
 //! reader's memory.
 
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{BorrowedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use numpy::{Element, IntoPyArray, PyArrayMethods, PyReadonlyArray1};
 use pyo3::create_exception;
-use pyo3::exceptions::{PyKeyError, PyValueError};
+use pyo3::exceptions::{PyException, PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -16,7 +16,7 @@ use crate::reader::batches::{Reader, Settings};
 use crate::reader::columns::{self, Columns};
 use crate::reader::fault::Fault;
 use crate::reader::schema::Schema;
-use crate::reader::source::{From, Input};
+use crate::reader::source::{From, Input, Opener};
 
 create_exception!(
     umiak_native,
@@ -25,19 +25,26 @@ create_exception!(
     "A reader can't go on. It has the fields kind, file, line, column, token, reason and message."
 );
 
-/// One input: a path with the range of bytes in which its lines begin, a file descriptor, or bytes.
+/// One input: a path with the range of bytes in which its lines begin, a file descriptor, bytes, or what opens something
+/// that can be read.
 #[derive(FromPyObject)]
 enum GivenInput {
     Path(PathBuf, u64, Option<u64>),
+    Unpacked(PathBuf, u64, Option<u64>, Py<PyAny>),
     Open(RawFd, String),
     Bytes(Vec<u8>, String),
+    Other(Py<PyAny>, String),
 }
 
 impl GivenInput {
     fn read(self) -> PyResult<Input> {
         Ok(match self {
             Self::Path(path, start, end) => {
-                Input { name: path.display().to_string(), from: From::Path { path, start, end } }
+                Input { name: path.display().to_string(), from: From::Path { path, start, end, unpack: None } }
+            }
+            Self::Unpacked(path, start, end, open) => {
+                let name = path.display().to_string();
+                Input { name, from: From::Path { path, start, end, unpack: Some(opener(open)) } }
             }
             Self::Open(fd, name) => {
                 if fd < 0 {
@@ -48,8 +55,47 @@ impl GivenInput {
                 Input { name, from: From::Open(Arc::new(own)) }
             }
             Self::Bytes(bytes, name) => Input { name, from: From::Bytes(Arc::new(bytes)) },
+            Self::Other(open, name) => Input { name, from: From::Other(opener(open)) },
         })
     }
+}
+
+fn opener(open: Py<PyAny>) -> Opener {
+    Arc::new(move || {
+        let file = Python::attach(|py| open.call0(py).map_err(|error| failure(py, error)))?;
+        Ok(Box::new(PythonFile { file, left: Vec::new(), at: 0 }))
+    })
+}
+
+/// A file of Python's, whose method `read` gives bytes or text.
+struct PythonFile {
+    file: Py<PyAny>,
+    /// What was read and not yet asked for begins at `at`.
+    left: Vec<u8>,
+    at: usize,
+}
+
+impl Read for PythonFile {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.left.len() {
+            self.left = Python::attach(|py| {
+                let got = self.file.bind(py).call_method1("read", (into.len(),)).map_err(|error| failure(py, error))?;
+                match got.extract::<String>() {
+                    Ok(text) => Ok(text.into_bytes()),
+                    Err(_) => got.extract::<Vec<u8>>().map_err(|error| failure(py, error)),
+                }
+            })?;
+            self.at = 0;
+        }
+        let got = (&self.left[self.at..]).read(into)?;
+        self.at += got;
+        Ok(got)
+    }
+}
+
+/// An exception as an error of a file; Ctrl-C stays what it is.
+fn failure(py: Python<'_>, error: PyErr) -> io::Error {
+    if error.is_instance_of::<PyException>(py) { io::Error::other(error.value(py).to_string()) } else { error.into() }
 }
 
 /// Batches of samples from files of `slot:value` lines.
@@ -114,6 +160,14 @@ impl SlotReader {
     /// Ends its threads and lets go of its files.
     fn close(&self, py: Python<'_>) {
         py.detach(|| drop(self.held().take()));
+    }
+}
+
+impl Drop for SlotReader {
+    /// Its threads may wait for the GIL, so they are waited for without it.
+    fn drop(&mut self) {
+        let reader = self.held().take();
+        Python::attach(|py| py.detach(|| drop(reader)));
     }
 }
 
@@ -287,6 +341,7 @@ fn exception(py: Python<'_>, fault: Fault) -> PyErr {
             return error.into();
         }
         Fault::File { file, error, .. } => ("file", Some(file), None, None, None, error.to_string()),
+        Fault::NotText { file, what } => ("not_text", Some(file), None, None, None, what.name().to_string()),
         Fault::Position(text) => ("position", None, None, None, None, text),
         Fault::Asked(text) => ("asked", None, None, None, None, text),
     };

@@ -23,6 +23,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(server_of, module)?)?;
     module.add_function(wrap_pyfunction!(unique, module)?)?;
     module.add_function(wrap_pyfunction!(merge, module)?)?;
+    module.add_function(wrap_pyfunction!(squares, module)?)?;
     module.add_function(wrap_pyfunction!(pool, module)?)?;
     module.add_function(wrap_pyfunction!(pool_grad, module)?)?;
     module.add_function(wrap_pyfunction!(kernel_variant, module)?)?;
@@ -412,6 +413,12 @@ fn merge<'py>(py: Python<'py>, parts: Vec<(Keys<'py>, Rows<'py>)>, last_counts: 
     let (keys, rows) = py.detach(|| gather::merge(&parts, width, last_counts));
     let rows = matrix(py, rows, keys.len(), width)?;
     Ok((keys.into_pyarray(py), rows))
+}
+
+#[pyfunction]
+fn squares(py: Python<'_>, numbers: Floats<'_>) -> PyResult<f64> {
+    let numbers = numbers.as_slice()?;
+    Ok(py.detach(|| kernels::squares(numbers)))
 }
 
 fn pooling(mode: &str) -> PyResult<Pooling> {

@@ -43,7 +43,7 @@ pub struct Origin {
 
 impl Origin {
     pub fn of(input: &Input) -> io::Result<Self> {
-        let From::Path { path, start, end } = &input.from else {
+        let From::Path { path, start, end, .. } = &input.from else {
             return Err(io::Error::other("only files can have a cache"));
         };
         let mut file = File::open(path)?;
@@ -87,7 +87,7 @@ struct Index {
 
 /// Where the cache of an input is: in a directory, or hidden beside its file.
 pub fn path_of(input: &Input, schema: &Schema, directory: Option<&Path>) -> io::Result<PathBuf> {
-    let From::Path { path, start, end } = &input.from else {
+    let From::Path { path, start, end, .. } = &input.from else {
         return Err(io::Error::other("only files can have a cache"));
     };
     let whole = fs::canonicalize(path)?;

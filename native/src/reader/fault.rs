@@ -83,6 +83,43 @@ pub fn shown(token: &[u8]) -> String {
     if token.len() > TOKEN_SHOWN { format!("{text}...") } else { text }
 }
 
+/// What an input is instead of text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotText {
+    Bzip2,
+    Xz,
+    Zip,
+    Lz4,
+    Utf16,
+    /// Without the mark that tells it.
+    UnmarkedUtf16,
+}
+
+impl NotText {
+    /// The stable name, as in exceptions.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bzip2 => "bzip2",
+            Self::Xz => "xz",
+            Self::Zip => "zip",
+            Self::Lz4 => "lz4",
+            Self::Utf16 => "utf-16",
+            Self::UnmarkedUtf16 => "unmarked-utf-16",
+        }
+    }
+
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Bzip2 => "it is compressed with bzip2",
+            Self::Xz => "it is compressed with xz",
+            Self::Zip => "it is a zip archive",
+            Self::Lz4 => "it is compressed with lz4",
+            Self::Utf16 => "it is text in UTF-16; UTF-8 is expected",
+            Self::UnmarkedUtf16 => "it looks like text in UTF-16; UTF-8 is expected",
+        }
+    }
+}
+
 /// Why a reader stopped.
 #[derive(Debug)]
 pub enum Fault {
@@ -90,6 +127,8 @@ pub enum Fault {
     Line { bad: Box<BadLine>, seen: u64, limit: u64 },
     /// An input, or its cache, could not be opened, read or written.
     File { file: String, what: String, error: io::Error },
+    /// An input that is not text.
+    NotText { file: String, what: NotText },
     /// A position that does not belong here.
     Position(String),
     /// What was asked for can't be done.
@@ -113,6 +152,7 @@ impl fmt::Display for Fault {
                 Ok(())
             }
             Self::File { file, what, error } => write!(to, "{file}: {what}: {error}"),
+            Self::NotText { file, what } => write!(to, "{file}: {}", what.text()),
             Self::Position(text) | Self::Asked(text) => to.write_str(text),
         }
     }

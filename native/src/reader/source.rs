@@ -1,5 +1,5 @@
 //! An adapter: inputs to blocks of whole lines. Files are read, ranges cut, gzip and zstd unpacked (told by their first
-//! bytes), pipes waited for. It knows nothing of slots.
+//! bytes), pipes waited for. What is no text is refused by its first bytes. It knows nothing of slots.
 //!
 //! A range `[start, end)` of a plain file means the lines that *begin* in it; so ranges that cover a file without a gap
 //! give each line once, wherever they are cut.
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::fault::Fault;
+use super::fault::{Fault, NotText};
 use super::number::PAD;
 
 /// A line of more bytes than this is a bad one.
@@ -25,6 +25,9 @@ const PATIENCE_MS: i32 = 100;
 /// Called while an input keeps a reader waiting; an error ends the waiting.
 pub type Idle = Arc<dyn Fn() -> io::Result<()> + Send + Sync>;
 
+/// Opens an input that only the caller can read.
+pub type Opener = Arc<dyn Fn() -> io::Result<Box<dyn Read + Send>> + Send + Sync>;
+
 #[derive(Clone)]
 pub enum From {
     /// A file, or the lines that begin in a part of it.
@@ -32,10 +35,14 @@ pub enum From {
         path: PathBuf,
         start: u64,
         end: Option<u64>,
+        /// Unpacks it, where that can't be done here.
+        unpack: Option<Opener>,
     },
     /// An open file, perhaps a pipe. It can be read once.
     Open(Arc<OwnedFd>),
     Bytes(Arc<Vec<u8>>),
+    /// Something else that can be read from its beginning.
+    Other(Opener),
 }
 
 #[derive(Clone)]
@@ -244,6 +251,12 @@ impl Source {
     fn open_here(&mut self, input: &Input) -> Result<Opened, Fault> {
         let (start, end) = input.range();
         let mut raw: Box<dyn ReadSeek> = match &input.from {
+            From::Path { unpack: Some(open), .. } => {
+                if (start, end) != (0, None) {
+                    return Err(in_one_piece(input));
+                }
+                Box::new(Other(open().map_err(|error| input.fault("it can't be opened", error))?))
+            }
             From::Path { path, .. } => {
                 // A FIFO without a writer is waited for later, where the waiting can be ended.
                 let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
@@ -255,12 +268,16 @@ impl Source {
                 Box::new(self.pipe(file))
             }
             From::Bytes(bytes) => Box::new(Memory { bytes: bytes.clone(), at: 0 }),
+            From::Other(open) => Box::new(Other(open().map_err(|error| input.fault("it can't be opened", error))?)),
         };
         let mut first = Vec::new();
         raw.by_ref().take(4).read_to_end(&mut first).map_err(|error| input.fault("it can't be read", error))?;
+        if let Some(what) = not_text(&first) {
+            return Err(Fault::NotText { file: input.name.clone(), what });
+        }
         let packed = first.starts_with(&GZIP) || is_zstd(&first);
         if packed && (start, end) != (0, None) {
-            return Err(Fault::Asked(format!("{}: it is compressed, so no part of it can be read alone", input.name)));
+            return Err(in_one_piece(input));
         }
         let resumed = std::mem::take(&mut self.resumed);
         let begin = if resumed { self.place.offset } else { start };
@@ -352,9 +369,26 @@ fn grow(memory: &mut Vec<u8>, length: usize) {
     }
 }
 
+fn in_one_piece(input: &Input) -> Fault {
+    Fault::Asked(format!("{}: it is compressed, so no part of it can be read alone", input.name))
+}
+
 fn is_zstd(first: &[u8]) -> bool {
     // A skippable frame may come first.
     first == ZSTD || (first.len() == 4 && first[0] & 0xf0 == 0x50 && first[1..] == [0x2a, 0x4d, 0x18])
+}
+
+/// What an input is that is neither text nor something that is unpacked here, by its first bytes.
+fn not_text(first: &[u8]) -> Option<NotText> {
+    match first {
+        [b'B', b'Z', b'h', b'1'..=b'9'] => Some(NotText::Bzip2),
+        [0xfd, b'7', b'z', b'X'] => Some(NotText::Xz),
+        [b'P', b'K', 3, 4] => Some(NotText::Zip),
+        [0x04, 0x22, 0x4d, 0x18] => Some(NotText::Lz4),
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some(NotText::Utf16),
+        [a, 0, b, 0] | [0, a, 0, b] if *a != 0 && *b != 0 => Some(NotText::UnmarkedUtf16),
+        _ => None,
+    }
 }
 
 fn unpacked(first: Vec<u8>, rest: Box<dyn ReadSeek>) -> io::Result<Box<dyn Read + Send>> {
@@ -427,6 +461,24 @@ impl ReadSeek for Memory {
     fn seek(&mut self, to: u64) -> io::Result<()> {
         self.at = to.min(self.bytes.len() as u64) as usize;
         Ok(())
+    }
+}
+
+struct Other(Box<dyn Read + Send>);
+
+impl Read for Other {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.read(into)
+    }
+}
+
+impl ReadSeek for Other {
+    fn seekable(&self) -> bool {
+        false
+    }
+
+    fn seek(&mut self, _to: u64) -> io::Result<()> {
+        Err(io::Error::other("it can't be sought"))
     }
 }
 

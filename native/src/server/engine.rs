@@ -5,6 +5,7 @@
 //!
 //! The order of locks is written down, and checked, in `locks`; none is held while a request waits for others.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
@@ -26,6 +27,7 @@ use super::records::Decision;
 use super::registry::{Entry, Registry};
 use super::service::{Identity, Kind, Refusal, Reply, RequestError, Service};
 use super::steps::Steps;
+use super::traffic::Traffic;
 use super::upkeep::Verdict;
 use super::{lane::Lane, refusals};
 use crate::keys::Sharding;
@@ -67,6 +69,7 @@ pub struct Engine {
     pub(super) snapshot_failure: Mutex<Option<String>>,
     pub(super) stopped: AtomicBool,
     pub(super) requests: AtomicU64,
+    pub(super) traffic: Traffic,
     pub(super) replayed: AtomicU64,
     /// Bytes at the end of the log that a crash had left unfinished.
     pub(super) torn: AtomicU64,
@@ -87,6 +90,8 @@ pub(super) struct Core {
     pub last_done: u64,
     /// A trainer was refused because another one is lost: the job has failed.
     pub failed: Option<String>,
+    /// What trainers that have waited for a second or more wait for, by rank.
+    pub waiting: BTreeMap<u32, String>,
     pub verdict: Option<Verdict>,
 }
 
@@ -254,6 +259,7 @@ impl Service for Engine {
         reply: &mut dyn Reply,
     ) -> Result<(), RequestError> {
         self.requests.fetch_add(1, Ordering::Relaxed);
+        self.traffic.count(header);
         if self.stopped.load(Ordering::SeqCst) {
             return Err(refusals::stopping().into());
         }

@@ -67,5 +67,6 @@ mod registry;
 pub mod service;
 mod snapshots;
 mod steps;
+mod traffic;
 pub mod upkeep;
 mod waiting;

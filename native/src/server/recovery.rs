@@ -3,6 +3,7 @@
 //!
 //! A state directory belongs to one server of one job; anything else is refused before it is touched.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock};
@@ -25,6 +26,7 @@ use super::records::{self, Record};
 use super::registry::Registry;
 use super::snapshots::{GATHERS, OFFERED, PIECES, Rest};
 use super::steps::{Kept, Steps};
+use super::traffic::Traffic;
 use super::upkeep;
 use crate::store::log::{self, Log};
 use crate::store::manifest::Manifest;
@@ -60,6 +62,7 @@ impl Engine {
             counters: Counters::default(),
             last_done: 0,
             failed: None,
+            waiting: BTreeMap::new(),
             verdict: None,
         };
         let engine = Self {
@@ -85,6 +88,7 @@ impl Engine {
             snapshot_failure: Mutex::new(None),
             stopped: AtomicBool::new(false),
             requests: AtomicU64::new(0),
+            traffic: Traffic::default(),
             replayed: AtomicU64::new(0),
             torn: AtomicU64::new(0),
             shelf: Default::default(),

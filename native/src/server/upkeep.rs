@@ -220,6 +220,7 @@ impl Engine {
                         "kind": "dense",
                         "number": entry.number,
                         "elements": table.range().len(),
+                        "bytes": table.bytes(),
                         "is_set": table.is_set(),
                         "learning_rate": table.learning_rate(),
                     }),
@@ -255,6 +256,7 @@ impl Engine {
                     "prepared": standing.prepared.is_some(),
                     "joined": standing.joined,
                     "applied": applied[rank as usize],
+                    "waits": core.waiting.get(&rank),
                 })
             })
             .collect();
@@ -272,6 +274,7 @@ impl Engine {
             "trainers": trainers,
             "log": log,
             "requests": self.requests.load(Ordering::Relaxed),
+            "traffic": self.traffic.told(),
             "verdict": core.verdict,
         })
     }

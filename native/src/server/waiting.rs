@@ -39,8 +39,24 @@ impl Engine {
         &self,
         who: &Identity,
         reply: &mut dyn Reply,
+        look: impl FnMut(&mut Core) -> Result<ControlFlow<()>, Refusal>,
+        words: impl Fn(&Core, u64) -> String,
+    ) -> Result<(), RequestError> {
+        let mut told = false;
+        let outcome = self.wait_and_tell(who, reply, look, words, &mut told);
+        if told {
+            self.core().waiting.remove(&who.rank);
+        }
+        outcome
+    }
+
+    fn wait_and_tell(
+        &self,
+        who: &Identity,
+        reply: &mut dyn Reply,
         mut look: impl FnMut(&mut Core) -> Result<ControlFlow<()>, Refusal>,
         words: impl Fn(&Core, u64) -> String,
+        told: &mut bool,
     ) -> Result<(), RequestError> {
         let mut next_word = Instant::now() + WORD;
         let mut core = self.core();
@@ -55,6 +71,10 @@ impl Engine {
             if left.is_zero() {
                 let now = self.hear(&mut core);
                 let text = words(&core, now);
+                if who.kind != Kind::Observer {
+                    core.waiting.insert(who.rank, text.clone());
+                    *told = true;
+                }
                 drop(core);
                 if who.kind != Kind::Observer {
                     drop(self.lane_of(who)?);

@@ -69,6 +69,11 @@ impl DenseTable {
         (self.owned.start * self.chunk).min(elements)..(self.owned.end * self.chunk).min(elements)
     }
 
+    /// Bytes of what is kept here: values and state.
+    pub fn bytes(&self) -> usize {
+        self.read().chunks.iter().map(|chunk| size_of_val(&chunk.values[..]) + size_of_val(&chunk.state[..])).sum()
+    }
+
     /// The values that are here.
     pub fn pull(&self, out: &mut [f32]) -> Result<(), String> {
         self.fits(out.len())?;

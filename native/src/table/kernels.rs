@@ -204,6 +204,9 @@ unsafe fn by_rule<const D: usize>(step: &Step, shape: &Shape, jobs: &[Job]) {
         Step::AdagradShared { lr, g0 } => each!(|w, s, g| adagrad_shared(w, s, g, lr, g0)),
         Step::Adam { lr, beta1, beta2, epsilon } => each!(|w, s, g| adam(w, s, g, lr, beta1, beta2, epsilon)),
         Step::AdamRow { lr, beta1, beta2, epsilon } => each!(|w, s, g| adam_row(w, s, g, lr, beta1, beta2, epsilon)),
+        Step::RmsProp { lr, rho, epsilon, momentum, centered } => {
+            each!(|w, s, g| rmsprop(w, s, g, lr, rho, epsilon, momentum, centered))
+        }
         Step::Ftrl { lr, beta, l1, l2 } => each!(|w, s, g| ftrl(w, s, g, lr, beta, l1, l2)),
         Step::Sum => each!(|w, _s, g| sum(w, g)),
     }
@@ -283,8 +286,9 @@ fn clip_gradient(clip: &Clip, gradient: &mut [f32]) {
     }
 }
 
+/// The sum of squares, added up from the first number to the last.
 #[inline(always)]
-fn squares(numbers: &[f32]) -> f64 {
+pub fn squares(numbers: &[f32]) -> f64 {
     let mut sum = 0.0;
     for &n in numbers {
         sum += f64::from(n) * f64::from(n);
@@ -379,6 +383,40 @@ fn adam_row(weights: &mut [f32], state: &mut [f32], gradient: &[f32], lr: f32, b
     adam(weights, means, gradient, rate, beta1, beta2, epsilon);
     powers[0] = faded(beta1 * powers[0]);
     powers[1] = faded(beta2 * powers[1]);
+}
+
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn rmsprop(
+    weights: &mut [f32],
+    state: &mut [f32],
+    gradient: &[f32],
+    lr: f32,
+    rho: f32,
+    epsilon: f32,
+    momentum: f32,
+    centered: bool,
+) {
+    let dim = weights.len();
+    let (squares, rest) = state.split_at_mut(dim);
+    let (velocities, means) = rest.split_at_mut(if momentum == 0.0 { 0 } else { dim });
+    for at in 0..dim {
+        let g = gradient[at];
+        squares[at] = faded(rho * squares[at] + (1.0 - rho) * (g * g));
+        let mut spread = squares[at];
+        if centered {
+            means[at] = faded(rho * means[at] + (1.0 - rho) * g);
+            // Rounding alone can make it negative.
+            let left = spread - means[at] * means[at];
+            spread = if left > 0.0 { left } else { 0.0 };
+        }
+        let mut change = lr * g / (spread + epsilon).sqrt();
+        if momentum != 0.0 {
+            change = faded(momentum * velocities[at] + change);
+            velocities[at] = change;
+        }
+        weights[at] -= change;
+    }
 }
 
 #[inline(always)]

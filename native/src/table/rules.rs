@@ -14,6 +14,10 @@ impl Optimizer {
             Optimizer::AdagradShared { .. } => 1,
             Optimizer::Adam { .. } | Optimizer::Ftrl { .. } => 2 * dim,
             Optimizer::AdamRow { .. } => 2 * dim + 2,
+            // Squares, then velocities and means where they are needed.
+            Optimizer::RmsProp { momentum, centered, .. } => {
+                dim * (1 + usize::from(*momentum != 0.0) + usize::from(*centered))
+            }
         }
     }
 
@@ -49,6 +53,7 @@ impl Optimizer {
             | Optimizer::AdagradShared { learning_rate, .. }
             | Optimizer::Adam { learning_rate, .. }
             | Optimizer::AdamRow { learning_rate, .. }
+            | Optimizer::RmsProp { learning_rate, .. }
             | Optimizer::Ftrl { learning_rate, .. } => learning_rate,
             Optimizer::Sum {} => 1.0,
         }
@@ -79,6 +84,7 @@ pub enum Step {
     AdagradShared { lr: f32, g0: f32 },
     Adam { lr: f32, beta1: f32, beta2: f32, epsilon: f32 },
     AdamRow { lr: f32, beta1: f32, beta2: f32, epsilon: f32 },
+    RmsProp { lr: f32, rho: f32, epsilon: f32, momentum: f32, centered: bool },
     Ftrl { lr: f32, beta: f32, l1: f32, l2: f32 },
     Sum,
 }
@@ -119,6 +125,9 @@ impl Rule {
                 Step::Adam { lr: rate as f32, beta1, beta2, epsilon: (f64::from(epsilon) * root) as f32 }
             }
             Optimizer::AdamRow { beta1, beta2, epsilon, .. } => Step::AdamRow { lr, beta1, beta2, epsilon },
+            Optimizer::RmsProp { rho, epsilon, momentum, centered, .. } => {
+                Step::RmsProp { lr, rho, epsilon, momentum, centered }
+            }
             Optimizer::Ftrl { beta, l1, l2, .. } => Step::Ftrl { lr, beta, l1, l2 },
             Optimizer::Sum {} => Step::Sum,
         }

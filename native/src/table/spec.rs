@@ -171,6 +171,18 @@ pub enum Optimizer {
         l1: f32,
         l2: f32,
     },
+    /// Paddle's: s = rho * s + (1 - rho) * g * g; v = momentum * v + lr * g / sqrt(s + epsilon); w -= v. Centered: also
+    /// m = rho * m + (1 - rho) * g, and the root of s - m * m + epsilon.
+    #[serde(rename = "rmsprop")]
+    RmsProp {
+        learning_rate: f32,
+        rho: f32,
+        epsilon: f32,
+        #[serde(default)]
+        momentum: f32,
+        #[serde(default)]
+        centered: bool,
+    },
     /// w += g: what geo sends is a difference, not a gradient
     Sum {},
 }
@@ -341,6 +353,11 @@ impl Problems {
                 self.below_one(of, "beta1", beta1);
                 self.below_one(of, "beta2", beta2);
                 self.above_zero(of, "epsilon", epsilon);
+            }
+            Optimizer::RmsProp { rho, epsilon, momentum, .. } => {
+                self.below_one(of, "rho", rho);
+                self.above_zero(of, "epsilon", epsilon);
+                self.below_one(of, "momentum", momentum);
             }
             Optimizer::Ftrl { beta, l1, l2, .. } => {
                 self.above_zero(of, "beta", beta);

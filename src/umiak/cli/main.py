@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "launch": "start a training program on this node, as part of a job on one or many nodes",
     "train": "train a model as a config.yaml says, on this machine or on a cluster",
+    "ps": "show how the parameter servers of a running job are: umiak ps status",
     "token": "print a random secret for UMIAK_TOKEN, which all launchers of a job must know",
 }
 INTERRUPTED = 130
@@ -64,6 +65,10 @@ def _run(words: list[str], environ: Mapping[str, str], printer: Printer) -> int:
         from umiak.cli import train
 
         return train.main(words[1:], environ, printer)
+    if words[0] == "ps":
+        from umiak.cli import ps
+
+        return ps.main(words[1:], environ, printer)
     if words[0] == "token":
         from umiak.cli import token
 

@@ -75,6 +75,9 @@ _HIDDEN_PROXIES = ("http_proxy", "https_proxy")
 # All of UMIAK_ is ours, the job's token among it: what a worker should know of it is in the contract.
 _TAKEN_PREFIXES = ("UMIAK_", "PADDLE_ELASTIC_", "TORCHELASTIC_", "FLAGS_selected_")
 
+_PASSED_ON = ("UMIAK_PS_METRICS",)
+"""Ours, and meant for workers: a wish of whoever starts the job."""
+
 # Per process manager: its rank, its size, and what goes when they are false. Slurm's sizes stay: they describe the
 # allocation, and srun inside a worker reads them. JAX takes Open MPI's uri and version for proof that its other names
 # are there.
@@ -147,6 +150,8 @@ def _of_operator(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_ours(name: str) -> bool:
+    if name in _PASSED_ON:
+        return False
     return name in _OWNED or name in _TAKEN or name.startswith(_TAKEN_PREFIXES)
 
 

@@ -116,7 +116,7 @@ def _init(self: Any, *unnamed: Any, **given: Any) -> None:
     except KeyError as missing:
         raise TypeError(f"{type(self).__name__} needs {missing.args[0]}=") from None
     if len(filled) > len(self.__fields__):
-        raise TypeError(f"{type(self).__name__} has no field {', '.join(set(filled) - set(self.__fields__))}")
+        raise TypeError(_no_such_field(type(self), [name for name in filled if name not in self.__fields__]))
 
 
 def _positional_init(self: Any, *given: Any, **named: Any) -> None:
@@ -151,6 +151,12 @@ def _named_instead(cls: Any, unnamed: tuple[Any, ...]) -> str:
     """What a call with arguments that have no name should have been."""
     call = ", ".join(f"{name}={item!r}" for name, item in zip(cls.__fields__, unnamed, strict=False))
     return f"{cls.__name__} takes its fields by name: {cls.__name__}({call})"
+
+
+def _no_such_field(cls: Any, names: list[str]) -> str:
+    hints = getattr(cls, "__hints__", {})
+    told = "".join(f"; {name}: {hints[name]}" for name in names if name in hints)
+    return f"{cls.__name__} has no field {', '.join(names)}: it has {', '.join(cls.__fields__) or 'none'}{told}"
 
 
 def _refuse_change(self: Any, name: str, *_: object) -> None:

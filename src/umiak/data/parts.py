@@ -18,6 +18,8 @@ PACKED_GROWTH = 4
 
 GZIP = b"\x1f\x8b"
 ZSTD = b"\x28\xb5\x2f\xfd"
+BZIP2 = b"BZh"
+XZ = b"\xfd7zX"
 
 
 @value
@@ -100,7 +102,12 @@ def is_packed(first: bytes) -> bool:
     """Whether the first four bytes are those of a compressed file."""
     # Skippable frames of zstd come under sixteen numbers.
     skippable = first[1:] == b"\x2a\x4d\x18" and first[0] & 0xF0 == 0x50
-    return first[:2] == GZIP or first == ZSTD or skippable
+    return first[:2] == GZIP or first in (ZSTD, XZ) or skippable or is_bzip2(first)
+
+
+def is_bzip2(first: bytes) -> bool:
+    """Whether the first four bytes are those of bzip2: its letters, and a digit."""
+    return first[:3] == BZIP2 and first[3:4] in b"123456789"
 
 
 def _cut(path: str, size: int, before: int, total: int, shares: list[list[Part]]) -> None:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 import umiak.data.native_core  # noqa: F401 - first: it says what is missing
 from umiak.ps import environment, settings
-from umiak.ps.errors import BadRequest
+from umiak.ps.errors import BadRequest, bad
 from umiak.ps.job import Job, Options
 from umiak.ps.specs import (
     Accessor,
@@ -41,10 +41,12 @@ from umiak.ps.specs import (
     Clip,
     Constant,
     Count,
+    Decay,
     Ftrl,
     Momentum,
     Normal,
     Probability,
+    RmsProp,
     Score,
     Sgd,
     Sum,
@@ -71,11 +73,13 @@ __all__ = [
     "Clip",
     "Constant",
     "Count",
+    "Decay",
     "Ftrl",
     "Job",
     "Momentum",
     "Normal",
     "Probability",
+    "RmsProp",
     "Score",
     "Sgd",
     "Sum",
@@ -104,6 +108,7 @@ def init(
     on_loss: str = "fail",
     grace_s: float = 60.0,
     timeout_s: float | None = None,
+    metrics: int | str | None = None,
     tls: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
     **flags: object,
@@ -111,13 +116,21 @@ def init(
     """This process's part in its job, found out from the environment; it becomes the one that everything here uses.
 
     ``strategy`` is sync, async, half_async, geo or hybrid; ``flags`` are its settings in the words of Paddle's communicator
-    (``max_merge_var_num=4``, ``k_steps=100``, ...). ``durability_ms`` lets a killed server come back with everything. The
-    reference (docs/reference/ps.md) has them all. Connects to nothing yet. `BadRequest` with everything that is wrong.
+    (``max_merge_var_num=4``, ``k_steps=100``, ...). ``durability_ms`` lets a killed server come back with everything.
+    ``metrics=9100`` lets servers tell Prometheus how they are. The reference (docs/reference/ps.md) has them all. Connects to nothing yet. `BadRequest` with everything that is wrong.
     """
     options = Options(
-        shards=shards, durability_ms=durability_ms, state_dir=state_dir, on_loss=on_loss, grace_s=grace_s, tls=tls
+        shards=shards,
+        durability_ms=durability_ms,
+        state_dir=state_dir,
+        on_loss=on_loss,
+        grace_s=grace_s,
+        metrics=metrics,
+        tls=tls,
     )
     if timeout_s is not None:
+        if not isinstance(timeout_s, (int, float)):
+            raise bad("UM-PS-007", f"timeout_s: not a number of seconds: {timeout_s!r}", "timeout_s=60")
         flags["rpc_deadline"] = timeout_s * 1000
     chosen = settings.read(flags, strategy, *options.problems())
     seat = environment.seat(os.environ if environ is None else environ)
@@ -175,4 +188,8 @@ def __getattr__(name: str) -> ModuleType:
     """``ps.paddle`` and ``ps.torch`` bring their framework, so they are imported when they are asked for."""
     if name in ("paddle", "torch"):
         return importlib.import_module(f"umiak.ps.{name}")
-    raise AttributeError(f"module 'umiak.ps' has no attribute {name!r}")
+    told = f"module 'umiak.ps' has no attribute {name!r}"
+    if name == "AdamW":
+        raise AttributeError(f'{told}: write optimizer(model, "AdamW"), or ps.Adam with decay=ps.Decay(decoupled=0.01)')
+    near = [each for each in __all__ if each.lower() == name.lower()]
+    raise AttributeError(f"{told}: write ps.{near[0]}" if near else told)

@@ -8,10 +8,12 @@
 
 from __future__ import annotations
 
+import math
 from itertools import groupby
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+import umiak_native
 
 from umiak.core.value import fields, replace, value
 from umiak.ps import specs
@@ -64,6 +66,7 @@ class Group:
     place: slice
     """Among the numbers of all parameters."""
     rate: float
+    is_clipped: bool
 
 
 class Learner:
@@ -89,14 +92,17 @@ class Learner:
         self._strategy = job.strategy
         self.rule = rule
         self.tables = tuple(tables)
+        clip, decay = clip or specs.Clip(), decay or specs.Decay()
+        self._global_norm = clip.global_norm
+        clip = replace(clip, global_norm=None)
         for each in self.tables:
-            each.follow(rule)
+            each.follow(rule, clip, decay)
         self.arrays = tuple(arrays)
         self.values = first_values
         self._told: float | None = 1.0
         self.table = table
-        self._clip = clip or specs.Clip()
-        self._decay = decay or specs.Decay()
+        self._clip = clip
+        self._decay = decay
         self.groups = tuple(self._opened(manners or [Manner()] * len(self.arrays)))
         self.fetch()
 
@@ -113,6 +119,8 @@ class Learner:
         """One step: ``factor`` is what every learning rate is multiplied by from now on."""
         if factor != self._told:
             self._tell(factor)
+        if self._global_norm is not None:
+            gradients = self._clipped(gradients, self._global_norm)
         self._job.book.push(share)
         if not self.groups:
             self._strategy.end_step()
@@ -149,8 +157,32 @@ class Learner:
             table = f"{self.table}.{manner.name}" if manner.name else self.table
             number = self._strategy.open_dense(table, spec, self.values[place])
             numbers = slice(first, first + len(arrays))
-            yield Group(number=number, table=table, spec=spec, arrays=numbers, place=place, rate=manner.rate)
+            yield Group(
+                number=number,
+                table=table,
+                spec=spec,
+                arrays=numbers,
+                place=place,
+                rate=manner.rate,
+                is_clipped=manner.is_clipped,
+            )
             first, behind = numbers.stop, place.stop
+
+    def _clipped(self, gradients: Sequence[Floats], most: float) -> Sequence[Floats]:
+        """Everything that this trainer is about to push, scaled down together, but for what is not to be clipped. Rows that count
+        (an accessor) are left out.
+        """
+        learned = (table for table in self._job.book.tables if table.has_gradients and table.spec.accessor is None)
+        rows = [table.merged() for table in learned]
+        most = float(np.float32(most))
+        clipped = [each for group in self.groups if group.is_clipped for each in gradients[group.arrays]]
+        norm = math.sqrt(sum(umiak_native.squares(each.reshape(-1)) for each in (*clipped, *rows)))
+        if not norm > most:
+            return gradients
+        scale = np.float32(most / norm)
+        for each in rows:
+            np.multiply(each, scale, out=each)
+        return [each * scale if group.is_clipped else each for group in self.groups for each in gradients[group.arrays]]
 
     def _tell(self, factor: float) -> None:
         self._told = factor
@@ -169,6 +201,11 @@ def chosen_rule(rule: Optimizer | str, learning_rate: float | None) -> Optimizer
         if rule.lower() not in by_name:
             raise bad("UM-PS-008", f"no such rule: {rule}", f"choose one of {', '.join(specs.RULES)}")
         rule = cast("Optimizer", by_name[rule.lower()]())
+    elif isinstance(rule, type) and rule in specs.RULES.values():
+        rule = cast("Optimizer", rule())
+    elif type(rule) not in specs.RULES.values():
+        names = ", ".join(specs.RULES)
+        raise bad("UM-PS-008", f"rule: not a rule: {rule!r}", f"ps.Adam(learning_rate=0.001), or a name: {names}")
     if learning_rate is None or "learning_rate" not in fields(rule):
         return rule
     return replace(rule, learning_rate=float(learning_rate))

@@ -29,6 +29,9 @@ SHORTEST_TOKEN = 16
 """In characters: whoever pretends to be a server can try tokens on what a trainer says to it."""
 
 
+MOST_PORT = 65535
+
+
 class SeatRole(str, Enum):
     """What this process is."""
 
@@ -61,6 +64,8 @@ class Seat:
     state_dir: str | None = None
     """Where a server may keep what must survive a restart in place; it belongs to this run of the job alone."""
     restarts: int = 0
+    metrics: tuple[str, int] | None = None
+    """Where a server tells Prometheus how it is: UMIAK_PS_METRICS."""
 
     @property
     def endpoint(self) -> tuple[str, int]:
@@ -104,6 +109,10 @@ def seat(environ: Mapping[str, str]) -> Seat:
             hint=_HOW_TO_MAKE_ONE,
         )
     restarts = reading.number("UMIAK_RESTART_COUNT") if reading.text("UMIAK_RESTART_COUNT") else 0
+    metrics = reading.text("UMIAK_PS_METRICS") if role is SeatRole.SERVER else None
+    told = metrics_address(metrics, "UMIAK_PS_METRICS", rank, has_token=token is not None) if metrics else None
+    if isinstance(told, Problem):
+        reading.problems.append(told)
     reading.raise_problems()
     return Seat(
         role=role,
@@ -114,7 +123,33 @@ def seat(environ: Mapping[str, str]) -> Seat:
         token=token,
         state_dir=reading.state_dir(rank) if role is SeatRole.SERVER else None,
         restarts=restarts,
+        metrics=None if isinstance(told, Problem) else told,
     )
+
+
+def metrics_address(text: str, name: str, rank: int, *, has_token: bool) -> tuple[str, int] | Problem:
+    """Where server number ``rank`` tells its metrics: ``9100`` is on this machine only, ``0.0.0.0:9100`` is not; the port is
+    counted up by the server's number, so that several on one machine have one each. 0 is any free port.
+    """
+    try:
+        host, port = ("127.0.0.1", int(text)) if text.isascii() and text.isdecimal() else split_host_port(text)
+    except ValueError:
+        host, port = "", None
+    if not host or port is None or (port and port + rank > MOST_PORT):
+        what = f"{name}: neither a port nor host:port for server {rank}: {text}"
+        return Problem(code="UM-PS-175", what=what, hint=f"{name}=9100, for every server its number higher")
+    if not has_token and not is_loopback(host):
+        what = f"{name}: metrics that can be reached from other machines need a token: {text}"
+        return Problem(code="UM-PS-175", what=what, hint=_HOW_TO_MAKE_ONE)
+    return host, port + rank if port else 0
+
+
+def addresses(text: str, name: str) -> tuple[str, ...]:
+    """A list of servers as a variable or a flag has it. `BadRequest` with everything that is wrong."""
+    reading = _Reading({name: text})
+    found = reading.servers(name)
+    reading.raise_problems()
+    return found
 
 
 def is_loopback(host: str) -> bool:

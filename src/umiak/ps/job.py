@@ -47,6 +47,8 @@ class Options:
     """What happens when a trainer is lost for good: ``fail`` or ``go_on``."""
     grace_s: float = 60.0
     """How long a lost trainer may take to come back."""
+    metrics: int | str | None = None
+    """Where servers tell Prometheus how they are: a port on this machine, or host:port; UMIAK_PS_METRICS says the same."""
     tls: Mapping[str, str] | None = None
     """Paths of PEM files, ``cert``, ``key`` and ``ca``, which both sides show and check, and the ``name`` in the certificate."""
 

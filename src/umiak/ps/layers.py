@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from umiak import ps
-from umiak.ps import lookup, specs
+from umiak.ps import arguments, lookup, specs
 from umiak.ps.dense import Learner, Manner, chosen_rule, room_for
+from umiak.ps.errors import bad
 from umiak.ps.values import Opened
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ class Embedding:
 
     def __init__(
         self,
-        dim: int,
-        *,
+        dim: int | None = None,
+        *more: object,
         table: str = "embedding",
         rule: specs.Optimizer | str | None = None,
         init: specs.Init | None = None,
@@ -55,13 +56,19 @@ class Embedding:
         padding_id: int | None = None,
         absent: Absent = "initial",
         job: Job | None = None,
+        **unknown: object,
     ) -> None:
         super().__init__()
+        arguments.refuse("Embedding", unknown, arguments.OF_EMBEDDINGS)
+        dim = arguments.columns(dim, more)
         chosen = None if rule is None else chosen_rule(rule, None)
         spec = lookup.sparse_spec(
             dim, optimizer=chosen, init=init, seed=seed, clip=clip, decay=decay, entry=entry, accessor=accessor
         )
-        self.rows = (job or ps.job()).book.table(table, spec, follows=rule is None)
+        # What was not said is the optimizer's; rows that count (an accessor) do not decay.
+        said = {"optimizer": chosen, "clip": clip, "decay": decay if accessor is None else spec.decay}
+        follows = tuple(name for name, part in said.items() if part is None) if rule is None else ()
+        self.rows = (job or ps.job()).book.table(table, spec, follows=follows)
         self.dim = dim if accessor is None else 1 + dim
         self._pooling = lookup.checked_pooling(pooling)
         self._padding = padding_id
@@ -91,7 +98,7 @@ class Embedding:
         return f"{self.rows.name}, dim={self.dim}"
 
     def _keys(self, ids: Ids) -> Keys:
-        if isinstance(ids, (list, tuple)):
+        if isinstance(ids, (list, tuple, range, int, str)):
             ids = lookup.listed(ids)
         return lookup.as_keys(ids if isinstance(ids, np.ndarray) else self._array(ids))
 
@@ -209,6 +216,8 @@ class Optimizer:
 
     def set_lr(self, learning_rate: float) -> None:
         """From the next step on. The learning rates of tables with rules of their own change in proportion."""
+        if not 0 <= learning_rate < math.inf:
+            raise bad("UM-PS-171", f"learning_rate: not a rate that can be used: {learning_rate}", "0 or more")
         self._factor = learning_rate / self._learner.learning_rate
 
     def _gradients(self) -> list[Floats]:

@@ -61,6 +61,7 @@ class LocalClient:
         step: int = 0,
     ) -> Floats:
         del step
+        _check_keys(keys)
         rows = self._sparse(table).pull(keys.reshape(-1), create=create, absent=absent)
         rows = rows.reshape(*keys.shape, rows.shape[1])
         if out is None:
@@ -69,6 +70,7 @@ class LocalClient:
         return out
 
     def push(self, table: int, keys: Keys, rows: Floats, *, step: int | None = None, scale: float = 1.0) -> None:
+        _check_keys(keys)
         has_statistics = bool(self._specs[table].get("accessor"))
         rows = scaled(rows.reshape(keys.size, -1), scale, statistics=has_statistics)
         # With an accessor, the first column is the slot, which is no number to be added up.
@@ -225,6 +227,12 @@ class LocalClient:
         found = self._tables[table]
         assert isinstance(found, umiak_native.DenseTable)
         return found
+
+
+def _check_keys(keys: object) -> None:
+    """In the words of a connection to servers."""
+    if not isinstance(keys, np.ndarray):
+        raise TypeError(f"keys must be a numpy array of uint64 or int64, not {type(keys).__name__}")
 
 
 def _made(described: dict[str, Any], spec: str, shards: int) -> umiak_native.Table | umiak_native.DenseTable:

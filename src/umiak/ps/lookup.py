@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from umiak.ps.client import Absent, Floats
-    from umiak.ps.specs import Optimizer, SparseTable
+    from umiak.ps.specs import Clip, Decay, Optimizer, SparseTable
     from umiak.ps.strategies import Strategy
 
     Keys = NDArray[np.uint64]
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 class Table:
     """One embedding table. It is made on the servers when it is used first, so that an optimizer can still say its rule."""
 
-    def __init__(self, name: str, spec: SparseTable, strategy: Strategy, *, follows: bool) -> None:
+    def __init__(self, name: str, spec: SparseTable, strategy: Strategy, *, follows: tuple[str, ...]) -> None:
         self.name = name
         self.spec = spec
         self.follows = follows
-        """Whether it takes the optimizer's rule."""
+        """Which parts of its spec are the optimizer's: ``optimizer``, which is its rule, ``clip``, ``decay``."""
         self._strategy = strategy
         self._number: int | None = None
         self._keys: list[Keys] = []
@@ -48,11 +48,13 @@ class Table:
             self._number = self._strategy.open(self.name, self.spec)
         return self._number
 
-    def follow(self, rule: Optimizer) -> None:
-        """Take this rule, unless a rule of its own was said."""
-        if self.follows and self._number is None:
-            self.spec = replace(self.spec, optimizer=rule)
-        elif self.follows and self.spec.optimizer != rule:
+    def follow(self, rule: Optimizer, clip: Clip, decay: Decay) -> None:
+        """Take this rule, unless a rule of its own was said; and limits and decay that were not said."""
+        given = {"optimizer": rule, "clip": clip, "decay": decay}
+        spec = replace(self.spec, **{name: given[name] for name in self.follows})
+        if self._number is None:
+            self.spec = spec
+        elif self.spec != spec:
             raise bad(
                 "UM-PS-008",
                 f"table {self.name} is in use with another rule than the optimizer's: {self.spec.optimizer}",
@@ -82,6 +84,12 @@ class Table:
     def has_gradients(self) -> bool:
         return bool(self._keys)
 
+    def merged(self) -> Floats:
+        """The gradients that were collected, one row per key, to be looked at or multiplied in place before `push`."""
+        keys, rows = umiak_native.merge(list(zip(self._keys, self._rows, strict=True)))
+        self._keys, self._rows = [keys], [rows]
+        return rows
+
     def forget(self) -> None:
         self._keys.clear()
         self._rows.clear()
@@ -98,12 +106,12 @@ class Book:
     def tables(self) -> tuple[Table, ...]:
         return tuple(self._tables.values())
 
-    def table(self, name: str, spec: SparseTable, *, follows: bool = False) -> Table:
+    def table(self, name: str, spec: SparseTable, *, follows: tuple[str, ...] = ()) -> Table:
         """The table of that name; a second layer that says something else about it is a mistake."""
         known = self._tables.get(name)
         if known is None:
             known = self._tables[name] = Table(name, spec, self._strategy, follows=follows)
-        elif (replace(spec, optimizer=known.spec.optimizer) if known.follows else spec) != known.spec:
+        elif replace(spec, **{part: getattr(known.spec, part) for part in known.follows}) != known.spec:
             raise bad(
                 "UM-PS-008",
                 f"two layers share the table {name} and describe it differently: {known.spec} and {spec}",
@@ -239,10 +247,11 @@ def chained(slots: list[tuple[Keys, Keys]]) -> tuple[Keys, Keys]:
     return values, np.concatenate(offsets)
 
 
-def listed(ids: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
-    """Ids of a list as an array."""
+def listed(ids: Any) -> NDArray[Any]:
+    """Ids of a list, or a single one, as an array."""
     try:
-        return np.asarray(ids) if ids else np.zeros(0, np.int64)
+        found = np.asarray(ids)
+        return found if found.size else found.astype(np.int64)
     except ValueError:
         raise bad(
             "UM-PS-010", "ids: the lists in it have different lengths", "give all ids in one list, and offsets"
@@ -271,4 +280,6 @@ def sparse_spec(
     """A table's spec from what a layer was told; what was not said has its default."""
     said: dict[str, Any] = {"optimizer": optimizer, "init": init, "clip": clip, "decay": decay, "entry": entry}
     said["accessor"] = accessor
-    return specs.SparseTable(dim=dim, seed=seed, **{name: item for name, item in said.items() if item is not None})
+    spec = specs.SparseTable(dim=dim, seed=seed, **{name: item for name, item in said.items() if item is not None})
+    specs.check(spec)
+    return spec

@@ -86,6 +86,13 @@ def clip_gradient(clip: Settings, gradient: Floats) -> Floats:
     return gradient
 
 
+def clip_together(most: float, gradients: list[Floats]) -> list[Floats]:
+    """Gradients of one step, scaled down together to the length `most`. Their squares are added up array by array."""
+    norm = math.sqrt(sum(squares(gradient.reshape(-1)) for gradient in gradients))
+    limit = float(np.float32(most))
+    return [gradient * np.float32(limit / norm) for gradient in gradients] if norm > limit else gradients
+
+
 def clip_weights(clip: Settings, weights: Floats) -> Floats:
     """Each weight within plus and minus `weight`."""
     return weights if clip.get("weight") is None else within(weights, clip["weight"])
@@ -116,7 +123,8 @@ class Rule:
 
     Kept beside a row of d weights, in this order: momentum d velocities; adagrad and adagrad_scaled d sums of squares;
     adagrad_shared one sum; adam d means and d means of squares; adam_row these and two powers of beta; ftrl d linear
-    terms and d sums of squares; sgd and sum nothing.
+    terms and d sums of squares; rmsprop d means of squares, then d velocities if it has momentum and d means if it is
+    centered; sgd and sum nothing.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -124,6 +132,7 @@ class Rule:
         self.learning_rate = np.float32(settings.get("learning_rate", 1.0))
         self._numbers = {name: np.float32(n) for name, n in settings.items() if isinstance(n, (int, float))}
         self._nesterov = bool(settings.get("nesterov", False))
+        self._centered = bool(settings.get("centered", False))
         self._powers = [1.0, 1.0]
 
     @property
@@ -135,6 +144,8 @@ class Rule:
         """Numbers kept beside a row."""
         wide = {"momentum": 1, "adagrad": 1, "adagrad_scaled": 1, "adam": 2, "adam_row": 2, "ftrl": 2}
         more = {"adagrad_shared": 1, "adam_row": 2}
+        if self.name == "rmsprop":
+            return dim * (1 + bool(self._numbers.get("momentum")) + self._centered)
         return wide.get(self.name, 0) * dim + more.get(self.name, 0)
 
     def first_state(self, dim: int) -> Floats:
@@ -209,6 +220,8 @@ class Rule:
                 s[-2:] = faded(s[-2:] * np.array([number["beta1"], number["beta2"]]))
             case "ftrl":
                 self._ftrl(lr, w, s, g)
+            case "rmsprop":
+                self._rmsprop(lr, epsilon, w, s, g)
             case other:
                 raise ValueError(f"a rule {other!r}")
 
@@ -218,6 +231,22 @@ class Rule:
         m[:] = faded(beta1 * m + (one - beta1) * g)
         v[:] = faded(beta2 * v + (one - beta2) * (g * g))
         w -= rate * (m / (np.sqrt(v) + epsilon))
+
+    def _rmsprop(self, lr: np.float32, epsilon: np.float32, w: Floats, s: Floats, g: Floats) -> None:
+        rho, momentum, one = self._numbers["rho"], self._numbers.get("momentum", np.float32(0.0)), np.float32(1.0)
+        dim = len(w)
+        mean_of_squares, velocity, mean = s[:dim], s[dim : 2 * dim], s[len(s) - dim :]
+        mean_of_squares[:] = faded(rho * mean_of_squares + (one - rho) * (g * g))
+        spread = mean_of_squares
+        if self._centered:
+            mean[:] = faded(rho * mean + (one - rho) * g)
+            left = mean_of_squares - mean * mean
+            spread = np.where(left > 0, left, np.float32(0.0))
+        change = lr * g / np.sqrt(spread + epsilon)
+        if momentum:
+            change = faded(momentum * velocity + change)
+            velocity[:] = change
+        w -= change
 
     def _ftrl(self, lr: np.float32, w: Floats, s: Floats, g: Floats) -> None:
         number = self._numbers

@@ -20,8 +20,9 @@ import numpy as np
 import paddle
 from paddle.utils import dlpack
 
-from umiak.ps import layers, specs
+from umiak.ps import arguments, layers, specs
 from umiak.ps.dense import TABLE, Manner, chosen_rule
+from umiak.ps.errors import bad
 
 if TYPE_CHECKING:
     from typing import Any
@@ -127,22 +128,31 @@ def optimizer(
     learning_rate: Any = None,
     clip: specs.Clip | None = None,
     decay: specs.Decay | None = None,
+    weight_decay: Any = None,
+    grad_clip: Any = None,
     table: str = TABLE,
     job: Job | None = None,
+    **unknown: object,
 ) -> Optimizer:
     """An optimizer for a model: its dense parameters, and those of its embeddings that have no rule of their own.
 
-    ``decay`` is the weight decay of the dense parameters; embeddings have their own. A parameter's `paddle.ParamAttr` holds before it:
+    ``decay`` and ``clip`` also hold for those embeddings, unless they say their own. ``weight_decay`` and ``grad_clip`` are
+    Paddle's words for them: a number (L2; with ``"AdamW"`` decoupled) or one of `paddle.regularizer`, and
+    `paddle.nn.ClipGradByGlobalNorm` or `paddle.nn.ClipGradByValue`. A parameter's `paddle.ParamAttr` holds before it:
     ``learning_rate``, which multiplies that of the optimizer, ``regularizer``, and ``need_clip=False``, which leaves its gradients as they are.
 
     ``learning_rate`` is a number or one of Paddle's schedulers; embeddings with rules of their own follow a scheduler in
     proportion. The first trainer's parameters become everybody's.
     """
     schedule = learning_rate if isinstance(learning_rate, paddle.optimizer.lr.LRScheduler) else None
-    chosen = chosen_rule(rule, schedule.base_lr if schedule else learning_rate)
+    arguments.refuse("optimizer", unknown, arguments.OF_OPTIMIZERS)
+    if not isinstance(model, paddle.nn.Layer):
+        raise bad("UM-PS-171", f"model: not a paddle.nn.Layer: {type(model).__name__}", "optimizer(model, ...)")
+    clip, decay = arguments.clip(clip, grad_clip), arguments.decay(rule, decay, weight_decay)
+    chosen = chosen_rule(arguments.rule(rule), schedule.base_lr if schedule else arguments.learning_rate(learning_rate))
     parameters = {name: each for name, each in model.named_parameters() if not each.stop_gradient}
     inner = model.sublayers(include_self=True)
-    clips = clip is not None and (clip.value is not None or clip.norm is not None)
+    clips = clip is not None and any(each is not None for each in (clip.value, clip.norm, clip.global_norm))
     manners = {name: manner for name, each in parameters.items() if (manner := _manner(each, clips=clips)) != Manner()}
     return Optimizer.of(
         parameters, chosen, schedule, clip=clip, decay=decay, table=table, job=job, embeddings=inner, manners=manners

@@ -16,10 +16,14 @@ from typing import TYPE_CHECKING
 import umiak_native
 
 import umiak
-from umiak.core.problem import Exit
-from umiak.ps.errors import bad
+from umiak.core.cluster import join_host_port
+from umiak.core.problem import Exit, Problem
+from umiak.ps import environment, metrics
+from umiak.ps.errors import BadRequest, bad
+from umiak.ps.metrics_endpoint import MetricsEndpoint
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
     from typing import Any
 
@@ -42,8 +46,10 @@ def serve(seat: Seat, options: Options, *, linger_s: float = 0.0) -> int:
         return bool(told) and time.monotonic() >= told[0][1] + linger_s
 
     previous = {number: signal.signal(number, heed) for number in (signal.SIGTERM, signal.SIGINT)}
+    endpoint = None
     try:
         server.start()
+        endpoint = _metrics_endpoint(seat, options, lambda: metrics.text(json.loads(server.status())))
         verdict: str | None = None
         while verdict is None and not is_asked():
             umiak.progress()  # a server that nobody asks anything is not a server that hangs
@@ -51,6 +57,8 @@ def serve(seat: Seat, options: Options, *, linger_s: float = 0.0) -> int:
         if verdict is None:
             _leave_word(seat, told[0][0], json.loads(server.status())["trainers"])
     finally:
+        if endpoint is not None:
+            endpoint.close()
         server.stop()
         for number, handler in previous.items():
             signal.signal(number, handler)
@@ -69,6 +77,27 @@ def _leave_word(seat: Seat, number: int, trainers: list[dict[str, Any]]) -> None
     if waiting:
         ranks, name = ", ".join(map(str, waiting)), signal.Signals(number).name
         print(f"umiak.ps: server {seat.rank} ends: {name} came; not yet done: trainer {ranks}", file=sys.stderr)
+
+
+def _metrics_endpoint(seat: Seat, options: Options, page: Callable[[], str]) -> MetricsEndpoint | None:
+    """What tells Prometheus how this server is, if it was asked for. A job does not end because a port is taken."""
+    address: tuple[str, int] | Problem | None = seat.metrics
+    if options.metrics is not None:
+        has_token = seat.token is not None
+        address = environment.metrics_address(str(options.metrics), "metrics", seat.rank, has_token=has_token)
+    if address is None:
+        return None
+    if isinstance(address, Problem):
+        raise BadRequest(address)
+    host, port = address
+    try:
+        endpoint = MetricsEndpoint(host, port, token=seat.token, page=page)
+    except OSError as error:
+        print(f"umiak.ps: server {seat.rank}: no metrics at {host}:{port}: {error.strerror}", file=sys.stderr)
+        return None
+    where = join_host_port(host, endpoint.port)
+    print(f"umiak.ps: server {seat.rank}: metrics at http://{where}/metrics", file=sys.stderr)
+    return endpoint
 
 
 def _config(seat: Seat, options: Options) -> dict[str, Any]:

@@ -94,12 +94,26 @@ class Ftrl:
     l2: float = 0.0
 
 
+@positional_value
+class RmsProp:
+    """Paddle's: ``s = rho * s + (1 - rho) * g * g; v = momentum * v + lr * g / sqrt(s + epsilon); w -= v``.
+
+    With ``centered``, also ``m = rho * m + (1 - rho) * g``, and the root is that of ``s - m * m + epsilon``.
+    """
+
+    learning_rate: float = 0.01
+    rho: float = 0.95
+    epsilon: float = 1e-6
+    momentum: float = 0.0
+    centered: bool = False
+
+
 @value
 class Sum:
     """``w += g``: for differences instead of gradients, as ``geo`` sends them"""
 
 
-Optimizer = Sgd | Momentum | Adagrad | AdagradScaled | AdagradShared | Adam | AdamRow | Ftrl | Sum
+Optimizer = Sgd | Momentum | Adagrad | AdagradScaled | AdagradShared | Adam | AdamRow | Ftrl | RmsProp | Sum
 
 RULES: dict[str, type[Any]] = {
     "sgd": Sgd,
@@ -110,8 +124,19 @@ RULES: dict[str, type[Any]] = {
     "adam": Adam,
     "adam_row": AdamRow,
     "ftrl": Ftrl,
+    "rmsprop": RmsProp,
     "sum": Sum,
 }
+for _kind in RULES.values():
+    # What is no part of a rule here, or is called otherwise.
+    _kind.__hints__ = {
+        "lr": "write learning_rate=",
+        "betas": "write beta1= and beta2=",
+        "eps": "write epsilon=",
+        "alpha": "write rho=",
+        "weight_decay": "give it to the optimizer or the Embedding: decay=ps.Decay(l2=...)",
+        "grad_clip": "give it to the optimizer or the Embedding: clip=ps.Clip(...)",
+    }
 
 PADDLE_RULES: dict[str, type[Any]] = {
     "naive": Sgd,
@@ -193,6 +218,9 @@ class Clip:
     """A row's gradient is scaled down to this length."""
     weight: float | None = None
     """Each weight is kept within plus and minus this (Paddle's ``weight_bounds``)."""
+    global_norm: float | None = None
+    """An optimizer's, not a table's: a trainer's gradients of a step, all together, are scaled down to this length before they
+    are pushed."""
 
 
 @value
@@ -316,25 +344,25 @@ def to_json(spec: TableSpec) -> str:
 
 
 def plain(spec: TableSpec) -> dict[str, Any]:
-    """The same as plain data. `BadRequest` names a number that is none."""
-    _check_numbers(spec)
+    """The same as plain data. `BadRequest` names what can't be used."""
+    check(spec)
     if isinstance(spec, DenseTable):
         arrays = [{"name": array.name, "shape": list(array.shape)} for array in spec.arrays]
         return {
             "kind": "dense",
             "arrays": arrays,
             "optimizer": _rule(spec.optimizer),
-            "clip": _fields(spec.clip),
+            "clip": _clip(spec.clip),
             **_decay(spec.decay),
         }
     accessor = spec.accessor
     return {
         "kind": "sparse",
-        "dim": spec.dim,
-        "seed": spec.seed,
+        "dim": _own(spec.dim),
+        "seed": _own(spec.seed),
         "init": _tagged(spec.init, "kind", _INITS),
         "optimizer": _rule(spec.optimizer),
-        "clip": _fields(spec.clip),
+        "clip": _clip(spec.clip),
         **_decay(spec.decay),
         "entry": _tagged(spec.entry, "by", _ENTRIES),
         "accessor": accessor
@@ -346,18 +374,58 @@ def plain(spec: TableSpec) -> dict[str, Any]:
     }
 
 
+_KINDS: dict[str, tuple[tuple[type[Any], ...], str]] = {
+    "init": (tuple(_INITS.values()), "ps.Constant(0.0), ps.Uniform(-0.01, 0.01) or ps.Normal(0.0, 0.01)"),
+    "optimizer": (tuple(RULES.values()), "a rule such as ps.Adam(learning_rate=0.001)"),
+    "clip": ((Clip,), "ps.Clip(value=1.0), ps.Clip(norm=1.0); for an optimizer also ps.Clip(global_norm=1.0)"),
+    "decay": ((Decay,), "ps.Decay(l2=0.01) or ps.Decay(decoupled=0.01)"),
+    "entry": (tuple(_ENTRIES.values()), "ps.Count(count=10) or ps.Probability(probability=0.1)"),
+    "accessor": ((Accessor, type(None)), "ps.Accessor()"),
+}
+"""What the parts of a table may be, and what to write."""
+
+
+def check(spec: TableSpec) -> None:
+    """`BadRequest` names the first part of a table that is none, and what to write. Ranges are checked by the native core."""
+    for name in fields(spec):
+        if name in _KINDS:
+            check_part(name, getattr(spec, name))
+    if isinstance(spec, SparseTable):
+        for name, least in (("dim", 1), ("seed", 0)):
+            number = getattr(spec, name)
+            if isinstance(number, bool) or not hasattr(number, "__index__") or number < least:
+                raise bad("UM-PS-008", f"{name}: not an integer of {least} or more: {number!r}", f"{name}=16")
+    if spec.clip.global_norm is not None:
+        what = "clip: global_norm is the optimizer's, and not that of a table"
+        raise bad("UM-PS-008", what, "ps.paddle.optimizer(model, ..., clip=ps.Clip(global_norm=1.0))")
+    _check_numbers(spec)
+
+
+def check_part(name: str, part: object) -> None:
+    """The same for one part by its name."""
+    kinds, hint = _KINDS[name]
+    if type(part) not in kinds:
+        raise bad("UM-PS-008", f"{name}: not what is expected here: {part!r}", hint)
+
+
 def _check_numbers(item: object) -> None:
     for name in fields(item):
         number = getattr(item, name)
         if is_value(number):
             _check_numbers(number)
-        elif isinstance(number, float) and not -_MOST <= number <= _MOST:
-            raise bad("UM-PS-008", f"{type(item).__name__}: {name} is not a number that can be used: {number}")
+        elif isinstance(item, Array) or name == "arrays" or number is None:
+            continue
+        elif not hasattr(number, "__float__") or (not -_MOST <= float(number) <= _MOST and name != "seed"):
+            raise bad("UM-PS-008", f"{type(item).__name__}: {name} is not a number that can be used: {number!r}")
 
 
 def pull_width(spec: SparseTable) -> int:
     """Columns of a pulled row: dim; with an accessor show, click, embed_w and dim more."""
     return spec.dim if spec.accessor is None else 3 + spec.dim
+
+
+def _clip(clip: Clip) -> dict[str, Any]:
+    return {name: number for name, number in _fields(clip).items() if name != "global_norm"}
 
 
 def _decay(decay: Decay) -> dict[str, Any]:
@@ -374,4 +442,9 @@ def _tagged(item: object, tag: str, names: dict[str, type[Any]]) -> dict[str, An
 
 
 def _fields(item: object) -> dict[str, Any]:
-    return {name: getattr(item, name) for name in fields(item)}
+    return {name: _own(getattr(item, name)) for name in fields(item)}
+
+
+def _own(number: Any) -> Any:
+    """numpy's numbers as Python's, which JSON has."""
+    return number.item() if hasattr(number, "item") else number

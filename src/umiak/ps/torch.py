@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from umiak.ps import layers
+from umiak.ps import arguments, layers
 from umiak.ps.dense import TABLE, chosen_rule
+from umiak.ps.errors import bad
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,16 +119,29 @@ def optimizer(
     learning_rate: float | None = None,
     schedule: Callable[[int], float] | None = None,
     clip: specs.Clip | None = None,
+    decay: specs.Decay | None = None,
+    weight_decay: float | None = None,
+    grad_clip: specs.Clip | None = None,
     table: str = TABLE,
     job: Job | None = None,
+    **unknown: object,
 ) -> Optimizer:
     """An optimizer for a model: its dense parameters, and those of its embeddings that have no rule of their own.
 
     ``schedule`` tells for each step what all learning rates are multiplied by, as in `torch.optim.lr_scheduler.LambdaLR`.
+    ``decay`` and ``clip`` also hold for those embeddings, unless they say their own. ``weight_decay`` is PyTorch's word: L2, with
+    ``"AdamW"`` decoupled.
     """
+    arguments.refuse("optimizer", unknown, arguments.OF_OPTIMIZERS)
+    if not isinstance(model, torch.nn.Module):
+        raise bad("UM-PS-171", f"model: not a torch.nn.Module: {type(model).__name__}", "optimizer(model, ...)")
+    clip, decay = arguments.clip(clip, grad_clip), arguments.decay(rule, decay, weight_decay)
     parameters = {name: each for name, each in model.named_parameters() if each.requires_grad}
-    chosen = chosen_rule(rule, learning_rate)
-    return Optimizer.of(parameters, chosen, schedule, clip=clip, table=table, job=job, embeddings=model.modules())
+    chosen = chosen_rule(arguments.rule(rule), arguments.learning_rate(learning_rate))
+    embeddings = model.modules()
+    return Optimizer.of(
+        parameters, chosen, schedule, clip=clip, decay=decay, table=table, job=job, embeddings=embeddings
+    )
 
 
 def _floats(tensor: torch.Tensor) -> Floats:

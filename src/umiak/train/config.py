@@ -265,6 +265,7 @@ class Learning:
     schedule: Schedule = Schedule()
     clip_value: float | None = None
     clip_norm: float | None = None
+    clip_global_norm: float | None = None
     weight_decay: float = 0.0
     """L2: so much of a weight is added to its gradient."""
     decoupled_weight_decay: float = 0.0

@@ -113,7 +113,7 @@ class Engine:
         self.optimizer = optimizer(
             self.model,
             rule,
-            clip=specs.Clip(value=learning.clip_value),
+            clip=specs.Clip(value=learning.clip_value, global_norm=learning.clip_global_norm),
             decay=decay,
             table=f"{ways.prefix}dense",
             job=job,

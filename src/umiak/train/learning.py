@@ -56,6 +56,7 @@ RULES: dict[str, dict[str, str]] = {
     "adagrad_scaled": {"initial_accumulator_value": "initial_g2sum"},
     "adagrad_shared": {"initial_accumulator_value": "initial_g2sum"},
     "ftrl": {"l1": "l1", "l2": "l2"},
+    "rmsprop": {"rho": "rho", "epsilon": "epsilon", "momentum": "momentum", "centered": "centered"},
 }
 """The rules by name, and the keys that each takes, with its own names for them."""
 
@@ -78,12 +79,20 @@ OPTIMIZER = (
     Key(name="beta2", meaning="`adam`, `adam_row`.", kind=Kind.NUMBER, default_said="0.999", origin=Origin.UMIAK),
     Key(
         name="epsilon",
-        meaning="`adam`, `adam_row`, `adagrad`.",
+        meaning="`adam`, `adam_row`, `adagrad`, `rmsprop`.",
         kind=Kind.NUMBER,
         default_said="the rule's own",
         origin=Origin.UMIAK,
     ),
-    Key(name="momentum", meaning="`momentum`.", kind=Kind.NUMBER, default_said="0.9", origin=Origin.UMIAK),
+    Key(
+        name="momentum",
+        meaning="`momentum`, `rmsprop`.",
+        kind=Kind.NUMBER,
+        default_said="0.9; `rmsprop`: 0",
+        origin=Origin.UMIAK,
+    ),
+    Key(name="rho", meaning="`rmsprop`.", kind=Kind.NUMBER, default_said="0.95", origin=Origin.UMIAK),
+    Key(name="centered", meaning="`rmsprop`.", kind=Kind.TRUTH, default_said="`false`", origin=Origin.UMIAK),
     Key(name="use_nesterov", meaning="`momentum`.", kind=Kind.TRUTH, default_said="`false`", origin=Origin.UMIAK),
     Key(
         name="initial_accumulator_value",
@@ -105,6 +114,15 @@ OPTIMIZER = (
         name="clip_norm",
         meaning="A trainer's gradient of all dense parameters together, but for those with `ParamAttr(need_clip=False)`, and that of "
         "each row, is scaled down to this length.",
+        kind=Kind.NUMBER,
+        default_said="they are not clipped",
+        origin=Origin.UMIAK,
+    ),
+    Key(
+        name="clip_global_norm",
+        meaning="A trainer's gradients of a step, those of all dense parameters but those with `ParamAttr(need_clip=False)`, and of all rows, together, are scaled down to this "
+        "length before they are sent, as `paddle.nn.ClipGradByGlobalNorm` does; of several trainers each clips its own. Tables "
+        "with an accessor are left out.",
         kind=Kind.NUMBER,
         default_said="they are not clipped",
         origin=Origin.UMIAK,
@@ -163,8 +181,8 @@ SCHEDULE = (
     ),
 )
 
-_ABOVE_ZERO = ("learning_rate", "clip_value", "clip_norm", "epsilon")
-_BELOW_ONE = ("beta1", "beta2", "momentum")
+_ABOVE_ZERO = ("learning_rate", "clip_value", "clip_norm", "clip_global_norm", "epsilon")
+_BELOW_ONE = ("beta1", "beta2", "momentum", "rho")
 
 
 def read(hyper_parameters: Section | None, findings: Findings) -> Learning:
@@ -200,6 +218,7 @@ def read(hyper_parameters: Section | None, findings: Findings) -> Learning:
         schedule=_schedule(schedule, findings) if isinstance(schedule, Section) else Schedule(),
         clip_value=said.get("clip_value"),
         clip_norm=said.get("clip_norm"),
+        clip_global_norm=said.get("clip_global_norm"),
         weight_decay=l2,
         decoupled_weight_decay=decoupled,
     )

@@ -6,8 +6,10 @@ uncompressed text.
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -70,7 +72,7 @@ def _texts(part: Part, offset: int | None, chunk_bytes: int) -> Iterator[tuple[i
                     break
                 yield at, text
                 at += len(text)
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
         what = f"{part.path}: it can't be read: {getattr(error, 'strerror', None) or error}"
         raise UmiakError(Problem(code="UM-DATA-002", what=what), exit_status=Exit.REFUSED) from error
 
@@ -103,6 +105,12 @@ def _opened(path: str) -> tuple[IO[bytes], bool]:
     if first[:2] == parts.GZIP:
         file.close()
         return io.BufferedReader(gzip.GzipFile(path, "rb")), True
+    if parts.is_bzip2(first):
+        file.close()
+        return io.BufferedReader(bz2.BZ2File(path)), True  # type: ignore[type-var, unused-ignore]
+    if first == parts.XZ:
+        file.close()
+        return io.BufferedReader(lzma.LZMAFile(path)), True  # type: ignore[type-var, unused-ignore]
     try:
         import zstandard
     except ImportError as missing:
