@@ -114,6 +114,13 @@ def test_several_slots_with_one_pull(job, paddle) -> None:
         assert np.array_equal(together.numpy()[:, slot], layer(values, offsets).numpy())
 
 
+def test_slots_with_different_numbers_of_bags_are_refused(job, paddle) -> None:
+    layer = ps.paddle.Embedding(dim=2)
+    two, three = (np.array([1, 2, 3]), np.array([0, 2, 3])), (np.array([9]), np.array([0, 0, 1, 1]))
+    with pytest.raises(BadRequest, match=r"numbers of bags: slot 0: 2, slot 1: 3, slot 2: 2 \[UM-PS-130\]"):
+        layer.slots([two, three, two])
+
+
 def test_padding_reads_as_zeros_and_never_learns(job, paddle) -> None:
     layer = ps.paddle.Embedding(dim=2, init=ONES, padding_id=0)
     optimizer = ps.paddle.optimizer(layer, SGD)

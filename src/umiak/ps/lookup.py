@@ -238,6 +238,14 @@ def chained(slots: list[tuple[Keys, Keys]]) -> tuple[Keys, Keys]:
         behind += len(own)
     return values, np.concatenate(offsets)
 
+    bags = [len(ends) - 1 for _, ends in slots]
+    if len({*bags}) > 1:
+        counts = ", ".join(f"slot {slot}: {count}" for slot, count in enumerate(bags))
+        raise bad(
+            "UM-PS-130",
+            f"slots with different numbers of bags: {counts}",
+            "every slot has one bag per sample of the batch, empty ones too: one offset more than samples",
+        )
 
 def listed(ids: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
     """Ids of a list as an array."""
