@@ -32,6 +32,7 @@ def test_every_strategy_learns_what_one_process_learns(stage: Stage, tmp_path: P
         assert found[strategy] == pytest.approx(found["alone"], abs=0.002), strategy
     assert found["same bits"], "sync is one process that takes the same micro-batches and adds them in rank order"
 
+    assert found["same bits accumulated"], "also if it adds them up in the model: two backward passes, one step"
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_every_push_counts_once(stage: Stage, tmp_path: Path, strategy: str) -> None:

@@ -66,6 +66,44 @@ def test_sync_is_bit_equal_to_one_process_that_adds_in_rank_order() -> None:
 
 
 def test_async_applies_everything_once() -> None:
+@pytest.mark.parametrize("with_servers", [False, True])
+def test_two_backward_passes_and_one_step_are_two_trainers(with_servers: bool) -> None:
+    """Bit for bit, also where a batch has a key several times, in one look or in several."""
+    spec = specs.SparseTable(dim=3, seed=5, optimizer=specs.Adam(learning_rate=0.1))
+
+    def look(job: Job, rank: int, step: int, factor: float) -> None:
+        table = job.book.table("rows", spec)
+        keys = np.random.default_rng([rank, step]).integers(0, 5, 40).astype(np.uint64)
+        for part in (slice(0, 25), slice(25, 40)):
+            table.rows(keys[part])
+        for part in (slice(25, 40), slice(0, 25)):
+            table.collect(keys[part], gradients(rank, step)[part] * np.float32(factor))
+
+    def trainer(job: Job) -> np.ndarray:
+        for step in range(6):
+            look(job, job.rank, step, 1.0)
+            job.book.push()
+            job.strategy.end_step()
+        return job.book.table("rows", spec).rows(KEYS[:5].astype(np.uint64))
+
+    def one(job: Job) -> np.ndarray:
+        for step in range(6):
+            for rank in range(2):
+                look(job, rank, step, 0.5)
+            job.book.push()
+            job.strategy.end_step()
+        return job.book.table("rows", spec).rows(KEYS[:5].astype(np.uint64))
+
+    with Cluster() as cluster:
+        both = cluster.train("sync", trainer)
+    if with_servers:
+        with Cluster(trainers=1) as cluster:
+            (alone_rows,) = cluster.train("sync", one)
+    else:
+        alone_rows = one(alone("sync"))
+    assert all(np.array_equal(rows, alone_rows) for rows in both)
+
+
     def trainer(job: Job) -> tuple[np.ndarray, np.ndarray]:
         strategy = job.strategy
         table, flat = strategy.open("rows", PLAIN), strategy.open_dense("dense", DENSE, START)
