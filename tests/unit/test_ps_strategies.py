@@ -378,3 +378,24 @@ def test_certificates_are_shown_and_checked(tmp_path: Path) -> None:
         assert all(np.all(rows == 1) for rows in cluster.train("async", trainer))
     with Cluster(trainers=1, tls={**tls, "name": "other.example"}) as cluster, pytest.raises(umiak_native.PsError):
         cluster.train("async", trainer, rpc_deadline=1000)
+
+
+# ---- what is only read
+
+
+@pytest.mark.parametrize("strategy", ["sync", "async", "half_async", "geo", "hybrid"])
+def test_reading_creates_no_rows_anywhere(strategy: str) -> None:
+    def trainer(job: Job) -> np.ndarray:
+        spec = specs.SparseTable(dim=3, seed=5, optimizer=specs.Sgd(learning_rate=0.5))
+        table = job.strategy.open("rows", spec)
+        read = job.strategy.pull(table, KEYS, create=False)
+        assert '"rows":0' in job.client.status().replace(" ", "")
+        assert '"rows":1' not in job.client.status().replace(" ", "")
+        if strategy == "geo":
+            assert len(job.strategy._rows[table].latest) == 0  # type: ignore[attr-defined]
+        job.barrier("read")
+        assert np.array_equal(read, job.strategy.pull(table, KEYS)), "they begin with what was read"
+        return read
+
+    with Cluster() as cluster:
+        cluster.train(strategy, trainer)

@@ -127,13 +127,13 @@ class _Rows:
         unique, inverse = umiak_native.unique(keys.reshape(-1))
         known = self._known.pull(unique, create=False)[:, 0] != 0
         missing = unique[~known]
-        if missing.size and not create and absent == "zeros":
-            # Not taken into the copy: a row of zeros may be one that is not there, and would begin with other numbers.
+        if missing.size and not create:
+            # What is only read is not taken into the copy: evaluation must not make it larger.
             rows = self.latest.pull(unique, create=False)
-            rows[~known] = self._client.pull(self._table, missing, create=False, absent="zeros")
+            rows[~known] = self._client.pull(self._table, missing, create=False, absent=absent)
             return rows[inverse].reshape(*keys.shape, -1)
         if missing.size:
-            rows = self._client.pull(self._table, missing, create=create)
+            rows = self._client.pull(self._table, missing)
             self.latest.set(missing, rows)
             self._old.set(missing, rows)
             self._known.set(missing, np.ones((missing.size, 1), np.float32))
