@@ -65,7 +65,6 @@ def test_sync_is_bit_equal_to_one_process_that_adds_in_rank_order() -> None:
         assert np.array_equal(values, client.pull_dense(flat))
 
 
-def test_async_applies_everything_once() -> None:
 @pytest.mark.parametrize("with_servers", [False, True])
 def test_two_backward_passes_and_one_step_are_two_trainers(with_servers: bool) -> None:
     """Bit for bit, also where a batch has a key several times, in one look or in several."""
@@ -104,6 +103,7 @@ def test_two_backward_passes_and_one_step_are_two_trainers(with_servers: bool) -
     assert all(np.array_equal(rows, alone_rows) for rows in both)
 
 
+def test_async_applies_everything_once() -> None:
     def trainer(job: Job) -> tuple[np.ndarray, np.ndarray]:
         strategy = job.strategy
         table, flat = strategy.open("rows", PLAIN), strategy.open_dense("dense", DENSE, START)
@@ -378,6 +378,50 @@ def test_certificates_are_shown_and_checked(tmp_path: Path) -> None:
         assert all(np.all(rows == 1) for rows in cluster.train("async", trainer))
     with Cluster(trainers=1, tls={**tls, "name": "other.example"}) as cluster, pytest.raises(umiak_native.PsError):
         cluster.train("async", trainer, rpc_deadline=1000)
+
+
+# ---- unequal numbers of steps
+
+
+def test_a_trainer_without_more_steps_does_not_stop_the_others() -> None:
+    """Their gradients are then the mean over those that are left."""
+
+    def trainer(job: Job) -> tuple[np.ndarray, np.ndarray, int]:
+        strategy = job.strategy
+        table, flat = strategy.open("rows", PLAIN), strategy.open_dense("dense", DENSE, START)
+        for _ in range(2 if job.rank else 5):
+            strategy.pull(table, KEYS)
+            strategy.push(table, KEYS, np.full((40, 3), 2.0 + job.rank, np.float32))
+            strategy.push_dense(flat, np.full(35, 2.0 + job.rank, np.float32))
+            strategy.end_step()
+        job.finish_steps()
+        job.barrier("end")
+        with pytest.raises(BadRequest, match="UM-PS-131"):
+            strategy.push_dense(flat, START)
+        return job.client.pull(table, KEYS), job.client.pull_dense(flat), strategy.server_step
+
+    with Cluster() as cluster:
+        both = cluster.train("sync", trainer)
+    # Two steps with the mean of 2 and 3, and three with 2.
+    change = np.float32(0.5 * (2 * 2.5 + 3 * 2.0))
+    for rows, values, step in both:
+        assert np.array_equal(rows, np.full((40, 3), 1 - change))
+        assert np.array_equal(values, START - change)
+        assert step == 5
+
+
+def test_a_share_that_was_said_stays_as_it_is() -> None:
+    def trainer(job: Job) -> np.ndarray:
+        flat = job.strategy.open_dense("dense", DENSE, START)
+        for _ in range(1 if job.rank else 2):
+            job.strategy.push_dense(flat, np.full(35, 2.0, np.float32), share=0.25)
+            job.strategy.end_step()
+        job.finish_steps()
+        job.barrier("end")
+        return job.client.pull_dense(flat)
+
+    with Cluster() as cluster:
+        assert all(np.array_equal(values, START - 0.75) for values in cluster.train("sync", trainer))
 
 
 # ---- what is only read

@@ -59,6 +59,7 @@ impl Engine {
             posts: Posts::default(),
             counters: Counters::default(),
             last_done: 0,
+            waits: Default::default(),
             failed: None,
             verdict: None,
         };

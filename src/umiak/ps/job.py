@@ -193,6 +193,14 @@ class Job:
             self._strategy.flush()
             self._strategy.close()
         client.done()
+    def finish_steps(self) -> None:
+        """This trainer has no more steps, though the others may: theirs do not wait for it, and are means over those that are left.
+
+        It still reads, saves and meets the others. Being done says it as well.
+        """
+        self.strategy.flush()
+        self.strategy.finish_steps()
+
         client.close()
 
     def abandon(self) -> None:
