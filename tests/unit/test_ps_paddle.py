@@ -283,3 +283,66 @@ def test_lists_of_ids_that_are_none_are_refused_by_name(job, paddle) -> None:
         layer([[0, 1], [2]])
     with pytest.raises(BadRequest, match="ids must be whole numbers"):
         layer([0.5])
+
+
+# ---- weights that the script sets after the optimizer was made
+
+
+def set_by_state(model, paddle) -> None:
+    model.set_state_dict({"weight": paddle.full([3, 2], 8.0), "bias": paddle.full([2], 8.0)})
+
+
+def set_by_value(model, paddle) -> None:
+    for each in model.parameters():
+        each.set_value(np.full(each.shape, 8.0, np.float32))
+
+
+def set_in_place(model, paddle) -> None:
+    with paddle.no_grad():
+        for each in model.parameters():
+            each.fill_(8.0)
+
+
+def set_other_memory(model, paddle) -> None:
+    for each in model.parameters():
+        paddle.full(each.shape, 8.0)._share_buffer_to(each)
+
+
+@pytest.mark.parametrize(
+    ("set_weights", "dtype"),
+    [
+        (set_by_state, "float32"),
+        (set_by_value, "float32"),
+        (set_in_place, "float32"),
+        (set_other_memory, "float32"),
+        (set_in_place, "float64"),
+    ],
+)
+@pytest.mark.parametrize("strategy", ["sync", "async"])
+def test_weights_that_are_set_later_are_learned_from(paddle, set_weights, dtype: str, strategy: str) -> None:
+    """In memory that is shared with the client (float32), and in copies."""
+    ps.use(Job(Seat(), strategy, settings.Settings(), Options(shards=4)))
+    model = paddle.nn.Linear(3, 2)
+    model.to(dtype=dtype)
+    optimizer = ps.paddle.optimizer(model, SGD)
+    for weights in (7.5, 7.0):
+        if weights == 7.5:
+            set_weights(model, paddle)
+        model(paddle.ones([1, 3], dtype)).sum().backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        assert {*np.concatenate([each.numpy().ravel() for each in model.parameters()])} == {weights}
+
+
+def test_weights_that_were_set_are_saved(job, paddle, tmp_path) -> None:
+    model = paddle.nn.Linear(3, 2)
+    optimizer = ps.paddle.optimizer(model, SGD)
+    set_by_state(model, paddle)
+    job.save(str(tmp_path / "saved"))
+    set_by_value(model, paddle)
+    model.weight.set_value(np.zeros((3, 2), np.float32))
+    optimizer.upload()
+    assert model.weight.numpy().sum() == 0, "they are everybody's now"
+    job.load(str(tmp_path / "saved"))
+    optimizer.refresh()
+    assert {*model.weight.numpy().ravel()} == {8.0}

@@ -12,6 +12,7 @@ import umiak_native
 
 from tests.ps_cluster import Cluster
 from umiak.ps import settings, specs
+from umiak.ps.dense import Learner
 from umiak.ps.environment import Seat
 from umiak.ps.errors import BadRequest
 from umiak.ps.job import Job, Options
@@ -378,6 +379,82 @@ def test_certificates_are_shown_and_checked(tmp_path: Path) -> None:
         assert all(np.all(rows == 1) for rows in cluster.train("async", trainer))
     with Cluster(trainers=1, tls={**tls, "name": "other.example"}) as cluster, pytest.raises(umiak_native.PsError):
         cluster.train("async", trainer, rpc_deadline=1000)
+
+
+# ---- weights that a script sets after its optimizer was made
+
+
+def learner_of(job: Job) -> Learner:
+    rule = specs.Sgd(learning_rate=0.5)
+    return Learner(job, DENSE.arrays, np.full(35, 1.0 + job.rank, np.float32), rule=rule, clip=None)
+
+
+@pytest.mark.parametrize("strategy", ["sync", "hybrid"])
+@pytest.mark.parametrize("setters", [(0,), (0, 1), (1,)])
+def test_weights_that_are_set_count_from_the_next_step_on(strategy: str, setters: tuple[int, ...]) -> None:
+    """The first trainer's, whoever else has set some; and the same numbers for everybody in the same step."""
+
+    def trainer(job: Job) -> list[float]:
+        learner, seen = learner_of(job), []
+        for step in range(3):
+            if step == 1 and job.rank in setters:
+                learner.values[:] = 100.0 * (job.rank + 1)
+            learner.step([np.full(35, 2.0, np.float32)], share=None, factor=1.0)
+            seen.append(float(learner.values[-1]))
+        assert np.all(learner.values == learner.values[0])
+        return seen
+
+    with Cluster() as cluster:
+        both = cluster.train(strategy, trainer)
+    assert both == [[0.0, 99.0, 98.0] if 0 in setters else [0.0, -1.0, -2.0]] * 2
+
+
+def test_weights_can_be_uploaded_at_once() -> None:
+    def trainer(job: Job) -> float:
+        learner = learner_of(job)
+        learner.step([np.full(35, 2.0, np.float32)], share=None, factor=1.0)
+        job.barrier("before")
+        learner.values[:] = 100.0 * (job.rank + 1)
+        learner.upload()
+        job.barrier("behind")
+        job.strategy.restart_dense()
+        learner.fetch()
+        return float(learner.values[-1])
+
+    for strategy in ("sync", "async", "half_async", "geo", "hybrid"):
+        with Cluster() as cluster:
+            assert cluster.train(strategy, trainer) == [100.0, 100.0], strategy
+
+
+def test_in_geo_everybody_goes_on_from_what_the_first_trainer_has_set() -> None:
+    def trainer(job: Job) -> float:
+        learner = learner_of(job)
+        learner.values[:] = 64.0
+        for _ in range(4):
+            learner.step([np.zeros(35, np.float32)], share=None, factor=1.0)
+        job.barrier()
+        learner.fetch()
+        return float(learner.values[-1])
+
+    with Cluster() as cluster:
+        assert cluster.train("geo", trainer, k_steps=2) == [64.0, 64.0]
+
+
+@pytest.mark.parametrize("strategy", ["async", "half_async"])
+def test_without_steps_in_common_set_weights_are_uploaded_with_the_next_step(strategy: str) -> None:
+    with Cluster(trainers=1) as cluster:
+        for flags in ({}, {"send_queue_size": 2}):
+            job = cluster.job(strategy, **flags)
+            learner = Learner(
+                job, DENSE.arrays, START.copy(), rule=specs.Sgd(learning_rate=0.5), clip=None, table=str(flags)
+            )
+            learner.values[:] = 50.0
+            for _ in range(2):
+                learner.step([np.full(35, 2.0, np.float32)], share=None, factor=1.0)
+            job.flush()
+            expected = 49.0 if strategy == "half_async" else 48.0
+            assert np.all(job.client.pull_dense(learner.groups[0].number) == expected)
+            job.abandon()
 
 
 # ---- unequal numbers of steps
