@@ -195,6 +195,9 @@ def pool_grad(
 ) -> NDArray[np.float32]:
     """What `pool`'s rows get of the gradients of its segments, added up in the order of `inverse`."""
 
+def fingerprint(values: NDArray[np.float32]) -> int:
+    """A number of all bits of an array of one dimension, to find out whether it is still what it was."""
+
 def kernel_variant(pin: str | None = None) -> str:
     """Which compilation of the kernels is used: baseline, avx2 or avx512. `pin` chooses one; all give the same bits."""
 
@@ -509,6 +512,7 @@ class Client:
         *,
         step: int | None = None,
         scale: float = 1.0,
+        mean: bool = False,
     ) -> None:
         """One optimizer step with `rows` (shape `keys.shape + (width,)`) as gradients; returns when every server has it.
 
@@ -516,6 +520,9 @@ class Client:
         are summed, the slot is the last one). With `step` it is a part of that synchronous step and is applied when all
         trainers have committed it. A step may consist of several pushes. Gradients are multiplied by `scale` first; an
         accessor's slot, show and click are not.
+
+        `mean` says of a step's push that it counts by 1 / trainers (`scale` has done that): where fewer trainers take part
+        in the step, it counts by 1 / these instead.
         """
 
     def set(self, table: int, keys: NDArray[np.uint64] | NDArray[np.int64], rows: NDArray[np.float32]) -> None:
@@ -539,10 +546,11 @@ class Client:
         *,
         step: int | None = None,
         scale: float = 1.0,
+        mean: bool = False,
     ) -> None:
         """Gradients of all elements, end to end: one array, or a list of arrays that follow each other.
 
-        `step` and `scale` as in `push`.
+        `step`, `scale` and `mean` as in `push`.
         """
 
     def learn_dense(
@@ -553,6 +561,7 @@ class Client:
         *,
         step: int | None = None,
         scale: float = 1.0,
+        mean: bool = False,
     ) -> NDArray[np.float32]:
         """The end of a training step: pushes gradients and fills `out` with the elements afterwards.
 
@@ -560,8 +569,13 @@ class Client:
         step, with half as many exchanges.
         """
 
-    def set_dense(self, table: int, values: NDArray[np.float32], *, if_unset: bool = False) -> None:
-        """Overwrites all elements; with `if_unset` only if nobody has set them (the first trainer's values count)."""
+    def set_dense(
+        self, table: int, values: NDArray[np.float32], *, if_unset: bool = False, step: int | None = None
+    ) -> None:
+        """Overwrites all elements; with `if_unset` only if nobody has set them (the first trainer's values count).
+
+        With `step` it is a part of that synchronous step, and happens before the step's gradients are applied.
+        """
 
     def set_learning_rate(self, table: int, learning_rate: float, *, step: int | None = None) -> None:
         """From now on, or with `step` from that synchronous step on."""
@@ -584,8 +598,19 @@ class Client:
         A step that any server has committed for this trainer is committed on all; one that none has is forgotten.
         """
 
+    @property
+    def step(self) -> int | None:
+        """The step that comes next, whoever counts: behind the last `commit`, `learn_dense` or `resume`. None before any."""
+
+    def finish_steps(self) -> None:
+        """This trainer takes no more steps: those of the others do not wait for it. It still reads, saves and meets them."""
+
     def barrier(self, name: str, *, limit_s: float | None = None) -> None:
-        """Waits until all living trainers have called it with this name."""
+        """Waits until all living trainers have called it with this name.
+
+        `Refused` ("mutual-wait") if it can't end because another trainer waits elsewhere for this one, and has for 5 s. As all
+        waiting, it is told on stderr after 10 s.
+        """
 
     def gather(self, name: str, payload: bytes, *, limit_s: float | None = None) -> list[bytes]:
         """What all trainers bring to the same turn of this name, in order of rank; one round trip to the first server.

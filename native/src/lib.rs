@@ -7,6 +7,8 @@ pub mod keys;
 pub mod reader;
 pub mod store;
 pub mod table;
+
+pub mod fingerprint;
 pub mod wire;
 
 pub mod server;

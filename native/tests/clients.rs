@@ -48,7 +48,7 @@ fn push(client: &Client, table: u32, keys: &[u64], rows: &[f32]) -> Result<(), C
 }
 
 fn pushed<'a>(table: u32, keys: &'a [u64], rows: &'a [f32]) -> RowChange<'a> {
-    RowChange { op: Op::Push, table, keys, rows, scale: 1.0 }
+    RowChange { op: Op::Push, table, keys, rows, scale: 1.0, mean: false }
 }
 
 fn pull(client: &Client, table: u32, keys: &[u64]) -> Result<Vec<f32>, ClientError> {

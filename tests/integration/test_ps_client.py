@@ -135,6 +135,89 @@ def test_barriers_say_whom_they_wait_for() -> None:
             first.barrier("here", limit_s=0.3)
 
 
+def test_trainers_that_wait_for_each_other_are_told() -> None:
+    """One in a step, at a server where nobody meets, the other at a barrier: neither would ever go on."""
+    with servers(2, world=2) as started:
+        both = [client(started, rank=rank, world=2) for rank in (0, 1)]
+        tables = [mine.create_table("t", sum_spec()) for mine in both]
+        keys = np.arange(1000)
+        elsewhere = keys[umiak_native.server_of(keys, 2) == 1][:1]
+        _do_step(both[0], tables[0], keys, 0)
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            waits = [
+                pool.submit(both[0].pull, tables[0], elsewhere, step=1),
+                pool.submit(both[1].barrier, "end"),
+            ]
+            for each in waits:
+                with pytest.raises(umiak_native.Refused) as refused:
+                    each.result()
+                assert refused.value.code == "mutual-wait"
+                words = 'trainers wait for each other: trainer 0 at step 0, trainer 1 at barrier "end"'
+                assert words in str(refused.value)
+                assert "job.finish_steps()" in str(refused.value)
+        # Nobody is cut off by it: the step can still be taken.
+        _do_step(both[1], tables[1], keys, 0)
+        assert (both[0].pull(tables[0], keys, step=1) == 2).all()
+        for mine in both:
+            mine.close()
+        verdict = started[0].verdict()
+        assert not verdict["ok"]
+        assert "trainers wait for each other" in verdict["text"]
+
+
+def test_what_is_waited_for_is_told_after_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+    with servers(1, world=2) as started:
+        first, second = (client(started, rank=rank, world=2) for rank in (0, 1))
+        second.connect()
+        waiting = threading.Thread(target=lambda: _do_step_and_read(first))
+        waiting.start()
+        told = ""
+        while "for 10 s" not in told:
+            time.sleep(0.1)
+            told += capsys.readouterr().err
+        assert told == "umiak.ps: waiting for trainer 1 (at work) at step 0, for 10 s\n"
+        second.done()
+        waiting.join()
+
+
+def _do_step_and_read(mine: umiak_native.Client) -> None:
+    table = mine.create_table("t", sum_spec())
+    _do_step(mine, table, np.arange(4), 0)
+    mine.pull(table, np.arange(4), step=1)
+
+
+@pytest.mark.parametrize(("on_loss", "ok"), [("go_on", True), ("fail", False)])
+def test_a_job_that_went_on_without_a_trainer_has_ended_well(on_loss: str, ok: bool) -> None:
+    with servers(1, world=2, on_loss=on_loss, grace_s=0.2) as started:
+        first, second = (client(started, rank=rank, world=2) for rank in (0, 1))
+        for mine in (first, second):
+            mine.connect()
+        second.close()
+        while json.loads(first.status())[0]["trainers"][1]["state"] != "lost":
+            time.sleep(0.02)
+        first.done()
+        verdict = started[0].verdict()
+        assert (verdict["ok"], verdict["done"], verdict["lost"]) == (ok, [0], [1])
+        assert verdict["text"].startswith("1 of 2 trainers are done; lost: trainer 1 (lost: nothing heard for")
+
+
+def test_steps_without_a_trainer_are_remembered_by_a_log(tmp_path: Path) -> None:
+    """That it takes no more steps, and that the others' gradients are the mean over those that are left."""
+    with servers(1, world=2, log={"dir": str(tmp_path), "interval_ms": 5}) as started:
+        both = [client(started, rank=rank, world=2) for rank in (0, 1)]
+        tables = [mine.create_table("t", sum_spec()) for mine in both]
+        keys, ones = np.arange(10), np.ones((10, 4), np.float32)
+        both[1].finish_steps()
+        for step in range(2):
+            both[0].push(tables[0], keys, ones, step=step, scale=0.5, mean=True)
+            both[0].prepare(step)
+            both[0].commit(step)
+            if step == 0:
+                started[0].restart()
+        assert (both[1].pull(tables[1], keys, step=2) == 2).all()
+        assert (both[0].step, both[1].step) == (2, None)
+
+
 def test_every_push_counts_once_though_servers_are_killed(tmp_path: Path) -> None:
     with servers(2, log={"dir": str(tmp_path), "interval_ms": 5}) as started:
         mine = client(started)

@@ -12,6 +12,7 @@ import pytest
 
 from testbed.pytest_support import NetworkFactory, require
 from tests.integration.launching import WORKERS, Stage
+from umiak.ps import checkpoint
 
 CLICKS = WORKERS / "click_training.py"
 COUNTING = WORKERS / "counting.py"
@@ -31,6 +32,7 @@ def test_every_strategy_learns_what_one_process_learns(stage: Stage, tmp_path: P
     for strategy in STRATEGIES:
         assert found[strategy] == pytest.approx(found["alone"], abs=0.002), strategy
     assert found["same bits"], "sync is one process that takes the same micro-batches and adds them in rank order"
+    assert found["same bits accumulated"], "also if it adds them up in the model: two backward passes, one step"
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -86,6 +88,28 @@ def test_the_same_script_runs_alone(tmp_path: Path) -> None:
     run = subprocess.run([sys.executable, str(COUNTING), str(tmp_path), "sync"], check=False)
     assert run.returncode == 0
     assert json.loads((tmp_path / "sum.0").read_text()) == 40.0
+
+
+def loop_of_the_tutorial() -> str:
+    """The numpy loop of docs/tutorials/parameter-servers.md, with two saves."""
+    page = Path(__file__).parents[2] / "docs" / "tutorials" / "parameter-servers.md"
+    _, script = page.read_text().split("<!-- file: clicks.py -->\n```python\n", 1)
+    script, _ = script.split("```", 1)
+    head = "for step in range(200):\n"
+    assert head in script
+    return script.replace(head, head + "    if step in (60, 120):\n        ps.save(f'saved.{step}')\n")
+
+
+@pytest.mark.parametrize("servers", [0, 2])
+def test_the_loop_of_the_tutorial_saves_at_its_steps(stage: Stage, tmp_path: Path, servers: int) -> None:
+    script = tmp_path / "clicks.py"
+    script.write_text(loop_of_the_tutorial())
+    if servers:
+        launcher = stage.launch(f"--server_num {servers} --trainer_num 2", script, cwd=tmp_path)
+        assert launcher.wait() == 0, stage.transcript()
+    else:
+        assert subprocess.run([sys.executable, str(script)], cwd=tmp_path, check=False).returncode == 0
+    assert [checkpoint.read(tmp_path / f"saved.{step}").step for step in (60, 120)] == [60, 120]
 
 
 def test_each_run_has_a_log_of_its_own(stage: Stage, tmp_path: Path) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+import umiak_native
 
 from umiak import ps
-from umiak.ps import settings, specs
+from umiak.ps import environment, settings, specs
 from umiak.ps.environment import Seat, SeatRole
 from umiak.ps.errors import BadRequest
 from umiak.ps.job import Job, Options
@@ -81,6 +84,41 @@ def test_a_server_that_is_ended_too_early_says_so(
     seat = Seat(role=SeatRole.SERVER, world=2, servers=(endpoint,))
     assert Job(seat, "sync", settings.read({}, "sync"), Options(shards=8)).serve() == 0
     assert capsys.readouterr().err == f"umiak.ps: server 0 ends: {number.name} came; not yet done: trainer 0, 1\n"
+
+
+@pytest.mark.parametrize(("on_loss", "status"), [("go_on", 0), ("fail", 1)])
+def test_the_status_of_a_server_whose_trainer_was_lost(on_loss: str, status: int) -> None:
+    """0 if the job went on without it, to its end. The server's log names it all the same."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    environ = {
+        **SERVER,
+        "PADDLE_PSERVERS_IP_PORT_LIST": f"127.0.0.1:{port}",
+        "PADDLE_PORT": str(port),
+        "PADDLE_TRAINERS_NUM": "2",
+    }
+    script = f"from umiak import ps; raise SystemExit(ps.init(on_loss={on_loss!r}, grace_s=0.2).serve())"
+    with subprocess.Popen(
+        [sys.executable, "-c", script], env={**os.environ, **environ}, stderr=subprocess.PIPE, text=True
+    ) as server:
+        job = environment.seat(environ).job
+        first, second = (
+            umiak_native.Client(
+                json.dumps({"endpoints": [f"127.0.0.1:{port}"], "rank": rank, "world": 2, "job": job, "timeout_s": 60})
+            )
+            for rank in range(2)
+        )
+        for each in (first, second):
+            each.connect()
+        second.close()
+        while json.loads(first.status())[0]["trainers"][1]["state"] != "lost":
+            time.sleep(0.02)
+        first.done()
+        first.close()
+        _, said = server.communicate()
+        assert server.returncode == status, said
+    assert "lost" in said
+    assert "trainer 1" in said
 
 
 def test_names_that_are_not_there() -> None:

@@ -114,6 +114,13 @@ def test_several_slots_with_one_pull(job, paddle) -> None:
         assert np.array_equal(together.numpy()[:, slot], layer(values, offsets).numpy())
 
 
+def test_slots_with_different_numbers_of_bags_are_refused(job, paddle) -> None:
+    layer = ps.paddle.Embedding(dim=2)
+    two, three = (np.array([1, 2, 3]), np.array([0, 2, 3])), (np.array([9]), np.array([0, 0, 1, 1]))
+    with pytest.raises(BadRequest, match=r"numbers of bags: slot 0: 2, slot 1: 3, slot 2: 2 \[UM-PS-130\]"):
+        layer.slots([two, three, two])
+
+
 def test_padding_reads_as_zeros_and_never_learns(job, paddle) -> None:
     layer = ps.paddle.Embedding(dim=2, init=ONES, padding_id=0)
     optimizer = ps.paddle.optimizer(layer, SGD)
@@ -427,3 +434,66 @@ def test_embeddings_take_the_optimizers_decay_and_limits_unless_they_have_their_
     assert others == [1 - rate * 2] * 2
     again = ps.paddle.Embedding(dim=1, table="a", init=ONES)
     assert again.rows is model[0].rows
+
+
+# ---- weights that the script sets after the optimizer was made
+
+
+def set_by_state(model, paddle) -> None:
+    model.set_state_dict({"weight": paddle.full([3, 2], 8.0), "bias": paddle.full([2], 8.0)})
+
+
+def set_by_value(model, paddle) -> None:
+    for each in model.parameters():
+        each.set_value(np.full(each.shape, 8.0, np.float32))
+
+
+def set_in_place(model, paddle) -> None:
+    with paddle.no_grad():
+        for each in model.parameters():
+            each.fill_(8.0)
+
+
+def set_other_memory(model, paddle) -> None:
+    for each in model.parameters():
+        paddle.full(each.shape, 8.0)._share_buffer_to(each)
+
+
+@pytest.mark.parametrize(
+    ("set_weights", "dtype"),
+    [
+        (set_by_state, "float32"),
+        (set_by_value, "float32"),
+        (set_in_place, "float32"),
+        (set_other_memory, "float32"),
+        (set_in_place, "float64"),
+    ],
+)
+@pytest.mark.parametrize("strategy", ["sync", "async"])
+def test_weights_that_are_set_later_are_learned_from(paddle, set_weights, dtype: str, strategy: str) -> None:
+    """In memory that is shared with the client (float32), and in copies."""
+    ps.use(Job(Seat(), strategy, settings.Settings(), Options(shards=4)))
+    model = paddle.nn.Linear(3, 2)
+    model.to(dtype=dtype)
+    optimizer = ps.paddle.optimizer(model, SGD)
+    for weights in (7.5, 7.0):
+        if weights == 7.5:
+            set_weights(model, paddle)
+        model(paddle.ones([1, 3], dtype)).sum().backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        assert {*np.concatenate([each.numpy().ravel() for each in model.parameters()])} == {weights}
+
+
+def test_weights_that_were_set_are_saved(job, paddle, tmp_path) -> None:
+    model = paddle.nn.Linear(3, 2)
+    optimizer = ps.paddle.optimizer(model, SGD)
+    set_by_state(model, paddle)
+    job.save(str(tmp_path / "saved"))
+    set_by_value(model, paddle)
+    model.weight.set_value(np.zeros((3, 2), np.float32))
+    optimizer.upload()
+    assert model.weight.numpy().sum() == 0, "they are everybody's now"
+    job.load(str(tmp_path / "saved"))
+    optimizer.refresh()
+    assert {*model.weight.numpy().ravel()} == {8.0}

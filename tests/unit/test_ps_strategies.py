@@ -12,6 +12,7 @@ import umiak_native
 
 from tests.ps_cluster import Cluster
 from umiak.ps import settings, specs
+from umiak.ps.dense import Learner
 from umiak.ps.environment import Seat
 from umiak.ps.errors import BadRequest
 from umiak.ps.job import Job, Options
@@ -63,6 +64,44 @@ def test_sync_is_bit_equal_to_one_process_that_adds_in_rank_order() -> None:
     for rows, values in (first, second):
         assert np.array_equal(rows, client.pull(table, KEYS))
         assert np.array_equal(values, client.pull_dense(flat))
+
+
+@pytest.mark.parametrize("with_servers", [False, True])
+def test_two_backward_passes_and_one_step_are_two_trainers(with_servers: bool) -> None:
+    """Bit for bit, also where a batch has a key several times, in one look or in several."""
+    spec = specs.SparseTable(dim=3, seed=5, optimizer=specs.Adam(learning_rate=0.1))
+
+    def look(job: Job, rank: int, step: int, factor: float) -> None:
+        table = job.book.table("rows", spec)
+        keys = np.random.default_rng([rank, step]).integers(0, 5, 40).astype(np.uint64)
+        for part in (slice(0, 25), slice(25, 40)):
+            table.rows(keys[part])
+        for part in (slice(25, 40), slice(0, 25)):
+            table.collect(keys[part], gradients(rank, step)[part] * np.float32(factor))
+
+    def trainer(job: Job) -> np.ndarray:
+        for step in range(6):
+            look(job, job.rank, step, 1.0)
+            job.book.push()
+            job.strategy.end_step()
+        return job.book.table("rows", spec).rows(KEYS[:5].astype(np.uint64))
+
+    def one(job: Job) -> np.ndarray:
+        for step in range(6):
+            for rank in range(2):
+                look(job, rank, step, 0.5)
+            job.book.push()
+            job.strategy.end_step()
+        return job.book.table("rows", spec).rows(KEYS[:5].astype(np.uint64))
+
+    with Cluster() as cluster:
+        both = cluster.train("sync", trainer)
+    if with_servers:
+        with Cluster(trainers=1) as cluster:
+            (alone_rows,) = cluster.train("sync", one)
+    else:
+        alone_rows = one(alone("sync"))
+    assert all(np.array_equal(rows, alone_rows) for rows in both)
 
 
 def test_async_applies_everything_once() -> None:
@@ -340,3 +379,144 @@ def test_certificates_are_shown_and_checked(tmp_path: Path) -> None:
         assert all(np.all(rows == 1) for rows in cluster.train("async", trainer))
     with Cluster(trainers=1, tls={**tls, "name": "other.example"}) as cluster, pytest.raises(umiak_native.PsError):
         cluster.train("async", trainer, rpc_deadline=1000)
+
+
+# ---- weights that a script sets after its optimizer was made
+
+
+def learner_of(job: Job) -> Learner:
+    rule = specs.Sgd(learning_rate=0.5)
+    return Learner(job, DENSE.arrays, np.full(35, 1.0 + job.rank, np.float32), rule=rule, clip=None)
+
+
+@pytest.mark.parametrize("strategy", ["sync", "hybrid"])
+@pytest.mark.parametrize("setters", [(0,), (0, 1), (1,)])
+def test_weights_that_are_set_count_from_the_next_step_on(strategy: str, setters: tuple[int, ...]) -> None:
+    """The first trainer's, whoever else has set some; and the same numbers for everybody in the same step."""
+
+    def trainer(job: Job) -> list[float]:
+        learner, seen = learner_of(job), []
+        for step in range(3):
+            if step == 1 and job.rank in setters:
+                learner.values[:] = 100.0 * (job.rank + 1)
+            learner.step([np.full(35, 2.0, np.float32)], share=None, factor=1.0)
+            seen.append(float(learner.values[-1]))
+        assert np.all(learner.values == learner.values[0])
+        return seen
+
+    with Cluster() as cluster:
+        both = cluster.train(strategy, trainer)
+    assert both == [[0.0, 99.0, 98.0] if 0 in setters else [0.0, -1.0, -2.0]] * 2
+
+
+def test_weights_can_be_uploaded_at_once() -> None:
+    def trainer(job: Job) -> float:
+        learner = learner_of(job)
+        learner.step([np.full(35, 2.0, np.float32)], share=None, factor=1.0)
+        job.barrier("before")
+        learner.values[:] = 100.0 * (job.rank + 1)
+        learner.upload()
+        job.barrier("behind")
+        job.strategy.restart_dense()
+        learner.fetch()
+        return float(learner.values[-1])
+
+    for strategy in ("sync", "async", "half_async", "geo", "hybrid"):
+        with Cluster() as cluster:
+            assert cluster.train(strategy, trainer) == [100.0, 100.0], strategy
+
+
+def test_in_geo_everybody_goes_on_from_what_the_first_trainer_has_set() -> None:
+    def trainer(job: Job) -> float:
+        learner = learner_of(job)
+        learner.values[:] = 64.0
+        for _ in range(4):
+            learner.step([np.zeros(35, np.float32)], share=None, factor=1.0)
+        job.barrier()
+        learner.fetch()
+        return float(learner.values[-1])
+
+    with Cluster() as cluster:
+        assert cluster.train("geo", trainer, k_steps=2) == [64.0, 64.0]
+
+
+@pytest.mark.parametrize("strategy", ["async", "half_async"])
+def test_without_steps_in_common_set_weights_are_uploaded_with_the_next_step(strategy: str) -> None:
+    with Cluster(trainers=1) as cluster:
+        for flags in ({}, {"send_queue_size": 2}):
+            job = cluster.job(strategy, **flags)
+            learner = Learner(
+                job, DENSE.arrays, START.copy(), rule=specs.Sgd(learning_rate=0.5), clip=None, table=str(flags)
+            )
+            learner.values[:] = 50.0
+            for _ in range(2):
+                learner.step([np.full(35, 2.0, np.float32)], share=None, factor=1.0)
+            job.flush()
+            expected = 49.0 if strategy == "half_async" else 48.0
+            assert np.all(job.client.pull_dense(learner.groups[0].number) == expected)
+            job.abandon()
+
+
+# ---- unequal numbers of steps
+
+
+def test_a_trainer_without_more_steps_does_not_stop_the_others() -> None:
+    """Their gradients are then the mean over those that are left."""
+
+    def trainer(job: Job) -> tuple[np.ndarray, np.ndarray, int]:
+        strategy = job.strategy
+        table, flat = strategy.open("rows", PLAIN), strategy.open_dense("dense", DENSE, START)
+        for _ in range(2 if job.rank else 5):
+            strategy.pull(table, KEYS)
+            strategy.push(table, KEYS, np.full((40, 3), 2.0 + job.rank, np.float32))
+            strategy.push_dense(flat, np.full(35, 2.0 + job.rank, np.float32))
+            strategy.end_step()
+        job.finish_steps()
+        job.barrier("end")
+        with pytest.raises(BadRequest, match="UM-PS-131"):
+            strategy.push_dense(flat, START)
+        return job.client.pull(table, KEYS), job.client.pull_dense(flat), strategy.server_step
+
+    with Cluster() as cluster:
+        both = cluster.train("sync", trainer)
+    # Two steps with the mean of 2 and 3, and three with 2.
+    change = np.float32(0.5 * (2 * 2.5 + 3 * 2.0))
+    for rows, values, step in both:
+        assert np.array_equal(rows, np.full((40, 3), 1 - change))
+        assert np.array_equal(values, START - change)
+        assert step == 5
+
+
+def test_a_share_that_was_said_stays_as_it_is() -> None:
+    def trainer(job: Job) -> np.ndarray:
+        flat = job.strategy.open_dense("dense", DENSE, START)
+        for _ in range(1 if job.rank else 2):
+            job.strategy.push_dense(flat, np.full(35, 2.0, np.float32), share=0.25)
+            job.strategy.end_step()
+        job.finish_steps()
+        job.barrier("end")
+        return job.client.pull_dense(flat)
+
+    with Cluster() as cluster:
+        assert all(np.array_equal(values, START - 0.75) for values in cluster.train("sync", trainer))
+
+
+# ---- what is only read
+
+
+@pytest.mark.parametrize("strategy", ["sync", "async", "half_async", "geo", "hybrid"])
+def test_reading_creates_no_rows_anywhere(strategy: str) -> None:
+    def trainer(job: Job) -> np.ndarray:
+        spec = specs.SparseTable(dim=3, seed=5, optimizer=specs.Sgd(learning_rate=0.5))
+        table = job.strategy.open("rows", spec)
+        read = job.strategy.pull(table, KEYS, create=False)
+        assert '"rows":0' in job.client.status().replace(" ", "")
+        assert '"rows":1' not in job.client.status().replace(" ", "")
+        if strategy == "geo":
+            assert len(job.strategy._rows[table].latest) == 0  # type: ignore[attr-defined]
+        job.barrier("read")
+        assert np.array_equal(read, job.strategy.pull(table, KEYS)), "they begin with what was read"
+        return read
+
+    with Cluster() as cluster:
+        cluster.train(strategy, trainer)

@@ -28,6 +28,8 @@ pub struct State {
     pub sharding: Sharding,
     pub links: Vec<Link>,
     pub tables: Vec<Table>,
+    /// The step that comes next, once somebody has taken one or asked where to go on.
+    pub step: Option<u64>,
     /// The newest number that was given to a change.
     pub seq: u64,
     pub plan: Plan,
@@ -82,7 +84,10 @@ impl State {
     /// Gives a change its number: the step's, or the next one of this trainer. Observers have none.
     pub fn numbered(&mut self, header: Header, step: Option<u64>) -> Header {
         match step {
-            Some(step) => Header { flags: header.flags | flag::STEP, seq: step, ..header },
+            Some(step) => {
+                self.step = Some(step);
+                Header { flags: header.flags | flag::STEP, seq: step, ..header }
+            }
             None if self.config.kind == Kind::Observer => header,
             None => {
                 self.seq += 1;

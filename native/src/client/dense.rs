@@ -19,9 +19,15 @@ use crate::wire::frame::{Header, Op, flag};
 pub struct Pieces<'a> {
     pub arrays: &'a [&'a [f32]],
     pub scale: f32,
+    /// In a step: they are parts of a mean, see `flag::MEAN`.
+    pub mean: bool,
 }
 
 impl Pieces<'_> {
+    fn flags(&self) -> u16 {
+        if self.mean { flag::MEAN } else { 0 }
+    }
+
     fn len(&self) -> usize {
         self.arrays.iter().map(|array| array.len()).sum()
     }
@@ -54,7 +60,8 @@ impl Turn<'_> {
         let (state, waiting) = self.split();
         let parts = state.parts(table, pieces.len())?;
         state.connect_all(waiting, wish)?;
-        let header = state.numbered(header, step);
+        let flags = header.flags | if step.is_some() { pieces.flags() } else { 0 };
+        let header = state.numbered(Header { flags, ..header }, step);
         let orders = state.dense_orders(header, table, pieces, &parts)?;
         state.send(orders, waiting, wish).map(drop)
     }
@@ -88,7 +95,7 @@ impl Turn<'_> {
         let parts = state.parts(table, gradients.len())?;
         state.parts(table, out.len())?;
         state.connect_all(waiting, wish)?;
-        let flags = if step.is_some() { flag::LAST } else { flag::VALUES };
+        let flags = if step.is_some() { flag::LAST | gradients.flags() } else { flag::VALUES };
         let header = state.numbered(Header { flags, dim: 1, ..Header::of(Op::PushDense) }, step);
         let mut orders = state.dense_orders(header, table, gradients, &parts)?;
         let Some(step) = step else {
@@ -177,7 +184,7 @@ mod tests {
         for cuts in [[0, 0], [0, 10], [3, 4], [5, 5], [10, 10]] {
             let arrays = [&numbers[..cuts[0]], &numbers[cuts[0]..cuts[1]], &numbers[cuts[1]..]];
             for scale in [1.0, 0.5] {
-                let pieces = Pieces { arrays: &arrays, scale };
+                let pieces = Pieces { arrays: &arrays, scale, mean: false };
                 assert_eq!(pieces.len(), 10);
                 for start in 0..=10 {
                     for end in start..=10 {

@@ -118,6 +118,15 @@ pub fn exchange(
             let fd = if state.done.is_some() { -1 } else { call.stream.fd() };
             fds.push(libc::pollfd { fd, events, revents: 0 });
         }
+        let is_final =
+            |done: &io::Result<Answer>| matches!(done, Ok(Answer::Refused(told)) if told.code == "mutual-wait");
+        if states.iter().any(|state| state.done.as_ref().is_some_and(is_final)) {
+            // Only the server at which trainers meet can say so; the others would let it wait on.
+            let over = || io::Error::new(ErrorKind::ConnectionAborted, "another server has ended the operation");
+            for state in states.iter_mut().filter(|state| state.done.is_none()) {
+                state.done = Some(Err(over()));
+            }
+        }
         if states.iter().all(|state| state.done.is_some()) {
             break;
         }

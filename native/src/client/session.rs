@@ -79,6 +79,7 @@ impl Client {
             sharding,
             links,
             tables: Vec::new(),
+            step: None,
             seq: 0,
             plan: Plan::default(),
             spare: Vec::new(),
@@ -150,6 +151,8 @@ pub struct RowChange<'a> {
     pub rows: &'a [f32],
     /// What gradients count by; what is counted (show, click) is not touched by it.
     pub scale: f32,
+    /// In a step: the gradients are parts of a mean, see `flag::MEAN`.
+    pub mean: bool,
 }
 
 /// The limits of one operation, and who is asked whether it may go on.
@@ -251,7 +254,8 @@ impl Turn<'_> {
             fits(bytes.len().max(part.len() * width * 4))?;
             let (rows, dim) = (part.len() as u32, width as u32);
             let header = Header { flags, rows, dim, seq: step, length: bytes.len() as u64, ..Header::of(Op::Pull) };
-            if !part.is_empty() {
+            // The first server is where trainers meet: it must know of everybody who waits for a step.
+            if !part.is_empty() || (link == 0 && step > 0) {
                 let (table, body) = (Some(table as usize), Body::Bytes(bytes));
                 orders.push(Order { rows: Some((rows, dim)), ..Order::new(link, header, table, body) });
             }
@@ -275,7 +279,7 @@ impl Turn<'_> {
     /// Push, set and add: rows that change something, in a push times `scale`. With `step`, a part of a synchronous step.
     pub fn change(&mut self, change: &RowChange<'_>, step: Option<u64>, wish: &mut Wish<'_>) -> Outcome<()> {
         let (state, waiting) = self.split();
-        let RowChange { op, table, keys, rows, scale } = *change;
+        let RowChange { op, table, keys, rows, scale, mean } = *change;
         let (pull_width, push_width, has_slot) = state.table(table)?.sparse()?;
         let (width, merge) = match op {
             Op::Push if has_slot => (push_width, Merge::Statistics(scale)),
@@ -291,7 +295,8 @@ impl Turn<'_> {
         let mut plan = std::mem::take(&mut state.plan);
         plan.make(keys, state.sharding, state.links.len());
         let fit = plan.bounds.windows(2).try_for_each(|bounds| fits((bounds[1] - bounds[0]) * (8 + 4 * width)));
-        let header = state.numbered(Header { dim: width as u32, ..Header::of(op) }, step);
+        let flags = if mean && step.is_some() { flag::MEAN } else { 0 };
+        let header = state.numbered(Header { flags, dim: width as u32, ..Header::of(op) }, step);
         let mut orders = Vec::new();
         if fit.is_ok() {
             let mut parts: Vec<(Vec<u64>, Vec<f32>)> = plan.bounds[1..].iter().map(|_| state.buffers()).collect();

@@ -12,7 +12,7 @@ use super::delivery::{Body, Order, State, nap};
 use super::error::{ClientError, Outcome};
 use super::link::Words;
 use super::session::{Turn, Wish};
-use crate::wire::frame::{Header, Op};
+use crate::wire::frame::{Header, Op, flag};
 
 /// How often a step is chosen anew because the servers went on without this trainer meanwhile.
 const ATTEMPTS: usize = 100;
@@ -22,6 +22,7 @@ impl Turn<'_> {
         let (state, waiting) = self.split();
         state.connect_all(waiting, wish)?;
         state.tell_all(Header { seq: step, ..Header::of(Op::Prepare) }, &[], waiting, wish)?;
+        state.step = Some(step);
         state.step_prepared(step);
         Ok(())
     }
@@ -48,6 +49,18 @@ impl Turn<'_> {
         // Nobody could send it again.
         state.settle(waiting, wish)?;
         state.tell_all(Header::of(Op::Done), &[], waiting, wish).map(|_| ())
+    }
+
+    /// This trainer takes no more steps; everything else goes on.
+    pub fn finish_steps(&mut self, wish: &mut Wish<'_>) -> Outcome<()> {
+        let (state, waiting) = self.split();
+        state.connect_all(waiting, wish)?;
+        state.tell_all(Header { flags: flag::STEP, ..Header::of(Op::Done) }, &[], waiting, wish).map(|_| ())
+    }
+
+    /// The step that comes next, as far as this client knows.
+    pub fn step(&mut self) -> Option<u64> {
+        self.split().0.step
     }
 
     /// The step to go on with. New connections are made, because only a welcome says where a server stands.
@@ -81,6 +94,7 @@ impl Turn<'_> {
                         // A kill may take back a commit that was sent just now; it is then sent again.
                         link.committed = if given_up { None } else { step.checked_sub(1) };
                     }
+                    state.step = Some(step);
                     return Ok(step);
                 }
                 // The others go on meanwhile, and do not everywhere notice at the same moment that this one is away.
@@ -102,6 +116,7 @@ impl State {
     }
 
     pub(super) fn steps_closed(&mut self, step: u64, committed: bool) {
+        self.step = Some(if committed { step + 1 } else { step });
         let mut spare = std::mem::take(&mut self.spare);
         for link in &mut self.links {
             link.close_step(step, &mut spare);

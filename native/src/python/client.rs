@@ -1,6 +1,7 @@
 //! `Client`: a trainer's side. Arrays are checked and borrowed here, and the GIL is released for everything else.
 
 use std::mem::ManuallyDrop;
+use std::time::{Duration, Instant};
 
 use numpy::{PyArray, PyArray1, PyArray2, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -34,8 +35,15 @@ impl Client {
     ) -> PyResult<T> {
         let limit = limit_s.map(errors::duration).transpose()?;
         let mut raised = None;
+        let (begun, mut tell_after) = (Instant::now(), TELL_AFTER);
         let outcome = py.detach(|| {
             let mut pulse = || {
+                if begun.elapsed() >= tell_after
+                    && let Some(words) = self.inner.waiting_for()
+                {
+                    tell(&format!("umiak.ps: {words}, for {} s", begun.elapsed().as_secs()));
+                    tell_after = (tell_after * 6).min(tell_after + MOST_PAUSE);
+                }
                 raised = Python::attach(|py| py.check_signals()).err();
                 raised.is_none()
             };
@@ -47,6 +55,22 @@ impl Client {
             (outcome, _) => outcome.map_err(|error| errors::from_client(py, error)),
         }
     }
+}
+
+/// What an operation waits for is told after this time, and then more and more rarely.
+const TELL_AFTER: Duration = Duration::from_secs(10);
+const MOST_PAUSE: Duration = Duration::from_secs(300);
+
+/// A line on `sys.stderr`. That it can't be written is no reason to end a training.
+fn tell(line: &str) {
+    Python::attach(|py| {
+        let print = || {
+            let stderr = py.import("sys")?.getattr("stderr")?;
+            stderr.call_method1("write", (format!("{line}\n"),))?;
+            stderr.call_method0("flush")
+        };
+        drop(print());
+    });
 }
 
 /// Keys as u64, whatever their shape; those of int64 are the same bits.
@@ -205,7 +229,8 @@ impl Client {
         Ok(array)
     }
 
-    #[pyo3(signature = (table, keys, rows, *, step=None, scale=1.0))]
+    #[allow(clippy::too_many_arguments)]
+    #[pyo3(signature = (table, keys, rows, *, step=None, scale=1.0, mean=false))]
     fn push(
         &self,
         py: Python<'_>,
@@ -214,16 +239,17 @@ impl Client {
         rows: Bound<'_, PyAny>,
         step: Option<u64>,
         scale: f32,
+        mean: bool,
     ) -> PyResult<()> {
-        self.change(py, (Op::Push, table, scale), &keys, &rows, step)
+        self.change(py, (Op::Push, table, scale, mean), &keys, &rows, step)
     }
 
     fn set(&self, py: Python<'_>, table: u32, keys: Bound<'_, PyAny>, rows: Bound<'_, PyAny>) -> PyResult<()> {
-        self.change(py, (Op::Set, table, 1.0), &keys, &rows, None)
+        self.change(py, (Op::Set, table, 1.0, false), &keys, &rows, None)
     }
 
     fn add(&self, py: Python<'_>, table: u32, keys: Bound<'_, PyAny>, rows: Bound<'_, PyAny>) -> PyResult<()> {
-        self.change(py, (Op::Add, table, 1.0), &keys, &rows, None)
+        self.change(py, (Op::Add, table, 1.0, false), &keys, &rows, None)
     }
 
     fn changed<'py>(&self, py: Python<'py>, table: u32) -> PyResult<KeysAndRows<'py>> {
@@ -254,7 +280,7 @@ impl Client {
         Ok(array)
     }
 
-    #[pyo3(signature = (table, gradients, *, step=None, scale=1.0))]
+    #[pyo3(signature = (table, gradients, *, step=None, scale=1.0, mean=false))]
     fn push_dense(
         &self,
         py: Python<'_>,
@@ -262,15 +288,17 @@ impl Client {
         gradients: Bound<'_, PyAny>,
         step: Option<u64>,
         scale: f32,
+        mean: bool,
     ) -> PyResult<()> {
         let gradients = take_pieces(&gradients)?;
         let arrays: Vec<&[f32]> = gradients.iter().map(Rows::slice).collect();
-        let pieces = Pieces { arrays: &arrays, scale };
+        let pieces = Pieces { arrays: &arrays, scale, mean };
         let header = Header { dim: 1, ..Header::of(Op::PushDense) };
         self.run(py, None, |turn, wish| turn.change_dense(header, table, pieces, step, wish))
     }
 
-    #[pyo3(signature = (table, gradients, out, *, step=None, scale=1.0))]
+    #[allow(clippy::too_many_arguments)]
+    #[pyo3(signature = (table, gradients, out, *, step=None, scale=1.0, mean=false))]
     fn learn_dense<'py>(
         &self,
         py: Python<'py>,
@@ -279,10 +307,11 @@ impl Client {
         out: Bound<'py, PyAny>,
         step: Option<u64>,
         scale: f32,
+        mean: bool,
     ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
         let gradients = take_pieces(&gradients)?;
         let arrays: Vec<&[f32]> = gradients.iter().map(Rows::slice).collect();
-        let pieces = Pieces { arrays: &arrays, scale };
+        let pieces = Pieces { arrays: &arrays, scale, mean };
         let elements = self.run(py, None, |turn, _| Ok(turn.table(table)?.dense()?.0))?;
         let array = to_fill(py, Some(out), &[elements])?;
         {
@@ -293,13 +322,20 @@ impl Client {
         Ok(array)
     }
 
-    #[pyo3(signature = (table, values, *, if_unset=false))]
-    fn set_dense(&self, py: Python<'_>, table: u32, values: Bound<'_, PyAny>, if_unset: bool) -> PyResult<()> {
+    #[pyo3(signature = (table, values, *, if_unset=false, step=None))]
+    fn set_dense(
+        &self,
+        py: Python<'_>,
+        table: u32,
+        values: Bound<'_, PyAny>,
+        if_unset: bool,
+        step: Option<u64>,
+    ) -> PyResult<()> {
         let (values, _) = Rows::take(&values, "values")?;
-        let pieces = Pieces { arrays: &[values.slice()], scale: 1.0 };
+        let pieces = Pieces { arrays: &[values.slice()], scale: 1.0, mean: false };
         let flags = if if_unset { flag::IF_UNSET } else { 0 };
         let header = Header { flags, dim: 1, ..Header::of(Op::SetDense) };
-        self.run(py, None, |turn, wish| turn.change_dense(header, table, pieces, None, wish))
+        self.run(py, None, |turn, wish| turn.change_dense(header, table, pieces, step, wish))
     }
 
     #[pyo3(signature = (table, learning_rate, *, step=None))]
@@ -327,6 +363,15 @@ impl Client {
 
     fn resume(&self, py: Python<'_>) -> PyResult<u64> {
         self.run(py, None, |turn, wish| turn.resume(wish))
+    }
+
+    #[getter]
+    fn step(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        self.run(py, None, |turn, _| Ok(turn.step()))
+    }
+
+    fn finish_steps(&self, py: Python<'_>) -> PyResult<()> {
+        self.run(py, None, |turn, wish| turn.finish_steps(wish))
     }
 
     #[pyo3(signature = (name, *, limit_s=None))]
@@ -395,7 +440,7 @@ impl Client {
     fn change(
         &self,
         py: Python<'_>,
-        (op, table, scale): (Op, u32, f32),
+        (op, table, scale, mean): (Op, u32, f32, bool),
         keys: &Bound<'_, PyAny>,
         rows: &Bound<'_, PyAny>,
         step: Option<u64>,
@@ -406,7 +451,7 @@ impl Client {
             let words = format!("rows of the shape {shape:?} do not belong to keys of the shape {:?}", keys.shape());
             return Err(PyValueError::new_err(words));
         }
-        let change = RowChange { op, table, keys: keys.slice(), rows: rows.slice(), scale };
+        let change = RowChange { op, table, keys: keys.slice(), rows: rows.slice(), scale, mean };
         self.run(py, None, |turn, wish| turn.change(&change, step, wish))
     }
 }

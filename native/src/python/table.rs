@@ -26,6 +26,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(squares, module)?)?;
     module.add_function(wrap_pyfunction!(pool, module)?)?;
     module.add_function(wrap_pyfunction!(pool_grad, module)?)?;
+    module.add_function(wrap_pyfunction!(fingerprint, module)?)?;
     module.add_function(wrap_pyfunction!(kernel_variant, module)?)?;
     Ok(())
 }
@@ -468,6 +469,12 @@ fn pool_grad<'py>(
         py.detach(|| gather::pool_grad(gradients, width, inverse, offsets, pooling, &mut out));
     }
     matrix(py, out, rows, width)
+}
+
+#[pyfunction]
+fn fingerprint(py: Python<'_>, values: Floats<'_>) -> PyResult<u64> {
+    let values = values.as_slice()?;
+    Ok(py.detach(|| crate::fingerprint::fingerprint(values)))
 }
 
 #[pyfunction]

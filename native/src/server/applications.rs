@@ -131,19 +131,21 @@ impl Engine {
     pub(super) fn apply_ripe(&self, core: &mut Core) {
         let before = core.steps.step();
         while let Some((step, parts)) = core.steps.take_ripe() {
+            // Everybody's count by 1 / trainers. Where some take no part, those of the others are the mean all the same.
+            let more = (parts.len() < self.config.world).then(|| self.config.world as f32 / parts.len() as f32);
             let mut by_table: BTreeMap<u32, Vec<&Piece>> = BTreeMap::new();
             for piece in parts.iter().flat_map(|(_, pieces)| pieces) {
                 by_table.entry(piece.header.table).or_default().push(piece);
             }
             for (number, pieces) in by_table {
                 let Ok(entry) = self.entry(number) else { continue };
-                let (rates, pushes): (Vec<&Piece>, Vec<&Piece>) =
-                    pieces.into_iter().partition(|piece| piece.header.op == Op::LearningRate);
-                for piece in rates {
+                let (settings, pushes): (Vec<&Piece>, Vec<&Piece>) =
+                    pieces.into_iter().partition(|piece| matches!(piece.header.op, Op::LearningRate | Op::SetDense));
+                for piece in settings {
                     let author = Author { rank: None, incarnation: 0 };
                     self.apply_change(author, &piece.header, piece.payload(), &entry);
                 }
-                apply_summed(&entry, &pushes, keys::draw(u64::MAX, step));
+                apply_summed(&entry, &pushes, more, keys::draw(u64::MAX, step));
             }
             let pieces = parts.into_iter().flat_map(|(_, pieces)| pieces);
             self.shelf.put(pieces.filter_map(Arc::into_inner).map(|piece| piece.words));
@@ -175,6 +177,12 @@ impl Engine {
         self.apply_ripe(core);
     }
 
+    /// It takes no more steps, and is here.
+    pub(super) fn apply_steps_done(&self, core: &mut Core, rank: u32) {
+        core.steps.leave(rank);
+        self.apply_ripe(core);
+    }
+
     /// One record of the log, as it was done the first time.
     pub(super) fn replay(&self, bytes: &[u8]) -> Result<(), String> {
         let (author, header, payload) = match records::decode(bytes)? {
@@ -201,7 +209,11 @@ impl Engine {
             }
             Op::Done => {
                 let rank = author.rank.ok_or("an observer is never done")?;
-                self.apply_done(&mut self.core(), rank);
+                let mut core = self.core();
+                match header.flags & flag::STEP {
+                    0 => self.apply_done(&mut core, rank),
+                    _ => self.apply_steps_done(&mut core, rank),
+                }
             }
             Op::Take => {
                 let rank = author.rank.ok_or("an observer takes no numbers")?;
@@ -256,14 +268,27 @@ impl Engine {
     }
 }
 
+/// Gradients that are a mean count by `more` as well, if that is said; what is counted (slot, show, click) does not.
+fn raised<'a>(piece: &Piece, rows: Cow<'a, [f32]>, more: Option<f32>, counted: usize) -> Cow<'a, [f32]> {
+    let Some(more) = more.filter(|_| piece.header.flags & flag::MEAN != 0) else { return rows };
+    let mut rows = rows.into_owned();
+    for row in rows.chunks_exact_mut(piece.header.dim.max(1) as usize) {
+        row.iter_mut().skip(counted).for_each(|number| *number *= more);
+    }
+    Cow::Owned(rows)
+}
+
 /// All pieces of one step for one table, summed in their order and applied as one push.
-fn apply_summed(entry: &Entry, pieces: &[&Piece], draw: u64) {
+fn apply_summed(entry: &Entry, pieces: &[&Piece], more: Option<f32>, draw: u64) {
     match &entry.table {
         Table::Sparse(table) => {
             let views: Vec<Keyed<'_>> = pieces
                 .iter()
-                .filter_map(|piece| codec::keys(piece.payload(), piece.header.rows))
-                .map(|(keys, rows)| (keys, codec::floats(rows)))
+                .filter_map(|piece| {
+                    let (keys, rows) = codec::keys(piece.payload(), piece.header.rows)?;
+                    let counted = if table.spec().accessor.is_some() { 3 } else { 0 };
+                    Some((keys, raised(piece, codec::floats(rows), more, counted)))
+                })
                 .collect();
             let parts: Vec<(&[u64], &[f32])> = views.iter().map(|(keys, rows)| (&keys[..], &rows[..])).collect();
             if !parts.is_empty() {
@@ -271,7 +296,8 @@ fn apply_summed(entry: &Entry, pieces: &[&Piece], draw: u64) {
             }
         }
         Table::Dense(table) => {
-            let views: Vec<Cow<'_, [f32]>> = pieces.iter().map(|piece| codec::floats(piece.payload())).collect();
+            let views: Vec<Cow<'_, [f32]>> =
+                pieces.iter().map(|piece| raised(piece, codec::floats(piece.payload()), more, 0)).collect();
             let parts: Vec<&[f32]> = views.iter().map(|view| &view[..]).collect();
             if !parts.is_empty() {
                 // Their lengths were compared when they came.

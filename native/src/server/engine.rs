@@ -29,6 +29,7 @@ use super::service::{Identity, Kind, Refusal, Reply, RequestError, Service};
 use super::steps::Steps;
 use super::traffic::Traffic;
 use super::upkeep::Verdict;
+use super::waits::Waits;
 use super::{lane::Lane, refusals};
 use crate::keys::Sharding;
 use crate::store::log::Log;
@@ -88,7 +89,8 @@ pub(super) struct Core {
     pub counters: Counters,
     /// When the last trainer said that it is done.
     pub last_done: u64,
-    /// A trainer was refused because another one is lost: the job has failed.
+    pub waits: Waits,
+    /// A trainer was refused because another one is lost, or because they wait for each other: the job has failed.
     pub failed: Option<String>,
     /// What trainers that have waited for a second or more wait for, by rank.
     pub waiting: BTreeMap<u32, String>,
@@ -281,7 +283,7 @@ impl Service for Engine {
             Op::Status => Ok(reply.json(&self.status())?),
             Op::Create => self.create(who, header, payload, reply),
             Op::Pull | Op::PullDense => self.pull(who, header, payload, reply),
-            Op::Push | Op::PushDense | Op::LearningRate if trainer && in_step => {
+            Op::Push | Op::PushDense | Op::SetDense | Op::LearningRate if trainer && in_step => {
                 self.step_request(who, header, payload, reply)
             }
             Op::Prepare | Op::Commit | Op::Abort if trainer => self.step_request(who, header, payload, reply),

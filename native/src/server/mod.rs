@@ -41,7 +41,7 @@
 //! waits for nobody. **Save** `{path, mode, step?}` answers `{server, step, tables,
 //! files}`; **Load** `{path, files?, step?, check?}` takes the place of everything in the tables, or
 //! changes nothing; with `check` it is read and waits for the same request without it, so that all servers load or none.
-//! **Done** is refused while a step is prepared. Servers linger for two seconds after the last Done, or until the trainers'
+//! **Done** is refused while a step is prepared; with the flag STEP the trainer takes no more steps, and stays. Servers linger for two seconds after the last Done, or until the trainers'
 //! connections are closed, so that an answer that was lost can be asked for again.
 
 mod applications;
@@ -70,3 +70,4 @@ mod steps;
 mod traffic;
 pub mod upkeep;
 mod waiting;
+mod waits;

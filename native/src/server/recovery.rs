@@ -61,6 +61,7 @@ impl Engine {
             posts: Posts::default(),
             counters: Counters::default(),
             last_done: 0,
+            waits: Default::default(),
             failed: None,
             waiting: BTreeMap::new(),
             verdict: None,

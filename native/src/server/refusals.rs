@@ -43,6 +43,12 @@ pub fn trainer_lost(doing: &str, who: &str) -> Refusal {
     refusal("trainer-lost", message, Some("its own log tells why; on_loss says whether the others go on without it"))
 }
 
+pub fn mutual_wait(message: &str) -> Refusal {
+    let hint = "every trainer takes the same number of steps and meets the others as often as they do; \
+                one that has no more steps says so before it waits: job.finish_steps()";
+    refusal("mutual-wait", message, Some(hint))
+}
+
 pub fn server_forgot(message: impl Into<String>) -> Refusal {
     let hint = "load the newest checkpoint; with a log (state directory) a server comes back with everything";
     refusal("server-forgot", message, Some(hint))

@@ -25,7 +25,7 @@ const SECOND_TRY: u64 = 10_000;
 /// How the job ended, as this server sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verdict {
-    /// Every trainer is done.
+    /// Every trainer is done, or those are that were to go on without the lost ones.
     pub ok: bool,
     pub text: String,
     pub done: Vec<u32>,
@@ -157,13 +157,18 @@ impl Engine {
             let text = "the server was stopped before all trainers were done".to_owned();
             return if stopped { bad(text, false) } else { None };
         }
-        if lost.is_empty() {
+        let text = match lost.is_empty() {
+            true => format!("all {} trainers are done", done.len()),
+            false => {
+                let words = core.members.words_for(&lost, now);
+                format!("{} of {} trainers are done; lost: {words}", done.len(), self.config.world)
+            }
+        };
+        if lost.is_empty() || (self.config.on_loss == OnLoss::GoOn && !done.is_empty()) {
             let waiting = !stopped && now.saturating_sub(core.last_done) < LINGER && done.iter().any(connected);
-            let text = format!("all {} trainers are done", done.len());
             return (!waiting).then_some(Verdict { ok: true, text, done, lost, log_failed: false });
         }
-        let words = core.members.words_for(&lost, now);
-        bad(format!("{} of {} trainers are done; lost: {words}", done.len(), self.config.world), false)
+        bad(text, false)
     }
 
     /// Waits until the server's work is over.

@@ -19,8 +19,13 @@ use super::posts::MOST_NAMES;
 use super::records::{self, Decision};
 use super::refusals;
 use super::service::{Identity, Kind, Refusal, Reply, RequestError};
+use super::waits::Place;
 use crate::wire::codec;
-use crate::wire::frame::{Header, Op};
+use crate::wire::frame::{Header, Op, flag};
+
+/// Trainers that have waited for each other for so long wait for ever, in milliseconds. Connections that are gone are
+/// noticed earlier than this.
+const MUTUAL: u64 = 5_000;
 
 /// How often a client that waits is spoken to.
 const WORD: Duration = Duration::from_secs(1);
@@ -34,10 +39,34 @@ struct Meeting {
 }
 
 impl Engine {
-    /// Waits until `look` breaks. `words` says what for.
+    /// Waits at a place until `look` breaks. `words` says what for.
     fn wait_until(
         &self,
         who: &Identity,
+        place: Place,
+        reply: &mut dyn Reply,
+        mut look: impl FnMut(&mut Core) -> Result<ControlFlow<()>, Refusal>,
+        words: impl Fn(&Core, u64) -> String,
+    ) -> Result<(), RequestError> {
+        let wait = {
+            let mut core = self.core();
+            if look(&mut core)?.is_break() {
+                return Ok(());
+            }
+            let now = self.now();
+            (who.kind != Kind::Observer).then(|| core.waits.begin(who.rank, place, now))
+        };
+        let outcome = self.wait_on(who, wait, reply, look, words);
+        if let Some(wait) = wait {
+            self.core().waits.end(wait);
+        }
+        outcome
+    }
+
+    fn wait_on(
+        &self,
+        who: &Identity,
+        wait: Option<u64>,
         reply: &mut dyn Reply,
         look: impl FnMut(&mut Core) -> Result<ControlFlow<()>, Refusal>,
         words: impl Fn(&Core, u64) -> String,
@@ -64,12 +93,16 @@ impl Engine {
             if look(&mut core)?.is_break() {
                 return Ok(());
             }
+            if let Some(text) = wait.and_then(|wait| core.waits.why_ended(wait)) {
+                return Err(refusals::mutual_wait(text).into());
+            }
             if self.stopped.load(Ordering::SeqCst) {
                 return Err(refusals::stopping().into());
             }
             let left = next_word.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 let now = self.hear(&mut core);
+                self.end_mutual_waits(&mut core, now);
                 let text = words(&core, now);
                 if who.kind != Kind::Observer {
                     core.waiting.insert(who.rank, text.clone());
@@ -85,6 +118,24 @@ impl Engine {
                 continue;
             }
             core = core.wait_timeout(&self.changed, left);
+        }
+    }
+
+    /// Trainers that wait for each other are told, instead of waiting for ever.
+    fn end_mutual_waits(&self, core: &mut Core, now: u64) {
+        let counted = self.counted(core);
+        let Core { waits, members, steps, barriers, gathers, .. } = core;
+        let is_here = |rank| members.state(rank) == State::Here && members.connections(rank) > 0;
+        let missing = |place: &Place| match place {
+            Place::Step(step) if steps.step() >= *step => Vec::new(),
+            Place::Step(_) => steps.waits_for(),
+            Place::Barrier(name, turn) if barriers.is_complete(name, *turn) => Vec::new(),
+            Place::Barrier(name, turn) => barriers.missing(name, *turn, &counted),
+            Place::Gather(name) => gathers.missing(name, &counted),
+        };
+        if let Some(text) = waits.end_mutual(now, MUTUAL, is_here, missing) {
+            core.failed.get_or_insert(text);
+            self.changed.notify_all();
         }
     }
 
@@ -126,9 +177,9 @@ impl Engine {
         let words = |core: &Core, now: u64| {
             let missing = core.steps.waits_for();
             let at = core.steps.step();
-            format!("step {step} waits for step {at} of {}", core.members.words_for(&missing, now))
+            format!("waiting for {} at step {at}", core.members.words_for(&missing, now))
         };
-        self.wait_until(who, reply, look, words)
+        self.wait_until(who, Place::Step(step), reply, look, words)
     }
 
     pub(super) fn barrier(&self, who: &Identity, payload: &[u8], reply: &mut dyn Reply) -> Result<(), RequestError> {
@@ -157,7 +208,7 @@ impl Engine {
             let missing = core.barriers.missing(&name, turn, &self.counted(core));
             format!("barrier {name:?} waits for {}", core.members.words_for(&missing, now))
         };
-        self.wait_until(who, reply, look, words)?;
+        self.wait_until(who, Place::Barrier(name.clone(), turn), reply, look, words)?;
         let lsn = self.core().barrier_lsn;
         self.wait_durable(lsn)?;
         let durable_seq = self.durable_seq_of(who);
@@ -233,7 +284,7 @@ impl Engine {
             let missing = core.gathers.missing(name, &self.counted(core));
             format!("gather {name:?} waits for {}", core.members.words_for(&missing, now))
         };
-        self.wait_until(who, reply, look, words)?;
+        self.wait_until(who, Place::Gather(name.to_owned()), reply, look, words)?;
         let Some(gathered) = gathered else { return Err(refusals::stopping().into()) };
         self.wait_durable(gathered.lsn)?;
         let durable_seq = self.durable_seq_of(who);
@@ -268,7 +319,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A trainer has no more to do.
+    /// A trainer has no more to do; with the flag STEP, no more steps to take.
     pub(super) fn done(&self, who: &Identity, header: &Header, reply: &mut dyn Reply) -> Result<(), RequestError> {
         let mut lsn = 0;
         {
@@ -280,10 +331,15 @@ impl Engine {
                 let text = format!("step {} of trainer {} is prepared, and not committed", standing.next, who.rank);
                 return Err(refusals::bad_request(text).into());
             }
-            if core.members.state(who.rank) != State::Done {
+            let steps_only = header.flags & flag::STEP != 0;
+            let is_new = if steps_only { standing.joined } else { core.members.state(who.rank) != State::Done };
+            if is_new {
                 let author = super::operations::author(who);
                 lsn = self.append(&[&records::operation_head(author, header)])?;
-                self.apply_done(&mut core, who.rank);
+                match steps_only {
+                    true => self.apply_steps_done(&mut core, who.rank),
+                    false => self.apply_done(&mut core, who.rank),
+                }
                 self.open_meetings(&mut core)?;
             }
         }

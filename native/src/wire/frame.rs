@@ -20,7 +20,7 @@ pub enum Op {
     Push = 5,          // keys, then rows of `dim` floats
     PullDense = 6,     // nothing; `seq` is the step to wait for
     PushDense = 7,     // floats: this server's part; flag VALUES
-    SetDense = 8,      // floats: this server's part; flag IF_UNSET
+    SetDense = 8,      // floats: this server's part; flags IF_UNSET, STEP
     Set = 9,           // keys, then rows: overwrite values
     Add = 10,          // keys, then rows: geo's differences
     Changed = 11,      // nothing: geo's rows that others changed since this trainer asked last
@@ -33,7 +33,7 @@ pub enum Op {
     // The job.
     Barrier = 17, // JSON {name}
     Beat = 18,
-    Done = 19,
+    Done = 19,   // with the flag STEP: no more steps, but here
     Save = 20,   // JSON {path, mode, ...}; the reply lists files
     Load = 21,   // JSON {path, files}
     Status = 22, // the reply is JSON
@@ -56,7 +56,7 @@ pub mod flag {
     pub const CREATE: u16 = 1;
     /// SetDense: leave values alone that are already set.
     pub const IF_UNSET: u16 = 2;
-    /// Push: part of a synchronous step, whose number is `seq`.
+    /// Push, PushDense, SetDense, LearningRate: part of a synchronous step, whose number is `seq`. Done: with steps only.
     pub const STEP: u16 = 4;
     /// Rows: keys stand before the floats.
     pub const KEYED: u16 = 8;
@@ -66,6 +66,8 @@ pub mod flag {
     pub const LAST: u16 = 32;
     /// Pull without CREATE: rows that do not exist read as zeros, not as what they would be.
     pub const ZEROS: u16 = 64;
+    /// Push, PushDense of a step: gradients that count by 1 / trainers, and by more if fewer take part in the step.
+    pub const MEAN: u16 = 128;
 }
 
 const OPS: [Op; 33] = [

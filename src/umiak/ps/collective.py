@@ -40,17 +40,27 @@ class CollectiveClient(LocalClient):
     def __init__(self, group: Group, *, shards: int = 256) -> None:
         super().__init__(shards=shards)
         self._group = group
+        self._dense_set: dict[int, Floats] = {}
 
-    def set_dense(self, table: int, values: Floats, *, if_unset: bool = False) -> None:
-        """The first trainer's values are everybody's."""
+    def set_dense(self, table: int, values: Floats, *, if_unset: bool = False, step: int | None = None) -> None:
+        """The first trainer's values are everybody's. With ``step`` it says so alone, and they travel with the step."""
+        if step is not None:
+            self._dense_set[table] = values.copy()
+            return
         first, *_ = self._group.gather(values.tobytes() if self._group.rank == 0 else b"", "values")
         values[...] = np.frombuffer(first, np.float32)
         super().set_dense(table, values, if_unset=if_unset)
 
     def commit(self, step: int) -> None:
-        own = [self._sparse_parts.get(number, []) for number in self._sparse_numbers()]
+        numbers = self._sparse_numbers()
+        own = [self._sparse_parts.get(number, []) for number in numbers]
+        # What the first trainer has set stands behind the tables' gradients, each as one row whose key is its table.
+        own += [[(np.full(1, table, np.uint64), values.reshape(1, -1))] for table, values in self._dense_set.items()]
         everybody = [_unpacked(each) for each in self._group.gather(_packed(own), "rows")]
-        for place, number in enumerate(self._sparse_numbers()):
+        for table, values in everybody[0][len(numbers) :]:
+            super().set_dense(int(table[0]), values.reshape(-1))
+        self._dense_set.clear()
+        for place, number in enumerate(numbers):
             parts = [parts[place] for parts in everybody if parts[place][0].size]
             if parts:
                 self._sparse(number).push_summed(parts)
@@ -63,10 +73,17 @@ class CollectiveClient(LocalClient):
         self._step = step + 1
 
     def learn_dense(
-        self, table: int, gradients: Gradients, out: Floats, *, step: int | None = None, scale: float = 1.0
+        self,
+        table: int,
+        gradients: Gradients,
+        out: Floats,
+        *,
+        step: int | None = None,
+        scale: float = 1.0,
+        mean: bool = False,
     ) -> Floats:
         assert step is not None, "collective training has steps"
-        return super().learn_dense(table, gradients, out, step=step, scale=scale)
+        return super().learn_dense(table, gradients, out, step=step, scale=scale, mean=mean)
 
     def barrier(self, name: str) -> None:
         self._group.gather(name.encode())

@@ -104,6 +104,7 @@ class Learner:
         self._clip = clip
         self._decay = decay
         self.groups = tuple(self._opened(manners or [Manner()] * len(self.arrays)))
+        self._mark = 0
         self.fetch()
 
     @property
@@ -117,6 +118,7 @@ class Learner:
 
     def step(self, gradients: Sequence[Floats], *, share: float | None, factor: float) -> None:
         """One step: ``factor`` is what every learning rate is multiplied by from now on."""
+        self.upload_changes()
         if factor != self._told:
             self._tell(factor)
         if self._global_norm is not None:
@@ -132,6 +134,18 @@ class Learner:
         self._strategy.learn_dense(last.number, own, self.values[last.place], share=share)
         for group in others:
             self._strategy.pull_dense(group.number, self.values[group.place])
+        self._mark = umiak_native.fingerprint(self.values)
+
+    def upload_changes(self, *, at_once: bool = False) -> None:
+        """If the script has set parameters since they were fetched, the first trainer's become everybody's."""
+        if umiak_native.fingerprint(self.values) != self._mark:
+            self.upload(at_once=at_once)
+
+    def upload(self, *, at_once: bool = True) -> None:
+        """Let the first trainer's parameters be everybody's: at once, or with the next step."""
+        for group in self.groups:
+            self._strategy.set_dense(group.number, self.values[group.place], at_once=at_once)
+        self._mark = umiak_native.fingerprint(self.values)
 
     def forget_rates(self) -> None:
         """The tables may have been loaded, with learning rates of their own: the next step tells them what holds."""
@@ -141,6 +155,7 @@ class Learner:
         """The newest parameters, as the strategy sees fit."""
         for group in self.groups:
             self._strategy.pull_dense(group.number, self.values[group.place])
+        self._mark = umiak_native.fingerprint(self.values)
 
     def _opened(self, manners: Sequence[Manner]) -> Iterator[Group]:
         """A table for each manner, in the order of the arrays."""

@@ -10,6 +10,7 @@ import atexit
 import os
 import sys
 import traceback
+import weakref
 from typing import TYPE_CHECKING
 
 from umiak.core.problem import Problem
@@ -24,11 +25,17 @@ from umiak.ps.lookup import Book
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
-    from typing import Any
+    from typing import Any, Protocol
 
     from umiak.ps.client import Client
     from umiak.ps.environment import Seat
     from umiak.ps.settings import Settings
+
+    class Uploading(Protocol):
+        """What a save asks of the job's optimizers."""
+
+        def upload_changes(self) -> None: ...
+
 
 MOST_SHARDS = 4096
 
@@ -88,6 +95,8 @@ class Job:
         self._strategy: strategies.Strategy | None = None
         self._book: Book | None = None
         self._finished = False
+        self.optimizers: weakref.WeakSet[Uploading] = weakref.WeakSet()
+        """Those that were made for this job."""
 
     # ---- who am I
 
@@ -186,6 +195,14 @@ class Job:
         """Return when everything that this trainer has pushed is on the servers."""
         self.strategy.flush()
 
+    def finish_steps(self) -> None:
+        """This trainer has no more steps, though the others may: theirs do not wait for it, and are means over those that are left.
+
+        It still reads, saves and meets the others. Being done says it as well.
+        """
+        self.strategy.flush()
+        self.strategy.finish_steps()
+
     def finish(self) -> None:
         """This trainer is done: everything is sent, and the servers know. Happens at the end of the script by itself."""
         client = self._end()
@@ -247,6 +264,9 @@ class Job:
         if self.is_first:
             from umiak.ps import checkpoint
 
+            if not self.strategy.keeps_tables:
+                for optimizer in self.optimizers:
+                    optimizer.upload_changes()
             checkpoint.save(self.client, path, metadata={**(metadata or {})}, mode=mode, step=self.strategy.server_step)
 
     def load(self, path: str) -> dict[str, Any]:

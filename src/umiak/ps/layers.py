@@ -143,6 +143,7 @@ class Optimizer:
         self._factor = 1.0
         self._zeros: Floats = np.zeros(0, np.float32)
         self._share_memory()
+        job.optimizers.add(self)
 
     @classmethod
     def of(
@@ -191,6 +192,7 @@ class Optimizer:
         """Push this step's gradients and fetch the parameters. ``share``: this batch's part of all trainers' samples."""
         if self._schedule is not None:
             self._factor = self._scheduled()
+        self._take_changes()
         self._learner.step(self._gradients(), share=share, factor=self._factor)
         self._show()
 
@@ -201,6 +203,24 @@ class Optimizer:
         for group in self._learner.groups:
             found[group.table] = Opened(number=group.number, spec=kept(group.spec))
         return found
+
+    def upload(self) -> None:
+        """Let the first trainer's parameters, as the script has set them, be everybody's, before the next step.
+
+        Every trainer calls it, between the same two steps. Without it, the next `step` notices on the first trainer what was
+        set. The state of the rule (Adam's moments, ...) stays.
+        """
+        self._job.barrier("upload")
+        self._take_changes()
+        self._learner.upload()
+        self._job.barrier("uploaded")
+        self._job.strategy.restart_dense()
+        self._fetch()
+
+    def upload_changes(self) -> None:
+        """On the first trainer: what the script has set is on the servers when this returns."""
+        self._take_changes()
+        self._learner.upload_changes(at_once=True)
 
     def refresh(self) -> None:
         """Fetch the parameters anew, for example after `ps.load`."""
@@ -250,6 +270,10 @@ class Optimizer:
 
     def _show(self) -> None:
         """The fetched parameters in the model, where it has memory of its own."""
+        raise NotImplementedError
+
+    def _take_changes(self) -> None:
+        """Bring into the array that is fetched into what the script has set in parameters with memory of their own."""
         raise NotImplementedError
 
 

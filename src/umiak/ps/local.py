@@ -69,7 +69,10 @@ class LocalClient:
         out[...] = rows
         return out
 
-    def push(self, table: int, keys: Keys, rows: Floats, *, step: int | None = None, scale: float = 1.0) -> None:
+    def push(
+        self, table: int, keys: Keys, rows: Floats, *, step: int | None = None, scale: float = 1.0, mean: bool = False
+    ) -> None:
+        del mean  # there is one trainer, and it takes part
         _check_keys(keys)
         has_statistics = bool(self._specs[table].get("accessor"))
         rows = scaled(rows.reshape(keys.size, -1), scale, statistics=has_statistics)
@@ -99,7 +102,10 @@ class LocalClient:
         out[...] = values
         return out
 
-    def push_dense(self, table: int, gradients: Gradients, *, step: int | None = None, scale: float = 1.0) -> None:
+    def push_dense(
+        self, table: int, gradients: Gradients, *, step: int | None = None, scale: float = 1.0, mean: bool = False
+    ) -> None:
+        del mean
         whole = self._flat(table, gradients, keep=step is not None)
         if scale != 1.0:
             whole *= np.float32(scale)
@@ -109,14 +115,23 @@ class LocalClient:
             self._dense_parts.setdefault(table, []).append(whole)
 
     def learn_dense(
-        self, table: int, gradients: Gradients, out: Floats, *, step: int | None = None, scale: float = 1.0
+        self,
+        table: int,
+        gradients: Gradients,
+        out: Floats,
+        *,
+        step: int | None = None,
+        scale: float = 1.0,
+        mean: bool = False,
     ) -> Floats:
+        del mean
         self.push_dense(table, gradients, step=step, scale=scale)
         if step is not None:
             self.commit(step)
         return self.pull_dense(table, out)
 
-    def set_dense(self, table: int, values: Floats, *, if_unset: bool = False) -> None:
+    def set_dense(self, table: int, values: Floats, *, if_unset: bool = False, step: int | None = None) -> None:
+        del step  # what comes next is that step
         self._dense(table).set(values, only_if_unset=if_unset)
 
     def set_learning_rate(self, table: int, learning_rate: float, *, step: int | None = None) -> None:
@@ -149,6 +164,13 @@ class LocalClient:
 
     def resume(self) -> int:
         return self._step
+
+    @property
+    def step(self) -> int:
+        return self._step
+
+    def finish_steps(self) -> None:
+        """Nobody waits for them."""
 
     # ---- the job
 

@@ -39,8 +39,8 @@ class Table:
         """Which parts of its spec are the optimizer's: ``optimizer``, which is its rule, ``clip``, ``decay``."""
         self._strategy = strategy
         self._number: int | None = None
-        self._keys: list[Keys] = []
-        self._rows: list[Floats] = []
+        self._batches: list[list[tuple[Keys, Floats]]] = [[]]
+        """What backward passes have brought, each batch's apart: a batch ends where rows are read after that."""
 
     @property
     def number(self) -> int:
@@ -63,26 +63,35 @@ class Table:
 
     def rows(self, keys: Keys, *, create: bool = True, absent: Absent = "initial") -> Floats:
         """Rows of keys of any shape. ``absent``: what missing ones read as that are not created."""
+        if create and self._batches[-1]:
+            self._batches.append([])
         return self._strategy.pull(self.number, keys, create=create, absent=absent)
 
     def collect(self, keys: Keys, rows: Floats) -> None:
         """Gradients for the end of the step; one row per key. The arrays are kept until then, not copied."""
-        self._keys.append(keys.reshape(-1))
-        self._rows.append(rows.reshape(keys.size, -1))
+        self._batches[-1].append((keys.reshape(-1), rows.reshape(keys.size, -1)))
 
     def push(self, share: float | None) -> None:
-        """Everything that was collected, as one push; a key's gradients are summed."""
-        if not self._keys:
+        """Everything that was collected, as one push; a key's gradients are summed, those of each batch first.
+
+        So two batches of one trainer add up to the same bits as one batch of each of two trainers.
+        """
+        batches = [batch for batch in self._batches if batch]
+        if not batches:
             return
-        alone = len(self._keys) == 1
-        keys = self._keys[0] if alone else np.concatenate(self._keys)
-        rows = self._rows[0] if alone else np.concatenate(self._rows)
         self.forget()
+        parts = batches[0]
+        if len(batches) > 1:
+            last_counts = 1 if self.spec.accessor is not None else 0
+            parts = [umiak_native.merge([*batch], last_counts) for batch in batches]
+        alone = len(parts) == 1
+        keys = parts[0][0] if alone else np.concatenate([keys for keys, _ in parts])
+        rows = parts[0][1] if alone else np.concatenate([rows for _, rows in parts])
         self._strategy.push(self.number, keys, rows, share=share)
 
     @property
     def has_gradients(self) -> bool:
-        return bool(self._keys)
+        return any(self._batches)
 
     def merged(self) -> Floats:
         """The gradients that were collected, one row per key, to be looked at or multiplied in place before `push`."""
@@ -91,8 +100,7 @@ class Table:
         return rows
 
     def forget(self) -> None:
-        self._keys.clear()
-        self._rows.clear()
+        self._batches = [[]]
 
 
 class Book:
@@ -238,6 +246,14 @@ def checked_absent(word: Absent) -> Absent:
 
 def chained(slots: list[tuple[Keys, Keys]]) -> tuple[Keys, Keys]:
     """Several CSR slots of one table, one after the other, as one: one pull instead of many."""
+    bags = [len(ends) - 1 for _, ends in slots]
+    if len({*bags}) > 1:
+        counts = ", ".join(f"slot {slot}: {count}" for slot, count in enumerate(bags))
+        raise bad(
+            "UM-PS-130",
+            f"slots with different numbers of bags: {counts}",
+            "every slot has one bag per sample of the batch, empty ones too: one offset more than samples",
+        )
     values = np.concatenate([values for values, _ in slots])
     offsets = [np.zeros(1, np.uint64)]
     behind = 0

@@ -112,6 +112,7 @@ class Optimizer(layers.Optimizer):
 
     def _share_memory(self) -> None:
         self._shares_memory = _share_memory(self._parameters, self._learner.values)
+        self._shown: list[paddle.Tensor] = []
 
     def _show(self) -> None:
         if self._shares_memory:
@@ -119,6 +120,25 @@ class Optimizer(layers.Optimizer):
         for each, place in layers.places(self._parameters):
             part = self._learner.values[place].reshape(each.shape)
             each.set_value(part if each.dtype == paddle.float32 else paddle.to_tensor(part).astype(each.dtype))
+        # On their own device, where comparing is cheap.
+        self._shown = [each.detach().clone() for each in self._parameters]
+
+    def _take_changes(self) -> None:
+        values = self._learner.values
+        if not self._shares_memory:
+            for (each, place), shown in zip(layers.places(self._parameters), self._shown, strict=True):
+                if each.dtype != shown.dtype or not bool(((each == shown) | (each != each)).all()):
+                    values[place] = _floats(each).reshape(-1)
+            return
+        moved = False
+        for each, place in layers.places(self._parameters):
+            if each.data_ptr() != values.ctypes.data + values.itemsize * place.start:
+                # It was given other memory, for example by `model.to(...)`.
+                values[place] = _floats(each).reshape(-1)
+                moved = True
+        if moved:
+            self._share_memory()
+            self._show()
 
 
 def optimizer(

@@ -64,6 +64,8 @@ def serve(seat: Seat, options: Options, *, linger_s: float = 0.0) -> int:
             signal.signal(number, handler)
     ended: dict[str, Any] = json.loads(verdict) if verdict else {"ok": True}
     if ended["ok"]:
+        if ended.get("lost"):
+            print(f"umiak.ps: server {seat.rank}: {ended['text']}", file=sys.stderr)
         return Exit.DONE
     ranks = ", ".join(map(str, ended["lost"]))
     why = f"lost for good: trainer {ranks}" if ranks and not ended["log_failed"] else ended["text"]

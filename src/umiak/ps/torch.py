@@ -99,10 +99,13 @@ class Optimizer(layers.Optimizer):
         """Let parameters on the CPU be views of the array that is fetched into; the others are copied to."""
         flat = torch.from_numpy(self._learner.values)
         self._copied: list[tuple[torch.nn.Parameter, torch.Tensor]] = []
+        self._shared: list[tuple[torch.nn.Parameter, torch.Tensor]] = []
+        self._shown: list[torch.Tensor] = []
         for parameter, place in layers.places(self._parameters):
             view = flat[place].view(parameter.shape)
             if parameter.device.type == "cpu" and parameter.dtype == torch.float32:
                 parameter.data = view
+                self._shared.append((parameter, view))
             else:
                 self._copied.append((parameter, view))
 
@@ -110,6 +113,23 @@ class Optimizer(layers.Optimizer):
         with torch.no_grad():
             for parameter, view in self._copied:
                 parameter.copy_(view)
+        # On their own device, where comparing is cheap.
+        self._shown = [parameter.detach().clone() for parameter, _ in self._copied]
+
+    def _take_changes(self) -> None:
+        moved = False
+        with torch.no_grad():
+            for (parameter, view), shown in zip(self._copied, self._shown, strict=True):
+                if parameter.dtype != shown.dtype or not torch.equal(parameter.nan_to_num(), shown.nan_to_num()):
+                    view.copy_(parameter)
+            for parameter, view in self._shared:
+                if parameter.data_ptr() != view.data_ptr():
+                    # It was given other memory, for example by `parameter.data = ...`.
+                    view.copy_(parameter)
+                    moved = True
+        if moved:
+            self._share_memory()
+            self._show()
 
 
 def optimizer(

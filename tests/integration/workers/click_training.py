@@ -1,7 +1,7 @@
 """A server, or a trainer that learns the same small click-through model in every way there is.
 
 Each strategy has tables of its own, so that Paddle is imported once for all of them. Trainer 0 also learns it by itself, and
-computes the steps of `sync` once more, micro-batch by micro-batch. What came out goes to the file that the argument names.
+computes the steps of `sync` once more, micro-batch by micro-batch, and once more with gradients that add up in the model. What came out goes to the file that the argument names.
 """
 
 import json
@@ -109,6 +109,18 @@ def one_process_with_the_same_micro_batches():
     return model
 
 
+def one_process_that_accumulates():
+    """As many backward passes as there are trainers, and one step."""
+    solo = Job(Seat(), "sync", settings.Settings(), Options())
+    model, optimizer = made(solo, "exact")
+    for step in range(EXACT_STEPS):
+        for number in range(job.world):
+            backward(model, step * job.world + number)
+        optimizer.step(share=1 / job.world)
+        optimizer.clear_grad()
+    return model
+
+
 def with_strategy(name):
     own = Job(job.seat, name, settings.read(FLAGS.get(name, {}), name), job.options)
     own._client = job.client
@@ -122,6 +134,7 @@ exact = numbers_of(learn(with_strategy("sync"), "exact", EXACT_STEPS))
 if job.is_first:
     results["alone"] = reached(learn(Job(Seat(), "async", settings.Settings(), Options()), "alone"))
     results["same bits"] = exact == numbers_of(one_process_with_the_same_micro_batches())
+    results["same bits accumulated"] = exact == numbers_of(one_process_that_accumulates())
     with open(sys.argv[1] + ".part", "w") as file:
         json.dump(results, file)
     os.rename(sys.argv[1] + ".part", sys.argv[1])

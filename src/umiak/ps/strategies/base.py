@@ -46,10 +46,14 @@ class Strategy:
         self.rank = rank
         self.world = world
         self.settings = settings
-        self.step = 0
-        """The number of the step that comes next."""
+        self._step_count = 0
         self._statistics: set[int] = set()
         """The tables whose pushed rows begin with what is counted."""
+
+    @property
+    def step(self) -> int:
+        """The number of the step that comes next."""
+        return self._step_count
 
     # ---- tables
 
@@ -112,7 +116,7 @@ class Strategy:
         self.client.push_dense(table, gradients, scale=self._scale(share))
 
     def end_step(self) -> None:
-        self.step += 1
+        self._step_count += 1
 
     def learn_dense(self, table: int, gradients: Gradients, out: Floats, *, share: float | None = None) -> None:
         """Push dense gradients, end the step and fetch the parameters: what a step comes to after its sparse pushes."""
@@ -131,6 +135,22 @@ class Strategy:
         """For everybody: the first trainer says it. Every trainer calls this at the same step."""
         if self.rank == 0:
             self.client.set_learning_rate(table, learning_rate)
+
+    def set_dense(self, table: int, values: Floats, *, at_once: bool = False) -> None:
+        """Dense parameters that the script has set: the first trainer's count. ``at_once``: before the next step.
+
+        With ``at_once`` every trainer calls it at the same step, between two barriers; without, those that have noticed.
+        """
+        del at_once
+        if self.rank == 0:
+            self.flush()
+            self.client.set_dense(table, values)
+
+    def restart_dense(self) -> None:
+        """What the servers have of the dense parameters counts, and nothing else."""
+
+    def finish_steps(self) -> None:
+        """This trainer takes no more steps. Where nobody waits for steps, there is nothing to say."""
 
     def flush(self) -> None:
         """Return when everything that this trainer has pushed is on the servers."""

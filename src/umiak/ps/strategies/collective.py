@@ -22,5 +22,11 @@ class Collective(Sync):
     def set_first_values(self, table: int, values: Floats) -> None:
         self.client.set_dense(table, values, if_unset=True)
 
+    def set_dense(self, table: int, values: Floats, *, at_once: bool = False) -> None:
+        if at_once:
+            self.client.set_dense(table, values)
+        else:
+            super().set_dense(table, values)
+
     def set_learning_rate(self, table: int, learning_rate: float) -> None:
         self.client.set_learning_rate(table, learning_rate)

@@ -76,6 +76,17 @@ class Geo(Strategy):
     def push_dense(self, table: int, gradients: Gradients, *, share: float | None = None) -> None:
         self._dense[table].push(gradients, self._scale(share))
 
+    def set_dense(self, table: int, values: Floats, *, at_once: bool = False) -> None:
+        """Everybody's own count for its own copy, until the next exchange brings the first trainer's."""
+        if not at_once:
+            self._dense[table].restart(values.copy())
+        if self.rank == 0:
+            self.client.set_dense(table, values)
+
+    def restart_dense(self) -> None:
+        for table, copy in self._dense.items():
+            copy.restart(self.client.pull_dense(table))
+
     def end_step(self) -> None:
         super().end_step()
         if self.step % self.settings.geo_steps == 0:
@@ -127,13 +138,13 @@ class _Rows:
         unique, inverse = umiak_native.unique(keys.reshape(-1))
         known = self._known.pull(unique, create=False)[:, 0] != 0
         missing = unique[~known]
-        if missing.size and not create and absent == "zeros":
-            # Not taken into the copy: a row of zeros may be one that is not there, and would begin with other numbers.
+        if missing.size and not create:
+            # What is only read is not taken into the copy: evaluation must not make it larger.
             rows = self.latest.pull(unique, create=False)
-            rows[~known] = self._client.pull(self._table, missing, create=False, absent="zeros")
+            rows[~known] = self._client.pull(self._table, missing, create=False, absent=absent)
             return rows[inverse].reshape(*keys.shape, -1)
         if missing.size:
-            rows = self._client.pull(self._table, missing, create=create)
+            rows = self._client.pull(self._table, missing)
             self.latest.set(missing, rows)
             self._old.set(missing, rows)
             self._known.set(missing, np.ones((missing.size, 1), np.float32))
@@ -177,6 +188,12 @@ class _Dense:
         self._old = self._client.pull_dense(self._table)
         self.latest = umiak_native.DenseTable(specs.to_json(self._spec))
         self.latest.set(self._old)
+
+    def restart(self, values: Floats) -> None:
+        """Go on with these, which the servers have or are about to have. The optimizer's state stays."""
+        self._touched = False
+        self._old = values
+        self.latest.set(values)
 
     def pull(self, out: Floats | None) -> Floats:
         values = self.latest.pull()
