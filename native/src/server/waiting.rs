@@ -58,7 +58,9 @@ impl Engine {
         };
         let outcome = self.wait_on(who, wait, reply, look, words);
         if let Some(wait) = wait {
-            self.core().waits.end(wait);
+            let mut core = self.core();
+            core.waits.end(wait);
+            core.waiting.remove(&who.rank);
         }
         outcome
     }
@@ -68,24 +70,8 @@ impl Engine {
         who: &Identity,
         wait: Option<u64>,
         reply: &mut dyn Reply,
-        look: impl FnMut(&mut Core) -> Result<ControlFlow<()>, Refusal>,
-        words: impl Fn(&Core, u64) -> String,
-    ) -> Result<(), RequestError> {
-        let mut told = false;
-        let outcome = self.wait_and_tell(who, reply, look, words, &mut told);
-        if told {
-            self.core().waiting.remove(&who.rank);
-        }
-        outcome
-    }
-
-    fn wait_and_tell(
-        &self,
-        who: &Identity,
-        reply: &mut dyn Reply,
         mut look: impl FnMut(&mut Core) -> Result<ControlFlow<()>, Refusal>,
         words: impl Fn(&Core, u64) -> String,
-        told: &mut bool,
     ) -> Result<(), RequestError> {
         let mut next_word = Instant::now() + WORD;
         let mut core = self.core();
@@ -104,9 +90,8 @@ impl Engine {
                 let now = self.hear(&mut core);
                 self.end_mutual_waits(&mut core, now);
                 let text = words(&core, now);
-                if who.kind != Kind::Observer {
+                if wait.is_some() {
                     core.waiting.insert(who.rank, text.clone());
-                    *told = true;
                 }
                 drop(core);
                 if who.kind != Kind::Observer {
