@@ -34,6 +34,8 @@ pub struct State {
     pub spare: Vec<Frame>,
     pub inbox: Vec<u64>,
     pub turns: Turns,
+    /// What servers have said about tables, for a person to read.
+    pub said: Vec<String>,
     pub beats: Option<Beats>,
     pub closed: bool,
 }
@@ -374,12 +376,7 @@ impl State {
             let header = Header { length: request.len() as u64, ..Header::of(Op::Create) };
             let order = Order::new(index, header, None, Body::Bytes(&request));
             match self.one(order, waiting, wish)? {
-                Ok(Answer::Ok(header)) => {
-                    let numbers = &mut self.links[index].numbers;
-                    numbers.resize(numbers.len().max(table + 1), 0);
-                    numbers[table] = header.table;
-                }
-                Ok(answer) => return Err(unexpected(&answer)),
+                Ok(answer) => self.created(index, table, answer)?,
                 Err(error) => return Ok(Err(error)),
             }
         }
@@ -407,6 +404,24 @@ impl State {
             }
         }
         Ok(Ok(()))
+    }
+
+    /// A server has a table: under which number, and what it has changed about it.
+    pub(super) fn created(&mut self, link: usize, table: usize, answer: Answer) -> Outcome<()> {
+        let number = match &answer {
+            Answer::Ok(header) => Some(header.table),
+            Answer::Json(value) => {
+                let change = value["change"].as_str().map(str::to_owned);
+                self.said.extend(change.filter(|change| !self.said.contains(change)));
+                value["table"].as_u64().and_then(|number| u32::try_from(number).ok())
+            }
+            _ => None,
+        };
+        let number = number.ok_or_else(|| unexpected(&answer))?;
+        let numbers = &mut self.links[link].numbers;
+        numbers.resize(numbers.len().max(table + 1), 0);
+        numbers[table] = number;
+        Ok(())
     }
 
     /// One request on a connection that has just been made.

@@ -84,6 +84,7 @@ impl Client {
             spare: Vec::new(),
             inbox: Vec::new(),
             turns: Default::default(),
+            said: Vec::new(),
             beats: None,
             closed: false,
         };
@@ -194,6 +195,11 @@ impl Turn<'_> {
         }
     }
 
+    /// What servers have done otherwise than they were asked, for a person to read; each line once.
+    pub fn take_said(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.split().0.said)
+    }
+
     pub fn table(&mut self, table: u32) -> Outcome<&Table> {
         self.split().0.table(table)
     }
@@ -206,10 +212,8 @@ impl Turn<'_> {
         let header = Header { length: table.request.len() as u64, ..Header::of(Op::Create) };
         let answers = state.tell_all(header, &table.request, waiting, wish)?;
         let handle = known.unwrap_or(state.tables.len());
-        for (link, answer) in state.links.iter_mut().zip(answers) {
-            let Answer::Ok(header) = answer else { return Err(unexpected(&answer)) };
-            link.numbers.resize(link.numbers.len().max(handle + 1), 0);
-            link.numbers[handle] = header.table;
+        for (link, answer) in answers.into_iter().enumerate() {
+            state.created(link, handle, answer)?;
         }
         match known {
             Some(known) => state.tables[known] = table,

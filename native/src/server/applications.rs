@@ -195,8 +195,12 @@ impl Engine {
             Op::Create => {
                 let creation: Creation = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
                 let mut registry = self.registry();
-                if let Wish::Make = registry.wish(&creation.name, &creation.spec)? {
-                    registry.add(Entry::make(&creation.name, creation.spec, self.sharding, self.owned.clone())?);
+                match registry.wish(&creation.name, &creation.spec)? {
+                    Wish::Have(_) => {}
+                    Wish::Change(entry) => registry.add(entry.with_spec(creation.spec, &entry)?),
+                    Wish::Make => {
+                        registry.add(Entry::make(&creation.name, creation.spec, self.sharding, self.owned.clone())?);
+                    }
                 }
             }
             Op::Done => {

@@ -8,9 +8,10 @@ use serde_json::json;
 
 use super::log::{Log, replay};
 use super::manifest::{Manifest, TableEntry};
-use super::shardfile::{ShardHead, ShardWriter, differences, file_name};
+use super::shardfile::{ShardHead, ShardWriter, file_name};
 use super::shardread::{Piece, ShardReader, verify};
 use crate::table::RowBatch;
+use crate::table::differences::differences;
 use crate::table::spec::TableSpec;
 
 struct Place(PathBuf);
