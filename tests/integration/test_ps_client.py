@@ -10,6 +10,7 @@ import threading
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ import umiak_native
 
 from tests.integration.ps_peers import ServerProcess, client, servers, sum_spec
 from umiak.ps import specs
+from umiak.ps.local import LocalClient
 
 
 def test_rows_of_any_keys_come_back_in_their_places() -> None:
@@ -63,6 +65,46 @@ def test_rows_of_any_keys_come_back_in_their_places() -> None:
         with pytest.raises(umiak_native.Refused, match="closed"):
             mine.connect()
         assert [server.verdict()["done"] for server in started] == [[0]] * 3
+
+
+def test_skewed_batches_alone_look_each_key_up_once_and_are_a_servers_bit_for_bit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dice = np.random.default_rng(5)
+    spec = specs.to_json(specs.SparseTable(dim=5, seed=3, optimizer=specs.Adam()))
+    alone = LocalClient()
+    asked: list[int] = []
+
+    class Asked:
+        def __init__(self, table: umiak_native.Table) -> None:
+            self._table = table
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._table, name)
+
+        def pull(self, keys: np.ndarray, **more: Any) -> np.ndarray:
+            asked.extend(keys.tolist())
+            return self._table.pull(keys, **more)
+
+    sparse = alone._sparse
+    monkeypatch.setattr(alone, "_sparse", lambda table: Asked(sparse(table)))
+    with servers(1) as started:
+        served = client(started)
+        tables = [each.create_table("t", spec) for each in (alone, served)]
+        for _ in range(5):
+            keys = dice.zipf(1.2, (64, 26)) % 100_000
+            gradients = dice.normal(size=(64, 26, 5)).astype(np.float32)
+            into = np.empty((64, 26, 5), np.float32)
+            asked.clear()
+            mine, theirs = (each.pull(table, keys) for each, table in zip((alone, served), tables, strict=True))
+            assert sorted(asked) == np.unique(keys).tolist()
+            assert alone.pull(tables[0], keys, into) is into
+            assert np.array_equal(mine.view(np.uint32), theirs.view(np.uint32))
+            assert np.array_equal(into, mine)
+            for each, table in zip((alone, served), tables, strict=True):
+                each.push(table, keys, gradients)
+        different = np.arange(10)
+        assert np.array_equal(alone.pull(tables[0], different), served.pull(tables[1], different))
 
 
 def test_dense_tables_are_split_and_joined() -> None:
