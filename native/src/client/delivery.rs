@@ -97,26 +97,93 @@ impl State {
         self.spare.pop().map(|frame| (frame.keys, frame.rows)).unwrap_or_default()
     }
 
-    /// Keeps changes, sends them, and lets go of what is durable.
+    /// One frame, or as many as it takes: keys and rows of `width` columns, or floats without keys.
+    pub(super) fn frames(
+        &self,
+        header: Header,
+        table: usize,
+        keys: Vec<u64>,
+        rows: Vec<f32>,
+        width: usize,
+    ) -> Outcome<Vec<Arc<Frame>>> {
+        let (count, of_a_row) = (rows.len() / width, if keys.is_empty() { 4 * width } else { 8 + 4 * width });
+        let most = (self.config.most_frame / of_a_row).max(1);
+        if count <= most {
+            return Ok(vec![Arc::new(Frame::new(Header { rows: count as u32, ..header }, table, keys, rows))]);
+        }
+        let in_step = header.flags & flag::STEP != 0;
+        if header.seq == 0 && !in_step {
+            // Its parts could not be told from those of another caller.
+            fits(count * of_a_row)?;
+        }
+        // Pieces of a step with different keys are one push anyhow.
+        let joined = !in_step || keys.is_empty();
+        let frame = |start: usize| {
+            let part = start..(start + most).min(count);
+            let (first, last) = (start == 0, part.end == count);
+            let mut flags = header.flags;
+            if !last {
+                flags &= !(flag::VALUES | flag::LAST);
+            }
+            if joined {
+                flags |= flag::PART | if first { flag::FIRST } else { 0 } | if last { 0 } else { flag::MORE };
+            }
+            let header = Header { flags, rows: part.len() as u32, ..header };
+            let keys = if keys.is_empty() { Vec::new() } else { keys[part.clone()].to_vec() };
+            Arc::new(Frame::new(header, table, keys, rows[part.start * width..part.end * width].to_vec()))
+        };
+        Ok((0..count).step_by(most).map(frame).collect())
+    }
+
+    /// Frames of several servers in rounds, in which each server has one at most, and in the last one each has its last.
+    pub(super) fn rounds<'a>(of_links: Vec<(usize, Vec<Arc<Frame>>)>) -> Vec<Vec<Order<'a>>> {
+        let count = of_links.iter().map(|(_, frames)| frames.len()).max().unwrap_or(0);
+        let mut rounds: Vec<Vec<Order<'a>>> = (0..count).map(|_| Vec::new()).collect();
+        for (link, frames) in of_links {
+            let begin = count - frames.len();
+            for (round, frame) in rounds[begin..].iter_mut().zip(frames) {
+                round.push(Order::of_frame(link, frame));
+            }
+        }
+        rounds
+    }
+
+    /// Keeps changes, sends them, and lets go of what is durable. Returns the answers of the last round.
     pub(super) fn send(
         &mut self,
-        mut orders: Vec<Order<'_>>,
+        mut rounds: Vec<Vec<Order<'_>>>,
         waiting: &Mutex<Option<String>>,
         wish: &mut Wish<'_>,
     ) -> Outcome<Vec<Answer>> {
-        for order in &orders {
+        for order in rounds.iter().flatten() {
             let Body::Frame(frame) = &order.body else { continue };
             let most = self.config.replay_bytes.saturating_sub(frame.bytes());
             self.wait_durable(order.link, most, waiting, wish)?;
         }
-        for order in &orders {
+        for order in rounds.iter().flatten() {
             let Body::Frame(frame) = &order.body else { continue };
             if frame.header.seq > 0 || frame.header.flags & flag::STEP != 0 {
                 self.links[order.link].keep(frame.clone());
             }
         }
-        let answers = self.perform(&mut orders, &mut |_, _, _| {}, waiting, wish);
-        drop(orders);
+        let mut answers = Ok(Vec::new());
+        for orders in &mut rounds {
+            answers = self.perform(orders, &mut |_, _, _| {}, waiting, wish);
+            if answers.is_err() {
+                break;
+            }
+        }
+        if let (Err(error), true) = (&answers, rounds.len() > 1) {
+            // Servers may have some of the parts. A new connection brings all of them, or none if they were refused.
+            for order in rounds.iter().flatten() {
+                let link = &mut self.links[order.link];
+                link.stream = None;
+                if let (Body::Frame(frame), ClientError::Refused(_)) = (&order.body, error) {
+                    link.forget(frame);
+                }
+            }
+        }
+        drop(rounds);
         for link in &mut self.links {
             link.let_go(link.words.durable, &mut self.spare);
         }
@@ -191,6 +258,13 @@ impl State {
             let mut open = Vec::with_capacity(orders.len());
             for (index, order) in orders.iter().enumerate() {
                 if answers[index].is_some() {
+                    continue;
+                }
+                if let Body::Frame(frame) = &order.body
+                    && frame.is_acknowledged()
+                {
+                    // It was kept when the connection was made anew for a part before it.
+                    answers[index] = Some(Answer::Ok(frame.header));
                     continue;
                 }
                 if self.links[order.link].stream.is_none() {

@@ -167,9 +167,13 @@ impl Engine {
             if !lane.as_ref().is_some_and(|lane| lane.has(header.seq)) {
                 // Looked up again: a checkpoint may have taken the table's place.
                 let entry = self.check_change(header, payload)?;
+                let mut nobodys = Vec::new();
+                let parts = lane.as_mut().map_or(&mut nobodys, |lane| &mut lane.parts);
+                check_parts(header, parts, &entry)?;
                 lsn = self.append(&[&records::operation_head(author(who), header), payload])?;
-                removed = self.apply_change(author(who), header, payload, &entry);
-                if let Some(lane) = &mut lane {
+                let (gone, whole) = self.apply_whole(parts, author(who), header, payload, &entry);
+                removed = gone;
+                if let Some(lane) = lane.as_mut().filter(|_| whole) {
                     lane.carried_out(header.seq, lsn);
                 }
             }
@@ -310,7 +314,8 @@ impl Engine {
                 columns(table.pull_width())?;
             }
             (Table::Dense(table), Op::PushDense | Op::SetDense) => {
-                if header.rows as usize != table.range().len() {
+                let is_part = header.flags & flag::PART != 0 && (header.rows as usize) < table.range().len();
+                if header.rows as usize != table.range().len() && !is_part {
                     return Err(refusals::bad_request(format!(
                         "{:?} to table {:?}: this server has {} of its elements, not {}",
                         header.op,
@@ -369,6 +374,30 @@ fn tell_values(entry: &Entry, durable_seq: u64, reply: &mut dyn Reply) -> Result
     }
     let elements = table.range().len() as u32;
     Ok(reply.rows((elements, 1), durable_seq, &|range, out| table.read_into(range, out))?)
+}
+
+/// Whether the parts of a change that are here are its first ones, and with the last one all of it.
+fn check_parts(header: &Header, parts: &[Piece], entry: &Entry) -> Result<(), Refusal> {
+    if header.flags & flag::PART == 0 {
+        return Ok(());
+    }
+    let wrong = |what: &str| Err(refusals::bad_request(format!("{:?} to table {:?}: {what}", header.op, entry.name)));
+    let before = if header.flags & flag::FIRST != 0 { &[] } else { parts };
+    let same = |part: &Piece| (part.header.seq, part.header.op, part.header.table);
+    if header.seq == 0 || (header.flags & flag::FIRST == 0) == before.is_empty() {
+        return wrong("a part without those before it");
+    }
+    if before.iter().any(|part| same(part) != (header.seq, header.op, header.table)) {
+        return wrong("parts of different changes");
+    }
+    let rows: u64 = before.iter().map(|part| u64::from(part.header.rows)).sum::<u64>() + u64::from(header.rows);
+    match &entry.table {
+        Table::Dense(table) if header.flags & flag::MORE == 0 && rows != table.range().len() as u64 => {
+            wrong("its parts are not all of its elements")
+        }
+        _ if rows > u64::from(u32::MAX) => wrong("more rows than can be counted"),
+        _ => Ok(()),
+    }
 }
 
 fn check_settings(spec: &TableSpec) -> Result<(), String> {
