@@ -336,7 +336,12 @@ impl State {
         clock: &Clock,
         pulse: Pulse<'_>,
     ) -> Result<Vec<io::Result<Answer>>, Stop> {
-        let State { links, inbox, config, .. } = self;
+        let State { links, inbox, config, beats, .. } = self;
+        if let Some(beats) = beats {
+            for link in open.iter().map(|index| orders[*index].link) {
+                beats.waits(link, links[link].stream.as_ref().map(|stream| stream.socket().clone()));
+            }
+        }
         let mut streams: Vec<_> =
             links.iter_mut().map(|link| link.stream.as_mut().map(|stream| (stream, &link.numbers))).collect();
         let mut calls = Vec::with_capacity(open.len());
@@ -352,7 +357,12 @@ impl State {
             calls.push(Call { stream, header, parts, rows: order.rows, into: order.into.as_deref_mut() });
         }
         let mut numbered = |call: usize, row: usize, rows: &[f32]| sink(open[call], row, rows);
-        exchange::exchange(&mut calls, &mut numbered, inbox, waiting, clock, pulse)
+        let results = exchange::exchange(&mut calls, &mut numbered, inbox, waiting, clock, pulse);
+        drop(calls);
+        if let Some(beats) = beats {
+            open.iter().for_each(|index| beats.waits(orders[*index].link, None));
+        }
+        results
     }
 
     pub(super) fn connect_all(&mut self, waiting: &Mutex<Option<String>>, wish: &mut Wish<'_>) -> Outcome<()> {
