@@ -102,6 +102,9 @@ class Table:
     def restore(self, state: str) -> None:
         """Takes what `state` gave."""
 
+    def with_spec(self, spec_json: str) -> Table:
+        """What is in this one under other settings; this one is not to be used any more. `ValueError`: another layout."""
+
 @final
 class DenseTable:
     """A server's part of named arrays, laid end to end. Safe to use from several threads at once."""
@@ -156,6 +159,9 @@ class DenseTable:
 
     def restore(self, state: str) -> None:
         """Takes what `state` gave."""
+
+    def with_spec(self, spec_json: str) -> DenseTable:
+        """What is in this one under other settings; this one is not to be used any more. `ValueError`: another layout."""
 
 def mix(keys: NDArray[np.uint64] | NDArray[np.int64]) -> NDArray[np.uint64]:
     """Keys with their bits spread: what shards and first rows are made from."""
@@ -319,6 +325,12 @@ def verify_shard_file(path: str | os.PathLike[str]) -> str:
 
 def spec_differences(file: str, table: str) -> list[str]:
     """Where two table specifications (JSON) differ, a line each, in words. Empty if they are equal."""
+
+def layout_differences(file: str, table: str) -> list[str]:
+    """Those of them because of which rows of the one can't be rows of the other: dim, rule, arrays, accessor."""
+
+def spec_change(name: str, old: str, new: str) -> str | None:
+    """What changes for a table that gets another specification, in one line; None if nothing does."""
 
 def value_columns(spec: str) -> tuple[int, int]:
     """Where the weights stand in a saved row of a sparse table with this specification: first column, and the one after."""

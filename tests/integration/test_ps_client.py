@@ -10,6 +10,7 @@ import threading
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ import umiak_native
 
 from tests.integration.ps_peers import ServerProcess, client, servers, sum_spec
 from umiak.ps import specs
+from umiak.ps.local import LocalClient
 
 
 def test_rows_of_any_keys_come_back_in_their_places() -> None:
@@ -63,6 +65,46 @@ def test_rows_of_any_keys_come_back_in_their_places() -> None:
         with pytest.raises(umiak_native.Refused, match="closed"):
             mine.connect()
         assert [server.verdict()["done"] for server in started] == [[0]] * 3
+
+
+def test_skewed_batches_alone_look_each_key_up_once_and_are_a_servers_bit_for_bit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dice = np.random.default_rng(5)
+    spec = specs.to_json(specs.SparseTable(dim=5, seed=3, optimizer=specs.Adam()))
+    alone = LocalClient()
+    asked: list[int] = []
+
+    class Asked:
+        def __init__(self, table: umiak_native.Table) -> None:
+            self._table = table
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._table, name)
+
+        def pull(self, keys: np.ndarray, **more: Any) -> np.ndarray:
+            asked.extend(keys.tolist())
+            return self._table.pull(keys, **more)
+
+    sparse = alone._sparse
+    monkeypatch.setattr(alone, "_sparse", lambda table: Asked(sparse(table)))
+    with servers(1) as started:
+        served = client(started)
+        tables = [each.create_table("t", spec) for each in (alone, served)]
+        for _ in range(5):
+            keys = dice.zipf(1.2, (64, 26)) % 100_000
+            gradients = dice.normal(size=(64, 26, 5)).astype(np.float32)
+            into = np.empty((64, 26, 5), np.float32)
+            asked.clear()
+            mine, theirs = (each.pull(table, keys) for each, table in zip((alone, served), tables, strict=True))
+            assert sorted(asked) == np.unique(keys).tolist()
+            assert alone.pull(tables[0], keys, into) is into
+            assert np.array_equal(mine.view(np.uint32), theirs.view(np.uint32))
+            assert np.array_equal(into, mine)
+            for each, table in zip((alone, served), tables, strict=True):
+                each.push(table, keys, gradients)
+        different = np.arange(10)
+        assert np.array_equal(alone.pull(tables[0], different), served.pull(tables[1], different))
 
 
 def test_dense_tables_are_split_and_joined() -> None:
@@ -117,6 +159,80 @@ def _do_step(mine: umiak_native.Client, table: int, keys: np.ndarray, step: int)
     mine.push(table, keys, np.ones((len(keys), 4), np.float32), step=step)
     mine.prepare(step)
     mine.commit(step)
+
+
+SHORT = {"most_frame": 1500}
+
+
+def _train(servers_limits: dict[str, Any], limits: dict[str, Any], *, in_steps: bool) -> list[np.ndarray]:
+    """What comes of the same work, whatever the length of frames."""
+    dice = np.random.default_rng(8)
+    rule = specs.Adam(learning_rate=0.5)
+    rows = specs.to_json(specs.SparseTable(dim=3, seed=2, optimizer=rule))
+    arrays = (specs.Array(name="w", shape=(3000,)),)
+    flat = specs.to_json(specs.DenseTable(arrays=arrays, optimizer=rule, clip=specs.Clip(norm=2.0)))
+    found = []
+    with servers(2, shards=8, **servers_limits) as started:
+        mine = client(started, shards=8, **limits)
+        table, dense = mine.create_table("t", rows), mine.create_table("d", flat)
+        mine.set_dense(dense, dice.normal(size=3000).astype(np.float32), if_unset=True)
+        mine.set_dense(dense, np.zeros(3000, np.float32), if_unset=True)
+        out = np.empty(3000, np.float32)
+        for number in range(4):
+            step = number if in_steps else None
+            keys = dice.integers(0, 2000, 1500)
+            found.append(mine.pull(table, keys, step=number if in_steps else 0))
+            mine.push(table, keys, dice.normal(size=(1500, 3)).astype(np.float32), step=step)
+            gradients = dice.normal(size=3000).astype(np.float32)
+            if number % 2:
+                mine.push_dense(dense, gradients, step=step)
+                if step is not None:
+                    mine.prepare(step)
+                    mine.commit(step)
+            else:
+                found.append(mine.learn_dense(dense, gradients, out, step=step).copy())
+            found.append(mine.pull_dense(dense, step=number + 1 if in_steps else 0))
+        mine.set(table, np.arange(900), np.ones((900, 3), np.float32))
+        mine.add(table, np.arange(900), np.ones((900, 3), np.float32)) if not in_steps else None
+        found.append(mine.pull(table, np.arange(2000), step=4 if in_steps else 0))
+        mine.close()
+    return found
+
+
+@pytest.mark.parametrize("in_steps", [False, True])
+def test_requests_of_any_length_are_cut_into_frames_and_count_as_one(in_steps: bool) -> None:
+    whole = _train({}, {}, in_steps=in_steps)
+    cut = _train({"most_frame": 2048}, SHORT, in_steps=in_steps)
+    for one, other in zip(whole, cut, strict=True):
+        assert np.array_equal(one.view(np.uint32), other.view(np.uint32))
+
+
+def test_changes_in_many_frames_count_once_though_servers_are_killed(tmp_path: Path) -> None:
+    keys = np.arange(3000)
+    with servers(2, log={"dir": str(tmp_path), "interval_ms": 5, "snapshot_bytes": 1 << 20}) as started:
+        mine = client(started, **SHORT)
+        table = mine.create_table("t", sum_spec())
+        flat = {"kind": "dense", "arrays": [{"name": "w", "shape": [5000]}], "optimizer": {"rule": "sum"}}
+        dense = mine.create_table("d", json.dumps(flat))
+        mine.set_dense(dense, np.zeros(5000, np.float32))
+        over = threading.Event()
+
+        def kill() -> None:
+            for turn in range(8):
+                started[turn % 2].restart()
+            over.set()
+
+        killing = threading.Thread(target=kill)
+        killing.start()
+        pushes = 0
+        while not over.is_set():
+            mine.push(table, keys, np.ones((3000, 4), np.float32))
+            mine.push_dense(dense, np.ones(5000, np.float32))
+            pushes += 1
+        killing.join()
+        assert (mine.pull(table, keys) == pushes).all()
+        assert (mine.pull_dense(dense) == pushes).all()
+        mine.done()
 
 
 def test_barriers_say_whom_they_wait_for() -> None:

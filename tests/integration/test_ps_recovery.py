@@ -17,9 +17,10 @@ import numpy as np
 import pytest
 import umiak_native
 
+from tests.integration import ps_peers
 from tests.integration.workers import ps_crew
 from tests.support import eventually, python
-from umiak.ps import checkpoint, oracle
+from umiak.ps import checkpoint, oracle, specs
 
 CREW = Path(ps_crew.__file__)
 
@@ -190,6 +191,103 @@ def test_a_load_that_one_server_refuses_changes_none(tmp_path: Path) -> None:
         checkpoint.load(client, tmp_path / "one")
         assert np.unique(client.pull(table, ps_crew.VOCABULARY, create=False)).tolist() == [1]
         client.close()
+
+
+def rated_spec(rate: float, count: int = 1) -> str:
+    spec = specs.SparseTable(dim=2, init=specs.Constant(0.0), optimizer=specs.Sgd(rate), entry=specs.Count(count=count))
+    return specs.to_json(spec)
+
+
+def test_servers_load_with_the_settings_of_the_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, keys = tmp_path / "saved", np.arange(100)
+    with servers(2) as (_, endpoints):
+        client = trainer(endpoints)
+        client.push(client.create_table("t", rated_spec(0.5)), keys, np.ones((100, 2), np.float32))
+        checkpoint.save(client, path)
+        client.close()
+    with servers(3) as (_, endpoints):
+        client = trainer(endpoints)
+        table = client.create_table("t", rated_spec(0.25, 2))
+        checkpoint.load(client, path)
+        line = "umiak.ps: table t: entry.count 1 -> 2, optimizer.learning_rate 0.5 -> 0.25, as this script has it\n"
+        assert capsys.readouterr().err == line
+        client.push(table, np.arange(200), np.ones((200, 2), np.float32))
+        assert (client.pull(table, keys) == -0.75).all()
+        assert (client.pull(table, keys + 100) == 0).all()
+        client.close()
+    with servers(1) as (_, endpoints):
+        client = trainer(endpoints)
+        client.create_table("t", specs.to_json(specs.SparseTable(dim=2, optimizer=specs.Adam())))
+        with pytest.raises(umiak_native.Refused, match=r"optimizer\.rule: sgd in the file, adam in the table"):
+            checkpoint.load(client, path)
+
+
+def test_servers_that_come_back_take_the_settings_of_a_new_script(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = np.arange(100)
+    log = {"dir": str(tmp_path), "interval_ms": 5}
+    with ps_peers.servers(2, world=2, log=log) as started:
+        both = [ps_peers.client(started, rank=rank, world=2) for rank in (0, 1)]
+        table = both[0].create_table("t", rated_spec(0.5))
+        both[0].push(table, keys, np.ones((100, 2), np.float32))
+        with pytest.raises(umiak_native.Refused) as refused:
+            both[1].create_table("t", rated_spec(0.25))
+        assert refused.value.code == "other-spec"
+        for client in both:
+            client.close()
+        for server in started:
+            server.restart()
+        both = [ps_peers.client(started, rank=rank, world=2) for rank in (0, 1)]
+        assert capsys.readouterr().err == ""
+        for client in both:
+            assert client.create_table("t", rated_spec(0.25)) == table
+        line = "umiak.ps: table t: optimizer.learning_rate 0.5 -> 0.25, as this script has it\n"
+        assert capsys.readouterr().err == line
+        both[1].push(table, keys, np.ones((100, 2), np.float32))
+        for server in started:
+            server.restart()  # the log has the change, in its place
+        assert (both[0].pull(table, keys) == -0.75).all()
+
+
+PUSHING = """
+import json, sys, numpy as np, umiak_native
+client = umiak_native.Client(sys.argv[1], bytes.fromhex(sys.argv[2]))
+table = client.create_table("t", sys.argv[3])
+keys = np.arange(int(sys.argv[4]))
+for number in range(1, 1_000_000):
+    client.push(table, keys, np.ones((len(keys), 4), np.float32))
+    print(number, flush=True)
+"""
+
+
+def test_what_was_acknowledged_outlives_server_and_trainer(tmp_path: Path) -> None:
+    """Both are killed at once, right behind an acknowledged push and long before the log's next interval."""
+    log = {"dir": str(tmp_path), "interval_ms": 60_000, "snapshot_bytes": 1 << 20}
+    with ps_peers.servers(1, log=log) as started:
+        (server,) = started
+        config = {"endpoints": [server.endpoint], "job": ps_peers.JOB, "timeout_s": 30.0}
+        counted = 0
+        for kill in range(12):
+            rows = 10 if kill % 3 else 3000  # with the longer ones, snapshots are written meanwhile
+            spec = ps_peers.sum_spec()
+            arguments = [json.dumps(config), ps_peers.TOKEN.hex(), spec, str(rows)]
+            program = [sys.executable, "-c", PUSHING, *arguments]
+            with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as pushing:
+                assert pushing.stdout is not None
+                acknowledged = [pushing.stdout.readline() for _ in range(kill % 5 + 1)]
+                assert server.process is not None
+                server.process.kill()
+                pushing.kill()
+                acknowledged += pushing.stdout.readlines()
+            server.restart()
+            client = ps_peers.client(started)
+            table = client.create_table("t", spec)
+            found = int(client.pull(table, np.array([0]))[0, 0])
+            # The last one may have been on its way, not yet acknowledged.
+            assert found - counted - len(acknowledged) in (0, 1)
+            counted = found
+            client.close()
 
 
 def test_equal_tables_are_saved_as_equal_bytes(tmp_path: Path) -> None:

@@ -426,24 +426,29 @@ def test_a_warm_start_of_another_strategy_takes_values_and_says_so(work: Work, w
     assert work.epochs("sync")[0]["evaluated"]["auc"] == work.epochs("infer")[0]["evaluated"]["auc"]
 
 
-def test_a_warm_start_with_another_optimizer_or_rate_takes_values(work: Work, whole: Whole) -> None:
+def test_a_warm_start_with_another_optimizer_takes_values_and_with_another_rate_everything(
+    work: Work, whole: Whole
+) -> None:
     alone = whole.of("alone")
     start = ("-o", f"runner.alone.init_model_path={alone.path}/out/alone/0", "-o", "runner.alone.epochs=1")
     rate = ("-o", "hyper_parameters.optimizer.learning_rate=1e-30")
-    for more in ((), ("-o", "hyper_parameters.optimizer.class=SGD")):
+    for more, memory in (
+        ((), ""),
+        (("-o", "hyper_parameters.optimizer.class=SGD"), ", without the optimizer's memory"),
+    ):
         done = work.here("alone", *start, *rate, *more)
-        assert "out/alone/0, without the optimizer's memory, which is of another kind" in done.said
+        assert f"out/alone/0{memory}" in done.said
+        assert ("without the optimizer's memory, which is of another kind" in done.said) == bool(memory)
+        assert ("-> 1e-30, as this script has it" in done.said) != bool(memory)
         assert work.epochs("alone")[0]["evaluated"] == alone.epochs("alone")[0]["evaluated"]
 
 
-def test_a_resumed_run_with_another_rate_says_what_it_can_not_take(work: Work, whole: Whole) -> None:
+def test_a_resumed_run_with_another_rate_goes_on_with_it_and_says_so(work: Work, whole: Whole) -> None:
     shutil.copytree(whole.of("alone").path / "steps" / "alone", work.path / "steps" / "alone")
     done = work.here("alone", "--resume", "-o", "hyper_parameters.optimizer.learning_rate=0.01")
     assert done.status == 0
-    assert (
-        "goes on from steps/alone/epoch_1_batch_16: within epoch 2/2, behind batch 16, without the optimizer's memory"
-        in done.said
-    )
+    assert "goes on from steps/alone/epoch_1_batch_16: within epoch 2/2, behind batch 16\n" in done.said
+    assert "-> 0.01, as this script has it" in done.said
 
 
 def test_a_model_of_other_sizes_is_refused(work: Work, whole: Whole) -> None:

@@ -200,6 +200,41 @@ def test_a_checkpoint_of_other_tables_is_refused(tmp_path: Path) -> None:
         Job(Seat(), "sync", settings.Settings(), Options(shards=16)).load(path)
 
 
+def test_a_checkpoint_takes_the_settings_of_the_script_that_loads_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "saved")
+    first = alone()
+    table = first.strategy.open("rows", specs.SparseTable(dim=3, optimizer=specs.Sgd(0.5), init=specs.Constant(1.0)))
+    first.strategy.push(table, KEYS, np.ones((30, 3), np.float32))
+    first.strategy.end_step()
+    first.save(path)
+    changed = specs.SparseTable(dim=3, optimizer=specs.Sgd(0.25), init=specs.Constant(2.0), clip=specs.Clip(value=0.5))
+    line = (
+        "umiak.ps: table rows: clip.value nothing -> 0.5, init.value 1.0 -> 2.0, optimizer.learning_rate 0.5 -> 0.25, "
+        "as this script has it\n"
+    )
+    for loads_first in (False, True):
+        second = alone()
+        if loads_first:  # and describes its table afterwards
+            second.load(path)
+            assert capsys.readouterr().err == ""
+        table = second.strategy.open("rows", changed)
+        if not loads_first:
+            second.load(path)
+        assert capsys.readouterr().err == line
+        assert (second.strategy.pull(table, KEYS) == 0.5).all()
+        second.strategy.push(table, KEYS, np.ones((30, 3), np.float32))
+        second.strategy.end_step()
+        assert (second.strategy.pull(table, KEYS) == 0.5 - 0.25 * 0.5).all()
+        assert (second.strategy.pull(table, KEYS + 100) == 2).all()
+        second.save(f"{path}-{loads_first}")
+    third = alone()
+    third.strategy.open("rows", specs.SparseTable(dim=3, optimizer=specs.Adam()))
+    with pytest.raises(BadRequest, match=r"optimizer\.rule: sgd in the file, adam in the table"):
+        third.load(path)
+
+
 def test_the_local_client_refuses_a_second_description() -> None:
     client = LocalClient(shards=4)
     spec = specs.to_json(specs.SparseTable(dim=4))

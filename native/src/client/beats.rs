@@ -1,5 +1,9 @@
 //! Threads that say that this trainer lives, one per server on a connection of its own, so that neither a long operation
 //! nor a frozen server keeps the others from hearing of it.
+//!
+//! They also notice a network that was cut and has healed: a beat without an answer ends its connection, and once a new one
+//! works, a data connection on which nothing has come since is ended too. TCP alone would repeat what was lost after a pause
+//! as long as the cut; on a new connection the operation goes on at once.
 
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +14,10 @@ use std::time::{Duration, Instant};
 use super::dial::{self, Card, NoEntry};
 use super::exchange::{self, Call, Clock};
 use crate::wire::frame::{Header, Op};
+use crate::wire::stream;
+
+/// A beat is answered within so many times their distance, or its connection is given up.
+const SILENT_BEATS: u32 = 3;
 
 pub struct Beats {
     shared: Arc<Shared>,
@@ -22,6 +30,8 @@ struct Shared {
     sockets: Mutex<Vec<Option<Arc<TcpStream>>>>,
     every: Duration,
     silence: Duration,
+    /// By server: the data connection, while an answer is waited for on it.
+    lines: Vec<Mutex<Option<Arc<TcpStream>>>>,
 }
 
 impl Beats {
@@ -31,7 +41,8 @@ impl Beats {
             bell: (Mutex::new(()), Condvar::new()),
             sockets: Mutex::new(vec![None; cards.len()]),
             every,
-            silence,
+            silence: silence.min(every.max(Duration::from_secs(1)) * SILENT_BEATS),
+            lines: cards.iter().map(|_| Mutex::default()).collect(),
         });
         let threads = cards.into_iter().enumerate().filter_map(|(index, card)| {
             let shared = shared.clone();
@@ -43,6 +54,11 @@ impl Beats {
         });
         let threads = threads.collect();
         Beats { shared, threads }
+    }
+
+    /// An answer is waited for on this connection, or no longer.
+    pub fn waits(&self, server: usize, socket: Option<Arc<TcpStream>>) {
+        *self.shared.lines[server].lock().unwrap_or_else(PoisonError::into_inner) = socket;
     }
 }
 
@@ -76,6 +92,16 @@ impl Shared {
         }
     }
 
+    /// The server is heard again after a silence: a connection on which nothing has come for as long is of no use.
+    fn heard_again(&self, index: usize, since: Instant) {
+        let line = self.lines[index].lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(socket) = &*line
+            && stream::silent_for(socket).is_some_and(|silent| silent >= since.elapsed())
+        {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+
     fn remember(&self, index: usize, socket: Option<Arc<TcpStream>>) {
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner)[index] = socket;
     }
@@ -85,6 +111,8 @@ fn beat(shared: &Shared, index: usize, card: &Card) {
     let waiting = Mutex::new(None);
     let mut inbox = Vec::new();
     let mut pause = Duration::from_millis(50);
+    let mut heard = Instant::now();
+    let mut was_silent = false;
     while !shared.stops() {
         match dial::enter(card, &mut || !shared.stops()) {
             Ok((mut stream, _)) => {
@@ -100,8 +128,17 @@ fn beat(shared: &Shared, index: usize, card: &Card) {
                             !shared.stops()
                         });
                     match beaten.as_deref() {
-                        Ok([Ok(exchange::Answer::Ok(_))]) => shared.sleep(shared.every),
-                        _ => break,
+                        Ok([Ok(exchange::Answer::Ok(_))]) => {
+                            if std::mem::take(&mut was_silent) {
+                                shared.heard_again(index, heard);
+                            }
+                            heard = Instant::now();
+                            shared.sleep(shared.every);
+                        }
+                        _ => {
+                            was_silent = true;
+                            break;
+                        }
                     }
                 }
                 stream.close();

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use crate::keys::Sharding;
+use crate::wire::codec::MOST_FRAME;
 use crate::wire::stream::TlsFiles;
 
 #[derive(Clone, Debug, Deserialize)]
@@ -28,6 +29,9 @@ pub struct Config {
     pub tls: Option<TlsFiles>,
     #[serde(default = "default_replay")]
     pub replay_bytes: usize,
+    /// What follows a header at most, in bytes: longer requests are cut into parts.
+    #[serde(default = "default_frame")]
+    pub most_frame: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -56,6 +60,10 @@ fn default_beat() -> f64 {
 
 fn default_replay() -> usize {
     256 << 20
+}
+
+fn default_frame() -> usize {
+    MOST_FRAME as usize
 }
 
 impl Config {

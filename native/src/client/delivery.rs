@@ -36,6 +36,8 @@ pub struct State {
     pub spare: Vec<Frame>,
     pub inbox: Vec<u64>,
     pub turns: Turns,
+    /// What servers have said about tables, for a person to read.
+    pub said: Vec<String>,
     pub beats: Option<Beats>,
     pub closed: bool,
 }
@@ -100,26 +102,93 @@ impl State {
         self.spare.pop().map(|frame| (frame.keys, frame.rows)).unwrap_or_default()
     }
 
-    /// Keeps changes, sends them, and lets go of what is durable.
+    /// One frame, or as many as it takes: keys and rows of `width` columns, or floats without keys.
+    pub(super) fn frames(
+        &self,
+        header: Header,
+        table: usize,
+        keys: Vec<u64>,
+        rows: Vec<f32>,
+        width: usize,
+    ) -> Outcome<Vec<Arc<Frame>>> {
+        let (count, of_a_row) = (rows.len() / width, if keys.is_empty() { 4 * width } else { 8 + 4 * width });
+        let most = (self.config.most_frame / of_a_row).max(1);
+        if count <= most {
+            return Ok(vec![Arc::new(Frame::new(Header { rows: count as u32, ..header }, table, keys, rows))]);
+        }
+        let in_step = header.flags & flag::STEP != 0;
+        if header.seq == 0 && !in_step {
+            // Its parts could not be told from those of another caller.
+            fits(count * of_a_row)?;
+        }
+        // Pieces of a step with different keys are one push anyhow.
+        let joined = !in_step || keys.is_empty();
+        let frame = |start: usize| {
+            let part = start..(start + most).min(count);
+            let (first, last) = (start == 0, part.end == count);
+            let mut flags = header.flags;
+            if !last {
+                flags &= !(flag::VALUES | flag::LAST);
+            }
+            if joined {
+                flags |= flag::PART | if first { flag::FIRST } else { 0 } | if last { 0 } else { flag::MORE };
+            }
+            let header = Header { flags, rows: part.len() as u32, ..header };
+            let keys = if keys.is_empty() { Vec::new() } else { keys[part.clone()].to_vec() };
+            Arc::new(Frame::new(header, table, keys, rows[part.start * width..part.end * width].to_vec()))
+        };
+        Ok((0..count).step_by(most).map(frame).collect())
+    }
+
+    /// Frames of several servers in rounds, in which each server has one at most, and in the last one each has its last.
+    pub(super) fn rounds<'a>(of_links: Vec<(usize, Vec<Arc<Frame>>)>) -> Vec<Vec<Order<'a>>> {
+        let count = of_links.iter().map(|(_, frames)| frames.len()).max().unwrap_or(0);
+        let mut rounds: Vec<Vec<Order<'a>>> = (0..count).map(|_| Vec::new()).collect();
+        for (link, frames) in of_links {
+            let begin = count - frames.len();
+            for (round, frame) in rounds[begin..].iter_mut().zip(frames) {
+                round.push(Order::of_frame(link, frame));
+            }
+        }
+        rounds
+    }
+
+    /// Keeps changes, sends them, and lets go of what is durable. Returns the answers of the last round.
     pub(super) fn send(
         &mut self,
-        mut orders: Vec<Order<'_>>,
+        mut rounds: Vec<Vec<Order<'_>>>,
         waiting: &Mutex<Option<String>>,
         wish: &mut Wish<'_>,
     ) -> Outcome<Vec<Answer>> {
-        for order in &orders {
+        for order in rounds.iter().flatten() {
             let Body::Frame(frame) = &order.body else { continue };
             let most = self.config.replay_bytes.saturating_sub(frame.bytes());
             self.wait_durable(order.link, most, waiting, wish)?;
         }
-        for order in &orders {
+        for order in rounds.iter().flatten() {
             let Body::Frame(frame) = &order.body else { continue };
             if frame.header.seq > 0 || frame.header.flags & flag::STEP != 0 {
                 self.links[order.link].keep(frame.clone());
             }
         }
-        let answers = self.perform(&mut orders, &mut |_, _, _| {}, waiting, wish);
-        drop(orders);
+        let mut answers = Ok(Vec::new());
+        for orders in &mut rounds {
+            answers = self.perform(orders, &mut |_, _, _| {}, waiting, wish);
+            if answers.is_err() {
+                break;
+            }
+        }
+        if let (Err(error), true) = (&answers, rounds.len() > 1) {
+            // Servers may have some of the parts. A new connection brings all of them, or none if they were refused.
+            for order in rounds.iter().flatten() {
+                let link = &mut self.links[order.link];
+                link.stream = None;
+                if let (Body::Frame(frame), ClientError::Refused(_)) = (&order.body, error) {
+                    link.forget(frame);
+                }
+            }
+        }
+        drop(rounds);
         for link in &mut self.links {
             link.let_go(link.words.durable, &mut self.spare);
         }
@@ -196,6 +265,13 @@ impl State {
                 if answers[index].is_some() {
                     continue;
                 }
+                if let Body::Frame(frame) = &order.body
+                    && frame.is_acknowledged()
+                {
+                    // It was kept when the connection was made anew for a part before it.
+                    answers[index] = Some(Answer::Ok(frame.header));
+                    continue;
+                }
                 if self.links[order.link].stream.is_none() {
                     self.reconnect(order.link, &mut patience, waiting, wish)?;
                     // Connecting anew has brought the server everything that is kept, this one too.
@@ -265,7 +341,12 @@ impl State {
         clock: &Clock,
         pulse: Pulse<'_>,
     ) -> Result<Vec<io::Result<Answer>>, Stop> {
-        let State { links, inbox, config, .. } = self;
+        let State { links, inbox, config, beats, .. } = self;
+        if let Some(beats) = beats {
+            for link in open.iter().map(|index| orders[*index].link) {
+                beats.waits(link, links[link].stream.as_ref().map(|stream| stream.socket().clone()));
+            }
+        }
         let mut streams: Vec<_> =
             links.iter_mut().map(|link| link.stream.as_mut().map(|stream| (stream, &link.numbers))).collect();
         let mut calls = Vec::with_capacity(open.len());
@@ -281,7 +362,12 @@ impl State {
             calls.push(Call { stream, header, parts, rows: order.rows, into: order.into.as_deref_mut() });
         }
         let mut numbered = |call: usize, row: usize, rows: &[f32]| sink(open[call], row, rows);
-        exchange::exchange(&mut calls, &mut numbered, inbox, waiting, clock, pulse)
+        let results = exchange::exchange(&mut calls, &mut numbered, inbox, waiting, clock, pulse);
+        drop(calls);
+        if let Some(beats) = beats {
+            open.iter().for_each(|index| beats.waits(orders[*index].link, None));
+        }
+        results
     }
 
     pub(super) fn connect_all(&mut self, waiting: &Mutex<Option<String>>, wish: &mut Wish<'_>) -> Outcome<()> {
@@ -379,12 +465,7 @@ impl State {
             let header = Header { length: request.len() as u64, ..Header::of(Op::Create) };
             let order = Order::new(index, header, None, Body::Bytes(&request));
             match self.one(order, waiting, wish)? {
-                Ok(Answer::Ok(header)) => {
-                    let numbers = &mut self.links[index].numbers;
-                    numbers.resize(numbers.len().max(table + 1), 0);
-                    numbers[table] = header.table;
-                }
-                Ok(answer) => return Err(unexpected(&answer)),
+                Ok(answer) => self.created(index, table, answer)?,
                 Err(error) => return Ok(Err(error)),
             }
         }
@@ -412,6 +493,24 @@ impl State {
             }
         }
         Ok(Ok(()))
+    }
+
+    /// A server has a table: under which number, and what it has changed about it.
+    pub(super) fn created(&mut self, link: usize, table: usize, answer: Answer) -> Outcome<()> {
+        let number = match &answer {
+            Answer::Ok(header) => Some(header.table),
+            Answer::Json(value) => {
+                let change = value["change"].as_str().map(str::to_owned);
+                self.said.extend(change.filter(|change| !self.said.contains(change)));
+                value["table"].as_u64().and_then(|number| u32::try_from(number).ok())
+            }
+            _ => None,
+        };
+        let number = number.ok_or_else(|| unexpected(&answer))?;
+        let numbers = &mut self.links[link].numbers;
+        numbers.resize(numbers.len().max(table + 1), 0);
+        numbers[table] = number;
+        Ok(())
     }
 
     /// One request on a connection that has just been made.

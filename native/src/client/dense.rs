@@ -5,12 +5,10 @@
 //! prepare it everywhere, and the answer to its commit is the values, once everybody's gradients are applied.
 
 use std::ops::Range;
-use std::sync::Arc;
 
-use super::delivery::{Body, Order, State, fits, unexpected};
+use super::delivery::{Body, Order, State, unexpected};
 use super::error::{ClientError, Outcome};
 use super::exchange::Answer;
-use super::link::Frame;
 use super::session::{Turn, Wish};
 use crate::wire::frame::{Header, Op, flag};
 
@@ -62,8 +60,8 @@ impl Turn<'_> {
         state.connect_all(waiting, wish)?;
         let flags = header.flags | if step.is_some() { pieces.flags() } else { 0 };
         let header = state.numbered(Header { flags, ..header }, step);
-        let orders = state.dense_orders(header, table, pieces, &parts)?;
-        state.send(orders, waiting, wish).map(drop)
+        let rounds = state.dense_rounds(header, table, pieces, &parts)?;
+        state.send(rounds, waiting, wish).map(drop)
     }
 
     pub fn pull_dense(&mut self, table: u32, out: &mut [f32], step: u64, wish: &mut Wish<'_>) -> Outcome<()> {
@@ -97,18 +95,21 @@ impl Turn<'_> {
         state.connect_all(waiting, wish)?;
         let flags = if step.is_some() { flag::LAST | gradients.flags() } else { flag::VALUES };
         let header = state.numbered(Header { flags, dim: 1, ..Header::of(Op::PushDense) }, step);
-        let mut orders = state.dense_orders(header, table, gradients, &parts)?;
+        let mut rounds = state.dense_rounds(header, table, gradients, &parts)?;
+        let mut last = rounds.pop().unwrap_or_default();
         let Some(step) = step else {
-            expect_values(&mut orders, &parts, out);
-            let answers = state.send(orders, waiting, wish)?;
+            expect_values(&mut last, &parts, out);
+            rounds.push(last);
+            let answers = state.send(rounds, waiting, wish)?;
             // A server that was away has had its part while it was connected to, and said nothing of the values.
             return match answers.iter().all(|answer| matches!(answer, Answer::Rows(_))) {
                 true => Ok(()),
                 false => self.pull_dense(table, out, 0, wish),
             };
         };
-        for_the_others(state, &parts, Header { seq: step, ..Header::of(Op::Prepare) }, &mut orders);
-        state.send(orders, waiting, wish)?;
+        for_the_others(state, &parts, Header { seq: step, ..Header::of(Op::Prepare) }, &mut last);
+        rounds.push(last);
+        state.send(rounds, waiting, wish)?;
         state.step_prepared(step);
         let header = Header { seq: step, flags: flag::VALUES, ..Header::of(Op::Commit) };
         let mut orders: Vec<Order<'_>> =
@@ -135,24 +136,22 @@ impl State {
         Ok(parts.iter().cloned().enumerate().filter(|(_, part)| !part.is_empty()).collect())
     }
 
-    fn dense_orders<'a>(
+    fn dense_rounds<'a>(
         &mut self,
         header: Header,
         table: u32,
         pieces: Pieces<'_>,
         parts: &[Part],
-    ) -> Outcome<Vec<Order<'a>>> {
-        let mut orders = Vec::with_capacity(parts.len());
+    ) -> Outcome<Vec<Vec<Order<'a>>>> {
+        let mut of_links = Vec::with_capacity(parts.len());
         for (link, part) in parts {
-            fits(part.len() * 4)?;
             let (mut keys, mut copy) = self.buffers();
             keys.clear();
             copy.clear();
             pieces.copy(part, &mut copy);
-            let header = Header { rows: copy.len() as u32, ..header };
-            orders.push(Order::of_frame(*link, Arc::new(Frame::new(header, table as usize, keys, copy))));
+            of_links.push((*link, self.frames(header, table as usize, keys, copy, 1)?));
         }
-        Ok(orders)
+        Ok(State::rounds(of_links))
     }
 }
 

@@ -23,6 +23,8 @@ pub type Pulse<'a> = &'a mut dyn FnMut() -> bool;
 pub const TICK: Duration = Duration::from_millis(100);
 /// One attempt. A server that lives answers in milliseconds.
 const ATTEMPT: Duration = Duration::from_secs(5);
+/// Of which connecting: the kernel repeats itself after one second, and then after pauses that a new attempt has not.
+const CONNECT: Duration = Duration::from_secs(2);
 const MOST_WELCOME: u64 = 16 << 20;
 
 /// How a caller of one server presents itself.
@@ -105,7 +107,7 @@ fn connect(endpoint: &str, pulse: Pulse<'_>) -> Result<TcpStream, NoEntry> {
     thread::Builder::new()
         .name("ps-dial".into())
         .stack_size(256 << 10)
-        .spawn(move || send.send(stream::dial(&target, ATTEMPT)))
+        .spawn(move || send.send(stream::dial(&target, CONNECT)))
         .map_err(|error| NoEntry::Away(error.to_string()))?;
     loop {
         match receive.recv_timeout(TICK) {

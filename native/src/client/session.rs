@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::config::{Config, Kind};
-use super::delivery::{Body, Order, State, fits, unexpected};
+use super::delivery::{Body, Order, State, unexpected};
 use super::dial::{Card, Pulse};
 use super::error::{ClientError, Outcome, Told};
 use super::exchange::Answer;
@@ -85,6 +85,7 @@ impl Client {
             spare: Vec::new(),
             inbox: Vec::new(),
             turns: Default::default(),
+            said: Vec::new(),
             beats: None,
             closed: false,
         };
@@ -197,6 +198,11 @@ impl Turn<'_> {
         }
     }
 
+    /// What servers have done otherwise than they were asked, for a person to read; each line once.
+    pub fn take_said(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.split().0.said)
+    }
+
     pub fn table(&mut self, table: u32) -> Outcome<&Table> {
         self.split().0.table(table)
     }
@@ -209,10 +215,8 @@ impl Turn<'_> {
         let header = Header { length: table.request.len() as u64, ..Header::of(Op::Create) };
         let answers = state.tell_all(header, &table.request, waiting, wish)?;
         let handle = known.unwrap_or(state.tables.len());
-        for (link, answer) in state.links.iter_mut().zip(answers) {
-            let Answer::Ok(header) = answer else { return Err(unexpected(&answer)) };
-            link.numbers.resize(link.numbers.len().max(handle + 1), 0);
-            link.numbers[handle] = header.table;
+        for (link, answer) in answers.into_iter().enumerate() {
+            state.created(link, handle, answer)?;
         }
         match known {
             Some(known) => state.tables[known] = table,
@@ -242,28 +246,37 @@ impl Turn<'_> {
         state.connect_all(waiting, wish)?;
         let mut plan = std::mem::take(&mut state.plan);
         plan.make(keys, state.sharding, state.links.len());
-        let mut orders = Vec::with_capacity(state.links.len());
         let flags = match absent {
             Absent::Made => flag::CREATE,
             Absent::Initial => 0,
             Absent::Zeros => flag::ZEROS,
         };
-        for (link, bounds) in plan.bounds.windows(2).enumerate() {
-            let part = &plan.keys[bounds[0]..bounds[1]];
-            let bytes = codec::key_bytes(part);
-            fits(bytes.len().max(part.len() * width * 4))?;
-            let (rows, dim) = (part.len() as u32, width as u32);
-            let header = Header { flags, rows, dim, seq: step, length: bytes.len() as u64, ..Header::of(Op::Pull) };
-            // The first server is where trainers meet: it must know of everybody who waits for a step.
-            if !part.is_empty() || (link == 0 && step > 0) {
-                let (table, body) = (Some(table as usize), Body::Bytes(bytes));
-                orders.push(Order { rows: Some((rows, dim)), ..Order::new(link, header, table, body) });
+        let most = (state.config.most_frame / (4 * width).max(8)).max(1);
+        let longest = plan.bounds.windows(2).map(|bounds| bounds[1] - bounds[0]).max().unwrap_or(0);
+        let mut done = Ok(Vec::new());
+        // One round, unless there are more keys for one server than a frame holds.
+        for round in (0..longest.max(1)).step_by(most) {
+            let (mut orders, mut bases) = (Vec::with_capacity(state.links.len()), Vec::new());
+            for (link, bounds) in plan.bounds.windows(2).enumerate() {
+                let begin = (bounds[0] + round).min(bounds[1]);
+                let part = &plan.keys[begin..(begin + most).min(bounds[1])];
+                let bytes = codec::key_bytes(part);
+                let (rows, dim) = (part.len() as u32, width as u32);
+                let header = Header { flags, rows, dim, seq: step, length: bytes.len() as u64, ..Header::of(Op::Pull) };
+                // The first server is where trainers meet: it must know of everybody who waits for a step.
+                if !part.is_empty() || (round == 0 && link == 0 && step > 0) {
+                    let (table, body) = (Some(table as usize), Body::Bytes(bytes));
+                    orders.push(Order { rows: Some((rows, dim)), ..Order::new(link, header, table, body) });
+                    bases.push(begin);
+                }
+            }
+            let mut sink = |order: usize, row: usize, rows: &[f32]| plan.scatter(bases[order] + row, rows, width, out);
+            done = state.perform(&mut orders, &mut sink, waiting, wish);
+            let strange = |answers: &Vec<Answer>| answers.iter().any(|answer| !matches!(answer, Answer::Rows(_)));
+            if done.as_ref().map_or(true, strange) {
+                break;
             }
         }
-        let bases: Vec<usize> = orders.iter().map(|order| plan.bounds[order.link]).collect();
-        let mut sink = |order: usize, row: usize, rows: &[f32]| plan.scatter(bases[order] + row, rows, width, out);
-        let done = state.perform(&mut orders, &mut sink, waiting, wish);
-        drop(orders);
         if done.is_ok() {
             plan.repeat(width, out);
         }
@@ -294,21 +307,16 @@ impl Turn<'_> {
         state.connect_all(waiting, wish)?;
         let mut plan = std::mem::take(&mut state.plan);
         plan.make(keys, state.sharding, state.links.len());
-        let fit = plan.bounds.windows(2).try_for_each(|bounds| fits((bounds[1] - bounds[0]) * (8 + 4 * width)));
         let flags = if mean && step.is_some() { flag::MEAN } else { 0 };
         let header = state.numbered(Header { flags, dim: width as u32, ..Header::of(op) }, step);
-        let mut orders = Vec::new();
-        if fit.is_ok() {
-            let mut parts: Vec<(Vec<u64>, Vec<f32>)> = plan.bounds[1..].iter().map(|_| state.buffers()).collect();
-            plan.spread(rows, width, merge, &mut parts);
-            for (link, (keys, rows)) in parts.into_iter().enumerate().filter(|(_, (keys, _))| !keys.is_empty()) {
-                let header = Header { rows: keys.len() as u32, ..header };
-                orders.push(Order::of_frame(link, Arc::new(Frame::new(header, table as usize, keys, rows))));
-            }
-        }
+        let mut parts: Vec<(Vec<u64>, Vec<f32>)> = plan.bounds[1..].iter().map(|_| state.buffers()).collect();
+        plan.spread(rows, width, merge, &mut parts);
         state.plan = plan;
-        fit?;
-        state.send(orders, waiting, wish).map(drop)
+        let mut of_links = Vec::with_capacity(parts.len());
+        for (link, (keys, rows)) in parts.into_iter().enumerate().filter(|(_, (keys, _))| !keys.is_empty()) {
+            of_links.push((link, state.frames(header, table as usize, keys, rows, width)?));
+        }
+        state.send(State::rounds(of_links), waiting, wish).map(drop)
     }
 
     pub fn set_learning_rate(&mut self, table: u32, rate: f32, step: Option<u64>, wish: &mut Wish<'_>) -> Outcome<()> {
@@ -318,7 +326,7 @@ impl Turn<'_> {
         let header = state.numbered(Header { rows: 1, dim: 1, ..Header::of(Op::LearningRate) }, step);
         let frame = || Arc::new(Frame::new(header, table as usize, Vec::new(), vec![rate]));
         let orders = (0..state.links.len()).map(|link| Order::of_frame(link, frame())).collect();
-        state.send(orders, waiting, wish).map(drop)
+        state.send(vec![orders], waiting, wish).map(drop)
     }
 
     /// Rows that went.
@@ -329,7 +337,7 @@ impl Turn<'_> {
         let header = state.numbered(Header::of(Op::Shrink), None);
         let frame = || Arc::new(Frame::new(header, table as usize, Vec::new(), Vec::new()));
         let orders = (0..state.links.len()).map(|link| Order::of_frame(link, frame())).collect();
-        let answers = state.send(orders, waiting, wish)?;
+        let answers = state.send(vec![orders], waiting, wish)?;
         Ok(answers
             .iter()
             .map(|answer| match answer {

@@ -191,7 +191,18 @@ impl Client {
     }
 
     fn create_table(&self, py: Python<'_>, name: &str, spec: &str) -> PyResult<u32> {
-        self.run(py, None, |turn, wish| turn.create_table(name, spec, wish))
+        let (table, said) = self.run(py, None, |turn, wish| {
+            let table = turn.create_table(name, spec, wish)?;
+            Ok((table, turn.take_said()))
+        })?;
+        for line in said {
+            // As Python prints it: a notebook or a test may have put something else in the place of stderr.
+            let stderr = py.import("sys")?.getattr("stderr")?;
+            if !stderr.is_none() {
+                stderr.call_method1("write", (format!("umiak.ps: {line}, as this script has it\n"),))?;
+            }
+        }
+        Ok(table)
     }
 
     fn pull_width(&self, py: Python<'_>, table: u32) -> PyResult<usize> {

@@ -12,10 +12,11 @@ use serde_json::Value;
 
 use crate::store::log::{self, Lsn};
 use crate::store::manifest::Manifest;
-use crate::store::shardfile::{ShardHead, ShardWriter, differences};
+use crate::store::shardfile::{ShardHead, ShardWriter};
 use crate::store::shardread::{self, Piece, ShardReader};
 use crate::store::{StoreError, Trouble};
 use crate::table::RowBatch;
+use crate::table::differences;
 use crate::table::spec::TableSpec;
 
 create_exception!(umiak_native, BadFile, PyValueError);
@@ -30,6 +31,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(verify_shard_file, module)?)?;
     module.add_function(wrap_pyfunction!(write_shard_file, module)?)?;
     module.add_function(wrap_pyfunction!(spec_differences, module)?)?;
+    module.add_function(wrap_pyfunction!(layout_differences, module)?)?;
+    module.add_function(wrap_pyfunction!(spec_change, module)?)?;
     module.add_function(wrap_pyfunction!(value_columns, module)?)?;
     module.add_function(wrap_pyfunction!(read_manifest, module)?)?;
     module.add_function(wrap_pyfunction!(write_manifest, module)?)?;
@@ -134,7 +137,17 @@ fn verify_shard_file(py: Python<'_>, path: PathBuf) -> PyResult<String> {
 
 #[pyfunction]
 fn spec_differences(file: &str, table: &str) -> PyResult<Vec<String>> {
-    Ok(differences(&parsed("the file's spec", file)?, &parsed("the table's spec", table)?))
+    Ok(differences::differences(&parsed("the file's spec", file)?, &parsed("the table's spec", table)?))
+}
+
+#[pyfunction]
+fn layout_differences(file: &str, table: &str) -> PyResult<Vec<String>> {
+    Ok(differences::layout_differences(&parsed("the file's spec", file)?, &parsed("the table's spec", table)?))
+}
+
+#[pyfunction]
+fn spec_change(name: &str, old: &str, new: &str) -> PyResult<Option<String>> {
+    Ok(differences::change(name, &parsed("the old spec", old)?, &parsed("the new spec", new)?))
 }
 
 #[pyfunction]

@@ -8,6 +8,7 @@ use pyo3::types::PyDict;
 use crate::gather::{self, Pooling};
 use crate::keys::{self, Sharding};
 use crate::python::arrays::{Floats, Keys, Rows};
+use crate::table::differences::layout_differences;
 use crate::table::kernels::{self, Variant};
 use crate::table::spec::{SaveMode, TableSpec};
 use crate::table::{Absent, DenseTable, RowBatch, SparseTable};
@@ -42,6 +43,13 @@ fn sharding(shards: usize) -> PyResult<Sharding> {
 
 fn parse(spec: &str) -> PyResult<TableSpec> {
     serde_json::from_str(spec).map_err(|error| refuse(format!("not the spec of a table: {error}")))
+}
+
+/// A spec whose rows are those of another one.
+fn same_layout(old: TableSpec, spec: &str) -> PyResult<TableSpec> {
+    let spec = parse(spec)?;
+    let other = layout_differences(&old, &spec);
+    if other.is_empty() { Ok(spec) } else { Err(refuse(other.join("; "))) }
 }
 
 fn json(value: &impl serde::Serialize) -> PyResult<String> {
@@ -248,6 +256,13 @@ impl PyTable {
     fn restore(&self, state: &str) -> PyResult<()> {
         self.table.restore(&state_of(state)?).map_err(refuse)
     }
+
+    fn with_spec(&self, spec_json: &str) -> PyResult<Self> {
+        match same_layout(TableSpec::Sparse(self.table.spec().clone()), spec_json)? {
+            TableSpec::Sparse(spec) => Ok(Self { table: self.table.with_spec(spec).map_err(refuse)? }),
+            TableSpec::Dense(_) => Err(refuse("a table stays of its kind".into())),
+        }
+    }
 }
 
 /// A dense table in this process.
@@ -349,6 +364,13 @@ impl PyDenseTable {
 
     fn restore(&self, state: &str) -> PyResult<()> {
         self.table.restore(&state_of(state)?).map_err(refuse)
+    }
+
+    fn with_spec(&self, spec_json: &str) -> PyResult<Self> {
+        match same_layout(TableSpec::Dense(self.table.spec().clone()), spec_json)? {
+            TableSpec::Dense(spec) => Ok(Self { table: self.table.with_spec(spec).map_err(refuse)? }),
+            TableSpec::Sparse(_) => Err(refuse("a table stays of its kind".into())),
+        }
     }
 }
 

@@ -38,6 +38,27 @@ impl Piece {
         Self { header: *header, words }
     }
 
+    /// The change of which these are the parts.
+    pub fn join(parts: &[&Piece]) -> Option<Self> {
+        let last = parts.last()?.header;
+        let (mut header, keyed) = (last, matches!(last.op, Op::Push | Op::Set | Op::Add));
+        header.flags &= !(flag::PART | flag::FIRST | flag::MORE);
+        header.rows = parts.iter().map(|part| part.header.rows).sum();
+        header.length = parts.iter().map(|part| part.header.length).sum();
+        let mut words = vec![0; (header.length as usize).div_ceil(8) + 1];
+        let mut room = &mut codec::key_bytes_mut(&mut words)[..];
+        let mut put = |bytes: &[u8]| {
+            let (here, rest) = std::mem::take(&mut room).split_at_mut(bytes.len());
+            here.copy_from_slice(bytes);
+            room = rest;
+        };
+        // All keys come before all rows.
+        let split = |part: &Piece| if keyed { 8 * part.header.rows as usize } else { 0 };
+        parts.iter().for_each(|part| put(&part.payload()[..split(part)]));
+        parts.iter().for_each(|part| put(&part.payload()[split(part)..]));
+        Some(Self { header, words })
+    }
+
     pub fn payload(&self) -> &[u8] {
         &codec::key_bytes(&self.words)[..self.header.length as usize]
     }
@@ -105,6 +126,33 @@ impl Engine {
         0
     }
 
+    /// A change, or one of its parts: it is carried out when the last one is here. Returns how many rows went, and whether it
+    /// was.
+    pub(super) fn apply_whole(
+        &self,
+        parts: &mut Vec<Piece>,
+        author: Author,
+        header: &Header,
+        payload: &[u8],
+        entry: &Entry,
+    ) -> (u64, bool) {
+        if header.flags & flag::PART == 0 {
+            return (self.apply_change(author, header, payload, entry), true);
+        }
+        if header.flags & flag::FIRST != 0 {
+            parts.clear();
+        }
+        parts.push(Piece::new(header, payload, Vec::new()));
+        if header.flags & flag::MORE != 0 {
+            return (0, false);
+        }
+        let parts = std::mem::take(parts);
+        let parts: Vec<&Piece> = parts.iter().collect();
+        let removed =
+            Piece::join(&parts).map_or(0, |whole| self.apply_change(author, &whole.header, whole.payload(), entry));
+        (removed, true)
+    }
+
     pub(super) fn apply_step(
         &self,
         core: &mut Core,
@@ -141,7 +189,7 @@ impl Engine {
                 let Ok(entry) = self.entry(number) else { continue };
                 let (settings, pushes): (Vec<&Piece>, Vec<&Piece>) =
                     pieces.into_iter().partition(|piece| matches!(piece.header.op, Op::LearningRate | Op::SetDense));
-                for piece in settings {
+                for piece in whole_pieces(&settings).iter().map(Joined::piece) {
                     let author = Author { rank: None, incarnation: 0 };
                     self.apply_change(author, &piece.header, piece.payload(), &entry);
                 }
@@ -203,8 +251,12 @@ impl Engine {
             Op::Create => {
                 let creation: Creation = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
                 let mut registry = self.registry();
-                if let Wish::Make = registry.wish(&creation.name, &creation.spec)? {
-                    registry.add(Entry::make(&creation.name, creation.spec, self.sharding, self.owned.clone())?);
+                match registry.wish(&creation.name, &creation.spec)? {
+                    Wish::Have(_) => {}
+                    Wish::Change(entry) => registry.add(entry.with_spec(creation.spec, &entry)?),
+                    Wish::Make => {
+                        registry.add(Entry::make(&creation.name, creation.spec, self.sharding, self.owned.clone())?);
+                    }
                 }
             }
             Op::Done => {
@@ -231,9 +283,14 @@ impl Engine {
             }
             _ => {
                 let entry = self.check_change(&header, payload).map_err(|refusal| refusal.message)?;
-                self.apply_change(author, &header, payload, &entry);
-                if let Some(rank) = author.rank {
-                    self.lane(rank).carried_out(header.seq, 0);
+                match author.rank {
+                    Some(rank) => {
+                        let mut lane = self.lane(rank);
+                        if self.apply_whole(&mut lane.parts, author, &header, payload, &entry).1 {
+                            lane.carried_out(header.seq, 0);
+                        }
+                    }
+                    None => drop(self.apply_change(author, &header, payload, &entry)),
                 }
             }
         }
@@ -278,6 +335,40 @@ fn raised<'a>(piece: &Piece, rows: Cow<'a, [f32]>, more: Option<f32>, counted: u
     Cow::Owned(rows)
 }
 
+enum Joined<'a> {
+    Whole(&'a Piece),
+    Made(Piece),
+}
+
+impl Joined<'_> {
+    fn piece(&self) -> &Piece {
+        match self {
+            Joined::Whole(piece) => piece,
+            Joined::Made(piece) => piece,
+        }
+    }
+}
+
+/// Those that came in parts are put together. The parts of a trainer follow each other.
+fn whole_pieces<'a>(pieces: &[&'a Piece]) -> Vec<Joined<'a>> {
+    let (mut whole, mut parts) = (Vec::with_capacity(pieces.len()), Vec::new());
+    for piece in pieces {
+        if piece.header.flags & flag::PART == 0 {
+            whole.push(Joined::Whole(piece));
+            continue;
+        }
+        if piece.header.flags & flag::FIRST != 0 {
+            parts.clear();
+        }
+        parts.push(*piece);
+        if piece.header.flags & flag::MORE == 0 {
+            whole.extend(Piece::join(&parts).map(Joined::Made));
+            parts.clear();
+        }
+    }
+    whole
+}
+
 /// All pieces of one step for one table, summed in their order and applied as one push.
 fn apply_summed(entry: &Entry, pieces: &[&Piece], more: Option<f32>, draw: u64) {
     match &entry.table {
@@ -296,8 +387,10 @@ fn apply_summed(entry: &Entry, pieces: &[&Piece], more: Option<f32>, draw: u64) 
             }
         }
         Table::Dense(table) => {
+            let joined = whole_pieces(pieces);
+            let whole = joined.iter().map(Joined::piece);
             let views: Vec<Cow<'_, [f32]>> =
-                pieces.iter().map(|piece| raised(piece, codec::floats(piece.payload()), more, 0)).collect();
+                whole.map(|piece| raised(piece, codec::floats(piece.payload()), more, 0)).collect();
             let parts: Vec<&[f32]> = views.iter().map(|view| &view[..]).collect();
             if !parts.is_empty() {
                 // Their lengths were compared when they came.

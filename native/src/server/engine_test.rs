@@ -209,6 +209,85 @@ fn requests_that_do_not_fit_are_refused_and_change_nothing() {
     assert_eq!(one.welcome["applied"], 0);
 }
 
+const RATED: &str = r#"{"name": "words", "spec": {"kind": "sparse", "dim": 2, "seed": 1,
+    "init": {"kind": "constant", "value": 0}, "optimizer": {"rule": "sgd", "learning_rate": 0.5}}}"#;
+const CHANGE: &str = "table words: optimizer.learning_rate 1.0 -> 0.5";
+
+#[test]
+fn another_script_has_its_own_settings_when_nobody_is_here_who_has_others() {
+    let place = Place::new();
+    let engine = open(2, Some(&place.0));
+    let (zero, one) = (trainer(&engine, 0, 1), trainer(&engine, 1, 1));
+    let table = zero.sgd();
+    assert_eq!(one.json(Op::Create, RATED).err().unwrap().code, "other-spec", "trainer 0 has it otherwise");
+    zero.push(table, 1, &[7], 1.0);
+    drop((zero, one));
+    engine.stop();
+    drop(engine);
+    let engine = open(2, Some(&place.0));
+    let (zero, one) = (trainer(&engine, 0, 2), trainer(&engine, 1, 2));
+    let told = zero.json(Op::Create, RATED).unwrap().json.unwrap();
+    assert_eq!(told, json!({"table": table, "change": CHANGE}));
+    assert_eq!(zero.json(Op::Create, RATED).unwrap().ok.unwrap().0, table, "as it is now");
+    let text = RATED.replace("\"learning_rate\": 0.5", "\"learning_rate\": 1");
+    assert_eq!(one.json(Op::Create, &text).err().unwrap().code, "other-spec");
+    assert_eq!(one.json(Op::Create, &RATED.replace("\"dim\": 2", "\"dim\": 3")).err().unwrap().code, "other-spec");
+    one.push(table, 1, &[7], 1.0);
+    assert_eq!(one.pull(table, &[7]), [-1.5, -1.5]);
+    engine.stop();
+    drop((zero, one));
+    drop(engine);
+    // The log has it too: the push before it with the old rate, the push after it with the new one.
+    let engine = open(2, Some(&place.0));
+    let zero = trainer(&engine, 0, 3);
+    assert_eq!(zero.pull(table, &[7]), [-1.5, -1.5]);
+    assert_eq!(zero.json(Op::Create, RATED).unwrap().ok.unwrap().0, table);
+}
+
+#[test]
+fn a_checkpoint_is_loaded_with_the_settings_of_who_loads_it() {
+    let place = Place::new();
+    let engine = open(1, None);
+    let one = trainer(&engine, 0, 1);
+    let counted = |count: u32| {
+        RATED.replace(r#""seed": 1"#, &format!(r#""seed": 1, "entry": {{"by": "count", "count": {count}}}"#))
+    };
+    let table = one.json(Op::Create, &counted(3)).unwrap().ok.unwrap().0;
+    (1..=3).for_each(|seq| assert_eq!(one.push(table, seq, &[7], 1.0), seq));
+    (4..=5).for_each(|seq| assert_eq!(one.push(table, seq, &[8], 1.0), seq));
+    let path = place.0.join("saved");
+    one.json(Op::Save, &json!({"path": path}).to_string()).unwrap();
+    let load = json!({"path": path}).to_string();
+    // With nobody's description before it, it is as it was saved, until somebody describes it.
+    let engine = open(1, None);
+    let other = trainer(&engine, 0, 1);
+    other.json(Op::Load, &load).unwrap();
+    assert!(other.json(Op::Create, &counted(3)).unwrap().ok.is_some());
+    for (text, changes, after) in [
+        (counted(3), json!([]), -0.5),
+        (counted(2), json!(["table words: entry.count 3 -> 2"]), -0.5),
+        (RATED.to_owned(), json!(["table words: entry.by count -> always, entry.count 3 -> nothing"]), -0.5),
+        (
+            counted(3).replace("\"learning_rate\": 0.5", "\"learning_rate\": 2"),
+            json!(["table words: optimizer.learning_rate 0.5 -> 2.0"]),
+            -2.0,
+        ),
+    ] {
+        let engine = open(1, None);
+        let other = trainer(&engine, 0, 1);
+        assert_eq!(other.json(Op::Create, &text).unwrap().ok.unwrap().0, table);
+        let told = other.json(Op::Load, &load).unwrap().json.unwrap();
+        assert_eq!(told["changes"], changes);
+        assert_eq!(other.pull(table, &[7]), [-0.5, -0.5]);
+        // The third push of a key that waits, or the first one of a table in which none does.
+        assert_eq!(other.push(table, 1, &[8], 1.0), 1);
+        assert_eq!(other.pull(table, &[8]), [after, after]);
+        other
+            .json(Op::Save, &json!({"path": place.0.join(format!("{after}{changes}").replace('/', "_"))}).to_string())
+            .unwrap();
+    }
+}
+
 #[test]
 fn a_step_is_applied_when_all_have_committed_and_pulls_wait_for_it() {
     let engine = open(2, None);

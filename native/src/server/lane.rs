@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
+use super::applications::Piece;
 use super::service::{Identity, Kind};
 use crate::store::log::Log;
 
@@ -20,6 +21,8 @@ pub struct Lane {
     pub told: HashMap<u32, (u64, Vec<u64>)>,
     /// Per table, the shard at which the next answer to `Changed` begins.
     pub cursors: HashMap<u32, usize>,
+    /// Parts of a change whose last part is not here yet. A new connection brings all of them again.
+    pub parts: Vec<Piece>,
 }
 
 impl Lane {
@@ -35,6 +38,7 @@ impl Lane {
         }
         if who.kind == Kind::Data {
             self.peer = Some(who.peer);
+            self.parts.clear();
         }
     }
 

@@ -23,7 +23,7 @@ use super::steps::Steps;
 use super::{records, refusals};
 use crate::store::shardfile;
 use crate::store::shardread::{self, ShardReader};
-use crate::table::Table;
+use crate::table::{Table, differences};
 use crate::wire::frame::{Header, Op};
 
 /// A checkpoint that was checked, and that nobody wanted after all, is kept for so long, in milliseconds.
@@ -47,17 +47,21 @@ pub(super) struct Wanted {
     check: bool,
 }
 
+/// Tables that were read, and in words what of their settings is not as it was saved.
+pub(super) type Tables = (Registry, Vec<String>);
+
 /// New tables beside the old ones.
 pub(super) struct Staged {
     wanted: Wanted,
     tracked: Vec<String>,
-    tables: Registry,
+    tables: Tables,
     since: u64,
 }
 
 impl Engine {
-    /// Tables made of shard files: all of this server's shards, or a refusal.
-    pub(super) fn read_tables(&self, files: &[PathBuf], tracked: &[String]) -> Result<Registry, String> {
+    /// Tables made of shard files: all of this server's shards, or a refusal. Those that are there already keep their
+    /// settings, which are those of the trainers' script.
+    pub(super) fn read_tables(&self, files: &[PathBuf], tracked: &[String]) -> Result<Tables, String> {
         let old = self.tables();
         let made: Mutex<BTreeMap<String, Arc<Entry>>> = Mutex::default();
         let found: Mutex<Vec<usize>> = Mutex::default();
@@ -86,11 +90,17 @@ impl Engine {
         if let Some(missing) = missing_shard(&found, self.owned.clone()) {
             return Err(missing);
         }
-        let mut registry = Registry::default();
+        let (mut registry, mut changes) = (Registry::default(), Vec::new());
         for entry in made.into_inner().unwrap_or_else(PoisonError::into_inner).into_values() {
-            registry.add(entry);
+            match old.by_name(&entry.name) {
+                Some(old) => {
+                    changes.extend(differences::change(&entry.name, &entry.spec, &old.spec));
+                    registry.add(entry.with_spec(old.spec.clone(), old)?);
+                }
+                None => registry.add(entry),
+            }
         }
-        Ok(registry)
+        Ok((registry, changes))
     }
 
     /// Returns the file's shard if it is this server's.
@@ -115,11 +125,13 @@ impl Engine {
             let problem = |text: String| format!("{}: {text}", file.display());
             match (piece.map_err(|error| error.to_string())?, &current) {
                 (shardread::Piece::Table(head), _) => {
-                    if let Some(entry) = old.by_name(&head.name)
-                        && entry.spec != head.spec
-                    {
-                        let lines = shardfile::differences(&head.spec, &entry.spec).join("; ");
-                        return Err(problem(format!("holds table {:?} with another description: {lines}", head.name)));
+                    if let Some(entry) = old.by_name(&head.name) {
+                        let lines = differences::layout_differences(&head.spec, &entry.spec);
+                        if !lines.is_empty() {
+                            let lines = lines.join("; ");
+                            let text = format!("holds table {:?} with another description: {lines}", head.name);
+                            return Err(problem(text));
+                        }
                     }
                     let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
                     let entry = match made.get(&head.name) {
@@ -176,15 +188,15 @@ impl Engine {
     }
 
     /// What was read for this very request, if nothing has changed about the tables since.
-    fn take_staged(&self, wanted: &Wanted) -> Option<Registry> {
+    fn take_staged(&self, wanted: &Wanted) -> Option<Tables> {
         let staged = self.staged().take()?;
         let old = self.tables();
         let fits = |entry: &Arc<Entry>| old.by_name(&entry.name).is_none_or(|old| old.spec == entry.spec);
         let same = Wanted { check: false, ..staged.wanted } == *wanted && staged.tracked == self.tracked();
-        (same && staged.tables.all().all(fits)).then_some(staged.tables)
+        (same && staged.tables.0.all().all(fits)).then_some(staged.tables)
     }
 
-    fn read_wanted(&self, wanted: &Wanted) -> Result<Registry, Refusal> {
+    fn read_wanted(&self, wanted: &Wanted) -> Result<Tables, Refusal> {
         let failed = |text: String| refusals::load_failed(text);
         let files: Vec<PathBuf> = match &wanted.files {
             Some(names) => names.iter().map(|name| wanted.path.join(name)).collect(),
@@ -214,7 +226,7 @@ impl Engine {
 
     pub(super) fn apply_load(&self, payload: &[u8]) -> Result<(), Refusal> {
         let wanted: Wanted = parse(Op::Load, payload)?;
-        let tables = self.read_wanted(&wanted)?;
+        let (tables, _) = self.read_wanted(&wanted)?;
         self.install(&tables, wanted.step);
         Ok(())
     }
@@ -227,7 +239,7 @@ impl Engine {
         reply: &mut dyn Reply,
     ) -> Result<(), RequestError> {
         let wanted: Wanted = parse(Op::Load, payload)?;
-        let lsn = {
+        let (lsn, changes) = {
             let _writing = self.take_writing(who, reply)?;
             let tracked = self.tracked();
             let tables = std::thread::scope(|scope| {
@@ -254,8 +266,8 @@ impl Engine {
             }
             let _alone = self.alone();
             let lsn = self.append(&[&records::operation_head(author(who), header), payload])?;
-            self.install(&tables, wanted.step);
-            lsn
+            self.install(&tables.0, wanted.step);
+            (lsn, tables.1)
         };
         self.wait_durable(lsn)?;
         // So that a restart does not need the checkpoint's files any more.
@@ -269,7 +281,8 @@ impl Engine {
             })
             .collect();
         let step = self.step.load(Ordering::Acquire);
-        Ok(reply.json(&json!({"server": self.config.server, "step": step, "rows": rows}))?)
+        let server = self.config.server;
+        Ok(reply.json(&json!({"server": server, "step": step, "rows": rows, "changes": changes}))?)
     }
 }
 

@@ -11,12 +11,12 @@ use super::counters;
 use super::engine::Engine;
 use super::records::{self, Author};
 use super::refusals;
-use super::registry::{Entry, Wish};
+use super::registry::{Entry, Wish, described_otherwise};
 use super::service::{Identity, Kind, Refusal, Reply, RequestError};
 use super::steps::Outcome;
 use crate::keys;
 use crate::table::spec::{Optimizer, TableSpec};
-use crate::table::{Absent, Table};
+use crate::table::{Absent, Table, differences};
 use crate::wire::codec;
 use crate::wire::frame::{Header, Op, flag};
 
@@ -57,24 +57,69 @@ impl Engine {
         reply: &mut dyn Reply,
     ) -> Result<(), RequestError> {
         let creation: Creation = parse(Op::Create, payload)?;
-        let (number, lsn) = {
+        let made = {
             let _pass = self.enter(who, reply)?;
             let mut registry = self.registry();
             match registry.wish(&creation.name, &creation.spec).map_err(refusals::other_spec)? {
-                Wish::Have(entry) => (entry.number, 0),
+                Wish::Have(entry) => Some((entry, 0)),
+                Wish::Change(_) => None,
                 Wish::Make => {
-                    let made = Entry::make(&creation.name, creation.spec, self.sharding, self.owned.clone());
+                    let made = Entry::make(&creation.name, creation.spec.clone(), self.sharding, self.owned.clone());
                     let entry = made.map_err(refusals::bad_request)?;
                     let lsn = self.append(&[&records::operation_head(author(who), header), payload])?;
-                    let number = entry.number;
-                    registry.add(entry);
-                    (number, lsn)
+                    registry.add(entry.clone());
+                    Some((entry, lsn))
                 }
             }
         };
+        let (entry, lsn, change) = match made {
+            Some((entry, lsn)) => (entry, lsn, None),
+            None => self.change_settings(who, header, payload, creation, reply)?,
+        };
+        if who.kind != Kind::Observer {
+            entry.agreed().insert(who.rank, who.incarnation);
+        }
         self.wait_durable(lsn)?;
-        let durable_seq = self.durable_seq_of(who);
-        Ok(reply.ok(number, durable_seq)?)
+        match change {
+            Some(change) => Ok(reply.json(&serde_json::json!({"table": entry.number, "change": change}))?),
+            None => Ok(reply.ok(entry.number, self.durable_seq_of(who))?),
+        }
+    }
+
+    /// A table that is there gets other settings, if no trainer that is here has described it as it is: after a restart of
+    /// all trainers, those of their script count. Nothing else changes meanwhile, so that a replay does the same.
+    fn change_settings(
+        &self,
+        who: &Identity,
+        header: &Header,
+        payload: &[u8],
+        creation: Creation,
+        reply: &mut dyn Reply,
+    ) -> Result<(Arc<Entry>, u64, Option<String>), RequestError> {
+        let Creation { name, spec } = creation;
+        let _writing = self.take_writing(who, reply)?;
+        let _alone = self.alone();
+        let here: Vec<(u32, u64)> = {
+            let members = &self.core().members;
+            let here = |rank: &u32| *rank == who.rank || members.connections(*rank) > 0;
+            let ranks = (0..self.config.world as u32).filter(here);
+            ranks.filter_map(|rank| Some((rank, members.incarnation(rank)?))).collect()
+        };
+        let mut registry = self.registry();
+        let entry = match registry.wish(&name, &spec).map_err(refusals::other_spec)? {
+            Wish::Change(entry) => entry,
+            Wish::Have(entry) => return Ok((entry, 0, None)),
+            Wish::Make => return Err(refusals::busy().into()),
+        };
+        if here.iter().any(|(rank, incarnation)| entry.agreed().get(rank) == Some(incarnation)) {
+            return Err(refusals::other_spec(described_otherwise(&entry, &spec)).into());
+        }
+        let change = differences::change(&name, &entry.spec, &spec);
+        check_settings(&spec).map_err(refusals::bad_request)?;
+        let lsn = self.append(&[&records::operation_head(author(who), header), payload])?;
+        let entry = entry.with_spec(spec, &entry).map_err(refusals::bad_request)?;
+        registry.add(entry.clone());
+        Ok((entry, lsn, change))
     }
 
     pub(super) fn pull(
@@ -122,9 +167,13 @@ impl Engine {
             if !lane.as_ref().is_some_and(|lane| lane.has(header.seq)) {
                 // Looked up again: a checkpoint may have taken the table's place.
                 let entry = self.check_change(header, payload)?;
+                let mut nobodys = Vec::new();
+                let parts = lane.as_mut().map_or(&mut nobodys, |lane| &mut lane.parts);
+                check_parts(header, parts, &entry)?;
                 lsn = self.append(&[&records::operation_head(author(who), header), payload])?;
-                removed = self.apply_change(author(who), header, payload, &entry);
-                if let Some(lane) = &mut lane {
+                let (gone, whole) = self.apply_whole(parts, author(who), header, payload, &entry);
+                removed = gone;
+                if let Some(lane) = lane.as_mut().filter(|_| whole) {
                     lane.carried_out(header.seq, lsn);
                 }
             }
@@ -265,7 +314,8 @@ impl Engine {
                 columns(table.pull_width())?;
             }
             (Table::Dense(table), Op::PushDense | Op::SetDense) => {
-                if header.rows as usize != table.range().len() {
+                let is_part = header.flags & flag::PART != 0 && (header.rows as usize) < table.range().len();
+                if header.rows as usize != table.range().len() && !is_part {
                     return Err(refusals::bad_request(format!(
                         "{:?} to table {:?}: this server has {} of its elements, not {}",
                         header.op,
@@ -324,6 +374,37 @@ fn tell_values(entry: &Entry, durable_seq: u64, reply: &mut dyn Reply) -> Result
     }
     let elements = table.range().len() as u32;
     Ok(reply.rows((elements, 1), durable_seq, &|range, out| table.read_into(range, out))?)
+}
+
+/// Whether the parts of a change that are here are its first ones, and with the last one all of it.
+fn check_parts(header: &Header, parts: &[Piece], entry: &Entry) -> Result<(), Refusal> {
+    if header.flags & flag::PART == 0 {
+        return Ok(());
+    }
+    let wrong = |what: &str| Err(refusals::bad_request(format!("{:?} to table {:?}: {what}", header.op, entry.name)));
+    let before = if header.flags & flag::FIRST != 0 { &[] } else { parts };
+    let same = |part: &Piece| (part.header.seq, part.header.op, part.header.table);
+    if header.seq == 0 || (header.flags & flag::FIRST == 0) == before.is_empty() {
+        return wrong("a part without those before it");
+    }
+    if before.iter().any(|part| same(part) != (header.seq, header.op, header.table)) {
+        return wrong("parts of different changes");
+    }
+    let rows: u64 = before.iter().map(|part| u64::from(part.header.rows)).sum::<u64>() + u64::from(header.rows);
+    match &entry.table {
+        Table::Dense(table) if header.flags & flag::MORE == 0 && rows != table.range().len() as u64 => {
+            wrong("its parts are not all of its elements")
+        }
+        _ if rows > u64::from(u32::MAX) => wrong("more rows than can be counted"),
+        _ => Ok(()),
+    }
+}
+
+fn check_settings(spec: &TableSpec) -> Result<(), String> {
+    match spec {
+        TableSpec::Sparse(spec) => spec.check(),
+        TableSpec::Dense(spec) => spec.check(),
+    }
 }
 
 fn too_short() -> Refusal {

@@ -197,7 +197,7 @@ impl Engine {
             return Err(format!("{}: is of a job with {} trainers", dir.display(), rest.seats.len()));
         }
         let files: Vec<PathBuf> = manifest.files.iter().map(|file| dir.join(&file.name)).collect();
-        let tables = self.read_tables(&files, &rest.tracked)?;
+        let (tables, _) = self.read_tables(&files, &rest.tracked)?;
         let mut steps = self.read_pieces(dir, &rest)?;
         let now = self.now();
         *self.registry() = tables;

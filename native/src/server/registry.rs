@@ -4,12 +4,12 @@
 //! create their tables.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::keys::Sharding;
-use crate::store::shardfile;
 use crate::table::Table;
+use crate::table::differences::{differences, layout_differences};
 use crate::table::spec::TableSpec;
 
 pub const LONGEST_NAME: usize = 256;
@@ -22,6 +22,8 @@ pub struct Entry {
     pub table: Table,
     /// Whether changes are followed for each trainer (geo).
     tracked: AtomicBool,
+    /// Ranks that have described the table as it is, and which of their processes; shared with what takes its place.
+    agreed: Arc<Mutex<BTreeMap<u32, u64>>>,
 }
 
 impl Entry {
@@ -33,7 +35,26 @@ impl Entry {
     ) -> Result<Arc<Self>, String> {
         let table = Table::new(spec.clone(), sharding, owned)?;
         let (name, number) = (name.to_owned(), number_of(name));
-        Ok(Arc::new(Self { name, number, spec, table, tracked: AtomicBool::new(false) }))
+        Ok(Arc::new(Self { name, number, spec, table, tracked: AtomicBool::new(false), agreed: Arc::default() }))
+    }
+
+    /// The same rows under other settings of the same layout, in the place of `this`.
+    pub fn with_spec(&self, spec: TableSpec, this: &Self) -> Result<Arc<Self>, String> {
+        let table = self.table.with_spec(spec.clone())?;
+        let tracked = AtomicBool::new(self.is_tracked());
+        Ok(Arc::new(Self {
+            name: self.name.clone(),
+            number: self.number,
+            spec,
+            table,
+            tracked,
+            agreed: this.agreed.clone(),
+        }))
+    }
+
+    /// Whose processes have described it as it is.
+    pub fn agreed(&self) -> MutexGuard<'_, BTreeMap<u32, u64>> {
+        self.agreed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on every trainer can ask what others have changed.
@@ -58,6 +79,8 @@ pub struct Registry {
 /// What becomes of a wish for a table.
 pub enum Wish {
     Have(Arc<Entry>),
+    /// It is there with other settings.
+    Change(Arc<Entry>),
     Make,
 }
 
@@ -86,18 +109,22 @@ impl Registry {
             Some(entry) if entry.name != name => {
                 Err(format!("the names {name:?} and {:?} have the same number: choose another one", entry.name))
             }
-            Some(entry) if entry.spec != *spec => {
-                let lines = shardfile::differences(&entry.spec, spec).join("; ");
-                let lines = lines.replace(" in the file", " here").replace(" in the table", " in the request");
-                Err(format!("table {name:?} exists with another description: {lines}"))
-            }
-            Some(entry) => Ok(Wish::Have(entry.clone())),
+            Some(entry) if entry.spec == *spec => Ok(Wish::Have(entry.clone())),
+            Some(entry) if layout_differences(&entry.spec, spec).is_empty() => Ok(Wish::Change(entry.clone())),
+            Some(entry) => Err(described_otherwise(entry, spec)),
         }
     }
 
     pub fn add(&mut self, entry: Arc<Entry>) {
         self.tables.insert(entry.number, entry);
     }
+}
+
+/// In what a table is unlike what somebody wants.
+pub fn described_otherwise(entry: &Entry, spec: &TableSpec) -> String {
+    let lines = differences(&entry.spec, spec).join("; ");
+    let lines = lines.replace(" in the file", " here").replace(" in the table", " in the request");
+    format!("table {:?} exists with another description: {lines}", entry.name)
 }
 
 pub fn number_of(name: &str) -> u32 {

@@ -2,6 +2,8 @@
 //!
 //! Appending copies into a buffer under a short lock. A thread takes the buffer, writes it, waits for the disk and tells
 //! who waits; meanwhile appenders fill the other buffer. It does so every interval, and at once when somebody waits.
+//! The buffers of a server's log outlive the process (see `buffer`): what was appended is there after a kill, and after the
+//! loss of the machine what was durable.
 //! A log that could not write (disk full, device gone) says so for ever after: nothing is retried, because nobody knows
 //! what the kernel kept of a write that failed.
 //!
@@ -17,14 +19,16 @@ use std::time::{Duration, Instant};
 
 use crc32fast::Hasher;
 
+use super::buffer::{self, Buffer};
 use super::segment::{self, HEAD, Lock, Segment};
 pub use super::segment::{Lsn, MOST_RECORD, Replayed, Visit};
-use super::{StoreError, sync_dir};
+use super::{StoreError, Trouble, sync_dir};
 
 /// Appenders wait for the disk beyond this many bytes.
 const MOST_WAITING: usize = 64 << 20;
 /// A buffer that grew beyond this is given back after use.
-const KEEP_BUFFER: usize = 16 << 20;
+const KEEP_BUFFER: usize = 80 << 20;
+const BUFFERS: [&str; 2] = ["buffer-0.umiak", "buffer-1.umiak"];
 
 pub struct Log {
     shared: Arc<Shared>,
@@ -45,7 +49,8 @@ struct Shared {
 
 struct State {
     filling: Batch,
-    spare: Vec<u8>,
+    /// `None` while the thread writes it.
+    spare: Option<Buffer>,
     /// When the first record came into `filling`.
     since: Option<Instant>,
     next: Lsn,
@@ -63,16 +68,15 @@ struct State {
     segments: Vec<Segment>,
 }
 
-#[derive(Default)]
 struct Batch {
-    bytes: Vec<u8>,
+    buffer: Buffer,
     /// New segments: from which byte on, from which record on, with which salt.
     cuts: Vec<(usize, Lsn, u64)>,
 }
 
 impl Batch {
     fn is_empty(&self) -> bool {
-        self.bytes.is_empty() && self.cuts.is_empty()
+        self.buffer.len() == 0 && self.cuts.is_empty()
     }
 }
 
@@ -93,10 +97,11 @@ impl Log {
         let last = segments.len().saturating_sub(1);
         let from = segments.get(last).map_or(1, |segment| segment.first);
         let replayed = segment::read_all(&mut segments[last..], dir, from, &mut |_, _| Ok(()))?;
-        Self::start(dir, interval, lock, segments, replayed.last.max(from - 1))
+        Self::start(dir, interval, lock, segments, replayed.last.max(from - 1), [None, None])
     }
 
-    /// `replay`, then `open`, and nobody else in between.
+    /// `replay`, then `open`, and nobody else in between. What a killed process has left in its buffers is replayed too,
+    /// and the buffers of this log outlive its process likewise.
     pub fn recover(
         dir: &Path,
         interval: Duration,
@@ -104,8 +109,11 @@ impl Log {
         visit: Visit<'_>,
     ) -> Result<(Self, Replayed), StoreError> {
         let (lock, mut segments) = prepare(dir)?;
-        let replayed = segment::read_all(&mut segments, dir, from, visit)?;
-        let log = Self::start(dir, interval, lock, segments, replayed.last)?;
+        let mut replayed = segment::read_all(&mut segments, dir, from, visit)?;
+        let paths = BUFFERS.map(|name| dir.join(name));
+        carry_over(dir, &paths, &mut segments, &mut replayed, visit)?;
+        let [first, second] = &paths;
+        let log = Self::start(dir, interval, lock, segments, replayed.last, [Some(first), Some(second)])?;
         Ok((log, replayed))
     }
 
@@ -116,15 +124,18 @@ impl Log {
         lock: Lock,
         mut segments: Vec<Segment>,
         last: Lsn,
+        buffers: [Option<&Path>; 2],
     ) -> Result<Self, StoreError> {
         let salt = random();
         let refuse = |error: std::io::Error| StoreError::io(dir, "a log can't be begun here", &error);
         let (file, fresh) = segment::create(dir, last + 1, salt).map_err(refuse)?;
         segments.retain(|segment| segment.first != fresh.first);
         segments.push(fresh);
+        let [mut buffer, spare] = [Buffer::new(buffers[0]).map_err(refuse)?, Buffer::new(buffers[1]).map_err(refuse)?];
+        buffer.begin(salt);
         let state = State {
-            filling: Batch::default(),
-            spare: Vec::new(),
+            filling: Batch { buffer, cuts: Vec::new() },
+            spare: Some(spare),
             since: None,
             next: last + 1,
             durable: last,
@@ -158,7 +169,7 @@ impl Log {
         parts.iter().for_each(|part| crc.update(part));
         let crc = crc.finalize();
         let mut state = self.shared.lock();
-        while state.failure.is_none() && state.filling.bytes.len() > MOST_WAITING {
+        while state.failure.is_none() && state.filling.buffer.len() > MOST_WAITING {
             state.wanted = state.next - 1;
             self.shared.work.notify_one();
             state = self.shared.wait_done(state);
@@ -168,10 +179,14 @@ impl Log {
         }
         let lsn = state.next;
         let head = segment::record_head(state.salt, length, crc, lsn, state.durable);
+        if let Err(error) = state.filling.buffer.reserve(HEAD + length) {
+            let failure = self.shared.fail(&mut state, format!("the log can't be written: {error}"));
+            self.shared.work.notify_one();
+            return Err(failure);
+        }
         state.next += 1;
-        state.filling.bytes.reserve(HEAD + length);
-        state.filling.bytes.extend_from_slice(&head);
-        parts.iter().for_each(|part| state.filling.bytes.extend_from_slice(part));
+        state.filling.buffer.put(&head);
+        parts.iter().for_each(|part| state.filling.buffer.put(part));
         if state.since.is_none() {
             state.since = Some(Instant::now());
             self.shared.work.notify_one();
@@ -220,9 +235,15 @@ impl Log {
     /// before it can be published after `wait_durable(lsn - 1)`, and then `drop_before(lsn)` frees the disk.
     pub fn rotate(&self) -> Lsn {
         let mut state = self.shared.lock();
+        let salt = random();
+        while state.failure.is_none() && state.newest != state.next && !state.filling.buffer.turn_to(salt) {
+            state.hurry = true;
+            self.shared.work.notify_one();
+            state = self.shared.wait_done(state);
+        }
         let lsn = state.next;
         if state.newest != lsn && state.failure.is_none() {
-            let (at, salt) = (state.filling.bytes.len(), random());
+            let at = state.filling.buffer.len();
             state.filling.cuts.push((at, lsn, salt));
             state.salt = salt;
             state.newest = lsn;
@@ -262,7 +283,7 @@ impl Log {
     /// How much there is to replay, written or not.
     pub fn bytes(&self) -> u64 {
         let state = self.shared.lock();
-        state.segments.iter().map(|segment| segment.bytes).sum::<u64>() + state.filling.bytes.len() as u64
+        state.segments.iter().map(|segment| segment.bytes).sum::<u64>() + state.filling.buffer.len() as u64
     }
 }
 
@@ -281,6 +302,14 @@ impl Shared {
     /// A panic elsewhere leaves the state as it was between two steps, which is a good one.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on nothing can be written.
+    fn fail(&self, state: &mut State, failure: String) -> String {
+        state.failure.get_or_insert(failure.clone());
+        self.failed.store(true, Ordering::Release);
+        self.done.notify_all();
+        failure
     }
 
     fn wait_done<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
@@ -308,14 +337,12 @@ impl Writer {
                     }
                     state.segments.extend(fresh);
                     state.durable = last;
-                    state.spare = batch.bytes;
-                    state.spare.clear();
-                    state.spare.shrink_to(KEEP_BUFFER);
+                    let mut buffer = batch.buffer;
+                    buffer.shrink(KEEP_BUFFER);
+                    state.spare = Some(buffer);
                 }
                 Err(error) => {
-                    state.failure = Some(format!("{}: the log can't be written: {error}", path.display()));
-                    state.filling = Batch::default();
-                    self.shared.failed.store(true, Ordering::Release);
+                    self.shared.fail(&mut state, format!("{}: the log can't be written: {error}", path.display()));
                 }
             }
             let failed = state.failure.is_some();
@@ -332,6 +359,9 @@ impl Writer {
     fn next_batch(&self) -> Option<(Batch, Lsn, PathBuf)> {
         let mut state = self.shared.lock();
         loop {
+            if state.failure.is_some() {
+                return None;
+            }
             if state.filling.is_empty() {
                 if state.stopping {
                     return None;
@@ -339,7 +369,7 @@ impl Writer {
                 state = self.shared.work.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            let full = state.filling.bytes.len() > MOST_WAITING;
+            let full = state.filling.buffer.len() > MOST_WAITING;
             let pressing = state.stopping || state.hurry || state.wanted > state.durable || full;
             let passed = state.since.map_or(self.interval, |since| since.elapsed());
             if pressing || passed >= self.interval {
@@ -349,8 +379,10 @@ impl Writer {
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         (state.since, state.hurry) = (None, false);
-        let empty = Batch { bytes: std::mem::take(&mut state.spare), cuts: Vec::new() };
-        let batch = std::mem::replace(&mut state.filling, empty);
+        // This thread has put it back after the batch before.
+        let mut buffer = state.spare.take()?;
+        buffer.begin(state.salt);
+        let batch = std::mem::replace(&mut state.filling, Batch { buffer, cuts: Vec::new() });
         let path = state.segments.last().map_or_else(|| self.dir.clone(), |segment| segment.path.clone());
         Some((batch, state.next - 1, path))
     }
@@ -360,7 +392,8 @@ impl Writer {
     fn write(&mut self, batch: &Batch) -> std::io::Result<(u64, Vec<Segment>)> {
         let mut fresh: Vec<Segment> = Vec::new();
         let mut grown = 0;
-        let ends = batch.cuts.iter().map(|cut| cut.0).chain([batch.bytes.len()]);
+        let bytes = batch.buffer.bytes();
+        let ends = batch.cuts.iter().map(|cut| cut.0).chain([bytes.len()]);
         let mut begin = 0;
         for (part, end) in ends.enumerate() {
             if part > 0 {
@@ -370,7 +403,7 @@ impl Writer {
                 fresh.push(segment);
             }
             if end > begin {
-                self.file.write_all(&batch.bytes[begin..end])?;
+                self.file.write_all(&bytes[begin..end])?;
                 self.file.sync_data()?;
             }
             let length = (end - begin) as u64;
@@ -385,11 +418,14 @@ impl Writer {
 
     /// Marks the end, so that all records before it are known to have been durable.
     fn close(&mut self) {
-        let (salt, next, durable) = {
-            let state = self.shared.lock();
-            (state.salt, state.next, state.durable)
-        };
-        let _ = self.file.write_all(&segment::closing_head(salt, next, durable)).and_then(|()| self.file.sync_data());
+        let state = self.shared.lock();
+        if state.failure.is_some() {
+            return;
+        }
+        let head = segment::closing_head(state.salt, state.next, state.durable);
+        let _ = self.file.write_all(&head).and_then(|()| self.file.sync_data());
+        state.filling.buffer.remove();
+        state.spare.iter().for_each(Buffer::remove);
     }
 }
 
@@ -404,6 +440,46 @@ impl Drop for Writer {
         drop(state);
         self.shared.done.notify_all();
     }
+}
+
+/// Records that a killed process had in its buffers, and not yet in a segment: they are handed out, and put into one.
+fn carry_over(
+    dir: &Path,
+    paths: &[PathBuf],
+    segments: &mut Vec<Segment>,
+    replayed: &mut Replayed,
+    visit: Visit<'_>,
+) -> Result<(), StoreError> {
+    let mut remains: Vec<_> = paths.iter().map(|path| (path, buffer::remains(path))).collect();
+    remains.sort_by_key(|(_, records)| records.first().map(|(lsn, _)| *lsn));
+    let refuse = |error: std::io::Error| StoreError::io(dir, "what was left in a buffer can't be written", &error);
+    let (first, salt) = (replayed.last + 1, random());
+    let mut out: Option<(File, Segment)> = None;
+    for (path, records) in remains {
+        for (lsn, content) in records {
+            if lsn != replayed.last + 1 {
+                continue;
+            }
+            visit(lsn, &content).map_err(|why| {
+                StoreError::new(Trouble::Schema, path, format!("record {lsn} can't be applied: {why}"))
+            })?;
+            let (file, segment) = match &mut out {
+                Some(out) => out,
+                None => out.insert(segment::create(dir, first, salt).map_err(refuse)?),
+            };
+            let head = segment::record_head(salt, content.len(), crc32fast::hash(&content), lsn, first - 1);
+            file.write_all(&head).and_then(|()| file.write_all(&content)).map_err(refuse)?;
+            segment.bytes += (HEAD + content.len()) as u64;
+            replayed.records += 1;
+            replayed.last = lsn;
+        }
+    }
+    if let Some((file, segment)) = out {
+        file.sync_data().map_err(refuse)?;
+        segments.retain(|old| old.first != segment.first);
+        segments.push(segment);
+    }
+    Ok(())
 }
 
 /// The directory, locked; its segments; and what a crash left half made is gone.

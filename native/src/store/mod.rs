@@ -4,6 +4,7 @@
 //! aside, every byte is under a checksum, and what is wrong becomes one sentence that names the file.
 
 pub mod block;
+mod buffer;
 pub mod log;
 pub mod manifest;
 pub mod segment;

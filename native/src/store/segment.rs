@@ -83,6 +83,14 @@ fn head_crc(salt: u64, head: &[u8]) -> u32 {
     crc.finalize()
 }
 
+/// A whole record at the beginning of these bytes: its number and its content.
+pub(super) fn record_at(bytes: &[u8], salt: u64) -> Option<(Lsn, &[u8])> {
+    let (head, rest) = bytes.split_at_checked(HEAD)?;
+    let good = u32_at(head, 0) == RECORD && u32_at(head, 12) == head_crc(salt, head);
+    let content = rest.get(..u32_at(head, 4) as usize).filter(|_| good)?;
+    (u32_at(head, 8) == crc32fast::hash(content)).then(|| (u64_at(head, 16), content))
+}
+
 /// Makes an empty segment that lasts, name and all.
 pub(super) fn create(dir: &Path, first: Lsn, salt: u64) -> std::io::Result<(File, Segment)> {
     use std::io::Write;

@@ -8,9 +8,10 @@ use serde_json::json;
 
 use super::log::{Log, replay};
 use super::manifest::{Manifest, TableEntry};
-use super::shardfile::{ShardHead, ShardWriter, differences, file_name};
+use super::shardfile::{ShardHead, ShardWriter, file_name};
 use super::shardread::{Piece, ShardReader, verify};
 use crate::table::RowBatch;
+use crate::table::differences::differences;
 use crate::table::spec::TableSpec;
 
 struct Place(PathBuf);
@@ -214,4 +215,69 @@ fn old_segments_go_and_numbers_go_on() {
         assert_eq!(Log::open(&place.0, Duration::ZERO).unwrap().last(), 3); // empty segments take one another's place
     }
     assert_eq!(count(), 3);
+}
+
+/// What a killed process leaves: the files as the kernel has them.
+fn copied(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().flatten() {
+        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+#[test]
+fn what_was_appended_is_there_after_a_kill() {
+    let place = Place::new();
+    let never = Duration::from_secs(3600);
+    let recover = |dir: &std::path::Path| {
+        let mut found = Vec::new();
+        let recovered = Log::recover(dir, never, 1, &mut |lsn, bytes| {
+            found.push((lsn, bytes.len()));
+            Ok(())
+        });
+        let (log, replayed) = recovered.unwrap();
+        assert_eq!((replayed.records, replayed.last), (found.len() as u64, found.len() as u64));
+        assert!((1..).zip(&found).all(|(expected, (lsn, _))| expected == *lsn));
+        (log, found.into_iter().map(|(_, length)| length).collect::<Vec<_>>())
+    };
+    let dir = place.0.join("log");
+    let (log, mut lengths) = recover(&dir);
+    for round in 0..12usize {
+        // Short ones and one that makes the buffer grow; some of them durable, and sometimes a new segment.
+        for length in [3, 70_000 * round, 0, 1 << 10] {
+            log.append(&[&vec![round as u8; length]]).unwrap();
+            lengths.push(length);
+            if (round + length) % 5 == 2 {
+                log.wait_durable(log.last()).unwrap();
+            }
+            if (round + length) % 3 == 1 {
+                log.rotate();
+            }
+        }
+        let copy = place.0.join(format!("copy-{round}"));
+        copied(&dir, &copy);
+        let (again, found) = recover(&copy);
+        assert_eq!(found, lengths);
+        // It goes on from there, and a second kill loses neither the old nor the new.
+        again.append(&[b"more"]).unwrap();
+        let third = place.0.join(format!("third-{round}"));
+        copied(&copy, &third);
+        assert_eq!(recover(&third).1, [&lengths[..], &[4]].concat());
+        drop(again);
+        assert!(!copy.join("buffer-0.umiak").exists(), "closed in peace");
+        assert_eq!(recover(&copy).1, [&lengths[..], &[4]].concat());
+    }
+}
+
+#[test]
+fn anything_in_the_place_of_a_buffer_is_no_reason_not_to_start() {
+    for rubbish in [Vec::new(), vec![1; 100], vec![0xff; 10_000], vec![0; 300_000]] {
+        let place = Place::new();
+        let log = Log::open(&place.0, Duration::from_millis(1)).unwrap();
+        log.append(&[b"one"]).unwrap();
+        drop(log);
+        std::fs::write(place.0.join("buffer-1.umiak"), rubbish).unwrap();
+        let (log, replayed) = Log::recover(&place.0, Duration::from_millis(1), 1, &mut |_, _| Ok(())).unwrap();
+        assert_eq!((replayed.last, log.append(&[b"two"]).unwrap()), (1, 2));
+    }
 }

@@ -18,7 +18,8 @@ pub struct DenseTable {
     owned: Range<usize>,
     /// Elements of a chunk; the last chunks may have fewer, or none.
     chunk: usize,
-    inner: RwLock<Inner>,
+    /// Shared with tables that `with_spec` has made of this one.
+    inner: Arc<RwLock<Inner>>,
 }
 
 struct Inner {
@@ -56,7 +57,14 @@ impl DenseTable {
             })
             .collect();
         let inner = Inner { rule: Rule::new(spec.optimizer), is_set: false, chunks, frozen: None };
-        Ok(Self { spec, owned, chunk, inner: RwLock::new(inner) })
+        Ok(Self { spec, owned, chunk, inner: Arc::new(RwLock::new(inner)) })
+    }
+
+    /// The same arrays under other settings of the same layout. This one is not to be used any more.
+    pub fn with_spec(&self, spec: DenseSpec) -> Result<Self, String> {
+        spec.check()?;
+        self.write().rule.adopt(spec.optimizer);
+        Ok(Self { spec, owned: self.owned.clone(), chunk: self.chunk, inner: self.inner.clone() })
     }
 
     pub fn spec(&self) -> &DenseSpec {

@@ -7,7 +7,7 @@
 //! lookup      keys to rows, in stages                    batch       keys in groups by shard, in windows
 //! shard       one lock: index, slots, pending keys
 //! index       key to slot        slots   slots to shards       slab    slot to memory        memory  pages ahead
-//! rules       numbers of a push  kernels gradient to row       spec    what a table is
+//! rules       numbers of a push  kernels gradient to row       spec    what a table is       differences  between two of these
 //! ```
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,6 +17,7 @@ mod changes;
 mod ctr;
 mod ctr_push;
 pub mod dense;
+pub mod differences;
 mod freeze;
 mod index;
 pub mod kernels;
@@ -33,6 +34,7 @@ pub use dense::DenseTable;
 pub use sparse::{Absent, SparseTable};
 
 use crate::keys::Sharding;
+use crate::table::differences::layout_differences;
 use crate::table::spec::TableSpec;
 
 pub enum Table {
@@ -47,6 +49,17 @@ impl Table {
             TableSpec::Sparse(spec) => Table::Sparse(Box::new(SparseTable::new(spec, sharding)?)),
             TableSpec::Dense(spec) => Table::Dense(Box::new(DenseTable::new(spec, sharding, owned)?)),
         })
+    }
+
+    /// What is in this table under other settings, if their layout is the same: see `SparseTable::with_spec`.
+    pub fn with_spec(&self, spec: TableSpec) -> Result<Self, String> {
+        let other = layout_differences(&self.spec(), &spec);
+        match (self, spec) {
+            _ if !other.is_empty() => Err(other.join("; ")),
+            (Table::Sparse(table), TableSpec::Sparse(spec)) => Ok(Table::Sparse(Box::new(table.with_spec(spec)?))),
+            (Table::Dense(table), TableSpec::Dense(spec)) => Ok(Table::Dense(Box::new(table.with_spec(spec)?))),
+            _ => Err("a table stays of its kind".to_owned()),
+        }
     }
 
     pub fn spec(&self) -> TableSpec {

@@ -98,6 +98,15 @@ impl Rule {
         self.learning_rate
     }
 
+    /// Goes on with other numbers of the same rule. A rate that was set meanwhile stays, unless the description's own is
+    /// another one.
+    pub fn adopt(&mut self, optimizer: Optimizer) {
+        if optimizer.learning_rate() != self.optimizer.learning_rate() {
+            self.learning_rate = optimizer.learning_rate();
+        }
+        self.optimizer = optimizer;
+    }
+
     pub fn set_learning_rate(&mut self, rate: f32) -> Result<(), String> {
         let enough = rate > 0.0 || (rate == 0.0 && !matches!(self.optimizer, Optimizer::Ftrl { .. }));
         if !rate.is_finite() || !enough {

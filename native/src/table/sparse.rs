@@ -29,10 +29,11 @@ use crate::table::{Memory, RowBatch, ctr, lock, row_flag};
 pub struct SparseTable {
     spec: SparseSpec,
     sharding: Sharding,
-    pub(super) store: Store,
-    shards: Box<[Mutex<Shard>]>,
-    rules: Mutex<Rules>,
-    changes: Changes,
+    // Shared with tables that `with_spec` has made of this one.
+    pub(super) store: Arc<Store>,
+    shards: Arc<[Mutex<Shard>]>,
+    rules: Arc<Mutex<Rules>>,
+    changes: Arc<Changes>,
 }
 
 /// What becomes of a row that is asked for and is not there.
@@ -79,12 +80,32 @@ impl SparseTable {
         };
         Ok(Self {
             sharding,
-            store: Store::new(layout, RandomState::new().build_hasher().finish()),
+            store: Arc::new(Store::new(layout, RandomState::new().build_hasher().finish())),
             shards: (0..sharding.count()).map(|_| Mutex::default()).collect(),
-            rules: Mutex::new(rules),
-            changes: Changes::default(),
+            rules: Arc::new(Mutex::new(rules)),
+            changes: Arc::default(),
             spec,
         })
+    }
+
+    /// The same rows under other settings of the same layout. This one is not to be used any more: rows, rules and
+    /// everything else are one and the same. No push may run while this does.
+    pub fn with_spec(&self, spec: SparseSpec) -> Result<Self, String> {
+        spec.check()?;
+        {
+            let mut rules = lock(&self.rules);
+            rules.main.adopt(spec.optimizer);
+            if let (Some(embed), Some(accessor)) = (&mut rules.embed, &spec.accessor) {
+                embed.adopt(accessor.embed_optimizer);
+            }
+        }
+        if !matches!(spec.entry, Entry::Count { .. }) {
+            // Nobody counts any more: a key gets its row, or does not, when it comes next.
+            self.shards.iter().for_each(|shard| lock(shard).pending = Arc::default());
+        }
+        let (store, shards) = (self.store.clone(), self.shards.clone());
+        let (rules, changes) = (self.rules.clone(), self.changes.clone());
+        Ok(Self { spec, sharding: self.sharding, store, shards, rules, changes })
     }
 
     pub fn spec(&self) -> &SparseSpec {
@@ -261,7 +282,7 @@ impl SparseTable {
         let Some(accessor) = &self.spec.accessor else { return 0 };
         let marks = self.changes.marks();
         let mut removed = 0;
-        for shard in &self.shards {
+        for shard in self.shards.iter() {
             let shard = &mut *lock(shard);
             for ordinal in 0..shard.slots.used() {
                 let slot = shard.slots.slot(&self.store.extents, ordinal);
@@ -298,7 +319,7 @@ impl SparseTable {
 
     pub fn memory(&self) -> Memory {
         let mut sum = Memory::default();
-        for shard in &self.shards {
+        for shard in self.shards.iter() {
             self.store.count(&lock(shard), &mut sum);
         }
         self.store.finish(&mut sum);
@@ -336,7 +357,7 @@ impl SparseTable {
         if lock(&self.shards[0]).frozen.is_some() {
             return Err("the table is being saved already".into());
         }
-        for shard in &self.shards {
+        for shard in self.shards.iter() {
             let shard = &mut *lock(shard);
             shard.frozen = Some(Box::new(Frozen::new(shard, mode)));
         }
@@ -402,7 +423,7 @@ impl SparseTable {
 
     /// Lets go of the frozen moment. `saved`: what was scanned is safe, so that the mode's after-effects hold.
     pub fn thaw(&self, saved: bool) {
-        for shard in &self.shards {
+        for shard in self.shards.iter() {
             freeze::thaw(&self.store, self.spec.accessor.as_ref(), &mut lock(shard), saved);
         }
     }

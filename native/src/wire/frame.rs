@@ -66,8 +66,15 @@ pub mod flag {
     pub const LAST: u16 = 32;
     /// Pull without CREATE: rows that do not exist read as zeros, not as what they would be.
     pub const ZEROS: u16 = 64;
+    /// Push, PushDense, SetDense, Set, Add: part of a change that is too long for a frame. All parts have the same `seq`, and
+    /// the change counts, as one, with the last of them.
+    pub const PART: u16 = 128;
+    /// The first part: what came of an earlier attempt is forgotten.
+    pub const FIRST: u16 = 256;
+    /// Not the last part.
+    pub const MORE: u16 = 512;
     /// Push, PushDense of a step: gradients that count by 1 / trainers, and by more if fewer take part in the step.
-    pub const MEAN: u16 = 128;
+    pub const MEAN: u16 = 1024;
 }
 
 const OPS: [Op; 33] = [

@@ -161,6 +161,18 @@ pub fn advance(parts: &mut &mut [IoSlice<'_>], taken: usize) {
     IoSlice::advance_slices(parts, taken);
 }
 
+/// How long nothing has come on a connection. `None` if the system does not say.
+pub fn silent_for(socket: &TcpStream) -> Option<Duration> {
+    // SAFETY: zeros are a tcp_info, and the kernel writes no more than the length that it is told.
+    unsafe {
+        let mut info: libc::tcp_info = std::mem::zeroed();
+        let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+        let into = std::ptr::from_mut(&mut info).cast();
+        let told = libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, into, &mut length);
+        (told == 0).then(|| Duration::from_millis(u64::from(info.tcpi_last_data_recv)))
+    }
+}
+
 /// What every connection of ours has: no delay for small frames, and the system looks whether the peer is still there.
 pub fn tune(socket: &TcpStream) -> io::Result<()> {
     socket.set_nodelay(true)?;

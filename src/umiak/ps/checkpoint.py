@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,6 +51,7 @@ __all__ = [
     "publish",
     "read",
     "save",
+    "told",
 ]
 
 PARTIAL = ".partial"
@@ -133,12 +135,20 @@ def _written(
 def load(client: Saver, path: str | os.PathLike[str], *, counts_steps: bool = True) -> Manifest:
     """Let all servers, however many there are, load their shards of a checkpoint. A server is asked with {path, step}.
 
-    Where trainers take no steps in common, the servers count none, whatever the checkpoint says.
+    Where trainers take no steps in common, the servers count none, whatever the checkpoint says. What of a table's settings
+    differs (learning rate, entry, initializer, clip) is as this job's script has it, and said in a line.
     """
     path = Path(path).absolute()
     manifest = read(path)
-    client.load(json.dumps({"path": str(path), "step": manifest.step if counts_steps else 0}))
+    answers = json.loads(client.load(json.dumps({"path": str(path), "step": manifest.step if counts_steps else 0})))
+    for change in dict.fromkeys(change for answer in answers for change in answer.get("changes", ())):
+        told(change)
     return manifest
+
+
+def told(change: str) -> None:
+    """Say what of a table's settings is not as it was saved."""
+    print(f"umiak.ps: {change}, as this script has it", file=sys.stderr)
 
 
 def partial(path: str | os.PathLike[str]) -> Path:

@@ -272,7 +272,8 @@ class Job:
     def load(self, path: str) -> dict[str, Any]:
         """Load all tables from a directory that `save` made, with any number of servers; returns its metadata.
 
-        Every trainer calls it, after its tables and its optimizer are made and before its first step.
+        Every trainer calls it, after its tables and its optimizer are made and before its first step. Learning rate, entry,
+        initializer and clip are as the script has them, and a line says which of them were saved otherwise.
         """
         from umiak.ps import checkpoint
 

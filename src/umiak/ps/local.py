@@ -12,6 +12,7 @@ import numpy as np
 import umiak_native
 
 from umiak.ps import localfiles
+from umiak.ps.checkpoint import told
 from umiak.ps.errors import bad
 from umiak.ps.lookup import scaled
 
@@ -36,18 +37,23 @@ class LocalClient:
         self._dense_parts: dict[int, list[Floats]] = {}
         self._rooms: dict[int, Floats] = {}
         self._taken: dict[str, int] = {}
+        self._described: set[str] = set()
+        """Tables that the script has described; others stand as a checkpoint has them."""
 
     # ---- tables
 
     def create_table(self, name: str, spec: str) -> int:
         described = json.loads(spec)
         number = self._names.get(name)
-        if number is not None:
-            self._refuse_other(name, spec)
-            return number
-        self._tables.append(_made(described, spec, self._shards))
-        self._specs.append(described)
-        self._names[name] = number = len(self._tables) - 1
+        if number is None:
+            number = self._add(name, _made(described, spec, self._shards))
+        elif change := umiak_native.spec_change(name, self._tables[number].spec, spec):
+            if name in self._described:
+                self._refuse(name, umiak_native.spec_differences(self._tables[number].spec, spec))
+            self._refuse(name, umiak_native.layout_differences(self._tables[number].spec, spec))
+            self._add(name, self._tables[number].with_spec(spec))
+            told(change)
+        self._described.add(name)
         return number
 
     def pull(
@@ -62,11 +68,13 @@ class LocalClient:
     ) -> Floats:
         del step
         _check_keys(keys)
-        rows = self._sparse(table).pull(keys.reshape(-1), create=create, absent=absent)
-        rows = rows.reshape(*keys.shape, rows.shape[1])
+        # Each key is looked up once: batches with a few ids in most places are common.
+        unique, places = umiak_native.unique(keys.reshape(-1))
+        rows = self._sparse(table).pull(unique, create=create, absent=absent)
+        whole = (*keys.shape, rows.shape[1])
         if out is None:
-            return rows
-        out[...] = rows
+            return rows.reshape(whole) if len(unique) == keys.size else rows.take(places, axis=0).reshape(whole)
+        out[...] = rows[places].reshape(whole)
         return out
 
     def push(
@@ -203,20 +211,35 @@ class LocalClient:
 
     def load(self, request: str) -> str:
         wanted = json.loads(request)
+        changes = []
         # All tables are read before one takes its place: a load that fails changes nothing.
-        for name, table in localfiles.load(wanted, self._empty, self._shards).items():
-            self._tables[self.create_table(name, table.spec)] = table
+        for name, saved in localfiles.load(wanted, self._empty, self._shards).items():
+            number = self._names.get(name)
+            if number is None:
+                self._add(name, saved)
+            else:
+                spec = self._tables[number].spec  # the script's
+                changes.append(umiak_native.spec_change(name, saved.spec, spec))
+                self._add(name, saved.with_spec(spec))
         self._step = wanted["step"]
-        return "[{}]"
+        return json.dumps([{"changes": [change for change in changes if change]}])
 
     def _empty(self, name: str, spec: str) -> umiak_native.Table | umiak_native.DenseTable:
-        """A table like the one of that name, if there is one, and without rows."""
-        self._refuse_other(name, spec)
+        """A table of this spec without rows, if its rows can be those of the table of that name."""
+        if (number := self._names.get(name)) is not None:
+            self._refuse(name, umiak_native.layout_differences(spec, self._tables[number].spec))
         return _made(json.loads(spec), spec, self._shards)
 
-    def _refuse_other(self, name: str, spec: str) -> None:
-        number = self._names.get(name)
-        if number is not None and (differences := umiak_native.spec_differences(spec, self._tables[number].spec)):
+    def _add(self, name: str, table: umiak_native.Table | umiak_native.DenseTable) -> int:
+        """This is the table of that name from now on; returns its number."""
+        number = self._names.setdefault(name, len(self._tables))
+        self._tables[number:] = [table, *self._tables[number + 1 :]]
+        self._specs[number:] = [json.loads(table.spec), *self._specs[number + 1 :]]
+        return number
+
+    @staticmethod
+    def _refuse(name: str, differences: list[str]) -> None:
+        if differences:
             raise bad("UM-PS-008", f"table {name} is described differently: {'; '.join(differences)}")
 
     def status(self) -> str:

@@ -1,4 +1,4 @@
-"""Values of a checkpoint for tables that learn otherwise: another rule, another learning rate, another strategy. An adapter.
+"""Values of a checkpoint for tables that learn otherwise: another rule, another strategy. An adapter.
 
     values.fits(path, tables, shards=256)     whether `Job.load` takes it as it is, optimizer's state and all
     values.copy(path, client, tables)         only what the tables hold; moments begin anew
@@ -38,11 +38,11 @@ class Opened:
 
 
 def fits(path: str | os.PathLike[str], tables: Mapping[str, Opened], *, shards: int) -> bool:
-    """Whether the checkpoint describes every one of these tables as the job does."""
+    """Whether the rows of every one of these tables in the checkpoint can be those of the job's."""
     manifest = checkpoint.read(path)
     return manifest.shards == shards and all(
         name in manifest.tables
-        and not umiak_native.spec_differences(json.dumps(manifest.tables[name].spec), specs.to_json(table.spec))
+        and not umiak_native.layout_differences(json.dumps(manifest.tables[name].spec), specs.to_json(table.spec))
         for name, table in tables.items()
     )
 
