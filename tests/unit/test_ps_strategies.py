@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ import umiak_native
 
 from tests.ps_cluster import Cluster
 from umiak.ps import settings, specs
+from umiak.ps.collective import CollectiveClient
 from umiak.ps.dense import Learner
 from umiak.ps.environment import Seat
 from umiak.ps.errors import BadRequest
@@ -455,6 +458,50 @@ def test_without_steps_in_common_set_weights_are_uploaded_with_the_next_step(str
             expected = 49.0 if strategy == "half_async" else 48.0
             assert np.all(job.client.pull_dense(learner.groups[0].number) == expected)
             job.abandon()
+
+
+class ThreadGroup:
+    """Trainers in threads of this process, that exchange as `umiak.ps.collective.Group` says."""
+
+    def __init__(self, rank: int, brought: list[object], meet: threading.Barrier) -> None:
+        self.rank, self.world, self._brought, self._meet = rank, len(brought), brought, meet
+
+    def gather(self, payload: bytes, name: str = "") -> list[bytes]:
+        del name
+        return [*self._exchanged(payload)]
+
+    def add(self, array: np.ndarray) -> None:
+        array[...] = np.add.reduce(self._exchanged(array.copy()))
+
+    def _exchanged(self, mine: Any) -> list[Any]:
+        self._brought[self.rank] = mine
+        self._meet.wait()
+        found = [*self._brought]
+        self._meet.wait()
+        return found
+
+
+def test_collective_trainers_take_over_what_the_first_one_has_set() -> None:
+    brought: list[object] = [None, None]
+    meet = threading.Barrier(2)
+
+    def trainer(rank: int) -> list[float]:
+        client = CollectiveClient(ThreadGroup(rank, brought, meet), shards=4)
+        seat = Seat(rank=rank, world=2)
+        job = Job(seat, "collective", settings.Settings(), Options(shards=4), connect=lambda: client)
+        rows = job.strategy.open("rows", PLAIN)
+        learner, seen = learner_of(job), []
+        for step in range(3):
+            job.strategy.push(rows, KEYS, np.ones((40, 3), np.float32))
+            if step == 1 and rank == 0:
+                learner.values[:] = 100.0
+            learner.step([np.full(35, 2.0, np.float32)], share=None, factor=1.0)
+            seen.append(float(learner.values[-1]))
+        assert np.all(job.strategy.pull(rows, KEYS) == 1 - 3 * 0.5)
+        return seen
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        assert [*pool.map(trainer, range(2))] == [[0.0, 99.0, 98.0]] * 2
 
 
 # ---- unequal numbers of steps
