@@ -23,7 +23,7 @@ use super::with_file;
 
 const BEGIN: usize = 4096;
 const MOST_SALTS: usize = BEGIN / 8 - 1;
-const SMALLEST: usize = 256 << 10;
+const SMALLEST: usize = 64 << 10;
 
 pub(super) struct Buffer {
     map: MmapMut,
