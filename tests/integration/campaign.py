@@ -1,0 +1,30 @@
+"""A campaign against parameter servers, training scripts and `umiak train`: random stories from seeds, for as long as one likes.
+
+    python -m tests.integration.campaign --minutes 60            prints the first seed, and every seed that breaks a law
+    python -m tests.integration.campaign --seed 4711 --count 1   plays one story again
+
+Kills, stops, freezes, full disks, cuts between hosts, saves, loads and resumed runs; real processes, so a seed decides what happens
+and not exactly when. What must hold is in `ps_stories`. Full disks and hosts need root; without it they are
+left out.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+
+from tests import campaigns
+from tests.integration import disks, ps_stories
+
+
+def play_seed(seed: int) -> str:
+    """One story, in words; AssertionError if a law is broken."""
+    rng = random.Random(seed)
+    story = ps_stories.draw(rng)
+    ps_stories.play(story)
+    return str(story)
+
+
+if __name__ == "__main__":
+    disks.unshare("tests.integration.campaign")
+    sys.exit(campaigns.run(play_seed, __doc__ or ""))
