@@ -1,7 +1,7 @@
 """What all campaigns share: stories from seeds, one after another, for as long as one likes.
 
-    python -m CAMPAIGN --minutes 60            prints the first seed, and every seed that breaks a law
-    python -m CAMPAIGN --seed 4711 --count 1   plays one story again
+python -m CAMPAIGN --minutes 60            prints the first seed, and every seed that breaks a law
+python -m CAMPAIGN --seed 4711 --count 1   plays one story again
 """
 
 from __future__ import annotations

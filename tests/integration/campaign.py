@@ -4,22 +4,30 @@
     python -m tests.integration.campaign --seed 4711 --count 1   plays one story again
 
 Kills, stops, freezes, full disks, cuts between hosts, saves, loads and resumed runs; real processes, so a seed decides what happens
-and not exactly when. What must hold is in `ps_stories`. Full disks and hosts need root; without it they are
+and not exactly when. What must hold is in `ps_stories` and `train_stories`. Full disks and hosts need root; without it they are
 left out.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import random
 import sys
 
 from tests import campaigns
-from tests.integration import disks, ps_stories
+from tests.integration import disks, ps_stories, train_stories
+
+TRAINED = 0.2
+"""How many of the stories are of `umiak train`: its processes take seconds to start."""
 
 
 def play_seed(seed: int) -> str:
     """One story, in words; AssertionError if a law is broken."""
     rng = random.Random(seed)
+    if rng.random() < TRAINED and importlib.util.find_spec("paddle"):
+        trained = train_stories.draw(rng)
+        train_stories.play(trained)
+        return str(trained)
     story = ps_stories.draw(rng)
     ps_stories.play(story)
     return str(story)

@@ -1,8 +1,8 @@
 """Disks that can be filled and given room again: small file systems in memory, for processes that see this mount namespace.
 
-    with disks.mounted(path) as disk:
-        disk.fill()
-        disk.make_room()
+with disks.mounted(path) as disk:
+    disk.fill()
+    disk.make_room()
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 SIZE_KIB = 16 << 10
 UNSHARED = "UMIAK_CAMPAIGN_UNSHARED"
@@ -36,7 +37,7 @@ def unshare(module: str) -> None:
 
 @contextlib.contextmanager
 def mounted(path: Path) -> Iterator[Disk]:
-    """A disk at this path, for as long as this lasts; None of it is left."""
+    """A disk at this path, for as long as this lasts."""
     path.mkdir(parents=True, exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE_KIB}k", "none", path], check=True)
     try:
@@ -55,12 +56,18 @@ class Disk:
         """Leave no room."""
         with open(self._filler, "ab", buffering=0) as file:
             for size in (1 << 20, 1 << 12):
-                try:
-                    while True:
-                        file.write(bytes(size))
-                except OSError as error:
-                    if error.errno != errno.ENOSPC:
-                        raise
+                while _has_room(file, size):
+                    pass
 
     def make_room(self) -> None:
         self._filler.unlink(missing_ok=True)
+
+
+def _has_room(file: IO[bytes], size: int) -> bool:
+    try:
+        file.write(bytes(size))
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        return False
+    return True

@@ -105,7 +105,9 @@ class Script:
         rows = specs.SparseTable(
             dim=4, init=specs.Uniform(low=-0.5, high=0.5), optimizer=specs.Adagrad(learning_rate=0.1), seed=11
         )
-        dense = specs.DenseTable(arrays=(specs.Array(name="w", shape=(100,)),), optimizer=specs.Adam(learning_rate=0.01))
+        dense = specs.DenseTable(
+            arrays=(specs.Array(name="w", shape=(100,)),), optimizer=specs.Adam(learning_rate=0.01)
+        )
         words = strategy.open("words", rows)
         bias = strategy.open_dense("bias", dense, np.zeros(100, np.float32))
         if plan["loads"]:
