@@ -16,6 +16,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tests import train_runs
@@ -173,6 +174,8 @@ class _Player:
         wanted = self.work.paced() + blow.at
         started = self.work.start(self.runner, *goes_on, env=train_runs.slow(PACE_S))
         try:
+            if blow.end.startswith("stop"):  # while Python itself starts, there is nobody to heed a signal
+                started.until(lambda: _is_up(started), "Paddle is imported")
             started.until(lambda: self.work.paced() >= wanted, f"{wanted} batches")
             thaw = _frozen(started, blow.frozen)
             time.sleep(blow.pause_s)  # no verdict: it belongs to the trouble
@@ -256,6 +259,15 @@ class _Player:
             for path in found
             if "envlog" not in path.name
         )
+
+
+def _is_up(started: Started) -> bool:
+    """Whether somebody of it imports Paddle, or has."""
+    for pid in started.family():
+        with contextlib.suppress(OSError):
+            if "libpaddle" in Path(f"/proc/{pid}/maps").read_text():
+                return True
+    return False
 
 
 def _frozen(started: Started, role: str) -> Callable[[], None]:

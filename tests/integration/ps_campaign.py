@@ -1,7 +1,7 @@
 """A campaign against parameter servers, training scripts and `umiak train`: random stories from seeds, for as long as one likes.
 
-    python -m tests.integration.campaign --minutes 60            prints the first seed, and every seed that breaks a law
-    python -m tests.integration.campaign --seed 4711 --count 1   plays one story again
+    python -m tests.integration.ps_campaign --minutes 60            prints the first seed, and every seed that breaks a law
+    python -m tests.integration.ps_campaign --seed 4711 --count 1   plays one story again
 
 Kills, stops, freezes, full disks, cuts between hosts, saves, loads and resumed runs; real processes, so a seed decides what happens
 and not exactly when. What must hold is in `ps_stories` and `train_stories`. Full disks and hosts need root; without it they are
@@ -34,5 +34,5 @@ def play_seed(seed: int) -> str:
 
 
 if __name__ == "__main__":
-    disks.unshare("tests.integration.campaign")
+    disks.unshare("tests.integration.ps_campaign")
     sys.exit(campaigns.run(play_seed, __doc__ or ""))
