@@ -64,6 +64,8 @@ class Blow:
 
     end: str
     at: int
+    saving: bool
+    """Whether it waits for a checkpoint that is being written, too."""
     frozen: str
     pause_s: float
 
@@ -75,7 +77,10 @@ class Story:
 
     def __str__(self) -> str:
         blows = ", ".join(
-            f"{blow.end} at {blow.at}" + f" after freeze {blow.frozen}" * bool(blow.frozen) for blow in self.blows
+            f"{blow.end} at {blow.at}"
+            + " while saving" * blow.saving
+            + f" after freeze {blow.frozen}" * bool(blow.frozen)
+            for blow in self.blows
         )
         return f"umiak train, {self.traits}: {blows}"
 
@@ -97,6 +102,7 @@ def draw(rng: random.Random) -> Story:
         Blow(
             end=rng.choice(ends),
             at=rng.choice([0, rng.randint(1, 10), rng.randint(1, 20)]),
+            saving=rng.random() < 0.3,
             frozen=rng.choice(["", "", "trainer", "server"]),
             pause_s=rng.uniform(0, 0.5),
         )
@@ -177,6 +183,9 @@ class _Player:
             if blow.end.startswith("stop"):  # while Python itself starts, there is nobody to heed a signal
                 started.until(lambda: _is_up(started), "Paddle is imported")
             started.until(lambda: self.work.paced() >= wanted, f"{wanted} batches")
+            if blow.saving:
+                saved = self.work.path / "steps" / self.runner
+                started.until(lambda: [*saved.glob("*.partial")], "a checkpoint is being written")
             thaw = _frozen(started, blow.frozen)
             time.sleep(blow.pause_s)  # no verdict: it belongs to the trouble
             self.strike(started, blow.end)

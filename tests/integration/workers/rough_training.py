@@ -1,4 +1,4 @@
-"""A training script for rough treatment: whoever is killed, stopped or cut off, it goes on where it was. Without a framework.
+"""A training script for rough treatment: whoever is killed, stopped or cut off, it goes on where it was. With numpy, or with Paddle.
 
     rough_training.py PLAN      a file of JSON; its keys are the fields of `tests.integration.ps_stories.Plan`
 
@@ -136,6 +136,43 @@ class Script:
             steps=job.step,
         )
 
+    def learn_layers(self):
+        """The same with a model of Paddle's that normalizes and drops out; what is drawn is drawn anew in each step."""
+        import paddle
+
+        plan, job = self.plan, self.job
+        paddle.seed(1)
+        rows = ps.paddle.Embedding(4, table="words", seed=11)
+        model = paddle.nn.Sequential(
+            rows,
+            paddle.nn.BatchNorm1D(4),
+            paddle.nn.Linear(4, 8),
+            paddle.nn.ReLU(),
+            paddle.nn.Dropout(0.2),
+            paddle.nn.Linear(8, 1),
+        )
+        optimizer = ps.paddle.optimizer(model, "adam", learning_rate=0.02, table="bias")
+        if plan["loads"]:
+            self.load()
+        optimizer.refresh()
+        for step in range(job.step, plan["steps"]):
+            self.pace()
+            self.save(step)
+            if plan["schedule"]:
+                optimizer.set_lr(0.02 / (1 + step))
+            paddle.seed(1000 * step + job.rank)
+            # As many as there are, and two: without samples there is nothing to normalize.
+            keys = np.append(batch(plan, job.rank, step), VOCABULARY[:2]).astype(np.int64)
+            wanted = paddle.to_tensor((keys % 2).astype(np.float32).reshape(-1, 1))
+            loss = paddle.nn.functional.mse_loss(model(paddle.to_tensor(keys)), wanted)
+            loss.backward()
+            optimizer.step(share=share(plan, job.rank, step, job.world))
+            optimizer.clear_grad()
+        job.barrier("trained")
+        self.save(plan["steps"])
+        learned = {name: np.array(each) for name, each in model.named_parameters() if not each.stop_gradient}
+        self.leave(steps=job.step, **learned)
+
     def count(self):
         """Every other strategy: what was pushed is there once."""
         plan, job, strategy = self.plan, self.job, self.strategy
@@ -186,7 +223,9 @@ def main():
     if job.is_server:
         sys.exit(job.serve())
     script = Script(plan, job)
-    if plan["strategy"] == "sync":
+    if plan["layers"]:
+        script.learn_layers()
+    elif plan["strategy"] == "sync":
         script.learn()
     else:
         script.count()
