@@ -400,10 +400,11 @@ class _Player:
         plan = asdict(self.story.plan)
         new = {int(key) for rank in range(self.story.trainers) for key in rough_training.batch(plan, rank, step)}
         new |= {int(key) for key in rough_training.VOCABULARY[:2]}
-        differing = dict(saved["words"].items() ^ expected["words"].items())
-        lasting = {key for key in differing if key in saved["words"] and key in expected["words"]} | (
-            differing.keys() - new
-        )
+        rows, known = (
+            tables.get("words", {}) for tables in (saved, expected)
+        )  # a layer makes its table with its first pull
+        differing = {key for key in rows.keys() & known.keys() if rows[key] != known[key]}
+        lasting = differing | ((rows.keys() ^ known.keys()) - new)
         assert not lasting, f"rows of step {step} differ: {lasting}\n{self.talk()}"
         assert saved["bias"] == expected["bias"], f"bias of step {step} differs\n{self.talk()}"
 
