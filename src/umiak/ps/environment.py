@@ -61,6 +61,8 @@ class Seat:
     state_dir: str | None = None
     """Where a server may keep what must survive a restart in place; it belongs to this run of the job alone."""
     restarts: int = 0
+    launched: bool = False
+    """Whether `umiak launch` started it, which ends servers when all trainers have ended."""
 
     @property
     def endpoint(self) -> tuple[str, int]:
@@ -114,6 +116,7 @@ def seat(environ: Mapping[str, str]) -> Seat:
         token=token,
         state_dir=reading.state_dir(rank) if role is SeatRole.SERVER else None,
         restarts=restarts,
+        launched=reading.text("UMIAK_GENERATION") is not None,
     )
 
 
