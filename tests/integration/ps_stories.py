@@ -41,8 +41,9 @@ LASTING_S = 1.0
 SHORT_TIMEOUT_S = 5
 """Where a server does not come back."""
 FREE = ("async", "half_async", "geo", "hybrid")
-SURVIVED = ("kill server", "kill trainer", "freeze server", "freeze trainer", "fill log disk", "fill checkpoint disk")
+KILLS = ("kill server", "kill trainer")
 FREEZES = ("freeze server", "freeze trainer")
+SURVIVED = (*KILLS, *KILLS, *FREEZES, "fill log disk", "fill checkpoint disk")
 ENDS = ("kill launcher", "stop launcher", "kill everything", "stop server")
 LAST_STRAWS = ("stop server", "kill server")
 """Ends of runs in which nobody is started again."""

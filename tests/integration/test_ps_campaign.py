@@ -1,6 +1,6 @@
 """A minute of the campaign against parameter servers and trainings; `make campaign-ps MINUTES=60` runs it for an hour.
 
-In CI the seeds are always the same; elsewhere each run takes new ones, and a failure names the seed that plays it again.
+In CI the seeds are always the same, with most kinds of blows and two stories of `umiak train`; elsewhere each run takes new ones, and a failure names the seed that plays it again.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from testbed import hosts
 from testbed.pytest_support import require
 from tests.integration import disks
 
-COUNT = int(os.environ.get("UMIAK_CAMPAIGN_COUNT", "12" if os.environ.get("CI") else "4"))
-FIRST_SEED = int(os.environ.get("UMIAK_CAMPAIGN_SEED", "0" if os.environ.get("CI") else random.randrange(2**31)))
+COUNT = int(os.environ.get("UMIAK_CAMPAIGN_COUNT", "9" if os.environ.get("CI") else "4"))
+FIRST_SEED = int(os.environ.get("UMIAK_CAMPAIGN_SEED", "1268" if os.environ.get("CI") else random.randrange(2**31)))
 
 
 @pytest.mark.timeout(900)
