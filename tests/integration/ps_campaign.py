@@ -14,6 +14,7 @@ import importlib.util
 import random
 import sys
 
+from testbed import hosts
 from tests import campaigns
 from tests.integration import disks, ps_stories, train_stories
 
@@ -35,4 +36,6 @@ def play_seed(seed: int) -> str:
 
 if __name__ == "__main__":
     disks.unshare("tests.integration.ps_campaign")
+    for missing in {disks.unavailable(), hosts.available()} - {None}:
+        print(f"stories are left out: {missing}")
     sys.exit(campaigns.run(play_seed, __doc__ or ""))
