@@ -10,6 +10,7 @@ TORCH := .venv-torch
 WHEELS := .venv-wheels
 TEST_FLAGS ?=
 MINUTES ?= 60
+CAMPAIGN_FLAGS ?=
 WHEEL_FLAGS ?=
 
 # Each says what is missing, and ends make.
@@ -22,7 +23,7 @@ $(PYTHON) -c 'import sys; sys.exit("umiak needs Python 3.10 or newer, and %s is 
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-torch campaign wheels check audit format bench bench-ps bench-peers docs clean
+.PHONY: help setup demo test test-torch campaign campaign-ps wheels check audit format bench bench-ps bench-peers docs clean
 
 help: ## Show what there is to do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +53,9 @@ test-torch: setup ## PyTorch's layers for parameter servers, in .venv-torch (3 G
 
 campaign: setup ## Play random outages, losses and joins against the launcher's decisions, for MINUTES=60
 	$(BIN)/python -m tests.laws.campaign --minutes $(MINUTES)
+
+campaign-ps: setup ## Kill, stop, freeze and cut real servers, trainers and `umiak train`, and fill their disks, for MINUTES=60
+	$(BIN)/python -m tests.integration.ps_campaign --minutes $(MINUTES) $(CAMPAIGN_FLAGS)
 
 wheels: ## Build wheels for machines without Rust into dist/ (makes .venv-wheels, 400 MB)
 	@$(NEEDS_RUST)

@@ -70,6 +70,24 @@ def test_a_killed_trainer_comes_back_and_goes_on(stage: Stage, tmp_path: Path, s
     assert sums(tmp_path) == [40.0, 40.0]
 
 
+def test_a_trainer_killed_behind_its_last_word_finds_its_servers(stage: Stage, tmp_path: Path) -> None:
+    """All trainers have said that they are done; the one that is started again needs somebody to say it to."""
+    flags = "--server_num 2 --trainer_num 2 --trainer_restart alone --max_restart 2"
+    launcher = stage.launch(flags, COUNTING, tmp_path, "sync", "--kill-done")
+    assert launcher.wait() == 0, stage.transcript()
+    assert (tmp_path / "killed").exists()
+    assert sums(tmp_path) == [40.0, 40.0]
+
+
+def test_a_finished_jobs_state_serves_the_next_run(stage: Stage, tmp_path: Path) -> None:
+    for _ in range(2):
+        launcher = stage.launch(
+            "--server_num 2 --trainer_num 2", COUNTING, tmp_path, "sync", "--state", tmp_path / "state"
+        )
+        assert launcher.wait() == 0, stage.transcript()
+        assert sums(tmp_path) == [40.0, 40.0], "all steps were done the first time"
+
+
 def test_a_failing_trainers_exit_code_is_the_jobs(stage: Stage, tmp_path: Path) -> None:
     launcher = stage.launch("--server_num 2 --trainer_num 2 --failure_grace 2", COUNTING, tmp_path, "sync", "--fail")
     assert launcher.wait() == 7

@@ -8,12 +8,10 @@ Joins, losses, freezes, signals, failing workers, and cuts that heal after every
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
-import time
-import traceback
 
+from tests import campaigns
 from tests.laws.cluster_stories import KINDS, NAMES, Blow, Outage, OutageStory, Story, check_outages, check_story
 from tests.support import terms
 from umiak.core.value import replace
@@ -80,24 +78,5 @@ def play_seed(seed: int) -> None:
         check_story(draw_story(rng))
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=1.0)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**31))
-    parser.add_argument("--count", type=int, default=sys.maxsize)
-    given = parser.parse_args()
-    print(f"first seed: {given.seed}", flush=True)
-    until, played, broken = time.monotonic() + 60 * given.minutes, 0, 0
-    while time.monotonic() < until and played < given.count:
-        try:
-            play_seed(given.seed + played)
-        except AssertionError:
-            broken += 1
-            print(f"seed {given.seed + played}:\n{traceback.format_exc(limit=-3)}", flush=True)
-        played += 1
-    print(f"{played} stories, {broken} broke a law")
-    return 1 if broken else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(campaigns.run(play_seed, __doc__ or ""))

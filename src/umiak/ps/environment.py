@@ -66,6 +66,8 @@ class Seat:
     restarts: int = 0
     metrics: tuple[str, int] | None = None
     """Where a server tells Prometheus how it is: UMIAK_PS_METRICS."""
+    launched: bool = False
+    """Whether `umiak launch` started it, which ends servers when all trainers have ended."""
 
     @property
     def endpoint(self) -> tuple[str, int]:
@@ -124,6 +126,7 @@ def seat(environ: Mapping[str, str]) -> Seat:
         state_dir=reading.state_dir(rank) if role is SeatRole.SERVER else None,
         restarts=restarts,
         metrics=None if isinstance(told, Problem) else told,
+        launched=reading.text("UMIAK_GENERATION") is not None,
     )
 
 

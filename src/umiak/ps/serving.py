@@ -1,5 +1,7 @@
 """A server's process: it serves until every trainer is done, or the launcher ends it. An adapter.
 
+Under `umiak launch` it waits for the launcher also when every trainer is done.
+
 exit status   0 the trainers are done, or SIGTERM came     1 a trainer was lost for good, or the log can't be written
 """
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from umiak.ps.job import Options
 
 LOOK_S = 0.5
+STAY_S = 0.02
 TLS_OF_SERVERS = ("cert", "key", "ca")
 
 
@@ -51,9 +54,13 @@ def serve(seat: Seat, options: Options, *, linger_s: float = 0.0) -> int:
         server.start()
         endpoint = _metrics_endpoint(seat, options, lambda: metrics.text(json.loads(server.status())))
         verdict: str | None = None
-        while verdict is None and not is_asked():
+        while not (told and verdict) and not is_asked():
             umiak.progress()  # a server that nobody asks anything is not a server that hangs
             verdict = server.wait(LOOK_S)
+            if verdict is not None:
+                if not _stays(seat, verdict):
+                    break
+                time.sleep(STAY_S)
         if verdict is None:
             _leave_word(seat, told[0][0], json.loads(server.status())["trainers"])
     finally:
@@ -71,6 +78,11 @@ def serve(seat: Seat, options: Options, *, linger_s: float = 0.0) -> int:
     why = f"lost for good: trainer {ranks}" if ranks and not ended["log_failed"] else ended["text"]
     print(f"umiak.ps: server {seat.rank} ends: {why}", file=sys.stderr)
     return Exit.JOB_FAILED
+
+
+def _stays(seat: Seat, verdict: str) -> bool:
+    """Whether somebody may still come: a trainer that was killed just behind its last word is started again, and finds its work done."""
+    return seat.launched and json.loads(verdict)["ok"] is True
 
 
 def _leave_word(seat: Seat, number: int, trainers: list[dict[str, Any]]) -> None:

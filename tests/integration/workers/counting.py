@@ -1,6 +1,7 @@
 """A trainer that adds 1 to the same rows and parameters, twenty times: two of them make forty. Without a framework.
 
-    counting.py DIRECTORY STRATEGY [--kill-server] [--kill-trainer] [--no-log] [--fail] [--save PATH] [--load PATH]
+    counting.py DIRECTORY STRATEGY [--kill-server] [--kill-trainer] [--kill-done] [--no-log] [--fail] [--save PATH] [--load PATH]
+                [--state PATH]
 
 Alone it counts for both. Whatever is killed in the middle, the sum must be the same. With geo it is 30.625: each exchange
 sends half of what is left.
@@ -25,12 +26,19 @@ flags.add_argument("directory", type=Path)
 flags.add_argument("strategy")
 flags.add_argument("--save")
 flags.add_argument("--load")
-for name in ("kill-server", "kill-trainer", "no-log", "fail"):
+flags.add_argument("--state")
+for name in ("kill-server", "kill-trainer", "kill-done", "no-log", "fail"):
     flags.add_argument(f"--{name}", action="store_true")
 args = flags.parse_args()
 
 job = ps.init(
-    args.strategy, durability_ms=None if args.no_log else 5, k_steps=5, max_merge_var_num=2, is_sgd_optimizer=1
+    args.strategy,
+    durability_ms=None if args.no_log else 5,
+    state_dir=args.state,
+    timeout_s=3 if args.kill_done else 60,
+    k_steps=5,
+    max_merge_var_num=2,
+    is_sgd_optimizer=1,
 )
 if job.is_server:
     if args.kill_server and job.rank == 1:
@@ -72,4 +80,8 @@ assert len(found) == 1, found
 (args.directory / f"sum.{job.rank}").write_text(json.dumps(found.pop()))
 if args.save:
     job.save(args.save, metadata={"sum": 40})
-done.unlink()
+done.unlink(missing_ok=True)
+if args.kill_done and job.rank == 1 and not killed.exists():
+    killed.touch()
+    job.finish()
+    os.kill(os.getpid(), signal.SIGKILL)
