@@ -1,13 +1,13 @@
 //! Whether an array is still what it was: one number of all its bits. Pure functions.
 //!
-//! Two arrays that differ in one float never have the same one; others have it by chance, once in 2^64 pairs or so.
+//! Two arrays that differ in one float never have the same one; others have it by chance, at most once in 2^32 pairs or so.
 
 use crate::keys::mix;
 #[cfg(target_arch = "x86_64")]
 use crate::table::kernels::{Variant, variant};
 
 const LANES: usize = 64;
-/// Odd, so that no factor makes two numbers the same.
+/// Odd, so that it makes no two numbers the same.
 const FACTOR: u32 = 0x9E37_79B1;
 
 /// Of one array. It is a matter of this process: another one may compute another number.
@@ -32,7 +32,9 @@ fn of(values: &[f32]) -> u64 {
     let (chunks, rest) = values.as_chunks::<LANES>();
     for chunk in chunks {
         for (lane, value) in lanes.iter_mut().zip(chunk) {
-            *lane = lane.wrapping_mul(FACTOR).wrapping_add(value.to_bits());
+            // Round floats differ in their upper bits alone, which a product never brings down: the shift does.
+            let product = (*lane ^ value.to_bits()).wrapping_mul(FACTOR);
+            *lane = product ^ (product >> 15);
         }
     }
     let ends = lanes.into_iter().chain(rest.iter().map(|value| value.to_bits()));

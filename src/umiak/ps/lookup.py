@@ -96,7 +96,7 @@ class Table:
     def merged(self) -> Floats:
         """The gradients that were collected, one row per key, to be looked at or multiplied in place before `push`."""
         batches = [umiak_native.merge([*batch]) for batch in self._batches if batch]
-        keys, rows = batches[0] if len(batches) == 1 else umiak_native.merge(batches)
+        keys, rows = batches[0] if len(batches) == 1 else umiak_native.merge([*batches])
         self._batches = [[(keys, rows)]]
         return rows
 
