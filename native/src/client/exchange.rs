@@ -78,6 +78,8 @@ struct Progress {
     row: usize,
     words: Vec<u64>,
     heard: Instant,
+    /// The server has said that it waits for somebody.
+    waits: bool,
     done: Option<io::Result<Answer>>,
 }
 
@@ -102,6 +104,7 @@ pub fn exchange(
         row: 0,
         words: Vec::new(),
         heard: now,
+        waits: false,
         done: None,
     };
     let mut states: Vec<Progress> = calls.iter().map(|_| fresh()).collect();
@@ -118,12 +121,12 @@ pub fn exchange(
             let fd = if state.done.is_some() { -1 } else { call.stream.fd() };
             fds.push(libc::pollfd { fd, events, revents: 0 });
         }
-        let is_final =
-            |done: &io::Result<Answer>| matches!(done, Ok(Answer::Refused(told)) if told.code == "mutual-wait");
-        if states.iter().any(|state| state.done.as_ref().is_some_and(is_final)) {
-            // Only the server at which trainers meet can say so; the others would let it wait on.
-            let over = || io::Error::new(ErrorKind::ConnectionAborted, "another server has ended the operation");
-            for state in states.iter_mut().filter(|state| state.done.is_none()) {
+        let is_over = |done: &io::Result<Answer>| matches!(done, Err(_) | Ok(Answer::Refused(_)));
+        if states.iter().any(|state| state.done.as_ref().is_some_and(is_over)) {
+            // The others are not waited for if they wait themselves: another trainer may have got as far with them, and wait
+            // in vain for this one with the server that this one has lost.
+            let over = || io::Error::new(ErrorKind::ConnectionAborted, "another server has not done its part");
+            for state in states.iter_mut().filter(|state| state.done.is_none() && state.waits) {
                 state.done = Some(Err(over()));
             }
         }
@@ -245,7 +248,7 @@ fn receive(
             Op::Wait => {
                 let text = String::from_utf8_lossy(bytes).into_owned();
                 *waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(text);
-                (state.reply, state.head_have) = (None, 0);
+                (state.reply, state.head_have, state.waits) = (None, 0, true);
                 continue;
             }
             op => return Err(io::Error::new(ErrorKind::InvalidData, format!("{op:?} is no answer"))),
