@@ -317,6 +317,8 @@ def test_memory_kills_are_counted() -> None:
 GUARDED = (
     PREAMBLE
     + """
+for number in process.FORWARDED:  # a background job of a shell inherits some of them ignored
+    signal.signal(number, signal.SIG_DFL)
 pulse = watchdog.guard(600)
 if isinstance(pulse, int):
     sys.exit(pulse)

@@ -169,11 +169,13 @@ class Crew:
                 step += 1
                 board[rank] = step
         if rank == 0:
+            last = client.pull(words, VOCABULARY, create=False, step=step)
+            # Only now has everybody begun the last step, and told of it.
             told_pushes = {(r, push) for r in range(self.plan["trainers"]) for push, _ in told_by(self.directory, r)}
             mark_keys = np.concatenate([marks(r, push) for r, push in sorted(told_pushes)])
             np.savez(
                 self.directory / "end.npz",
-                words=client.pull(words, VOCABULARY, create=False, step=step),
+                words=last,
                 bias=client.pull_dense(bias, step=step),
                 mark_keys=mark_keys,
                 marks=client.pull(counts, mark_keys, create=False),
