@@ -497,3 +497,12 @@ def test_weights_that_were_set_are_saved(job, paddle, tmp_path) -> None:
     job.load(str(tmp_path / "saved"))
     optimizer.refresh()
     assert {*model.weight.numpy().ravel()} == {8.0}
+
+
+def test_a_checkpoint_from_before_the_first_batch_has_all_tables(job, paddle, tmp_path) -> None:
+    model = paddle.nn.Sequential(ps.paddle.Embedding(dim=2, init=ONES), paddle.nn.Linear(2, 1))
+    ps.paddle.optimizer(model, SGD)
+    job.save(str(tmp_path / "saved"))
+    model(paddle.to_tensor([1]))
+    job.load(str(tmp_path / "saved"))
+    assert model[0].rows.rows(np.array([1], np.uint64), create=False).tolist() == [[1.0, 1.0]]

@@ -264,6 +264,7 @@ class Job:
         if self.is_first:
             from umiak.ps import checkpoint
 
+            self.book.open()  # else a checkpoint from before the first batch would lack tables
             if not self.strategy.keeps_tables:
                 for optimizer in self.optimizers:
                     optimizer.upload_changes()

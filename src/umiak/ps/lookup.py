@@ -44,6 +44,10 @@ class Table:
 
     @property
     def number(self) -> int:
+        return self.open()
+
+    def open(self) -> int:
+        """Make it on the servers, unless it is there; returns its number."""
         if self._number is None:
             self._number = self._strategy.open(self.name, self.spec)
         return self._number
@@ -127,6 +131,11 @@ class Book:
                 "describe it the same way in both, or give them tables of their own: Embedding(..., table=...)",
             )
         return known
+
+    def open(self) -> None:
+        """Make all tables on the servers, also those that were not used yet."""
+        for table in self._tables.values():
+            table.open()
 
     def push(self, share: float | None = None) -> None:
         for table in self._tables.values():
