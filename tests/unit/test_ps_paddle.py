@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from umiak import ps
-from umiak.ps import settings
+from umiak.ps import manifest, settings
 from umiak.ps.environment import Seat
 from umiak.ps.errors import BadRequest
 from umiak.ps.job import Job, Options
@@ -503,6 +503,5 @@ def test_a_checkpoint_from_before_the_first_batch_has_all_tables(job, paddle, tm
     model = paddle.nn.Sequential(ps.paddle.Embedding(dim=2, init=ONES), paddle.nn.Linear(2, 1))
     ps.paddle.optimizer(model, SGD)
     job.save(str(tmp_path / "saved"))
-    model(paddle.to_tensor([1]))
-    job.load(str(tmp_path / "saved"))
-    assert model[0].rows.rows(np.array([1], np.uint64), create=False).tolist() == [[1.0, 1.0]]
+    saved = manifest.from_bytes((tmp_path / "saved" / manifest.FILE_NAME).read_bytes(), "saved")
+    assert {*saved.tables} == {"dense", "embedding"}
