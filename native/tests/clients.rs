@@ -15,13 +15,14 @@ use umiak_native::client::session::{Client, RowChange, Wish};
 use umiak_native::keys::mix;
 use umiak_native::server::connection::Limits;
 use umiak_native::server::listener::{Listener, Setup};
+use umiak_native::server::service::{Identity, Refusal, Reply, RequestError, Service};
 use umiak_native::table::Absent;
-use umiak_native::wire::frame::Op;
+use umiak_native::wire::frame::{Header, Op};
 
 const SPEC: &str = r#"{"kind": "sparse", "dim": 4, "seed": 1, "init": {"kind": "constant", "value": 0.0},
                        "optimizer": {"rule": "sum"}}"#;
 
-fn start(service: &Arc<Memory>, port: u16) -> Listener {
+fn start<S: Service>(service: &Arc<S>, port: u16) -> Listener {
     let limits = Limits::default();
     let setup = Setup { host: "127.0.0.1".into(), port, job: "j".into(), token: Some(b"t".into()), tls: None, limits };
     Listener::start(setup, service.clone()).unwrap()
@@ -221,4 +222,55 @@ fn a_waiting_answer_says_for_whom_and_a_limit_ends_it() {
     let wish = &mut Wish::new(Some(Duration::from_millis(300)), &mut on);
     let error = turn.barrier("all", wish).unwrap_err();
     assert!(matches!(&error, ClientError::Timeout(_)), "{error:?}");
+}
+
+/// One of two servers: commits break the connection of the first one once, and the second one waits until they come again.
+struct Meeting {
+    first: bool,
+    commits_of_first: Arc<AtomicU64>,
+    others: Memory,
+}
+
+impl Service for Meeting {
+    fn welcome(&self, who: &Identity) -> Result<serde_json::Value, Refusal> {
+        self.others.welcome(who)
+    }
+
+    fn request(
+        &self,
+        who: &Identity,
+        header: &Header,
+        payload: &[u8],
+        reply: &mut dyn Reply,
+    ) -> Result<(), RequestError> {
+        if header.op != Op::Commit {
+            return self.others.request(who, header, payload, reply);
+        }
+        if self.first && self.commits_of_first.fetch_add(1, Ordering::SeqCst) == 0 {
+            return Err(std::io::Error::other("the connection is lost").into());
+        }
+        while !self.first && self.commits_of_first.load(Ordering::SeqCst) < 2 {
+            reply.wait("waiting for trainer 1")?;
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(reply.ok(0, 0)?)
+    }
+
+    fn gone(&self, who: &Identity) {
+        self.others.gone(who);
+    }
+}
+
+#[test]
+fn a_lost_server_is_called_again_though_another_one_waits() {
+    let commits = Arc::new(AtomicU64::new(0));
+    let meeting = |first| Meeting { first, commits_of_first: commits.clone(), others: Memory::default() };
+    let listeners = [true, false].map(|first| start(&Arc::new(meeting(first)), 0));
+    let client = client(&[listeners[0].address(), listeners[1].address()], 20.0);
+    let mut on = || true;
+    let mut turn = client.turn(&mut || true).unwrap();
+    // The limit only ends a test that fails.
+    let wish = &mut Wish::new(Some(Duration::from_secs(15)), &mut on);
+    turn.commit(0, wish).unwrap();
+    assert_eq!(commits.load(Ordering::SeqCst), 2);
 }

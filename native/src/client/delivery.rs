@@ -595,6 +595,10 @@ impl Patience {
         if error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none() {
             return Err(self.over(link, &error.to_string()));
         }
+        if exchange::is_given_up(error) {
+            // It was there; the one that was not is counted.
+            return Ok(());
+        }
         if link.since.elapsed() > Duration::from_secs(5) {
             self.since = None;
         }

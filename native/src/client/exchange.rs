@@ -20,6 +20,9 @@ const INBOX: usize = 256 << 10;
 /// Answers are from servers that have proved who they are, and may be larger than requests.
 const MOST_ANSWER: u64 = 16 << 30;
 
+/// The error of a call that was ended because another one has failed; the system's own errors have a number.
+const GIVEN_UP: ErrorKind = ErrorKind::ConnectionAborted;
+
 /// Rows as they arrive: which call, from which row on, whole rows.
 pub type Sink<'a> = &'a mut dyn FnMut(usize, usize, &[f32]);
 
@@ -125,9 +128,8 @@ pub fn exchange(
         if states.iter().any(|state| state.done.as_ref().is_some_and(is_over)) {
             // The others are not waited for if they wait themselves: another trainer may have got as far with them, and wait
             // in vain for this one with the server that this one has lost.
-            let over = || io::Error::new(ErrorKind::ConnectionAborted, "another server has not done its part");
             for state in states.iter_mut().filter(|state| state.done.is_none() && state.waits) {
-                state.done = Some(Err(over()));
+                state.done = Some(Err(io::Error::new(GIVEN_UP, "another server has not done its part")));
             }
         }
         if states.iter().all(|state| state.done.is_some()) {
@@ -161,6 +163,11 @@ pub fn exchange(
         }
     }
     Ok(states.into_iter().filter_map(|state| state.done).collect())
+}
+
+/// Whether a call was ended because another one had failed, and not by its server.
+pub fn is_given_up(error: &io::Error) -> bool {
+    error.kind() == GIVEN_UP && error.raw_os_error().is_none()
 }
 
 fn total(call: &Call<'_>) -> usize {
