@@ -612,7 +612,7 @@ class Client:
 
     @property
     def step(self) -> int | None:
-        """The step that comes next, whoever counts: behind the last `commit`, `learn_dense` or `resume`. None before any."""
+        """The step that comes next: behind the last `commit`, `learn_dense` or `resume`. None before any."""
 
     def finish_steps(self) -> None:
         """This trainer takes no more steps: those of the others do not wait for it. It still reads, saves and meets them."""

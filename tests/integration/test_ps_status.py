@@ -9,6 +9,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -32,7 +33,7 @@ def status(*flags: str, env: dict[str, str] | None = None) -> subprocess.Complet
 def get(url: str, token: str | None = None) -> tuple[int, str]:
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
     try:
-        with urllib.request.urlopen(request) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -205,6 +206,31 @@ def test_strangers_are_bounded(loopback: MetricsEndpoint) -> None:
         garbage.sendall(b"\xff\x00\r\n\r\n")
         assert garbage.makefile("rb").read().startswith(b"HTTP/1.1 404 ")
     assert get(f"http://127.0.0.1:{loopback.port}/metrics")[0] == 200
+
+
+def test_one_that_speaks_while_it_makes_room_ends_nothing() -> None:
+    """The oldest connection says something in the very round in which a new one takes its place."""
+    asked, go_on = threading.Event(), threading.Event()
+    pages = iter(["x" * (32 << 20)])
+
+    def page() -> str:
+        asked.set()
+        go_on.wait()
+        return next(pages, "a 1\n")
+
+    endpoint = MetricsEndpoint("127.0.0.1", 0, token=None, page=page)
+    try:
+        callers = [socket.create_connection(("127.0.0.1", endpoint.port)) for _ in range(MOST_CONNECTIONS)]
+        callers[-1].sendall(b"GET /metrics HTTP/1.1\r\n\r\n")  # more than it takes at once, so it stays
+        asked.wait()
+        callers.append(socket.create_connection(("127.0.0.1", endpoint.port)))
+        callers[0].sendall(b"GET")
+        go_on.set()
+        assert get(f"http://127.0.0.1:{endpoint.port}/metrics") == (200, "a 1\n")
+        for caller in callers:
+            caller.close()
+    finally:
+        endpoint.close()
 
 
 def test_a_page_that_fails_is_no_end() -> None:

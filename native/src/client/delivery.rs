@@ -268,7 +268,7 @@ impl State {
                 if let Body::Frame(frame) = &order.body
                     && frame.is_acknowledged()
                 {
-                    // It was kept when the connection was made anew for a part before it.
+                    // It was kept when the connection was made again for a part before it.
                     answers[index] = Some(Answer::Ok(frame.header));
                     continue;
                 }

@@ -364,6 +364,28 @@ fn a_snapshot_takes_the_place_of_the_log() {
 }
 
 #[test]
+fn a_snapshot_between_the_parts_of_a_change_loses_none() {
+    let place = Place::new();
+    let engine = open(1, Some(&place.0));
+    let zero = trainer(&engine, 0, 1);
+    let table = zero.sgd();
+    zero.keyed(Op::Push, table, 1, flag::PART | flag::FIRST | flag::MORE, &[7], 1.0).unwrap();
+    engine.snapshot().unwrap();
+    zero.keyed(Op::Push, table, 1, flag::PART | flag::MORE, &[8], 2.0).unwrap();
+    engine.snapshot().unwrap();
+    zero.keyed(Op::Push, table, 1, flag::PART, &[9], 3.0).unwrap();
+    let whole = [-1.0, -1.0, -2.0, -2.0, -3.0, -3.0];
+    assert_eq!(zero.pull(table, &[7, 8, 9]), whole);
+    engine.stop();
+    drop((engine, zero));
+
+    let engine = open(1, Some(&place.0));
+    let zero = trainer(&engine, 0, 2);
+    assert_eq!(zero.welcome["applied"], 1);
+    assert_eq!(zero.pull(table, &[7, 8, 9]), whole);
+}
+
+#[test]
 fn a_state_directory_of_another_server_is_refused_with_words() {
     let place = Place::new();
     open(2, Some(&place.0)).stop();

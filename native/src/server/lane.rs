@@ -42,6 +42,11 @@ impl Lane {
         }
     }
 
+    /// That of the process whose operations it has; 0 before any.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation.unwrap_or(0)
+    }
+
     pub fn is_held_by(&self, who: &Identity) -> bool {
         self.incarnation == Some(who.incarnation) && (who.kind == Kind::Control || self.peer == Some(who.peer))
     }

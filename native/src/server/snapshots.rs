@@ -27,7 +27,7 @@ use super::engine::{Core, Engine};
 use super::gathers::Gathered;
 use super::members::Remembered;
 use super::operations::parse;
-use super::records::{self, Decision};
+use super::records::{self, Author, Decision};
 use super::registry::Entry;
 use super::service::{Identity, Refusal, Reply, RequestError};
 use super::steps::Kept;
@@ -270,7 +270,7 @@ impl Engine {
     pub(super) fn snapshot(&self) -> Result<(), String> {
         let (Some(log), Some(state_dir)) = (self.log.get(), &self.config.state_dir) else { return Ok(()) };
         let _writing = self.writing.lock();
-        let (moment, mut rest, kept, gathered) = {
+        let (moment, mut rest, kept, gathered, parts) = {
             let _alone = self.alone();
             // Lanes come before the core. Nothing is carried out in between: the gate is closed.
             let applied = (0..self.config.world as u32).map(|rank| self.lane(rank).last_seq).collect();
@@ -278,8 +278,10 @@ impl Engine {
             let moment = self.freeze(&core, SaveMode::All)?;
             let (_, kept) = core.steps.keep();
             let mut rest = self.rest(&core, &kept, applied);
+            let gathered = core.gathers.remember();
+            drop(core);
             rest.lsn = log.rotate();
-            (moment, rest, kept, core.gathers.remember())
+            (moment, rest, kept, gathered, self.log_parts(log)?)
         };
         let name = format!("snapshot-{:020}", rest.lsn);
         if state_dir.join(&name).exists() {
@@ -308,13 +310,28 @@ impl Engine {
         manifest.write(&partial).map_err(io)?;
         drop(moment);
         // A snapshot must not be newer than the log that follows it.
-        log.wait_durable(rest.lsn - 1)?;
+        log.wait_durable(parts.max(rest.lsn - 1))?;
         std::fs::rename(&partial, state_dir.join(&name)).map_err(io)?;
         sync_dir(state_dir).map_err(io)?;
         recovery::remove_snapshots_before(state_dir, rest.lsn)?;
         log.drop_before(rest.lsn)?;
         self.snapshots.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Parts of changes that are not whole yet stand nowhere but in the log, so they stand in the new one too. Returns the number
+    /// of the last one.
+    fn log_parts(&self, log: &Log) -> Result<u64, String> {
+        let mut last = 0;
+        for rank in 0..self.config.world as u32 {
+            let lane = self.lane(rank);
+            let author = Author { rank: Some(rank), incarnation: lane.incarnation() };
+            // A checkpoint may have been loaded in between, without their table.
+            for part in lane.parts.iter().filter(|part| self.check_change(&part.header, part.payload()).is_ok()) {
+                last = log.append(&[&records::operation_head(author, &part.header), part.payload()])?;
+            }
+        }
+        Ok(last)
     }
 
     fn rest(&self, core: &Core, kept: &[Kept<Arc<Piece>>], applied: Vec<u64>) -> Rest {

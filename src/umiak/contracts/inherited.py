@@ -76,7 +76,7 @@ _HIDDEN_PROXIES = ("http_proxy", "https_proxy")
 _TAKEN_PREFIXES = ("UMIAK_", "PADDLE_ELASTIC_", "TORCHELASTIC_", "FLAGS_selected_")
 
 _PASSED_ON = ("UMIAK_PS_METRICS",)
-"""Ours, and meant for workers: a wish of whoever starts the job."""
+"""Ours, and meant for workers: the person who starts the job says it."""
 
 # Per process manager: its rank, its size, and what goes when they are false. Slurm's sizes stay: they describe the
 # allocation, and srun inside a worker reads them. JAX takes Open MPI's uri and version for proof that its other names

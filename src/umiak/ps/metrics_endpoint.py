@@ -58,7 +58,7 @@ class MetricsEndpoint:
             for key, _ in self._selector.select(ROUND_S):
                 if key.fileobj is self._listener:
                     self._accept()
-                else:
+                elif key.fileobj in self._callers:  # else it has just made room for another one
                     self._go_on(key.data)
             now = time.monotonic()
             for caller in [each for each in self._callers.values() if now > each.until]:

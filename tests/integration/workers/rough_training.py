@@ -1,4 +1,4 @@
-"""A training script for rough treatment: whoever is killed, stopped or cut off, it goes on where it was. With numpy, or with Paddle.
+"""A training script for rough treatment: killed, stopped or cut off, it goes on where it was. With numpy, or with Paddle.
 
     rough_training.py PLAN      a file of JSON; its keys are the fields of `tests.integration.ps_stories.Plan`
 
@@ -137,7 +137,7 @@ class Script:
         )
 
     def learn_layers(self):
-        """The same with a model of Paddle's that normalizes and drops out; what is drawn is drawn anew in each step."""
+        """The same with a model of Paddle's that normalizes and drops out; each step draws its own numbers."""
         import paddle
 
         plan, job = self.plan, self.job
