@@ -21,12 +21,13 @@ ENV = {"OMP_NUM_THREADS": "1", "GLOG_minloglevel": "2", "PYTHONWARNINGS": "ignor
 
 
 @pytest.mark.paddle
+@pytest.mark.timeout(180)
 def test_every_strategy_learns_what_one_process_learns(stage: Stage, tmp_path: Path) -> None:
     missing = importlib.util.find_spec("paddle") is None
     require("PaddlePaddle is not installed: pip install paddlepaddle==3.3.1" if missing else None)
     results = tmp_path / "results.json"
     launcher = stage.launch("--server_num 2 --trainer_num 2", CLICKS, results, env=ENV)
-    assert launcher.wait(within_s=110) == 0, stage.transcript()
+    assert launcher.wait(within_s=170) == 0, stage.transcript()
     found = json.loads(results.read_text())
     assert found["alone"] > 0.88
     for strategy in STRATEGIES:
@@ -140,21 +141,26 @@ def test_each_run_has_a_log_of_its_own(stage: Stage, tmp_path: Path) -> None:
 
 
 def test_a_server_without_work_does_not_hang(stage: Stage, tmp_path: Path) -> None:
-    """Its trainer works for longer than the time-out, and never asks for anything."""
+    """Its trainer never asks for anything, and sees it tell the launcher again and again that it gets on.
+
+    A time-out that ends a server that is silent would also end one that a busy machine is slow to start.
+    """
     script = tmp_path / "patient.py"
     script.write_text(
-        "import time, umiak\n"
+        "import os, time, umiak\n"
         "from umiak import ps\n"
         "job = ps.init()\n"
         "if job.is_server:\n"
         "    raise SystemExit(job.serve())\n"
         "job.client\n"
-        "until = time.monotonic() + 4\n"
-        "while time.monotonic() < until:\n"
+        "of_server = os.path.join(os.path.dirname(os.environ['UMIAK_PROGRESS_FILE']), 'progress.server.0')\n"
+        "seen = set()\n"
+        "while len(seen) < 5:\n"
+        "    seen.add(os.stat(of_server).st_mtime_ns)\n"
         "    umiak.progress()\n"
         "    time.sleep(0.01)\n"
     )
-    launcher = stage.launch("--server_num 1 --trainer_num 1 --hang_timeout 2", script)
+    launcher = stage.launch("--server_num 1 --trainer_num 1 --hang_timeout 50", script)
     assert launcher.wait() == 0, stage.transcript()
 
 

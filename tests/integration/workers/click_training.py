@@ -15,7 +15,7 @@ from umiak.ps import settings
 from umiak.ps.environment import Seat
 from umiak.ps.job import Job, Options
 
-STEPS, BATCH, SLOTS, IDS, NUMBERS, EXACT_STEPS = 240, 128, 4, 60, 3, 12
+STEPS, BATCH, SLOTS, IDS, NUMBERS, EXACT_STEPS = 120, 256, 4, 60, 3, 12
 FLAGS = {"geo": {"k_steps": 4}, "half_async": {"max_merge_var_num": 2}}
 
 job = ps.init("async", timeout_s=60)
@@ -47,7 +47,7 @@ class Model(paddle.nn.Layer):
     def __init__(self, own, name):
         super().__init__()
         self.rows = ps.paddle.Embedding(dim=4, table=f"rows of {name}", job=own)
-        self.wide = ps.paddle.Embedding(dim=1, table=f"wide of {name}", rule=ps.Adagrad(learning_rate=0.1), job=own)
+        self.wide = ps.paddle.Embedding(dim=1, table=f"wide of {name}", rule=ps.Adagrad(learning_rate=0.14), job=own)
         self.tower = paddle.nn.Sequential(
             paddle.nn.Linear(SLOTS * 4 + NUMBERS, 16), paddle.nn.ReLU(), paddle.nn.Linear(16, 1)
         )
@@ -60,7 +60,7 @@ class Model(paddle.nn.Layer):
 def made(own, name):
     paddle.seed(5 + own.rank)  # only the first trainer's weights count
     model = Model(own, name)
-    return model, ps.paddle.optimizer(model, "adam", learning_rate=0.01, table=f"dense of {name}", job=own)
+    return model, ps.paddle.optimizer(model, "adam", learning_rate=0.02, table=f"dense of {name}", job=own)
 
 
 def backward(model, number):
