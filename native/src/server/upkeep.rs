@@ -164,11 +164,12 @@ impl Engine {
                 format!("{} of {} trainers are done; lost: {words}", done.len(), self.config.world)
             }
         };
-        if lost.is_empty() || (self.config.on_loss == OnLoss::GoOn && !done.is_empty()) {
-            let waiting = !stopped && now.saturating_sub(core.last_done) < LINGER && done.iter().any(connected);
-            return (!waiting).then_some(Verdict { ok: true, text, done, lost, log_failed: false });
+        // One that has just said that it is done must get its answer, whatever the verdict is.
+        if !stopped && now.saturating_sub(core.last_done) < LINGER && done.iter().any(connected) {
+            return None;
         }
-        bad(text, false)
+        let ok = lost.is_empty() || (self.config.on_loss == OnLoss::GoOn && !done.is_empty());
+        Some(Verdict { ok, text, done, lost, log_failed: false })
     }
 
     /// Waits until the server's work is over.
