@@ -478,6 +478,18 @@ fn a_lost_trainer_is_named_and_the_job_fails() {
 }
 
 #[test]
+fn the_last_word_of_a_trainer_is_answered_in_a_failed_job_too() {
+    let engine = open(2, None);
+    let (zero, one) = (trainer(&engine, 0, 1), trainer(&engine, 1, 1));
+    engine.gone(&one.who);
+    engine.core().members.lose(1);
+    zero.ask(Header::of(Op::Done), &[]).unwrap();
+    assert_eq!(engine.wait_over(Duration::ZERO), None, "its answer may still be on the way");
+    engine.gone(&zero.who);
+    assert!(!engine.wait_over(Duration::from_secs(60)).unwrap().ok);
+}
+
+#[test]
 fn the_others_go_on_without_a_lost_trainer_and_it_joins_again() {
     let place = Place::new();
     let mut settings = config(2, Some(&place.0));
