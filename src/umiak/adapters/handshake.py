@@ -26,7 +26,7 @@ from umiak.adapters import hostinfo
 from umiak.adapters.frames import FramedSocket, frame, ignore
 from umiak.adapters.link import HOLD, Link
 from umiak.adapters.strangers import Room, Strangers
-from umiak.core.names import is_host, is_port
+from umiak.core.names import is_host, is_loopback, is_port
 from umiak.core.shown import one_line
 
 TYPE_CHECKING = False
@@ -243,7 +243,7 @@ class Visitor:
 
     @property
     def is_on_loopback(self) -> bool:
-        return self._framed.peer_host == "::1" or self._framed.peer_host.startswith("127.")
+        return is_loopback(self._framed.peer_host)
 
     def welcome(self) -> Link:
         self._framed.send(frame({"welcome": time.time()}))

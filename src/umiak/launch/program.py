@@ -23,7 +23,7 @@ from umiak.adapters.strangers import room_for
 from umiak.contracts import devices
 from umiak.core.cluster import join_host_port, split_host_port
 from umiak.core.devices import DeviceKind
-from umiak.core.names import is_digits
+from umiak.core.names import is_digits, is_loopback
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import replace
 from umiak.launch import job_token, logfiles, logs, supervisor, words
@@ -258,7 +258,7 @@ class _Launch:
         if plan_.must_lead and token is None:
             self.made_up = job_token.made_up(self.environ, self.name)
             token = self.made_up.token
-        loopback = all(_is_loopback(host) for host in (plan_.master_host, *(host for host, _ in plan_.etcd)) if host)
+        loopback = all(is_loopback(host) for host in (plan_.master_host, *(host for host, _ in plan_.etcd)) if host)
         loopback = loopback and not plan_.must_lead
         if token is None and not loopback:
             if job_token.is_required(self.environ):
@@ -292,9 +292,9 @@ class _Launch:
         A worker would bind that, and its peers would not reach it. The address on the route to the master is taken then.
         """
         host = plan_.host
-        if plan_.meeting is Meeting.ALONE or host in ("", self.options.host) or _is_loopback(host):
+        if plan_.meeting is Meeting.ALONE or host in ("", self.options.host) or is_loopback(host):
             return plan_
-        return replace(plan_, host="") if _is_loopback(hostinfo.resolve(host)) else plan_
+        return replace(plan_, host="") if is_loopback(hostinfo.resolve(host)) else plan_
 
     @staticmethod
     def _own_host(plan_: Plan) -> str:
@@ -503,10 +503,6 @@ def _report(problem: Problem) -> None:
             os.write(2, text)
         except OSError:
             pass
-
-
-def _is_loopback(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _hosts_in(endpoints: tuple[str, ...]) -> list[str]:
