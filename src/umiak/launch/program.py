@@ -69,6 +69,9 @@ def run(options: LaunchOptions, notes: tuple[str, ...], environ: Mapping[str, st
     except watchdog.Unresponsive as error:
         _report(words.unresponsive(error.silent_s, options.heartbeat_timeout_s))
         return Exit.JOB_FAILED
+    except watchdog.Killed as error:
+        _report(words.launcher_killed(error.number))
+        return 128 + error.number
     if isinstance(guarded, int):
         return guarded
     return _Launch(options, notes, environ, guarded).run()

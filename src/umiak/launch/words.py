@@ -84,6 +84,15 @@ def unresponsive(silent_s: float, heartbeat_timeout_s: float) -> Problem:
     )
 
 
+def launcher_killed(number: int) -> Problem:
+    """What the watchdog says when its working half is gone, which could say nothing itself."""
+    return Problem(
+        code="UM-JOB-017",
+        what=f"the launcher was killed by {signal_name(number)}, so its watchdog ended all its workers",
+        hint="if nobody did that on purpose, the machine may have run out of memory: `dmesg | grep -i oom`",
+    )
+
+
 def exhausted(why: str) -> Problem:
     """The end of a launcher that was not given what every program needs."""
     return Problem(
