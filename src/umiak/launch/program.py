@@ -238,18 +238,36 @@ class _Launch:
         return replace(own, addresses=hostinfo.addresses(), resolved=resolved)
 
     def _check_program(self) -> None:
+        """What Python, or the kernel, would refuse on every node is refused before anything starts."""
         options = self.options
         script = options.program[0] if options.program else ""
         is_script = options.runner is Runner.PYTHON or script.endswith((".py", ".pyxes"))
-        if not options.is_module and is_script and not os.path.isfile(script):
-            raise UmiakError(
-                Problem(
-                    code="UM-LAUNCH-201",
-                    what=f"no such script: {script}",
-                    why=f"the working directory is {os.getcwd()}",
-                    hint="name it relative to the working directory, or use -m for a module",
-                )
+        if options.is_module or not script:
+            return
+        problem = None
+        if os.path.isdir(script) and (is_script or not _is_on_path(script, self.environ)):
+            inside = os.path.join(script, "train.py")
+            problem = Problem(
+                code="UM-LAUNCH-205",
+                what=f"a directory, not a script: {script}",
+                hint=f"name the script in it, as in `umiak launch {inside}`, or use -m for a package",
             )
+        elif is_script and not os.path.isfile(script):
+            problem = Problem(
+                code="UM-LAUNCH-201",
+                what=f"no such script: {script}",
+                why=f"the working directory is {os.getcwd()}",
+                hint="name it relative to the working directory, or use -m for a module",
+            )
+        elif is_script and not os.access(script, os.R_OK):
+            problem = Problem(
+                code="UM-LAUNCH-205",
+                what=f"the script can't be read: {script}",
+                why="this user may not read it",
+                hint=f"`ls -l {script}` shows who may",
+            )
+        if problem:
+            raise UmiakError(problem)
 
     # ---- meeting the other nodes
 
@@ -506,6 +524,13 @@ def _report(problem: Problem) -> None:
             os.write(2, text)
         except OSError:
             pass
+
+
+def _is_on_path(name: str, environ: Mapping[str, str]) -> bool:
+    """Whether a program is found by this name alone: a directory called ``python`` hides no ``python``."""
+    import shutil
+
+    return "/" not in name and shutil.which(name, path=environ.get("PATH", os.defpath)) is not None
 
 
 def _hosts_in(endpoints: tuple[str, ...]) -> list[str]:
