@@ -218,8 +218,10 @@ class Caller:
         self._loop.after(CALL_AGAIN_S, self._connect)
 
     def _timed_out(self) -> None:
-        listens = "something listens there, but " if self._framed else ""
-        how = self._hung_up or f"{listens}no answer for {self._patience_s:g} s"
+        silence = f"no answer for {self._patience_s:g} s"
+        if self._framed:
+            silence = f"something listens there, but {silence}: perhaps another program, or a launcher that is stopped"
+        how = self._hung_up or silence
         self._fail(refused=False, why=f"{self._where}: {how}")
 
     def _fail(self, *, refused: bool, why: str, fatal: bool = False) -> None:

@@ -587,7 +587,10 @@ class NodeMachine:
                 self._leave()
             return
         self._told_signal = number
-        running = f", {len(self._running)} workers have {self.terms.grace_s:g} s to end" if self._running else ""
+        running = ""
+        if self._running:
+            who = "1 worker has" if len(self._running) == 1 else f"{len(self._running)} workers have"
+            running = f", {who} {self.terms.grace_s:g} s to end; a second signal kills at once"
         self._say(f"received {words.signal_name(number)}{running}", "WARNING")
         if self.linked and self.cluster is not None:
             self._do(Tell(message=Leaving(signal=number)))
