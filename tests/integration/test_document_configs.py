@@ -114,19 +114,25 @@ def on_nodes(nodes: list[tuple[Path, dict[str, str]]], *words: str, fails: bool 
     return said
 
 
-@pytest.mark.parametrize(("text", "epochs"), [(ASYNC_CLUSTER, 4), (PS_CLUSTER, 2)], ids=["async", "default"])
-def test_nodes_of_a_cluster_with_parameter_servers(text: str, epochs: int, uploaded: Path) -> None:
-    """Every node runs the same command; the platform's variables say which server or trainer it is."""
-    (uploaded / "config.yaml").write_text(text)
+def served(trainers: int, **more: str) -> list[dict[str, str]]:
+    """The variables that a platform sets for a parameter server and its trainers, which are on this machine."""
     port = free_port()
     job = {
         "PADDLE_PADDLEREC_ROLE": "WORKER",
         "PADDLE_PSERVERS_IP_PORT_LIST": f"127.0.0.1:{port}",
-        "PADDLE_TRAINERS_NUM": "2",
+        "PADDLE_TRAINERS_NUM": str(trainers),
+        **more,
     }
     server = {"TRAINING_ROLE": "PSERVER", "POD_IP": "127.0.0.1", "PADDLE_PORT": str(port)}
-    nodes = [server, *({"TRAINING_ROLE": "TRAINER", "PADDLE_TRAINER_ID": str(rank)} for rank in range(2))]
-    on_nodes([(uploaded, {**job, **node}) for node in nodes])
+    ranks = [{"TRAINING_ROLE": "TRAINER", "PADDLE_TRAINER_ID": str(rank)} for rank in range(trainers)]
+    return [{**job, **own} for own in (server, *ranks)]
+
+
+@pytest.mark.parametrize(("text", "epochs"), [(ASYNC_CLUSTER, 4), (PS_CLUSTER, 2)], ids=["async", "default"])
+def test_nodes_of_a_cluster_with_parameter_servers(text: str, epochs: int, uploaded: Path) -> None:
+    """Every node runs the same command; the platform's variables say which server or trainer it is."""
+    (uploaded / "config.yaml").write_text(text)
+    on_nodes([(uploaded, node) for node in served(2)])
     *_, last = saved(uploaded).values()
     assert last.trainers_in_all == 2
     assert [row.samples for row in last.history] == [SAMPLES] * epochs, "each sample is read by one trainer"
@@ -151,17 +157,7 @@ class TestDataOfItsOwn:
         (second / "train_data" / "part").write_text("".join(lines[1].splitlines(keepends=True)[:21]))
 
     def nodes(self, first: Path, second: Path, **more: str) -> list[tuple[Path, dict[str, str]]]:
-        port = free_port()
-        job = {
-            "PADDLE_PADDLEREC_ROLE": "WORKER",
-            "PADDLE_PSERVERS_IP_PORT_LIST": f"127.0.0.1:{port}",
-            "PADDLE_TRAINERS_NUM": "3",
-            **more,
-        }
-        server = {"TRAINING_ROLE": "PSERVER", "POD_IP": "127.0.0.1", "PADDLE_PORT": str(port)}
-        trainers = [{"TRAINING_ROLE": "TRAINER", "PADDLE_TRAINER_ID": str(rank)} for rank in range(3)]
-        places = [first, first, first, second]
-        return [(place, {**job, **own}) for place, own in zip(places, [server, *trainers], strict=True)]
+        return list(zip([first, first, first, second], served(3, **more), strict=True))
 
     @pytest.mark.parametrize("strategy", ["sync", "async", "half_async", "geo", "hybrid"])
     def test_each_node_reads_its_own_part_whole(self, strategy: str, tmp_path: Path) -> None:

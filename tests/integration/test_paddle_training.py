@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
 from testbed.pytest_support import NetworkFactory, require
-from tests.integration.launching import WORKERS, Stage
+from tests.integration.launching import LAUNCH, WORKERS, Stage
 
 TRAINING = WORKERS / "data_parallel.py"
 PADDLE_ENV = {"OMP_NUM_THREADS": "1", "GLOG_v": "0"}
@@ -95,3 +96,34 @@ def test_a_script_that_is_not_there_is_said_before_anything_starts(stage: Stage)
     assert launcher.wait() == 2
     assert "no such script: no/such/train.py" in launcher.stderr
     assert os.listdir(launcher.directory) == []
+
+
+@pytest.mark.parametrize("named", ["models", "./models", "models.py"])
+def test_a_directory_is_no_script(stage: Stage, named: str) -> None:
+    place = stage.directory / "place"
+    (place / named).mkdir(parents=True)
+    launcher = stage.launch("", named, cwd=place)
+    assert launcher.wait() == 2
+    assert f"error: a directory, not a script: {named} [UM-LAUNCH-205]" in launcher.stderr
+    assert f"`umiak launch {named}/train.py`" in launcher.stderr
+
+
+def test_a_directory_hides_no_program_of_its_name(stage: Stage) -> None:
+    place = stage.directory / "place"
+    (place / "printenv").mkdir(parents=True)
+    launcher = stage.launch("", "printenv", "UMIAK_RANK", cwd=place)
+    assert launcher.wait() == 0
+
+
+def test_a_script_that_may_not_be_read_is_said_before_anything_starts(stage: Stage) -> None:
+    place = stage.directory / "place"
+    place.mkdir()
+    (place / "secret.py").write_text("")
+    (place / "secret.py").chmod(0)
+    powerless: tuple[str, ...] = ()
+    if os.geteuid() == 0:  # and may read every file
+        require(None if shutil.which("setpriv") else "setpriv takes a root's powers away")
+        powerless = ("setpriv", "--inh-caps=-all", "--bounding-set=-all")
+    launcher = stage.launch("", "secret.py", cwd=place, command=(*powerless, *LAUNCH))
+    assert launcher.wait() == 2
+    assert "error: the script can't be read: secret.py [UM-LAUNCH-205]" in launcher.stderr

@@ -80,6 +80,8 @@ def test_no_worker_or_grandchild_outlives_a_launcher_that_is_killed(stage: Stage
     os.kill(launcher.halves()[half], signal.SIGKILL)
     launcher.until_nobody_is_left()
     assert launcher.wait() == 137
+    said = "error: the launcher was killed by SIGKILL (9), so its watchdog ended all its workers [UM-JOB-017]"
+    assert (said in launcher.stderr) is (half == 1), "the half that is left says it"
 
 
 def test_orphans_that_have_ended_do_not_stay_as_zombies_while_the_job_runs(stage: Stage) -> None:

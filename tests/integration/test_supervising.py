@@ -85,10 +85,15 @@ def test_the_exit_status_is_that_of_the_worker_that_failed(stage: Stage, order: 
 
 
 @pytest.mark.parametrize(
-    ("program", "status", "words"),
-    [("no-such-program", 127, "No such file or directory"), ("./unreadable", 126, "Permission denied")],
+    ("program", "status", "words", "hint"),
+    [
+        ("no-such-program", 127, "No such file or directory", "is it on PATH, or in the working directory, there?"),
+        ("./unreadable", 126, "Permission denied", "a program must be executable, `chmod +x` makes it so"),
+    ],
 )
-def test_a_program_that_cannot_be_started_is_named(stage: Stage, program: str, status: int, words: str) -> None:
+def test_a_program_that_cannot_be_started_is_named(
+    stage: Stage, program: str, status: int, words: str, hint: str
+) -> None:
     place = stage.directory / "place"
     place.mkdir()
     (place / "unreadable").write_text("echo")
@@ -97,6 +102,7 @@ def test_a_program_that_cannot_be_started_is_named(stage: Stage, program: str, s
     assert last_words(launcher.stderr).startswith(
         f"trainer 0 on node 127.0.0.1 could not be started: {program}: {words}"
     )
+    assert f"  hint: {hint}" in launcher.stderr
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 
 from testbed.pytest_support import require
 from tests.slot_helpers import packed
-from tests.train_runs import Done, Whole, Work, slow
+from tests.train_runs import WAIT_S, Done, Whole, Work, slow
 
 pytestmark = [pytest.mark.paddle, pytest.mark.usefixtures("paddle"), pytest.mark.timeout(180)]
 
@@ -107,6 +108,14 @@ def test_a_disk_that_is_full(work: Work, whole: Whole, runner: str) -> None:
     if runner == "alone":
         assert "goes on from steps/" in work.here(runner, "--resume").said
         assert work.checkpoint("out", runner, "1") == whole.of(runner).checkpoint("out", runner, "1")
+
+
+def test_talk_that_can_not_be_written_ends_no_training(work: Work, whole: Whole) -> None:
+    """The disk that stderr is redirected to is full."""
+    command = [sys.executable, "-m", "umiak.cli.main", "train", "-m", "config.yaml", "-o", "mode=alone"]
+    with open("/dev/full", "w") as full:
+        assert subprocess.run(command, cwd=work.path, stderr=full, timeout=WAIT_S).returncode == 0
+    assert work.checkpoint("out", "alone", "1") == whole.of("alone").checkpoint("out", "alone", "1")
 
 
 def test_a_checkpoint_that_was_changed_since(work: Work, whole: Whole) -> None:

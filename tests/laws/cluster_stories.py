@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from umiak.core.cluster import Role
-from umiak.launch import events, machine
+from umiak.launch import events, machine, rendezvous
 from umiak.launch.protocol import Terms
 from umiak.testing.simulation import LONGEST_RETRY_S, SimNode, World
 
@@ -114,6 +114,8 @@ def start_another(world: WatchedWorld, alive: list[SimNode], whom: int) -> None:
     if name == NAMES[0]:
         world.heal()
         world.run(LONGEST_RETRY_S)  # until everyone knows of what happened during the cut
+        if any(other.coordinator and other.coordinator.phase is rendezvous.Phase.ENDED for other in alive):
+            world.run(world.terms.grace_s)  # until a job that is over has ended; a launcher there starts the next one
     world.start(name)
     if name == NAMES[0]:
         world.run(TOLD_WHO_LEADS_S)

@@ -7,7 +7,8 @@ Safety alone is not enough: a job that always ends at once is never in two piece
 which the nodes that could always reach one another, if they are a majority, must all be training again.
 
 One thing no rule of this launcher promises, so no story holds it: a launcher that is started anew at the first address knows
-nothing of a job that went on elsewhere until it is told, so there is a pause after it and no cut before it.
+nothing of a job that went on elsewhere until it is told, so there is a pause after it and no cut before it, and a job that is
+over has ended before.
 """
 
 from __future__ import annotations

@@ -32,7 +32,14 @@ class MasterStory:
     """One master and the time that passes for it."""
 
     def __init__(
-        self, *plain: str, after: str = "", dead: str = "", silent: str = "", reachable: str = "abcdef", **given: str
+        self,
+        *plain: str,
+        after: str = "",
+        dead: str = "",
+        silent: str = "",
+        reachable: str = "abcdef",
+        refusals_until: str = "5",
+        **given: str,
     ) -> None:
         self.now = 0.0
         self.terms = take_terms(plain, given)
@@ -44,6 +51,7 @@ class MasterStory:
             dead=tuple(dead),
             silent=tuple(silent),
             reachable=tuple(reachable),
+            refusals_count_until=float(refusals_until),
         )
         self.master = rendezvous.Coordinator(setting(self.terms, name), lead, now=self.now)
         self.beginning = [f"probe {probe.name}" for probe in self.master.probes()]

@@ -58,6 +58,8 @@ def message(said: object) -> str:  # noqa: C901 - one line for each kind of mess
         case protocol.Join(offer=offer):
             rank = "" if offer.rank is None else f" as rank {offer.rank}"
             return f"Join from {offer.host}{rank} with ports {' '.join(map(str, offer.ports))}"
+        case protocol.HasLater(cluster=cluster):
+            return f"HasLater generation {cluster.generation}"
         case protocol.Failed(generation=generation, failure=failure):
             return f"Failed {failure.key} of generation {generation}"
         case protocol.Stopped(generation=generation, ports=ports):
@@ -69,6 +71,7 @@ def message(said: object) -> str:  # noqa: C901 - one line for each kind of mess
             | protocol.Done(generation=generation)
             | protocol.Accepted(generation=generation)
             | protocol.Committed(generation=generation)
+            | protocol.Seated(generation=generation)
         ):
             return f"{type(said).__name__} generation {generation}"
     raise TypeError(said)

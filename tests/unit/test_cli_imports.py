@@ -16,6 +16,7 @@ HEAVY = {
     "dataclasses",
     "difflib",
     "inspect",
+    "ipaddress",
     "json",
     "logging",
     "pathlib",

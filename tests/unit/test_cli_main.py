@@ -131,6 +131,23 @@ def test_an_unknown_command(word: str, what: str, hint: str, capsys: pytest.Capt
     assert capsys.readouterr().err == f"error: {what} [UM-CLI-004]\n  hint: {hint}\n"
 
 
+@pytest.mark.parametrize("words", [["--help"], ["launch", "--help"], ["token"], ["train", "--version"]])
+def test_output_that_can_not_be_written_is_an_error_and_no_bug(words: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "umiak.cli.main", *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 3
+    what, hint = done.stderr.splitlines()
+    assert what == "error: the output can't be written: No space left on device [UM-CLI-006]"
+    assert hint.startswith("  hint: ")
+
+
+def test_an_error_that_can_not_be_written_changes_no_exit_status() -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "umiak.cli.main", "lunch"]
+        assert subprocess.run(command, stderr=full, timeout=60).returncode == 2
+
+
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["--nnodes", "none", "x.py"], []])
 def test_the_module_is_the_same_program(words: list[str]) -> None:
     def run(*command: str) -> tuple[int, str, str]:

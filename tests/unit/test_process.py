@@ -319,7 +319,10 @@ GUARDED = (
     + """
 for number in process.FORWARDED:  # a background job of a shell inherits some of them ignored
     signal.signal(number, signal.SIG_DFL)
-pulse = watchdog.guard(600)
+try:
+    pulse = watchdog.guard(600)
+except watchdog.Killed as error:
+    sys.exit(100 + error.number)
 if isinstance(pulse, int):
     sys.exit(pulse)
 """
@@ -327,9 +330,9 @@ if isinstance(pulse, int):
 
 
 @pytest.mark.parametrize(
-    ("ending", "status"), [("os._exit(0)", 0), ("sys.exit(7)", 7), ("os.kill(os.getpid(), 9)", 137)]
+    ("ending", "status"), [("os._exit(0)", 0), ("sys.exit(7)", 7), ("os.kill(os.getpid(), 9)", 109)]
 )
-def test_the_exit_status_of_the_working_half_is_passed_on(ending: str, status: int) -> None:
+def test_how_the_working_half_ended_is_passed_on(ending: str, status: int) -> None:
     with python(GUARDED + ending) as launcher:
         launcher.communicate(timeout=PATIENCE_S)
     assert launcher.returncode == status

@@ -88,7 +88,7 @@ def test_a_single_trainer_without_servers_is_alone() -> None:
     assert seat({"UMIAK_ROLE": "trainer", "UMIAK_RANK": "0", "UMIAK_WORLD_SIZE": "1"}) == Seat()
 
 
-@pytest.mark.parametrize("host", ["10.0.0.1", "server-0", "[fe80::1]"])
+@pytest.mark.parametrize("host", ["10.0.0.1", "server-0", "[fe80::1]", "127.example.org"])
 def test_beyond_this_machine_a_token_is_needed(host: str) -> None:
     environ = {**TRAINER, "PADDLE_PSERVERS_IP_PORT_LIST": f"{host}:6170"}
     assert problems(environ) == ["UM-PS-006"]

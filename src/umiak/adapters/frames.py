@@ -162,6 +162,7 @@ class FramedSocket:
 
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket; an empty host means every address, IPv6 as well where the machine has it. OSError if taken."""
+    host = host.removeprefix("::ffff:")  # an IPv4 address, which a socket of IPv6 alone can't have
     family = socket.AF_INET6 if ":" in host or (not host and socket.has_dualstack_ipv6()) else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:

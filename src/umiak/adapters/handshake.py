@@ -26,7 +26,7 @@ from umiak.adapters import hostinfo
 from umiak.adapters.frames import FramedSocket, frame, ignore
 from umiak.adapters.link import HOLD, Link
 from umiak.adapters.strangers import Room, Strangers
-from umiak.core.names import is_host, is_port
+from umiak.core.names import is_host, is_loopback, is_port
 from umiak.core.shown import one_line
 
 TYPE_CHECKING = False
@@ -218,8 +218,10 @@ class Caller:
         self._loop.after(CALL_AGAIN_S, self._connect)
 
     def _timed_out(self) -> None:
-        listens = "something listens there, but " if self._framed else ""
-        how = self._hung_up or f"{listens}no answer for {self._patience_s:g} s"
+        silence = f"no answer for {self._patience_s:g} s"
+        if self._framed:
+            silence = f"something listens there, but {silence}: perhaps another program, or a launcher that is stopped"
+        how = self._hung_up or silence
         self._fail(refused=False, why=f"{self._where}: {how}")
 
     def _fail(self, *, refused: bool, why: str, fatal: bool = False) -> None:
@@ -243,7 +245,7 @@ class Visitor:
 
     @property
     def is_on_loopback(self) -> bool:
-        return self._framed.peer_host == "::1" or self._framed.peer_host.startswith("127.")
+        return is_loopback(self._framed.peer_host)
 
     def welcome(self) -> Link:
         self._framed.send(frame({"welcome": time.time()}))

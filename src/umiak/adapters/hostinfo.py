@@ -9,6 +9,8 @@ import itertools
 import socket
 import struct
 
+from umiak.core.names import is_loopback
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +25,7 @@ before_look_up: Callable[[], None] | None = None
 def addresses() -> tuple[str, ...]:
     """This machine's addresses: those of its network interfaces first, loopback last."""
     found = [*(address for _, address in _interfaces()), *_further_ipv4_addresses()]
-    return tuple(sorted(dict.fromkeys(found), key=lambda address: address.startswith("127.") or address == "::1"))
+    return tuple(sorted(dict.fromkeys(found), key=is_loopback))
 
 
 def address_towards(host: str) -> str:
@@ -45,7 +47,7 @@ def public_address() -> str:
         "2001:db8::1",
     ):  # reserved for documentation: nobody has them, routes lead there all the same
         own = address_towards(outside)
-        if own and not own.startswith("127."):
+        if own and not is_loopback(own):
             return own
     return next(iter(addresses()), "127.0.0.1")
 

@@ -42,6 +42,14 @@ class Unresponsive(Exception):
         self.silent_s = silent_s
 
 
+class Killed(Exception):
+    """A signal ended the working half, and the rest of the tree was ended after it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"killed by signal {number}")
+        self.number = number
+
+
 class Pulse:
     """The working half's sign of life: a time, in memory that both halves see. Nothing that could block or fill up."""
 
@@ -61,7 +69,8 @@ class Pulse:
 def guard(silence_s: float, *, start_s: float = 0.0) -> Pulse | int:
     """Split the launcher in two. A pulse in the half that goes on to work; in the watchdog, at the end, the exit status.
 
-    ``start_s``: what the working half may take before its first beat. Unresponsive if the watchdog had to end it.
+    ``start_s``: what the working half may take before its first beat. Unresponsive if the watchdog had to end it,
+    Killed if somebody else did.
     """
     process.become_subreaper()
     # Held back until somebody waits for them, so that none is lost between a look and the wait that follows it.
@@ -81,7 +90,9 @@ def guard(silence_s: float, *, start_s: float = 0.0) -> Pulse | int:
     status = _Watchdog(worker, pulse, silence_s).watch()
     process.kill_descendants()
     code = os.waitstatus_to_exitcode(status)
-    return code if code >= 0 else 128 - code
+    if code < 0:
+        raise Killed(-code)
+    return code
 
 
 def open_for_signals() -> None:

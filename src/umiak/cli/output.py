@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 
+from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import inert
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import TextIO
-
-    from umiak.core.problem import Problem
 
 RED, YELLOW, CYAN, RESET = "\x1b[1;31m", "\x1b[33m", "\x1b[36m", "\x1b[0m"
 COLOURS = {"error:": RED, "because:": YELLOW, "hint:": CYAN, "note:": YELLOW, "warning:": YELLOW}
@@ -31,11 +30,19 @@ class Printer:
 
     def data(self, text: str) -> None:
         """What a person asked for, and what a pipe wants. A reader that has gone away is no error of ours."""
-        _put(self.out, text if text.endswith("\n") else f"{text}\n")
+        try:
+            _put(self.out, text if text.endswith("\n") else f"{text}\n")
+        except OSError as error:
+            what = f"the output can't be written: {error.strerror}"
+            hint = "it went to standard output; where is that redirected to, and is there room? `df` tells"
+            raise UmiakError(Problem(code="UM-CLI-006", what=what, hint=hint), exit_status=Exit.REFUSED) from None
 
     def talk(self, line: str) -> None:
-        """One line to the person."""
-        _put(self.err, f"{self._coloured(line)}\n")
+        """One line to the person. If it can't be written, nobody could be told of that either."""
+        try:
+            _put(self.err, f"{self._coloured(line)}\n")
+        except OSError:
+            pass
 
     def note(self, line: str) -> None:
         self.talk(f"note: {line}")
@@ -60,9 +67,11 @@ def _put(stream: TextIO, text: str) -> None:
     try:
         stream.write(text)
         stream.flush()
-    except BrokenPipeError:
+    except OSError as error:
         # Python flushes once more at its end; let that go nowhere instead of into a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise
 
 
 def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:

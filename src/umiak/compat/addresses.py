@@ -7,11 +7,10 @@ with it, to which the caller adds the flag: ``no port: --master 10.0.0.1``.
 from __future__ import annotations
 
 from umiak.core.cluster import MOST_NODES, join_host_port, split_host_port
-from umiak.core.names import is_digits, is_host
+from umiak.core.names import is_digits, is_host, is_loopback
 
 ETCD = "etcd://"
 ETCD_PORT = 2379
-LOOPBACK = ("localhost", "::1")
 
 
 def node_range(text: str) -> tuple[int, int]:
@@ -63,7 +62,7 @@ def hosts(text: str) -> tuple[str, ...]:
     """A list of hosts. ModelArts hands out ``host:port`` here; the port is another program's and is dropped."""
     found = tuple(host(one) for one in split(text, ","))
     _refuse_repetition(found)
-    near = [one for one in found if one in LOOPBACK or one.startswith("127.")]
+    near = [one for one in found if is_loopback(one)]
     if near and len(near) < len(found):
         raise ValueError(f"{near[0]} is this node for every node, and stands beside addresses of others")
     return found

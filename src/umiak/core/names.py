@@ -1,7 +1,9 @@
-"""What may be a host, a port or a node's name: the plain characters that all of them consist of. A decider.
+"""What may be a host, a port or a node's name, and which hosts are this machine for everybody. A decider.
 
     is_host("10.0.0.1")  is_host("fe80::1%eth0")  is_host("worker-0.job.svc")      True
     is_host("a; touch x #")  is_host("")  is_host("-h")                           False
+    is_loopback("127.0.1.1")  is_loopback("::1")  is_loopback("localhost")        True
+    is_loopback("127.example.org")  is_loopback("10.0.0.1")                       False
 
 A host that another node names ends up in a worker's environment, in a command that a person copies and on consoles, so it
 may hold nothing that a shell or a terminal takes for more than a word.
@@ -21,6 +23,8 @@ LAST_PORT = 65535
 _WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _NAME = _WORD | frozenset("-._")
 _HOST = _NAME | frozenset(":%")
+_MAPPED = "::ffff:"
+"""Stands before the IPv4 address of a peer on an IPv6 socket."""
 
 
 def is_host(text: str) -> bool:
@@ -47,6 +51,29 @@ def _are(texts: Collection[str], letters: frozenset[str], longest: int, never_fi
     lengths = {*map(len, texts)}
     fit = 0 not in lengths and max(lengths, default=1) <= longest and letters.issuperset("".join(texts))
     return fit and not any(text[0] in never_first for text in texts)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether everybody means their own machine by it, so that no other machine can reach it. Nothing is looked up.
+
+    Written by hand, as importing ``ipaddress`` takes milliseconds of every launch.
+    """
+    if ":" not in host:
+        return host.lower() == "localhost" or _is_loopback_ipv4(host)
+    if host.startswith(_MAPPED):
+        return _is_loopback_ipv4(host[len(_MAPPED) :])
+    zeros, _, last = host.rpartition(":")
+    return ":" in zeros and not zeros.strip("0:") and last.lstrip("0") == "1"
+
+
+def _is_loopback_ipv4(host: str) -> bool:
+    """127.0.0.0/8, also in short as 127.1. A name such as 127.example.org may be any machine."""
+    first, *others = host.split(".")
+    return first == "127" and 1 <= len(others) <= 3 and all(_is_octet(part) for part in others)
+
+
+def _is_octet(text: str) -> bool:
+    return is_digits(text) and len(text) <= 3 and int(text) <= 255
 
 
 def is_port(number: int) -> bool:

@@ -211,7 +211,9 @@ class Lead:
     dead: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
     reachable: tuple[str, ...] = ()
-    """Nodes of that generation whose launchers have answered this one: if they refuse now, they are dead."""
+    """Nodes of that generation whose launchers have answered this one: if they refuse, they are dead."""
+    refusals_count_until: float = 0.0
+    """Up to this time they died as voters of that generation; later on they may have formed another one before."""
     wait_s: float = 0.0
     """Form nothing before, so that one who leads this job already, since this node was lost, can say so."""
 

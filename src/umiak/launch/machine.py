@@ -67,12 +67,14 @@ from umiak.launch.protocol import (
     Form,
     FromMaster,
     Go,
+    HasLater,
     Join,
     Leaving,
     Moved,
     Ready,
     Refuse,
     RestartWorker,
+    Seated,
     Standby,
     Stop,
     Stopped,
@@ -136,6 +138,9 @@ class NodeMachine:
         self._told_signal: int | None = None
         self._basis: tuple[tuple[str, ...], ...] = ()  # earlier lines of succession that count as well
         self._loss: Loss | None = None  # how the master was lost; None: it is there
+        self._is_told = False  # this master has said that it goes by the same generation as this node
+        self._follows_former = False  # and that it has formed it
+        self._refusals_count_until = 0.0  # who is found dead by then has formed no generation without this node
         self._reachable: set[tuple[str, int]] = set()  # addresses of launchers that have answered this one
         self._check_reachable_at: float | None = None
         self._master: str | None = None  # the node that leads now, where it is not the last generation's coordinator
@@ -203,6 +208,7 @@ class NodeMachine:
         match event:
             case LinkUp(host=host):
                 self.linked = True
+                self._is_told = self._follows_former = False
                 self._dial_at = self._note_at = None
                 self._pause_s = FIRST_PAUSE_S
                 if self._dialled:
@@ -242,13 +248,13 @@ class NodeMachine:
     def _link_failed(self, now: float, event: LinkFailed) -> None:
         self._last_link_error = event.why
         # Where nobody ever answered, a refusal says that the address is wrong, not that the launcher there has died.
-        dead = event.refused and self._dialled in self._reachable
+        gone = event.refused and self._dialled in self._reachable
         if event.fatal:
             self._end(now, Finish(exit_status=3, code="UM-MEET-003", words=event.why))
         elif self.setting.meeting is Meeting.ETCD:
-            self._campaign(gone=self._dialled if dead else None)
+            self._campaign(gone=self._dialled if gone else None)
         elif self._search:
-            self._next_candidate(now, dead=dead)
+            self._next_candidate(now, dead=gone and now < self._refusals_count_until)
         else:
             self._dial_at = now + self._pause_s
             self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
@@ -269,8 +275,11 @@ class NodeMachine:
         self.linked = False
         dead = loss is Loss.DEAD
         # The others wait so long for workers of the old formation, from the master's death on, and no longer.
-        others_wait_s = max(self.terms.heartbeat_timeout_s, self.terms.failure_grace_s)
-        grace_s = min(self.terms.failure_grace_s, max(0.0, others_wait_s - silent_s)) if dead else 0.0
+        others_wait_s = max(0.0, self.terms.old_workers_end_s - silent_s)
+        grace_s = min(self.terms.failure_grace_s, others_wait_s) if dead else 0.0
+        if self._follows_former:
+            # If it died, the others form nothing without this node before that time; if it lives, it may have done so.
+            self._refusals_count_until = now + others_wait_s if dead else now
         if not dead:
             # A connection that we close says that we are dead, so nothing of ours may live on by then.
             self._do(KillWorkers())
@@ -313,7 +322,8 @@ class NodeMachine:
         """The old master is lost and no worker is left: find, or become, the next one."""
         assert self.cluster is not None
         loss, self._loss = self._loss, None
-        dead = loss is Loss.DEAD
+        # A master that was found again, and died before it said a word, may have formed a later generation before.
+        dead = loss is Loss.DEAD and self._is_told
         self._enter(Phase.SEEKING)
         self._give_up_at = now + self.terms.join_timeout_s
         # If the master was lost that was to form the next generation, the search for it goes on where it was; one that
@@ -324,7 +334,7 @@ class NodeMachine:
             self._search.lost(lost, dead=dead)
         self._search_until = now + self.terms.heartbeat_timeout_s + self.terms.fence_s
         if self.setting.meeting is Meeting.ETCD:
-            self._campaign(gone=self._dialled if dead else None)
+            self._campaign(gone=self._dialled if loss is Loss.DEAD else None)
         else:
             self._ask_next_candidate(now)
 
@@ -355,8 +365,14 @@ class NodeMachine:
             return Lead()
         assert self.cluster is not None
         reachable = [node.name for node in self.cluster.nodes if (node.host, node.link_port) in self._reachable]
-        dead, silent = self._search.dead, self._search.silent
-        return Lead(previous=self.cluster, basis=self._basis, dead=dead, silent=silent, reachable=tuple(reachable))
+        return Lead(
+            previous=self.cluster,
+            basis=self._basis,
+            dead=self._search.dead,
+            silent=self._search.silent,
+            reachable=tuple(reachable),
+            refusals_count_until=self._refusals_count_until,
+        )
 
     # ---- messages
 
@@ -364,12 +380,15 @@ class NodeMachine:
         match message:
             case Waiting(text=text):
                 self._say(text)
+            case Seated():
+                self._seated(message)
             case Refuse() | Finish() | Evict() | Moved():
                 self._dismissed(now, message)
-            case Standby(text=text, cluster=cluster, basis=basis):
+            case Standby(text=text, cluster=cluster, basis=basis, formed_here=formed_here):
                 self._give_up_at = None
                 if cluster:
                     self.cluster, self._basis, self._search = cluster, basis, None
+                    self._is_told, self._follows_former = True, formed_here
                     self._master = self._name_of_dialled()
                 self._say(text)
             case Form(cluster=cluster, basis=basis):
@@ -387,6 +406,12 @@ class NodeMachine:
                 self._stop(now, message)
             case RestartWorker(generation=generation) if self._is_current(generation) and self.phase is Phase.RUNNING:
                 self._restart(message)
+
+    def _seated(self, message: Seated) -> None:
+        if self._is_current(message.generation):
+            self._is_told, self._follows_former = True, message.formed_here
+        elif self.cluster and message.generation < self.cluster.generation:
+            self._do(Tell(message=HasLater(cluster=self.cluster, basis=self._basis)))
 
     def _dismissed(self, now: float, message: Refuse | Finish | Evict | Moved) -> None:
         """This master wants nothing more of this node."""
@@ -413,6 +438,7 @@ class NodeMachine:
 
     def _form(self, now: float, cluster: Cluster) -> None:
         self.cluster = cluster
+        self._is_told = self._follows_former = True
         self._search = self._master = None
         self._give_up_at = None
         self._told_done = False
@@ -561,7 +587,10 @@ class NodeMachine:
                 self._leave()
             return
         self._told_signal = number
-        running = f", {len(self._running)} workers have {self.terms.grace_s:g} s to end" if self._running else ""
+        running = ""
+        if self._running:
+            who = "1 worker has" if len(self._running) == 1 else f"{len(self._running)} workers have"
+            running = f", {who} {self.terms.grace_s:g} s to end; a second signal kills at once"
         self._say(f"received {words.signal_name(number)}{running}", "WARNING")
         if self.linked and self.cluster is not None:
             self._do(Tell(message=Leaving(signal=number)))

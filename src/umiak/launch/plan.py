@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from umiak.core.cluster import Mode, Placement, Role, join_host_port, split_host_port
 from umiak.core.devices import DeviceKind
-from umiak.core.names import is_host
+from umiak.core.names import is_host, is_loopback
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.shown import inert
 from umiak.core.value import value
@@ -202,7 +202,7 @@ class _Planner:
         own = [number for number, host in enumerate(hosts) if self._is_me(host)]
         flag = "--ips" if options.node_hosts else "--servers and --trainers"
         if not own:
-            mine = options.host or ", ".join(address for address in self.local.addresses if address != "127.0.0.1")
+            mine = options.host or ", ".join(address for address in self.local.addresses if not is_loopback(address))
             self._problem(
                 "UM-LAUNCH-302",
                 f"this node ({mine}) is not among the hosts of {flag}: {', '.join(hosts)}",
@@ -340,7 +340,7 @@ class _Planner:
         if not host:
             return False
         address = self.local.resolved.get(host, host)
-        return address == "localhost" or address.startswith("127.") or address in self.local.addresses
+        return is_loopback(address) or address in self.local.addresses
 
     def _problem(self, code: str, what: str, hint: str | None = None) -> None:
         self.problems.append(Problem(code=code, what=what, hint=hint))

@@ -23,7 +23,7 @@ from umiak.adapters.strangers import room_for
 from umiak.contracts import devices
 from umiak.core.cluster import join_host_port, split_host_port
 from umiak.core.devices import DeviceKind
-from umiak.core.names import is_digits
+from umiak.core.names import is_digits, is_loopback
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import replace
 from umiak.launch import job_token, logfiles, logs, supervisor, words
@@ -69,6 +69,9 @@ def run(options: LaunchOptions, notes: tuple[str, ...], environ: Mapping[str, st
     except watchdog.Unresponsive as error:
         _report(words.unresponsive(error.silent_s, options.heartbeat_timeout_s))
         return Exit.JOB_FAILED
+    except watchdog.Killed as error:
+        _report(words.launcher_killed(error.number))
+        return 128 + error.number
     if isinstance(guarded, int):
         return guarded
     return _Launch(options, notes, environ, guarded).run()
@@ -235,18 +238,36 @@ class _Launch:
         return replace(own, addresses=hostinfo.addresses(), resolved=resolved)
 
     def _check_program(self) -> None:
+        """What Python, or the kernel, would refuse on every node is refused before anything starts."""
         options = self.options
         script = options.program[0] if options.program else ""
         is_script = options.runner is Runner.PYTHON or script.endswith((".py", ".pyxes"))
-        if not options.is_module and is_script and not os.path.isfile(script):
-            raise UmiakError(
-                Problem(
-                    code="UM-LAUNCH-201",
-                    what=f"no such script: {script}",
-                    why=f"the working directory is {os.getcwd()}",
-                    hint="name it relative to the working directory, or use -m for a module",
-                )
+        if options.is_module or not script:
+            return
+        problem = None
+        if os.path.isdir(script) and (is_script or not _is_on_path(script, self.environ)):
+            inside = os.path.join(script, "train.py")
+            problem = Problem(
+                code="UM-LAUNCH-205",
+                what=f"a directory, not a script: {script}",
+                hint=f"name the script in it, as in `umiak launch {inside}`, or use -m for a package",
             )
+        elif is_script and not os.path.isfile(script):
+            problem = Problem(
+                code="UM-LAUNCH-201",
+                what=f"no such script: {script}",
+                why=f"the working directory is {os.getcwd()}",
+                hint="name it relative to the working directory, or use -m for a module",
+            )
+        elif is_script and not os.access(script, os.R_OK):
+            problem = Problem(
+                code="UM-LAUNCH-205",
+                what=f"the script can't be read: {script}",
+                why="this user may not read it",
+                hint=f"`ls -l {script}` shows who may",
+            )
+        if problem:
+            raise UmiakError(problem)
 
     # ---- meeting the other nodes
 
@@ -258,7 +279,7 @@ class _Launch:
         if plan_.must_lead and token is None:
             self.made_up = job_token.made_up(self.environ, self.name)
             token = self.made_up.token
-        loopback = all(_is_loopback(host) for host in (plan_.master_host, *(host for host, _ in plan_.etcd)) if host)
+        loopback = all(is_loopback(host) for host in (plan_.master_host, *(host for host, _ in plan_.etcd)) if host)
         loopback = loopback and not plan_.must_lead
         if token is None and not loopback:
             if job_token.is_required(self.environ):
@@ -292,9 +313,9 @@ class _Launch:
         A worker would bind that, and its peers would not reach it. The address on the route to the master is taken then.
         """
         host = plan_.host
-        if plan_.meeting is Meeting.ALONE or host in ("", self.options.host) or _is_loopback(host):
+        if plan_.meeting is Meeting.ALONE or host in ("", self.options.host) or is_loopback(host):
             return plan_
-        return replace(plan_, host="") if _is_loopback(hostinfo.resolve(host)) else plan_
+        return replace(plan_, host="") if is_loopback(hostinfo.resolve(host)) else plan_
 
     @staticmethod
     def _own_host(plan_: Plan) -> str:
@@ -505,8 +526,11 @@ def _report(problem: Problem) -> None:
             pass
 
 
-def _is_loopback(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")
+def _is_on_path(name: str, environ: Mapping[str, str]) -> bool:
+    """Whether a program is found by this name alone: a directory called ``python`` hides no ``python``."""
+    import shutil
+
+    return "/" not in name and shutil.which(name, path=environ.get("PATH", os.defpath)) is not None
 
 
 def _hosts_in(endpoints: tuple[str, ...]) -> list[str]:

@@ -1,7 +1,7 @@
 """What launchers say to one another: values only. `adapters.link` carries them, `rendezvous` and `machine` decide over them.
 
-    node -> master    Join  Accepted  Ready  Done  Failed  Stopped  Leaving
-    master -> node    Waiting  Form  Committed  Go  Stop  RestartWorker  Standby  Evict  Finish  Refuse  Moved
+    node -> master    Join  HasLater  Accepted  Ready  Done  Failed  Stopped  Leaving
+    master -> node    Waiting  Seated  Form  Committed  Go  Stop  RestartWorker  Standby  Evict  Finish  Refuse  Moved
 
 A message that belongs to one formation carries its generation, so that one that arrives late is recognised and dropped.
 """
@@ -46,6 +46,11 @@ class Terms:
     def survives_its_master(self) -> bool:
         """Whether the other nodes look for the next master when this one is lost, instead of failing."""
         return self.elastic or self.restart_wanted or self.elastic_level == 0
+
+    @property
+    def old_workers_end_s(self) -> float:
+        """How long after the loss of their master workers of its generation may live, on nodes that others can't reach."""
+        return max(self.heartbeat_timeout_s, self.failure_grace_s)
 
 
 @value
@@ -123,6 +128,14 @@ class Join:
 
 
 @value
+class HasLater:
+    """This node has a later generation than the one that the master goes by. The earlier lines count as in Form."""
+
+    cluster: Cluster
+    basis: tuple[tuple[str, ...], ...] = ()
+
+
+@value
 class Accepted:
     """This node has the formation, and goes by no earlier one from now on."""
 
@@ -177,6 +190,14 @@ class Waiting:
 
 
 @value
+class Seated:
+    """This node waits here for the next generation. The last one that the master knows, and whether it has formed that."""
+
+    generation: int
+    formed_here: bool = False
+
+
+@value
 class Form:
     """A generation is complete: start the workers."""
 
@@ -225,6 +246,8 @@ class Standby:
     text: str
     cluster: Cluster | None = None
     basis: tuple[tuple[str, ...], ...] = ()
+    formed_here: bool = False
+    """Whether this master has formed that generation, or only taken over after it."""
 
 
 @value
@@ -269,7 +292,7 @@ class Moved:
     port: int
 
 
-FromNode = Join | Accepted | Ready | Done | Failed | Stopped | Leaving
-FromMaster = Waiting | Form | Committed | Go | Stop | RestartWorker | Standby | Evict | Finish | Refuse | Moved
-FROM_NODE = (Join, Accepted, Ready, Done, Failed, Stopped, Leaving)
-FROM_MASTER = (Waiting, Form, Committed, Go, Stop, RestartWorker, Standby, Evict, Finish, Refuse, Moved)
+FromNode = Join | HasLater | Accepted | Ready | Done | Failed | Stopped | Leaving
+FromMaster = Waiting | Seated | Form | Committed | Go | Stop | RestartWorker | Standby | Evict | Finish | Refuse | Moved
+FROM_NODE = (Join, HasLater, Accepted, Ready, Done, Failed, Stopped, Leaving)
+FROM_MASTER = (Waiting, Seated, Form, Committed, Go, Stop, RestartWorker, Standby, Evict, Finish, Refuse, Moved)

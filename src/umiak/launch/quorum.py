@@ -5,7 +5,8 @@ be alive and training. So, of the nodes of the last generation, leave out those 
 the side that goes on must hold more than half, and at exactly half it must hold the first of them in line: the
 master, then the others by rank.
 
-Two disjoint sides can't both satisfy this, whatever each of them knows of the dead, because only true deaths are ever known
+Two disjoint sides can't both satisfy this, whatever each of them knows of the dead, as long as only such deaths are known
+that were deaths of voters: of nodes that had formed no later generation before they died. `machine` and `votes` see to that
 (proof in docs/explanation/never-two-halves.md; tests/laws/test_quorum.py tries to break it).
 
 A generation counts as the last one when all of its nodes have it. Until a node knows that, the rule must hold for the

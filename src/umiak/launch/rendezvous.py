@@ -50,6 +50,7 @@ from umiak.launch.protocol import (
     Form,
     FromMaster,
     Go,
+    HasLater,
     Join,
     Leaving,
     Moved,
@@ -57,6 +58,7 @@ from umiak.launch.protocol import (
     Ready,
     Refuse,
     RestartWorker,
+    Seated,
     Standby,
     Stop,
     Stopped,
@@ -107,6 +109,9 @@ class Coordinator:
         self._await_until = now
         self._port_retries = 0
         self._backoff = Backoff(terms.job_id, now)
+        self._later_joins: dict[
+            str, NodeSaid
+        ] = {}  # of nodes that have a later generation, by name, until they have told it
         self._worker_backoffs: dict[tuple[str, str], Backoff] = {}  # by node and key
         self._worker_restarts: list[tuple[float, str, RestartWorker]] = []  # when, on which node
         self._went = False  # the trainers of this generation were told to start
@@ -145,15 +150,16 @@ class Coordinator:
             match event:
                 case NodeSaid(message=Join() as join):
                     self._joined(now, event, join)
+                case NodeSaid(message=HasLater() as later):
+                    self._learned_of_later(now, event.name, later)
                 case NodeSaid(name=name) if name in self._roster:
                     self._said(now, self._roster[name], event)
                 case NodeClosed(name=name):
                     self._lost(now, name, event.at, dead=True)
                 case NodeSilent(name=name):
                     self._lost(now, name, event.at, dead=False)
-                case NodeRefused(name=name) if self._votes.is_death(name):
-                    # It answered at that address before, so that address is its own, and its launcher is gone.
-                    self._lost(now, name, event.at, dead=True)
+                case NodeRefused(name=name) if name not in self._roster:
+                    self._votes.refused(name, now)
                 case TakeoverCalled():
                     self._takeover_called(event)
                 case TakeoverRefused(host=host, port=port) if not self._formed and self.cluster:
@@ -166,11 +172,12 @@ class Coordinator:
     def _joined(self, now: float, event: NodeSaid, join: Join) -> None:
         offer, name = join.offer, event.name
         if self.cluster and join.lineage == self.cluster.lineage and join.generation > self.cluster.generation:
-            # This node took part in a later generation, so what is known here is out of date, and must not count votes.
-            self._end_is_cut_off = True
-            self._send(Refuse(text="the job went on without this master", code="UM-MEET-009", gone=True), name)
-            self._actions.append(Drop(name=name))
-            self._end(words.superseded(offer.host))
+            # This node took part in a later generation, so what is known here is out of date.
+            if self._formed:
+                self._superseded_by(name, offer.host)
+            else:
+                self._later_joins[name] = event
+                self._send(Seated(generation=self._generation()), name)
             return
         if name in self._roster:
             # The same launcher on a new connection: whatever it ran before, it has stopped.
@@ -195,11 +202,34 @@ class Coordinator:
                 text = "the job will grow to take this node in"
             else:
                 text = f"standing by: the job has {len(self._roster.active)} of {self.terms.most} nodes"
-            self._send(Standby(text=text, cluster=self.cluster, basis=self._votes.basis), name)
+            self._send(self._standby(text), name)
         elif len(self._roster.active) > self.terms.most:
             self._roster.stand_by(member, standby=True)
             text = f"standing by: the job has its {self.terms.most} nodes"
-            self._send(Standby(text=text, cluster=self.cluster, basis=self._votes.basis), name)
+            self._send(self._standby(text), name)
+        elif self.cluster and name != self.name:
+            self._send(Seated(generation=self._generation(), formed_here=self._formed), name)
+
+    def _superseded_by(self, name: str, host: str) -> None:
+        """This node was in a generation that another side formed, later than the one that was formed here."""
+        self._end_is_cut_off = True
+        self._send(Refuse(text="the job went on without this master", code="UM-MEET-009", gone=True), name)
+        self._actions.append(Drop(name=name))
+        self._end(words.superseded(host))
+
+    def _learned_of_later(self, now: float, name: str, later: HasLater) -> None:
+        """A node brings the generation that it has. The master that formed it is lost, and not all of its nodes heard of it."""
+        came = self._later_joins.pop(name, None)
+        if came is None or not isinstance(came.message, Join) or later.cluster.lineage != self._lineage:
+            return
+        if later.cluster.generation > self._generation():
+            if self._formed:
+                self._superseded_by(name, came.message.offer.host)
+                return
+            self.cluster = later.cluster
+            self._votes.learned_of(later.cluster, later.basis)
+            self._take_over(later.cluster, now)
+        self._joined(now, came, replace(came.message, generation=self._generation()))
 
     def _takeover_called(self, call: TakeoverCalled) -> None:
         nodes = self.cluster.nodes if self.cluster else ()
@@ -317,6 +347,7 @@ class Coordinator:
             self._stop(told, reform=False, grace_s=self.terms.grace_s)
 
     def _lost(self, now: float, name: str, at: float, *, dead: bool) -> None:
+        self._later_joins.pop(name, None)
         self._votes.lost(name, dead=dead)
         if name in self._votes.silent:
             self._not_before = max(self._not_before, now + self.terms.fence_s)
@@ -459,11 +490,11 @@ class Coordinator:
         self._backoff.began(now)
         self._worker_backoffs.clear()
         self.phase = Phase.RUNNING
-        self._send(Form(cluster=self.cluster, basis=self._votes.basis), *self.cluster.names)
         formed = {*self.cluster.names}
         others = [name for name in self._roster.names if name not in formed]
-        told = Standby(text=f"generation {self._generation()} runs without this node", cluster=self.cluster)
-        self._send(replace(told, basis=self._votes.basis), *others)
+        # First, so that none of them takes this master for one of the generation before when it dies in between.
+        self._send(self._standby(f"generation {self._generation()} runs without this node"), *others)
+        self._send(Form(cluster=self.cluster, basis=self._votes.basis), *self.cluster.names)
 
     def _give_up(self) -> None:
         text = self._waiting_text()
@@ -480,9 +511,9 @@ class Coordinator:
     def _take_over(self, previous: Cluster, now: float) -> None:
         """Start as the successor of a lost master: wait for the others of its last generation, not for ever."""
         self._reform = True
-        self._votes.await_all_but(self.name)
+        self._votes.await_all_but({self.name, *self._roster.names})
         # A node that this one never had a link to notices by itself that it is cut off, and stops, within this time.
-        others_stop_s = max(self.terms.heartbeat_timeout_s, self.terms.failure_grace_s) + self.terms.fence_s
+        others_stop_s = self.terms.old_workers_end_s + self.terms.fence_s
         self._await_until = now + others_stop_s + self.terms.heartbeat_timeout_s
         # Whether this side may go on at all is known only then, and comes before the question whether it is enough.
         self._deadline = max(now + self._patience_s(), self._await_until)
@@ -568,6 +599,9 @@ class Coordinator:
 
     def _anyone_done(self) -> bool:
         return any(member.done and member.offer.trainers for member in self._roster.active)
+
+    def _standby(self, text: str) -> Standby:
+        return Standby(text=text, cluster=self.cluster, basis=self._votes.basis, formed_here=self._formed)
 
     def _call_up_standbys(self) -> None:
         room = self.terms.most - len(self._roster.active)

@@ -1,8 +1,9 @@
 """Finding the next master without a person: a small pure decider that walks the line of succession.
 
 The nodes of a generation all know its line: the master, then the others by rank. When the master is lost, every node
-asks the first one left; who is first itself leads. One that refuses is dead, one that does not answer may be
-cut off; both are remembered, because the node that leads in the end must know them to apply the rule of `quorum`.
+asks the first one left; who is first itself leads. One that refuses is dead, unless that comes late (`machine`); one that
+does not answer may be cut off. Both are remembered, because the node that leads in the end must know them to apply the rule
+of `quorum`.
 """
 
 from __future__ import annotations

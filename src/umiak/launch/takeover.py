@@ -6,7 +6,8 @@ it has a majority for the next one. Whoever leads there compares:
 
     nothing was formed here                         go there, with everyone who came
     the caller has not formed its generation        the job goes on here; the caller may join here
-    nor was it formed here, both have taken over    who has a majority goes on; if nobody has, who is before the other in line
+    nor was it formed here, both have taken over    who knows a later generation goes on; if neither does, who has a
+                                                    majority; if nobody has, who is before the other in line
     the caller's side formed a newer generation     this side was cut off: it ends
     the caller's job is another one (lineage)       believed only if it has proved the token, or is on this machine
 
@@ -46,8 +47,11 @@ def reply(call: TakeoverCalled, own: Cluster | None, *, formed: bool, ready: boo
         return Reply.GO_THERE
     if call.lineage != own.lineage:
         return Reply.GIVE_WAY if formed and call.formed and call.proven else Reply.IGNORE
-    if call.formed and call.generation > own.generation:
-        return Reply.GIVE_WAY if formed else Reply.GO_THERE
-    if not formed and (call.formed or call.generation != own.generation):
+    if formed:
+        return Reply.GIVE_WAY if call.formed and call.generation > own.generation else Reply.COME_HERE
+    if call.generation > own.generation:
+        return Reply.GO_THERE
+    if call.formed:
         return Reply.IGNORE
-    return Reply.COME_HERE if formed or ready or (first and not call.ready) else Reply.IGNORE
+    is_ahead = call.generation < own.generation or ready or (first and not call.ready)
+    return Reply.COME_HERE if is_ahead else Reply.IGNORE

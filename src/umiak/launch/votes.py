@@ -33,6 +33,7 @@ class Votes:
         """Earlier lines of succession, which count as well until all nodes have accepted the last formation."""
         self._line: Line = quorum.line_of_succession(lead.previous) if lead.previous else ()
         self._reachable = frozenset(lead.reachable)
+        self._refusals_count_until = lead.refusals_count_until
         self._unaccepted: set[str] = set()
 
     def may_go_on(self, here: Collection[str]) -> bool:
@@ -43,9 +44,9 @@ class Votes:
         """Nodes that may be alive and are not here."""
         return sorted({name for line in self._lines for name in line} - self.dead - {*here})
 
-    def await_all_but(self, name: str) -> None:
+    def await_all_but(self, here: Collection[str]) -> None:
         """After a take-over: whoever is not known to be lost may come."""
-        self.awaited = {*self.missing([name])} - self.silent
+        self.awaited = {*self.missing(here)} - self.silent
 
     def stop_waiting(self) -> None:
         """Whoever has not come by now counts as silent."""
@@ -74,14 +75,26 @@ class Votes:
             else []
         )
 
-    def is_death(self, name: str) -> bool:
-        """Whether a refusal at this node's address is its death: only where it has answered before."""
-        return name in self._reachable
+    def refused(self, name: str, now: float) -> None:
+        """Nobody answers at this node's address any more. Only where it has answered before does that say anything.
+
+        Its launcher is gone; but it counts as dead only if it can't have formed a later generation before.
+        """
+        if name in self._reachable:
+            self.lost(name, dead=now < self._refusals_count_until)
 
     def came(self, name: str) -> None:
         """This node is here."""
         for group in (self.dead, self.silent, self.awaited):
             group.discard(name)
+
+    def learned_of(self, cluster: Cluster, basis: tuple[Line, ...]) -> None:
+        """Another master has formed this generation, and some of its nodes have it: now it counts, and what was before it."""
+        self._line = quorum.line_of_succession(cluster)
+        self.basis = basis
+        # Who died as a voter of the generation before may have voted in this one.
+        self.silent |= self.dead
+        self.dead.clear()
 
     def formed(self, cluster: Cluster) -> None:
         """This formation is the last one now, and the earlier ones count until everybody has it."""

@@ -22,10 +22,25 @@ CODES = {
 
 def verdict(failure: Failure) -> Finish:
     """The end of a job that this failure brought down."""
-    hint = "the stacks of all workers are in stacks.* beside their logs" if failure.kind is FailureKind.HUNG else ""
     return Finish(
-        exit_status=failure.exit_status, code=CODES[failure.kind], words=describe(failure), hint=hint, failure=failure
+        exit_status=failure.exit_status,
+        code=CODES[failure.kind],
+        words=describe(failure),
+        hint=_hint(failure),
+        failure=failure,
     )
+
+
+def _hint(failure: Failure) -> str:
+    match failure.kind, failure.exit_status:
+        case FailureKind.HUNG, _:
+            return "the stacks of all workers are in stacks.* beside their logs"
+        case FailureKind.NOT_STARTED, 126:
+            return "a program must be executable, `chmod +x` makes it so; a Python script needs the ending .py"
+        case FailureKind.NOT_STARTED, 127:
+            return "is it on PATH, or in the working directory, there? if so, does the interpreter in its first line exist?"
+        case _:
+            return ""
 
 
 def describe(failure: Failure) -> str:
@@ -81,6 +96,15 @@ def unresponsive(silent_s: float, heartbeat_timeout_s: float) -> Problem:
         why="it was stopped, or hung, for half of --heartbeat_timeout, and could not have stopped its workers in time",
         hint=f"a debugger, or a file system that does not answer? `--heartbeat_timeout {6 * heartbeat_timeout_s:g}` "
         "on every node is more patient",
+    )
+
+
+def launcher_killed(number: int) -> Problem:
+    """What the watchdog says when its working half is gone, which could say nothing itself."""
+    return Problem(
+        code="UM-JOB-017",
+        what=f"the launcher was killed by {signal_name(number)}, so its watchdog ended all its workers",
+        hint="if nobody did that on purpose, the machine may have run out of memory: `dmesg | grep -i oom`",
     )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from enum import Enum
 
 from umiak.core.cluster import join_host_port, split_host_port
+from umiak.core.names import is_loopback
 from umiak.core.problem import Problem
 from umiak.core.value import value
 from umiak.ps.errors import BadRequest
@@ -153,11 +154,6 @@ def addresses(text: str, name: str) -> tuple[str, ...]:
     found = reading.servers(name)
     reading.raise_problems()
     return found
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it."""
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 class _Reading:

@@ -38,9 +38,8 @@ class PaddleGroup:
         """``on_cpu``: they compute on the CPU, whatever devices this machine and this build of Paddle have."""
         if not distributed.is_initialized():
             if on_cpu and os.environ.get(BACKEND, "auto") in ("", "auto"):
-                os.environ[BACKEND] = (
-                    "gloo"  # Paddle reads it there alone, and without it has no exchange between CPUs.
-                )
+                # Paddle reads it there alone, and without it has no exchange between CPUs.
+                os.environ[BACKEND] = "gloo"
             _join()
         self.rank: int = distributed.get_rank()
         self.world: int = distributed.get_world_size()

@@ -432,18 +432,36 @@ class World:
         self.at(when, arrive)
 
     def dial(self, caller: SimNode, host: str, port: int, patience_s: float) -> None:
-        def try_it() -> None:
-            if not caller.alive or caller.master:
+        def answered(there: SimNode | None, gets_through: bool) -> None:
+            if not caller.alive or caller.master or caller.dialled != (host, port):
                 return
-            there, gets_through = self._at(caller, host, port)
             if not gets_through:
-                self.later(patience_s, lambda: caller.feed(events.LinkFailed(refused=False, why="no answer")))
+                caller.feed(events.LinkFailed(refused=False, why="no answer"))
             elif there is None:
                 caller.feed(events.LinkFailed(refused=True, why="refused"))
             else:
                 self.answer_call(caller, there)
 
-        self.later(self.random.uniform(0, self._latency_s), try_it)
+        self._connect(caller, (host, port), patience_s, answered)
+
+    def _connect(
+        self,
+        caller: SimNode,
+        address: tuple[str, int],
+        patience_s: float,
+        answered: Callable[[SimNode | None, bool], None],
+    ) -> None:
+        """Call there as TCP does, which tries again after one, three and seven seconds, until the patience is over."""
+        until = self.now + patience_s
+
+        def try_it(pause_s: float) -> None:
+            there, gets_through = self._at(caller, *address)
+            if gets_through or self.now >= until:
+                answered(there, gets_through)
+            else:
+                self.at(min(self.now + pause_s, until), partial(try_it, 2 * pause_s))
+
+        self.later(self.random.uniform(0, self._latency_s), partial(try_it, 1.0))
 
     def _at(self, caller: SimNode, host: str, port: int) -> tuple[SimNode | None, bool]:
         """The launcher that answers there, if there is one; and whether the host can be reached at all."""
@@ -492,12 +510,11 @@ class World:
             there.held.append(caller.name)
 
     def probe(self, prober: SimNode, probe: events.Probe) -> None:
-        def answer() -> None:
-            there, gets_through = self._at(prober, probe.host, probe.port)
+        def answered(there: SimNode | None, gets_through: bool) -> None:
             if gets_through and (there is None or there.name != probe.name):
                 prober.feed(events.NodeRefused(name=probe.name, at=self.now), master=True)
 
-        self.later(self.random.uniform(0, self._latency_s), answer)
+        self._connect(prober, (probe.host, probe.port), self.terms.heartbeat_timeout_s, answered)
 
     def check_reachable(self, caller: SimNode, probe: events.Probe, generation: int) -> None:
         def answer() -> None:
@@ -566,13 +583,16 @@ class World:
     def _closed(self, node: SimNode, link: int) -> None:
         if node.alive and node.master and node.link_id == link:
             node.master = None
-            silent_s = self._silent_s(link)
-            late = silent_s > self.terms.heartbeat_timeout_s / 2
-            node.feed(events.LinkSilent() if late else events.LinkClosed(silent_s=silent_s))
+            is_late = self._ends_late(link)
+            node.feed(events.LinkSilent() if is_late else events.LinkClosed(silent_s=self._silent_s(link)))
 
     def _silent_s(self, link: int) -> float:
         """How long nothing was heard on a link that ends now, as far as its side knows: a beat may count as heard a beat later."""
         return max(0.0, self.now - self._silent_since.get(link, self.now) - self._beat_s)
+
+    def _ends_late(self, link: int) -> bool:
+        """Whether a link ends after so long a silence that its end does not count as a death."""
+        return self._silent_s(link) > self.terms.heartbeat_timeout_s / 2
 
     def _tell_end(self, master: SimNode, node: SimNode, event: events.NodeClosed | events.NodeSilent) -> None:
         """Once a node has come again on a new link, the end of its old one means nothing."""
@@ -581,8 +601,8 @@ class World:
         def tell() -> None:
             if link in self._ends_of_link and (node.master != master.name or node.link_id == link):
                 del self._ends_of_link[link]
-                late = self._silent_s(link) > self.terms.heartbeat_timeout_s / 2
-                master.feed(events.NodeSilent(name=node.name, at=self.now) if late else event, master=True)
+                is_late = self._ends_late(link)
+                master.feed(events.NodeSilent(name=node.name, at=self.now) if is_late else event, master=True)
 
         self.deliver(node, master, link, tell, end=True)
 

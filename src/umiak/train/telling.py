@@ -70,6 +70,8 @@ class Teller:
         self._is_silent = is_silent
         self._columns = columns
         self._is_live = columns is not None or self._err.isatty()
+        self._is_blocked = False
+        """Talk could not be written."""
         self._shown = 0
         self._last = 0.0
         self.on_closed: Callable[[], None] = lambda: None
@@ -159,6 +161,8 @@ class Teller:
 
     def close(self) -> None:
         self._clear()
+        if self._is_blocked:
+            self._drop_unwritten()
         if self._scalars is not None:
             self._scalars.close()
         if self._file is not None:
@@ -187,6 +191,13 @@ class Teller:
         if self._is_json:
             self._put(self._out, f"{text}\n")
 
+    def _drop_unwritten(self) -> None:
+        """Python's own last flush would turn what still can't be written into an exit status of 120."""
+        try:
+            self._err.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._err.fileno())
+
     def _put(self, stream: TextIO, text: str) -> None:
         try:
             stream.write(text)
@@ -195,6 +206,11 @@ class Teller:
             # What is written from now on, by Python's own last flush too, goes nowhere.
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
             self.on_closed()
+        except OSError:
+            # The disk of a log is full: no reason to end a training. What was asked for on stdout must be whole.
+            if stream is not self._err:
+                raise
+            self._is_blocked = True
 
 
 def _locked(path: str, *, goes_on: bool) -> TextIO:

@@ -16,6 +16,7 @@ import time
 from umiak.adapters import frames
 from umiak.core.cluster import split_host_port
 from umiak.core.decode import encode_tagged
+from umiak.core.names import is_loopback
 from umiak.launch.preflight.messages import FROM_STRANGER_BYTES, Here
 
 TYPE_CHECKING = False
@@ -44,7 +45,7 @@ class Door:
         self._loop = loop
         self._on_guest = on_guest
         self._greeting = frames.frame(encode_tagged(Here(node=node, endpoint=endpoint)))
-        self._sock = frames.listen(host if _is_loopback(host) else "", port or 0)
+        self._sock = frames.listen(host if is_loopback(host) else "", port or 0)
         self._sock.setblocking(False)
         loop.on_readable(self._sock.fileno(), self._accept)
 
@@ -181,7 +182,3 @@ def _is_own_echo(sock: socket.socket) -> bool:
         return bool(sock.getsockname() == sock.getpeername())
     except OSError:
         return False
-
-
-def _is_loopback(host: str) -> bool:
-    return host == "localhost" or host.startswith("127.") or host == "::1"

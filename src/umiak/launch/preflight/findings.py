@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from umiak.core.cluster import ROLES, Role, split_host_port
+from umiak.core.names import is_loopback
 from umiak.launch.preflight.examination import Examination, Finding, Level, Row
 from umiak.launch.preflight.messages import Facts
 
@@ -207,7 +208,7 @@ def _names(_exam: Examination, rows: Sequence[Row]) -> list[Finding]:
     found = []
     names = {row.label: f"{row.label} ({row.facts.hostname})" for row in rows if row.label != row.facts.hostname}
     unknown = [names.get(row.label, row.label) for row in rows if not row.facts.own_address]
-    inward = [names.get(row.label, row.label) for row in rows if _is_loopback(row.facts.own_address)]
+    inward = [names.get(row.label, row.label) for row in rows if is_loopback(row.facts.own_address)]
     if unknown:
         what = f"a node does not know its own host name: {_some(unknown)}"
         hint = "add the name with the node's address to /etc/hosts there"
@@ -221,10 +222,6 @@ def _names(_exam: Examination, rows: Sequence[Row]) -> list[Finding]:
         hint = 'make one with `export UMIAK_TOKEN="$(umiak token)"`, and set the same one on every node'
         found.append(Finding(level=Level.WARNING, code="UM-CHECK-206", what=what, hint=hint))
     return found
-
-
-def _is_loopback(address: str) -> bool:
-    return address.startswith("127.") or address == "::1"
 
 
 LOOKS = (_absences, _shared_endpoints, _versions, _programs, _clocks, _devices, _room, _names)
