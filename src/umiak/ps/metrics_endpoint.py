@@ -17,7 +17,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from umiak.ps.environment import is_loopback
+from umiak.core.names import is_loopback
 from umiak.ps.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:
