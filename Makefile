@@ -73,6 +73,7 @@ check: setup ## Format, lint, types, import contracts, clippy, fresh docs, known
 	MYPYPATH=native $(BIN)/stubtest --mypy-config-file pyproject.toml --allowlist native/stubtest-allowed.txt umiak_native
 	$(BIN)/lint-imports
 	$(BIN)/python docs/generate.py --check
+	$(BIN)/python -m tools.architecture --check
 	$(BIN)/python -m tools.audit
 
 audit: setup ## Ask whether a dependency has a known weakness (a part of `make check`; needs a network and cargo-audit)
@@ -95,8 +96,9 @@ bench-ps: setup ## Measure the parameter server beside Paddle 2.6.2's own (makes
 bench-peers: setup ## Make .venv-peers with the newest torch for the comparison (5 GB)
 	$(BIN)/python -m benchmarks.peers
 
-docs: setup ## Write the generated pages of docs/reference
+docs: setup ## Write what is made from the code: pages of docs/reference, the schema of configs, the architecture picture
 	$(BIN)/python docs/generate.py
+	$(BIN)/python -m tools.architecture
 
 clean: ## Remove what was made here, except the virtual environments
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache log run demo
