@@ -27,10 +27,10 @@ MARKS = {"yaml": "PyYAML", "numpy": "numpy", "umiak_native": "native core", "pad
 """Packages that a layer may import, and how the picture calls them."""
 NATIVE = ("umiak_native", "the native core, in Rust: used by the layers with its mark")
 
-WIDTH, MARGIN, GAP, PADDING = 880, 24, 12, 16
+WIDTH, MARGIN, GAP, PADDING = 800, 20, 10, 14
 ARROW = 44
 """The column at the left, with the arrow that says how imports point."""
-NAME_PX, TEXT_PX, MARK_PX, LINE = 17, 14, 12, 19
+TEXT_PX, MARK_PX, LINE = 14, 13, 19
 LETTER = 0.53
 """The width of a letter of the text, as a part of its height: generous, since every viewer has another font."""
 
@@ -40,7 +40,7 @@ STYLE = """\
   .native { fill: #fdf1e3; stroke: #cf8a3a }
   .name { fill: #0b2e55; font: 600 17px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace }
   .text { fill: #24292f; font: 14px -apple-system, "Segoe UI", "Noto Sans", Helvetica, Arial, sans-serif }
-  .mark { fill: #7a4a0c; font: 12px -apple-system, "Segoe UI", "Noto Sans", Helvetica, Arial, sans-serif }
+  .mark { fill: #7a4a0c; font: 13px -apple-system, "Segoe UI", "Noto Sans", Helvetica, Arial, sans-serif }
   .pill { fill: #fdf1e3; stroke: #cf8a3a }
   .arrow { stroke: #57606a; fill: #57606a }
   @media (prefers-color-scheme: dark) {
@@ -141,7 +141,7 @@ def _wrapped(text: str, width: int, marked: list[str], *, alone: bool) -> list[s
     return textwrap.wrap(text, int(room / (TEXT_PX * LETTER)))
 
 
-_NAME_COLUMN = 150
+_NAME_COLUMN = 140
 """The room of a name whose text stands beside it."""
 
 

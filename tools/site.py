@@ -91,7 +91,9 @@ def _hidden(name: str) -> str:
     parts = []
     for node in ast.parse((package / "__init__.py").read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef) and (package / f"{node.name}.py").exists():
-            signature = f"{node.name}({ast.unparse(node.args)}) -> {ast.unparse(node.returns) if node.returns else None}"
+            signature = (
+                f"{node.name}({ast.unparse(node.args)}) -> {ast.unparse(node.returns) if node.returns else None}"
+            )
             heading = f"## {node.name} {{ #{name}.{node.name} }}"
             parts.append(f"\n{heading}\n\n```python\n{signature}\n```\n\n{ast.get_docstring(node)}\n")
     return "".join(parts)

@@ -60,7 +60,7 @@ def test_words_stay_inside_of_their_boxes_and_apart(picture: ET.Element) -> None
     boxes = [
         tuple(float(each.attrib[name]) for name in ("x", "y", "width", "height")) for each in picture.iter(f"{SVG}rect")
     ]
-    sizes = {"name": 17, "text": 14, "mark": 12}
+    sizes = {"name": 17, "text": 14, "mark": 13}
     taken = []
     for text in picture.iter(f"{SVG}text"):
         size = sizes[text.attrib["class"]]
