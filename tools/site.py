@@ -57,7 +57,8 @@ def main(argv: list[str]) -> int:
     (into / "mkdocs.yml").write_text(json.dumps(settings), encoding="utf-8")
     status = build(into)
     if status == 0:
-        print(f"written: {os.path.relpath(into / 'site' / 'index.html')}")
+        made = os.path.relpath(into / "site")
+        print(f"written: {made}; to read it: python -m http.server --bind 127.0.0.1 --directory {made} 8000")
     return status
 
 

@@ -359,6 +359,8 @@ def commands(page: Path) -> Iterator[str]:
 def umiak_words(command: str) -> list[str]:
     """The words after `umiak`, or none if it is another program's command."""
     words = [word for word in shlex.split(command, comments=True) if word != "..."]
+    if ">" in words:
+        words = words[: words.index(">")]  # the shell's
     while words and re.fullmatch(r"\w+=.*", words[0]):
         words.pop(0)
     if words[:3] == ["python", "-m", "umiak.launch"]:

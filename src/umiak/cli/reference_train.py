@@ -251,17 +251,16 @@ These keys are errors, because leaving them out silently would train something e
 EDITOR = """\
 ## In an editor
 
-A [JSON schema](https://json-schema.org) of configs, made from the tables above, lets editors complete keys, explain them and mark what is wrong. The
-comment in the first line is understood by every editor that runs the YAML language server (VS Code with its YAML extension, Neovim, Emacs, ...):
+A [JSON schema](https://json-schema.org) of configs, made from the tables above, lets editors complete keys, explain them and mark what is wrong. Write it
+beside `config.yaml`:
 
 ```sh
-umiak train --schema > config.schema.json          # beside config.yaml
+umiak train --schema > config.schema.json
 ```
 
-```yaml
-# yaml-language-server: $schema=config.schema.json
-workspace: "./"
-```
+and let this be the first line of `config.yaml`, for every editor that runs the YAML language server (VS Code with its YAML extension, Neovim, Emacs, ...):
+
+    # yaml-language-server: $schema=config.schema.json
 
 JetBrains' editors ask for the file under *JSON Schema Mappings*. The configs that come with umiak name the file of their own installation,
 [config.schema.json](../../src/umiak/train/config.schema.json). The schema knows one key at a time; `umiak train -m config.yaml --check` knows how they
