@@ -80,16 +80,13 @@ def test_metrics_of_a_running_job(running: Launcher) -> None:
         texts = [path.read_text() for path in running.log_dir.glob("serverlog.*")]
         urls = [url for text in texts for url in re.findall(r"metrics at (http://127\.0\.0\.1:\d+/metrics)", text)]
         found = [get(url)[1] for url in urls]
-        return found if len(found) == 2 and all("umiak_ps_rows{" in page for page in found) else []
+        rows = [int(count) for page in found for count in re.findall(r'umiak_ps_rows\{.*table="ads"\} (\d+)', page)]
+        pushed = [int(count) for page in found for count in re.findall(r"umiak_ps_pushed_rows_total\{.*\} (\d+)", page)]
+        return found if len(found) == 2 and sum(rows) == 100 and all(pushed) else []
 
-    first, second = sorted(until(pages, "metrics of both servers"))
+    first, second = sorted(until(pages, "metrics of both servers, of all rows and of pushes"))
     assert 'server="0"' in first
     assert 'server="1"' in second
-    rows = [
-        int(found) for page in (first, second) for found in re.findall(r'umiak_ps_rows\{.*table="ads"\} (\d+)', page)
-    ]
-    assert sum(rows) == 100
-    assert float(re.findall(r"umiak_ps_pushed_rows_total\{.*\} (\d+)", first)[0]) > 0
 
 
 def test_servers_are_asked_by_address_with_the_token_of_the_environment(tmp_path: Path) -> None:
