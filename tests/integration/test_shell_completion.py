@@ -52,7 +52,9 @@ def test_what_is_typed_is_completed(shell: str, tmp_path: Path) -> None:
     command, setup = SHELLS[shell]
     if not shutil.which(command[0]):
         pytest.skip(f"{shell} is not installed")
-    made = subprocess.run([sys.executable, "-m", "umiak", "completion", shell], capture_output=True, timeout=60, check=True)
+    made = subprocess.run(
+        [sys.executable, "-m", "umiak", "completion", shell], capture_output=True, timeout=60, check=True
+    )
     (tmp_path / f"umiak.{shell}").write_bytes(made.stdout)
     (tmp_path / "train.py").touch()
     # Stands for umiak: it writes down what it is called with, also if completing should call it.
@@ -82,7 +84,12 @@ class Terminal:
     def __init__(self, command: list[str], directory: Path, environ: dict[str, str]) -> None:
         self._ours, theirs = pty.openpty()
         self._shell = subprocess.Popen(
-            ["setsid", "--ctty", "--wait", *command], cwd=directory, env=environ, stdin=theirs, stdout=theirs, stderr=theirs
+            ["setsid", "--ctty", "--wait", *command],
+            cwd=directory,
+            env=environ,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
         )
         os.close(theirs)
 

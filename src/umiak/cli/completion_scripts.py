@@ -191,7 +191,11 @@ def zsh() -> str:
     """For zsh 5: a file `_umiak` in a directory of $fpath, or sourced."""
     flag_cases = []
     for name, command in COMMANDS.items():
-        flag_cases += [f"        {name}) flags=(", *(f"            {each}" for each in _described(offered(command))), "        ) ;;"]
+        flag_cases += [
+            f"        {name}) flags=(",
+            *(f"            {each}" for each in _described(offered(command))),
+            "        ) ;;",
+        ]
     commands = [(name, command.summary) for name, command in COMMANDS.items()]
     return ZSH.format(
         commands="\n".join(f"            {each}" for each in _described([*commands, HELP, VERSION])),
@@ -299,7 +303,9 @@ def fish() -> str:
             lines.append(f"set -g __umiak_valued_{name} {' '.join(with_value(command))}")
     for name, command in COMMANDS.items():
         lines.append(f"complete -c umiak -n __umiak_no_command -f -a {name} -d {_fish(command.summary)}")
-    lines += [f"complete -c umiak -n __umiak_no_command -l {name[2:]} -d {_fish(text)}" for name, text in (HELP, VERSION)]
+    lines += [
+        f"complete -c umiak -n __umiak_no_command -l {name[2:]} -d {_fish(text)}" for name, text in (HELP, VERSION)
+    ]
     for name, command in COMMANDS.items():
         here = f"complete -c umiak -n '__umiak_in {name}'"
         lines.append("")

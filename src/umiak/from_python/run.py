@@ -38,7 +38,11 @@ WORKER = "umiak.from_python.worker"
 TRAINER = "trainer"
 CHUNK = 1 << 16
 STAGES = {
-    "load": ("UM-RUN-008", "could not load the function", "it must be importable there as it is here, from the same files"),
+    "load": (
+        "UM-RUN-008",
+        "could not load the function",
+        "it must be importable there as it is here, from the same files",
+    ),
     "call": ("UM-RUN-006", "failed", ""),
     "return": ("UM-RUN-009", "returned something that can't be sent", "return numbers, texts, lists, dicts or arrays"),
 }
@@ -65,11 +69,19 @@ def run(
 
     RunError names every rank that failed, the first one first, with the traceback in the worker. Ctrl-C ends the workers.
     """
-    said = {"nproc_per_node": nproc_per_node, "devices": devices, "max_restart": max_restart, "log_dir": log_dir, **more}
+    said = {
+        "nproc_per_node": nproc_per_node,
+        "devices": devices,
+        "max_restart": max_restart,
+        "log_dir": log_dir,
+        **more,
+    }
     for_function = callable(target)
     words, problems = options.argv(said, for_function=for_function)
     problems += _misuse(target, kwargs, module, env)
-    environ = options.environment({**os.environ, **(env or {})} if not problems else os.environ, for_function=for_function)
+    environ = options.environment(
+        {**os.environ, **(env or {})} if not problems else os.environ, for_function=for_function
+    )
     with exchange.directory() as path:
         if callable(target):
             program = ["-m", WORKER, path]
@@ -98,7 +110,13 @@ def _misuse(target: object, kwargs: object, module: bool, env: Mapping[str, str]
             ("neither a function nor the path of a script", target, "pass the function itself: umiak.run(train, 0.1)")
         )
     if not callable(target) and kwargs is not None:
-        found.append(("kwargs are for functions", kwargs, "arguments of a script are texts: umiak.run('train.py', '--lr', '0.1')"))
+        found.append(
+            (
+                "kwargs are for functions",
+                kwargs,
+                "arguments of a script are texts: umiak.run('train.py', '--lr', '0.1')",
+            )
+        )
     if callable(target) and module:
         found.append(("module=True is for names of modules", target, "umiak.run('package.train', module=True)"))
     for name, text in (env or {}).items():
@@ -123,7 +141,7 @@ def _pack(path: str, function: Callable[..., object], args: tuple[object, ...], 
                 hint=f"move it into a module and import it, or: {installation.command('run')}",
             )
         ) from None
-    except Exception as error:  # noqa: BLE001 - pickle and what it calls raise anything
+    except Exception as error:
         raise RunError(
             Problem(
                 code="UM-RUN-005",
@@ -143,7 +161,8 @@ class _Launched:
     """A launcher of this call's own, with its output on the way to this process's."""
 
     def __init__(self, path: str, argv: list[str], environ: Mapping[str, str]) -> None:
-        sys.stdout.flush()
+        if sys.stdout:
+            sys.stdout.flush()
         # A notebook, or a test, replaces sys.stdout: what a process writes to descriptor 1 would not be seen there.
         forwards = sys.stdout is not sys.__stdout__
         self._process = subprocess.Popen(
@@ -197,7 +216,7 @@ class _Launched:
 class _Sink:
     """Where a stream of the launcher goes."""
 
-    def __init__(self, to: TextIO) -> None:
+    def __init__(self, to: TextIO | None) -> None:
         self._to = to
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
@@ -206,6 +225,8 @@ class _Sink:
         self._show(self._decoder.decode(data, not data))
 
     def _show(self, text: str) -> None:
+        if self._to is None:
+            return  # a process without standard streams
         try:
             self._to.write(text)
             self._to.flush()
@@ -216,7 +237,7 @@ class _Sink:
 class _Talk(_Sink):
     """The launcher's talk. What it says about a failure goes into the exception instead."""
 
-    def __init__(self, to: TextIO) -> None:
+    def __init__(self, to: TextIO | None) -> None:
         super().__init__(to)
         self.held: list[str] = []
         self._line = ""
@@ -305,7 +326,9 @@ class _Finished:
         if not first.traceback:
             details = "\n".join(["\nthe launcher says:", *(f"  {line}" for line in self._report), details])
         ranks = tuple(each for _, each in failures)
-        raise RunError(problem, exit_status=self._status, failures=ranks, details=details.rstrip("\n")) from first.exception
+        raise RunError(
+            problem, exit_status=self._status, failures=ranks, details=details.rstrip("\n")
+        ) from first.exception
 
     def _failures(self, start: _Start) -> list[tuple[str, RankFailure]]:
         """How each rank failed and at which stage, the first failure first."""
@@ -345,7 +368,11 @@ def _noticed(start: _Start) -> Iterator[tuple[float, RankFailure]]:
 def _from_journal(failure: Mapping[str, Any]) -> RankFailure:
     number, code = failure["signal"], failure["exit_code"]
     if number is not None:
-        what = f"killed by {signal.Signals(number).name} ({number})" if number in {*signal.Signals} else f"killed by {number}"
+        what = (
+            f"killed by {signal.Signals(number).name} ({number})"
+            if number in {*signal.Signals}
+            else f"killed by {number}"
+        )
     else:
         what = failure["what"] or (f"exit code {code}" if code is not None else failure["kind"])
     return RankFailure(rank=failure["rank"], what=what, traceback=failure["traceback"], signal=number, exit_code=code)

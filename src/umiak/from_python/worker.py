@@ -64,7 +64,9 @@ def _fail(path: str, name: str, stage: str, error: Exception) -> NoReturn:
     kind = type(error)
     where = "" if kind.__module__ in ("builtins", exchange.MAIN) else f"{kind.__module__}."
     text = "".join(traceback.format_exception_only(kind, error)).strip().splitlines()
-    what = next((line for line in text if line.startswith((kind.__qualname__, f"{where}{kind.__qualname__}"))), text[-1])
+    what = next(
+        (line for line in text if line.startswith((kind.__qualname__, f"{where}{kind.__qualname__}"))), text[-1]
+    )
     failure: dict[str, Any] = {"stage": stage, "what": what, "traceback": told, "at": time.monotonic()}
     data = exchange.packed({**failure, "exception": None})
     try:
