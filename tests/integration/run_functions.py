@@ -26,6 +26,12 @@ def wait_forever(story: str) -> None:
     threading.Event().wait(PATIENCE_S)
 
 
+def ignore_signals(story: str) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    wait_forever(story)
+
+
 class Missing(Exception):
     """Can be sent, and not be made again: the other side does not know the column."""
 

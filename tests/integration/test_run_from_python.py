@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -207,6 +208,12 @@ def test_a_worker_that_is_killed_or_exits(how: str, what: str, number: int | Non
     assert error.exit_status == status
 
 
+def test_a_worker_that_hangs_is_named() -> None:
+    error = failed(run_functions.fail_on, 5, "never", nproc_per_node=2, hang_timeout=1)
+    assert "failed: hung: no output and no umiak.progress() for 1 s [UM-RUN-007]" in str(error)
+    assert error.failures
+
+
 def test_a_worker_without_a_result_is_named() -> None:
     assert str(failed(run_functions.fail_on, 0, "vanish")).startswith(
         "rank 0 of 1 ended without a result [UM-RUN-012]\n"
@@ -256,21 +263,35 @@ def test_a_call_that_is_wrong_starts_nothing_and_tells_everything(tmp_path: Path
 CALLER = """
 import sys, umiak
 from tests.integration import run_functions
-print(umiak.run(run_functions.wait_forever, sys.argv[1], nproc_per_node=2, grace=60))
+print(umiak.run(getattr(run_functions, sys.argv[2]), sys.argv[1], nproc_per_node=2, grace=60))
 """
 
 
-def caller(tmp_path: Path, **more: object) -> tuple[subprocess.Popen[str], list[int]]:
-    """A process that calls, when both of its workers are there."""
+@pytest.fixture
+def caller(tmp_path: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[str], list[int]]]]:
+    """Starts a process that calls; it and its workers, when both workers are there."""
     story = tmp_path / "story"
     story.mkdir()
     root = Path(__file__).resolve().parents[2]
-    environ = {**os.environ, "PYTHONPATH": str(root)}
-    process = subprocess.Popen(
-        [sys.executable, "-c", CALLER, str(story)], env=environ, stderr=subprocess.PIPE, text=True, **more
-    )
-    until(lambda: len(list(story.iterdir())) == 2, "both workers are there", talk=lambda: str(process.poll()))
-    return process, [int(each.suffix[1:]) for each in story.iterdir()]
+    started: list[subprocess.Popen[str]] = []
+
+    def workers() -> list[int]:
+        return [int(each.suffix[1:]) for each in story.iterdir()]
+
+    def start(function: str = "wait_forever") -> tuple[subprocess.Popen[str], list[int]]:
+        command = [sys.executable, "-c", CALLER, str(story), function]
+        environ = {**os.environ, "PYTHONPATH": str(root)}
+        started.append(subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True))
+        until(lambda: len(workers()) == 2, "both workers are there", talk=lambda: str(started[0].poll()))
+        return started[0], workers()
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+    for pid in workers():
+        if not is_gone(pid):  # the test has failed; their launcher ends with them
+            os.kill(pid, signal.SIGKILL)
 
 
 def is_gone(pid: int) -> bool:
@@ -281,8 +302,8 @@ def is_gone(pid: int) -> bool:
     return state in "ZX"
 
 
-def test_ctrl_c_ends_the_workers_and_is_raised(tmp_path: Path) -> None:
-    process, workers = caller(tmp_path)
+def test_ctrl_c_ends_the_workers_and_is_raised(tmp_path: Path, caller) -> None:
+    process, workers = caller()
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGINT
@@ -292,11 +313,23 @@ def test_ctrl_c_ends_the_workers_and_is_raised(tmp_path: Path) -> None:
     assert nothing_private_is_left(tmp_path)
 
 
+def test_a_second_ctrl_c_does_not_wait_for_workers_that_go_on(tmp_path: Path, caller) -> None:
+    process, workers = caller("ignore_signals")
+    process.send_signal(signal.SIGINT)
+    while "received SIGINT" not in process.stderr.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert "second signal: killing all workers now" in err
+    assert process.returncode == -signal.SIGINT
+    assert all(is_gone(pid) for pid in workers)
+
+
 @pytest.mark.parametrize("ignored", [False, True], ids=["as usual", "where SIGTERM is ignored"])
-def test_a_killed_caller_leaves_nothing(tmp_path: Path, ignored: bool) -> None:
+def test_a_killed_caller_leaves_nothing(tmp_path: Path, caller, ignored: bool) -> None:
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN) if ignored else None
     try:
-        process, workers = caller(tmp_path)
+        process, workers = caller()
     finally:
         if ignored:
             signal.signal(signal.SIGTERM, before)
@@ -304,7 +337,6 @@ def test_a_killed_caller_leaves_nothing(tmp_path: Path, ignored: bool) -> None:
     process.wait()
     until(lambda: all(is_gone(pid) for pid in workers), "no worker is left")
     until(lambda: nothing_private_is_left(tmp_path), "no file is left")
-    process.stderr.close()
 
 
 # ---- what is unpickled

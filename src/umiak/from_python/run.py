@@ -375,6 +375,7 @@ def _from_journal(failure: Mapping[str, Any]) -> RankFailure:
         )
     else:
         what = failure["what"] or (f"exit code {code}" if code is not None else failure["kind"])
+        what = f"hung: {what}" if failure["kind"] == "hung" else what
     return RankFailure(rank=failure["rank"], what=what, traceback=failure["traceback"], signal=number, exit_code=code)
 
 
