@@ -58,6 +58,8 @@ def fail_in_order(story: str) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     (Path(story) / f"rank{rank()}").symlink_to(str(os.getpid()))
     if rank() == 1:
+        while not (Path(story) / "rank0").is_symlink():  # until it can't be stopped any more
+            threading.Event().wait(0.01)
         raise ValueError("the first")
     while not (Path(story) / "rank1").is_symlink() or _runs(int(os.readlink(Path(story) / "rank1"))):
         threading.Event().wait(0.01)
