@@ -101,7 +101,7 @@ docs: setup ## Write what is made from the code: pages of docs/reference, the sc
 	$(BIN)/python docs/generate.py
 	$(BIN)/python -m tools.architecture
 
-site: setup ## Make a site of the documentation that can be searched, in build/site (makes .venv-site, 100 MB)
+site: setup ## Make a site of the documentation that can be searched, in build/site (makes .venv-site, 150 MB)
 	@test -x $(SITE)/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python $(SITE)
 	@$(BIN)/uv pip install --quiet --python $(SITE)/bin/python --constraint constraints.txt --group site
 	$(SITE)/bin/python -m tools.site
