@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from tests.laws.effort import effort
 from tests.train_helpers import ASYNC_CLUSTER, COLLECTIVE_CLUSTER, FLAT, LIBRARY, SINGLE, config, read
 from umiak.core.value import replace
+from umiak.schema import kinds
+from umiak.schema.keys import known
 from umiak.train import config_schema, days, explain, flat_keys, keys, layouts, slots, writing
 from umiak.train.config import (
     Dataset,
@@ -36,7 +38,6 @@ from umiak.train.config import (
     TableParameters,
     TrainConfig,
 )
-from umiak.train.keys import Kind, known
 from umiak.train.plan import plan
 from umiak.train.standing import standing
 from umiak.train.tables import COUNTS
@@ -179,7 +180,7 @@ rules = st.one_of(
 
 @st.composite
 def tables(draw: st.DrawFn) -> TableParameters:
-    names_of_numbers = [key.name for key in COUNTS if key.kind is Kind.NUMBER and known(key)]
+    names_of_numbers = [key.name for key in COUNTS if key.kind is kinds.NUMBER and known(key)]
     return TableParameters(
         embedx_dim=draw(st.none() | counts),
         embedx_threshold=draw(numbers),

@@ -10,8 +10,8 @@ import pytest
 
 from umiak.cli import completion_scripts, main
 from umiak.cli.commands import COMMANDS
-from umiak.compat.flags import Origin
 from umiak.compat.paddle_flags import OLDER, REFUSED
+from umiak.schema.flags import Origin
 
 
 @pytest.mark.parametrize("name", COMMANDS)

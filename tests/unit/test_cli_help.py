@@ -10,8 +10,8 @@ from umiak.cli import help_text
 from umiak.cli.launch import read
 from umiak.cli.launch_flags import FLAGS
 from umiak.cli.reference import launch_reference
-from umiak.compat.flags import Origin
 from umiak.core.value import fields
+from umiak.schema.flags import Origin
 
 
 def test_help_fits_into_a_hundred_columns() -> None:

@@ -18,10 +18,10 @@ import pytest
 
 from umiak.cli import launch, main, train
 from umiak.cli.launch_flags import FLAGS
-from umiak.compat.flags import Origin
 from umiak.core.problem import Exit, UmiakError
 from umiak.launch import supervisor
 from umiak.platforms import RULES
+from umiak.schema.flags import Origin
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "umiak"

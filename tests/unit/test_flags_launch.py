@@ -9,10 +9,10 @@ import pytest
 
 from umiak.cli.launch import Request, read
 from umiak.cli.launch_flags import FLAGS
-from umiak.compat.flags import Origin
 from umiak.core.cluster import Mode
 from umiak.core.problem import UmiakError
 from umiak.launch.options import LaunchOptions, Tee, TrainerRestart
+from umiak.schema.flags import Origin
 
 NO_ENVIRON: Mapping[str, str] = {}
 

@@ -23,9 +23,10 @@ from tests.train_helpers import (
     small,
 )
 from umiak.core.value import fields
+from umiak.schema import kinds
+from umiak.schema.keys import Key
 from umiak.train import flat_keys, keys, writing
 from umiak.train.config import Dataset, DenseSlot, Device, FleetMode, Phase, Runner, RunnerClass, Saving
-from umiak.train.keys import Kind
 
 DATASET = Dataset(
     name="dataloader_train",
@@ -120,7 +121,7 @@ def test_defaults() -> None:
 @pytest.mark.parametrize(
     ("table", "made"), [(keys.RUNNER, runner_text), (keys.PHASE, phase_text), (keys.DATASET, dataset_text)]
 )
-def test_saying_a_default_changes_nothing(table: tuple[keys.Key, ...], made: Any) -> None:
+def test_saying_a_default_changes_nothing(table: tuple[Key, ...], made: Any) -> None:
     plain = config(made())
     defaults = {key.name: key.default for key in table if key.default is not None and key.name not in keys.ONLINE}
     assert len(defaults) > 1
@@ -151,7 +152,7 @@ def test_every_key_has_a_meaning_or_a_reason() -> None:
         assert len({*names}) == len(names)
         for key in table:
             assert key.meaning or key.refused or key.ignored or key.settled, key.name
-            assert (key.kind is Kind.CHOICE) == bool(key.choices), key.name
+            assert (key.kind is kinds.CHOICE) == bool(key.choices), key.name
 
 
 def test_every_key_that_is_obeyed_can_be_written_again() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.train_helpers import FLAT, config, problems, read, runner_text, warnings
-from umiak.train import flat_keys, keys
+from umiak.schema.keys import Key
+from umiak.train import flat_keys
 from umiak.train.config import (
     Device,
     FleetMode,
@@ -195,7 +196,7 @@ def test_table_parameters_are_kept() -> None:
 
 @pytest.mark.parametrize("key", [key for key in flat_keys.FLAT if key.ignored], ids=lambda key: key.name)
 @pytest.mark.parametrize("given", ["true", "[secret]", "{passwd: secret}", "secret"])
-def test_keys_without_effect_are_told(key: keys.Key, given: str) -> None:
+def test_keys_without_effect_are_told(key: Key, given: str) -> None:
     text = flat(**{key.name: given})
     assert warnings(text) == [f"UM-CONFIG-018 6:3 runner: no effect: {key.name}"]
     assert "secret" not in str(read(text).warnings)
@@ -203,13 +204,13 @@ def test_keys_without_effect_are_told(key: keys.Key, given: str) -> None:
 
 @pytest.mark.parametrize("key", [key for key in flat_keys.FLAT if key.ignored], ids=lambda key: key.name)
 @pytest.mark.parametrize("given", ["false", "[]", '""', "0"])
-def test_keys_that_ask_for_nothing_are_not(key: keys.Key, given: str) -> None:
+def test_keys_that_ask_for_nothing_are_not(key: Key, given: str) -> None:
     assert warnings(flat(**{key.name: given})) == []
 
 
 @pytest.mark.parametrize("key", [key for key in flat_keys.FLAT if key.settled], ids=lambda key: key.name)
 @pytest.mark.parametrize("given", ["true", "false", "100"])
-def test_keys_that_are_settled_are_read_over(key: keys.Key, given: str) -> None:
+def test_keys_that_are_settled_are_read_over(key: Key, given: str) -> None:
     assert warnings(flat(**{key.name: given})) == []
 
 

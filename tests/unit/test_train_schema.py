@@ -23,10 +23,12 @@ from tests.train_helpers import (
 )
 from umiak import train
 from umiak.cli import main
-from umiak.train import config_schema, document, flat_keys, keys, learning, sections, tables
-from umiak.train.document import Entry, Section
-from umiak.train.findings import Findings
-from umiak.train.keys import Key, Kind
+from umiak.schema import kinds, sections, yaml_tree
+from umiak.schema.findings import Findings
+from umiak.schema.keys import Key
+from umiak.schema.yaml_tree import Entry, Section
+from umiak.train import config_schema, flat_keys, keys, learning, tables
+from umiak.train.kinds import DAY, DENSE, DEVICES, SPARSE
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = Path(train.__file__).parent / config_schema.FILE
@@ -53,15 +55,15 @@ TABLES = {
 def data(text: str) -> Any:
     """A config as plain data, as the trainer's own reader understands YAML."""
     findings = Findings()
-    root = document.parse(text, "config.yaml", findings)
+    root = yaml_tree.parse(text, "config.yaml", findings)
     assert not findings.problems
     assert root is not None
     return plain(root)
 
 
-def plain(node: document.Node) -> Any:
+def plain(node: yaml_tree.Node) -> Any:
     """As JSON has it: lists instead of tuples."""
-    return json.loads(json.dumps(sections.free(node)))
+    return json.loads(json.dumps(yaml_tree.free(node)))
 
 
 def complaints(text: str) -> list[str]:
@@ -219,22 +221,22 @@ VALUES = [
 ]
 NUMBERS = {"0", "1", "-1", "2", "60", "0.5", "1.0", "-3.5", "1e-3", ".inf", "9007199254740993", "20260131"}
 FINER = {
-    Kind.WHOLE: {"1.0"},  # an integer in JSON
-    Kind.CHOICE: {"1.0"},
-    Kind.NUMBER: {".inf"},  # not in JSON
-    Kind.DAY: {*NUMBERS, '"20261331"'},
-    Kind.DENSE: {*NUMBERS, "[1, 2]", "[-10.0, 10.0]", "[a, b]", '["a:1", b]'},
-    Kind.SPARSE: {'["a:1", b]'},
-    Kind.DEVICES: {*NUMBERS, "[a, b]", "[-10.0, 10.0]", '["a:1", b]'},
+    kinds.WHOLE: {"1.0"},  # an integer in JSON
+    kinds.CHOICE: {"1.0"},
+    kinds.NUMBER: {".inf"},  # not in JSON
+    DAY: {*NUMBERS, '"20261331"'},
+    DENSE: {*NUMBERS, "[1, 2]", "[-10.0, 10.0]", "[a, b]", '["a:1", b]'},
+    SPARSE: {'["a:1", b]'},
+    DEVICES: {*NUMBERS, "[a, b]", "[-10.0, 10.0]", '["a:1", b]'},
 }
 """Values that the reader refuses and the schema can't, or need not."""
 CHECKED_LATER = {*learning.ABOVE_ZERO, *learning.BELOW_ONE, *tables.ABOVE_ZERO, *tables.BELOW_ONE}
 """Their ranges are not the reader's, but of those who ask it."""
 
 
-def node(written: str) -> document.Node:
+def node(written: str) -> yaml_tree.Node:
     findings = Findings()
-    root = document.parse(f"key: {written}", "config.yaml", findings)
+    root = yaml_tree.parse(f"key: {written}", "config.yaml", findings)
     assert isinstance(root, Section)
     return root.entries[0].node
 
@@ -245,7 +247,7 @@ NODES = {written: node(written) for written in VALUES}
 def reader_takes(key: Key, written: str) -> bool:
     findings = Findings()
     entry = Entry(key=key.name, place=NODES[written].place, node=NODES[written])
-    sections.read((key,), Section(place=entry.place, entries=(entry,)), "section", findings)
+    sections.read((key,), Section(place=entry.place, entries=(entry,)), "section", findings, keys.UNKNOWN)
     return not findings.problems
 
 
@@ -253,7 +255,7 @@ def reader_takes(key: Key, written: str) -> bool:
 def test_the_schema_accepts_what_the_reader_accepts(name: str) -> None:
     marked = 0
     for key in TABLES[name]:
-        if key.kind in (Kind.MAPPING, Kind.SECTIONS):  # what is inside is read with other tables
+        if key.kind in (kinds.MAPPING, kinds.SECTIONS):  # what is inside is read with other tables
             continue
         validator = VALIDATOR.evolve(schema=SCHEMA["definitions"][name]["properties"][key.name])
         for written in VALUES:

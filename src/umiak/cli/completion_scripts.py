@@ -10,8 +10,8 @@ from __future__ import annotations
 from importlib import import_module
 
 from umiak.cli.commands import COMMANDS, Command
-from umiak.compat.flags import Flag, Kind, Origin
 from umiak.compat.paddle_flags import OLDER, REFUSED
+from umiak.schema.flags import Flag, Kind, Origin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ Also what the reference documentation shares with it: how a flag's names, defaul
 from __future__ import annotations
 
 from umiak.cli.launch_flags import FLAGS
-from umiak.compat.flags import Flag, Kind
 from umiak.compat.paddle_flags import OLDER, REFUSED
+from umiak.schema.flags import Flag, Kind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,20 +8,20 @@ The launcher is imported only once the request is known to be right: a mistake i
 
 from __future__ import annotations
 
-from umiak.cli import flags
 from umiak.cli.launch_flags import FLAGS, with_own
 from umiak.compat import paddle_launch, torchrun
-from umiak.compat.flags import Findings
 from umiak.core.problem import Exit, UmiakError
 from umiak.core.value import value
 from umiak.launch.options import LaunchOptions
+from umiak.schema import command_line
+from umiak.schema.flags import Findings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from umiak.cli.output import Printer
-    from umiak.compat.flags import Parsed
+    from umiak.schema.flags import Parsed
 
 
 @value
@@ -59,7 +59,7 @@ def read(argv: Sequence[str], environ: Mapping[str, str]) -> Request:
 
 def _parse(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[Parsed, tuple[str, ...]]:
     environ, notes = paddle_launch.inherited(environ)
-    return flags.parse(FLAGS, argv, environ, command="umiak launch"), notes
+    return command_line.parse(FLAGS, argv, environ, command="umiak launch"), notes
 
 
 def _request(parsed: Parsed, notes: tuple[str, ...]) -> Request:

@@ -7,14 +7,14 @@ and a variable that is forgotten in a shell would ask for it for ever.
 from __future__ import annotations
 
 from umiak.compat import paddle_flags, paddle_old_flags, torchrun_flags
-from umiak.compat.flags import Flag, Kind, Origin
 from umiak.core.value import replace
 from umiak.launch.options import TrainerRestart
+from umiak.schema.flags import Flag, Kind, Origin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from umiak.compat.flags import Findings, Parsed
     from umiak.launch.options import LaunchOptions
+    from umiak.schema.flags import Findings, Parsed
 
 OWN = (
     Flag(

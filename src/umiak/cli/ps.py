@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import time
 
-from umiak.cli import flags, help_ps
+from umiak.cli import help_ps
 from umiak.cli.ps_flags import FLAGS
 from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.schema import command_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from umiak.cli.output import Printer
-    from umiak.compat.flags import Parsed
     from umiak.ps.looking import Job
+    from umiak.schema.flags import Parsed
 
 CLEAR = "\x1b[H\x1b[2J"
 DEFAULT_JOB = "default"
@@ -34,7 +35,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     if argv[0] != "status":
         what = f"umiak ps: unknown command: {argv[0]}"
         raise UmiakError(Problem(code="UM-CLI-004", what=what, hint="`umiak ps status`"))
-    parsed = flags.parse(FLAGS, argv[1:], environ, command="umiak ps status", starts_program=False)
+    parsed = command_line.parse(FLAGS, argv[1:], environ, command="umiak ps status", starts_program=False)
     if parsed.wants_help:
         printer.data(help_ps.status())
         return Exit.DONE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from umiak.compat.flags import Flag, Kind, Origin
+from umiak.schema.flags import Flag, Kind, Origin
 
 WHICH = "Which servers"
 SHOWN = "What is shown"

@@ -9,8 +9,8 @@ import sys
 
 from umiak.cli.help_text import EXAMPLES, default, groups, old_names, spelling
 from umiak.cli.launch_flags import FLAGS
-from umiak.compat.flags import Flag, Origin
 from umiak.compat.paddle_flags import REFUSED
+from umiak.schema.flags import Flag, Origin
 
 HEAD = """\
 <!-- Made by `python -m umiak.cli.reference`. Change the tables of flags, not this file. -->

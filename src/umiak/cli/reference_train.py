@@ -8,8 +8,9 @@ from __future__ import annotations
 from umiak.cli.help_text import default, spelling
 from umiak.cli.help_train import EXAMPLES
 from umiak.cli.train_flags import FLAGS
+from umiak.schema import kinds
+from umiak.schema.keys import Key, known
 from umiak.train import flat_keys, keys, learning, tables
-from umiak.train.keys import Key, Kind, Origin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -287,7 +288,7 @@ def train_reference() -> str:
 
 def config_reference() -> str:
     """The page of configs."""
-    newer = [key for key in flat_keys.FLAT if keys.known(key)]
+    newer = [key for key in flat_keys.FLAT if known(key)]
     return "\n".join(
         [
             MADE.format(tables="keys"),
@@ -302,17 +303,17 @@ def config_reference() -> str:
             "## Dataset\n",
             _table(keys.DATASET),
             OPTIMIZER_TEXT,
-            _table(key for key in learning.OPTIMIZER if keys.known(key)),
+            _table(key for key in learning.OPTIMIZER if known(key)),
             SETTLED,
             _reasons(key for key in learning.OPTIMIZER if key.settled),
             "## Schedule\n",
             _table(learning.SCHEDULE),
             TABLES_TEXT,
-            _table(key for key in tables.TABLE if keys.known(key)),
+            _table(key for key in tables.TABLE if known(key)),
             ACCESSOR_TEXT,
-            _table(key for key in tables.ACCESSOR if keys.known(key)),
+            _table(key for key in tables.ACCESSOR if known(key)),
             COUNTS_TEXT,
-            _table(key for key in tables.COUNTS if keys.known(key)),
+            _table(key for key in tables.COUNTS if known(key)),
             RULES_TEXT,
             _table(tables.SGD),
             RULE_TEXT,
@@ -335,7 +336,7 @@ def config_reference() -> str:
 def _table(table: Iterable[Key]) -> str:
     rows = ["| key | kind | default | meaning |", "|---|---|---|---|"]
     for key in table:
-        origin = "" if key.origin is Origin.PADDLEREC else f" *({key.origin.value})*"
+        origin = f" *({key.origin.value})*" if key.origin else ""
         rows.append(f"| `{key.name}` | {_kind(key)} | {_default(key)} | {_cell(key.meaning)}{origin} |")
     return "\n".join([*rows, ""])
 
@@ -347,11 +348,11 @@ def _reasons(table: Iterable[Key]) -> str:
 
 
 def _kind(key: Key) -> str:
-    if key.kind is Kind.CHOICE:
+    if key.kind is kinds.CHOICE:
         return ", ".join(f"`{word}`" for word in key.choices)
     least = f", {key.least} or more" if key.least is not None else ""
     also = "".join(f", or {number}" for number in key.also)
-    return f"{_cell(key.kind.value)}{least}{also}"
+    return f"{_cell(key.kind.phrase)}{least}{also}"
 
 
 def _default(key: Key) -> str:

@@ -7,17 +7,17 @@ Whatever is asked for, the whole config is checked first, and everything that is
 
 from __future__ import annotations
 
-from umiak.cli import flags
 from umiak.cli.train_flags import FLAGS
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import replace, value
+from umiak.schema import command_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from umiak.cli.output import Printer
-    from umiak.compat.flags import Parsed
+    from umiak.schema.flags import Parsed
     from umiak.train.plan import Plan
 
 PADDLE = "python -m pip install paddlepaddle, or the build of it for your devices"
@@ -48,7 +48,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
     """The command line, read; mistakes in it are in ``problems``."""
-    return flags.parse(FLAGS, argv, environ, command="umiak train", starts_program=False)
+    return command_line.parse(FLAGS, argv, environ, command="umiak train", starts_program=False)
 
 
 def _check_request(parsed: Parsed) -> None:

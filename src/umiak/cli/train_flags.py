@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from umiak.compat.flags import Flag, Kind, Origin
+from umiak.schema.flags import Flag, Kind, Origin
 
 CONFIG = "The config"
 RUN = "How it is run"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from umiak.cli.output import Printer
-    from umiak.compat.flags import Parsed
+    from umiak.schema.flags import Parsed
     from umiak.train.plan import Act, Plan
 
 MODULE = "umiak.cli.main"

@@ -10,8 +10,8 @@ Names, defaults and variables are Paddle's; where its help and its code disagree
 
 from __future__ import annotations
 
-from umiak.compat.flags import Flag, Kind
 from umiak.core.cluster import MOST_NODES, MOST_WORKERS_ON_NODE
+from umiak.schema.flags import Flag, Kind
 
 NODES = "Who takes part"
 WORKERS = "What each node runs"

@@ -11,10 +11,10 @@ command line are told at once. Where the command line and the environment contra
 from __future__ import annotations
 
 from umiak.compat import addresses, paddle_servers, torchrun
-from umiak.compat.flags import Findings, Kind, Origin, Parsed, Source
 from umiak.core.cluster import Mode
 from umiak.core.value import replace
 from umiak.launch.options import LaunchOptions
+from umiak.schema.flags import Findings, Kind, Origin, Parsed, Source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

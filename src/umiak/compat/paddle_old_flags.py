@@ -6,8 +6,8 @@ why it is not obeyed: leaving it out silently would run another job than the one
 
 from __future__ import annotations
 
-from umiak.compat.flags import Flag, Kind, Origin
 from umiak.compat.paddle_flags import OLDER, REFUSED, SERVERS
+from umiak.schema.flags import Flag, Kind, Origin
 
 NO_PLAN = "the search for a parallel plan is part of Paddle's launcher"
 NO_COORDINATORS = "umiak knows servers, trainers and heter workers, but not the coordinators of federated training"

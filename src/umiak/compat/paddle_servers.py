@@ -14,8 +14,8 @@ from umiak.core.value import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from umiak.compat.flags import Findings, Parsed
     from umiak.launch.options import LaunchOptions
+    from umiak.schema.flags import Findings, Parsed
 
     Lists = dict[str, tuple[str, ...]]
 

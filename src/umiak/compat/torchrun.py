@@ -15,18 +15,18 @@ workers too. With umiak the first worker opens that store, at that port, and the
 from __future__ import annotations
 
 from umiak.compat import addresses, torchrun_console
-from umiak.compat.flags import Origin, Setting, Source
 from umiak.contracts.setting import SIGNALS
 from umiak.core.cluster import join_host_port, split_host_port
 from umiak.core.value import replace
 from umiak.launch.options import Runner
+from umiak.schema.flags import Origin, Setting, Source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from umiak.compat.flags import Findings, Parsed, Value
     from umiak.launch.options import LaunchOptions
+    from umiak.schema.flags import Findings, Parsed, Value
 
 STATIC_PORT = 29500
 C10D_PORT = 29400

@@ -11,7 +11,7 @@ from umiak.launch.options import Tee
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from umiak.compat.flags import Findings, Parsed
+    from umiak.schema.flags import Findings, Parsed
 
 STREAMS = {"0": "no stream", "1": "stdout", "2": "stderr", "3": "both streams"}
 OWN_WORDS = tuple(tee.value for tee in Tee)

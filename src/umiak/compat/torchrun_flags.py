@@ -8,9 +8,9 @@ warning says so.
 
 from __future__ import annotations
 
-from umiak.compat.flags import Flag, Kind, Origin
 from umiak.compat.paddle_flags import REFUSED
 from umiak.contracts.setting import SIGNALS
+from umiak.schema.flags import Flag, Kind, Origin
 
 TORCHRUN = "Flags of torchrun"
 BACKENDS = ("static", "c10d", "etcd", "etcd-v2")

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from umiak.cli.launch_flags import FLAGS
 from umiak.compat import paddle_flags
-from umiak.compat.flags import Flag, Kind, Origin
 from umiak.core.nearest import nearest
 from umiak.core.problem import Problem
+from umiak.schema.flags import Flag, Kind, Origin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import re
 
-from umiak.train import flat_keys, keys, learning, sections, tables
-from umiak.train.keys import Key, Kind
+from umiak.schema import kinds
+from umiak.schema.keys import Key
+from umiak.train import flat_keys, keys, learning, tables
+from umiak.train.kinds import DAY, DENSE, DEVICES, SPARSE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,7 +115,7 @@ def _word(key: Key) -> Schema:
 
 
 def _whole(key: Key) -> Schema:
-    made: Schema = {"type": "integer", **_least(key), "maximum": sections.MOST}
+    made: Schema = {"type": "integer", **_least(key), "maximum": kinds.MOST}
     return {"anyOf": [made, {"enum": [*key.also]}]} if key.also else made
 
 
@@ -186,21 +188,21 @@ def _sections(_: Key) -> Schema:
 
 
 _KINDS = {
-    Kind.NAME: _word,
-    Kind.TEXT: _word,
-    Kind.PATH: _word,
-    Kind.WHOLE: _whole,
-    Kind.NUMBER: _number,
-    Kind.TRUTH: _truth,
-    Kind.CHOICE: _choice,
-    Kind.NAMES: _names,
-    Kind.SPARSE: _sparse,
-    Kind.DENSE: _dense,
-    Kind.DEVICES: _devices,
-    Kind.DAY: _day,
-    Kind.BOUNDS: _bounds,
-    Kind.MAPPING: _mapping,
-    Kind.SECTIONS: _sections,
+    kinds.NAME: _word,
+    kinds.TEXT: _word,
+    kinds.PATH: _word,
+    kinds.WHOLE: _whole,
+    kinds.NUMBER: _number,
+    kinds.TRUTH: _truth,
+    kinds.CHOICE: _choice,
+    kinds.NAMES: _names,
+    SPARSE: _sparse,
+    DENSE: _dense,
+    DEVICES: _devices,
+    DAY: _day,
+    kinds.BOUNDS: _bounds,
+    kinds.MAPPING: _mapping,
+    kinds.SECTIONS: _sections,
 }
 
 
@@ -231,7 +233,7 @@ _SECTIONS: dict[str, tuple[tuple[Key, ...], dict[str, Schema]]] = {
     "dataset": (keys.DATASET, {}),
     "newer_runner": (flat_keys.FLAT, {}),
     "hyper_parameters": (
-        (Key(name="optimizer", meaning="How the model learns.", kind=Kind.MAPPING),),
+        (Key(name="optimizer", meaning="How the model learns.", kind=kinds.MAPPING),),
         {"optimizer": _reference("optimizer")},
     ),
     "optimizer": (

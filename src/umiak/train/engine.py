@@ -32,10 +32,10 @@ from umiak.ps import specs
 from umiak.ps.job import Job
 from umiak.ps.paddle import needs_clip, optimizer
 from umiak.ps.values import Opened
+from umiak.schema.findings import choices
 from umiak.train import hyper, model_text
 from umiak.train.buffers import Buffers
 from umiak.train.config import Device, EmbeddingTables, Learning, TableParameters
-from umiak.train.findings import choices
 from umiak.train.learning import factor
 from umiak.train.metrics.board import Board
 from umiak.train.metrics.clicks import Auc, Calibration, LogLoss, Mean

@@ -8,14 +8,15 @@ value keeps its place and the key that it was written with, so that complaints a
 
 from __future__ import annotations
 
-from umiak.train import flat_keys, keys, sections, workspace
-from umiak.train.document import Entry, Listing, Scalar, Section
-from umiak.train.findings import Findings, Place, choices
+from umiak.schema import sections
+from umiak.schema.findings import Findings, Place, choices
+from umiak.schema.yaml_tree import Entry, Listing, Scalar, Section
+from umiak.train import flat_keys, keys, workspace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from umiak.train.document import Node
-    from umiak.train.sections import Said
+    from umiak.schema.sections import Said
+    from umiak.schema.yaml_tree import Node
 
 TRAIN, INFER = "train", "infer"
 _DEVICES = ("gpu", "xpu", "npu")
@@ -41,11 +42,11 @@ def is_flat(root: Section) -> bool:
 
 def translated(root: Section, directory: str, findings: Findings) -> Section | None:
     """The same config in the older layout. ``directory`` is where its file is."""
-    top = sections.read(flat_keys.FLAT_GLOBAL, root, "config", findings)
+    top = sections.read(flat_keys.FLAT_GLOBAL, root, "config", findings, keys.UNKNOWN)
     entry = root.get("runner")
     assert entry is not None
     assert isinstance(entry.node, Section)
-    said = sections.read(flat_keys.FLAT, entry.node, "runner", findings)
+    said = sections.read(flat_keys.FLAT, entry.node, "runner", findings, keys.UNKNOWN)
     return _Translation(root, top, said, entry.node, directory, findings).root()
 
 

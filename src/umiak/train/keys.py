@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from enum import Enum
 
-from umiak.core.value import value
+from umiak.schema import kinds
+from umiak.schema.keys import Key, words
+from umiak.schema.sections import UnknownKeys
 from umiak.train.config import (
     DatasetType,
     Device,
@@ -18,68 +20,21 @@ from umiak.train.config import (
     RunnerClass,
     Strategy,
 )
-
-
-class Kind(Enum):
-    """What stands after a key; the values are phrases for messages: ``needs ...``."""
-
-    NAME = "a name"
-    TEXT = "text"
-    PATH = "a path"
-    WHOLE = "a whole number"
-    NUMBER = "a number"
-    TRUTH = "true or false"
-    CHOICE = "one of a few words"
-    NAMES = "a name or a list of names"
-    SPARSE = "names of slots with blanks between them"
-    DENSE = "name:width with blanks between them"
-    DEVICES = 'numbers with commas between them, as in "0,1"'
-    DAY = "a day, as in 20260131"
-    BOUNDS = "two numbers, as in [-10, 10]"
-    MAPPING = "a mapping"
-    SECTIONS = "a list of mappings, each with a name"
+from umiak.train.kinds import DAY, DENSE, DEVICES, SPARSE
 
 
 class Origin(Enum):
-    """Where a key comes from."""
+    """Where a key comes from that PaddleRec 1.8.5 did not have."""
 
-    PADDLEREC = "PaddleRec 1.8.5"
     NEWER = "newer PaddleRec"
     UMIAK = "umiak"
 
 
-@value
-class Key:
-    """One key."""
-
-    name: str
-    meaning: str
-    kind: Kind = Kind.TEXT
-    default: str | int | bool | None = None
-    default_said: str = ""
-    """The default in words, where it depends on something."""
-    required: bool = False
-    choices: tuple[str, ...] = ()
-    synonyms: tuple[tuple[str, str], ...] = ()
-    """Other words for a choice."""
-    refused_words: tuple[tuple[str, str], ...] = ()
-    """Words that PaddleRec knew and that can't be obeyed, with the reason."""
-    least: int | None = None
-    also: tuple[int, ...] = ()
-    """Smaller numbers that are understood as well."""
-    refused: str = ""
-    """Why a known key can't be obeyed: an error."""
-    ignored: str = ""
-    """Why a known key has no effect: a warning, if it asks for something."""
-    settled: str = ""
-    """Why a known key need not be said: what it asks for is done anyway."""
-    origin: Origin = Origin.PADDLEREC
-
-
-def words(kind: type[Enum]) -> tuple[str, ...]:
-    """The words of a closed set, for ``choices``."""
-    return tuple(str(member.value) for member in kind)
-
+UNKNOWN = UnknownKeys(
+    why="it is passed on: a reader class or a model may ask for it with envs.get_global_env",  # PaddleRec's do
+    page="docs/reference/config.md",
+    short={"lr": "learning_rate", "rate": "learning_rate", "bs": "batch_size"},
+)
 
 _PLACES = "It replaces a part of PaddleRec's own engine, which is not here."
 _SAVED = "-1: after every epoch."
@@ -89,45 +44,45 @@ GLOBAL = (
         name="workspace",
         meaning="A directory, from the current one, or a model that comes with umiak: `umiak.models.rank.dnn`, or with "
         "`paddlerec` in front. `{workspace}` stands for it in every text.",
-        kind=Kind.PATH,
+        kind=kinds.PATH,
         required=True,
     ),
-    Key(name="mode", meaning="The runners to run, one after another.", kind=Kind.NAMES, required=True),
+    Key(name="mode", meaning="The runners to run, one after another.", kind=kinds.NAMES, required=True),
     Key(
         name="debug",
         meaning="Whether every batch tells where its time went.",
-        kind=Kind.TRUTH,
+        kind=kinds.TRUTH,
         default=False,
     ),
-    Key(name="runner", meaning="How to run: [runners](#runner).", kind=Kind.SECTIONS, required=True),
-    Key(name="phase", meaning="What to run: [phases](#phase).", kind=Kind.SECTIONS, required=True),
-    Key(name="dataset", meaning="On what: [datasets](#dataset).", kind=Kind.SECTIONS, required=True),
-    Key(name="hyper_parameters", meaning="Whatever the model reads.", kind=Kind.MAPPING),
+    Key(name="runner", meaning="How to run: [runners](#runner).", kind=kinds.SECTIONS, required=True),
+    Key(name="phase", meaning="What to run: [phases](#phase).", kind=kinds.SECTIONS, required=True),
+    Key(name="dataset", meaning="On what: [datasets](#dataset).", kind=kinds.SECTIONS, required=True),
+    Key(name="hyper_parameters", meaning="Whatever the model reads.", kind=kinds.MAPPING),
     Key(
         name="table_parameters",
         origin=Origin.NEWER,
         meaning="Embedding tables whose rows count shows and clicks: [table parameters](#table-parameters).",
-        kind=Kind.MAPPING,
+        kind=kinds.MAPPING,
     ),
     Key(
         name="embedding_tables",
         origin=Origin.UMIAK,
         meaning="`shared`: equal ids of slots that the model looks up in one table are one row. `per_slot`: each slot has a "
         "table of its own: [tables and slots](modeling.md#tables-and-slots).",
-        kind=Kind.CHOICE,
+        kind=kinds.CHOICE,
         default="shared",
         choices=words(EmbeddingTables),
     ),
 )
 
 ONLINE_KEYS = (
-    Key(name="start_day", origin=Origin.NEWER, meaning="The first day.", kind=Kind.DAY),
-    Key(name="end_day", origin=Origin.NEWER, meaning="The last day.", kind=Kind.DAY),
+    Key(name="start_day", origin=Origin.NEWER, meaning="The first day.", kind=DAY),
+    Key(name="end_day", origin=Origin.NEWER, meaning="The last day.", kind=DAY),
     Key(
         name="split_interval",
         origin=Origin.NEWER,
         meaning="Minutes of data in one directory `YYYYMMDD/HHMM`; a divisor of a day's 1440.",
-        kind=Kind.WHOLE,
+        kind=kinds.WHOLE,
         default=60,
         least=1,
     ),
@@ -135,7 +90,7 @@ ONLINE_KEYS = (
         name="split_per_pass",
         origin=Origin.NEWER,
         meaning="Directories in one pass.",
-        kind=Kind.WHOLE,
+        kind=kinds.WHOLE,
         default=1,
         least=1,
     ),
@@ -144,13 +99,13 @@ ONLINE_KEYS = (
         origin=Origin.NEWER,
         meaning="A file that says that its directory is complete: it is waited for, and not read. Without it nobody waits, and "
         "a pass without data is an error.",
-        kind=Kind.TEXT,
+        kind=kinds.TEXT,
     ),
     Key(
         name="data_sleep_second",
         origin=Origin.NEWER,
         meaning="Seconds between two looks.",
-        kind=Kind.WHOLE,
+        kind=kinds.WHOLE,
         default=10,
         least=1,
     ),
@@ -158,7 +113,7 @@ ONLINE_KEYS = (
         name="checkpoint_per_pass",
         origin=Origin.NEWER,
         meaning="A checkpoint after so many passes, below `save_checkpoint_path`; the last pass always has one.",
-        kind=Kind.WHOLE,
+        kind=kinds.WHOLE,
         default=6,
         least=1,
     ),
@@ -166,7 +121,7 @@ ONLINE_KEYS = (
         name="save_delta_frequency",
         origin=Origin.NEWER,
         meaning="A delta for serving after so many passes, below `save_inference_path`; a day ends with a base instead.",
-        kind=Kind.WHOLE,
+        kind=kinds.WHOLE,
         default=6,
         least=1,
     ),
@@ -174,34 +129,34 @@ ONLINE_KEYS = (
         name="save_first_base",
         origin=Origin.NEWER,
         meaning="Whether a base model is saved before the first pass.",
-        kind=Kind.TRUTH,
+        kind=kinds.TRUTH,
         default=False,
     ),
     Key(
         name="prefetch",
         origin=Origin.NEWER,
         meaning="Whether the files of the next pass, if it is complete, are fetched while one is trained.",
-        kind=Kind.TRUTH,
+        kind=kinds.TRUTH,
         default=False,
     ),
 )
 ONLINE = tuple(key.name for key in ONLINE_KEYS)
 
 RUNNER = (
-    Key(name="name", meaning="What `mode` calls it.", kind=Kind.NAME, required=True),
+    Key(name="name", meaning="What `mode` calls it.", kind=kinds.NAME, required=True),
     Key(
         name="class",
         meaning="`train` and `infer` in one process, `local_cluster_train` in several on this machine, `cluster_train` on a "
         "cluster, `online_learning` by day and pass.",
-        kind=Kind.CHOICE,
+        kind=kinds.CHOICE,
         default="train",
         choices=words(RunnerClass),
     ),
-    Key(name="device", meaning="What trainers compute on.", kind=Kind.CHOICE, default="cpu", choices=words(Device)),
+    Key(name="device", meaning="What trainers compute on.", kind=kinds.CHOICE, default="cpu", choices=words(Device)),
     Key(
         name="fleet_mode",
         meaning="How several trainers work together: with parameter servers, or collectively.",
-        kind=Kind.CHOICE,
+        kind=kinds.CHOICE,
         default_said="`ps`; with `local_cluster_train`, or several devices, on anything but the CPU: `collective`",
         choices=words(FleetMode),
         refused_words=(("pslib", "it is a library inside Baidu; `ps` does the same work with umiak's servers"),),
@@ -209,7 +164,7 @@ RUNNER = (
     Key(
         name="distribute_strategy",
         meaning="How trainers and parameter servers work together; `hybrid` is umiak's own.",
-        kind=Kind.CHOICE,
+        kind=kinds.CHOICE,
         default="async",
         choices=words(Strategy),
     ),
@@ -217,27 +172,27 @@ RUNNER = (
         name="geo_step",
         origin=Origin.NEWER,
         meaning="With geo: batches between two exchanges.",
-        kind=Kind.WHOLE,
+        kind=kinds.WHOLE,
         default=100,
         least=1,
     ),
     Key(
         name="selected_gpus",
         meaning='Numbers of devices, as in `"0,1"`: one trainer for each.',
-        kind=Kind.DEVICES,
+        kind=DEVICES,
     ),
     Key(
         name="worker_num",
         meaning="Trainers on each node.",
-        kind=Kind.WHOLE,
+        kind=kinds.WHOLE,
         default_said="1, or as many as `selected_gpus` names",
         least=1,
     ),
-    Key(name="server_num", meaning="Parameter servers on each node.", kind=Kind.WHOLE, default=1, least=1),
+    Key(name="server_num", meaning="Parameter servers on each node.", kind=kinds.WHOLE, default=1, least=1),
     Key(
         name="alone_allowed",
         meaning="With `cluster_train`: whether one process may do it where there is no cluster.",
-        kind=Kind.TRUTH,
+        kind=kinds.TRUTH,
         default=False,
         origin=Origin.UMIAK,
     ),
@@ -245,7 +200,7 @@ RUNNER = (
         name="node_data",
         meaning="With `cluster_train`: whether every node sees all files of `data_path` (`shared`), or has its own part of them "
         "(`own`), which its trainers divide among themselves.",
-        kind=Kind.CHOICE,
+        kind=kinds.CHOICE,
         default_said="`own` where `PADDLEREC_CLUSTER_TYPE` is `MPI`, else `shared`",
         choices=words(NodeData),
         origin=Origin.UMIAK,
@@ -253,27 +208,27 @@ RUNNER = (
     Key(
         name="epochs",
         meaning="How often the data is gone through. Needed for training.",
-        kind=Kind.WHOLE,
+        kind=kinds.WHOLE,
         default_said="`infer` and `online_learning`: 1",
         least=1,
     ),
     Key(
         name="phases",
         meaning="The phases to run in each epoch, in this order.",
-        kind=Kind.NAMES,
+        kind=kinds.NAMES,
         default_said="all, in the order of the file",
     ),
-    Key(name="seed", origin=Origin.NEWER, meaning="Of everything that is random.", kind=Kind.WHOLE, least=0),
+    Key(name="seed", origin=Origin.NEWER, meaning="Of everything that is random.", kind=kinds.WHOLE, least=0),
     Key(
         name="init_model_path",
         meaning="Training goes on from there; `infer` evaluates every checkpoint that is there.",
-        kind=Kind.PATH,
+        kind=kinds.PATH,
     ),
     Key(
         name="infer_start_epoch",
         origin=Origin.NEWER,
         meaning="`infer`: the first checkpoint that is evaluated.",
-        kind=Kind.WHOLE,
+        kind=kinds.WHOLE,
         default_said="all are evaluated",
         least=0,
     ),
@@ -281,14 +236,14 @@ RUNNER = (
         name="infer_end_epoch",
         origin=Origin.NEWER,
         meaning="`infer`: the first one that is not evaluated any more.",
-        kind=Kind.WHOLE,
+        kind=kinds.WHOLE,
         default_said="all are evaluated",
         least=1,
     ),
     Key(
         name="save_checkpoint_interval",
         meaning=f"Epochs between two checkpoints. {_SAVED}",
-        kind=Kind.WHOLE,
+        kind=kinds.WHOLE,
         default=-1,
         least=1,
         also=(-1,),
@@ -296,13 +251,13 @@ RUNNER = (
     Key(
         name="save_checkpoint_path",
         meaning="Where checkpoints are saved, as `PATH/EPOCH/`, counted from 0 as PaddleRec does (`epoch 1/2` on the screen is `PATH/0/`), or with `online_learning` as `PATH/DAY/PASS/`; the last one always is. A directory, or a URL.",
-        kind=Kind.PATH,
+        kind=kinds.PATH,
         default_said="nothing is saved",
     ),
     Key(
         name="save_step_interval",
         meaning="Batches between two checkpoints within an epoch. -1: none.",
-        kind=Kind.WHOLE,
+        kind=kinds.WHOLE,
         default=-1,
         least=1,
         also=(-1,),
@@ -310,12 +265,12 @@ RUNNER = (
     Key(
         name="save_step_path",
         meaning="Where these are saved, as `PATH/epoch_E_batch_B/`, or with `online_learning` as `PATH/DAY/PASS_batch_B/`.",
-        kind=Kind.PATH,
+        kind=kinds.PATH,
     ),
     Key(
         name="save_inference_interval",
         meaning=f"Epochs between two models for serving. {_SAVED}",
-        kind=Kind.WHOLE,
+        kind=kinds.WHOLE,
         default=-1,
         least=1,
         also=(-1,),
@@ -323,24 +278,24 @@ RUNNER = (
     Key(
         name="save_inference_path",
         meaning="Where these are saved, as `PATH/EPOCH/`, counted from 0; with `online_learning` [base and delta](train.md#online-learning).",
-        kind=Kind.PATH,
+        kind=kinds.PATH,
     ),
     Key(
         name="save_inference_feed_varnames",
         meaning="Inputs of these models.",
-        kind=Kind.NAMES,
+        kind=kinds.NAMES,
         default_said="those that the model declares",
     ),
     Key(
         name="save_inference_fetch_varnames",
         meaning="Their outputs.",
-        kind=Kind.NAMES,
+        kind=kinds.NAMES,
         default_said="those that the model declares",
     ),
     Key(
         name="save_minutes_interval",
         meaning="Minutes between two checkpoints, wherever training is; they go where those of batches go, or those of epochs.",
-        kind=Kind.WHOLE,
+        kind=kinds.WHOLE,
         default=-1,
         least=1,
         also=(-1,),
@@ -349,7 +304,7 @@ RUNNER = (
     Key(
         name="keep_checkpoints",
         meaning="How many checkpoints are kept, the newest.",
-        kind=Kind.WHOLE,
+        kind=kinds.WHOLE,
         default_said="all of epochs, 3 of batches and minutes",
         least=1,
         origin=Origin.UMIAK,
@@ -357,146 +312,141 @@ RUNNER = (
     Key(
         name="evaluate_phase",
         meaning="A phase on whose dataset the model is evaluated after every epoch.",
-        kind=Kind.NAME,
+        kind=kinds.NAME,
         origin=Origin.UMIAK,
     ),
     Key(
         name="early_stop_patience",
         meaning="Training ends when so many epochs in a row were no better. Needs `evaluate_phase`.",
-        kind=Kind.WHOLE,
+        kind=kinds.WHOLE,
         least=1,
         origin=Origin.UMIAK,
     ),
     Key(
         name="early_stop_metric",
         meaning="What better means: a metric of the model, or `loss`.",
-        kind=Kind.NAME,
+        kind=kinds.NAME,
         default_said="`auc` if the model has it, else `loss`",
         origin=Origin.UMIAK,
     ),
     Key(
         name="amp",
         meaning="Whether accelerators compute in bfloat16 where that is safe.",
-        kind=Kind.TRUTH,
+        kind=kinds.TRUTH,
         default=False,
         origin=Origin.UMIAK,
     ),
     Key(
         name="print_interval",
         meaning="Batches of the first trainer between two lines, and two reports in `metrics.jsonl`.",
-        kind=Kind.WHOLE,
+        kind=kinds.WHOLE,
         default=20,
         least=1,
     ),
-    Key(name="runner_result_dump_path", meaning="A file for the metrics of each batch, as JSON.", kind=Kind.PATH),
+    Key(name="runner_result_dump_path", meaning="A file for the metrics of each batch, as JSON.", kind=kinds.PATH),
     *ONLINE_KEYS,
     Key(
         name="trainer_class",
         meaning="Only `GeneralTrainer` is understood.",
-        kind=Kind.CHOICE,
+        kind=kinds.CHOICE,
         default="GeneralTrainer",
         choices=("GeneralTrainer",),
     ),
     *(
-        Key(name=f"{stage}_class_path", meaning="", kind=Kind.PATH, refused=_PLACES)
+        Key(name=f"{stage}_class_path", meaning="", kind=kinds.PATH, refused=_PLACES)
         for stage in ("instance", "network", "startup", "runner", "terminal")
     ),
     Key(
         name="init_pretraining_model_path",
         meaning="",
-        kind=Kind.PATH,
+        kind=kinds.PATH,
         refused="It belongs to PaddleRec's fine-tuning trainer; `init_model_path` starts from another model.",
     ),
     Key(
         name="finetuning_aspect_varnames",
         meaning="",
-        kind=Kind.NAMES,
+        kind=kinds.NAMES,
         refused="It belongs to PaddleRec's fine-tuning trainer; `init_model_path` starts from another model.",
     ),
 )
 
 PHASE = (
-    Key(name="name", meaning="What `phases` calls it.", kind=Kind.NAME, required=True),
-    Key(name="model", meaning="The Python file that has the model.", kind=Kind.PATH, required=True),
-    Key(name="dataset_name", meaning="The dataset that it is run on.", kind=Kind.NAME, required=True),
-    Key(name="thread_num", meaning="Threads that read, and that compute.", kind=Kind.WHOLE, default=1, least=1),
+    Key(name="name", meaning="What `phases` calls it.", kind=kinds.NAME, required=True),
+    Key(name="model", meaning="The Python file that has the model.", kind=kinds.PATH, required=True),
+    Key(name="dataset_name", meaning="The dataset that it is run on.", kind=kinds.NAME, required=True),
+    Key(name="thread_num", meaning="Threads that read, and that compute.", kind=kinds.WHOLE, default=1, least=1),
     Key(
         name="shuffle_filelist",
         meaning="Whether files are read in another order in each epoch.",
-        kind=Kind.TRUTH,
+        kind=kinds.TRUTH,
         default=False,
     ),
     Key(
         name="gradient_scale_strategy",
         meaning="Gradients of a batch are 0: averaged, 1: summed, 2: left to the model.",
-        kind=Kind.CHOICE,
+        kind=kinds.CHOICE,
         default=0,
         choices=("0", "1", "2"),
     ),
 )
 
 DATASET = (
-    Key(name="name", meaning="What `dataset_name` calls it.", kind=Kind.NAME, required=True),
+    Key(name="name", meaning="What `dataset_name` calls it.", kind=kinds.NAME, required=True),
     Key(
         name="type",
         meaning="Both read in the same way here.",
-        kind=Kind.CHOICE,
+        kind=kinds.CHOICE,
         default="DataLoader",
         choices=words(DatasetType),
     ),
-    Key(name="batch_size", meaning="Samples in a batch of one trainer.", kind=Kind.WHOLE, required=True, least=1),
+    Key(name="batch_size", meaning="Samples in a batch of one trainer.", kind=kinds.WHOLE, required=True, least=1),
     Key(
         name="data_path",
         meaning="A directory with all that is below it, a pattern such as `data/part-*`, or a URL. `paddlerec::PATH` and "
         "`umiak::PATH` are relative to the installed package.",
-        kind=Kind.PATH,
+        kind=kinds.PATH,
         required=True,
     ),
     Key(
         name="sparse_slots",
         meaning='Slots with any number of ids: `"click 1 2 3"`.',
-        kind=Kind.SPARSE,
+        kind=SPARSE,
         default_said="none",
     ),
     Key(
         name="dense_slots",
         meaning='Slots with a fixed number of values: `"price:1 image:[8,8]"`.',
-        kind=Kind.DENSE,
+        kind=DENSE,
         default_said="none",
     ),
-    Key(name="padding", meaning="What a slot gets that a line does not have.", kind=Kind.WHOLE, default=0),
+    Key(name="padding", meaning="What a slot gets that a line does not have.", kind=kinds.WHOLE, default=0),
     Key(
         name="data_converter",
         meaning="The Python file of a reader class of your own. It is used where no slots are declared.",
-        kind=Kind.PATH,
+        kind=kinds.PATH,
     ),
     Key(
         name="extra_slots_allowed",
         meaning="Whether lines may always have slots that are not declared.",
-        kind=Kind.TRUTH,
+        kind=kinds.TRUTH,
         default=False,
         origin=Origin.UMIAK,
     ),
     Key(
         name="bad_lines",
         meaning="So many lines of an epoch may be left out because they can't be read.",
-        kind=Kind.WHOLE,
+        kind=kinds.WHOLE,
         default=0,
         least=0,
         origin=Origin.UMIAK,
     ),
-    Key(name="reader_class_name", meaning="The name of that class.", kind=Kind.NAME, default="Reader"),
+    Key(name="reader_class_name", meaning="The name of that class.", kind=kinds.NAME, default="Reader"),
     Key(
         name="num_workers",
         origin=Origin.NEWER,
         meaning="Processes that run that class; 0: as many as there are cores.",
-        kind=Kind.WHOLE,
+        kind=kinds.WHOLE,
         default=0,
         least=0,
     ),
 )
-
-
-def known(key: Key) -> bool:
-    """Whether a key is obeyed: the others are not suggested."""
-    return not (key.refused or key.ignored or key.settled)

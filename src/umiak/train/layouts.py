@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from umiak.core.problem import Problem
 from umiak.core.value import value
-from umiak.train import document, flat, keys, learning, overrides, sections, tables, workspace
+from umiak.schema import sections, yaml_tree
+from umiak.schema.findings import Findings, Place
+from umiak.schema.yaml_tree import Scalar, Section, kind_of
+from umiak.train import flat, keys, learning, overrides, tables, workspace
 from umiak.train.config import Dataset, DatasetType, EmbeddingTables, Phase, Runner, TrainConfig
-from umiak.train.document import Scalar, Section, kind_of
-from umiak.train.findings import Findings, Place
 from umiak.train.runners import dangling, runner
 
 TYPE_CHECKING = False
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import TypeVar
 
+    from umiak.schema.keys import Key
+    from umiak.schema.sections import Said
     from umiak.train.config import Free
-    from umiak.train.keys import Key
-    from umiak.train.sections import Said
     from umiak.train.workspace import Library
 
     T = TypeVar("T")
@@ -43,7 +44,7 @@ class Reading:
 def read(text: str, *, source: str, library: Library, directory: str = ".", said: Iterable[str] = ()) -> Reading:
     """The config in a text. ``directory`` is where its file is; ``said`` are the overrides of the command line."""
     findings = Findings()
-    root = document.parse(text, source, findings)
+    root = yaml_tree.parse(text, source, findings)
     config = None
     if not findings.problems:
         config = _Config(source, library, directory, findings).read(root, said)
@@ -57,11 +58,11 @@ def read(text: str, *, source: str, library: Library, directory: str = ".", said
 def written(text: str, made: TrainConfig, *, source: str, said: Iterable[str] = ()) -> Free:
     """A config in which nothing is wrong as plain data, as it is written, overrides and all: what ``envs.get_global_env`` knows."""
     findings = Findings()
-    root = document.parse(text, source, findings)
+    root = yaml_tree.parse(text, source, findings)
     if not isinstance(root, Section):
         return {}
     tree = workspace.filled_tree(overrides.apply(root, said, findings), made.workspace)
-    plain: Free = sections.free(tree)
+    plain: Free = yaml_tree.free(tree)
     return {**plain, "workspace": made.workspace}
 
 
@@ -72,7 +73,7 @@ class _Config:
         self.directory = directory
         self.findings = findings
 
-    def read(self, root: document.Node | None, said: Iterable[str]) -> TrainConfig | None:
+    def read(self, root: yaml_tree.Node | None, said: Iterable[str]) -> TrainConfig | None:
         if root is None or (isinstance(root, Scalar) and root.data is None):
             root = Section(place=self.start)
         if not isinstance(root, Section):
@@ -116,7 +117,7 @@ class _Config:
         return directory or "."
 
     def _config(self, root: Section, directory: str) -> TrainConfig | None:
-        top = sections.read(keys.GLOBAL, root, "config", self.findings)
+        top = sections.read(keys.GLOBAL, root, "config", self.findings, keys.UNKNOWN)
         dataset_names, phase_names, runner_names = (self._names(top, what) for what in ("dataset", "phase", "runner"))
         datasets = self._entries(top, "dataset", keys.DATASET, self._dataset)
         phases = self._entries(
@@ -183,7 +184,7 @@ class _Config:
             named = node.get("name")
             name = named.node.text.strip() if named and isinstance(named.node, Scalar) else ""
             findings = Findings()
-            said = sections.read(table, node, f"{what} {name or number}", findings)
+            said = sections.read(table, node, f"{what} {name or number}", findings, keys.UNKNOWN)
             if name in seen:
                 self.findings.problem(
                     "UM-CONFIG-016",

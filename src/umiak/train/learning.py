@@ -17,15 +17,16 @@ from __future__ import annotations
 import math
 
 from umiak.core.value import fields
-from umiak.train import sections
+from umiak.schema import kinds, sections
+from umiak.schema.keys import Key
+from umiak.schema.yaml_tree import Section
 from umiak.train.config import Learning, Schedule
-from umiak.train.document import Section
-from umiak.train.keys import Key, Kind, Origin
+from umiak.train.keys import UNKNOWN, Origin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from umiak.train.findings import Findings
-    from umiak.train.sections import Said
+    from umiak.schema.findings import Findings
+    from umiak.schema.sections import Said
 
 
 SCHEDULES: dict[str, tuple[str, ...]] = {
@@ -69,44 +70,44 @@ OPTIMIZER = (
         name="class",
         meaning="The rule: [what each does](ps.md#rules). Rows of embeddings learn when they occur, whatever the rule: Adam is a "
         "lazy one.",
-        kind=Kind.CHOICE,
+        kind=kinds.CHOICE,
         default="adam",
         choices=tuple(RULES),
         synonyms=(("std-adagrad", "adagrad_scaled"),),
     ),
-    Key(name="learning_rate", meaning="How far a step goes.", kind=Kind.NUMBER, default_said="the rule's own"),
-    Key(name="beta1", meaning="`adam`, `adam_row`.", kind=Kind.NUMBER, default_said="0.9", origin=Origin.UMIAK),
-    Key(name="beta2", meaning="`adam`, `adam_row`.", kind=Kind.NUMBER, default_said="0.999", origin=Origin.UMIAK),
+    Key(name="learning_rate", meaning="How far a step goes.", kind=kinds.NUMBER, default_said="the rule's own"),
+    Key(name="beta1", meaning="`adam`, `adam_row`.", kind=kinds.NUMBER, default_said="0.9", origin=Origin.UMIAK),
+    Key(name="beta2", meaning="`adam`, `adam_row`.", kind=kinds.NUMBER, default_said="0.999", origin=Origin.UMIAK),
     Key(
         name="epsilon",
         meaning="`adam`, `adam_row`, `adagrad`, `rmsprop`.",
-        kind=Kind.NUMBER,
+        kind=kinds.NUMBER,
         default_said="the rule's own",
         origin=Origin.UMIAK,
     ),
     Key(
         name="momentum",
         meaning="`momentum`, `rmsprop`.",
-        kind=Kind.NUMBER,
+        kind=kinds.NUMBER,
         default_said="0.9; `rmsprop`: 0",
         origin=Origin.UMIAK,
     ),
-    Key(name="rho", meaning="`rmsprop`.", kind=Kind.NUMBER, default_said="0.95", origin=Origin.UMIAK),
-    Key(name="centered", meaning="`rmsprop`.", kind=Kind.TRUTH, default_said="`false`", origin=Origin.UMIAK),
-    Key(name="use_nesterov", meaning="`momentum`.", kind=Kind.TRUTH, default_said="`false`", origin=Origin.UMIAK),
+    Key(name="rho", meaning="`rmsprop`.", kind=kinds.NUMBER, default_said="0.95", origin=Origin.UMIAK),
+    Key(name="centered", meaning="`rmsprop`.", kind=kinds.TRUTH, default_said="`false`", origin=Origin.UMIAK),
+    Key(name="use_nesterov", meaning="`momentum`.", kind=kinds.TRUTH, default_said="`false`", origin=Origin.UMIAK),
     Key(
         name="initial_accumulator_value",
         meaning="The kinds of `adagrad`: what the sum of squares begins at.",
-        kind=Kind.NUMBER,
+        kind=kinds.NUMBER,
         default_said="the rule's own",
         origin=Origin.UMIAK,
     ),
-    Key(name="l1", meaning="`ftrl`.", kind=Kind.NUMBER, default_said="0", origin=Origin.UMIAK),
-    Key(name="l2", meaning="`ftrl`.", kind=Kind.NUMBER, default_said="0", origin=Origin.UMIAK),
+    Key(name="l1", meaning="`ftrl`.", kind=kinds.NUMBER, default_said="0", origin=Origin.UMIAK),
+    Key(name="l2", meaning="`ftrl`.", kind=kinds.NUMBER, default_said="0", origin=Origin.UMIAK),
     Key(
         name="clip_value",
         meaning="Every gradient is kept within plus and minus this, but for parameters with `ParamAttr(need_clip=False)`.",
-        kind=Kind.NUMBER,
+        kind=kinds.NUMBER,
         default_said="they are not clipped",
         origin=Origin.UMIAK,
     ),
@@ -114,7 +115,7 @@ OPTIMIZER = (
         name="clip_norm",
         meaning="A trainer's gradient of all dense parameters together, but for those with `ParamAttr(need_clip=False)`, and that of "
         "each row, is scaled down to this length.",
-        kind=Kind.NUMBER,
+        kind=kinds.NUMBER,
         default_said="they are not clipped",
         origin=Origin.UMIAK,
     ),
@@ -123,7 +124,7 @@ OPTIMIZER = (
         meaning="A trainer's gradients of a step, those of all dense parameters but those with `ParamAttr(need_clip=False)`, and of all rows, together, are scaled down to this "
         "length before they are sent, as `paddle.nn.ClipGradByGlobalNorm` does; of several trainers each clips its own. Tables "
         "with an accessor are left out.",
-        kind=Kind.NUMBER,
+        kind=kinds.NUMBER,
         default_said="they are not clipped",
         origin=Origin.UMIAK,
     ),
@@ -132,7 +133,7 @@ OPTIMIZER = (
         meaning="L2: so much of each weight is added to its gradient, after clipping. With `adamw` it is the decoupled one. Of rows, "
         "those that occur decay, but for tables with parameters of their own. A parameter's "
         "`ParamAttr(regularizer=...)` holds before it.",
-        kind=Kind.NUMBER,
+        kind=kinds.NUMBER,
         least=0,
         default_said="0; `adamw`: 0.01",
         origin=Origin.UMIAK,
@@ -140,7 +141,7 @@ OPTIMIZER = (
     Key(
         name="decoupled_weight_decay",
         meaning="So much of each weight, times the learning rate, is taken from it in every step.",
-        kind=Kind.NUMBER,
+        kind=kinds.NUMBER,
         least=0,
         default_said="0",
         origin=Origin.UMIAK,
@@ -148,12 +149,12 @@ OPTIMIZER = (
     Key(
         name="schedule",
         meaning="How the learning rate changes: [schedules](#schedule).",
-        kind=Kind.MAPPING,
+        kind=kinds.MAPPING,
         default_said="it does not",
         origin=Origin.UMIAK,
     ),
-    Key(name="strategy", meaning="", settled="The runner's `distribute_strategy` says it."),
-    Key(name="lazy_mode", meaning="", kind=Kind.TRUTH, settled="Rows always learn alone."),
+    Key(name="strategy", meaning="", kind=kinds.TEXT, settled="The runner's `distribute_strategy` says it."),
+    Key(name="lazy_mode", meaning="", kind=kinds.TRUTH, settled="Rows always learn alone."),
 )
 
 SCHEDULE = (
@@ -162,20 +163,20 @@ SCHEDULE = (
         meaning="`exponential`: times `gamma` to the power of steps / `every`. `step`: the same in whole powers. `inverse_time`: "
         "divided by 1 + `gamma` x steps / `every`. `polynomial` and `cosine`: from 1 to `end` in `steps`. Paddle's names "
         "(`ExponentialDecay`, ...) are understood.",
-        kind=Kind.CHOICE,
+        kind=kinds.CHOICE,
         default="constant",
         choices=tuple(SCHEDULES),
         synonyms=tuple(_NAMES.items()),
     ),
-    Key(name="gamma", meaning="", kind=Kind.NUMBER, default_said="0.1"),
-    Key(name="every", meaning="In batches of a trainer.", kind=Kind.WHOLE, default=1, least=1),
-    Key(name="steps", meaning="In batches of a trainer.", kind=Kind.WHOLE, least=1),
-    Key(name="end", meaning="A part of the learning rate.", kind=Kind.NUMBER, default_said="0"),
-    Key(name="power", meaning="`polynomial`: 1 is a straight line.", kind=Kind.NUMBER, default_said="1"),
+    Key(name="gamma", meaning="", kind=kinds.NUMBER, default_said="0.1"),
+    Key(name="every", meaning="In batches of a trainer.", kind=kinds.WHOLE, default=1, least=1),
+    Key(name="steps", meaning="In batches of a trainer.", kind=kinds.WHOLE, least=1),
+    Key(name="end", meaning="A part of the learning rate.", kind=kinds.NUMBER, default_said="0"),
+    Key(name="power", meaning="`polynomial`: 1 is a straight line.", kind=kinds.NUMBER, default_said="1"),
     Key(
         name="warmup_steps",
         meaning="Before all else, the learning rate grows from nothing in so many batches.",
-        kind=Kind.WHOLE,
+        kind=kinds.WHOLE,
         default=0,
         least=0,
     ),
@@ -198,7 +199,7 @@ def read(hyper_parameters: Section | None, findings: Findings) -> Learning:
             hint="write `optimizer: {class: Adam, learning_rate: 0.001}`",
         )
         return Learning()
-    said = sections.read(OPTIMIZER, entry.node, "optimizer", findings)
+    said = sections.read(OPTIMIZER, entry.node, "optimizer", findings, UNKNOWN)
     rule = str(said.get("class"))
     settings: dict[str, float | bool] = {}
     for key in (key.name for key in OPTIMIZER if said.said(key.name)):
@@ -274,7 +275,7 @@ def _check_range(key: str, said: Said, findings: Findings) -> None:
 
 
 def _schedule(node: Section, findings: Findings) -> Schedule:
-    said = sections.read(SCHEDULE, node, "schedule", findings)
+    said = sections.read(SCHEDULE, node, "schedule", findings, UNKNOWN)
     kind = str(said.get("class"))
     if "steps" in SCHEDULES[kind] and not said.said("steps") and "steps" not in said.wrong:
         what = f"schedule: steps is missing, and {kind} needs it"

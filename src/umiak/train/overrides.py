@@ -11,15 +11,15 @@ What was put in has the override itself as its place, so that every complaint na
 from __future__ import annotations
 
 from umiak.core.value import replace
-from umiak.train import document
-from umiak.train.document import Entry, Listing, Scalar, Section
-from umiak.train.findings import Findings, Place, choices
+from umiak.schema import yaml_tree
+from umiak.schema.findings import Findings, Place, choices
+from umiak.schema.yaml_tree import Entry, Listing, Scalar, Section
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from umiak.train.document import Node
+    from umiak.schema.yaml_tree import Node
 
 NAMED = ("runner", "phase", "dataset")
 
@@ -36,7 +36,7 @@ def apply(root: Section, overrides: Iterable[str], findings: Findings) -> Sectio
         if "{workspace}" in word and word.lstrip().startswith("{workspace}"):
             word = f'"{word.strip()}"'  # To YAML this would be a mapping.
         before = len(findings.problems)
-        node = document.parse(word, place.source, findings, at=place)
+        node = yaml_tree.parse(word, place.source, findings, at=place)
         if len(findings.problems) > before:
             continue
         if node is None:
@@ -78,7 +78,7 @@ def _put(section: Section, parts: list[str], node: Node, findings: Findings) -> 
         entry = section.get(head)
         inner = Section(place=node.place) if entry is None else entry.node
         if not isinstance(inner, Section):
-            what = f"{head} is {document.kind_of(inner)}, so it has no {'.'.join(rest)}"
+            what = f"{head} is {yaml_tree.kind_of(inner)}, so it has no {'.'.join(rest)}"
             findings.problem("UM-CONFIG-007", node.place, what)
             return section
         node = _put(inner, rest, node, findings)

@@ -5,6 +5,8 @@ What PaddleRec let pass in silence is told: a key without effect is a warning, o
 
 from __future__ import annotations
 
+from umiak.schema.findings import Findings, Place, choices
+from umiak.schema.yaml_tree import Listing
 from umiak.train.config import (
     Device,
     Evaluation,
@@ -18,13 +20,11 @@ from umiak.train.config import (
     Strategy,
 )
 from umiak.train.days import DAY_MINUTES
-from umiak.train.document import Listing
-from umiak.train.findings import Findings, Place, choices
 from umiak.train.keys import ONLINE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from umiak.train.sections import Said
+    from umiak.schema.sections import Said
 
 _TRAINED = (RunnerClass.TRAIN, RunnerClass.LOCAL_CLUSTER_TRAIN, RunnerClass.CLUSTER_TRAIN)
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
-from umiak.train.findings import choices
+from umiak.schema.findings import choices
 from umiak.train.modeling.inputs import PADDING, ServedInputs
 from umiak.train.modeling.model import Model, Slots
 

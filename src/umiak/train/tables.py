@@ -14,17 +14,18 @@ Names and defaults are those of newer PaddleRec's sample. What a table does with
 from __future__ import annotations
 
 from umiak.core.value import fields, replace
-from umiak.train import sections
+from umiak.schema import kinds, sections
+from umiak.schema.keys import Key, Kind
+from umiak.schema.yaml_tree import Section, kind_of
 from umiak.train.config import RowRule, Schedule, TableParameters
-from umiak.train.document import Section, kind_of
-from umiak.train.keys import Key, Kind, Origin
+from umiak.train.keys import UNKNOWN, Origin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from umiak.train.findings import Findings
-    from umiak.train.sections import Said
+    from umiak.schema.findings import Findings
+    from umiak.schema.sections import Said
 
 _CLASSES = ("CtrCommonAccessor", "SparseAccessor")
 
@@ -49,7 +50,7 @@ SETTINGS: dict[str, dict[str, str]] = {
 """What each of these mappings may say, and the rule's own names for it."""
 
 
-def _key(name: str, meaning: str, default: str, kind: Kind = Kind.NUMBER, least: int | None = None) -> Key:
+def _key(name: str, meaning: str, default: str, kind: Kind = kinds.NUMBER, least: int | None = None) -> Key:
     return Key(name=name, meaning=meaning, kind=kind, default_said=default, least=least, origin=Origin.NEWER)
 
 
@@ -57,21 +58,21 @@ TABLE = (
     Key(
         name="table_class",
         meaning="Tables are in memory.",
-        kind=Kind.CHOICE,
+        kind=kinds.CHOICE,
         default="MemorySparseTable",
         choices=("MemorySparseTable",),
         refused_words=(("ssdsparsetable", "rows are kept in memory, on as many servers as it takes"),),
         origin=Origin.NEWER,
     ),
-    _key("accessor", "Everything below.", "all defaults", Kind.MAPPING),
-    Key(name="shard_num", meaning="", kind=Kind.WHOLE, settled="Rows are divided finely among any number of servers."),
+    _key("accessor", "Everything below.", "all defaults", kinds.MAPPING),
+    Key(name="shard_num", meaning="", kind=kinds.WHOLE, settled="Rows are divided finely among any number of servers."),
 )
 
 ACCESSOR = (
     Key(
         name="accessor_class",
         meaning="Both are the same here.",
-        kind=Kind.CHOICE,
+        kind=kinds.CHOICE,
         default=_CLASSES[0],
         choices=_CLASSES,
         origin=Origin.NEWER,
@@ -80,20 +81,22 @@ ACCESSOR = (
         "embedx_dim",
         "Numbers of a row's wide part. One less than the dimension that the model asks for.",
         "as the model asks",
-        Kind.WHOLE,
+        kinds.WHOLE,
         least=1,
     ),
     _key(
         "embedx_threshold", "An id has the first number of its row at once, and the wide part from this score on.", "10"
     ),
-    _key("embed_sgd_param", "How the first number [begins and learns](#rules-of-rows).", "as the sample", Kind.MAPPING),
-    _key("embedx_sgd_param", "How the wide part does.", "as the sample", Kind.MAPPING),
-    _key("ctr_accessor_param", "How shows and clicks count, and when rows go; below.", "as the sample", Kind.MAPPING),
-    Key(name="fea_dim", meaning="", kind=Kind.WHOLE, settled="It follows from `embedx_dim`."),
+    _key(
+        "embed_sgd_param", "How the first number [begins and learns](#rules-of-rows).", "as the sample", kinds.MAPPING
+    ),
+    _key("embedx_sgd_param", "How the wide part does.", "as the sample", kinds.MAPPING),
+    _key("ctr_accessor_param", "How shows and clicks count, and when rows go; below.", "as the sample", kinds.MAPPING),
+    Key(name="fea_dim", meaning="", kind=kinds.WHOLE, settled="It follows from `embedx_dim`."),
     Key(
         name="table_accessor_save_param",
         meaning="",
-        kind=Kind.MAPPING,
+        kind=kinds.MAPPING,
         settled="Models are saved in umiak's own format.",
     ),
 )
@@ -111,13 +114,13 @@ COUNTS = (
         "show_scale",
         "Whether gradients are divided by the shows of a batch; the kinds of AdaGrad.",
         "`true`",
-        Kind.TRUTH,
+        kinds.TRUTH,
     ),
-    _key("zero_init", "Whether the first number begins at zero.", "`true`", Kind.TRUTH),
+    _key("zero_init", "Whether the first number begins at zero.", "`true`", kinds.TRUTH),
     Key(
         name="ssd_unseenday_threshold",
         meaning="",
-        kind=Kind.NUMBER,
+        kind=kinds.NUMBER,
         settled="Rows are kept in memory until they go.",
     ),
 )
@@ -127,7 +130,7 @@ SGD = (
         name="name",
         meaning="[What each does](ps.md#rules): `sgd`, `adagrad_shared`, `adagrad_scaled`, `adam_row`. `naive`, `adagrad`, "
         "`std-adagrad` and `adam` are understood.",
-        kind=Kind.CHOICE,
+        kind=kinds.CHOICE,
         default="SparseAdaGradSGDRule",
         choices=tuple(SGD_RULES),
         synonyms=tuple(zip(("naive", "adagrad", "std-adagrad", "adam"), SGD_RULES, strict=True)),
@@ -135,7 +138,7 @@ SGD = (
         origin=Origin.NEWER,
     ),
     *(
-        _key(name, f"Settings of {rules}, below.", "as the sample", Kind.MAPPING)
+        _key(name, f"Settings of {rules}, below.", "as the sample", kinds.MAPPING)
         for name, rules in (
             ("naive", "`SparseNaiveSGDRule`"),
             ("adagrad", "the two kinds of AdaGrad"),
@@ -148,7 +151,7 @@ RULE = (
     _key("learning_rate", "How far a step goes.", "0.05; `adam`: 0.001", least=0),
     _key("initial_g2sum", "`adagrad`: what slows the first steps down.", "3"),
     _key("initial_range", "A new row has numbers between plus and minus this.", "0.0001", least=0),
-    _key("weight_bounds", "No number grows beyond; the same for both parts of a row.", "[-10, 10]", Kind.BOUNDS),
+    _key("weight_bounds", "No number grows beyond; the same for both parts of a row.", "[-10, 10]", kinds.BOUNDS),
     _key("beta1_decay_rate", "`adam`.", "0.9", least=0),
     _key("beta2_decay_rate", "`adam`.", "0.999", least=0),
     _key("ada_epsilon", "`adam`.", "1e-8"),
@@ -260,7 +263,7 @@ class _Table:
         node: Any = outer if isinstance(outer, Section) or outer is None else outer.node(name)
         if not isinstance(node, Section):
             return None
-        return sections.read(table, node, f"{self.label}: {name}" if name else self.label, self.findings)
+        return sections.read(table, node, f"{self.label}: {name}" if name else self.label, self.findings, UNKNOWN)
 
     def _bad(self, said: Said, key: str, what: str) -> None:
         self.findings.problem("UM-CONFIG-014", said.place(key), f"{said.label}: {said.spoken(key)}: {what}")

@@ -22,13 +22,13 @@ from umiak.ps import export as ps_export
 from umiak.ps.environment import Seat
 from umiak.ps.job import Job
 from umiak.ps.settings import Settings as PsSettings
+from umiak.schema.findings import choices
 from umiak.train import reading, saving, serving
 from umiak.train.buffers import Buffers, own_of, set_own_of
 from umiak.train.config import EmbeddingTables, Inference, Learning, Saving, TableParameters
 from umiak.train.courses import Course
 from umiak.train.engine import LOSS, Engine, Ways, check_tables, load
 from umiak.train.feeding import Wishes
-from umiak.train.findings import choices
 from umiak.train.metrics.board import Readings
 from umiak.train.milestones import EpochRow, Milestone, finite
 from umiak.train.mirror import Mirrors

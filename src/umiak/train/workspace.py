@@ -8,12 +8,12 @@
 from __future__ import annotations
 
 from umiak.core.value import replace, value
-from umiak.train.document import Listing, Scalar
-from umiak.train.findings import choices
+from umiak.schema.findings import choices
+from umiak.schema.yaml_tree import Listing, Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from umiak.train.document import Node
+    from umiak.schema.yaml_tree import Node
 
 PACKAGES = ("umiak", "paddlerec")
 MARK = "{workspace}"

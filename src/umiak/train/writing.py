@@ -7,6 +7,7 @@ So a config in the newer layout can be shown, or sent to a cluster, in the older
 
 from __future__ import annotations
 
+from umiak.schema.keys import known
 from umiak.train import tables
 from umiak.train.config import (
     Dataset,
@@ -20,7 +21,6 @@ from umiak.train.config import (
     TableParameters,
     TrainConfig,
 )
-from umiak.train.keys import known
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

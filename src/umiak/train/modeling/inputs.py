@@ -179,7 +179,7 @@ class ServedInputs(Inputs):
 
 
 def _no_slot(name: str, known: Sequence[str]) -> UmiakError:
-    from umiak.train.findings import choices
+    from umiak.schema.findings import choices
 
     problem = Problem(
         code="UM-TRAIN-011", what=f"the model asks for a slot that is not there: {name}", hint=choices(name, known)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.shown import without_password
 from umiak.core.value import replace, value
-from umiak.train.findings import Findings, Place
+from umiak.schema.findings import Findings, Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -122,6 +122,15 @@ def shortened(text: str) -> str:
     """A text on one line, of a length that fits into a message, without a password."""
     text = " ".join((without_password(text) if "://" in text else text).split())
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def free(node: Node) -> Any:
+    """A tree as plain data: mappings become dictionaries and lists become tuples."""
+    if isinstance(node, Section):
+        return {entry.key: free(entry.node) for entry in node.entries}
+    if isinstance(node, Listing):
+        return tuple([free(each) for each in node.items])
+    return node.data
 
 
 class _TooMuch(Exception):

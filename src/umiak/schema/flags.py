@@ -5,7 +5,7 @@
     Parsed     a whole command line, read; the meaning is found elsewhere (paddle_launch)
     Findings   problems and notes, collected while a meaning is looked for
 
-The reading itself is in umiak.cli.flags. Tables of flags are plain tuples, so that help, reference documentation
+The reading itself is in umiak.schema.command_line. Tables of flags are plain tuples, so that help, reference documentation
 and tests are made from the same rows.
 """
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from umiak.cli.flags import convert, parse
-from umiak.compat.flags import Flag, Kind, Source
 from umiak.core.nearest import nearest
 from umiak.core.shown import without_password
+from umiak.schema.command_line import convert, parse
+from umiak.schema.flags import Flag, Kind, Source
 
 FLAGS = (
     Flag(name="nnodes", help="h", group="g", default="1", env=("NNODES", "OLD_NNODES"), old=("np",)),

@@ -13,17 +13,17 @@ mistake, and it can't say where a value came from.
 
 from __future__ import annotations
 
-from umiak.compat.flags import Flag, Kind, Parsed, Setting, Source
 from umiak.core.names import is_digits
 from umiak.core.nearest import nearest
 from umiak.core.problem import Problem
 from umiak.core.shown import without_password
+from umiak.schema.flags import Flag, Kind, Parsed, Setting, Source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from umiak.compat.flags import Value
+    from umiak.schema.flags import Value
 
 TRUE_WORDS = ("true", "t", "yes", "y", "on", "1")
 FALSE_WORDS = ("false", "f", "no", "n", "off", "0")

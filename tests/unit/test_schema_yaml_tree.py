@@ -7,12 +7,12 @@ import builtins
 import pytest
 
 from umiak.core.problem import UmiakError
-from umiak.train import document
-from umiak.train.document import Entry, Listing, Scalar, Section, parse
-from umiak.train.findings import Findings, Place, choices
+from umiak.schema import yaml_tree
+from umiak.schema.findings import Findings, Place, choices
+from umiak.schema.yaml_tree import Entry, Listing, Scalar, Section, parse
 
 
-def parsed(text: str) -> tuple[document.Node | None, list[str], list[str]]:
+def parsed(text: str) -> tuple[yaml_tree.Node | None, list[str], list[str]]:
     findings = Findings()
     node = parse(text, "c.yaml", findings)
     return node, *(
@@ -230,7 +230,7 @@ def test_without_pyyaml(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_kinds_in_words(text: str, expected: str) -> None:
     node, _, _ = parsed(text)
     assert node is not None
-    assert document.kind_of(node) == expected
+    assert yaml_tree.kind_of(node) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""What people write, in flags and in files: read with places, all problems at once."""
