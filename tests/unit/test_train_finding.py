@@ -12,9 +12,10 @@ import pytest
 
 from tests.reader_helpers import joined, labels, slots
 from tests.slot_helpers import packed
+from umiak.adapters import storage
 from umiak.core.problem import Exit, UmiakError
 from umiak.train import reading
-from umiak.train.reading import finding, storage
+from umiak.train.reading import finding
 
 
 def tree(root: Path, *names: str) -> None:

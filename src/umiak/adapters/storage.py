@@ -1,8 +1,8 @@
 """Files behind URLs, through fsspec: ``s3://``, ``hdfs://``, ``gs://``, ... An adapter.
 
-fsspec and what it needs for a scheme are imported when a URL is used, and only then. Readers read local files, so those that a
-trainer has a part of are fetched as a whole before it begins, into a directory that all trainers of a node share: under another name,
-then renamed. A file is fetched once, as long as its size stays the same.
+fsspec and what it needs for a scheme are imported when a URL is used, and only then. A file that is fetched is copied as a whole,
+into a directory that all processes of a node share: under another name, then renamed. It is fetched once, as long as its size stays
+the same.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from typing import Any
 
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import without_password
-from umiak.core.value import replace
-from umiak.data import parts
 
 INSTALL = "python -m pip install fsspec"
 
@@ -57,28 +55,24 @@ def exists(url: str) -> bool:
         raise _refused(url, error) from error
 
 
-def weigh(url: str) -> parts.File:
-    """A file's size, and whether it is compressed."""
+def start_of(url: str, count: int) -> tuple[int, bytes]:
+    """A file's size, and its first bytes."""
     try:
         store, path = system(url)
         size = int(store.info(path)["size"])
-        first = store.cat_file(path, start=0, end=min(4, size)) if size else b""
+        end = min(count, size)
+        first = store.cat_file(path, start=0, end=end) if end else b""
     except UmiakError:
         raise
     except Exception as error:
         raise _refused(url, error) from error
-    return parts.File(path=url, size=size, packed=parts.is_packed(bytes(first)))
-
-
-def local(given: tuple[parts.Part, ...], directory: str | None = None) -> tuple[parts.Part, ...]:
-    """The same parts of local files: those behind URLs are fetched, others are left as they are."""
-    return tuple([replace(part, path=fetch(part.path, directory)) if is_url(part.path) else part for part in given])
+    return size, bytes(first)
 
 
 def fetch(url: str, directory: str | None = None) -> str:
     """A local copy of a file; what is there already is used."""
-    file = weigh(url)
-    base = Path(directory or default_directory(), f"{hashlib.sha256(url.encode()).hexdigest()[:24]}-{file.size}")
+    size, _ = start_of(url, 0)
+    base = Path(directory or default_directory(), f"{hashlib.sha256(url.encode()).hexdigest()[:24]}-{size}")
     target = base / url.rpartition("/")[2]  # errors of lines name it, so it is called what it is called there
     if target.exists():
         return str(target)
@@ -90,8 +84,8 @@ def fetch(url: str, directory: str | None = None) -> str:
             with os.fdopen(handle, "wb") as copy, store.open(path, "rb") as source:
                 shutil.copyfileobj(source, copy, 1 << 20)
                 arrived = copy.tell()
-            if arrived != file.size:
-                raise OSError(f"{arrived} bytes of {file.size} arrived")
+            if arrived != size:
+                raise OSError(f"{arrived} bytes of {size} arrived")
             os.replace(temporary, target)
         finally:
             Path(temporary).unlink(missing_ok=True)

@@ -16,6 +16,8 @@ from umiak.core.value import value
 PACKED_GROWTH = 4
 """How much more work a byte of a compressed file is taken for."""
 
+MAGIC_BYTES = 4
+"""So many of its first bytes say whether a file is compressed."""
 GZIP = b"\x1f\x8b"
 ZSTD = b"\x28\xb5\x2f\xfd"
 BZIP2 = b"BZh"
@@ -91,7 +93,7 @@ def weigh(path: str | os.PathLike[str]) -> File:
     path = os.fspath(path)
     try:
         with Path(path).open("rb") as file:
-            first = file.read(4)
+            first = file.read(MAGIC_BYTES)
             return File(path=path, size=os.fstat(file.fileno()).st_size, packed=is_packed(first))
     except OSError as error:
         problem = Problem(code="UM-DATA-002", what=f"{path}: it can't be read: {error.strerror}")

@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import umiak
+from umiak.adapters import storage
 from umiak.core.decode import decode, encode
 from umiak.core.problem import UmiakError
 from umiak.core.value import value
 from umiak.train.config import Online
 from umiak.train.days import Pass
-from umiak.train.reading import finding, storage
+from umiak.train.reading import finding
 from umiak.train.stopping import Stopping
 from umiak.train.together import Together
 from umiak.train.walking import Stopped

@@ -234,7 +234,8 @@ def _nothing(dataset: Dataset, why: str, plan: Plan) -> Problem:
 
 def _unreadable(dataset: Dataset, below: tuple[str, ...] | None) -> Iterator[Problem]:
     """Every local file that can't be opened, not only the first."""
-    from umiak.train.reading import finding, storage
+    from umiak.adapters import storage
+    from umiak.train.reading import finding
 
     if storage.is_url(dataset.data_path):
         return

@@ -17,12 +17,12 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from umiak.adapters import storage
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import without_password
 from umiak.core.value import replace, value
 from umiak.ps import manifest
 from umiak.train.plan import Act
-from umiak.train.reading import storage
 
 LAST = (manifest.FILE_NAME, "signature.json")
 """The files that say that a directory is whole: sent last, removed first."""

@@ -1,6 +1,6 @@
 """Data for training: a dataset of a config to batches for one trainer. A package.
 
-finding    the files of a data_path, the same for every trainer        storage   URLs, through fsspec
+finding    the files of a data_path, the same for every trainer
 dividing   who reads what                                              dealing   parts handed out on demand
 stepping   steps in common, though data does not come out even         checking  do the declared slots fit?
 samples    a trainer's batches of an epoch                             batches, positions   what comes out

@@ -3,7 +3,7 @@
     find(dataset) -> Files(files=(File(path=...), ...), digest="9f2c...")
 
 ``data_path`` is a directory (everything below it but hidden names), a pattern (``**`` goes through directories), a file, or a URL
-(see `storage`). Files are in the order of their names. The digest is made of names below ``data_path`` and of sizes: trainers whose
+(see `umiak.adapters.storage`). Files are in the order of their names. The digest is made of names below ``data_path`` and of sizes: trainers whose
 digests differ would not divide the same data, and `agree` says so before they do.
 """
 
@@ -18,13 +18,13 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+from umiak.adapters import storage
 from umiak.core.nearest import nearest
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import without_password
-from umiak.core.value import value
+from umiak.core.value import replace, value
 from umiak.data import parts
 from umiak.train.config import Dataset
-from umiak.train.reading import storage
 
 SAMPLES = "umiak_data"
 """Where configs of models that come with umiak look for their sample data, below which there are an area and a model."""
@@ -57,12 +57,20 @@ def find(
         roots = [below_path(path, each) for each in below]
         names = [name for root in roots for name in names_of(root, dataset.name, where)]
     names = [name for name in names if os.path.basename(name) != without]
-    if storage.is_url(path):
-        found = [storage.weigh(name) for name in names]
-    else:
+    if not storage.is_url(path):
         check_plain(names)
-        found = [parts.weigh(name) for name in names]
+    found = [_weigh(name) for name in names]
     return Files(files=tuple(found), digest=digest([(_relative(file.path, path), file.size) for file in found]))
+
+
+def fetched(given: tuple[parts.Part, ...], directory: str | None = None) -> tuple[parts.Part, ...]:
+    """The same parts of local files, which readers read: those behind URLs are copied as a whole, others are left as they are."""
+    return tuple(
+        [
+            replace(part, path=storage.fetch(part.path, directory)) if storage.is_url(part.path) else part
+            for part in given
+        ]
+    )
 
 
 def below_path(path: str, directory: str) -> str:
@@ -136,6 +144,14 @@ def agree(digests: Sequence[str], dataset: str) -> None:
             ),
             exit_status=Exit.REFUSED,
         )
+
+
+def _weigh(name: str) -> parts.File:
+    """A file's size, and whether it is compressed."""
+    if not storage.is_url(name):
+        return parts.weigh(name)
+    size, first = storage.start_of(name, parts.MAGIC_BYTES)
+    return parts.File(path=name, size=size, packed=parts.is_packed(first))
 
 
 def _special(path: str) -> str | None:

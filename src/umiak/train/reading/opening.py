@@ -16,7 +16,7 @@ from typing import Any
 from umiak.core.problem import Problem, UmiakError
 from umiak.data.parts import Part
 from umiak.train.config import Dataset
-from umiak.train.reading import checking, dividing, positions, storage
+from umiak.train.reading import checking, dividing, finding, positions
 from umiak.train.reading.finding import Files
 from umiak.train.reading.pool import Pool, ReaderClass
 from umiak.train.reading.positions import Share
@@ -102,7 +102,7 @@ def check(
             break
         inputs.append(file.path)
         with slot_reader(
-            dataset, storage.local((Part(path=file.path),)), first_lines - total.samples, bad_lines=bad_lines
+            dataset, finding.fetched((Part(path=file.path),)), first_lines - total.samples, bad_lines=bad_lines
         ) as reader:
             next(reader, None)
             total = checking.together([total, checking.seen(reader.statistics())])
@@ -140,7 +140,7 @@ def _reading(
     reader: dict[str, Any],
 ) -> Samples:
     begin = positions.from_json(position, of) if position is not None else None
-    own = storage.local(own)
+    own = finding.fetched(own)
     if dataset.has_slots:
         return SlotSamples(dataset, own, of, begin, reader)
     if reader:

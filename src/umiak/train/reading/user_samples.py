@@ -12,7 +12,7 @@ from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import replace, value
 from umiak.data.parts import Part
 from umiak.train.config import Dataset
-from umiak.train.reading import lines, storage
+from umiak.train.reading import finding, lines
 from umiak.train.reading.batches import Arrays, Batch, empty
 from umiak.train.reading.columns import Column
 from umiak.train.reading.finding import Files
@@ -131,7 +131,7 @@ def _place(text: str) -> Place:
 def _columns(pool: Pool, found: Files) -> tuple[Column, ...]:
     """What the first sample of all data says, for every trainer the same."""
     if found.digest not in pool.known:
-        said = (pool.columns(storage.local((Part(path=file.path),))) for file in found.files)
+        said = (pool.columns(finding.fetched((Part(path=file.path),))) for file in found.files)
         pool.known[found.digest] = next((columns for columns in said if columns), ())
     return pool.known[found.digest]
 
