@@ -197,7 +197,7 @@ def umiak(count: int, directory: str) -> Callable[[int], Agent]:
     """The real agent, with workers that are never started and ports that are never bound."""
     import hmac  # noqa: F401 - with a token every launcher needs it; here it is paid once, as all imports are
 
-    from umiak.adapters import frames, handshake, link
+    from umiak.adapters import frames
     from umiak.adapters.loop import Loop
     from umiak.adapters.ports import HeldPorts
     from umiak.core.cluster import Cluster, Mode, Seat
@@ -205,6 +205,7 @@ def umiak(count: int, directory: str) -> Callable[[int], Agent]:
     from umiak.launch.agent import Agent as RealAgent
     from umiak.launch.events import Meeting, NodeSetting
     from umiak.launch.journal import Journal
+    from umiak.launch.links import handshake, link
     from umiak.launch.plan import Plan
     from umiak.launch.protocol import Offer, Terms
     from umiak.launch.supervisor import Supervisor

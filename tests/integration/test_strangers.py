@@ -16,9 +16,9 @@ import pytest
 
 from tests.integration.launching import OBEDIENT, Launcher, Stage, free_port, until
 from tests.support import offer, terms
-from umiak.adapters import handshake
 from umiak.adapters.frames import frame
 from umiak.core.decode import encode_tagged
+from umiak.launch.links import handshake
 from umiak.launch.protocol import Join
 
 FILES = 160

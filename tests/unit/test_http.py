@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tests.support import PATIENCE_S, run_until
-from umiak.adapters import http
-from umiak.adapters.http import Post
 from umiak.adapters.loop import Loop
+from umiak.launch.links import http_post
+from umiak.launch.links.http_post import Post
 
 
 class Server:
@@ -192,7 +192,7 @@ def test_what_is_no_answer_is_a_failure_with_its_reason(serve: Any, answer: byte
 
 
 def test_an_endless_answer_is_cut_short(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(http_post, "MOST_BYTES", 100_000)
 
     def talk(sock: socket.socket) -> None:
         sock.sendall(OK + b"\r\n")

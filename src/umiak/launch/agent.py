@@ -11,8 +11,6 @@ from __future__ import annotations
 import time
 from collections import deque
 
-from umiak.adapters import handshake
-from umiak.adapters.link import Link, message_frame
 from umiak.adapters.ports import HeldPorts
 from umiak.core.decode import Malformed, encode_tagged
 from umiak.core.problem import UmiakError
@@ -20,18 +18,20 @@ from umiak.core.shown import one_line
 from umiak.launch import admission, calls, events, message_checks, rendezvous
 from umiak.launch.events import Meeting
 from umiak.launch.journal import Start
+from umiak.launch.links import handshake
+from umiak.launch.links.link import Link, message_frame
 from umiak.launch.machine import NodeMachine
 from umiak.launch.protocol import Form, Join, Moved, Refuse, Standby
 from umiak.launch.reachability import ReachabilityCheck
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from umiak.adapters.etcd import Election
-    from umiak.adapters.handshake import Caller, Listener, Visitor
-    from umiak.adapters.link import Heart
     from umiak.adapters.loop import Loop, Timer
     from umiak.launch.events import NodeAction, NodeSetting, RendezvousAction
     from umiak.launch.journal import Journal
+    from umiak.launch.links.etcd_election import Election
+    from umiak.launch.links.handshake import Caller, Listener, Visitor
+    from umiak.launch.links.link import Heart
     from umiak.launch.plan import Plan
     from umiak.launch.protocol import FromMaster, Offer
     from umiak.launch.supervisor import Supervisor

@@ -16,7 +16,7 @@ import time
 
 from umiak import contracts, platforms
 from umiak.adapters import devices as device_files
-from umiak.adapters import frames, handshake, hostinfo, link, process, watchdog
+from umiak.adapters import frames, hostinfo, process, watchdog
 from umiak.adapters.loop import Loop
 from umiak.adapters.ports import HeldPorts
 from umiak.adapters.strangers import room_for
@@ -30,6 +30,7 @@ from umiak.launch import job_token, logfiles, logs, supervisor, words
 from umiak.launch.agent import Agent
 from umiak.launch.events import Meeting, NodeSetting
 from umiak.launch.journal import Journal
+from umiak.launch.links import handshake, link
 from umiak.launch.logfiles import Access
 from umiak.launch.options import Runner
 from umiak.launch.plan import Local, Plan, plan
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Mapping
 
-    from umiak.adapters.etcd import Election
     from umiak.core.cluster import Placement
     from umiak.core.devices import Devices
+    from umiak.launch.links.etcd_election import Election
     from umiak.launch.options import LaunchOptions
     from umiak.launch.preflight.check import Check
 
@@ -348,7 +349,7 @@ class _Launch:
     def _election(self) -> Election | None:
         if self.plan.meeting is not Meeting.ETCD:
             return None
-        from umiak.adapters.etcd import Election
+        from umiak.launch.links.etcd_election import Election
 
         lease_s = max(2, round(self.plan.terms.heartbeat_timeout_s))
         return Election(self.loop, self.plan.etcd, self.plan.terms.job_id, lease_s=lease_s)

@@ -1,4 +1,4 @@
-"""What launchers say to one another: values only. `adapters.link` carries them, `rendezvous` and `machine` decide over them.
+"""What launchers say to one another: values only. `links.link` carries them, `rendezvous` and `machine` decide over them.
 
     node -> master    Join  HasLater  Accepted  Ready  Done  Failed  Stopped  Leaving
     master -> node    Waiting  Seated  Form  Committed  Go  Stop  RestartWorker  Standby  Evict  Finish  Refuse  Moved

@@ -12,10 +12,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from umiak.adapters.handshake import Caller
-    from umiak.adapters.link import Link
     from umiak.adapters.loop import Loop
     from umiak.launch.events import Probe
+    from umiak.launch.links.handshake import Caller
+    from umiak.launch.links.link import Link
 
 CALLS_AT_ONCE = 8
 CALL_AGAIN_FIRST_S, CALL_AGAIN_LONGEST_S = 1.0, 30.0

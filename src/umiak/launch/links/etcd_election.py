@@ -14,8 +14,8 @@ from __future__ import annotations
 import base64
 import json
 
-from umiak.adapters import http
 from umiak.core.names import is_host, is_port
+from umiak.launch.links import http_post
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Election:
         self._leads = False
         self._gone: tuple[str, int] | None = None
         self._last_told: tuple[str, int] | None = None
-        self._watch: http.Post | None = None
+        self._watch: http_post.Post | None = None
         self._refresh: Timer | None = None
         self._wait: Timer | None = None
         self._said_down = self._said_rival = False
@@ -158,7 +158,7 @@ class Election:
             self._next_endpoint()
             self._wait = self._wait or self._loop.after(RETRY_S, self._compete_again)
 
-        self._watch = http.Post(
+        self._watch = http_post.Post(
             self._loop, self._endpoint, "/v3/watch", request, on_answer=came, on_failed=ended, stream=True
         )
 
@@ -235,7 +235,7 @@ class Election:
             else:
                 failed(f"status {status}: {answer}")
 
-        post = http.Post(self._loop, self._endpoint, path, body, on_answer=answered, on_failed=failed)
+        post = http_post.Post(self._loop, self._endpoint, path, body, on_answer=answered, on_failed=failed)
 
 
 def _text64(text: str) -> str:

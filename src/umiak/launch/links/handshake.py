@@ -24,18 +24,18 @@ import time
 
 from umiak.adapters import hostinfo
 from umiak.adapters.frames import FramedSocket, frame, ignore
-from umiak.adapters.link import HOLD, Link
 from umiak.adapters.strangers import Room, Strangers
 from umiak.core.names import is_host, is_loopback, is_port
 from umiak.core.shown import one_line
+from umiak.launch.links.link import HOLD, Link
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from umiak.adapters.link import Heart
     from umiak.adapters.loop import Loop, Timer
+    from umiak.launch.links.link import Heart
 
 VERSION = 2
 HANDSHAKE_TIME_S = 10.0
