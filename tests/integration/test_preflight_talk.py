@@ -14,7 +14,7 @@ from tests.support import run_until
 from umiak.adapters import frames
 from umiak.adapters.loop import Loop
 from umiak.adapters.ports import HeldPorts
-from umiak.core.cluster import Role
+from umiak.core.cluster import Role, Seat, split_host_port
 from umiak.core.decode import encode_tagged
 from umiak.core.value import replace
 from umiak.launch.preflight import collector, doors, prober
@@ -22,7 +22,7 @@ from umiak.launch.preflight.errand import Errand, Result
 from umiak.launch.preflight.examination import Verdict
 from umiak.launch.preflight.member import Member
 from umiak.launch.preflight.messages import AskTime, Facts, Here, Probed, Report
-from umiak.launch.preflight.post import Post
+from umiak.launch.preflight.worker import CheckWorker
 
 Examine = Callable[..., "Exam"]
 
@@ -101,26 +101,38 @@ class Exam:
         self._held.release(int(endpoint.rpartition(":")[2]))
         doors.Door(self.loop, endpoint, node, welcome)
 
-    def post(self, rank: int) -> Post:
-        return Post(
-            node=f"n{rank}",
-            node_rank=rank,
-            host="127.0.0.1",
-            role=Role.TRAINER,
-            rank=rank,
-            key="trainer.0",
-            endpoint=self.endpoints[rank],
+    def worker(self, rank: int, role: Role) -> CheckWorker:
+        host, port = split_host_port(self.endpoints[rank])
+        return CheckWorker(
+            seat=Seat(
+                role=role,
+                rank=rank,
+                local_rank=0,
+                local_size=1,
+                node_rank=rank,
+                node=f"n{rank}",
+                host=host,
+                port=port or 0,
+            ),
             store=self.store,
             gloo="",
             endpoints={Role.SERVER: (), Role.TRAINER: self.endpoints, Role.HETER: ()},
         )
 
-    def member(self, rank: int, *, listens: bool = True, patience_s: float | None = None, **post: Any) -> None:
+    def member(
+        self,
+        rank: int,
+        *,
+        listens: bool = True,
+        patience_s: float | None = None,
+        role: Role = Role.TRAINER,
+        **more: Any,
+    ) -> None:
         if listens:
             self.open(self.endpoints[rank], f"n{rank}")
         Member(
             self.loop,
-            replace(self.post(rank), **post),
+            replace(self.worker(rank, role), **more),
             Errand(result_fd=-1, first="trainer.0", patience_s=patience_s or self.patience_s),
             FACTS,
             doors.Addresses(),

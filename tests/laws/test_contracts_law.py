@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from umiak import contracts
 from umiak.contracts import WorkerSetting
+from umiak.contracts import seat as worker_seat
 from umiak.core.cluster import ROLES, Cluster, Mode, Node, Role, Seat, split_host_port
 from umiak.core.devices import VISIBILITY, DeviceKind, Devices
 
@@ -59,6 +60,28 @@ def clusters(draw: st.DrawFn) -> tuple[Cluster, WorkerSetting]:
 
 def contracts_of(formed: Cluster, setting: WorkerSetting, role: Role) -> list[tuple[Seat, dict[str, str]]]:
     return [(seat, contracts.environment(formed, seat, setting)) for seat in formed.seats(role)]
+
+
+OUTSIDE = st.dictionaries(
+    st.sampled_from(sorted(NAMES | {"PADDLE_TRAINING_ROLE", "PADDLE_PSERVER_ID", "TRAINER_PORTS_NUM", "SLURM_PROCID"})),
+    st.sampled_from(["", "0", "1", "7", "PSERVER", "TRAINER", "HETER_TRAINER", "server", "10.9.9.9:1", "10.9.9.9"]),
+    max_size=12,
+)
+"""What a launcher may find in its own environment, and what no worker may believe."""
+
+
+@given(clusters(), OUTSIDE)
+def test_a_worker_reads_its_own_seat_back(case: tuple[Cluster, WorkerSetting], outside: dict[str, str]) -> None:
+    formed, setting = case
+    for role in ROLES:
+        for seat, contract in contracts_of(formed, setting, role):
+            reading = worker_seat.read(contracts.inherit(outside, contract))
+            found = reading.found
+            assert found is not None
+            assert found.seat == seat
+            assert dict(found.endpoints) == {each: formed.endpoints(each) for each in ROLES}
+            if formed.size(Role.TRAINER):  # a job of servers alone is complained about
+                assert (found.trainers, reading.complaints) == (formed.size(Role.TRAINER), ())
 
 
 @given(clusters())

@@ -1,4 +1,4 @@
-"""The parts of a check that need no network: errands and results, a worker's post, a node's facts, what is compared."""
+"""The parts of a check that need no network: errands and results, a worker's seat, a node's facts, what is compared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from umiak.core.value import replace
 from umiak.launch.options import LaunchOptions, Tee
 from umiak.launch.preflight import check, facts, prober
 from umiak.launch.preflight.errand import Errand, Result, bring, errand_word, open_results, read_errand, read_result
-from umiak.launch.preflight.post import read_post
+from umiak.launch.preflight.worker import read_worker
 
 # ---- errands and results
 
@@ -53,7 +53,7 @@ def test_workers_inherit_the_results() -> None:
     os.close(fd)
 
 
-# ---- a worker's post
+# ---- a worker's seat
 
 
 def environment(
@@ -71,35 +71,40 @@ def environment(
 
 
 def test_the_first_trainer_collects() -> None:
-    post = read_post(environment(Role.TRAINER, 0))
-    assert (post.key, post.collects, post.host, post.node_rank) == ("trainer.0", True, "10.0.0.1", 0)
-    assert post.endpoint == "10.0.0.1:20001"
-    assert post.store == "10.0.0.1:20003"
-    assert post.endpoints[Role.SERVER] == ("10.0.0.1:20000", "10.0.0.2:20100")
-    assert len(post.endpoints[Role.TRAINER]) == 4
-    assert len(post.all_doors) == 7
-    assert not read_post(environment(Role.TRAINER, 1)).collects
-    assert not read_post(environment(Role.SERVER, 0)).collects
+    worker = read_worker(environment(Role.TRAINER, 0))
+    assert (worker.seat.key, worker.collects, worker.seat.host, worker.seat.node_rank) == (
+        "trainer.0",
+        True,
+        "10.0.0.1",
+        0,
+    )
+    assert worker.seat.endpoint == "10.0.0.1:20001"
+    assert worker.store == "10.0.0.1:20003"
+    assert worker.endpoints[Role.SERVER] == ("10.0.0.1:20000", "10.0.0.2:20100")
+    assert len(worker.endpoints[Role.TRAINER]) == 4
+    assert len(worker.all_doors) == 7
+    assert not read_worker(environment(Role.TRAINER, 1)).collects
+    assert not read_worker(environment(Role.SERVER, 0)).collects
 
 
 def test_a_person_s_own_gloo_is_not_listened_for_in_a_collective_job() -> None:
-    post = read_post(environment(Role.TRAINER, 2, mode=Mode.COLLECTIVE))
-    assert (post.gloo, post.key, post.node) == ("", "trainer.0", "b")
-    assert "1.2.3.4:5" not in post.all_doors
+    worker = read_worker(environment(Role.TRAINER, 2, mode=Mode.COLLECTIVE))
+    assert (worker.gloo, worker.seat.key, worker.seat.node) == ("", "trainer.0", "b")
+    assert "1.2.3.4:5" not in worker.all_doors
 
 
 def test_the_first_server_opens_the_door_of_the_barrier() -> None:
     environ = environment(Role.SERVER, 0) | {"PADDLE_GLOO_HTTP_ENDPOINT": "10.0.0.1:6767"}
-    assert read_post(environ).doors == ("10.0.0.1:20000", "10.0.0.1:6767")
+    assert read_worker(environ).doors == ("10.0.0.1:20000", "10.0.0.1:6767")
     other = environment(Role.SERVER, 1) | {"PADDLE_GLOO_HTTP_ENDPOINT": "10.0.0.1:6767"}
-    assert read_post(other).doors == ("10.0.0.2:20100",)
-    assert "10.0.0.1:6767" in read_post(other).all_doors
+    assert read_worker(other).doors == ("10.0.0.2:20100",)
+    assert "10.0.0.1:6767" in read_worker(other).all_doors
 
 
 def test_long_lists_are_found_in_the_backup(tmp_path: Path) -> None:
     environ = environment(Role.TRAINER, 3, limit=10, log_dir=str(tmp_path))
     assert "UMIAK_TRAINERS" not in environ
-    assert len(read_post(environ).endpoints[Role.TRAINER]) == 4
+    assert len(read_worker(environ).endpoints[Role.TRAINER]) == 4
 
 
 # ---- facts

@@ -53,6 +53,15 @@ def test_a_server_finds_itself_by_its_address() -> None:
     assert found.state_dir is None
 
 
+def test_platforms_that_name_the_role_and_the_server_otherwise() -> None:
+    pod = {**SERVER, "PADDLE_TRAINING_ROLE": "PSERVER"}
+    del pod["TRAINING_ROLE"]
+    assert (seat(pod).role, seat(pod).rank) == (SeatRole.SERVER, 1)
+    del pod["PADDLE_PORT"]
+    assert seat({**pod, "PADDLE_PSERVER_ID": "1"}).rank == 1
+    assert problems({**pod, "PADDLE_PSERVER_ID": "2"}) == ["UM-PS-004"]
+
+
 @pytest.mark.parametrize(
     ("changes", "codes"),
     [

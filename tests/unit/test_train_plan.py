@@ -18,6 +18,7 @@ from umiak.train.plan import Act, Crew, Duty, Plan, obstacles, plan
 from umiak.train.standing import standing
 
 SERVERS = "10.0.0.1:36000,10.0.0.2:36000"
+COUNTED = {"PADDLE_TRAINER_ID": "0", "PADDLE_TRAINERS_NUM": "2"}
 LOCAL = {"class": "local_cluster_train"}
 
 
@@ -219,7 +220,7 @@ def test_online_learning() -> None:
             "runner ps_cluster: nothing says which node this is, though PADDLE_PADDLEREC_ROLE is WORKER",
         ),
         (PS_CLUSTER, {"TRAINING_ROLE": "BOSS"}, "TRAINING_ROLE: neither PSERVER nor TRAINER: BOSS"),
-        (PS_CLUSTER, {"UMIAK_SERVERS": SERVERS}, "TRAINING_ROLE: neither PSERVER nor TRAINER: not set"),
+        (PS_CLUSTER, {"UMIAK_SERVERS": SERVERS, **COUNTED}, "TRAINING_ROLE: neither PSERVER nor TRAINER: not set"),
         (
             PS_CLUSTER,
             worker("heter", 0),
@@ -234,7 +235,7 @@ def test_online_learning() -> None:
         ),
         (
             PS_CLUSTER,
-            {"TRAINING_ROLE": "PSERVER", "PADDLE_CURRENT_ENDPOINT": "10.0.0.9:1", "UMIAK_SERVERS": SERVERS},
+            {"TRAINING_ROLE": "PSERVER", "PADDLE_CURRENT_ENDPOINT": "10.0.0.9:1", "UMIAK_SERVERS": SERVERS, **COUNTED},
             "this server's address is not in PADDLE_PSERVERS_IP_PORT_LIST: 10.0.0.9:1",
         ),
     ],

@@ -90,9 +90,10 @@ class Examined:
 def examined(parsed: Parsed, environ: Mapping[str, str]) -> Examined:
     """The config, read and checked, and the plan for this process."""
     from umiak import platforms
+    from umiak.contracts import seat
     from umiak.train import files, layouts
     from umiak.train.plan import plan
-    from umiak.train.standing import has_seat, standing
+    from umiak.train.standing import standing
 
     warnings: tuple[Problem, ...] = ()
     try:
@@ -102,7 +103,7 @@ def examined(parsed: Parsed, environ: Mapping[str, str]) -> Examined:
         if reading.config is None:
             raise UmiakError(*reading.problems)  # noqa: TRY301 - there is one way to be wrong
         only = parsed.text("topology").lower() or None
-        placement = None if has_seat(environ) else platforms.detect(environ, only=only)
+        placement = None if seat.is_own(environ) else platforms.detect(environ, only=only)
         made = plan(reading.config, standing(environ, placement), source.path)
         made = replace(made, written=layouts.written(source.text, reading.config, source=source.path, said=said))
     except UmiakError as error:

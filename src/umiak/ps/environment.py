@@ -3,16 +3,17 @@
     seat({})                                          alone: no job, so this process is its own server
     seat({"TRAINING_ROLE": "TRAINER", ...})           trainer 1 of 2, with the servers' addresses
 
-umiak's own variables (``UMIAK_ROLE``, ``UMIAK_RANK``, ``UMIAK_SERVERS``, ...) are believed where they are; without
-them Paddle's (``TRAINING_ROLE``, ``PADDLE_PSERVERS_IP_PORT_LIST``, ``PADDLE_TRAINER_ID``, ``PADDLE_TRAINERS_NUM``,
-``POD_IP``, ``PADDLE_PORT``), so that a job of another launcher works as well. All that is wrong is raised at once.
+`umiak.contracts.seat` reads the seat itself; here are what only a process with parameter servers has (its token, what a server
+keeps and where it tells its metrics), and what it may not be. All that is wrong is raised at once.
 """
 
 from __future__ import annotations
 
 from enum import Enum
 
-from umiak.core.cluster import join_host_port, split_host_port
+from umiak.contracts import seat as worker_seat
+from umiak.contracts.seat import Topic
+from umiak.core.cluster import Role, split_host_port
 from umiak.core.names import is_loopback
 from umiak.core.problem import Problem
 from umiak.core.value import value
@@ -21,6 +22,8 @@ from umiak.ps.errors import BadRequest
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from umiak.contracts.seat import Complaint, WorkerSeat
 
 _LAUNCH = "start it with `umiak launch --server_num 2 --trainer_num 2 ...`, which sets everything"
 _HOW_TO_MAKE_ONE = (
@@ -41,11 +44,11 @@ class SeatRole(str, Enum):
     ALONE = "alone"
 
 
-_ROLES = {
-    "server": SeatRole.SERVER,
-    "trainer": SeatRole.TRAINER,
-    "PSERVER": SeatRole.SERVER,
-    "TRAINER": SeatRole.TRAINER,
+_CODES = {
+    Topic.ROLE: "UM-PS-001",
+    Topic.SERVERS: "UM-PS-002",
+    Topic.ADDRESS: "UM-PS-003",
+    Topic.NUMBER: "UM-PS-004",
 }
 
 
@@ -80,54 +83,47 @@ class Seat:
 
 def seat(environ: Mapping[str, str]) -> Seat:
     """This process's seat. `BadRequest` with everything that is wrong."""
-    reading = _Reading(environ)
-    role_name = reading.first("UMIAK_ROLE", "TRAINING_ROLE")
-    list_name = reading.first("UMIAK_SERVERS", "PADDLE_PSERVERS_IP_PORT_LIST")
-    if not reading.text(role_name) and not reading.text(list_name):
+    reading = worker_seat.read(environ)
+    problems = _problems(reading.complaints)
+    found = reading.found
+    if found is None or not found.has_role:
+        _raise(problems)
         return Seat()
-    role = reading.role(role_name)
-    if role is SeatRole.TRAINER and not reading.text(list_name):
-        return reading.without_servers()
-    servers = reading.servers(list_name)
-    if role is SeatRole.SERVER:
-        world_name = "PADDLE_TRAINERS_NUM"
-        rank = reading.server_rank(servers)
-    else:
-        world_name = reading.first("UMIAK_WORLD_SIZE", "PADDLE_TRAINERS_NUM")
-        rank = reading.number(reading.first("UMIAK_RANK", "PADDLE_TRAINER_ID"))
-    world = reading.number(world_name, least=1)
-    if role is SeatRole.TRAINER and rank >= world and not reading.problems:
-        reading.note("UM-PS-004", f"rank {rank} is out of range: {world_name} gives {world} trainers")
-    token = reading.text("UMIAK_TOKEN")
-    if token is None and any(not is_loopback(split_host_port(item)[0]) for item in servers):
-        reading.note(
-            "UM-PS-006",
-            "servers that can be reached from other machines need a token, and UMIAK_TOKEN is not set",
-            hint=_HOW_TO_MAKE_ONE,
-        )
+    if found.role is Role.HETER:
+        what = f"{found.variable}: umiak.ps has no heter workers: {found.word}"
+        problems.insert(0, Problem(code="UM-PS-001", what=what, hint="start trainers instead"))
+    if found.role is not Role.SERVER and not found.servers:
+        _raise([*problems, *_without_servers(found)])
+        return Seat()
+    is_server = found.role is Role.SERVER
+    token = _text(environ, "UMIAK_TOKEN")
+    if token is None and any(not is_loopback(split_host_port(item)[0]) for item in found.servers):
+        what = "servers that can be reached from other machines need a token, and UMIAK_TOKEN is not set"
+        problems.append(Problem(code="UM-PS-006", what=what, hint=_HOW_TO_MAKE_ONE))
     if token is not None and len(token) < SHORTEST_TOKEN:
-        reading.note(
-            "UM-PS-033",
-            f"a UMIAK_TOKEN of {len(token)} characters, at least {SHORTEST_TOKEN} are needed",
-            hint=_HOW_TO_MAKE_ONE,
-        )
-    restarts = reading.number("UMIAK_RESTART_COUNT") if reading.text("UMIAK_RESTART_COUNT") else 0
-    metrics = reading.text("UMIAK_PS_METRICS") if role is SeatRole.SERVER else None
-    told = metrics_address(metrics, "UMIAK_PS_METRICS", rank, has_token=token is not None) if metrics else None
+        what = f"a UMIAK_TOKEN of {len(token)} characters, at least {SHORTEST_TOKEN} are needed"
+        problems.append(Problem(code="UM-PS-033", what=what, hint=_HOW_TO_MAKE_ONE))
+    said_restarts = _text(environ, "UMIAK_RESTART_COUNT") or "0"
+    restarts = worker_seat.whole(said_restarts)
+    if restarts is None:
+        what = f"UMIAK_RESTART_COUNT: not a whole number of 0 or more: {said_restarts}"
+        problems.append(Problem(code="UM-PS-004", what=what, hint=_LAUNCH))
+    metrics = _text(environ, "UMIAK_PS_METRICS") if is_server else None
+    told = metrics_address(metrics, "UMIAK_PS_METRICS", found.rank, has_token=token is not None) if metrics else None
     if isinstance(told, Problem):
-        reading.problems.append(told)
-    reading.raise_problems()
+        problems.append(told)
+    _raise(problems)
     return Seat(
-        role=role,
-        rank=rank,
-        world=world,
-        servers=servers,
-        job=reading.text(reading.first("UMIAK_JOB_ID", "PADDLE_JOB_ID")) or "",
+        role=SeatRole.SERVER if is_server else SeatRole.TRAINER,
+        rank=found.rank,
+        world=found.trainers,
+        servers=found.servers,
+        job=_text(environ, "UMIAK_JOB_ID") or _text(environ, "PADDLE_JOB_ID") or "",
         token=token,
-        state_dir=reading.state_dir(rank) if role is SeatRole.SERVER else None,
-        restarts=restarts,
+        state_dir=_state_dir(environ, found.rank) if is_server else None,
+        restarts=restarts or 0,
         metrics=None if isinstance(told, Problem) else told,
-        launched=reading.text("UMIAK_GENERATION") is not None,
+        launched=_text(environ, "UMIAK_GENERATION") is not None,
     )
 
 
@@ -150,97 +146,35 @@ def metrics_address(text: str, name: str, rank: int, *, has_token: bool) -> tupl
 
 def addresses(text: str, name: str) -> tuple[str, ...]:
     """A list of servers as a variable or a flag has it. `BadRequest` with everything that is wrong."""
-    reading = _Reading({name: text})
-    found = reading.servers(name)
-    reading.raise_problems()
+    found, complaints = worker_seat.addresses(text, name)
+    _raise(_problems(complaints))
     return found
 
 
-class _Reading:
-    """One look at one environment; problems are collected."""
+def _problems(complaints: tuple[Complaint, ...]) -> list[Problem]:
+    return [Problem(code=_CODES[each.topic], what=each.what, hint=_LAUNCH) for each in complaints]
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self._environ = environ
-        self.problems: list[Problem] = []
 
-    def note(self, code: str, what: str, hint: str = _LAUNCH) -> None:
-        self.problems.append(Problem(code=code, what=what, hint=hint))
+def _raise(problems: list[Problem]) -> None:
+    if problems:
+        raise BadRequest(*problems)
 
-    def raise_problems(self) -> None:
-        if self.problems:
-            raise BadRequest(*self.problems)
 
-    def text(self, name: str) -> str | None:
-        return self._environ.get(name, "").strip() or None
+def _without_servers(found: WorkerSeat) -> list[Problem]:
+    """A trainer in a job without servers: fine alone, a mistake in company."""
+    if found.trainers == 1:
+        return []
+    what = f"this job has {found.trainers} trainers and no parameter server"
+    hint = "add servers: `umiak launch --server_num 2 --trainer_num 2 ...`"
+    return [Problem(code="UM-PS-005", what=what, hint=hint)]
 
-    def first(self, *names: str) -> str:
-        """The first of these that is set; if none is, the last, which other launchers set."""
-        return next((name for name in names if self.text(name)), names[-1])
 
-    def number(self, name: str, *, least: int = 0) -> int:
-        """A number that must be there; ``least`` stands in for it until the problems are raised."""
-        text = self.text(name)
-        if text is None:
-            self.note("UM-PS-004", f"{name} is not set, but this is a job with parameter servers")
-            return least
-        if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text) >= least):
-            self.note("UM-PS-004", f"{name}: not a whole number of {least} or more: {text}")
-            return least
-        return int(text)
+def _text(environ: Mapping[str, str], name: str) -> str | None:
+    return environ.get(name, "").strip() or None
 
-    def role(self, name: str) -> SeatRole:
-        word = self.text(name)
-        if word in ("heter", "HETER_TRAINER"):
-            self.note("UM-PS-001", f"{name}: umiak.ps has no heter workers: {word}", "start trainers instead")
-        elif word not in _ROLES:
-            self.note("UM-PS-001", f"{name}: neither PSERVER nor TRAINER: {word or 'not set'}")
-        return _ROLES.get(word or "", SeatRole.TRAINER)
 
-    def without_servers(self) -> Seat:
-        """A trainer in a job without servers: fine alone, a mistake in company."""
-        world_name = self.first("UMIAK_WORLD_SIZE", "PADDLE_TRAINERS_NUM")
-        if (self.text(world_name) or "1") != "1":
-            what = f"this job has {self.text(world_name)} trainers and no parameter server"
-            self.note("UM-PS-005", what, "add servers: `umiak launch --server_num 2 --trainer_num 2 ...`")
-        self.raise_problems()
-        return Seat()
-
-    def servers(self, name: str) -> tuple[str, ...]:
-        found = []
-        for item in (self.text(name) or "").replace(",", " ").split():
-            try:
-                host, port = split_host_port(item)
-            except ValueError:
-                port = None
-            if port is None:
-                self.note("UM-PS-002", f"{name}: not host:port: {item}")
-            else:
-                found.append(join_host_port(host, port))
-        if not self.text(name):
-            self.note("UM-PS-002", f"{name} is not set, so nobody knows where the servers are")
-        elif len({*found}) < len(found):
-            self.note("UM-PS-002", f"{name}: a server is listed twice: {self.text(name)}")
-        return tuple(found)
-
-    def server_rank(self, servers: tuple[str, ...]) -> int:
-        """A server's place in the list: by its own rank, or by its address."""
-        if self.text("UMIAK_RANK"):
-            rank = self.number("UMIAK_RANK")
-            if servers and rank >= len(servers):
-                self.note("UM-PS-004", f"server {rank} is out of range: there are {len(servers)} servers")
-            return rank
-        host, port = self.text("POD_IP") or "127.0.0.1", self.text("PADDLE_PORT")
-        own = self.text("PADDLE_CURRENT_ENDPOINT") or (f"{host}:{port}" if port else None)
-        if own is None:
-            self.note("UM-PS-003", "neither PADDLE_PORT nor PADDLE_CURRENT_ENDPOINT says which server this is")
-        elif own in servers:
-            return servers.index(own)
-        else:
-            self.note("UM-PS-003", f"this server's address is not in PADDLE_PSERVERS_IP_PORT_LIST: {own}")
-        return 0
-
-    def state_dir(self, rank: int) -> str | None:
-        """Below the log directory, with the launcher's name of this run, so that another run never takes it for its own."""
-        log_dir = self.text("PADDLE_LOG_DIR")
-        run = "-".join(self.text(name) or "0" for name in ("UMIAK_NODE", "UMIAK_GENERATION"))
-        return f"{log_dir}/ps/server.{rank}/{run}" if log_dir else None
+def _state_dir(environ: Mapping[str, str], rank: int) -> str | None:
+    """Below the log directory, with the launcher's name of this run, so that another run never takes it for its own."""
+    log_dir = _text(environ, "PADDLE_LOG_DIR")
+    run = "-".join(_text(environ, name) or "0" for name in ("UMIAK_NODE", "UMIAK_GENERATION"))
+    return f"{log_dir}/ps/server.{rank}/{run}" if log_dir else None

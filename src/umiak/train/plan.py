@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from umiak.contracts.seat import WorkerSeat
 from umiak.core.cluster import Role
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import replace, value
@@ -36,7 +37,7 @@ from umiak.train.config import (
     TableParameters,
     TrainConfig,
 )
-from umiak.train.standing import Seat, Standing
+from umiak.train.standing import Standing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -302,7 +303,7 @@ class _Casting:
             return Crew(duty=Duty.ALONE, why="no cluster")
         return self._group(Duty.OUTSIDE, nodes=None, why="no cluster")
 
-    def _infer(self, seat: Seat | None) -> Crew:
+    def _infer(self, seat: WorkerSeat | None) -> Crew:
         if seat is not None and (seat.role is Role.SERVER or seat.rank > 0):
             return Crew(duty=Duty.IDLE, why="trainer 0 evaluates")
         placement = self.where.placement
@@ -310,7 +311,7 @@ class _Casting:
             return Crew(duty=Duty.IDLE, why="node 0 evaluates")
         return Crew(duty=Duty.ALONE, why="class infer")
 
-    def _single(self, seat: Seat | None) -> Crew:
+    def _single(self, seat: WorkerSeat | None) -> Crew:
         crowded = seat is not None and (seat.trainers > 1 or seat.role is Role.SERVER)
         if seat is not None and crowded:
             who = "a parameter server" if seat.role is Role.SERVER else f"trainer {seat.rank} of {seat.trainers}"
@@ -320,7 +321,7 @@ class _Casting:
             )
         return Crew(duty=Duty.ALONE, why="class train")
 
-    def _seated(self, seat: Seat) -> Crew:
+    def _seated(self, seat: WorkerSeat) -> Crew:
         runner, servers = self.runner, len(seat.servers)
         if seat.role is Role.SERVER and not self.has_servers:
             self._problem(

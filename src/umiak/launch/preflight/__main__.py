@@ -17,7 +17,7 @@ from umiak.launch.preflight import doors, facts, table
 from umiak.launch.preflight.collector import Collector
 from umiak.launch.preflight.errand import Errand, Result, bring, read_errand
 from umiak.launch.preflight.member import Member
-from umiak.launch.preflight.post import read_post
+from umiak.launch.preflight.worker import read_worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,29 +39,29 @@ class _Worker:
 
     def __init__(self, errand: Errand, environ: Mapping[str, str]) -> None:
         self._errand = errand
-        self._post = post = read_post(environ)
-        self._speaks = post.key == errand.first
+        self._worker = worker = read_worker(environ)
+        self._speaks = worker.seat.key == errand.first
         self._loop = loop = Loop()
-        self._unfinished = 2 if post.collects else 1
+        self._unfinished = 2 if worker.collects else 1
         self._problem: Problem | None = None
         # Before the limit is raised: what the node allows is one of its facts.
         found = facts.gather(errand) if self._speaks else None
         doors.raise_descriptor_limit()
-        for endpoint in post.doors:
-            doors.Door(loop, endpoint, post.node, _let_stand)
-        if post.collects:
+        for endpoint in worker.doors:
+            doors.Door(loop, endpoint, worker.seat.node, _let_stand)
+        if worker.collects:
             collector = Collector(
                 loop,
-                endpoints=post.endpoints,
-                store=post.store,
+                endpoints=worker.endpoints,
+                store=worker.store,
                 patience_s=errand.patience_s,
                 on_verdict=self._judged,
                 on_over=self._over,
             )
-            doors.Door(loop, post.store, post.node, collector.welcome)
+            doors.Door(loop, worker.store, worker.seat.node, collector.welcome)
         addresses = doors.Addresses()
-        addresses.learn(post.all_doors if self._speaks else (post.store,), LOOK_UP_S)
-        Member(loop, post, errand, found, addresses, on_result=self._bring, on_over=self._over)
+        addresses.learn(worker.all_doors if self._speaks else (worker.store,), LOOK_UP_S)
+        Member(loop, worker, errand, found, addresses, on_result=self._bring, on_over=self._over)
 
     def run(self) -> None:
         self._loop.run()
@@ -88,7 +88,7 @@ class _Worker:
             return
         if self._problem:
             _write("".join(f"{line}\n" for line in self._problem.lines()))
-        if self._post.role is not Role.SERVER:
+        if self._worker.seat.role is not Role.SERVER:
             self._loop.stop()
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from umiak.adapters.loop import Loop
     from umiak.launch.preflight.errand import Errand
     from umiak.launch.preflight.messages import Facts, Probed
-    from umiak.launch.preflight.post import Post
+    from umiak.launch.preflight.worker import CheckWorker
 
 ATTEMPT_S = 4.0
 GREETING_S = 10.0
@@ -42,7 +42,7 @@ class Member:
     def __init__(
         self,
         loop: Loop,
-        post: Post,
+        worker: CheckWorker,
         errand: Errand,
         facts: Facts | None,
         addresses: doors.Addresses,
@@ -50,7 +50,7 @@ class Member:
         on_result: Callable[[Result], None],
         on_over: Callable[[], None],
     ) -> None:
-        self._loop, self._post, self._errand, self._facts = loop, post, errand, facts
+        self._loop, self._worker, self._errand, self._facts = loop, worker, errand, facts
         self._addresses, self._on_result, self._on_over = addresses, on_result, on_over
         self._sock: socket.socket | None = None
         self._framed: frames.FramedSocket | None = None
@@ -61,19 +61,19 @@ class Member:
         self._over = False
         self._why = ""
         self._until = float("inf")
-        if post.role is not Role.SERVER:
+        if worker.seat.role is not Role.SERVER:
             # The launcher ends servers when all others have ended, so servers may try for ever, and the others may not.
             self._until = loop.now() + errand.patience_s * PART_FOR_REACHING
-            loop.after(collector.longest_s(errand.patience_s, len(post.all_doors)), self._fell_silent)
+            loop.after(collector.longest_s(errand.patience_s, len(worker.all_doors)), self._fell_silent)
             # Nodes that are better off still try this one's port. If the collector can't be reached, the port stays
             # open as long as they may need, so that it is not found closed for this reason.
-            loop.after(errand.patience_s + prober.connecting_s(len(post.all_doors)) + 1.0, self._stop_waiting)
+            loop.after(errand.patience_s + prober.connecting_s(len(worker.all_doors)) + 1.0, self._stop_waiting)
         loop.soon(self._dial)
 
     # ---- reaching the collector
 
     def _dial(self) -> None:
-        address = self._addresses.of(self._post.store)
+        address = self._addresses.of(self._worker.store)
         if isinstance(address, str):
             self._not_reached(address)
             return
@@ -112,7 +112,7 @@ class Member:
             self._lost("fell silent")
 
     def _lost(self, how: str) -> None:
-        what = f"the collector of the check at {self._post.store} {how}"
+        what = f"the collector of the check at {self._worker.store} {how}"
         self._on_result(Result(final=False, problem=Problem(code="UM-CHECK-003", what=what)))
         self._end()
 
@@ -120,10 +120,10 @@ class Member:
         if why == self._why:
             return
         self._why = why
-        host, port = split_host_port(self._post.store)
+        host, port = split_host_port(self._worker.store)
         problem = Problem(
             code="UM-CHECK-002",
-            what=f"{self._post.host} can't reach {self._post.store}: {why}",
+            what=f"{self._worker.seat.host} can't reach {self._worker.store}: {why}",
             why="the first trainer listens there, and every other worker needs it",
             hint=f"let port {port} of {host} through the firewalls, or name another address for that node with --host",
         )
@@ -140,7 +140,7 @@ class Member:
             self._not_reached(f"what answers there is not the check's collector ({one_line(str(error), 200)})")
             return
         match message:
-            case Here(endpoint=endpoint) if endpoint != self._post.store:
+            case Here(endpoint=endpoint) if endpoint != self._worker.store:
                 self._framed.close()
                 self._not_reached(f"{endpoint} answers there")
             case Here():
@@ -172,18 +172,18 @@ class Member:
             self._report()
 
     def _report(self) -> None:
-        post, errand = self._post, self._errand
+        worker, errand = self._worker, self._errand
         self._reported = True
         round_trip_s, offset_s = min(self._times)
-        launcher = join_host_port(post.host, errand.link_port) if errand.link_port else ""
+        launcher = join_host_port(worker.seat.host, errand.link_port) if errand.link_port else ""
         self._send(
             Report(
-                node=post.node,
-                node_rank=post.node_rank,
-                host=post.host,
-                role=post.role,
-                rank=post.rank,
-                doors=post.doors,
+                node=worker.seat.node,
+                node_rank=worker.seat.node_rank,
+                host=worker.seat.host,
+                role=worker.seat.role,
+                rank=worker.seat.rank,
+                doors=worker.doors,
                 clock_offset_s=offset_s,
                 round_trip_s=round_trip_s,
                 launcher=launcher if self._facts else "",
@@ -192,9 +192,14 @@ class Member:
         )
 
     def _probe(self, wanted: Probe) -> None:
-        others = [endpoint for endpoint in self._post.all_doors if endpoint not in wanted.own]
+        others = [endpoint for endpoint in self._worker.all_doors if endpoint not in wanted.own]
         prober.Prober(
-            self._loop, self._addresses, self._post.node, self._probed, workers=others, launchers=wanted.launchers
+            self._loop,
+            self._addresses,
+            self._worker.seat.node,
+            self._probed,
+            workers=others,
+            launchers=wanted.launchers,
         )
 
     def _probed(self, probed: Probed) -> None:
@@ -204,8 +209,8 @@ class Member:
 
     def _tell(self, outcome: Outcome) -> None:
         # The launcher of the collector's own node hears it from the collector itself.
-        if self._collector and self._collector.node != self._post.node:
-            self._on_result(_result(outcome, split_host_port(self._post.store)[0]))
+        if self._collector and self._collector.node != self._worker.seat.node:
+            self._on_result(_result(outcome, split_host_port(self._worker.store)[0]))
         self._end()
 
     def _end(self) -> None:
