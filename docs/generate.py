@@ -23,7 +23,7 @@ from umiak.core.cluster import ROLES, Cluster, Mode, Node, Role
 from umiak.core.devices import VISIBILITY, DeviceKind, Devices
 from umiak.core.value import fields
 from umiak.testing import environments
-from umiak.train import config_schema
+from umiak.train.config import json_schema
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
 SOURCE = Path(platforms.__file__).resolve().parents[1]
@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
     """Write the pages, or compare them with what is there."""
     stale = []
     made = {f"docs/reference/{name}": (REFERENCE / name, make) for name, make in PAGES.items()}
-    made["src/umiak/train/config.schema.json"] = (SOURCE / "train" / config_schema.FILE, config_schema.text)
+    made["src/umiak/train/config.schema.json"] = (SOURCE / "train" / json_schema.FILE, json_schema.text)
     for name, (path, make) in made.items():
         text = make()
         if path.exists() and path.read_text(encoding="utf-8") == text:

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 from umiak.train import reading
-from umiak.train.config import Dataset, DenseSlot
+from umiak.train.config.values import Dataset, DenseSlot
 
 PLAIN_READER = """
     from paddlerec.core.reader import ReaderBase

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from umiak.core.problem import Problem
-from umiak.train import layouts
-from umiak.train.config import TrainConfig
-from umiak.train.layouts import Reading
-from umiak.train.workspace import Library
+from umiak.train.config import layouts
+from umiak.train.config.layouts import Reading
+from umiak.train.config.values import TrainConfig
+from umiak.train.config.workspace import Library
 
 LIBRARY = Library(root="/lib/umiak", models=("match.dssm", "rank.dnn", "rank.wide_deep"))
 SLOTS = " ".join(["click", *map(str, range(1, 27))])

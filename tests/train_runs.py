@@ -160,11 +160,11 @@ class Work:
         from umiak.ps.job import Job, Options
         from umiak.ps.local import LocalClient
         from umiak.ps.settings import read
-        from umiak.train.stopping import Stopping
-        from umiak.train.stopwatch import Stopwatch
-        from umiak.train.telling import Teller
-        from umiak.train.together import Together
-        from umiak.train.trainer import Company, Settings, Trainer
+        from umiak.train.reports.reporter import Reporter
+        from umiak.train.run.peers import Peers
+        from umiak.train.run.stop_signal import StopSignal
+        from umiak.train.run.stopwatch import Stopwatch
+        from umiak.train.run.trainer import Company, Settings, Trainer
 
         with _inside(self.path):
             parsed = train.parse(["-m", "config.yaml", "-o", f"mode={runner}", *words], {})
@@ -175,10 +175,10 @@ class Work:
             ps.use(job)
             common = {
                 "job": job,
-                "together": Together(job, watch),
+                "peers": Peers(job, watch),
                 "watch": watch,
-                "teller": Teller(None, err=io.StringIO()),
-                "stopping": Stopping(),
+                "reporter": Reporter(None, err=io.StringIO()),
+                "stopping": StopSignal(),
             }
             settings = Settings(config=plan.config, hyper_parameters=plan.hyper_parameters, learning=plan.learning)
             yield Trainer(plan.acts[0], settings, Company(**{**common, **company}))

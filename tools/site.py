@@ -32,7 +32,7 @@ API = {
     "umiak.ps.torch": "The same for PyTorch. `ps.torch` imports it.",
     "umiak.models": "What models are written with: [writing models](../reference/modeling.md).",
     "umiak.data": "Samples from slot files: [read slot files](../how-to/read-slot-files.md).",
-    "umiak.train.files": "Reads configs: [configs](../reference/config.md#from-python).",
+    "umiak.train.config.load": "Reads configs: [configs](../reference/config.md#from-python).",
 }
 """The public faces, each with a page."""
 

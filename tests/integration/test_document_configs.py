@@ -16,7 +16,7 @@ from tests.integration.launching import free_port
 from tests.support import eventually
 from tests.train_helpers import ASYNC_CLUSTER, COLLECTIVE_CLUSTER, PS_CLUSTER, SINGLE
 from umiak.ps import checkpoint
-from umiak.train.milestones import Milestone, from_plain
+from umiak.train.checkpoints.progress import Progress, from_plain
 
 DNN = Path(importlib.util.find_spec("umiak").submodule_search_locations[0]) / "models" / "rank" / "dnn"
 UMIAK = [sys.executable, "-m", "umiak.cli.main", "train"]
@@ -62,7 +62,7 @@ def run(command: list[str], directory: Path, **more: str) -> str:
     return done.stdout
 
 
-def saved(directory: Path) -> dict[str, Milestone]:
+def saved(directory: Path) -> dict[str, Progress]:
     """The checkpoints that the guide's configs leave."""
     found = {}
     for path in sorted((directory / "increment_dnn").iterdir()):

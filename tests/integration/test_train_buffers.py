@@ -83,7 +83,7 @@ def test_an_evaluation_of_what_was_saved_says_what_training_said(work: Work, run
 
 
 def test_a_served_model_has_them(work: Work) -> None:
-    from umiak.train.serving import answered
+    from umiak.train.engines.paddle_export import answered
 
     assert work.here("alone", "-o", "runner.alone.save_inference_path=served").status == 0
     lines = (work.path / "data" / "test" / "part").read_text().splitlines()

@@ -39,7 +39,7 @@ def test_two_nodes_train_together(runner: str, tmp_path: Path, stage: Stage, net
         launchers.append(stage.start(command, host=host, env=env, cwd=shared))
     assert [launcher.wait(within_s=WITHIN_S) for launcher in launchers] == [0, 0], stage.transcript()
     from umiak.ps import checkpoint
-    from umiak.train.milestones import from_plain
+    from umiak.train.checkpoints.progress import from_plain
 
     found = from_plain(dict(checkpoint.read(shared / "out" / runner / str(EPOCHS - 1)).metadata))
     assert found is not None
@@ -75,7 +75,7 @@ def test_a_collective_job_on_paddlecloud(tmp_path: Path, stage: Stage, network: 
         launchers.append(stage.start([*command, "--run_dir", f"run{rank}"], host=host, env=env, cwd=tmp_path))
     assert [launcher.wait(within_s=WITHIN_S) for launcher in launchers] == [0, 0], stage.transcript()
     from umiak.ps import checkpoint
-    from umiak.train.milestones import from_plain
+    from umiak.train.checkpoints.progress import from_plain
 
     found = from_plain(dict(checkpoint.read(tmp_path / "increment_dnn" / "1").metadata))
     assert found is not None

@@ -63,23 +63,23 @@ def test_checkpoints_and_models_behind_a_url(work: Work, monkeypatch: pytest.Mon
 def test_a_model_for_serving_answers_what_was_trained(work: Work) -> None:
     done = work.here("alone", "-o", "runner.alone.save_inference_path=served")
     assert done.status == 0, done.said
-    from umiak.train import serving
+    from umiak.train.engines import paddle_export
 
     path = work.path / "served" / str(EPOCHS - 1)
     signature = json.loads((path / "signature.json").read_text())
     assert [each["name"] for each in signature["inputs"]] == ["price", "1", "2", "3", "4"]
     arrays = {"price": np.zeros((2, 2), np.float32)}
     arrays |= {str(slot): np.full((2, 1), -1, np.int64) for slot in range(1, 5)}
-    (answers,) = serving.answered(str(path), arrays)
+    (answers,) = paddle_export.answered(str(path), arrays)
     assert answers.shape == (2, 1)
     assert answers[0] == answers[1], "two samples that have nothing"
 
 
 def test_a_model_for_serving_that_answers_otherwise_is_an_error(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    from umiak.train import serving
+    from umiak.train.engines import paddle_export
 
-    honest = serving.answered
-    monkeypatch.setattr(serving, "answered", lambda *args: [answer + 0.01 for answer in honest(*args)])
+    honest = paddle_export.answered
+    monkeypatch.setattr(paddle_export, "answered", lambda *args: [answer + 0.01 for answer in honest(*args)])
     done = work.here("alone", "-o", "runner.alone.save_inference_path=served")
     assert done.status == 1
     assert "UM-TRAIN-041" in done.said

@@ -9,7 +9,7 @@ import pytest
 
 from testbed.pytest_support import require
 from tests.train_runs import EPOCHS, FREE, Work
-from umiak.train.feeding import LONGEST_BLOCK
+from umiak.train.run.feeds import LONGEST_BLOCK
 
 pytestmark = [pytest.mark.paddle, pytest.mark.usefixtures("paddle"), pytest.mark.timeout(180)]
 

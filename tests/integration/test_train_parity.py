@@ -57,8 +57,8 @@ def with_umiak(directory: Path, rule: str, rate: float) -> tuple[list[float], di
     from umiak.ps.environment import Seat
     from umiak.ps.job import Job, Options
     from umiak.ps.settings import Settings
-    from umiak.train.config import DenseSlot, Learning
-    from umiak.train.engine import Engine, Ways, load
+    from umiak.train.config.values import DenseSlot, Learning
+    from umiak.train.engines.paddle import Engine, Ways, load
     from umiak.train.modeling import Slots
     from umiak.train.reading.batches import Arrays
 

@@ -20,8 +20,8 @@ import pytest
 from testbed.pytest_support import require
 from tests.slot_helpers import packed
 from tests.train_runs import BATCH, EPOCHS, SAMPLES, WAIT_S, Done, Whole, Work, contents, slow
-from umiak.train import saving
-from umiak.train.stopping import Stopping
+from umiak.train.checkpoints import runs
+from umiak.train.run.stop_signal import StopSignal
 
 pytestmark = [pytest.mark.paddle, pytest.mark.usefixtures("paddle"), pytest.mark.timeout(180)]
 
@@ -408,7 +408,7 @@ def test_what_is_left_of_an_epoch_can_be_handed_to_fewer_trainers(work: Work) ->
 def test_a_warm_start_takes_everything_that_fits(work: Work, whole: Whole) -> None:
     """With the optimizer's state, from two servers to none."""
     path = whole.of("sync").path / "out" / "sync" / "0"
-    stopping = Stopping()
+    stopping = StopSignal()
     stopping.ask(signal.SIGTERM)
     with work.trainer("alone", "-o", f"runner.alone.init_model_path={path}", stopping=stopping) as trainer:
         assert trainer.train().saved == "steps/alone/epoch_0_batch_0"
@@ -509,8 +509,8 @@ def test_a_trainer_without_data_takes_part(work: Work) -> None:
     done = work.run("sync")
     assert done.status == 0, done.said
     assert work.here("alone").status == 0
-    together, alone = (work.checkpoint("out", runner, LAST, zeros_alike=True) for runner in ("sync", "alone"))
-    assert together == alone
+    peers, alone = (work.checkpoint("out", runner, LAST, zeros_alike=True) for runner in ("sync", "alone"))
+    assert peers == alone
 
 
 @pytest.mark.parametrize("runner", ["async", "collective"])
@@ -544,7 +544,7 @@ def test_several_phases_and_models_go_on_within_each(work: Work, phases: str, ev
     for name in names:
         work.forget("steps", "out")
         shutil.copytree(kept / name, work.path / "steps" / "alone" / name)
-        found, _ = saving.newest([str(work.path / "steps" / "alone")], "alone")
+        found, _ = runs.newest([str(work.path / "steps" / "alone")], "alone")
         assert found is not None
         seen.add(found.milestone.stage)
         assert work.here("alone", "--resume", *both, "-o", "runner.alone.save_step_interval=50").status == 0

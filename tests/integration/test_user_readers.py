@@ -17,7 +17,7 @@ from tests.reader_helpers import csv, joined, labels, user_class
 from tests.slot_helpers import packed
 from umiak.core.problem import Exit, UmiakError
 from umiak.train import reading
-from umiak.train.config import Dataset
+from umiak.train.config.values import Dataset
 from umiak.train.reading import dividing, lines
 from umiak.train.reading.user_samples import UserSamples
 
@@ -331,7 +331,7 @@ def test_processes_do_not_outlive_a_trainer_that_is_killed(tmp_path: Path, data:
     user_class(tmp_path, data, stuck)
     program = f"""
         from umiak.train import reading
-        from umiak.train.config import Dataset
+        from umiak.train.config.values import Dataset
 
         reader = {str(tmp_path / "reader.py")!r}
         dataset = Dataset(name="d", data_path={str(data)!r}, batch_size=1, data_converter=reader, reader_processes=2)

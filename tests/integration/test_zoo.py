@@ -19,8 +19,8 @@ from umiak.core.problem import UmiakError
 from umiak.core.value import replace, value
 from umiak.models import sample
 from umiak.models.sample import models
-from umiak.train import files, reading
-from umiak.train.config import Dataset
+from umiak.train import reading
+from umiak.train.config.values import Dataset
 
 pytestmark = [
     pytest.mark.paddle,
@@ -86,11 +86,11 @@ def test_every_model_is_tried() -> None:
 
 
 def learn(model: str, directory: Path, trial: Trial) -> Learned:
-    from umiak.train.engine import Engine, Ways, load
+    from umiak.train.engines.paddle import Engine, Ways, load
     from umiak.train.modeling import Slots
 
     best = importlib.import_module(f"umiak.models.{model}.sample").make(str(directory))
-    _, found = files.load(f"umiak.models.{model}", [f"hyper_parameters.optimizer.learning_rate={trial.rate}"])
+    _, found = load.load(f"umiak.models.{model}", [f"hyper_parameters.optimizer.learning_rate={trial.rate}"])
     assert found.config
     train, test = (
         replace(found.config.dataset(f"{part}_data"), data_path=str(directory / part)) for part in ("train", "test")
@@ -165,11 +165,11 @@ def test_a_model_comes_near_the_best(learned: Learned) -> None:
 
 
 def test_a_served_model_answers_alike(learned: Learned, tmp_path: Path) -> None:
-    from umiak.train import serving
+    from umiak.train.engines import paddle_export
 
     engine = learned.engine
     batch = first_batch(learned.test)
-    exported = serving.export(engine, str(tmp_path / "served"), all_rows(learned))
+    exported = paddle_export.export(engine, str(tmp_path / "served"), all_rows(learned))
     expected = engine.predict(batch)
     found = answers(exported, batch)
     assert found.keys() == expected.keys()
@@ -183,13 +183,13 @@ def test_a_served_model_answers_alike(learned: Learned, tmp_path: Path) -> None:
 @pytest.mark.parametrize("model", sorted(TRIALS))
 def test_a_model_with_a_table_for_each_slot(model: str, tmp_path: Path) -> None:
     """It learns a batch, and answers it alike as a model for serving. Tables that a model shares on purpose are one."""
-    from umiak.train import serving
-    from umiak.train.config import EmbeddingTables
-    from umiak.train.engine import Engine, Ways, load
+    from umiak.train.config.values import EmbeddingTables
+    from umiak.train.engines import paddle_export
+    from umiak.train.engines.paddle import Engine, Ways, load
     from umiak.train.modeling import Slots
 
     importlib.import_module(f"umiak.models.{model}.sample").make(str(tmp_path), samples=300)
-    _, found = files.load(f"umiak.models.{model}")
+    _, found = load.load(f"umiak.models.{model}")
     assert found.config
     train = replace(found.config.dataset("train_data"), data_path=str(tmp_path / "train"))
     engine = Engine(
@@ -208,10 +208,10 @@ def test_a_model_with_a_table_for_each_slot(model: str, tmp_path: Path) -> None:
         assert not dot or {*batch.sparse[slot][0]}, f"table {table} of a slot that no sample has"
     keys = np.unique(np.concatenate([ids for ids, _ in batch.sparse.values()])).astype(np.uint64)
     client = engine.job.client
-    exported = serving.export(
+    exported = paddle_export.export(
         engine, str(tmp_path / "served"), lambda each: (keys, client.pull(each.number, keys, create=False))
     )
-    serving.check(exported, engine, batch)
+    paddle_export.check(exported, engine, batch)
     labels = {judge.label for judge in engine.model.judges().values()}
     assert labels.isdisjoint(name.rpartition(".")[2] for name in names)
 
@@ -232,10 +232,10 @@ def test_a_config_has_no_mistakes(
 
 @pytest.mark.parametrize("model", sorted(TRIALS))
 def test_a_model_knows_the_hyper_parameters_of_its_config(model: str) -> None:
-    from umiak.train import hyper
-    from umiak.train.engine import load
+    from umiak.train.config import hyper
+    from umiak.train.engines.paddle import load
 
-    _, found = files.load(f"umiak.models.{model}")
+    _, found = load.load(f"umiak.models.{model}")
     assert found.config
     kind = load(found.config.phase("train").model)
     hyper.typed(kind.Hyper, found.config.hyper_parameters)
@@ -251,10 +251,10 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Learned:
 
 
 def test_an_export_says_what_goes_in_and_what_comes_out(small: Learned, tmp_path: Path) -> None:
-    from umiak.train import serving
+    from umiak.train.engines import paddle_export
 
     path = tmp_path / "served"
-    exported = serving.export(small.engine, str(path), all_rows(small), ["dense_var", "26"], ["probability"])
+    exported = paddle_export.export(small.engine, str(path), all_rows(small), ["dense_var", "26"], ["probability"])
     said = json.loads((path / "signature.json").read_text())
     assert sorted(each.name for each in path.iterdir()) == ["inference.json", "inference.pdiparams", "signature.json"]
     assert [each["name"] for each in said["inputs"]] == ["dense_var", *map(str, range(1, 27))]
@@ -267,31 +267,31 @@ def test_an_export_says_what_goes_in_and_what_comes_out(small: Learned, tmp_path
 
 
 def test_an_export_takes_the_place_of_an_older_one_and_of_an_unfinished_one(small: Learned, tmp_path: Path) -> None:
-    from umiak.train import serving
+    from umiak.train.engines import paddle_export
 
     for name in ("served", "served.partial", "served.old"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "rubbish").write_text("")
-    serving.export(small.engine, str(tmp_path / "served"), all_rows(small))
+    paddle_export.export(small.engine, str(tmp_path / "served"), all_rows(small))
     assert [each.name for each in tmp_path.iterdir()] == ["served"]
     assert not (tmp_path / "served" / "rubbish").exists()
 
 
 def test_learning_goes_on_after_an_export(small: Learned, tmp_path: Path) -> None:
-    from umiak.train import serving
+    from umiak.train.engines import paddle_export
 
     engine, batch = small.engine, first_batch(small.train)
-    serving.export(engine, str(tmp_path / "served"), all_rows(small))
+    paddle_export.export(engine, str(tmp_path / "served"), all_rows(small))
     before = engine.predict(batch)["probability"]
     engine.learn(batch, engine.board(), step=10_000)
     assert np.abs(engine.predict(batch)["probability"] - before).max() > 1e-4
 
 
 def test_an_unknown_id_reads_as_zeros_in_a_served_model(small: Learned, tmp_path: Path) -> None:
-    from umiak.train import serving
+    from umiak.train.engines import paddle_export
 
-    served = serving.export(small.engine, str(tmp_path / "served"), all_rows(small))
-    without_rows = serving.export(
+    served = paddle_export.export(small.engine, str(tmp_path / "served"), all_rows(small))
+    without_rows = paddle_export.export(
         small.engine,
         str(tmp_path / "none"),
         lambda embedding: (np.empty(0, np.uint64), np.empty((0, embedding.dim), np.float32)),
@@ -306,10 +306,12 @@ def test_an_unknown_id_reads_as_zeros_in_a_served_model(small: Learned, tmp_path
 
 
 def test_names_that_are_not_there_are_told_and_nothing_is_written(small: Learned, tmp_path: Path) -> None:
-    from umiak.train import serving
+    from umiak.train.engines import paddle_export
 
     with pytest.raises(UmiakError) as caught:
-        serving.export(small.engine, str(tmp_path / "served"), all_rows(small), ["click", "dense"], ["probabilities"])
+        paddle_export.export(
+            small.engine, str(tmp_path / "served"), all_rows(small), ["click", "dense"], ["probabilities"]
+        )
     assert {problem.code for problem in caught.value.problems} == {"UM-TRAIN-015"}
     told = [problem.what for problem in caught.value.problems]
     assert told == [

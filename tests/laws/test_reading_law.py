@@ -18,11 +18,11 @@ from tests.slot_helpers import packed
 from umiak.core.decode import decode, encode
 from umiak.data.parts import Part
 from umiak.train import reading
-from umiak.train.config import Dataset
-from umiak.train.feeding import Shared, Wishes
+from umiak.train.config.values import Dataset
 from umiak.train.reading import dividing, lines
 from umiak.train.reading.stepping import Turn
-from umiak.train.stopwatch import Stopwatch
+from umiak.train.run.feeds import LockstepFeed, StopOrSave
+from umiak.train.run.stopwatch import Stopwatch
 
 
 @st.composite
@@ -124,7 +124,7 @@ class Meeting:
 
 
 class Seat:
-    """What `Shared` needs of `umiak.train.together.Together`."""
+    """What `LockstepFeed` needs of `umiak.train.run.peers.Peers`."""
 
     def __init__(self, meeting: Meeting, rank: int) -> None:
         self.meeting = meeting
@@ -150,7 +150,7 @@ def test_uneven_ends_neither_hang_nor_drop_samples(files: list[tuple[str, bytes]
         def train(rank: int) -> list[tuple[list[int], float, int]]:
             """For each step this trainer's ids, its share, and the samples of all."""
             with reading.read(dataset, found, rank=rank, world=world) as samples:
-                turns = Shared(samples, Seat(meeting, rank), Stopwatch()).turns(Wishes)  # type: ignore[arg-type]
+                turns = LockstepFeed(samples, Seat(meeting, rank), Stopwatch()).turns(StopOrSave)  # type: ignore[arg-type]
                 return [
                     (turn.batch.sparse["id"][0].tolist() if turn.batch else [], turn.share, turn.total)
                     for turn in turns

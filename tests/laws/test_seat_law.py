@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from umiak.ps import environment
 from umiak.ps.environment import SeatRole
 from umiak.ps.errors import BadRequest
-from umiak.train.standing import standing
+from umiak.train.plan.process_role import process_role
 
 SERVERS = "127.0.0.1:6170,127.0.0.1:6171"
 NUMBERS = ["0", "1", "2", "x"]
@@ -38,7 +38,7 @@ def environments(draw: st.DrawFn) -> dict[str, str]:
 
 @given(environments())
 def test_the_plan_and_the_run_agree_about_a_process(environ: dict[str, str]) -> None:
-    told = standing(environ)
+    told = process_role(environ)
     try:
         run = environment.seat(environ)
     except BadRequest as wrong:

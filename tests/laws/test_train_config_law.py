@@ -18,8 +18,9 @@ from tests.train_helpers import ASYNC_CLUSTER, COLLECTIVE_CLUSTER, FLAT, LIBRARY
 from umiak.core.value import replace
 from umiak.schema import kinds
 from umiak.schema.keys import known
-from umiak.train import config_schema, days, explain, flat_keys, keys, layouts, slots, writing
-from umiak.train.config import (
+from umiak.train.config import days, flat_keys, json_schema, keys, layouts, slots, writing
+from umiak.train.config.tables import COUNTS
+from umiak.train.config.values import (
     Dataset,
     DatasetType,
     DenseSlot,
@@ -38,11 +39,11 @@ from umiak.train.config import (
     TableParameters,
     TrainConfig,
 )
-from umiak.train.plan import plan
-from umiak.train.standing import standing
-from umiak.train.tables import COUNTS
+from umiak.train.plan import explain
+from umiak.train.plan.plan import plan
+from umiak.train.plan.process_role import process_role
 
-SCHEMA = jsonschema.Draft7Validator(config_schema.schema())
+SCHEMA = jsonschema.Draft7Validator(json_schema.schema())
 
 # Anything that a person can name: also words that YAML takes for something else.
 names = st.one_of(
@@ -245,7 +246,7 @@ def test_every_config_has_a_plan_that_can_be_told(made: TrainConfig) -> None:
         replace(each, online=None if each.online is None else replace(each.online, end_day=each.online.start_day))
         for each in made.runners
     ]
-    told = plan(replace(made, runners=tuple(short)), standing({}), "config.yaml")
+    told = plan(replace(made, runners=tuple(short)), process_role({}), "config.yaml")
     assert [act.name for act in told.acts] == [*made.mode]
     text = explain.text(told)
     for act in told.acts:
@@ -311,7 +312,7 @@ def check(text: str, *said: str) -> None:
         assert 1 <= column <= len(lines[line - 1]) + 1, problem
         assert not any("\n" in each for each in problem.lines())
     if found.config is not None:
-        explain.text(plan(found.config, standing({})))
+        explain.text(plan(found.config, process_role({})))
         assert config(yaml.safe_dump(writing.plain(found.config), sort_keys=False)) == found.config
 
 

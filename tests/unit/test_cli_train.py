@@ -18,8 +18,8 @@ from umiak.cli import help_train, train, train_start
 from umiak.cli.main import main
 from umiak.cli.train_flags import FLAGS
 from umiak.core.problem import UmiakError
-from umiak.train import files
-from umiak.train.workspace import Library
+from umiak.train.config import load
+from umiak.train.config.workspace import Library
 
 
 @pytest.fixture(autouse=True)
@@ -534,7 +534,7 @@ def test_a_model_of_the_package(package: str, tmp_path: Path) -> None:
     place.mkdir(parents=True)
     (place / "config.yaml").write_text(SINGLE)
     library = Library(root=str(tmp_path / "umiak"), models=("rank.dnn",))
-    source, reading = files.load(f"{package}.models.rank.dnn", library=library)
+    source, reading = load.load(f"{package}.models.rank.dnn", library=library)
     assert source.path == str(place / "config.yaml")
     assert reading.config is not None
     assert reading.config.phases[0].model == str(place / "model.py")
@@ -542,41 +542,41 @@ def test_a_model_of_the_package(package: str, tmp_path: Path) -> None:
 
 def test_a_model_that_is_not_there() -> None:
     with pytest.raises(UmiakError) as caught:
-        files.load("umiak.models.rank.dn", library=Library(root="/x", models=("rank.dnn", "recall.ncf")))
+        load.load("umiak.models.rank.dn", library=Library(root="/x", models=("rank.dnn", "recall.ncf")))
     (problem,) = caught.value.problems
     assert (problem.code, problem.what) == ("UM-CONFIG-002", "no such model: umiak.models.rank.dn")
     assert problem.hint == "did you mean `rank.dnn`? there are rank.dnn, recall.ncf"
     with pytest.raises(UmiakError) as caught:
-        files.load("paddlerec.models.rank.dnn", library=Library(root="/x"))
+        load.load("paddlerec.models.rank.dnn", library=Library(root="/x"))
     assert caught.value.problems[0].hint == "this umiak has no models in it; name a directory or a config.yaml"
 
 
 def test_the_models_of_this_umiak_are_those_with_a_config() -> None:
-    library = files.installed()
+    library = load.installed()
     for model in library.models:
         assert Path(library.directory(f"umiak.models.{model}") or "", "config.yaml").is_file()
 
 
 def test_a_file_that_has_a_dotted_name() -> None:
     Path("umiak.models.mine").write_text(runner_text())
-    assert files.load("umiak.models.mine")[0].path == "umiak.models.mine"
-    assert files.find("paddlerec.yaml", Library(root="/x")) == "paddlerec.yaml"
+    assert load.load("umiak.models.mine")[0].path == "umiak.models.mine"
+    assert load.find("paddlerec.yaml", Library(root="/x")) == "paddlerec.yaml"
 
 
 def test_files_that_are_no_text(tmp_path: Path) -> None:
     Path("latin.yaml").write_bytes(b"workspace: .\nmode: caf\xe9\n")
     with pytest.raises(UmiakError) as caught:
-        files.read("latin.yaml")
+        load.read("latin.yaml")
     assert caught.value.problems[0].lines() == [
         "error: latin.yaml:2:10: not UTF-8: byte 0xe9 [UM-CONFIG-003]",
         "  hint: a config is a text; save it as UTF-8",
     ]
-    Path("large.yaml").write_bytes(b"#" * (files.MOST_BYTES + 1))
+    Path("large.yaml").write_bytes(b"#" * (load.MOST_BYTES + 1))
     with pytest.raises(UmiakError) as caught:
-        files.read("large.yaml")
+        load.read("large.yaml")
     assert caught.value.problems[0].code == "UM-CONFIG-001"
     with pytest.raises(UmiakError, match="larger than 4 MB"):
-        files.read("/dev/zero")
+        load.read("/dev/zero")
 
 
 def test_a_pipe_is_read_to_its_end() -> None:
@@ -584,7 +584,7 @@ def test_a_pipe_is_read_to_its_end() -> None:
     text = runner_text() + "#" * 100_000  # more than fits into a pipe
     writer = threading.Thread(target=lambda: Path("config.yaml").write_text(text))
     writer.start()
-    assert files.read("config.yaml").text == text
+    assert load.read("config.yaml").text == text
     writer.join()
 
 
@@ -599,14 +599,14 @@ def test_a_pipe_whose_writer_takes_its_time(monkeypatch: pytest.MonkeyPatch) -> 
         os.close(writer)
         block(number, blocking)
 
-    monkeypatch.setattr(files, "PIPE_WAIT_S", 0.0)
+    monkeypatch.setattr(load, "PIPE_WAIT_S", 0.0)
     monkeypatch.setattr(os, "set_blocking", write_at_last)
-    assert files.read(f"/dev/fd/{reader}").text == "workspace: ."
+    assert load.read(f"/dev/fd/{reader}").text == "workspace: ."
     os.close(reader)
 
 
 def test_a_pipe_to_which_nobody_writes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(files, "PIPE_WAIT_S", 0.01)
+    monkeypatch.setattr(load, "PIPE_WAIT_S", 0.01)
     os.mkfifo("config.yaml")
     assert main(["train", "-m", "config.yaml"]) == 2
     assert capsys.readouterr().err == (
@@ -622,7 +622,7 @@ def test_a_pipe_to_which_nobody_writes(monkeypatch: pytest.MonkeyPatch, capsys: 
     [
         "import umiak.cli.train; umiak.cli.train.parse(['-m', 'x', '-o', 'a=1'], {})",
         "import umiak.cli.help_train; umiak.cli.help_train.train()",
-        "import umiak.cli.train, umiak.train.files, umiak.train.plan, umiak.train.explain",
+        "import umiak.cli.train, umiak.train.config.load, umiak.train.plan.plan, umiak.train.plan.explain",
     ],
 )
 def test_yaml_and_everything_heavy_wait_until_they_are_needed(code: str) -> None:

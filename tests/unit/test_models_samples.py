@@ -17,15 +17,16 @@ from umiak.core.value import replace
 from umiak.data.reader import SlotReader
 from umiak.models import sample
 from umiak.models.samples import Sample, clicks, one_id, several_ids, several_numbers
-from umiak.train import files, reading
-from umiak.train.config import Dataset
+from umiak.train import reading
+from umiak.train.config import load
+from umiak.train.config.values import Dataset
 
 MODELS = sample.models()
 SAMPLES = 4000
 
 
 def dataset_of(model: str, directory: Path, part: str) -> Dataset:
-    _, found = files.load(f"umiak.models.{model}")
+    _, found = load.load(f"umiak.models.{model}")
     assert found.config
     return replace(found.config.dataset(f"{part}_data"), data_path=str(directory / part))
 
@@ -148,7 +149,7 @@ def test_the_command_makes_data_where_the_config_looks_for_it(
     monkeypatch.chdir(tmp_path)
     assert sample.main(["umiak.models.recall.ncf", "--samples", "200"]) == 0
     said = json.loads(capsys.readouterr().out)
-    _, found = files.load("umiak.models.recall.ncf")
+    _, found = load.load("umiak.models.recall.ncf")
     assert found.config
     assert found.config.dataset("train_data").data_path == f"{said['directory']}/train"
     assert said["best"] == json.loads(Path(said["directory"], "best.json").read_text())

@@ -12,11 +12,11 @@ import pytest
 
 pytest.importorskip("umiak_native")
 
-from umiak.train.arriving import Arrivals, Arrived, look
-from umiak.train.config import Online
-from umiak.train.days import Pass, passes
-from umiak.train.stopping import Stopping
-from umiak.train.walking import Stopped
+from umiak.train.config.days import Pass, passes
+from umiak.train.config.values import Online
+from umiak.train.run.arrivals import Arrivals, Arrived, look
+from umiak.train.run.stage_loop import Stopped
+from umiak.train.run.stop_signal import StopSignal
 
 ONLINE = Online(start_day="20260131", end_day="20260131", split_interval=720, split_per_pass=2, data_donefile="done")
 FREE = Online(start_day="20260131", end_day="20260131", split_interval=720, split_per_pass=2)
@@ -58,14 +58,14 @@ def waiting(
     *,
     online: Online = ONLINE,
     trainers: Trainers | None = None,
-    stopping: Stopping | None = None,
+    stopping: StopSignal | None = None,
 ) -> tuple[Arrivals, list[str]]:
     lines: list[str] = []
     made = Arrivals(
         online,
         [str(root)],
         trainers or Trainers(),  # type: ignore[arg-type]
-        stopping or Stopping(),
+        stopping or StopSignal(),
         lines.append,
         clock=lambda: clock.now,
         sleep=clock.sleep,
@@ -107,13 +107,13 @@ def test_a_real_file_ends_the_waiting(tmp_path: Path) -> None:
 
     thread = threading.Thread(target=come)
     thread.start()
-    arrivals = Arrivals(online, [str(tmp_path)], Trainers(), Stopping(), lambda _: is_waiting.set())  # type: ignore[arg-type]
+    arrivals = Arrivals(online, [str(tmp_path)], Trainers(), StopSignal(), lambda _: is_waiting.set())  # type: ignore[arg-type]
     assert arrivals.wait(wanted).there == {str(tmp_path): wanted.splits}
     thread.join()
 
 
 def test_whoever_is_asked_stops_everybody(tmp_path: Path) -> None:
-    stopping = Stopping()
+    stopping = StopSignal()
 
     def ask() -> None:
         stopping.ask(15)
@@ -176,7 +176,7 @@ def test_a_file_behind_a_url(tmp_path: Path) -> None:
 def test_the_next_pass_comes_nearer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(tmp_path, *WANTED.splits)
     near: list[str] = []
-    monkeypatch.setattr("umiak.train.arriving._bring", near.append)
+    monkeypatch.setattr("umiak.train.run.arrivals._bring", near.append)
     arrivals, _ = waiting(tmp_path, Clock())
     arrivals.fetch_ahead(WANTED).join()
     assert near == []

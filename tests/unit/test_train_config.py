@@ -25,8 +25,8 @@ from tests.train_helpers import (
 from umiak.core.value import fields
 from umiak.schema import kinds
 from umiak.schema.keys import Key
-from umiak.train import flat_keys, keys, writing
-from umiak.train.config import Dataset, DenseSlot, Device, FleetMode, Phase, Runner, RunnerClass, Saving
+from umiak.train.config import flat_keys, keys, writing
+from umiak.train.config.values import Dataset, DenseSlot, Device, FleetMode, Phase, Runner, RunnerClass, Saving
 
 DATASET = Dataset(
     name="dataloader_train",

@@ -9,7 +9,7 @@ import yaml
 
 from tests.train_helpers import config, dataset_text, phase_text, problems, read, runner_text, small, warnings
 from umiak.schema.findings import choices
-from umiak.train import keys
+from umiak.train.config import keys
 
 # ---- what can be wrong
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.train_helpers import config, dataset_text, phase_text, runner_text, small
-from umiak.train import slots
-from umiak.train.config import (
+from umiak.train.config import slots
+from umiak.train.config.values import (
     DatasetType,
     DenseSlot,
     Device,

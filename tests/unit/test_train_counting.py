@@ -12,7 +12,7 @@ from umiak.core.problem import UmiakError
 from umiak.core.value import value
 from umiak.ps import environment, export, settings
 from umiak.ps.job import Job, Options
-from umiak.train.config import RowRule, TableParameters
+from umiak.train.config.values import RowRule, TableParameters
 from umiak.train.reading.batches import Arrays as Batch
 
 pytestmark = [
@@ -56,7 +56,7 @@ def model(dim: int = 3, padded: bool = False):
 
 
 def engine(own: Job, kind, tables: dict[str, TableParameters] | None = None, **ways):
-    from umiak.train.engine import Engine, Ways
+    from umiak.train.engines.paddle import Engine, Ways
     from umiak.train.modeling.model import Slots
 
     named = {"embedding": COUNTED} if tables is None else tables
@@ -153,7 +153,7 @@ def test_rows_that_do_not_fit(dim: int, said: TableParameters, what: str) -> Non
 
 
 def test_a_table_that_no_model_has() -> None:
-    from umiak.train.engine import check_tables
+    from umiak.train.engines.paddle import check_tables
 
     named = {"embeding": COUNTED}
     with pytest.raises(UmiakError) as raised:

@@ -6,8 +6,8 @@ import datetime as dt
 
 import pytest
 
-from umiak.train import days
-from umiak.train.config import Online
+from umiak.train.config import days
+from umiak.train.config.values import Online
 
 
 def online(start: str, end: str, interval: int, per_pass: int) -> Online:

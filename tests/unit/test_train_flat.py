@@ -8,8 +8,8 @@ import pytest
 
 from tests.train_helpers import FLAT, config, problems, read, runner_text, warnings
 from umiak.schema.keys import Key
-from umiak.train import flat_keys
-from umiak.train.config import (
+from umiak.train.config import flat_keys
+from umiak.train.config.values import (
     Device,
     FleetMode,
     Inference,

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from tests.train_helpers import LIBRARY, SINGLE, config, problems, small, warnings
-from umiak.train import layouts, learning
-from umiak.train.config import Learning, Schedule
+from umiak.train.config import layouts, optimizers
+from umiak.train.config.values import Learning, Schedule
 
 
 def said(optimizer: str) -> layouts.Reading:
@@ -90,7 +90,7 @@ def test_what_a_rule_does_not_know_is_a_warning():
     ],
 )
 def test_a_schedule_is_a_function_of_the_step(schedule: Schedule, step: int, expected: float):
-    assert math.isclose(learning.factor(schedule, step), expected)
+    assert math.isclose(optimizers.factor(schedule, step), expected)
 
 
 def test_paddles_names_of_schedules():

@@ -8,7 +8,7 @@ import pytest
 
 from umiak.core.problem import UmiakError
 from umiak.ps import manifest
-from umiak.train.mirror import Mirror, Mirrors
+from umiak.train.checkpoints.mirror import Mirror, Mirrors
 
 pytest.importorskip("fsspec")
 

@@ -72,7 +72,7 @@ def test_too_few_slots_for_the_labels(sparse: tuple[str, ...], labels: int, told
 def test_dlrm_says_which_sizes_do_not_fit() -> None:
     from umiak import ps
     from umiak.models.rank.dlrm.model import Model
-    from umiak.train.config import DenseSlot
+    from umiak.train.config.values import DenseSlot
     from umiak.train.modeling import Slots, Tables
 
     slots = Slots(sparse=("click", "1"), dense=(DenseSlot(name="x", shape=(2,)),))

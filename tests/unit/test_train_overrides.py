@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.train_helpers import FLAT, SINGLE, config, problems, read, runner_text, small
-from umiak.train.config import RunnerClass
+from umiak.train.config.values import RunnerClass
 
 TWO = small(runner="- name: a\n  epochs: 1\n- name: b.c\n  epochs: 2", head="workspace: .\nmode: [a, b.c]")
 

@@ -12,10 +12,10 @@ from umiak import platforms
 from umiak.core.decode import encode
 from umiak.core.problem import UmiakError
 from umiak.testing import environments
-from umiak.train import explain
-from umiak.train.config import FleetMode, Strategy
-from umiak.train.plan import Act, Crew, Duty, Plan, obstacles, plan
-from umiak.train.standing import standing
+from umiak.train.config.values import FleetMode, Strategy
+from umiak.train.plan import explain
+from umiak.train.plan.plan import Act, Crew, Duty, Plan, obstacles, plan
+from umiak.train.plan.process_role import process_role
 
 SERVERS = "10.0.0.1:36000,10.0.0.2:36000"
 COUNTED = {"PADDLE_TRAINER_ID": "0", "PADDLE_TRAINERS_NUM": "2"}
@@ -24,7 +24,7 @@ LOCAL = {"class": "local_cluster_train"}
 
 def planned(text: str, environ: dict[str, str] | None = None) -> Plan:
     environ = environ or {}
-    return plan(config(text), standing(environ, platforms.detect(environ)), "config.yaml")
+    return plan(config(text), process_role(environ, platforms.detect(environ)), "config.yaml")
 
 
 def crew(text: str, environ: dict[str, str] | None = None) -> Crew:
@@ -242,7 +242,7 @@ def test_online_learning() -> None:
 )
 def test_what_can_not_be_done_here(text: str, environ: dict[str, str], expected: str) -> None:
     with pytest.raises(UmiakError) as caught:
-        plan(config(text), standing(environ), "config.yaml")
+        plan(config(text), process_role(environ), "config.yaml")
     assert [problem.what for problem in caught.value.problems] == [expected]
     assert {problem.code for problem in caught.value.problems} == {"UM-TRAIN-003"}
 
@@ -257,7 +257,7 @@ def test_all_runners_are_looked_at() -> None:
 
 def test_a_plan_has_everything() -> None:
     found = config(FLAT, "mode=[train, infer]", directory="ctr")
-    made = plan(found, standing({}), "ctr/config.yaml")
+    made = plan(found, process_role({}), "ctr/config.yaml")
     train, infer = made.acts
     assert [act.name for act in made.acts] == ["train", "infer"]
     assert (made.config, made.workspace) == ("ctr/config.yaml", "ctr")

@@ -11,9 +11,9 @@ pytest.importorskip("umiak_native")
 
 from umiak.ps import checkpoint, environment, settings
 from umiak.ps.job import Job, Options
-from umiak.train import publishing, saving
-from umiak.train.milestones import Milestone
-from umiak.train.publishing import Kind, Model
+from umiak.train.checkpoints import publish, runs
+from umiak.train.checkpoints.progress import Progress
+from umiak.train.checkpoints.publish import Kind, Model
 
 
 def job() -> Job:
@@ -30,8 +30,8 @@ DENSE = {
 }
 
 
-def milestone(until: str, epoch: int, batch: int = 0, runner: str = "r") -> Milestone:
-    return Milestone(runner=runner, mode="alone", trainers_in_all=1, seed=1, epoch=epoch, batch=batch, until=until)
+def milestone(until: str, epoch: int, batch: int = 0, runner: str = "r") -> Progress:
+    return Progress(runner=runner, mode="alone", trainers_in_all=1, seed=1, epoch=epoch, batch=batch, until=until)
 
 
 def test_names_of_models() -> None:
@@ -47,12 +47,12 @@ def test_names_of_models() -> None:
 def test_what_is_published_is_in_the_list(tmp_path: Path) -> None:
     own = job()
     for model in (Model(kind=Kind.DELTA, day="20260131", number=6), Model(kind=Kind.BASE, day="20260131", number=24)):
-        at = publishing.publish(own, str(tmp_path), model)
+        at = publish.publish(own, str(tmp_path), model)
         assert checkpoint.read(at).metadata == {
             "umiak_published": {"day": "20260131", "pass": model.number, "kind": model.kind.value}
         }
     # Published again by a run that was resumed: the new one takes the old one's place.
-    publishing.publish(own, str(tmp_path), Model(kind=Kind.BASE, day="20260131", number=24))
+    publish.publish(own, str(tmp_path), Model(kind=Kind.BASE, day="20260131", number=24))
     lines = [json.loads(line) for line in (tmp_path / "donefile.jsonl").read_text().splitlines()]
     assert [(each["day"], each["pass"], each["kind"], each["path"]) for each in lines] == [
         ("20260131", 6, "delta", "20260131/delta-6"),
@@ -65,28 +65,28 @@ def test_what_is_published_is_in_the_list(tmp_path: Path) -> None:
 
 def test_half_a_line_is_ended_first(tmp_path: Path) -> None:
     file = tmp_path / "list"
-    publishing.add_line(str(file), {"a": 1})
+    publish.add_line(str(file), {"a": 1})
     file.write_text(file.read_text() + '{"b"')
-    publishing.add_line(str(file), {"c": 3})
+    publish.add_line(str(file), {"c": 3})
     assert file.read_text() == '{"a": 1}\n{"b"\n{"c": 3}\n'
 
 
 def test_the_newest_pass_is_found(tmp_path: Path) -> None:
     own, root = job(), str(tmp_path)
-    assert saving.newest([root], "r")[0] is None
-    saving.save(own, saving.pass_path(root, "20260131", 9), milestone("20260131/0800", 9))
-    saving.save(own, saving.pass_path(root, "20260131", 10), milestone("20260131/0900", 10))
-    saving.save(own, saving.pass_step_path(root, "20260131", 11, 40), milestone("20260131/0900", 10, 40))
-    publishing.publish(own, root, Model(kind=Kind.BASE, day="20260131", number=24))
-    found, _ = saving.newest([root], "r")
+    assert runs.newest([root], "r")[0] is None
+    runs.save(own, runs.pass_path(root, "20260131", 9), milestone("20260131/0800", 9))
+    runs.save(own, runs.pass_path(root, "20260131", 10), milestone("20260131/0900", 10))
+    runs.save(own, runs.pass_step_path(root, "20260131", 11, 40), milestone("20260131/0900", 10, 40))
+    publish.publish(own, root, Model(kind=Kind.BASE, day="20260131", number=24))
+    found, _ = runs.newest([root], "r")
     assert found is not None
     assert found.path == f"{root}/20260131/11_batch_40"
     # A run with another first day counts its passes from there; what it has trained on decides.
-    saving.save(own, saving.pass_path(root, "20260201", 1), milestone("20260201/0000", 1))
-    found, _ = saving.newest([root], "r")
+    runs.save(own, runs.pass_path(root, "20260201", 1), milestone("20260201/0000", 1))
+    found, _ = runs.newest([root], "r")
     assert found is not None
     assert found.path == f"{root}/20260201/1"
-    assert [Path(each).relative_to(root).as_posix() for each in saving.models_below(root, None)] == [
+    assert [Path(each).relative_to(root).as_posix() for each in runs.models_below(root, None)] == [
         "20260131/9",
         "20260131/10",
         "20260131/11_batch_40",
@@ -95,9 +95,9 @@ def test_the_newest_pass_is_found(tmp_path: Path) -> None:
 
 
 def test_one_that_was_never_finished_is_told(tmp_path: Path) -> None:
-    saving.save(job(), saving.pass_path(str(tmp_path), "20260131", 1), milestone("20260131/0000", 1))
+    runs.save(job(), runs.pass_path(str(tmp_path), "20260131", 1), milestone("20260131/0000", 1))
     (tmp_path / "20260131" / "2.partial").mkdir()
-    found, skipped = saving.newest([str(tmp_path)], "r")
+    found, skipped = runs.newest([str(tmp_path)], "r")
     assert found is not None
     assert skipped == (f"{tmp_path}/20260131/2.partial: was never finished",)
 
@@ -105,9 +105,9 @@ def test_one_that_was_never_finished_is_told(tmp_path: Path) -> None:
 def test_old_passes_are_removed(tmp_path: Path) -> None:
     own, root = job(), str(tmp_path)
     for number, day in enumerate(("20260131", "20260131", "20260201")):
-        saving.save(own, saving.pass_path(root, day, number + 1), milestone(f"{day}/0{number}00", number + 1))
-    saving.keep(root, 2, steps=False)
-    assert [Path(each).relative_to(root).as_posix() for each in saving.models_below(root, None)] == [
+        runs.save(own, runs.pass_path(root, day, number + 1), milestone(f"{day}/0{number}00", number + 1))
+    runs.keep(root, 2, steps=False)
+    assert [Path(each).relative_to(root).as_posix() for each in runs.models_below(root, None)] == [
         "20260131/2",
         "20260201/3",
     ]

@@ -12,7 +12,7 @@ from tests.reader_helpers import labels, slots
 from tests.slot_helpers import criteo
 from umiak.core.problem import Problem, UmiakError
 from umiak.train import reading
-from umiak.train.config import Dataset
+from umiak.train.config.values import Dataset
 from umiak.train.reading import checking
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from umiak.train.scalars import Scalars
+from umiak.train.reports.scalars import Scalars
 
 WRITER = """
 class {name}:

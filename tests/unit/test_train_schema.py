@@ -27,12 +27,12 @@ from umiak.schema import kinds, sections, yaml_tree
 from umiak.schema.findings import Findings
 from umiak.schema.keys import Key
 from umiak.schema.yaml_tree import Entry, Section
-from umiak.train import config_schema, flat_keys, keys, learning, tables
-from umiak.train.kinds import DAY, DENSE, DEVICES, SPARSE
+from umiak.train.config import flat_keys, json_schema, keys, optimizers, tables
+from umiak.train.config.kinds import DAY, DENSE, DEVICES, SPARSE
 
 ROOT = Path(__file__).resolve().parents[2]
-FILE = Path(train.__file__).parent / config_schema.FILE
-SCHEMA = config_schema.schema()
+FILE = Path(train.__file__).parent / json_schema.FILE
+SCHEMA = json_schema.schema()
 VALIDATOR = jsonschema.Draft7Validator(SCHEMA)
 ZOO = sorted((ROOT / "src" / "umiak" / "models").rglob("config.yaml"))
 TABLES = {
@@ -42,8 +42,8 @@ TABLES = {
     "dataset": keys.DATASET,
     "newer_layout": flat_keys.FLAT_GLOBAL,
     "newer_runner": flat_keys.FLAT,
-    "optimizer": learning.OPTIMIZER,
-    "schedule": learning.SCHEDULE,
+    "optimizer": optimizers.OPTIMIZER,
+    "schedule": optimizers.SCHEDULE,
     "table": tables.TABLE,
     "accessor": tables.ACCESSOR,
     "counts": tables.COUNTS,
@@ -230,7 +230,7 @@ FINER = {
     DEVICES: {*NUMBERS, "[a, b]", "[-10.0, 10.0]", '["a:1", b]'},
 }
 """Values that the reader refuses and the schema can't, or need not."""
-CHECKED_LATER = {*learning.ABOVE_ZERO, *learning.BELOW_ONE, *tables.ABOVE_ZERO, *tables.BELOW_ONE}
+CHECKED_LATER = {*optimizers.ABOVE_ZERO, *optimizers.BELOW_ONE, *tables.ABOVE_ZERO, *tables.BELOW_ONE}
 """Their ranges are not the reader's, but of those who ask it."""
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.train_helpers import LIBRARY, SINGLE
-from umiak.train import layouts
-from umiak.train.config import RowRule, TableParameters
+from umiak.train.config import layouts
+from umiak.train.config.values import RowRule, TableParameters
 
 SAMPLE = """
 table_parameters:

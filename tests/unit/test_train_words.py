@@ -7,10 +7,11 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from umiak.core.value import replace
-from umiak.train import picture, words
-from umiak.train.milestones import EpochRow
-from umiak.train.picture import Curve
-from umiak.train.telling import Report
+from umiak.train.checkpoints.progress import EpochRow
+from umiak.train.reports import chart
+from umiak.train.reports import text as report_text
+from umiak.train.reports.chart import Curve
+from umiak.train.reports.text import Report
 
 
 def report(**more: object) -> Report:
@@ -30,19 +31,19 @@ def report(**more: object) -> Report:
 
 
 def test_a_line_of_progress() -> None:
-    assert words.progress(report()) == (
+    assert report_text.progress(report()) == (
         "epoch 1/4  batch 1,200  31,234 samples/s  loss 0.4312  auc 0.7812  3m 12s left  pull 11%, compute 70%, push 19%"
     )
-    assert "left" not in words.progress(report(left_s=None))
+    assert "left" not in report_text.progress(report(left_s=None))
 
 
 def test_an_epoch_is_done_or_one_of_its_phases() -> None:
     row = EpochRow(epoch=1, stage="more", samples=1000, seconds=2.0, trained={"auc": 0.5}, evaluated={"auc": 0.75})
-    assert words.epoch(row, 3) == "epoch 2/3 done  1,000 samples in 2.0s  auc 0.5000  evaluated: auc 0.7500"
+    assert report_text.epoch(row, 3) == "epoch 2/3 done  1,000 samples in 2.0s  auc 0.5000  evaluated: auc 0.7500"
     judged = replace(row, trained={}, model="out/0")
-    assert words.epoch(judged, 3) == "out/0 done  1,000 samples in 2.0s  evaluated: auc 0.7500"
-    assert [line.split()[0] for line in words.table([judged])] == ["model", "out/0"]
-    assert words.epoch(row, 3, of_several=True).startswith("epoch 2/3, more, done  ")
+    assert report_text.epoch(judged, 3) == "out/0 done  1,000 samples in 2.0s  evaluated: auc 0.7500"
+    assert [line.split()[0] for line in report_text.table([judged])] == ["model", "out/0"]
+    assert report_text.epoch(row, 3, of_several=True).startswith("epoch 2/3, more, done  ")
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def test_an_epoch_is_done_or_one_of_its_phases() -> None:
     [(0.04, "0.0s"), (9.94, "9.9s"), (59.2, "59s"), (60, "1m 00s"), (3599.6, "1h 00m"), (7384, "2h 03m")],
 )
 def test_durations(seconds: float, expected: str) -> None:
-    assert words.duration(seconds) == expected
+    assert report_text.duration(seconds) == expected
 
 
 def test_the_table_of_epochs_has_what_was_seen() -> None:
@@ -58,13 +59,13 @@ def test_the_table_of_epochs_has_what_was_seen() -> None:
         EpochRow(epoch=0, stage="a", samples=1000, seconds=2.0, trained={"auc": 0.5}, evaluated={"auc": None}),
         EpochRow(epoch=1, stage="a", samples=1000, seconds=0.5, trained={"auc": 0.625}, evaluated={"auc": 0.75}),
     ]
-    assert words.table(rows) == [
+    assert report_text.table(rows) == [
         "epoch  samples  seconds  samples/s     auc  evaluated auc",
         "    1    1,000      2.0        500  0.5000              -",
         "    2    1,000      0.5      2,000  0.6250         0.7500",
     ]
     other = [*rows, EpochRow(epoch=1, stage="b", samples=1, seconds=0.0)]
-    assert words.table(other)[0].split()[:2] == ["epoch", "phase"]
+    assert report_text.table(other)[0].split()[:2] == ["epoch", "phase"]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ def test_the_table_of_epochs_has_what_was_seen() -> None:
     ],
 )
 def test_ticks_are_round(low: float, high: float, expected: list[float]) -> None:
-    assert picture.ticks(low, high) == expected
+    assert chart.ticks(low, high) == expected
 
 
 CURVES = [
@@ -88,7 +89,7 @@ CURVES = [
 
 
 def test_a_picture_is_well_formed_and_has_every_curve() -> None:
-    root = ET.fromstring(picture.svg(CURVES, "a <title>"))
+    root = ET.fromstring(chart.svg(CURVES, "a <title>"))
     texts = [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
     assert {"a <title>", "loss <&>", "auc"} <= set(texts)
     assert "nothing" not in texts
@@ -99,7 +100,7 @@ def test_a_picture_is_well_formed_and_has_every_curve() -> None:
 
 def test_a_drawing_for_terminals() -> None:
     curve = Curve(name="auc", points=((0, 0.5), (50, 0.75), (100, 1.0)), marks=((100, 0.5),))
-    assert picture.drawing(curve, width=11, height=3) == [
+    assert chart.drawing(curve, width=11, height=3) == [
         "  auc  (o: evaluated)",
         "   1.0000 |          *",
         "   0.7500 |     *",
@@ -107,4 +108,4 @@ def test_a_drawing_for_terminals() -> None:
         "          +-----------",
         "           0100 samples",
     ]
-    assert picture.drawing(Curve(name="auc", points=())) == []
+    assert chart.drawing(Curve(name="auc", points=())) == []

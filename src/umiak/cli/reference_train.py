@@ -10,7 +10,7 @@ from umiak.cli.help_train import EXAMPLES
 from umiak.cli.train_flags import FLAGS
 from umiak.schema import kinds
 from umiak.schema.keys import Key, known
-from umiak.train import flat_keys, keys, learning, tables
+from umiak.train.config import flat_keys, keys, optimizers, tables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -271,8 +271,8 @@ belong together, and looks at the data.
 PYTHON = """\
 ## From Python
 
-`umiak.train.files.load("config.yaml")` finds and reads a config, and returns its source and a `Reading`: `config`, or `problems`, and
-`warnings`. `umiak.train.writing.plain(config)` is the same config as plain data in the older layout.
+`umiak.train.config.load.load("config.yaml")` finds and reads a config, and returns its source and a `Reading`: `config`, or `problems`, and
+`warnings`. `umiak.train.config.writing.plain(config)` is the same config as plain data in the older layout.
 """
 
 
@@ -303,11 +303,11 @@ def config_reference() -> str:
             "## Dataset\n",
             _table(keys.DATASET),
             OPTIMIZER_TEXT,
-            _table(key for key in learning.OPTIMIZER if known(key)),
+            _table(key for key in optimizers.OPTIMIZER if known(key)),
             SETTLED,
-            _reasons(key for key in learning.OPTIMIZER if key.settled),
+            _reasons(key for key in optimizers.OPTIMIZER if key.settled),
             "## Schedule\n",
-            _table(learning.SCHEDULE),
+            _table(optimizers.SCHEDULE),
             TABLES_TEXT,
             _table(key for key in tables.TABLE if known(key)),
             ACCESSOR_TEXT,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from umiak.cli.output import Printer
     from umiak.schema.flags import Parsed
-    from umiak.train.plan import Plan
+    from umiak.train.plan.plan import Plan
 
 PADDLE = "python -m pip install paddlepaddle, or the build of it for your devices"
 
@@ -37,9 +37,9 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         printer.data(f"umiak {__version__}")
         return Exit.DONE
     if parsed.truth("schema") and not parsed.problems:
-        from umiak.train import config_schema
+        from umiak.train.config import json_schema
 
-        printer.data(config_schema.text().rstrip())
+        printer.data(json_schema.text().rstrip())
         return Exit.DONE
     _check_request(parsed)
     found = examined(parsed, environ)
@@ -91,20 +91,20 @@ def examined(parsed: Parsed, environ: Mapping[str, str]) -> Examined:
     """The config, read and checked, and the plan for this process."""
     from umiak import platforms
     from umiak.contracts import seat
-    from umiak.train import files, layouts
-    from umiak.train.plan import plan
-    from umiak.train.standing import standing
+    from umiak.train.config import layouts, load
+    from umiak.train.plan.plan import plan
+    from umiak.train.plan.process_role import process_role
 
     warnings: tuple[Problem, ...] = ()
     try:
         said = parsed.texts.get("override", ())
-        source, reading = files.load(parsed.text("model"), said)
+        source, reading = load.load(parsed.text("model"), said)
         warnings = reading.warnings
         if reading.config is None:
             raise UmiakError(*reading.problems)  # noqa: TRY301 - there is one way to be wrong
         only = parsed.text("topology").lower() or None
         placement = None if seat.is_own(environ) else platforms.detect(environ, only=only)
-        made = plan(reading.config, standing(environ, placement), source.path)
+        made = plan(reading.config, process_role(environ, placement), source.path)
         made = replace(made, written=layouts.written(source.text, reading.config, source=source.path, said=said))
     except UmiakError as error:
         return Examined(plan=None, problems=error.problems, warnings=warnings, exit_status=error.exit_status)
@@ -115,7 +115,7 @@ def checked(found: Examined) -> Examined:
     """The same, with what a look at models, reader classes and data has brought."""
     if found.plan is None:
         return found
-    from umiak.train import checks
+    from umiak.train.run import checks
 
     more = checks.examine(found.plan)
     warnings = (*found.warnings, *more.warnings)
@@ -135,7 +135,7 @@ def _answer(parsed: Parsed, found: Examined, environ: Mapping[str, str], printer
         return Exit.DONE
     if parsed.truth("explain"):
         from umiak.core.shown import inert
-        from umiak.train import explain
+        from umiak.train.plan import explain
 
         encoding = (getattr(printer.out, "encoding", None) or "utf-8").lower().replace("-", "")
         printer.data(inert(explain.text(found.plan, plain=encoding != "utf8")))
@@ -158,7 +158,7 @@ def _answer_as_json(parsed: Parsed, found: Examined, printer: Printer) -> int:
 
 def _train(made: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Printer) -> int:
     from umiak.cli import train_start
-    from umiak.train.plan import Duty, obstacles
+    from umiak.train.plan.plan import Duty, obstacles
 
     in_the_way = (*obstacles(made), *_missing_packages(made))
     if in_the_way:
@@ -167,15 +167,15 @@ def _train(made: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Prin
         if act.crew.duty is Duty.LAUNCHER:
             ended = train_start.launched(act, made, parsed, environ, printer)
         else:
-            from umiak.train import performing
+            from umiak.train.run import main
 
-            wanted = performing.Wanted(
+            wanted = main.Wanted(
                 resume=parsed.truth("resume"),
                 run_dir=parsed.text("run_dir"),
                 is_json=parsed.truth("json"),
                 columns=parsed.number("live"),
             )
-            ended = performing.perform(act, made, wanted, environ)
+            ended = main.perform(act, made, wanted, environ)
         if ended.status != Exit.DONE:
             return ended.status
         if ended.stopped_by is not None and number < len(made.acts):
@@ -189,7 +189,7 @@ def _missing_packages(made: Plan) -> list[Problem]:
     import importlib.util
 
     from umiak.adapters import installation
-    from umiak.train.plan import Duty
+    from umiak.train.plan.plan import Duty
 
     duties = {act.crew.duty for act in made.acts} - {Duty.IDLE}
     needed = ["numpy", "umiak_native"] if duties else []

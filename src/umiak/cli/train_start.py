@@ -12,8 +12,8 @@ import json
 import os
 import signal
 
-from umiak.train.config import FleetMode
-from umiak.train.plan import Ended
+from umiak.train.config.values import FleetMode
+from umiak.train.plan.plan import Ended
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from umiak.cli.output import Printer
     from umiak.schema.flags import Parsed
-    from umiak.train.plan import Act, Plan
+    from umiak.train.plan.plan import Act, Plan
 
 MODULE = "umiak.cli.main"
 STOPPED = (130, 143)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from umiak.core.nearest import nearest
 from umiak.core.problem import Exit
 from umiak.models.samples import SAMPLES, SEED
-from umiak.train import files
+from umiak.train.config import load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +69,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def models() -> tuple[str, ...]:
     """The models that have sample data."""
-    library = files.installed()
+    library = load.installed()
     return tuple(
         name
         for name in library.models

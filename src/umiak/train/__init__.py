@@ -1,11 +1,12 @@
 """Training from a config: what a ``config.yaml`` says, and what is to be done about it.
 
-files      finds the config and reads it; the only I/O here
-document   YAML to a tree in which everything knows its place
-keys       every key there is: one table per section
-layouts    the tree to values, in PaddleRec 1.8.5's layout and in the newer one
-config     the values
-plan       config and environment to who does what
-explain    a plan as text
-metrics    what a model is judged by; for trainers, with numpy
+config        what a config says: keys, layouts, values; `load` finds and reads it
+plan          config and environment to who does what
+reading       a dataset of a config to batches
+metrics       what a model is judged by
+modeling      what models are written with
+engines       what computes
+checkpoints   what a run keeps and publishes
+reports       what a run says
+run           puts them together
 """

@@ -34,31 +34,31 @@ else:
         raise SystemExit(job.serve())
 
 from umiak.core.value import replace
-from umiak.train import files
-from umiak.train.config import RunnerClass
-from umiak.train.performing import FREE
-from umiak.train.plan import plan
-from umiak.train.standing import standing
-from umiak.train.stopping import Stopping
-from umiak.train.stopwatch import Stopwatch
-from umiak.train.telling import Teller
-from umiak.train.together import Together
-from umiak.train.trainer import Company, Settings, Trainer
+from umiak.train.config import load
+from umiak.train.config.values import RunnerClass
+from umiak.train.plan.plan import plan
+from umiak.train.plan.process_role import process_role
+from umiak.train.reports.reporter import Reporter
+from umiak.train.run.main import FREE
+from umiak.train.run.peers import Peers
+from umiak.train.run.stop_signal import StopSignal
+from umiak.train.run.stopwatch import Stopwatch
+from umiak.train.run.trainer import Company, Settings, Trainer
 
 reached = {}
 for each in wanted:
     model, _, overrides = each.partition("=")
-    _, found = files.load(f"umiak.models.{model}", json.loads(overrides))
+    _, found = load.load(f"umiak.models.{model}", json.loads(overrides))
     assert found.config, found.problems
-    made = plan(found.config, standing({}, None))
+    made = plan(found.config, process_role({}, None))
     act = next(act for act in made.acts if act.kind is RunnerClass.TRAIN)
     watch = Stopwatch()
     company = Company(
         job=job,
-        together=Together(job, watch, waits_for_nobody=strategy in FREE),
+        peers=Peers(job, watch, waits_for_nobody=strategy in FREE),
         watch=watch,
-        teller=Teller(None, is_silent=True),
-        stopping=Stopping(),
+        reporter=Reporter(None, is_silent=True),
+        stopping=StopSignal(),
     )
     settings = Settings(
         hyper_parameters=made.hyper_parameters, learning=made.learning, prefix=f"{model}/", config=made.config

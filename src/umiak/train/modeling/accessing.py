@@ -11,7 +11,7 @@ from typing import Any
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import replace
 from umiak.ps import specs
-from umiak.train.config import RowRule, TableParameters
+from umiak.train.config.values import RowRule, TableParameters
 
 
 def settings(table: str, dim: int, said: TableParameters, clip: specs.Clip) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import paddle
 
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import value
-from umiak.train.config import DenseSlot
+from umiak.train.config.values import DenseSlot
 from umiak.train.metrics.metric import Metric
 
 if TYPE_CHECKING:

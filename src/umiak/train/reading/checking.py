@@ -13,7 +13,7 @@ from umiak.core.nearest import nearest
 from umiak.core.problem import Problem
 from umiak.core.value import value
 from umiak.data import Statistics
-from umiak.train.config import Dataset
+from umiak.train.config.values import Dataset
 
 
 @value

@@ -24,7 +24,7 @@ from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import without_password
 from umiak.core.value import replace, value
 from umiak.data import parts
-from umiak.train.config import Dataset
+from umiak.train.config.values import Dataset
 
 SAMPLES = "umiak_data"
 """Where configs of models that come with umiak look for their sample data, below which there are an area and a model."""

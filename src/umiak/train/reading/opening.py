@@ -15,7 +15,7 @@ from typing import Any
 
 from umiak.core.problem import Problem, UmiakError
 from umiak.data.parts import Part
-from umiak.train.config import Dataset
+from umiak.train.config.values import Dataset
 from umiak.train.reading import checking, dividing, finding, positions
 from umiak.train.reading.finding import Files
 from umiak.train.reading.pool import Pool, ReaderClass

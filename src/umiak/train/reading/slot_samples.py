@@ -6,7 +6,7 @@ from typing import Any
 
 from umiak.data import SlotReader
 from umiak.data.parts import Part
-from umiak.train.config import Dataset
+from umiak.train.config.values import Dataset
 from umiak.train.reading import checking
 from umiak.train.reading.batches import Batch, empty
 from umiak.train.reading.positions import Position, Share

@@ -11,7 +11,7 @@ from umiak.core.decode import Malformed, decode, encode
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import replace, value
 from umiak.data.parts import Part
-from umiak.train.config import Dataset
+from umiak.train.config.values import Dataset
 from umiak.train.reading import finding, lines
 from umiak.train.reading.batches import Arrays, Batch, empty
 from umiak.train.reading.columns import Column

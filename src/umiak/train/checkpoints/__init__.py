@@ -1,0 +1,1 @@
+"""What a run keeps and publishes, and how far it has come."""

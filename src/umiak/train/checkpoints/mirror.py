@@ -1,0 +1,185 @@
+"""Checkpoints and models behind URLs: kept in a local directory, sent from there and fetched to there. An adapter.
+
+    act, mirrors = mirrored(act)          paths of the act that are URLs become local ones
+    mirrors.fetch()                       before a run looks for what is there
+    mirrors.send("/tmp/.../3")            after something was saved; its last file is the one that says that it is whole
+    mirrors.prune("/tmp/.../")            what is gone here goes there, too
+
+What is saved is written by many: trainers, servers, Paddle. They write files, and one process sends them through fsspec. So all processes that save must see
+the local directory: one machine, or a `TMPDIR` that is shared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from umiak.adapters import storage
+from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.shown import without_password
+from umiak.core.value import replace, value
+from umiak.ps import manifest
+from umiak.train.plan.plan import Act
+
+LAST = (manifest.FILE_NAME, "signature.json")
+"""The files that say that a directory is whole: sent last, removed first."""
+
+
+@value
+class Mirror:
+    """A URL and the directory that stands for it here."""
+
+    url: str
+    path: str
+
+    def fetch(self) -> None:
+        """Everything that is whole there, and nothing else that was here."""
+        root = Path(self.path)
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        there = self._whole()
+        for old in [path.parent for last in LAST for path in root.rglob(last)]:
+            if old.relative_to(root).as_posix() not in there:
+                shutil.rmtree(old, ignore_errors=True)
+        for name in there:
+            if not _is_whole(root / name):
+                self._fetch(name)
+
+    def send(self, name: str) -> None:
+        """A directory of this name, whole: one that is there is replaced."""
+        source = Path(self.path, name)
+        files = sorted((path for path in source.rglob("*") if path.is_file()), key=lambda path: path.name in LAST)
+        with _refusals(self.url):
+            system, root = storage.system(self.url)
+            self._remove(name)
+            for path in files:
+                target = f"{root}/{name}/{path.relative_to(source).as_posix()}"
+                system.makedirs(target.rpartition("/")[0], exist_ok=True)
+                system.put_file(str(path), target)
+
+    def prune(self) -> None:
+        """Remove there what is not here any more."""
+        for name in self._whole():
+            if not Path(self.path, name).is_dir():
+                with _refusals(self.url):
+                    self._remove(name)
+
+    def _whole(self) -> list[str]:
+        with _refusals(self.url):
+            system, root = storage.system(self.url)
+            try:
+                files = [str(each) for each in system.find(root)]
+            except FileNotFoundError:
+                return []
+            whole = {file.rpartition("/")[0] for file in files if file.rpartition("/")[2] in LAST}
+            beginning = root.strip("/") + "/"
+            return sorted(name.strip("/").removeprefix(beginning) for name in whole)
+
+    def _fetch(self, name: str) -> None:
+        partial = Path(self.path, f"{name}.partial")
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(partial, ignore_errors=True)
+        with _refusals(self.url):
+            system, root = storage.system(self.url)
+            for file in system.find(f"{root}/{name}"):
+                target = partial / str(file).rpartition(f"/{name}/")[2]
+                target.parent.mkdir(parents=True, exist_ok=True)
+                system.get_file(file, str(target))
+        target = Path(self.path, name)
+        shutil.rmtree(target, ignore_errors=True)
+        os.rename(partial, target)
+
+    def _remove(self, name: str) -> None:
+        system, root = storage.system(self.url)
+        for last in LAST:
+            if system.exists(f"{root}/{name}/{last}"):
+                system.rm_file(f"{root}/{name}/{last}")
+        if system.exists(f"{root}/{name}"):
+            system.rm(f"{root}/{name}", recursive=True)
+
+
+class Mirrors:
+    """All mirrors of an act. Where no path is a URL, nothing happens."""
+
+    def __init__(self, mirrors: tuple[Mirror, ...] = ()) -> None:
+        self.all = mirrors
+
+    def fetch(self) -> None:
+        for mirror in self.all:
+            mirror.fetch()
+
+    def send(self, path: str) -> None:
+        """Something was saved at a local path."""
+        for mirror in self.all:
+            name = os.path.relpath(path, mirror.path)
+            if not name.startswith(".."):
+                mirror.send(name)
+
+    def prune(self, path: str) -> None:
+        """Something was removed below a local path."""
+        for mirror in self.all:
+            if os.path.abspath(path) == os.path.abspath(mirror.path):
+                mirror.prune()
+
+    def spoken(self, path: str) -> str:
+        """A local path as a person knows it."""
+        for mirror in self.all:
+            name = os.path.relpath(path, mirror.path)
+            if not name.startswith(".."):
+                return f"{without_password(mirror.url).rstrip('/')}/{name}"
+        return path
+
+
+def mirrored(act: Act) -> tuple[Act, Mirrors]:
+    """The act with local paths in the place of URLs, and what connects the two."""
+    if act.online and act.inference and storage.is_url(act.inference.path):
+        what = (
+            f"online learning publishes models in a directory, not behind a URL: {without_password(act.inference.path)}"
+        )
+        raise UmiakError(
+            Problem(code="UM-TRAIN-040", what=what, hint="let save_inference_path be a local or a mounted directory")
+        )
+    mirrors: dict[str, Mirror] = {}
+
+    def local(path: str) -> str:
+        if not storage.is_url(path):
+            return path
+        mirror = mirrors.setdefault(path, Mirror(url=path, path=_directory(path)))
+        return mirror.path
+
+    made = replace(
+        act,
+        init_model_path=local(act.init_model_path) if act.init_model_path else None,
+        checkpoint=replace(act.checkpoint, path=local(act.checkpoint.path)) if act.checkpoint else None,
+        step_checkpoint=replace(act.step_checkpoint, path=local(act.step_checkpoint.path))
+        if act.step_checkpoint
+        else None,
+        inference=replace(act.inference, path=local(act.inference.path)) if act.inference else None,
+    )
+    return made, Mirrors(tuple(mirrors.values()))
+
+
+def _directory(url: str) -> str:
+    digest = hashlib.sha256(url.encode()).hexdigest()[:24]
+    return os.path.join(tempfile.gettempdir(), f"umiak-models-{os.getuid()}", digest)
+
+
+def _is_whole(path: Path) -> bool:
+    return any((path / last).is_file() for last in LAST)
+
+
+class _refusals:  # noqa: N801 - read as a word: with _refusals(url)
+    """What a store refuses, said as a problem."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, at: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, UmiakError):
+            what = f"{without_password(self._url)}: checkpoints can't be kept there"
+            problem = Problem(code="UM-TRAIN-040", what=what, why=f"{type(error).__name__}: {error}")
+            raise UmiakError(problem, exit_status=Exit.REFUSED) from error

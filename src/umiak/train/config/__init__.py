@@ -1,0 +1,1 @@
+"""What a ``config.yaml`` says: keys, layouts, values."""

@@ -1,0 +1,216 @@
+"""The newer layout, one mapping ``runner``, translated into the older one's lists. A decider.
+
+    runner: {train_data_dir: data, train_batch_size: 512, epochs: 3, sync_mode: async}
+
+becomes a runner, a phase and a dataset, all named ``train``, and as many named ``infer`` where there is a model to evaluate. Every
+value keeps its place and the key that it was written with, so that complaints are about the file and not about its translation.
+"""
+
+from __future__ import annotations
+
+from umiak.schema import sections
+from umiak.schema.findings import Findings, Place, choices
+from umiak.schema.yaml_tree import Entry, Listing, Scalar, Section
+from umiak.train.config import flat_keys, keys, workspace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from umiak.schema.sections import Said
+    from umiak.schema.yaml_tree import Node
+
+TRAIN, INFER = "train", "infer"
+_DEVICES = ("gpu", "xpu", "npu")
+_SAME_IN_RUNNER = ("print_interval", "seed", "runner_result_dump_path")
+_TRAINED = {
+    "epochs": "epochs",
+    "model_save_path": "save_checkpoint_path",
+    "geo_step": "geo_step",
+    "worker_num": "worker_num",
+    "server_num": "server_num",
+    "node_data": "node_data",
+    **{name: name for name in keys.ONLINE},
+}
+_SAME_IN_DATASET = ("sparse_slots", "dense_slots", "padding", "num_workers")
+
+
+def is_flat(root: Section) -> bool:
+    """Whether a config is in the newer layout."""
+    entry = root.get("runner")
+    is_mapping = entry is not None and isinstance(entry.node, Section)
+    return is_mapping and root.get("phase") is None and root.get("dataset") is None
+
+
+def translated(root: Section, directory: str, findings: Findings) -> Section | None:
+    """The same config in the older layout. ``directory`` is where its file is."""
+    top = sections.read(flat_keys.FLAT_GLOBAL, root, "config", findings, keys.UNKNOWN)
+    entry = root.get("runner")
+    assert entry is not None
+    assert isinstance(entry.node, Section)
+    said = sections.read(flat_keys.FLAT, entry.node, "runner", findings, keys.UNKNOWN)
+    return _Translation(root, top, said, entry.node, directory, findings).root()
+
+
+class _Translation:
+    def __init__(
+        self, root: Section, top: Said, said: Said, runner: Section, directory: str, findings: Findings
+    ) -> None:
+        self.old = root
+        self.top = top
+        self.said = said
+        self.runner = runner
+        self.workspace = top.text("workspace") or directory
+        self.findings = findings
+        modes = top.names("mode")
+        for number, name in enumerate(modes):
+            if name not in (TRAIN, INFER):
+                node = top.node("mode")
+                place = node.items[number].place if isinstance(node, Listing) else top.place("mode")
+                hint = choices(name, (TRAIN, INFER))
+                findings.problem("UM-CONFIG-015", place, f"config: there is no runner named {name}", hint=hint)
+        trains = said.said("train_data_dir") or "train_data_dir" in said.wrong
+        self.modes = tuple(name for name in modes if name in (TRAIN, INFER)) or (
+            (INFER,) if said.said("infer_load_path") and not trains else (TRAIN,)
+        )
+        self.names = [TRAIN] if trains or TRAIN in self.modes else []
+        if said.said("infer_load_path") or INFER in self.modes:
+            self.names.append(INFER)
+
+    def root(self) -> Section:
+        place = self.runner.place
+        made: dict[str, Node] = {
+            "workspace": self._made("workspace", self.workspace),
+            "mode": Listing(place=self.top.place("mode"), items=tuple([self._word(name) for name in self.modes])),
+            "runner": Listing(place=place, items=tuple([self._runner(name) for name in self.names])),
+            "phase": Listing(place=place, items=tuple([self._phase(name) for name in self.names])),
+            "dataset": Listing(place=place, items=tuple([self._dataset(name) for name in self.names])),
+        }
+        kept = [self.old.get(name) for name in ("hyper_parameters", "table_parameters")]
+        # What is wrong with these was told already.
+        right = [entry for entry in kept if entry is not None and isinstance(entry.node, Section)]
+        tables = self.old.get("embedding_tables")
+        right += [tables] if tables is not None and self.top.said("embedding_tables") else []
+        entries = [Entry(key=key, place=self.top.key_place(key), node=node) for key, node in made.items()]
+        return Section(place=self.old.place, entries=(*entries, *right))
+
+    def _runner(self, name: str) -> Section:
+        said = self.said
+        entries = [self._named(name), self._entry("class", self._class(name)), self._device()]
+        entries.append(self._entry("phases", name))
+        if not said.said("seed") and "seed" not in said.wrong:
+            entries.append(
+                Entry(key="seed", place=said.place("seed"), node=_number(said.place("seed"), said.number("seed")))
+            )
+        entries += [self._moved(key, key) for key in _SAME_IN_RUNNER if said.said(key) or key in said.wrong]
+        if name == INFER:
+            entries += [self._moved("infer_load_path", "init_model_path")]
+            entries += [self._moved(key, key) for key in ("infer_start_epoch", "infer_end_epoch") if said.said(key)]
+            return self._section(entries)
+        entries += [self._moved(old, new) for old, new in _TRAINED.items()]
+        if self._class(name) == "cluster_train":
+            place = self.runner.place
+            node = Scalar(place=place, data=True, text="true")
+            entries.append(Entry(key="alone_allowed", place=place, node=node))
+        entries.append(self._moved(self._first("model_init_path", "warmup_model_path"), "init_model_path"))
+        if said.truth("use_fleet") and said.said("sync_mode"):
+            self.findings.problem(
+                "UM-CONFIG-023",
+                said.place("use_fleet"),
+                f"runner: use_fleet is for collective training, sync_mode {said.text('sync_mode')} for parameter servers",
+                hint="leave one of them out",
+            )
+        elif said.truth("use_fleet"):
+            entries.append(self._entry("fleet_mode", "collective", "use_fleet"))
+        elif said.said("sync_mode"):
+            entries += [self._entry("fleet_mode", "ps", "sync_mode"), self._moved("sync_mode", "distribute_strategy")]
+        if said.truth("use_inference"):
+            names = ("save_inference_feed_varnames", "save_inference_fetch_varnames")
+            entries += [
+                self._moved("model_save_path", "save_inference_path"),
+                *(self._moved(key, key) for key in names),
+            ]
+        return self._section(entries)
+
+    def _class(self, name: str) -> str:
+        said = self.said
+        if name == INFER:
+            return "infer"
+        if said.said("start_day") or said.said("end_day"):
+            return "online_learning"
+        if not (said.truth("use_fleet") or said.said("sync_mode")):
+            return "train"
+        return "local_cluster_train" if said.said("worker_num") or said.said("server_num") else "cluster_train"
+
+    def _device(self) -> Entry:
+        chosen = [name for name in _DEVICES if self.said.truth(f"use_{name}")]
+        if len(chosen) > 1:
+            self.findings.problem(
+                "UM-CONFIG-023",
+                self.said.place(f"use_{chosen[1]}"),
+                f"runner: several devices are chosen: {', '.join(f'use_{name}' for name in chosen)}",
+                hint="let one of them be true",
+            )
+        return self._entry("device", chosen[0] if chosen else "cpu", f"use_{chosen[0]}" if chosen else "")
+
+    def _phase(self, name: str) -> Section:
+        model = self._entry("model", workspace.below(self.said.text("model") or ""), "model")
+        threads = self._moved(self._first(f"{name}_thread_num", "thread_num"), "thread_num")
+        return self._section([self._named(name), model, self._entry("dataset_name", name), threads])
+
+    def _dataset(self, name: str) -> Section:
+        data = "train_data_dir" if name == TRAIN else self._first("infer_data_dir", "test_data_dir")
+        entries = [
+            self._named(name),
+            self._entry("type", self.said.text("reader_type") or "", "reader_type"),
+            self._moved(f"{name}_batch_size", "batch_size"),
+            self._below(data, "data_path"),
+        ]
+        entries += [self._moved(key, key) for key in _SAME_IN_DATASET]
+        if not (self.said.said("sparse_slots") or self.said.said("dense_slots")):
+            reader = f"{name}_reader_path"
+            entries.append(self._below(reader, "data_converter", ending=".py"))
+            if self.said.said(reader):
+                entries.append(self._entry("reader_class_name", "RecDataset"))
+        return self._section(entries)
+
+    # ---- small parts
+
+    def _section(self, entries: list[Entry]) -> Section:
+        return Section(place=self.runner.place, entries=tuple(entries))
+
+    def _word(self, text: str, key: str = "") -> Scalar:
+        place = self.said.place(key) if key else self.runner.place
+        return Scalar(place=place, data=text, text=text)
+
+    def _made(self, key: str, text: str) -> Scalar:
+        return Scalar(place=self.top.place(key), data=text, text=text)
+
+    def _named(self, name: str) -> Entry:
+        return self._entry("name", name)
+
+    def _entry(self, key: str, text: str, from_key: str = "") -> Entry:
+        """A key with a text of ours, at the place of what it was made from."""
+        place = self.said.key_place(from_key) if from_key else self.runner.place
+        return Entry(key=key, place=place, node=self._word(text, from_key), said_as=from_key)
+
+    def _first(self, *names: str) -> str:
+        """The first of these keys that was said; if none was, the last."""
+        return next((name for name in names if self.said.said(name) or name in self.said.wrong), names[-1])
+
+    def _moved(self, old: str, new: str) -> Entry:
+        """A key under its other name; if it was not said, just its name, for complaints."""
+        node = self.said.node(old)
+        if node is None:
+            node = Scalar(place=self.runner.place, data=None, text="")
+        return Entry(key=new, place=self.said.key_place(old), node=node, said_as=old, excused=old in self.said.wrong)
+
+    def _below(self, old: str, new: str, ending: str = "") -> Entry:
+        """A path from the workspace under its other name."""
+        text = self.said.text(old)
+        if text is None:
+            return self._moved(old, new)
+        path = text if text.endswith(ending) else f"{text.replace('.', '/')}{ending}"
+        return self._entry(new, workspace.below(path), old)
+
+
+def _number(place: Place, number: int) -> Scalar:
+    return Scalar(place=place, data=number, text=str(number))

@@ -1,0 +1,134 @@
+"""Finds a config and reads it. An adapter: the only module here that touches files before training begins.
+
+load("config.yaml")                 a file
+load("models/rank/dnn")             a directory that has one
+load("umiak.models.rank.dnn")       a model that comes with umiak; ``paddlerec.models.rank.dnn`` is the same
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from umiak.core.nearest import nearest
+from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.value import value
+from umiak.train.config import layouts, workspace
+from umiak.train.config.workspace import Library
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from umiak.train.config.layouts import Reading
+
+CONFIG = "config.yaml"
+MOST_BYTES = 4 << 20
+"""A config is read by people; one that is larger than this is something else."""
+PIPE_WAIT_S = 5.0
+"""How long somebody may take to open the other end of a named pipe."""
+
+
+@value
+class Source:
+    """A config's file and its text."""
+
+    path: str
+    text: str
+
+    @property
+    def directory(self) -> str:
+        return os.path.dirname(self.path) or "."
+
+
+def load(named: str, said: Iterable[str] = (), library: Library | None = None) -> tuple[Source, Reading]:
+    """Find, read and check a config; ``said`` are the overrides of the command line."""
+    library = library or installed()
+    source = read(find(named, library))
+    return source, layouts.read(source.text, source=source.path, directory=source.directory, library=library, said=said)
+
+
+def find(named: str, library: Library) -> str:
+    """The path of the config that a person named."""
+    if workspace.is_dotted(named) and not os.path.exists(named):
+        directory = library.directory(named)
+        if directory is None:
+            what, hint = library.missing(named)
+            raise UmiakError(Problem(code="UM-CONFIG-002", what=what, hint=hint))
+        return os.path.join(directory, CONFIG)
+    if os.path.isdir(named):
+        return os.path.join(named, CONFIG)
+    return named
+
+
+def read(path: str) -> Source:
+    """The text of a config."""
+    try:
+        data = _bytes(path)
+    except OSError as error:
+        what = f"can't be read: {error.strerror}"
+        hint = _nearby(path) if isinstance(error, FileNotFoundError) else None
+        status = Exit.BAD_REQUEST if isinstance(error, FileNotFoundError) else Exit.REFUSED
+        raise UmiakError(Problem(code="UM-CONFIG-001", what=what, hint=hint, where=path), exit_status=status) from None
+    if len(data) > MOST_BYTES:
+        raise UmiakError(Problem(code="UM-CONFIG-001", what=f"larger than {MOST_BYTES >> 20} MB", where=path))
+    try:
+        return Source(path=path, text=data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        column = error.start - data.rfind(b"\n", 0, error.start)
+        what, hint = f"not UTF-8: byte 0x{data[error.start]:02x}", "a config is a text; save it as UTF-8"
+        raise UmiakError(Problem(code="UM-CONFIG-003", what=what, hint=hint, where=f"{path}:{line}:{column}")) from None
+
+
+def _bytes(path: str) -> bytes:
+    """What is in a file, up to one byte more than a config may have."""
+    # To open a named pipe would take for ever if nobody is at its other end.
+    with open(path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        data = file.read(MOST_BYTES + 1)
+        if data == b"" and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+            _await_writer(path, file.fileno())
+        os.set_blocking(file.fileno(), True)
+        data = data or b""
+        while len(data) <= MOST_BYTES and (more := file.read(MOST_BYTES + 1 - len(data))):
+            data += more
+    return data
+
+
+def _await_writer(path: str, pipe: int) -> None:
+    """Return when somebody has begun to write to a named pipe, or has been there."""
+    import select
+
+    waiting = select.poll()
+    waiting.register(pipe, select.POLLIN)
+    if not waiting.poll(PIPE_WAIT_S * 1000):
+        what = f"a pipe to which nobody has written for {PIPE_WAIT_S:g} s"
+        raise UmiakError(Problem(code="UM-CONFIG-001", what=what, where=path))
+
+
+def _nearby(path: str) -> str | None:
+    """What may have been meant by a path that leads nowhere."""
+    directory, name = os.path.split(path)
+    try:
+        there = sorted(each for each in os.listdir(directory or ".") if each.endswith((".yaml", ".yml")))
+    except OSError:
+        return f"the directory is not there either: {directory}"
+    stems = {os.path.splitext(each)[0]: each for each in there}
+    meant = nearest(os.path.splitext(name)[0], stems)
+    if meant:
+        return f"did you mean `{os.path.join(directory, stems[meant])}`?"
+    if name == CONFIG and len(there) == 1:
+        return f"did you mean `{os.path.join(directory, there[0])}`?"
+    return None
+
+
+def installed() -> Library:
+    """The models that came with this umiak."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    models = os.path.join(root, "models")
+    found = []
+    for directory, inner, files in os.walk(models):
+        if CONFIG in files:
+            found.append(os.path.relpath(directory, models).replace(os.sep, "."))
+            inner.clear()
+    return Library(root=root, models=tuple(sorted(found)))

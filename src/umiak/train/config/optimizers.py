@@ -1,0 +1,288 @@
+"""How a model learns: the rule, its settings, the schedule of the learning rate, clipping. A decider.
+
+    hyper_parameters:
+      optimizer:
+        class: Adam
+        learning_rate: 0.001
+        clip_value: 10
+        schedule: {class: cosine, steps: 100000, warmup_steps: 1000}
+
+A schedule is a function of the step alone, so that a run which is resumed needs no memory of it:
+
+    factor(Schedule(kind="exponential", gamma=0.5, every=100), 250) == 0.25
+"""
+
+from __future__ import annotations
+
+import math
+
+from umiak.core.value import fields
+from umiak.schema import kinds, sections
+from umiak.schema.keys import Key
+from umiak.schema.yaml_tree import Section
+from umiak.train.config.keys import UNKNOWN, Origin
+from umiak.train.config.values import Learning, Schedule
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from umiak.schema.findings import Findings
+    from umiak.schema.sections import Said
+
+
+SCHEDULES: dict[str, tuple[str, ...]] = {
+    "constant": (),
+    "exponential": ("gamma", "every"),
+    "step": ("gamma", "every"),
+    "inverse_time": ("gamma", "every"),
+    "polynomial": ("steps", "end", "power"),
+    "cosine": ("steps", "end"),
+}
+"""The kinds, and what each needs to know."""
+
+_NAMES = {
+    "ExponentialDecay": "exponential",
+    "StepDecay": "step",
+    "InverseTimeDecay": "inverse_time",
+    "PolynomialDecay": "polynomial",
+    "CosineAnnealingDecay": "cosine",
+}
+
+RULES: dict[str, dict[str, str]] = {
+    "sgd": {},
+    "momentum": {"momentum": "momentum", "use_nesterov": "nesterov"},
+    "adagrad": {"epsilon": "epsilon", "initial_accumulator_value": "initial"},
+    "adam": {"beta1": "beta1", "beta2": "beta2", "epsilon": "epsilon"},
+    "adamw": {"beta1": "beta1", "beta2": "beta2", "epsilon": "epsilon"},
+    "adam_row": {"beta1": "beta1", "beta2": "beta2", "epsilon": "epsilon"},
+    "adagrad_scaled": {"initial_accumulator_value": "initial_g2sum"},
+    "adagrad_shared": {"initial_accumulator_value": "initial_g2sum"},
+    "ftrl": {"l1": "l1", "l2": "l2"},
+    "rmsprop": {"rho": "rho", "epsilon": "epsilon", "momentum": "momentum", "centered": "centered"},
+}
+"""The rules by name, and the keys that each takes, with its own names for them."""
+
+ADAMW_DECAY = 0.01
+"""What `adamw` is without a word, as in Paddle."""
+_NO_DECAY = ("ftrl",)
+
+OPTIMIZER = (
+    Key(
+        name="class",
+        meaning="The rule: [what each does](ps.md#rules). Rows of embeddings learn when they occur, whatever the rule: Adam is a "
+        "lazy one.",
+        kind=kinds.CHOICE,
+        default="adam",
+        choices=tuple(RULES),
+        synonyms=(("std-adagrad", "adagrad_scaled"),),
+    ),
+    Key(name="learning_rate", meaning="How far a step goes.", kind=kinds.NUMBER, default_said="the rule's own"),
+    Key(name="beta1", meaning="`adam`, `adam_row`.", kind=kinds.NUMBER, default_said="0.9", origin=Origin.UMIAK),
+    Key(name="beta2", meaning="`adam`, `adam_row`.", kind=kinds.NUMBER, default_said="0.999", origin=Origin.UMIAK),
+    Key(
+        name="epsilon",
+        meaning="`adam`, `adam_row`, `adagrad`, `rmsprop`.",
+        kind=kinds.NUMBER,
+        default_said="the rule's own",
+        origin=Origin.UMIAK,
+    ),
+    Key(
+        name="momentum",
+        meaning="`momentum`, `rmsprop`.",
+        kind=kinds.NUMBER,
+        default_said="0.9; `rmsprop`: 0",
+        origin=Origin.UMIAK,
+    ),
+    Key(name="rho", meaning="`rmsprop`.", kind=kinds.NUMBER, default_said="0.95", origin=Origin.UMIAK),
+    Key(name="centered", meaning="`rmsprop`.", kind=kinds.TRUTH, default_said="`false`", origin=Origin.UMIAK),
+    Key(name="use_nesterov", meaning="`momentum`.", kind=kinds.TRUTH, default_said="`false`", origin=Origin.UMIAK),
+    Key(
+        name="initial_accumulator_value",
+        meaning="The kinds of `adagrad`: what the sum of squares begins at.",
+        kind=kinds.NUMBER,
+        default_said="the rule's own",
+        origin=Origin.UMIAK,
+    ),
+    Key(name="l1", meaning="`ftrl`.", kind=kinds.NUMBER, default_said="0", origin=Origin.UMIAK),
+    Key(name="l2", meaning="`ftrl`.", kind=kinds.NUMBER, default_said="0", origin=Origin.UMIAK),
+    Key(
+        name="clip_value",
+        meaning="Every gradient is kept within plus and minus this, but for parameters with `ParamAttr(need_clip=False)`.",
+        kind=kinds.NUMBER,
+        default_said="they are not clipped",
+        origin=Origin.UMIAK,
+    ),
+    Key(
+        name="clip_norm",
+        meaning="A trainer's gradient of all dense parameters together, but for those with `ParamAttr(need_clip=False)`, and that of "
+        "each row, is scaled down to this length.",
+        kind=kinds.NUMBER,
+        default_said="they are not clipped",
+        origin=Origin.UMIAK,
+    ),
+    Key(
+        name="clip_global_norm",
+        meaning="A trainer's gradients of a step, those of all dense parameters but those with `ParamAttr(need_clip=False)`, and of all rows, together, are scaled down to this "
+        "length before they are sent, as `paddle.nn.ClipGradByGlobalNorm` does; of several trainers each clips its own. Tables "
+        "with an accessor are left out.",
+        kind=kinds.NUMBER,
+        default_said="they are not clipped",
+        origin=Origin.UMIAK,
+    ),
+    Key(
+        name="weight_decay",
+        meaning="L2: so much of each weight is added to its gradient, after clipping. With `adamw` it is the decoupled one. Of rows, "
+        "those that occur decay, but for tables with parameters of their own. A parameter's "
+        "`ParamAttr(regularizer=...)` holds before it.",
+        kind=kinds.NUMBER,
+        least=0,
+        default_said="0; `adamw`: 0.01",
+        origin=Origin.UMIAK,
+    ),
+    Key(
+        name="decoupled_weight_decay",
+        meaning="So much of each weight, times the learning rate, is taken from it in every step.",
+        kind=kinds.NUMBER,
+        least=0,
+        default_said="0",
+        origin=Origin.UMIAK,
+    ),
+    Key(
+        name="schedule",
+        meaning="How the learning rate changes: [schedules](#schedule).",
+        kind=kinds.MAPPING,
+        default_said="it does not",
+        origin=Origin.UMIAK,
+    ),
+    Key(name="strategy", meaning="", kind=kinds.TEXT, settled="The runner's `distribute_strategy` says it."),
+    Key(name="lazy_mode", meaning="", kind=kinds.TRUTH, settled="Rows always learn alone."),
+)
+
+SCHEDULE = (
+    Key(
+        name="class",
+        meaning="`exponential`: times `gamma` to the power of steps / `every`. `step`: the same in whole powers. `inverse_time`: "
+        "divided by 1 + `gamma` x steps / `every`. `polynomial` and `cosine`: from 1 to `end` in `steps`. Paddle's names "
+        "(`ExponentialDecay`, ...) are understood.",
+        kind=kinds.CHOICE,
+        default="constant",
+        choices=tuple(SCHEDULES),
+        synonyms=tuple(_NAMES.items()),
+    ),
+    Key(name="gamma", meaning="", kind=kinds.NUMBER, default_said="0.1"),
+    Key(name="every", meaning="In batches of a trainer.", kind=kinds.WHOLE, default=1, least=1),
+    Key(name="steps", meaning="In batches of a trainer.", kind=kinds.WHOLE, least=1),
+    Key(name="end", meaning="A part of the learning rate.", kind=kinds.NUMBER, default_said="0"),
+    Key(name="power", meaning="`polynomial`: 1 is a straight line.", kind=kinds.NUMBER, default_said="1"),
+    Key(
+        name="warmup_steps",
+        meaning="Before all else, the learning rate grows from nothing in so many batches.",
+        kind=kinds.WHOLE,
+        default=0,
+        least=0,
+    ),
+)
+
+ABOVE_ZERO = ("learning_rate", "clip_value", "clip_norm", "clip_global_norm", "epsilon")
+BELOW_ONE = ("beta1", "beta2", "momentum", "rho")
+
+
+def read(hyper_parameters: Section | None, findings: Findings) -> Learning:
+    """What ``hyper_parameters.optimizer`` says; what is wrong with it goes to ``findings``."""
+    entry = hyper_parameters.get("optimizer") if hyper_parameters is not None else None
+    if entry is None:
+        return Learning()
+    if not isinstance(entry.node, Section):
+        findings.problem(
+            "UM-CONFIG-013",
+            entry.node.place,
+            "hyper_parameters: optimizer needs a mapping",
+            hint="write `optimizer: {class: Adam, learning_rate: 0.001}`",
+        )
+        return Learning()
+    said = sections.read(OPTIMIZER, entry.node, "optimizer", findings, UNKNOWN)
+    rule = str(said.get("class"))
+    settings: dict[str, float | bool] = {}
+    for key in (key.name for key in OPTIMIZER if said.said(key.name)):
+        if key in RULES[rule]:
+            settings[RULES[rule][key]] = said.get(key)
+        elif any(key in others for others in RULES.values()):
+            what = f"optimizer: no effect: {said.spoken(key)}"
+            findings.warning("UM-CONFIG-018", said.key_place(key), what, why=f"{rule} does not know it")
+        _check_range(key, said, findings)
+    if said.said("learning_rate"):
+        settings["learning_rate"] = said.get("learning_rate")
+    schedule = said.node("schedule")
+    l2, decoupled = _decay(rule, said, findings)
+    return Learning(
+        rule="adam" if rule == "adamw" else rule,
+        settings=settings,
+        schedule=_schedule(schedule, findings) if isinstance(schedule, Section) else Schedule(),
+        clip_value=said.get("clip_value"),
+        clip_norm=said.get("clip_norm"),
+        clip_global_norm=said.get("clip_global_norm"),
+        weight_decay=l2,
+        decoupled_weight_decay=decoupled,
+    )
+
+
+def factor(schedule: Schedule, step: int) -> float:
+    """What the learning rate is multiplied by in a step; steps count from 0."""
+    if step < schedule.warmup_steps:
+        return (step + 1) / (schedule.warmup_steps + 1)
+    step -= schedule.warmup_steps
+    turns = step / schedule.every
+    rest = 1.0 - min(step / schedule.steps, 1.0)
+    match schedule.kind:
+        case "exponential":
+            return float(schedule.gamma**turns)
+        case "step":
+            return float(schedule.gamma ** math.floor(turns))
+        case "inverse_time":
+            return 1.0 / (1.0 + schedule.gamma * turns)
+        case "polynomial":
+            return float(schedule.end + (1.0 - schedule.end) * rest**schedule.power)
+        case "cosine":
+            return schedule.end + (1.0 - schedule.end) * (1.0 - math.cos(math.pi * rest)) / 2.0
+    return 1.0
+
+
+def _decay(rule: str, said: Said, findings: Findings) -> tuple[float, float]:
+    """Weight decay: what is added to gradients, and what is taken from weights."""
+    names = ("weight_decay", "decoupled_weight_decay")
+    if rule in _NO_DECAY:
+        for name in names:
+            if said.said(name):
+                what = f"optimizer: no effect: {said.spoken(name)}"
+                findings.warning("UM-CONFIG-018", said.key_place(name), what, why=f"{rule} has l1 and l2 of its own")
+        return 0.0, 0.0
+    l2, decoupled = (float(said.get(name)) if said.said(name) else None for name in names)
+    if rule == "adamw":
+        if l2 is not None and decoupled is not None:
+            what = "optimizer: weight_decay and decoupled_weight_decay: with adamw they are the same"
+            findings.problem("UM-CONFIG-014", said.place("decoupled_weight_decay"), what, hint="say one of them")
+        chosen = [each for each in (l2, decoupled) if each is not None]
+        return 0.0, chosen[0] if chosen else ADAMW_DECAY
+    return l2 or 0.0, decoupled or 0.0
+
+
+def _check_range(key: str, said: Said, findings: Findings) -> None:
+    number = said.get(key)
+    if key in ABOVE_ZERO and number <= 0:
+        findings.problem("UM-CONFIG-014", said.place(key), f"optimizer: {said.spoken(key)}: not above 0: {number:g}")
+    if key in BELOW_ONE and not 0 <= number < 1:
+        what = f"optimizer: {said.spoken(key)}: not from 0 up to 1: {number:g}"
+        findings.problem("UM-CONFIG-014", said.place(key), what)
+
+
+def _schedule(node: Section, findings: Findings) -> Schedule:
+    said = sections.read(SCHEDULE, node, "schedule", findings, UNKNOWN)
+    kind = str(said.get("class"))
+    if "steps" in SCHEDULES[kind] and not said.said("steps") and "steps" not in said.wrong:
+        what = f"schedule: steps is missing, and {kind} needs it"
+        findings.problem("UM-CONFIG-011", said.place("class"), what, hint="write `steps:` with a number of batches")
+    for key in fields(Schedule):
+        if key not in ("kind", "warmup_steps", *SCHEDULES[kind]) and said.said(key):
+            what = f"schedule: no effect: {said.spoken(key)}"
+            findings.warning("UM-CONFIG-018", said.key_place(key), what, why=f"{kind} does not know it")
+    given = {key: said.get(key) for key in fields(Schedule) if key != "kind" and said.said(key)}
+    return Schedule(kind=kind, **given)

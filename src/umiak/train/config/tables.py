@@ -1,0 +1,279 @@
+"""Embedding tables whose rows count shows and clicks, come late and go again: what ``table_parameters`` says. A decider.
+
+    table_parameters:
+      embedding:                                  a table, by the name that the model has for it
+        accessor:
+          embedx_dim: 8
+          embedx_threshold: 10
+          embed_sgd_param: {name: SparseAdaGradSGDRule, adagrad: {learning_rate: 0.05, weight_bounds: [-10.0, 10.0]}}
+          ctr_accessor_param: {nonclk_coeff: 0.1, click_coeff: 1.0, delete_threshold: 0.8}
+
+Names and defaults are those of newer PaddleRec's sample. What a table does with them is said in `umiak.ps.specs.Accessor`.
+"""
+
+from __future__ import annotations
+
+from umiak.core.value import fields, replace
+from umiak.schema import kinds, sections
+from umiak.schema.keys import Key, Kind
+from umiak.schema.yaml_tree import Section, kind_of
+from umiak.train.config.keys import UNKNOWN, Origin
+from umiak.train.config.values import RowRule, Schedule, TableParameters
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from umiak.schema.findings import Findings
+    from umiak.schema.sections import Said
+
+_CLASSES = ("CtrCommonAccessor", "SparseAccessor")
+
+SGD_RULES: dict[str, tuple[str, str]] = {
+    "SparseNaiveSGDRule": ("naive", "sgd"),
+    "SparseAdaGradSGDRule": ("adagrad", "adagrad_shared"),
+    "StdAdaGradSGDRule": ("adagrad", "adagrad_scaled"),
+    "SparseAdamSGDRule": ("adam", "adam_row"),
+}
+"""Paddle's rules: the mapping that has the settings of each, and its name in `umiak.ps.specs.RULES`."""
+
+SETTINGS: dict[str, dict[str, str]] = {
+    "naive": {"learning_rate": "learning_rate"},
+    "adagrad": {"learning_rate": "learning_rate", "initial_g2sum": "initial_g2sum"},
+    "adam": {
+        "learning_rate": "learning_rate",
+        "beta1_decay_rate": "beta1",
+        "beta2_decay_rate": "beta2",
+        "ada_epsilon": "epsilon",
+    },
+}
+"""What each of these mappings may say, and the rule's own names for it."""
+
+
+def _key(name: str, meaning: str, default: str, kind: Kind = kinds.NUMBER, least: int | None = None) -> Key:
+    return Key(name=name, meaning=meaning, kind=kind, default_said=default, least=least, origin=Origin.NEWER)
+
+
+TABLE = (
+    Key(
+        name="table_class",
+        meaning="Tables are in memory.",
+        kind=kinds.CHOICE,
+        default="MemorySparseTable",
+        choices=("MemorySparseTable",),
+        refused_words=(("ssdsparsetable", "rows are kept in memory, on as many servers as it takes"),),
+        origin=Origin.NEWER,
+    ),
+    _key("accessor", "Everything below.", "all defaults", kinds.MAPPING),
+    Key(name="shard_num", meaning="", kind=kinds.WHOLE, settled="Rows are divided finely among any number of servers."),
+)
+
+ACCESSOR = (
+    Key(
+        name="accessor_class",
+        meaning="Both are the same here.",
+        kind=kinds.CHOICE,
+        default=_CLASSES[0],
+        choices=_CLASSES,
+        origin=Origin.NEWER,
+    ),
+    _key(
+        "embedx_dim",
+        "Numbers of a row's wide part. One less than the dimension that the model asks for.",
+        "as the model asks",
+        kinds.WHOLE,
+        least=1,
+    ),
+    _key(
+        "embedx_threshold", "An id has the first number of its row at once, and the wide part from this score on.", "10"
+    ),
+    _key(
+        "embed_sgd_param", "How the first number [begins and learns](#rules-of-rows).", "as the sample", kinds.MAPPING
+    ),
+    _key("embedx_sgd_param", "How the wide part does.", "as the sample", kinds.MAPPING),
+    _key("ctr_accessor_param", "How shows and clicks count, and when rows go; below.", "as the sample", kinds.MAPPING),
+    Key(name="fea_dim", meaning="", kind=kinds.WHOLE, settled="It follows from `embedx_dim`."),
+    Key(
+        name="table_accessor_save_param",
+        meaning="",
+        kind=kinds.MAPPING,
+        settled="Models are saved in umiak's own format.",
+    ),
+)
+
+COUNTS = (
+    _key("nonclk_coeff", "What a show without a click adds to the score of an id.", "0.1"),
+    _key("click_coeff", "What a click adds to it.", "1"),
+    _key("base_threshold", "The least score of a row in a base, and in a delta.", "1.5"),
+    _key("delta_threshold", "The least that the score of a row in a delta has grown by.", "0.25"),
+    _key("delta_keep_days", "Rows that were not seen for more days are in neither.", "16", least=0),
+    _key("show_click_decay_rate", "At the end of a day shows and clicks are multiplied by this.", "0.98", least=0),
+    _key("delete_threshold", "Rows go whose score is below this then.", "0.8"),
+    _key("delete_after_unseen_days", "Rows go that were not seen for more days.", "30", least=0),
+    _key(
+        "show_scale",
+        "Whether gradients are divided by the shows of a batch; the kinds of AdaGrad.",
+        "`true`",
+        kinds.TRUTH,
+    ),
+    _key("zero_init", "Whether the first number begins at zero.", "`true`", kinds.TRUTH),
+    Key(
+        name="ssd_unseenday_threshold",
+        meaning="",
+        kind=kinds.NUMBER,
+        settled="Rows are kept in memory until they go.",
+    ),
+)
+
+SGD = (
+    Key(
+        name="name",
+        meaning="[What each does](ps.md#rules): `sgd`, `adagrad_shared`, `adagrad_scaled`, `adam_row`. `naive`, `adagrad`, "
+        "`std-adagrad` and `adam` are understood.",
+        kind=kinds.CHOICE,
+        default="SparseAdaGradSGDRule",
+        choices=tuple(SGD_RULES),
+        synonyms=tuple(zip(("naive", "adagrad", "std-adagrad", "adam"), SGD_RULES, strict=True)),
+        refused_words=(("sparsesharedadamsgdrule", "there is no such rule here; SparseAdamSGDRule is near to it"),),
+        origin=Origin.NEWER,
+    ),
+    *(
+        _key(name, f"Settings of {rules}, below.", "as the sample", kinds.MAPPING)
+        for name, rules in (
+            ("naive", "`SparseNaiveSGDRule`"),
+            ("adagrad", "the two kinds of AdaGrad"),
+            ("adam", "`SparseAdamSGDRule`"),
+        )
+    ),
+)
+
+RULE = (
+    _key("learning_rate", "How far a step goes.", "0.05; `adam`: 0.001", least=0),
+    _key("initial_g2sum", "`adagrad`: what slows the first steps down.", "3"),
+    _key("initial_range", "A new row has numbers between plus and minus this.", "0.0001", least=0),
+    _key("weight_bounds", "No number grows beyond; the same for both parts of a row.", "[-10, 10]", kinds.BOUNDS),
+    _key("beta1_decay_rate", "`adam`.", "0.9", least=0),
+    _key("beta2_decay_rate", "`adam`.", "0.999", least=0),
+    _key("ada_epsilon", "`adam`.", "1e-8"),
+)
+
+BELOW_ONE = ("beta1_decay_rate", "beta2_decay_rate")
+ABOVE_ZERO = ("initial_g2sum", "ada_epsilon")
+
+
+def read(node: Section | None, findings: Findings) -> dict[str, TableParameters]:
+    """The tables that ``table_parameters`` names; what is wrong with them goes to ``findings``."""
+    made = {}
+    for entry in node.entries if node is not None else ():
+        if isinstance(entry.node, Section):
+            made[entry.key] = _Table(entry.key, entry.node, findings).made()
+            continue
+        findings.problem(
+            "UM-CONFIG-013",
+            entry.node.place,
+            f"table_parameters: {entry.spoken} needs a mapping, not {kind_of(entry.node)}",
+            why="its keys are names of tables, and what is said of each stands below its name",
+            hint="write `table_parameters: {embedding: {accessor: {embedx_dim: 8}}}`",
+        )
+    return made
+
+
+def check_schedule(
+    tables: dict[str, TableParameters], schedule: Schedule, node: Section | None, findings: Findings
+) -> None:
+    """A schedule changes one learning rate for a whole table."""
+    if node is None or schedule == Schedule():
+        return
+    for name, table in tables.items():
+        entry = node.get(name)
+        rates = [part.settings.get("learning_rate", 0.001) for part in (table.embed, table.embedx)]
+        if entry is not None and rates[0] != rates[1]:
+            findings.problem(
+                "UM-CONFIG-023",
+                entry.place,
+                f"table {name}: two learning rates, {rates[0]:g} and {rates[1]:g}, and a schedule",
+                hint="let both parts of a row have the same learning rate, or leave the schedule out",
+            )
+
+
+class _Table:
+    def __init__(self, name: str, node: Section, findings: Findings) -> None:
+        self.label = f"table {name}"
+        self.findings = findings
+        self.accessor = self._section(ACCESSOR, self._section(TABLE, node), "accessor")
+        self.bounds: list[tuple[Said, float]] = []
+
+    def made(self) -> TableParameters:
+        accessor = self.accessor
+        if accessor is None:
+            return TableParameters()
+        counts = self._section(COUNTS, accessor, "ctr_accessor_param")
+        given = {name: counts.get(name) for name in _fields() if counts.said(name)} if counts else {}
+        if counts and counts.said("show_click_decay_rate") and counts.get("show_click_decay_rate") > 1:
+            self._bad(counts, "show_click_decay_rate", "above 1: shows and clicks would grow from day to day")
+        embed, embedx = (self._rule(accessor, f"{name}_sgd_param") for name in ("embed", "embedx"))
+        if accessor.said("embedx_threshold"):
+            given["embedx_threshold"] = accessor.get("embedx_threshold")
+        return TableParameters(
+            embedx_dim=accessor.get("embedx_dim"), bound=self._bound(), embed=embed, embedx=embedx, **given
+        )
+
+    def _rule(self, accessor: Said, key: str) -> RowRule:
+        sgd = self._section(SGD, accessor, key)
+        if sgd is None:
+            return RowRule()
+        block, rule = SGD_RULES[str(sgd.get("name"))]
+        for other in SETTINGS:
+            if other != block and sgd.said(other):
+                self._no_effect(sgd, other, f"the rule is {sgd.get('name')}")
+        said = self._section(RULE, sgd, block)
+        settings = {} if block == "adam" else {"learning_rate": 0.05}
+        made = RowRule(rule=rule, settings=settings)
+        if said is None:
+            return made
+        for name in (each.name for each in RULE if said.said(each.name)):
+            if name in SETTINGS[block]:
+                settings[SETTINGS[block][name]] = said.get(name)
+            elif any(name in others for others in SETTINGS.values()):
+                self._no_effect(said, name, f"{block} does not know it")
+            self._check_range(said, name)
+        if said.said("initial_range"):
+            made = replace(made, initial_range=said.get("initial_range"))
+        if said.said("weight_bounds"):
+            low, high = said.get("weight_bounds")
+            if low != -high or high <= 0:
+                self._bad(said, "weight_bounds", "they are as far below zero as above it, as in [-10, 10]")
+            self.bounds.append((said, high))
+        return replace(made, settings=settings)
+
+    def _bound(self) -> float:
+        if len(self.bounds) > 1 and self.bounds[0][1] != self.bounds[1][1]:
+            self._bad(self.bounds[1][0], "weight_bounds", "others than those of embed_sgd_param: a row has one of them")
+        return self.bounds[0][1] if self.bounds else TableParameters().bound
+
+    def _check_range(self, said: Said, name: str) -> None:
+        number = said.get(name)
+        if name in ABOVE_ZERO and number <= 0:
+            self._bad(said, name, f"not above 0: {number:g}")
+        if name in BELOW_ONE and number >= 1:
+            self._bad(said, name, f"not below 1: {number:g}")
+
+    def _section(self, table: tuple[Key, ...], outer: Said | Section | None, name: str = "") -> Said | None:
+        """What a mapping says; None if it is not there, or no mapping."""
+        node: Any = outer if isinstance(outer, Section) or outer is None else outer.node(name)
+        if not isinstance(node, Section):
+            return None
+        return sections.read(table, node, f"{self.label}: {name}" if name else self.label, self.findings, UNKNOWN)
+
+    def _bad(self, said: Said, key: str, what: str) -> None:
+        self.findings.problem("UM-CONFIG-014", said.place(key), f"{said.label}: {said.spoken(key)}: {what}")
+
+    def _no_effect(self, said: Said, key: str, why: str) -> None:
+        what = f"{said.label}: no effect: {said.spoken(key)}"
+        self.findings.warning("UM-CONFIG-018", said.key_place(key), what, why=why)
+
+
+def _fields() -> list[str]:
+    """The fields of a table that ``ctr_accessor_param`` may say."""
+    known = {key.name for key in COUNTS}
+    return [name for name in fields(TableParameters) if name in known]

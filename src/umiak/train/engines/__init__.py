@@ -1,0 +1,1 @@
+"""What computes: models, their optimizers and their tables, one module per framework."""

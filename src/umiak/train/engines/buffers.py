@@ -1,0 +1,188 @@
+"""What a model has besides the parameters that it learns: running statistics, counters, frozen parameters. An adapter, for Paddle.
+
+    buffers = Buffers(model, job, table="dense.buffers")
+    buffers.store(peers)            before a checkpoint: what all trainers have in common goes to a table of its own
+    buffers.agree(peers)            before an evaluation, at the end of an epoch: everybody takes it over
+    buffers.fetch()                 after a checkpoint was loaded
+
+Everything of `state_dict` that no optimizer changes is here. Trainers see different batches, so their running statistics differ. What they have in common is
+the mean over all trainers, in order of rank, for floating-point numbers, and the first trainer's for others. Between two agreements each goes on with its
+own; a checkpoint within an epoch keeps those beside (`own`), so that a run that goes on from it comes to the same bits.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import paddle
+from numpy.typing import NDArray
+
+from umiak.ps import specs
+from umiak.ps.job import Job
+from umiak.ps.values import Opened
+
+CHUNK = 100_000
+"""Numbers that trainers exchange at a time: a message has at most 1 MiB."""
+MOST_OWN_BYTES = 1 << 19
+"""More than this of one trainer's own is not kept within an epoch: it begins with what all have in common."""
+HALVES = (paddle.float16, paddle.bfloat16)
+
+
+class BufferPeers(Protocol):
+    """What buffers ask of the other trainers: `umiak.train.run.peers`."""
+
+    world: int
+
+    @property
+    def is_first(self) -> bool: ...
+    def tell(self, message: dict[str, Any], name: str = "tell") -> list[dict[str, Any]]: ...
+    def add(self, vector: NDArray[np.float64]) -> NDArray[np.float64]: ...
+
+
+class Buffers:
+    """The buffers and frozen parameters of one model."""
+
+    def __init__(self, model: paddle.nn.Layer, job: Job, *, table: str) -> None:
+        self._job = job
+        self._tensors = _kept(model)
+        self.table = table
+        self.spec = specs.DenseTable(
+            arrays=tuple(
+                [specs.Array(name=name, shape=_coded(_array(each)).shape) for name, each in self._tensors.items()]
+            ),
+            # Nothing is ever pushed: values are set.
+            optimizer=specs.Sum(),
+        )
+        self._number: int | None = None
+        if self._tensors:
+            self._number = job.client.create_table(table, specs.to_json(self.spec))
+            self._put(self._arrays(), if_unset=True)
+
+    def tables(self) -> dict[str, Opened]:
+        """The table, as a checkpoint has it; none if the model has no buffers."""
+        return {} if self._number is None else {self.table: Opened(number=self._number, spec=self.spec)}
+
+    def fetch(self) -> None:
+        """The table's values into the model."""
+        if self._number is None:
+            return
+        flat = self._job.client.pull_dense(self._number)
+        at = 0
+        for tensor in self._tensors.values():
+            array = _array(tensor)
+            size = _coded(array).size
+            _set(tensor, _decoded(flat[at : at + size], array))
+            at += size
+
+    def store(self, peers: BufferPeers) -> None:
+        """What all trainers have in common into the table. Every trainer calls it."""
+        if self._number is not None:
+            self._put(self._common(peers))
+
+    def agree(self, peers: BufferPeers) -> None:
+        """Everybody takes over what all have in common. Every trainer calls it."""
+        if self._number is not None and peers.world > 1:
+            for tensor, array in zip(self._tensors.values(), self._common(peers), strict=True):
+                _set(tensor, array)
+
+    def own(self) -> str:
+        """This trainer's own, as text; nothing if there is none, or too much."""
+        if not self._tensors:
+            return ""
+        packed = zlib.compress(b"".join(each.tobytes() for each in self._arrays()), 1)
+        return base64.b64encode(packed).decode("ascii") if len(packed) <= MOST_OWN_BYTES else ""
+
+    def set_own(self, text: str) -> None:
+        data = zlib.decompress(base64.b64decode(text))
+        at = 0
+        for tensor in self._tensors.values():
+            array = _array(tensor)
+            _set(tensor, np.frombuffer(data, array.dtype, array.size, at).reshape(array.shape))
+            at += array.nbytes
+
+    # ---- between trainers
+
+    def _put(self, arrays: Iterable[NDArray[Any]], *, if_unset: bool = False) -> None:
+        if self._job.is_first or self._job.strategy.keeps_tables:
+            assert self._number is not None
+            flat = np.concatenate([_coded(each).reshape(-1) for each in arrays])
+            self._job.client.set_dense(self._number, flat, if_unset=if_unset)
+
+    def _common(self, peers: BufferPeers) -> list[NDArray[Any]]:
+        arrays = self._arrays()
+        if peers.world == 1:
+            return arrays
+        # Frozen parameters may be large, and are the same everywhere: only what differs is exchanged.
+        digests = [hashlib.sha256(each.tobytes()).hexdigest() for each in arrays]
+        told = peers.tell({"digests": digests}, "buffers")
+        for place, array in enumerate(arrays):
+            if any(each["digests"][place] != digests[place] for each in told):
+                arrays[place] = _merged(array, peers)
+        return arrays
+
+    def _arrays(self) -> list[NDArray[Any]]:
+        return [_array(each) for each in self._tensors.values()]
+
+
+def own_of(buffers: Iterable[Buffers]) -> str:
+    """What one trainer has of its own in all models: JSON."""
+    found = {each.table: text for each in buffers if (text := each.own())}
+    return json.dumps(found) if found else ""
+
+
+def set_own_of(buffers: Iterable[Buffers], text: str) -> None:
+    """The same back into the models; those that are not in it keep what they have."""
+    found: Mapping[str, str] = json.loads(text) if text else {}
+    for each in buffers:
+        if each.table in found:
+            each.set_own(found[each.table])
+
+
+def _kept(model: paddle.nn.Layer) -> dict[str, paddle.Tensor]:
+    learned = {id(each) for each in model.parameters() if not each.stop_gradient}
+    return {name: each for name, each in model.state_dict().items() if id(each) not in learned and each.size}
+
+
+def _array(tensor: paddle.Tensor) -> NDArray[Any]:
+    array: NDArray[Any] = (tensor.astype("float32") if tensor.dtype in HALVES else tensor).numpy()
+    return array
+
+
+def _set(tensor: paddle.Tensor, array: NDArray[Any]) -> None:
+    tensor.set_value(paddle.to_tensor(array).astype(tensor.dtype) if tensor.dtype in HALVES else array)
+
+
+def _merged(array: NDArray[Any], peers: BufferPeers) -> NDArray[Any]:
+    """The mean of everybody's, or the first trainer's."""
+    is_mean = array.dtype.kind == "f"
+    own = (array if is_mean else _coded(array)).astype(np.float64).reshape(-1)
+    if not is_mean and not peers.is_first:
+        own = np.zeros_like(own)
+    parts = [peers.add(own[at : at + CHUNK]) for at in range(0, own.size, CHUNK)]
+    total = np.concatenate(parts)
+    if is_mean:
+        mean: NDArray[Any] = (total / peers.world).astype(array.dtype).reshape(array.shape)
+        return mean
+    return _decoded(total.astype(np.float32), array)
+
+
+def _coded(array: NDArray[Any]) -> NDArray[np.float32]:
+    """As a table keeps it: float32 as it is; others as the 16-bit (or 8-bit) pieces that they are made of, which float32 holds exactly."""
+    if array.dtype == np.float32:
+        return array
+    piece = np.uint8 if array.dtype.itemsize == 1 else np.uint16
+    pieces = np.ascontiguousarray(array).reshape(-1).view(piece)
+    return pieces.astype(np.float32).reshape(*array.shape, -1)
+
+
+def _decoded(flat: NDArray[np.float32], like: NDArray[Any]) -> NDArray[Any]:
+    if like.dtype == np.float32:
+        return flat.reshape(like.shape)
+    piece = np.uint8 if like.dtype.itemsize == 1 else np.uint16
+    return flat.astype(piece).view(like.dtype).reshape(like.shape)

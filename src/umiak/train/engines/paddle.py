@@ -1,0 +1,433 @@
+"""The way between a trainer and a model that is written for Paddle: makes it, lets it learn, judges it. An adapter, for Paddle.
+
+    engine = Engine(load("model.py"), slots, job=job, ...)
+    board = engine.board()
+    loss = engine.learn(batch, board, step=0)       one step; the board sees what the model is judged by
+    loss = engine.judge(batch, board)               the same without learning
+
+A trainer knows an engine by these and nothing else of how a model is written, so that another kind of model is another engine.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import math
+import os
+import sys
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import ModuleType, TracebackType
+from typing import Any
+
+import numpy as np
+import paddle
+import umiak_native
+from numpy.typing import NDArray
+
+from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.value import value
+from umiak.ps import specs
+from umiak.ps.job import Job
+from umiak.ps.paddle import needs_clip, optimizer
+from umiak.ps.values import Opened
+from umiak.schema.findings import choices
+from umiak.train.config import hyper, model_text
+from umiak.train.config.optimizers import factor
+from umiak.train.config.values import Device, EmbeddingTables, Learning, TableParameters
+from umiak.train.engines.buffers import Buffers
+from umiak.train.metrics.board import Board
+from umiak.train.metrics.clicks import Auc, Calibration, LogLoss, Mean
+from umiak.train.metrics.pairs import PosNegRatio
+from umiak.train.modeling.embedding import Tables
+from umiak.train.modeling.inputs import BatchInputs
+from umiak.train.modeling.model import Model, Slots
+from umiak.train.reading.batches import Batch
+from umiak.train.reading.checking import Seen
+
+BINARY = (Auc, LogLoss, Calibration, PosNegRatio)
+"""Metrics whose labels are 0 or 1."""
+LOSS = "loss"
+SUMMED, LEFT_TO_THE_MODEL = 1, 2
+"""Values of ``gradient_scale``; 0 is the mean."""
+
+
+@value
+class Ways:
+    """How an engine computes."""
+
+    learning: Learning = Learning()
+    seed: int = 0
+    device: Device = Device.CPU
+    amp: bool = False
+    threads: int = 1
+    gradient_scale: int = 0
+    tables: dict[str, TableParameters] = {}
+    """Those that count shows and clicks."""
+    embedding_tables: EmbeddingTables = EmbeddingTables.SHARED
+    prefix: str = ""
+    """Before the names of this model's tables, where a job has several models."""
+
+
+class Engine:
+    """A model with its optimizer and its board."""
+
+    def __init__(
+        self,
+        kind: type[Model],
+        slots: Slots,
+        *,
+        job: Job,
+        ways: Ways,
+        hyper_parameters: Mapping[str, Any],
+        where: str | None = None,
+    ) -> None:
+        self._made_of = (kind, slots, ways, hyper_parameters, where)
+        self.job = job
+        self.seed = ways.seed
+        self._ways = ways
+        _use(ways.device)
+        paddle.base.core.set_num_threads(ways.threads)
+        learning = ways.learning
+        chosen = hyper.typed(kind.Hyper, hyper_parameters, where)
+        self.warnings = hyper.passed_on(kind.Hyper, hyper_parameters, where)
+        paddle.seed(ways.seed)
+        clip = specs.Clip(value=learning.clip_value, norm=learning.clip_norm)
+        decay = specs.Decay(l2=learning.weight_decay, decoupled=learning.decoupled_weight_decay)
+        self.tables = Tables(
+            job,
+            seed=ways.seed,
+            prefix=ways.prefix,
+            settings={"clip": clip, "decay": decay, "absent": "zeros"},
+            counted=ways.tables,
+            per_slot=ways.embedding_tables is EmbeddingTables.PER_SLOT,
+        )
+        self.slots = slots
+        self._file = inspect.getfile(kind)
+        with self._own_code():
+            self.model = kind(chosen, slots, self.tables)
+            self.tables.divide(self.model, slots)
+        rule = specs.rule(learning.rule, **learning.settings)
+        self._base_rate = float(getattr(rule, "learning_rate", 1.0))
+        self.optimizer = optimizer(
+            self.model,
+            rule,
+            clip=specs.Clip(value=learning.clip_value, global_norm=learning.clip_global_norm),
+            decay=decay,
+            table=f"{ways.prefix}dense",
+            job=job,
+        )
+        self.buffers = Buffers(self.model, job, table=f"{ways.prefix}dense.buffers")
+        self._has_learned = False
+        self._judges = self.model.judges()
+        self._ragged: set[tuple[str, ...]] = set()
+        self._clicks = next((judge.label for judge in self._judges.values()), None)
+
+    def copied(self, job: Job) -> Engine:
+        """The same model anew, with its tables in another job."""
+        kind, slots, ways, hyper_parameters, where = self._made_of
+        return Engine(kind, slots, job=job, ways=ways, hyper_parameters=hyper_parameters, where=where)
+
+    def board(self) -> Board:
+        """An empty board for the loss and everything that the model is judged by."""
+        return Board({LOSS: Mean(), **{name: judge.metric for name, judge in self._judges.items()}})
+
+    # ---- one batch
+
+    def learn(self, batch: Batch | None, board: Board, *, step: int, share: float | None = None) -> float:
+        """One step of everybody; ``share`` is this trainer's part in it. Without a batch it only takes part."""
+        self._set_rate(step)
+        if batch is None:
+            self.optimizer.step(share=0.0)
+            return 0.0
+        # What is random in a step depends on the seed, the step and the trainer alone: so a resumed run goes the same way.
+        paddle.seed((self._ways.seed * 1_000_003 + step) * 4099 + self.job.rank)
+        self.model.train()
+        inputs = BatchInputs(batch, self.slots, self._ragged)
+        self._check_labels(inputs)
+        with (
+            self._counting(inputs, share),
+            paddle.amp.auto_cast(dtype="bfloat16") if self._ways.amp else nullcontext(),
+            self._own_code(),
+        ):
+            results = self.model(inputs)
+            loss = self.model.loss(results, inputs)
+            number = float(loss)
+        if not math.isfinite(number):
+            raise _diverged(number, step)
+        if self._ways.gradient_scale == SUMMED:
+            loss = loss * batch.size
+        self._backward(loss)
+        self._clip_dense()
+        self.optimizer.step(share=share)
+        self.optimizer.clear_grad()
+        self._look(results, inputs, number, board)
+        return number
+
+    def judge(self, batch: Batch, board: Board) -> float:
+        """Look at a batch without learning from it."""
+        self.model.eval()
+        inputs = BatchInputs(batch, self.slots, self._ragged)
+        self._check_labels(inputs)
+        with paddle.no_grad(), self._own_code():
+            results = self.model(inputs)
+            number = float(self.model.loss(results, inputs))
+        self._look(results, inputs, number, board)
+        return number
+
+    def predict(self, batch: Batch) -> dict[str, NDArray[np.float32]]:
+        """What the model answers."""
+        self.model.eval()
+        with paddle.no_grad():
+            results = self.model(BatchInputs(batch, self.slots, self._ragged))
+        return {name: results[name].numpy() for name in self.model.outputs or results}
+
+    def refresh(self) -> None:
+        """The tables have changed under the model: take them over."""
+        self.optimizer.refresh()
+
+    def restore(self) -> None:
+        """The same after a checkpoint was loaded: what no optimizer changes is in it, too."""
+        self.refresh()
+        self.buffers.fetch()
+
+    def checkpoint_tables(self) -> dict[str, Opened]:
+        """All tables that a checkpoint of this model has."""
+        return {**self.optimizer.tables(), **self.buffers.tables()}
+
+    def check_missing(self, seen: Seen | None, dataset: str) -> None:
+        """UmiakError if samples had no label: they would be learned from as if it were 0."""
+        if seen is None or not self.model.strict_labels:
+            return
+        labels = dict.fromkeys(judge.label for judge in self._judges.values())
+        missing = [(name, seen.missing[name]) for name in labels if seen.missing.get(name)]
+        if missing:
+            raise UmiakError(
+                *[
+                    Problem(
+                        code="UM-DATA-061",
+                        what=f"dataset {dataset}: {times} of the {seen.samples} lines that were read have no label {name}",
+                        why="they would be learned from as if it were 0",
+                        hint="take these lines out of the data; a model that wants them says `strict_labels = False`",
+                    )
+                    for name, times in missing
+                ]
+            )
+
+    def _check_labels(self, inputs: BatchInputs) -> None:
+        if not self.model.strict_labels:
+            return
+        for name in dict.fromkeys(judge.label for judge in self._judges.values() if isinstance(judge.metric, BINARY)):
+            labels = inputs.column(name)[:, 0]
+            wrong = labels[(labels != 0) & (labels != 1)]
+            if wrong.size:
+                raise UmiakError(
+                    Problem(
+                        code="UM-TRAIN-064",
+                        what=f"label {name} is {wrong[0]}, and the model needs 0 or 1",
+                        why=f"{wrong.size} of the {labels.size} samples of a batch are so",
+                        hint="the first sparse slot of a ClickModel is its label; a model that wants others says `strict_labels = False`",
+                    )
+                )
+
+    def _backward(self, loss: paddle.Tensor) -> None:
+        if not loss.stop_gradient:
+            with self._own_code():
+                loss.backward()
+        if self._has_learned:
+            return
+        self._has_learned = (
+            any(each.grad is not None for each in self.model.parameters()) or self.job.book.has_gradients
+        )
+        if not self._has_learned:
+            raise UmiakError(
+                Problem(
+                    code="UM-TRAIN-063",
+                    what="the loss depends on no parameter of the model, so nothing would be learned",
+                    why="no gradient came to any of them in the first batch",
+                    hint="look for detach(), numpy(), no_grad() or a constant between the parameters and the loss",
+                    where=self._file,
+                ),
+                exit_status=Exit.JOB_FAILED,
+            )
+
+    @contextmanager
+    def _own_code(self) -> Iterator[None]:
+        """What goes wrong here is the model's."""
+        try:
+            yield
+        except (UmiakError, umiak_native.PsError):
+            raise
+        except (Exception, SystemExit) as error:
+            raise _models_own(error, self._file) from error
+
+    def _counting(self, inputs: BatchInputs, share: float | None) -> AbstractContextManager[None]:
+        """Tell the tables that count who clicked: whoever has a label above 0, the first that the model is judged by."""
+        if not self.tables.are_counting:
+            return nullcontext()
+        clicks = None if self._clicks is None else (inputs.column(self._clicks)[:, 0] > 0).astype(np.float32)
+        return self.tables.counting(clicks, self._samples_of_gradients(inputs.size, share))
+
+    def _samples_of_gradients(self, samples: int, share: float | None) -> float:
+        """What undoes the mean over the samples of a step. Rows that count learn from the sum, as Paddle's do."""
+        if self._ways.gradient_scale == LEFT_TO_THE_MODEL:
+            return 1.0
+        own = 1.0 if self._ways.gradient_scale == SUMMED else float(samples)
+        return own / share if share and self.job.strategy.averages_rows else own
+
+    def _set_rate(self, step: int) -> None:
+        rate = self._base_rate * factor(self._ways.learning.schedule, step)
+        if rate != self.optimizer.get_lr():
+            self.optimizer.set_lr(rate)
+
+    def _clip_dense(self) -> None:
+        most = self._ways.learning.clip_norm
+        if most is None:
+            return
+        gradients = [each.grad for each in self.model.parameters() if each.grad is not None and needs_clip(each)]
+        norm = math.sqrt(sum(float((each * each).sum()) for each in gradients))
+        if norm > most:
+            with paddle.no_grad():  # a gradient may want one itself, and then can't be changed in place
+                for each in gradients:
+                    each.scale_(most / norm)
+
+    def _look(self, results: Mapping[str, paddle.Tensor], inputs: BatchInputs, loss: float, board: Board) -> None:
+        size = inputs.size
+        board.update(losses=loss, samples=size, only=(LOSS,))
+        seen: dict[tuple[str, str, str | None], list[str]] = {}
+        for name, judge in self._judges.items():
+            seen.setdefault((judge.result, judge.label, judge.groups), []).append(name)
+        for (result, label, groups), names in seen.items():
+            board.update(
+                results[result].detach().astype("float32").numpy(),
+                inputs.column(label)[:, 0],
+                groups=None if groups is None else inputs.column(groups)[:, 0],
+                only=names,
+            )
+
+
+def load(path: str, where: str | None = None) -> type[Model]:
+    """The class ``Model`` of a file."""
+    module = _module(path, where)
+    kind = getattr(module, "Model", None)
+    if not isinstance(kind, type):
+        classes = [name for name, item in vars(module).items() if isinstance(item, type) and issubclass(item, Model)]
+        what = f"{path} has no class Model"
+        raise UmiakError(Problem(code="UM-TRAIN-013", what=what, hint=choices("Model", classes), where=where))
+    if not issubclass(kind, Model):
+        raise UmiakError(
+            Problem(
+                code="UM-TRAIN-013",
+                what=f"class Model of {path} is not one that is understood",
+                why=f"its base is {', '.join(each.__name__ for each in kind.__bases__)}",
+                hint=model_text.PORT,
+                where=where,
+            )
+        )
+    return kind
+
+
+def check_tables(engines: Iterable[Engine], named: Mapping[str, TableParameters], where: str | None) -> None:
+    """UmiakError if ``table_parameters`` names a table that no model has."""
+    known = list(dict.fromkeys(name for engine in engines for name in engine.tables.names))
+    unknown = [name for name in named if name not in known]
+    if unknown:
+        raise UmiakError(
+            *[
+                Problem(
+                    code="UM-TRAIN-032",
+                    what=f"table_parameters: no model has a table {name}",
+                    hint=choices(name, known),
+                    where=where,
+                )
+                for name in unknown
+            ]
+        )
+
+
+def slots_of(batch: Batch) -> Slots:
+    """The slots of a batch, where nobody has declared them."""
+    from umiak.train.config.values import DenseSlot
+
+    dense = [DenseSlot(name=name, shape=(array.shape[1],)) for name, array in batch.dense.items()]
+    return Slots(sparse=tuple(batch.sparse), dense=tuple(dense))
+
+
+def _module(path: str, where: str | None) -> ModuleType:
+    name = f"umiak_model_{abs(hash(os.path.abspath(path)))}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not os.path.isfile(path):
+        what = f"the model's file is not there, or is no Python file: {path}"
+        raise UmiakError(Problem(code="UM-TRAIN-013", what=what, where=where))
+    with open(path, "rb") as text:
+        _refuse_old(model_text.look(text.read(), path))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    # A model's own modules stand beside it.
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise _models_own(error, path) from error
+    finally:
+        sys.path.pop(0)
+    return module
+
+
+def _refuse_old(seen: model_text.Text) -> None:
+    """What is no Python is told when it is run, with the line itself."""
+    old = [problem for problem in seen.problems if problem.code == model_text.OLD]
+    if old:
+        raise UmiakError(*old)
+
+
+def _use(device: Device) -> None:
+    """Compute on this kind of device from now on."""
+    try:
+        paddle.set_device(device.value)
+    except (ValueError, RuntimeError) as error:
+        raise UmiakError(
+            Problem(
+                code="UM-TRAIN-024",
+                what=f"device {device.value} can't be used here",
+                why=str(error).strip().splitlines()[-1],
+                hint="write `device: cpu`, or install the build of PaddlePaddle for it",
+            ),
+            exit_status=Exit.REFUSED,
+        ) from error
+
+
+def _models_own(error: BaseException, file: str) -> UmiakError:
+    """The failure of a model's code, with its place in the model's file. Its traceback begins there: the way to it is ours."""
+    own = [
+        at
+        for at in _ways(error.__traceback__)
+        if os.path.abspath(at.tb_frame.f_code.co_filename) == os.path.abspath(file)
+    ]
+    is_text = isinstance(error, SyntaxError)
+    traceback.print_exception(type(error), error, own[0] if own else None if is_text else error.__traceback__)
+    line = error.lineno if isinstance(error, SyntaxError) else own[-1].tb_lineno if own else None
+    where = file if line is None else f"{file}:{line}"
+    told = " ".join(str(error).split())
+    if isinstance(error, SystemExit):
+        told = f"{error.code}: a model that ends its process ends the training"
+    what = f"the model's code failed: {type(error).__name__}: {told if len(told) <= 300 else told[:297] + '...'}"
+    return UmiakError(Problem(code="UM-TRAIN-021", what=what, where=where), exit_status=Exit.JOB_FAILED)
+
+
+def _ways(at: TracebackType | None) -> Iterator[TracebackType]:
+    while at is not None:
+        yield at
+        at = at.tb_next
+
+
+def _diverged(loss: float, step: int) -> UmiakError:
+    return UmiakError(
+        Problem(
+            code="UM-TRAIN-014",
+            what=f"the loss is no number any more: {loss} in step {step}",
+            hint="a smaller learning rate, or clipped gradients (`clip_value`, `clip_norm`); the last checkpoint is as it was",
+        ),
+        exit_status=Exit.JOB_FAILED,
+    )

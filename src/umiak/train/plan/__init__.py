@@ -1,0 +1,1 @@
+"""From a config and an environment to who does what."""

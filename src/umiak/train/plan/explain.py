@@ -1,0 +1,236 @@
+"""A plan as a tree of lines, for people. A decider; as data a plan is ``umiak.core.decode.encode(plan)``."""
+
+from __future__ import annotations
+
+from umiak.core.shown import without_password
+from umiak.core.value import value
+from umiak.train.config import days
+from umiak.train.config.values import EmbeddingTables, FleetMode, NodeData, RunnerClass, Saving, Strategy
+from umiak.train.plan.plan import Act, Crew, Duty, Plan, Stage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from umiak.train.config.values import Dataset
+
+SHOWN_SLOTS = 8
+
+
+@value
+class Branch:
+    """A line with the lines below it."""
+
+    text: str
+    inner: tuple[Branch, ...] = ()
+
+
+def text(made: Plan, *, plain: bool = False) -> str:
+    """The plan as lines; ``plain`` draws the tree with letters that every terminal has."""
+    root = Branch(
+        text=f"{made.config}, workspace {made.workspace}",
+        inner=tuple([act(each, made.embedding_tables) for each in made.acts]),
+    )
+    return "\n".join([root.text, *_drawn(root.inner, "", plain)])
+
+
+def act(each: Act, tables: EmbeddingTables = EmbeddingTables.SHARED) -> Branch:
+    """One runner."""
+    head = f"{each.name}: {each.kind.value} on {each.device.value}"
+    if each.device_ids:
+        head += f" {', '.join(map(str, each.device_ids))}"
+    lines = [_leaf(f"who: {who(each.crew)} ({each.crew.why})")]
+    if each.crew.duty is Duty.IDLE:
+        return Branch(text=head, inner=tuple(lines))
+    lines.append(_leaf(_how_long(each)))
+    if each.crew.duty is not Duty.SERVER:
+        lines += [_stage(stage, tables) for stage in each.stages]
+        if each.crew.is_divided:
+            lines.append(_leaf(f"data: {_division(each.crew)}"))
+        if each.evaluation:
+            lines.append(_evaluation(each, each.evaluation))
+    if each.init_model_path:
+        lines.append(_leaf(f"{'starts from' if each.is_training else 'evaluates'}: {_start(each)}"))
+    lines += [_leaf(f"saves: {line}") for line in _saves(each)]
+    if each.is_training and not _saves(each):
+        lines.append(_leaf("saves: nothing"))
+    return Branch(text=head, inner=tuple(lines))
+
+
+def who(crew: Crew) -> str:
+    """Who takes part, and what this process is."""
+    if crew.duty is Duty.ALONE:
+        return "this process, alone"
+    if crew.duty is Duty.IDLE:
+        return "another process; this one has nothing to do"
+    if crew.duty is Duty.TRAINER:
+        servers = f" with {_counted(crew.servers, 'parameter server')}" if crew.servers else ""
+        return f"trainer {crew.rank} of {crew.trainers}{servers}, {_together(crew)}"
+    if crew.duty is Duty.SERVER:
+        return f"parameter server {crew.rank} of {crew.servers} for {_counted(crew.trainers, 'trainer')}, {_together(crew)}"
+    group = [_counted(crew.trainers, "trainer")]
+    if crew.fleet_mode is FleetMode.PS:
+        group.append(_counted(crew.servers, "parameter server"))
+    said = f"{' and '.join(group)}, {_together(crew)}"
+    if crew.duty is Duty.OUTSIDE:
+        return f"{said}; needs a cluster"
+    here = [_counted(crew.servers_here, "parameter server")] if crew.servers_here else []
+    if crew.trainers_here is None:
+        here.append("a trainer for each device")
+    elif crew.trainers_here:
+        here.append(_counted(crew.trainers_here, "trainer"))
+    return f"{said}; started on this node: {', then '.join(here)}"
+
+
+def _division(crew: Crew) -> str:
+    """Who reads what, and what becomes of a trainer that has nothing left to read."""
+    is_free = crew.strategy in (Strategy.ASYNC, Strategy.HALF_ASYNC, Strategy.GEO)
+    whose = "each sample goes to one of them"
+    if crew.node_data is NodeData.OWN:
+        trainers, whose = "its trainers", f"each node reads all that it has ({crew.node_data_why})"
+    else:
+        trainers = "the trainers"
+    if is_free:
+        rest = "; one that runs out waits for the others" if crew.node_data is NodeData.OWN else ""
+        said = f"handed out in parts to {trainers}, each part to one that is free, {whose}{rest}"
+    else:
+        said = f"divided among {trainers}, {whose}; one that runs out takes part in the others' steps without samples"
+    return f"each node's own part is {said}" if crew.node_data is NodeData.OWN else said
+
+
+def _together(crew: Crew) -> str:
+    if crew.strategy is None:
+        return "collective"
+    return f"{crew.strategy.value}{f', an exchange every {crew.geo_steps} batches' if crew.geo_steps else ''}"
+
+
+def _counted(count: int | None, what: str) -> str:
+    if count is None:
+        return f"all {what}s"
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _how_long(each: Act) -> str:
+    told = f"a line every {_times(each.print_interval, 'batch')}"
+    if each.online:
+        online = each.online
+        per_day = days.passes_per_day(online)
+        span = f"{online.start_day} to {online.end_day}" if online.end_day > online.start_day else online.start_day
+        wait = f", waiting for {online.data_donefile}" if online.data_donefile else ""
+        minutes = online.split_interval * online.split_per_pass
+        passes = f"{_times(per_day, 'pass')} of {minutes} minutes" if per_day > 1 else "one pass"
+        return f"days: {span}, {passes} a day{wait}; {told}"
+    if each.kind is RunnerClass.INFER:
+        return f"once through the data; {told}"
+    return f"epochs: {each.epochs}; {told}"
+
+
+def _stage(stage: Stage, tables: EmbeddingTables) -> Branch:
+    threads = _counted(stage.threads, "thread")
+    shuffle = ", files in another order in each epoch" if stage.shuffle_files else ""
+    inner = (_dataset(stage.dataset), *_tables(stage.dataset, tables))
+    return Branch(text=f"{stage.name}: {stage.model}, {threads}{shuffle}", inner=inner)
+
+
+def _tables(dataset: Dataset, tables: EmbeddingTables) -> list[Branch]:
+    """Which slots share rows. Only the model knows in which table it looks a slot up, and it is not run for this."""
+    slots = dataset.sparse_slots
+    if dataset.has_slots and len(slots) < 3:  # a label, and one that has nobody to share with
+        return []
+    if tables is EmbeddingTables.PER_SLOT:
+        return [_leaf("embedding tables: one for each slot, equal ids of two slots are two rows")]
+    which = f"slots {_shown(slots)}" if dataset.has_slots else "slots"
+    return [
+        _leaf(
+            f"embedding tables: shared, equal ids of {which} are one row where the model looks these up in one table; "
+            "`embedding_tables: per_slot` keeps slots apart"
+        )
+    ]
+
+
+def _evaluation(each: Act, stage: Stage) -> Branch:
+    patience = f"; ends after {_times(each.patience, 'epoch')} without progress" if each.patience else ""
+    return Branch(text=f"evaluated after every epoch: {stage.name}{patience}", inner=(_dataset(stage.dataset),))
+
+
+def _dataset(dataset: Dataset) -> Branch:
+    lines = []
+    if dataset.has_slots:
+        if dataset.dense_slots:
+            lines.append(_leaf(_slots("dense slot", [slot.spoken for slot in dataset.dense_slots])))
+        if dataset.sparse_slots:
+            lines.append(_leaf(_slots("sparse slot", [*dataset.sparse_slots])))
+    else:
+        lines.append(_leaf(f"read by: {dataset.reader_class} of {dataset.data_converter}"))
+    head = f"{dataset.name}: {dataset.data_path}, batches of {dataset.batch_size}, {dataset.type.value}"
+    return Branch(text=head, inner=tuple(lines))
+
+
+def _slots(what: str, names: list[str]) -> str:
+    return f"{_counted(len(names), what)}: {_shown(names)}"
+
+
+def _shown(names: Sequence[str]) -> str:
+    return " ".join(names if len(names) <= SHOWN_SLOTS else [*names[: SHOWN_SLOTS - 1], "...", names[-1]])
+
+
+def _start(each: Act) -> str:
+    if each.is_training:
+        return each.init_model_path or ""
+    if each.infer_epochs is None:
+        return f"{each.init_model_path}, every checkpoint that is there"
+    first, end = each.infer_epochs
+    span = f"epochs {first} to {end - 1}" if end - 1 > first else f"epoch {first}"
+    return f"{each.init_model_path}, {span}"
+
+
+def _saves(each: Act) -> list[str]:
+    lines = []
+    within = "DAY/PASS_batch_B" if each.online else "epoch_E_batch_B"
+    if each.online and each.checkpoint:
+        every = _times(each.online.checkpoint_per_pass, "pass")
+        lines.append(f"{each.checkpoint.path}/DAY/PASS, every {every} and the last one")
+    elif each.checkpoint:
+        lines.append(
+            f"{each.checkpoint.path}/EPOCH (from 0), every {_times(each.checkpoint.every, 'epoch')} and the last one"
+        )
+    if each.step_checkpoint:
+        every = _times(each.step_checkpoint.every, "batch")
+        lines.append(f"{each.step_checkpoint.path}/{within}, every {every}")
+    if each.save_minutes:
+        where = (each.step_checkpoint or each.checkpoint or Saving(path="", every=1)).path
+        minutes = "minute" if each.save_minutes == 1 else f"{each.save_minutes} minutes"
+        lines.append(f"{where}/{within}, every {minutes}")
+    if each.online and each.inference:
+        every = _times(each.online.save_delta_frequency, "pass")
+        lines.append(
+            f"{each.inference.path} for serving, what has changed every {every}, everything at the end of a day"
+        )
+    elif each.inference:
+        every = _times(each.inference.every, "epoch")
+        lines.append(f"{each.inference.path}/EPOCH (from 0) for serving, every {every} and the last one")
+    if each.result_dump_path:
+        lines.append(f"{each.result_dump_path}, the metrics of each batch")
+    return lines
+
+
+def _times(count: int, unit: str) -> str:
+    several = f"{unit}es" if unit in ("batch", "pass") else f"{unit}s"
+    return unit if count == 1 else f"{count} {several}"
+
+
+def _leaf(line: str) -> Branch:
+    return Branch(text=line)
+
+
+def _drawn(branches: tuple[Branch, ...], indent: str, plain: bool) -> list[str]:
+    lines = []
+    for number, branch in enumerate(branches):
+        last = number == len(branches) - 1
+        corner, going_on = ("`-" if last else "|-", "   " if last else "|  ")
+        if not plain:
+            corner, going_on = ("└─" if last else "├─", "   " if last else "│  ")
+        shown = " ".join([without_password(word) if "://" in word else word for word in branch.text.split(" ")])
+        lines.append(f"{indent}{corner} {shown}")
+        lines += _drawn(branch.inner, indent + going_on, plain)
+    return lines

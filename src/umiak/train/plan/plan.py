@@ -1,0 +1,395 @@
+"""From a config and where this process stands to who does what: a pure decider.
+
+    plan(config, standing) -> Plan
+
+A plan has one act for each runner of ``mode``, in that order, and each act has everything that a trainer needs: it never looks at
+the config again. What can't be done here is a problem; all of them are raised at once.
+
+    alone      this process trains, or evaluates, by itself
+    launcher   workers have yet to be started on this node: so many servers, so many trainers
+    trainer    this process is trainer number ``rank``
+    server     this process is server number ``rank``
+    idle       another process of the job does it
+    outside    it needs a cluster, and this is none
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from umiak.contracts.seat import WorkerSeat
+from umiak.core.cluster import Role
+from umiak.core.problem import Problem, UmiakError
+from umiak.core.value import replace, value
+from umiak.train.config.values import (
+    Dataset,
+    Device,
+    EmbeddingTables,
+    FleetMode,
+    Inference,
+    Learning,
+    NodeData,
+    Online,
+    Runner,
+    RunnerClass,
+    Saving,
+    Strategy,
+    TableParameters,
+    TrainConfig,
+)
+from umiak.train.plan.process_role import ProcessRole
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from umiak.train.config.values import Free
+
+
+class Duty(str, Enum):
+    """What this process does in a runner."""
+
+    ALONE = "alone"
+    LAUNCHER = "launcher"
+    TRAINER = "trainer"
+    SERVER = "server"
+    IDLE = "idle"
+    OUTSIDE = "outside"
+
+
+@value
+class Crew:
+    """Who takes part in a runner, and what this process is among them."""
+
+    duty: Duty
+    fleet_mode: FleetMode | None = None
+    """None: one process, nobody to work with."""
+    strategy: Strategy | None = None
+    """None: no parameter servers."""
+    geo_steps: int | None = None
+    trainers: int | None = 1
+    """In all; None: as many as the cluster gives."""
+    servers: int | None = 0
+    trainers_here: int | None = None
+    """What a launcher starts on this node; None: nothing, or one for each device that it finds."""
+    servers_here: int = 0
+    rank: int | None = None
+    """A trainer's or a server's number."""
+    why: str = ""
+    """What led to this duty, in words."""
+    node_data: NodeData = NodeData.SHARED
+    node_data_why: str = ""
+    """What says that each node has data of its own."""
+
+    @property
+    def together(self) -> str:
+        """How trainers work together, in a word."""
+        if self.strategy is not None:
+            return self.strategy.value
+        return "alone" if self.fleet_mode is None else self.fleet_mode.value
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether several trainers share the data, each sample going to one of them."""
+        return self.trainers != 1
+
+
+@value
+class Stage:
+    """One phase of an epoch: a model on a dataset."""
+
+    name: str
+    model: str
+    dataset: Dataset
+    threads: int
+    shuffle_files: bool
+    gradient_scale: int
+
+
+@value
+class Act:
+    """One runner, ready to be run."""
+
+    name: str
+    kind: RunnerClass
+    crew: Crew
+    device: Device
+    device_ids: tuple[int, ...]
+    epochs: int
+    stages: tuple[Stage, ...]
+    """Run in this order in every epoch."""
+    seed: int | None
+    init_model_path: str | None
+    infer_epochs: tuple[int, int] | None
+    checkpoint: Saving | None
+    step_checkpoint: Saving | None
+    save_minutes: int | None
+    keep_checkpoints: int | None
+    evaluation: Stage | None
+    """Run after every epoch, without learning."""
+    patience: int | None
+    stop_metric: str | None
+    amp: bool
+    inference: Inference | None
+    print_interval: int
+    result_dump_path: str | None
+    online: Online | None
+
+    @property
+    def is_training(self) -> bool:
+        return self.kind is not RunnerClass.INFER
+
+
+@value
+class Ended:
+    """How an act ended in this process."""
+
+    status: int = 0
+    stopped_by: int | None = None
+    """The signal that asked for the end, if one did: then the next act is not begun."""
+
+
+@value
+class Plan:
+    """Everything that is to be done, in order."""
+
+    config: str
+    """The file that it was made from."""
+    workspace: str
+    acts: tuple[Act, ...]
+    hyper_parameters: Free
+    learning: Learning
+    table_parameters: dict[str, TableParameters]
+    debug: bool
+    embedding_tables: EmbeddingTables = EmbeddingTables.SHARED
+    written: Free = {}
+    """The config as it is written, for reader classes and models that look into it."""
+
+
+def plan(config: TrainConfig, where: ProcessRole, file: str = "") -> Plan:
+    """Who does what. UmiakError with everything that can't be done here."""
+    problems = [*where.problems]
+    acts = tuple([_act(config, config.runner(name), where, problems) for name in config.mode])
+    if problems:
+        raise UmiakError(*dict.fromkeys(problems))
+    return Plan(
+        config=file,
+        workspace=config.workspace,
+        acts=acts,
+        hyper_parameters=config.hyper_parameters,
+        learning=config.learning,
+        table_parameters=config.table_parameters,
+        debug=config.debug,
+        embedding_tables=config.embedding_tables,
+    )
+
+
+def visible_settings(written: Free, stage: Stage, runner: str = "") -> dict[str, object]:
+    """What ``envs.get_global_env`` knows in a stage: ``dataset.NAME.batch_size``, and for short ``dataset.batch_size`` of its own dataset.
+
+    Lists of the config become mappings by name. In the newer layout ``runner`` is one mapping, as it is written.
+    """
+    found: dict[str, object] = dict(written)
+    for section, own in (("runner", runner), ("phase", stage.name), ("dataset", stage.dataset.name)):
+        entries = found.get(section)
+        if isinstance(entries, (list, tuple)):
+            named: dict[str, dict[str, object]] = {
+                str(each.get("name")): each for each in entries if isinstance(each, dict)
+            }
+            found[section] = {**named.get(own, {}), **named}
+    return found
+
+
+def obstacles(made: Plan) -> tuple[Problem, ...]:
+    """Why a plan can't be run here, though it can be shown."""
+    return tuple(
+        [
+            Problem(
+                code="UM-TRAIN-004",
+                what=f"runner {act.name} has class {act.kind.value}, and this is not a node of a cluster",
+                why="no variable of a launcher or a platform is set here",
+                hint="run it on every node of a cluster; or, to train on this machine, write `class: local_cluster_train`",
+            )
+            for act in made.acts
+            if act.crew.duty is Duty.OUTSIDE
+        ]
+    )
+
+
+def _act(config: TrainConfig, runner: Runner, where: ProcessRole, problems: list[Problem]) -> Act:
+    return Act(
+        name=runner.name,
+        kind=runner.kind,
+        crew=_with_data(_Casting(runner, where, problems).crew(), runner, where),
+        device=runner.device,
+        device_ids=runner.device_ids,
+        epochs=runner.epochs,
+        stages=tuple([_stage(config, name) for name in runner.phases]),
+        seed=runner.seed,
+        init_model_path=runner.init_model_path,
+        infer_epochs=runner.infer_epochs,
+        checkpoint=runner.checkpoint,
+        step_checkpoint=runner.step_checkpoint,
+        save_minutes=runner.save_minutes,
+        keep_checkpoints=runner.keep_checkpoints,
+        evaluation=_stage(config, runner.evaluation.phase) if runner.evaluation else None,
+        patience=runner.evaluation.patience if runner.evaluation else None,
+        stop_metric=runner.evaluation.metric if runner.evaluation else None,
+        amp=runner.amp,
+        inference=runner.inference,
+        print_interval=runner.print_interval,
+        result_dump_path=runner.result_dump_path,
+        online=runner.online,
+    )
+
+
+def _with_data(crew: Crew, runner: Runner, where: ProcessRole) -> Crew:
+    """What the config says of the nodes' data, or else the platform."""
+    if runner.kind is not RunnerClass.CLUSTER_TRAIN or not crew.is_divided:
+        return crew
+    if runner.node_data is not None:
+        return replace(crew, node_data=runner.node_data, node_data_why=f"node_data: {runner.node_data.value}")
+    if where.has_own_data:
+        return replace(crew, node_data=NodeData.OWN, node_data_why="PADDLEREC_CLUSTER_TYPE=MPI")
+    return crew
+
+
+def _stage(config: TrainConfig, name: str) -> Stage:
+    phase = config.phase(name)
+    return Stage(
+        name=name,
+        model=phase.model,
+        dataset=config.dataset(phase.dataset_name),
+        threads=phase.thread_num,
+        shuffle_files=phase.shuffle_filelist,
+        gradient_scale=phase.gradient_scale,
+    )
+
+
+_NEEDED = {
+    True: "TRAINING_ROLE, PADDLE_PSERVERS_IP_PORT_LIST, PADDLE_TRAINERS_NUM and PADDLE_TRAINER_ID",
+    False: "PADDLE_TRAINERS, POD_IP and PADDLE_TRAINER_ID",
+}
+"""What a platform tells a node, with and without parameter servers."""
+
+
+class _Casting:
+    """Who is who in one runner."""
+
+    def __init__(self, runner: Runner, where: ProcessRole, problems: list[Problem]) -> None:
+        self.runner = runner
+        self.where = where
+        self.problems = problems
+        self.has_servers = runner.fleet_mode is FleetMode.PS
+
+    def crew(self) -> Crew:
+        runner, seat = self.runner, self.where.seat
+        if runner.kind is RunnerClass.INFER:
+            return self._infer(seat)
+        if runner.kind is RunnerClass.TRAIN and runner.workers == 1:
+            return self._single(seat)
+        if seat is not None:
+            return self._seated(seat)
+        if runner.kind in (RunnerClass.TRAIN, RunnerClass.LOCAL_CLUSTER_TRAIN):
+            return self._group(Duty.LAUNCHER, nodes=1, why=f"class {runner.kind.value}")
+        if self.where.placement is not None:
+            return self._node()
+        if self.where.is_node:
+            self._problem(
+                "nothing says which node this is, though PADDLE_PADDLEREC_ROLE is WORKER",
+                hint=f"set {_NEEDED[self.has_servers]}, or use `umiak launch`",
+            )
+        if runner.kind is RunnerClass.ONLINE_LEARNING and max(runner.workers, runner.servers) > 1:
+            return self._group(Duty.LAUNCHER, nodes=1, why="worker_num and server_num")
+        if runner.kind is RunnerClass.ONLINE_LEARNING or runner.alone_allowed:
+            return Crew(duty=Duty.ALONE, why="no cluster")
+        return self._group(Duty.OUTSIDE, nodes=None, why="no cluster")
+
+    def _infer(self, seat: WorkerSeat | None) -> Crew:
+        if seat is not None and (seat.role is Role.SERVER or seat.rank > 0):
+            return Crew(duty=Duty.IDLE, why="trainer 0 evaluates")
+        placement = self.where.placement
+        if placement is not None and (placement.rank or 0) > 0:
+            return Crew(duty=Duty.IDLE, why="node 0 evaluates")
+        return Crew(duty=Duty.ALONE, why="class infer")
+
+    def _single(self, seat: WorkerSeat | None) -> Crew:
+        crowded = seat is not None and (seat.trainers > 1 or seat.role is Role.SERVER)
+        if seat is not None and crowded:
+            who = "a parameter server" if seat.role is Role.SERVER else f"trainer {seat.rank} of {seat.trainers}"
+            self._problem(
+                f"class train is for one process, and this is {who} ({seat.said_by})",
+                hint="write `class: cluster_train`",
+            )
+        return Crew(duty=Duty.ALONE, why="class train")
+
+    def _seated(self, seat: WorkerSeat) -> Crew:
+        runner, servers = self.runner, len(seat.servers)
+        if seat.role is Role.SERVER and not self.has_servers:
+            self._problem(
+                f"fleet_mode is collective, and this is a parameter server ({seat.said_by})",
+                hint="write `fleet_mode: ps`, or start trainers only",
+            )
+        if seat.role is Role.TRAINER and self.has_servers and not servers:
+            if seat.trainers == 1:
+                return Crew(duty=Duty.ALONE, why=f"{seat.said_by}, one trainer and no server")
+            self._problem(
+                f"fleet_mode is ps, and there is no parameter server for {seat.trainers} trainers",
+                hint=f"`umiak launch --server_num 1 --trainer_num {seat.trainers} ...` starts one as well",
+            )
+        return Crew(
+            duty=Duty.SERVER if seat.role is Role.SERVER else Duty.TRAINER,
+            fleet_mode=runner.fleet_mode,
+            strategy=runner.strategy if self.has_servers else None,
+            geo_steps=self._geo_steps(),
+            trainers=seat.trainers,
+            servers=servers if self.has_servers else 0,
+            rank=seat.rank,
+            why=seat.said_by,
+        )
+
+    def _node(self) -> Crew:
+        """This node has a place in a cluster, and no workers yet."""
+        placement = self.where.placement
+        assert placement is not None
+        why = f"{placement.platform}: {placement.reason}"
+        if placement.role is None:
+            return self._group(Duty.LAUNCHER, nodes=placement.nodes, why=why)
+        made = self._group(Duty.LAUNCHER, nodes=None, why=why)
+        is_server = placement.role is Role.SERVER
+        return Crew(
+            duty=made.duty,
+            fleet_mode=made.fleet_mode,
+            strategy=made.strategy,
+            geo_steps=made.geo_steps,
+            trainers=len(placement.trainer_endpoints) or None,
+            servers=len(placement.server_endpoints) or None,
+            trainers_here=0 if is_server else 1,
+            servers_here=1 if is_server else 0,
+            why=made.why,
+        )
+
+    def _group(self, duty: Duty, *, nodes: int | None, why: str) -> Crew:
+        """So many on every node."""
+        runner = self.runner
+        # On accelerators that nobody chose, a launcher on a cluster finds out how many there are.
+        nobody_chose = not runner.device_ids and runner.workers == 1 and runner.device is not Device.CPU
+        is_local = runner.kind in (RunnerClass.TRAIN, RunnerClass.LOCAL_CLUSTER_TRAIN)
+        finds_out = nobody_chose and not is_local and not self.has_servers
+        here = None if finds_out else runner.workers
+        servers_here = runner.servers if self.has_servers else 0
+        return Crew(
+            duty=duty,
+            fleet_mode=runner.fleet_mode,
+            strategy=runner.strategy if self.has_servers else None,
+            geo_steps=self._geo_steps(),
+            trainers=None if nodes is None or here is None else nodes * here,
+            servers=0 if not self.has_servers else None if nodes is None else nodes * servers_here,
+            trainers_here=here if duty is Duty.LAUNCHER else None,
+            servers_here=servers_here if duty is Duty.LAUNCHER else 0,
+            why=why,
+        )
+
+    def _geo_steps(self) -> int | None:
+        return self.runner.geo_steps if self.has_servers and self.runner.strategy is Strategy.GEO else None
+
+    def _problem(self, what: str, *, hint: str) -> None:
+        self.problems.append(Problem(code="UM-TRAIN-003", what=f"runner {self.runner.name}: {what}", hint=hint))

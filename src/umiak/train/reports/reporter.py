@@ -1,0 +1,241 @@
+"""What a person sees of a run, and what is written down: lines, a live line, a table, ``metrics.jsonl``. An adapter.
+
+The first trainer tells; the others are silent. On a terminal one line is renewed in place; elsewhere every report is a line. Talk goes to
+stderr; ``--json`` sends what ``metrics.jsonl`` gets to stdout, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TextIO
+
+from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.train.checkpoints.progress import EpochRow, finite
+from umiak.train.reports import chart
+from umiak.train.reports import text as report_text
+from umiak.train.reports.scalars import Scalars
+from umiak.train.reports.text import Report
+
+OUTCOME = "outcome.json"
+LIVE_EVERY_S = 0.2
+
+
+class Reporter:
+    """One run's talk."""
+
+    def __init__(
+        self,
+        run_dir: str | None,
+        *,
+        err: TextIO | None = None,
+        out: TextIO | None = None,
+        is_json: bool = False,
+        is_silent: bool = False,
+        goes_on: bool = False,
+        columns: int | None = None,
+    ) -> None:
+        self._err = err or sys.stderr
+        self._out = out or sys.stdout
+        self._run_dir = run_dir
+        self._is_json = is_json
+        self._is_silent = is_silent
+        self._columns = columns
+        self._is_live = columns is not None or self._err.isatty()
+        self._is_blocked = False
+        """Talk could not be written."""
+        self._shown = 0
+        self._last = 0.0
+        self.on_closed: Callable[[], None] = lambda: None
+        """Called when whoever read stdout or stderr has gone."""
+        self._file: TextIO | None = None
+        self._scalars: Scalars | None = None
+        self._samples = 0
+        """Of epochs that are over."""
+        self._points: dict[str, list[tuple[float, float]]] = {}
+        self._marks: dict[str, list[tuple[float, float]]] = {}
+        if run_dir is not None and not is_silent:
+            os.makedirs(run_dir, exist_ok=True)
+            self._file = _locked(os.path.join(run_dir, "metrics.jsonl"), goes_on=goes_on)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(run_dir, OUTCOME))  # an earlier run's
+            self._scalars = Scalars(run_dir, self.talk)
+
+    def talk(self, line: str) -> None:
+        """One line that stays."""
+        if self._is_silent:
+            return
+        self._clear()
+        self._put(self._err, f"{line}\n")
+
+    def go_on(self, rows: Sequence[EpochRow]) -> None:
+        """These epochs were told by an earlier run: the picture begins behind them."""
+        self._samples = sum(row.samples for row in rows)
+
+    def report(self, report: Report) -> None:
+        """How it goes."""
+        if self._is_silent:
+            return
+        self._write({"event": "progress", **_plain(report)})
+        self._note(report.recent, self._samples + report.samples, "train")
+        line = report_text.progress(report)
+        if self._is_live:
+            now = time.monotonic()
+            if now - self._last < LIVE_EVERY_S:
+                return
+            self._last = now
+            self._shown = self._columns or os.get_terminal_size(self._err.fileno()).columns - 1
+            # A carriage return ends it, not begins it: a launcher shows lines when they have ended.
+            self._put(self._err, f"{line[: self._shown].ljust(self._shown)}\r")
+        else:
+            self._put(self._err, f"{line}\n")
+
+    def epoch(self, row: EpochRow, epochs: int, *, of_several: bool = False) -> None:
+        """An epoch is done, or one of its phases."""
+        if self._is_silent:
+            return
+        self._write({"event": "pass" if row.day else "epoch", **_row(row)})
+        self._note(row.evaluated, self._samples + (0 if row.day else row.samples), "evaluate")
+        self._samples += row.samples
+        self.talk(report_text.epoch(row, epochs, of_several=of_several))
+
+    def event(self, name: str, **what: Any) -> None:
+        """Something for the record."""
+        if not self._is_silent:
+            self._write({"event": name, **what})
+
+    def end(self, rows: Sequence[EpochRow], title: str = "") -> None:
+        """The table of epochs, and the picture."""
+        if self._is_silent or not rows:
+            return
+        for line in report_text.table(rows):
+            self.talk(line)
+        curves = [
+            chart.Curve(name=name, points=tuple(self._points[name]), marks=tuple(self._marks.get(name, ())))
+            for name in self._points
+        ]
+        if curves and self._run_dir is not None:
+            path = os.path.join(self._run_dir, "curve.svg")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(chart.svg(curves, title))
+            told = next((curve for curve in curves if curve.name == "auc"), curves[0])
+            for line in chart.drawing(told):
+                self.talk(line)
+            self.talk(f"picture: {path}")
+
+    def outcome(self, *, is_stopped: bool, is_resumable: bool, saved: str | None) -> None:
+        """How it ended, for whoever has started this process."""
+        if self._run_dir is not None and not self._is_silent:
+            path = os.path.join(self._run_dir, OUTCOME)
+            with open(f"{path}.tmp", "w", encoding="utf-8") as file:
+                json.dump({"resumable": is_resumable, "stopped": is_stopped, "saved": saved}, file)
+            os.replace(f"{path}.tmp", path)
+
+    def close(self) -> None:
+        self._clear()
+        if self._is_blocked:
+            self._drop_unwritten()
+        if self._scalars is not None:
+            self._scalars.close()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _note(self, numbers: Mapping[str, float | None], samples: int, kind: str) -> None:
+        """For the picture, and for whoever else likes to see numbers."""
+        for name, number in numbers.items():
+            if "." in name or number is None or not math.isfinite(number):
+                continue
+            (self._points if kind == "train" else self._marks).setdefault(name, []).append((samples, number))
+            if self._scalars is not None:
+                self._scalars.put(f"{kind}/{name}", number, samples)
+
+    def _clear(self) -> None:
+        if self._shown:
+            self._put(self._err, f"{' ' * self._shown}\r")
+            self._shown = 0
+
+    def _write(self, what: dict[str, Any]) -> None:
+        text = json.dumps({"time": round(time.time(), 3), **what})
+        if self._file is not None:
+            self._file.write(f"{text}\n")
+            self._file.flush()
+        if self._is_json:
+            self._put(self._out, f"{text}\n")
+
+    def _drop_unwritten(self) -> None:
+        """Python's own last flush would turn what still can't be written into an exit status of 120."""
+        try:
+            self._err.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._err.fileno())
+
+    def _put(self, stream: TextIO, text: str) -> None:
+        try:
+            stream.write(text)
+            stream.flush()
+        except BrokenPipeError:
+            # What is written from now on, by Python's own last flush too, goes nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            self.on_closed()
+        except OSError:
+            # The disk of a log is full: no reason to end a training. What was asked for on stdout must be whole.
+            if stream is not self._err:
+                raise
+            self._is_blocked = True
+
+
+def _locked(path: str, *, goes_on: bool) -> TextIO:
+    """A file that no other run writes to, empty unless this run goes on."""
+    file = open(path, "a", encoding="utf-8")  # noqa: SIM115
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise UmiakError(
+            Problem(
+                code="UM-TRAIN-065",
+                what=f"another run writes to this run directory: {os.path.dirname(path)}",
+                hint="wait for it, or choose another: `--run_dir`; both would also save to the same save_checkpoint_path",
+            ),
+            exit_status=Exit.REFUSED,
+        ) from None
+    except OSError:
+        pass  # a file system without locks
+    if not goes_on:
+        file.truncate(0)
+    return file
+
+
+def _plain(report: Report) -> dict[str, Any]:
+    return {
+        "epoch": report.epoch,
+        "stage": report.stage,
+        "batch": report.batch,
+        "samples": report.samples,
+        "samples_per_s": round(report.samples_per_s, 1),
+        "metrics": finite(report.metrics),
+        "recent": finite(report.recent),
+        "left_s": None if report.left_s is None else round(report.left_s, 1),
+        "shares": {name: round(share, 4) for name, share in report.shares.items()},
+    }
+
+
+def _row(row: EpochRow) -> dict[str, Any]:
+    return {
+        "epoch": row.epoch,
+        "stage": row.stage,
+        "samples": row.samples,
+        "seconds": round(row.seconds, 3),
+        "cpu_s": round(row.cpu_s, 3),
+        "trained": row.trained,
+        "evaluated": row.evaluated,
+        **({"day": row.day, "pass": row.number} if row.day else {}),
+        **({"model": row.model} if row.model else {}),
+    }

@@ -1,0 +1,1 @@
+"""A run: training, evaluating, online learning, and the checks before."""

@@ -1,0 +1,357 @@
+"""What `umiak train --check` looks at besides the config: models, reader classes, data, directories. An adapter.
+
+    found = examine(plan)
+    found.problems          everything that would stop the run, at once
+    found.warnings          what could not be looked at here, and devices that this machine does not have
+
+Nothing is trained and nothing is written. Files of models are read first and, where PaddlePaddle is installed, imported by a process of their own, so that
+one that never ends, exits or crashes does not take the check with it. Of the data the first lines are read.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from umiak.core.decode import decode
+from umiak.core.problem import Problem, UmiakError
+from umiak.core.value import replace, value
+from umiak.train.config import model_text
+from umiak.train.config.values import Dataset, Device, Online, RunnerClass
+from umiak.train.plan.plan import Act, Plan, Stage, visible_settings
+
+IMPORT_LIMIT_S = 120.0
+"""A model whose file takes longer to import does something else."""
+FIRST_SAMPLES = 100
+"""So many samples of a reader class are looked at."""
+NEEDED_FOR_DATA = ("numpy", "umiak_native")
+
+
+@value
+class Found:
+    """What came of looking."""
+
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    seen: str = ""
+    """What was looked at, in words."""
+
+
+def examine(plan: Plan) -> Found:
+    """Look at everything that a plan needs."""
+    problems: list[Problem] = []
+    warnings: list[Problem] = []
+    stages = [each for act in plan.acts for each in _stages(act)]
+    models = tuple(dict.fromkeys(stage.model for stage in stages))
+    can_import = importlib.util.find_spec("paddle") is not None and not _missing(NEEDED_FOR_DATA)
+    readable = [model for model in models if not _add(problems, _model(model, plan, by_text=not can_import))]
+    if can_import:
+        for model in readable:
+            _add(problems, _imported(model, plan, warnings))
+        warnings += _devices(plan)
+    elif models:
+        warnings.append(_not_seen(f"whether {', '.join(models)} can be imported", ["paddle", *NEEDED_FOR_DATA]))
+    datasets = _datasets(plan)
+    missing = _missing(NEEDED_FOR_DATA)
+    for dataset, online in datasets:
+        if missing:
+            _add(problems, _reader_text(dataset))
+        else:
+            _add(problems, _data(dataset, online, plan))
+    if missing:
+        warnings.append(_not_seen("the data", NEEDED_FOR_DATA))
+    _add(problems, _directories(plan))
+    counts = [_count(len(models), "model"), _count(len(datasets), "dataset")]
+    return Found(
+        problems=tuple(dict.fromkeys(problems)),
+        warnings=tuple(dict.fromkeys(warnings)),
+        seen=f"the config, {counts[0]} and the first lines of {counts[1]}"
+        if not missing
+        else f"the config, {counts[0]}",
+    )
+
+
+def _add(problems: list[Problem], found: Iterator[Problem]) -> bool:
+    """Take in what was found; whether it was anything."""
+    before = len(problems)
+    try:
+        problems.extend(found)
+    except UmiakError as error:
+        problems.extend(error.problems)
+    except OSError as error:
+        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        problems.append(Problem(code="UM-TRAIN-023", what=what))
+    return len(problems) > before
+
+
+def _stages(act: Act) -> list[Stage]:
+    return [*act.stages, *([act.evaluation] if act.evaluation else [])]
+
+
+def _datasets(plan: Plan) -> list[tuple[Dataset, Online | None]]:
+    found: dict[str, tuple[Dataset, Online | None]] = {}
+    for act in plan.acts:
+        for stage in _stages(act):
+            found.setdefault(stage.dataset.name, (stage.dataset, act.online))
+    return list(found.values())
+
+
+# ---- models
+
+
+def _model(path: str, plan: Plan, *, by_text: bool) -> Iterator[Problem]:
+    text = _text(path, "UM-TRAIN-013", "the model's file", plan.config)
+    seen = model_text.look(text, path)
+    yield from seen.problems
+    if problem := model_text.missing(
+        seen, "Model", path, code="UM-TRAIN-013", hint="a file of a model has a class Model"
+    ):
+        yield problem
+    elif by_text and seen.hyper is not None:
+        from dataclasses import field, make_dataclass
+
+        from umiak.train.config import hyper
+
+        fields = [(each.name, Any, field(default=None) if each.is_optional else field()) for each in seen.hyper]
+        hyper.typed(make_dataclass("Hyper", fields, kw_only=True), plan.hyper_parameters, plan.config)
+
+
+def _imported(path: str, plan: Plan, warnings: list[Problem]) -> Iterator[Problem]:
+    """What a process finds that imports it."""
+    first = plan.acts[0]
+    question = {
+        "model": path,
+        "hyper_parameters": plan.hyper_parameters,
+        "config": plan.config,
+        "settings": visible_settings(plan.written, first.stages[0], first.name),
+    }
+    asked = json.dumps(question, default=list)
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as answers:
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "umiak.train.run.trial", "model", str(writing)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=(writing,),
+            )
+        finally:
+            os.close(writing)
+        try:
+            _, said = process.communicate(asked.encode(), timeout=IMPORT_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            what = f"{path}: importing it takes longer than {IMPORT_LIMIT_S:g} s"
+            yield Problem(code="UM-TRAIN-061", what=what, hint="let the file define the model, and do nothing else")
+            return
+        answer = answers.read()
+    if not answer:
+        yield _ended(path, process.returncode, said)
+        return
+    found = json.loads(answer)
+    warnings += [decode(Problem, each) for each in found["warnings"]]
+    yield from (decode(Problem, each) for each in found["problems"])
+
+
+def _ended(path: str, status: int, said: bytes) -> Problem:
+    """The process has not come to an answer."""
+    how = f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
+    lines = said.decode(errors="replace").strip().splitlines()
+    return Problem(
+        code="UM-TRAIN-061",
+        what=f"{path}: the process that imported it ended {how}",
+        why=lines[-1].strip() if lines else None,
+        hint=f"`python {path}` shows more",
+    )
+
+
+def _devices(plan: Plan) -> list[Problem]:
+    wanted = {act.device for act in plan.acts} - {Device.CPU}
+    if not wanted:
+        return []
+    words = [sys.executable, "-m", "umiak.train.run.trial", "devices", *sorted(each.value for each in wanted)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=IMPORT_LIMIT_S, check=False)
+    return [
+        Problem(
+            code="UM-TRAIN-024",
+            what=f"device {device} can't be used here",
+            hint="write `device: cpu`, or install the build of PaddlePaddle for it; elsewhere it may be there",
+            where=plan.config,
+        )
+        for device in done.stdout.split()
+    ]
+
+
+# ---- data
+
+
+def _data(dataset: Dataset, online: Online | None, plan: Plan) -> Iterator[Problem]:
+    from umiak.train import reading
+    from umiak.train.reading import finding
+
+    below = None
+    if online is not None:
+        below = _arrived(dataset, online)
+        if below is None:
+            return
+    unreadable = [*_unreadable(dataset, below)]
+    if unreadable:
+        yield from unreadable
+        return
+    found = finding.find(dataset, below=below, without=online.data_donefile if online else None, where=plan.config)
+    if not any(file.size for file in found.files):
+        yield _nothing(dataset, "all of its files are empty", plan)
+        return
+    dataset = replace(dataset, reader_processes=1, batch_size=min(dataset.batch_size, FIRST_SAMPLES))
+    reading.check(
+        dataset, found, where=plan.config, extra_allowed=dataset.extra_slots_allowed, bad_lines=dataset.bad_lines
+    )
+    told: dict[str, Any] = {"config": plan.config, "settings": _settings(dataset, plan)}
+    native: dict[str, Any] = {"bad_lines": dataset.bad_lines} if dataset.has_slots else {}
+    with reading.read(dataset, found, **told, **native) as samples:
+        if next(samples, None) is None:
+            yield _nothing(dataset, "none of its lines is a sample", plan)
+
+
+def _settings(dataset: Dataset, plan: Plan) -> dict[str, Any]:
+    pairs = ((act, stage) for act in plan.acts for stage in _stages(act))
+    act, stage = next((act, stage) for act, stage in pairs if stage.dataset.name == dataset.name)
+    return visible_settings(plan.written, stage, act.name)
+
+
+def _nothing(dataset: Dataset, why: str, plan: Plan) -> Problem:
+    what = f"dataset {dataset.name} has no samples: {dataset.data_path}"
+    return Problem(code="UM-TRAIN-019", what=what, why=why, where=plan.config)
+
+
+def _unreadable(dataset: Dataset, below: tuple[str, ...] | None) -> Iterator[Problem]:
+    """Every local file that can't be opened, not only the first."""
+    from umiak.adapters import storage
+    from umiak.train.reading import finding
+
+    if storage.is_url(dataset.data_path):
+        return
+    path = dataset.data_path
+    for root in [path] if below is None else [finding.below_path(path, each) for each in below]:
+        for name in finding.names_in(root):
+            yield from _weighed(name)
+
+
+def _weighed(name: str) -> tuple[Problem, ...]:
+    from umiak.data import parts
+    from umiak.train.reading import finding
+
+    try:
+        finding.check_plain([name])
+        parts.weigh(name)
+    except UmiakError as error:
+        return error.problems
+    return ()
+
+
+def _arrived(dataset: Dataset, online: Online) -> tuple[str, ...] | None:
+    """The directories of the first pass that are there; None if nothing of it is, which may come later."""
+    from umiak.train.config import days
+    from umiak.train.run import arrivals
+
+    arrived = arrivals.look(online, [dataset.data_path], next(days.passes(online)))
+    if arrived.awaited or (arrived.is_empty and online.data_donefile):
+        return None
+    if arrived.is_empty:
+        raise UmiakError(
+            Problem(
+                code="UM-TRAIN-030",
+                what=f"the first pass has no data: {', '.join(arrived.missing[:4])}",
+                why="there is no data_donefile to wait for",
+                hint="correct data_path, start_day or end_day; or write `data_donefile:`, and a pass is waited for",
+            )
+        )
+    return arrived.there[dataset.data_path]
+
+
+def _reader_text(dataset: Dataset) -> Iterator[Problem]:
+    """A reader class as far as its file says something about it."""
+    if dataset.has_slots or dataset.data_converter is None:
+        return
+    file = dataset.data_converter
+    seen = model_text.look(_text(file, "UM-DATA-010", "the reader's file", None), file, code="UM-DATA-010")
+    yield from seen.problems
+    name, hint = dataset.reader_class, "reader_class_name names it"
+    if problem := model_text.missing(seen, name, file, code="UM-DATA-010", hint=hint):
+        yield problem
+
+
+# ---- directories
+
+
+def _directories(plan: Plan) -> Iterator[Problem]:
+    made: list[str] = []
+    for act in plan.acts:
+        if act.init_model_path and "://" not in act.init_model_path:
+            path = os.path.normpath(act.init_model_path)
+            is_made_before = any(path == each or path.startswith(f"{each}/") for each in made)
+            if not is_made_before and not os.path.exists(path):
+                is_own = act.kind is RunnerClass.INFER
+                yield Problem(
+                    code="UM-TRAIN-016",
+                    what=f"runner {act.name}: no checkpoint is there: {act.init_model_path}",
+                    hint="train first: `-o mode=` names the runner" if is_own else None,
+                    where=plan.config,
+                )
+        for saving in (act.checkpoint, act.step_checkpoint, act.inference):
+            if saving is not None and "://" not in saving.path:
+                made.append(os.path.normpath(saving.path))
+                if act.is_training and (why := _can_not_write(saving.path)):
+                    yield Problem(
+                        code="UM-TRAIN-017",
+                        what=f"runner {act.name}: nothing can be saved there: {saving.path}",
+                        why=why,
+                        hint="save elsewhere: save_checkpoint_path, save_step_path, save_inference_path",
+                        where=plan.config,
+                    )
+
+
+def _can_not_write(path: str) -> str | None:
+    """Why a directory could not be made or written to; None if nothing is in the way."""
+    at = os.path.abspath(path)
+    while not os.path.lexists(at):
+        at = os.path.dirname(at)
+    if not os.path.isdir(at):
+        return f"{at} is not a directory"
+    return None if os.access(at, os.W_OK | os.X_OK) else f"no permission to write to {at}"
+
+
+# ---- words
+
+
+def _text(path: str, code: str, what: str, where: str | None) -> bytes:
+    if not os.path.isfile(path):
+        said = "is a directory" if os.path.isdir(path) else "is not there"
+        raise UmiakError(Problem(code=code, what=f"{what} {said}: {path}", where=where))
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _missing(names: Sequence[str]) -> list[str]:
+    return [name for name in names if importlib.util.find_spec(name) is None]
+
+
+def _not_seen(what: str, needed: Sequence[str]) -> Problem:
+    return Problem(
+        code="UM-TRAIN-062",
+        what=f"not looked at: {what}",
+        why=f"not installed here: {', '.join(_missing(needed))}",
+        hint="check again where it will be trained",
+    )
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"

@@ -1,0 +1,151 @@
+"""Turns for one trainer: batches in the order and the company that its mode asks for, and where it stands among them. An adapter.
+
+    LockstepFeed    every trainer has its share of the data, and all take every step together: alone, sync, hybrid, collective
+    WorkQueueFeed   parts are handed out to whoever has nothing to do: async, half_async, geo
+
+`place` is plain data from which a later run goes on with exactly the turns that would have come next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from umiak.core.value import value
+from umiak.data.parts import Part
+from umiak.train.reading.batches import Batch
+from umiak.train.reading.checking import Seen
+from umiak.train.reading.checking import together as seen_together
+from umiak.train.reading.dealing import Deal
+from umiak.train.reading.samples import Samples
+from umiak.train.reading.stepping import Turn
+from umiak.train.run.peers import Peers
+from umiak.train.run.stopwatch import Stopwatch
+
+LONGEST_BLOCK = 16
+"""Trainers agree on the sizes of so many batches at a time: one exchange instead of one per step."""
+
+
+@value
+class StopOrSave:
+    """What is to be done before the next turn. All trainers get the same wishes at the same place."""
+
+    save: bool = False
+    stop: bool = False
+
+    def __bool__(self) -> bool:
+        return self.save or self.stop
+
+
+class LockstepFeed:
+    """This trainer's share of an epoch, in steps with all others."""
+
+    def __init__(self, samples: Samples, peers: Peers, watch: Stopwatch, *, at: dict[str, Any] | None = None) -> None:
+        self._samples = samples
+        self._peers = peers
+        self._watch = watch
+        self._begin = samples.position()
+        self._block = int(at["block"]) if at else 0
+        self._used = int(at["used"]) if at else 0
+
+    def turns(self, wishes: Callable[[], StopOrSave]) -> Iterator[Turn | StopOrSave]:
+        """Until nobody has samples. ``wishes`` says what this trainer would like, and is asked now and then."""
+        skipped = self._used
+        while True:
+            self._begin, self._used = self._samples.position(), skipped
+            batches = self._read(min(1 << self._block, LONGEST_BLOCK))
+            own = wishes()
+            told = self._peers.tell(
+                {"sizes": [batch.size for batch in batches], "save": own.save, "stop": own.stop}, "block"
+            )
+            everybodys = StopOrSave(save=any(each["save"] for each in told), stop=any(each["stop"] for each in told))
+            if everybodys and not skipped:
+                yield everybodys
+            columns = [each["sizes"] for each in told]
+            steps = max(map(len, columns))
+            if steps == 0:
+                return
+            for step in range(steps):
+                self._used = step + 1
+                if step >= skipped:
+                    sizes = tuple(column[step] if step < len(column) else 0 for column in columns)
+                    batch = batches[step] if step < len(batches) else None
+                    yield Turn(batch=batch, sizes=sizes, rank=self._peers.rank)
+            self._block += 1
+            skipped = 0
+
+    def place(self) -> dict[str, Any]:
+        """Behind the turn that was given out last."""
+        return {"position": self._begin, "block": self._block, "used": self._used}
+
+    def seen(self) -> Seen | None:
+        return self._samples.seen()
+
+    def close(self) -> None:
+        self._samples.close()
+
+    def _read(self, count: int) -> list[Batch]:
+        batches = []
+        with self._watch.measuring("reading"):
+            for _ in range(count):
+                batch = next(self._samples, None)
+                if batch is None:
+                    break
+                batches.append(batch)
+        return batches
+
+
+class WorkQueueFeed:
+    """Parts, one after the other, as long as there are any."""
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        deal: Deal,
+        open_part: Callable[[Part, str | None], Samples],
+        draw: Callable[[], int],
+        watch: Stopwatch,
+    ) -> None:
+        self._parts = parts
+        self._deal = deal
+        self._open = open_part
+        self._draw = draw
+        self._watch = watch
+        self._samples: Samples | None = None
+        self._part: int | None = None
+        self._drawn = 0
+        self._seen: list[Seen] = []
+
+    def turns(self, wishes: Callable[[], StopOrSave]) -> Iterator[Turn | StopOrSave]:
+        """Until no part is left. Wishes come up between two turns."""
+        while True:
+            number = self._draw()
+            self._drawn = number + 1
+            part, position = self._deal.part(number)
+            if part >= len(self._parts):
+                return
+            with self._open(self._parts[part], position) as self._samples:
+                self._part = part
+                while (batch := self._next(self._samples)) is not None:
+                    yield Turn(batch=batch, sizes=(batch.size,), rank=0)
+                    if wanted := wishes():
+                        yield wanted
+                seen = self._samples.seen()
+                self._seen += [seen] if seen else []
+            self._part = None
+
+    def place(self) -> dict[str, Any]:
+        """Which part this trainer has, where it is in it, and how many numbers were drawn as far as it knows."""
+        position = self._samples.position() if self._samples is not None and self._part is not None else None
+        return {"part": self._part, "position": position, "drawn": self._drawn}
+
+    def seen(self) -> Seen | None:
+        return seen_together(self._seen) if self._seen else None
+
+    def close(self) -> None:
+        if self._samples is not None:
+            self._samples.close()
+
+    def _next(self, samples: Samples) -> Batch | None:
+        with self._watch.measuring("reading"):
+            return next(samples, None)

@@ -1,0 +1,74 @@
+"""What trainers tell one another: through the servers, through a group, or nobody at all. An adapter.
+
+    everybody = peers.tell({"sizes": [512, 512]})        one answer per trainer, in order of rank; waits for all
+    total = peers.add(board.state())                     the sum of everybody's vectors
+    latest = peers.glance({...})                         what everybody said last; waits for nobody
+
+Messages are JSON, and vectors are plain numbers: nothing that is received is code.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umiak.ps.job import Job
+from umiak.train.run.stopwatch import Stopwatch
+
+
+class Peers:
+    """The trainers of a job, as one of them sees the others."""
+
+    def __init__(self, job: Job, watch: Stopwatch, *, waits_for_nobody: bool = False) -> None:
+        self.rank = job.rank
+        self.world = job.world
+        self.is_free = waits_for_nobody
+        """Whether trainers go on without one another: async, half_async, geo."""
+        self._job = job
+        self._watch = watch
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0
+
+    def tell(self, message: dict[str, Any], name: str = "tell") -> list[dict[str, Any]]:
+        """Everybody's messages, in order of rank."""
+        if self.world == 1:
+            return [message]
+        return [json.loads(each) for each in self._gather(json.dumps(message).encode(), name)]
+
+    def add(self, vector: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The sum of everybody's vectors."""
+        if self.world == 1:
+            return vector
+        parts = [np.frombuffer(each, np.float64) for each in self._gather(vector.tobytes(), "add")]
+        total: NDArray[np.float64] = np.add.reduce(parts)
+        return total
+
+    def agree_on(self, text: str, name: str = "agree") -> list[str]:
+        """Everybody's texts."""
+        return [each["text"] for each in self.tell({"text": text}, name)]
+
+    def glance(self, message: bytes) -> list[bytes]:
+        """What everybody said last; nothing of those who have not said anything yet."""
+        if self.world == 1:
+            return [message]
+        with self._watch.measuring("barrier"):
+            return self._job.client.post("glance", message)
+
+    def take(self, name: str) -> int:
+        """The next number: each is given to one trainer."""
+        with self._watch.measuring("barrier"):
+            return self._job.client.take(name)
+
+    def meet(self) -> None:
+        """Wait for everybody, with everything that was pushed."""
+        with self._watch.measuring("barrier"):
+            self._job.barrier("meet")
+
+    def _gather(self, payload: bytes, name: str) -> list[bytes]:
+        with self._watch.measuring("barrier"):
+            return self._job.client.gather(name, payload)

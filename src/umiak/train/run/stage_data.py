@@ -1,0 +1,124 @@
+"""A stage with its data: the files, the slots, the processes of a reader class. An adapter."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from umiak.core.decode import decode, encode
+from umiak.core.problem import Problem, UmiakError
+from umiak.train import reading
+from umiak.train.config.values import NodeData
+from umiak.train.engines.paddle import slots_of
+from umiak.train.modeling.model import Slots
+from umiak.train.plan.plan import Stage, visible_settings
+from umiak.train.reading import dividing, finding
+from umiak.train.reading.batches import Batch
+from umiak.train.reading.dividing import Holder, Holding
+from umiak.train.run.peers import Peers
+
+if TYPE_CHECKING:
+    from umiak.train.config.values import Free
+
+BATCHES_PER_PART = 8
+"""A part that is handed out has at least so many batches."""
+
+FIRST_BYTES = 1 << 16
+"""So much of a file is looked at to guess the length of its lines."""
+
+
+class StageData:
+    """One stage with what it needs."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        config: str,
+        written: Free,
+        peers: Peers,
+        runner: str = "",
+        *,
+        below: Sequence[str] | None = None,
+        without: str | None = None,
+        node_data: NodeData = NodeData.SHARED,
+    ) -> None:
+        """``below``: of its files only those in these directories; ``without``: but none of this name."""
+        self.stage = stage
+        self.dataset = stage.dataset
+        self._together = peers
+        self._without = without
+        self._node_data = node_data
+        self.turn_to(below)
+        self._told: dict[str, Any] = {"config": config, "settings": visible_settings(written, stage, runner)}
+        self.pool = reading.processes(self.dataset, **self._told)
+
+    def turn_to(self, below: Sequence[str] | None) -> None:
+        """The files of these directories, from now on. Every trainer calls it."""
+        self.found = reading.find(self.dataset, below=below, without=self._without)
+        self.samples: int | None = None
+        """In an epoch, once one is over."""
+        self.holding = self._held()
+        self.first_seen = reading.check(
+            self.dataset,
+            self.found,
+            extra_allowed=self.dataset.extra_slots_allowed,
+            bad_lines=self.dataset.bad_lines,
+        )
+
+    def _held(self) -> Holding:
+        """Who divides these files: all trainers, or those that see the very same ones."""
+        peers, found = self._together, self.found
+        if self._node_data is NodeData.SHARED:
+            reading.agree(peers.agree_on(found.digest, "files"), self.dataset.name)
+            return Holding(rank=peers.rank, world=peers.world, size=found.size)
+        own = Holder(held=finding.held(found), digest=found.digest, size=found.size)
+        told = [decode(Holder, each) for each in peers.tell(encode(own), "files")]
+        reading.agree([each.digest for each in told if each.held == own.held], self.dataset.name)
+        return dividing.held(told, peers.rank)
+
+    @property
+    def more(self) -> dict[str, Any]:
+        """What every reading of it is told."""
+        native = {"bad_lines": self.dataset.bad_lines, "threads": self.stage.threads} if self.dataset.has_slots else {}
+        return {**self._told, "pool": self.pool, **native}
+
+    def slots(self) -> Slots:
+        """As declared, or as the first sample has them."""
+        if self.dataset.has_slots:
+            return Slots(sparse=self.dataset.sparse_slots, dense=self.dataset.dense_slots)
+        batch = self.first_batch()
+        if batch is None:
+            what = f"dataset {self.dataset.name} has no samples, so nothing says what its slots are"
+            raise UmiakError(Problem(code="UM-TRAIN-019", what=what))
+        return slots_of(batch)
+
+    def first_batch(self) -> Batch | None:
+        """The first samples of the data, if there are any."""
+        with reading.read(self.dataset, self.found, **self._told) as samples:
+            return next(samples, None)
+
+    def guess(self) -> int | None:
+        """About how many samples an epoch has."""
+        if self.samples is not None or any(file.packed for file in self.found.files):
+            return self.samples
+        return int(self.holding.size / self._line_bytes()) if self.found.size else None
+
+    def part_bytes(self, world: int) -> int:
+        """How large a part is that is handed out: large enough for some batches, small enough that nobody waits long."""
+        usual = self.found.size // (world * dividing.PIECES_PER_TRAINER)
+        batches = int(BATCHES_PER_PART * self.dataset.batch_size * self._line_bytes())
+        return max(1, batches, min(dividing.PIECE_BYTES, usual))
+
+    def _line_bytes(self) -> float:
+        """The length of a line, from the first of them."""
+        for file in self.found.files:
+            if not file.packed and file.size and os.path.isfile(file.path):
+                with open(file.path, "rb") as lines:
+                    first = lines.read(FIRST_BYTES)
+                return len(first) / max(1, first.count(b"\n"))
+        return 256.0
+
+    def close(self) -> None:
+        if self.pool is not None:
+            self.pool.close()
