@@ -161,10 +161,11 @@ class Work:
         from umiak.ps.local import LocalClient
         from umiak.ps.settings import read
         from umiak.train.reports.reporter import Reporter
+        from umiak.train.run.context import Settings, TrainerContext
         from umiak.train.run.peers import Peers
         from umiak.train.run.stop_signal import StopSignal
         from umiak.train.run.stopwatch import Stopwatch
-        from umiak.train.run.trainer import Company, Settings, Trainer
+        from umiak.train.run.trainer import Trainer
 
         with _inside(self.path):
             parsed = train.parse(["-m", "config.yaml", "-o", f"mode={runner}", *words], {})
@@ -181,7 +182,7 @@ class Work:
                 "stopping": StopSignal(),
             }
             settings = Settings(config=plan.config, hyper_parameters=plan.hyper_parameters, learning=plan.learning)
-            yield Trainer(plan.acts[0], settings, Company(**{**common, **company}))
+            yield Trainer(plan.acts[0], settings, TrainerContext(**{**common, **company}))
             job.finish()
 
     def start(

@@ -56,8 +56,8 @@ def model(dim: int = 3, padded: bool = False):
 
 
 def engine(own: Job, kind, tables: dict[str, TableParameters] | None = None, **ways):
+    from umiak.train.config.values import Slots
     from umiak.train.engines.paddle import Engine, Ways
-    from umiak.train.modeling.model import Slots
 
     named = {"embedding": COUNTED} if tables is None else tables
     return Engine(

@@ -39,11 +39,12 @@ from umiak.train.config.values import RunnerClass
 from umiak.train.plan.plan import plan
 from umiak.train.plan.process_role import process_role
 from umiak.train.reports.reporter import Reporter
+from umiak.train.run.context import Settings, TrainerContext
 from umiak.train.run.main import FREE
 from umiak.train.run.peers import Peers
 from umiak.train.run.stop_signal import StopSignal
 from umiak.train.run.stopwatch import Stopwatch
-from umiak.train.run.trainer import Company, Settings, Trainer
+from umiak.train.run.trainer import Trainer
 
 reached = {}
 for each in wanted:
@@ -53,7 +54,7 @@ for each in wanted:
     made = plan(found.config, process_role({}, None))
     act = next(act for act in made.acts if act.kind is RunnerClass.TRAIN)
     watch = Stopwatch()
-    company = Company(
+    company = TrainerContext(
         job=job,
         peers=Peers(job, watch, waits_for_nobody=strategy in FREE),
         watch=watch,

@@ -35,14 +35,14 @@ from umiak.ps.values import Opened
 from umiak.schema.findings import choices
 from umiak.train.config import hyper, model_text
 from umiak.train.config.optimizers import factor
-from umiak.train.config.values import Device, EmbeddingTables, Learning, TableParameters
+from umiak.train.config.values import Device, EmbeddingTables, Learning, Slots, TableParameters
 from umiak.train.engines.buffers import Buffers
 from umiak.train.metrics.board import Board
 from umiak.train.metrics.clicks import Auc, Calibration, LogLoss, Mean
 from umiak.train.metrics.pairs import PosNegRatio
 from umiak.train.modeling.embedding import Tables
 from umiak.train.modeling.inputs import BatchInputs
-from umiak.train.modeling.model import Model, Slots
+from umiak.train.modeling.model import Model
 from umiak.train.reading.batches import Batch
 from umiak.train.reading.checking import Seen
 

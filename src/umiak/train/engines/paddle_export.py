@@ -27,8 +27,9 @@ from numpy.typing import NDArray
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
 from umiak.schema.findings import choices
+from umiak.train.config.values import Slots
 from umiak.train.modeling.inputs import PADDING, ServedInputs
-from umiak.train.modeling.model import Model, Slots
+from umiak.train.modeling.model import Model
 
 if TYPE_CHECKING:
     from umiak.train.engines.paddle import Engine

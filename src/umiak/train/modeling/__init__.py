@@ -25,9 +25,10 @@ It imports Paddle, so the command line does not import it.
 
 from __future__ import annotations
 
+from umiak.train.config.values import Slots
 from umiak.train.modeling.clicks import ClickModel, cross_entropy
 from umiak.train.modeling.embedding import Embedding, Tables
 from umiak.train.modeling.inputs import Ids, Inputs, Padded
-from umiak.train.modeling.model import Judge, Model, Slots
+from umiak.train.modeling.model import Judge, Model
 
 __all__ = ["ClickModel", "Embedding", "Ids", "Inputs", "Judge", "Model", "Padded", "Slots", "Tables", "cross_entropy"]

@@ -10,9 +10,10 @@ from umiak.train.metrics.clicks import Auc
 from umiak.train.modeling.model import Judge, Model
 
 if TYPE_CHECKING:
+    from umiak.train.config.values import Slots
     from umiak.train.modeling.embedding import Tables
     from umiak.train.modeling.inputs import Inputs
-    from umiak.train.modeling.model import Results, Slots
+    from umiak.train.modeling.model import Results
 
 
 class ClickModel(Model):

@@ -25,10 +25,9 @@ from umiak.core.problem import Problem, UmiakError
 from umiak.ps import specs
 from umiak.ps.job import Job
 from umiak.ps.paddle import Embedding as Rows
-from umiak.train.config.values import TableParameters
+from umiak.train.config.values import Slots, TableParameters
 from umiak.train.modeling import accessing
 from umiak.train.modeling.inputs import PADDING, Ids, Padded, ServedInputs
-from umiak.train.modeling.model import Slots
 
 
 class Tables:

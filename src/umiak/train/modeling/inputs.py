@@ -22,7 +22,7 @@ from paddle.utils import dlpack
 
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import value
-from umiak.train.modeling.model import Slots
+from umiak.train.config.values import Slots
 from umiak.train.reading.batches import Batch
 
 PADDING = -1

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import paddle
 
-from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import value
-from umiak.train.config.values import DenseSlot
+from umiak.train.config.values import Slots
 from umiak.train.metrics.metric import Metric
 
 if TYPE_CHECKING:
@@ -21,32 +20,6 @@ if TYPE_CHECKING:
 
     Results = dict[str, paddle.Tensor]
     """What a model computes, by name; each has a row per sample."""
-
-
-@value
-class Slots:
-    """The slots of a dataset, as they were declared, or as the first sample of a reader class has them."""
-
-    sparse: tuple[str, ...] = ()
-    dense: tuple[DenseSlot, ...] = ()
-
-    @property
-    def dense_width(self) -> int:
-        """Numbers of all dense slots together."""
-        return sum(slot.width for slot in self.dense)
-
-    def split(self, labels: int, model: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The first sparse slots, which are a model's labels, and the others, which are its features."""
-        if len(self.sparse) < labels:
-            needed, there = "a label" if labels == 1 else f"{labels} labels", len(self.sparse) or "no"
-            raise UmiakError(
-                Problem(
-                    code="UM-TRAIN-010",
-                    what=f"{model} needs {needed}, and the dataset has {there} sparse slot{'s' if there != 1 else ''}",
-                    hint='name labels first among the sparse slots: `sparse_slots: "click 1 2 3"`',
-                )
-            )
-        return self.sparse[:labels], self.sparse[labels:]
 
 
 @value

@@ -21,10 +21,10 @@ from umiak.train.engines.paddle import Engine, Ways, load
 from umiak.train.plan.plan import Act
 from umiak.train.reports.reporter import Reporter
 from umiak.train.reports.text import Report
+from umiak.train.run.context import Settings
 from umiak.train.run.peers import Peers
 from umiak.train.run.stage_data import StageData
 from umiak.train.run.stopwatch import Stopwatch
-from umiak.train.run.trainer import Settings
 
 
 def infer(

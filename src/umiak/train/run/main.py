@@ -28,7 +28,8 @@ from umiak.train.run.stop_signal import StopSignal
 from umiak.train.run.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
-    from umiak.train.run.trainer import Settings, Trainer
+    from umiak.train.run.context import Settings
+    from umiak.train.run.trainer import Trainer
 
 LINGER_S = 25.0
 """How long a server that is asked to end waits for its trainers, which save first."""
@@ -82,7 +83,7 @@ def _import_trainer() -> None:
 
 def _performed(act: Act, plan: Plan, wanted: Wanted, environ: Mapping[str, str], stopping: StopSignal) -> Ended:
     _import_trainer()
-    from umiak.train.run.trainer import Settings
+    from umiak.train.run.context import Settings
 
     shared = Settings(
         config=plan.config,
@@ -103,7 +104,7 @@ def _performed(act: Act, plan: Plan, wanted: Wanted, environ: Mapping[str, str],
 
 def _trained(act: Act, shared: Settings, wanted: Wanted, environ: Mapping[str, str], stopping: StopSignal) -> Ended:
     from umiak.train.checkpoints.mirror import mirrored
-    from umiak.train.run.trainer import Company
+    from umiak.train.run.context import TrainerContext
 
     act, mirrors = mirrored(act)
     watch = Stopwatch()
@@ -125,7 +126,9 @@ def _trained(act: Act, shared: Settings, wanted: Wanted, environ: Mapping[str, s
         use_job(job)
         try:
             peers = Peers(job, watch, waits_for_nobody=act.crew.together in FREE)
-            company = Company(job=job, peers=peers, watch=watch, reporter=reporter, stopping=stopping, mirrors=mirrors)
+            company = TrainerContext(
+                job=job, peers=peers, watch=watch, reporter=reporter, stopping=stopping, mirrors=mirrors
+            )
             outcome = _trainer(act)(act, shared, company).train()
             _ = job.client  # servers wait for every trainer, also for one that has found nothing to do
         except BaseException:

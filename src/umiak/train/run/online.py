@@ -21,15 +21,16 @@ from umiak.train.config.days import Pass
 from umiak.train.plan.plan import Act, Stage
 from umiak.train.reports import text as report_text
 from umiak.train.run.arrivals import Arrivals, Arrived
+from umiak.train.run.context import Settings, TrainerContext
 from umiak.train.run.stage_data import StageData
 from umiak.train.run.stage_loop import StageLoop, Stopped
-from umiak.train.run.trainer import Company, Outcome, Settings, Trainer
+from umiak.train.run.trainer import Outcome, Trainer
 
 
 class OnlineTrainer(Trainer):
     """One act of online learning, for one trainer."""
 
-    def __init__(self, act: Act, settings: Settings, company: Company) -> None:
+    def __init__(self, act: Act, settings: Settings, company: TrainerContext) -> None:
         super().__init__(act, settings, company)
         assert act.online is not None
         self.online = act.online

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from umiak.core.decode import decode, encode
 from umiak.core.problem import Problem, UmiakError
 from umiak.train import reading
-from umiak.train.config.values import NodeData
+from umiak.train.config.values import NodeData, Slots
 from umiak.train.engines.paddle import slots_of
-from umiak.train.modeling.model import Slots
 from umiak.train.plan.plan import Stage, visible_settings
 from umiak.train.reading import dividing, finding
 from umiak.train.reading.batches import Batch

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -27,10 +27,19 @@ from umiak.train.run.feeds import LockstepFeed, StopOrSave, WorkQueueFeed
 
 if TYPE_CHECKING:
     from umiak.data.parts import Part
+    from umiak.train.config.values import Saving
+    from umiak.train.engines.buffers import Buffers
+    from umiak.train.engines.paddle import Engine
+    from umiak.train.plan.plan import Act
     from umiak.train.reading.batches import Batch
     from umiak.train.reading.dividing import Holding
     from umiak.train.reading.samples import Samples
-    from umiak.train.run.trainer import Trainer
+    from umiak.train.reports.reporter import Reporter
+    from umiak.train.run.context import Settings
+    from umiak.train.run.peers import Peers
+    from umiak.train.run.stage_data import StageData
+    from umiak.train.run.stop_signal import StopSignal
+    from umiak.train.run.stopwatch import Stopwatch
 
 LOOK_EVERY_S = 0.5
 """How often trainers that do not wait for one another look what the others want."""
@@ -40,10 +49,33 @@ class Stopped(Exception):
     """Asked to stop; everything is saved that can be."""
 
 
+class StageTrainer(Protocol):
+    """What the loop asks of its trainer."""
+
+    act: Act
+    settings: Settings
+    peers: Peers
+    watch: Stopwatch
+    reporter: Reporter
+    stopping: StopSignal
+    courses: list[StageData]
+    engines: dict[str, Engine]
+    step: int
+
+    def wishes(self) -> StopOrSave: ...
+    def title(self, epoch: int) -> str: ...
+    def milestone(self, epoch: int, stage: int) -> Progress: ...
+    def step_path(self, path: str, epoch: int, batch: int) -> str: ...
+    def save(self, path: str, milestone: Progress, kept: Saving, *, steps: bool) -> None: ...
+    def buffers(self) -> list[Buffers]: ...
+    def own_buffers(self) -> str: ...
+    def set_own_buffers(self, text: str) -> None: ...
+
+
 class StageLoop:
     """A trainer's way through a stage."""
 
-    def __init__(self, trainer: Trainer, epoch: int, number: int, within: Progress | None) -> None:
+    def __init__(self, trainer: StageTrainer, epoch: int, number: int, within: Progress | None) -> None:
         self.trainer = trainer
         self.act = trainer.act
         self.peers = trainer.peers

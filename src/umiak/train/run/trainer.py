@@ -2,7 +2,7 @@
 
     Trainer(act, settings, company).train()
 
-It knows batches, boards and checkpoints; of models it knows what an `umiak.train.engines.paddle.Engine` answers, of other trainers what `Together` does.
+It knows batches, boards and checkpoints; of models it knows what an `umiak.train.engines.paddle.Engine` answers, of other trainers what `Peers` does.
 Every decision that all trainers must share is made from what all of them have told, so that all of them make it alike.
 """
 
@@ -12,7 +12,6 @@ import contextlib
 import os
 import secrets
 import shutil
-import time
 from typing import TYPE_CHECKING, Any
 
 import umiak
@@ -25,59 +24,23 @@ from umiak.ps.settings import Settings as PsSettings
 from umiak.schema.findings import choices
 from umiak.train import reading
 from umiak.train.checkpoints import runs
-from umiak.train.checkpoints.mirror import Mirrors
 from umiak.train.checkpoints.progress import EpochRow, Progress, finite
-from umiak.train.config.values import EmbeddingTables, Inference, Learning, Saving, TableParameters
+from umiak.train.config.values import Inference, Saving
 from umiak.train.engines import paddle_export
 from umiak.train.engines.buffers import Buffers, own_of, set_own_of
 from umiak.train.engines.paddle import LOSS, Engine, Ways, check_tables, load
 from umiak.train.metrics.board import Readings
 from umiak.train.plan.plan import Act, Stage, visible_settings
 from umiak.train.reading import base
-from umiak.train.reports.reporter import Reporter
+from umiak.train.run.context import Settings, TrainerContext
 from umiak.train.run.feeds import StopOrSave
-from umiak.train.run.peers import Peers
 from umiak.train.run.stage_data import StageData
 from umiak.train.run.stage_loop import StageLoop, Stopped
-from umiak.train.run.stop_signal import StopSignal
-from umiak.train.run.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from umiak.train.config.values import Free
+    pass
 
 VALUES_ONLY = ", without the optimizer's memory, which is of another kind"
-
-
-@value
-class Settings:
-    """What of a plan every act shares, and what was asked for beside it."""
-
-    config: str = ""
-    hyper_parameters: Free = {}
-    written: Free = {}
-    """The config as it is written."""
-    table_parameters: dict[str, TableParameters] = {}
-    learning: Learning = Learning()
-    resume: bool = False
-    embedding_tables: EmbeddingTables = EmbeddingTables.SHARED
-    prefix: str = ""
-    """Before the names of all tables."""
-
-
-@value
-class Company:
-    """What a trainer works with."""
-
-    job: Job
-    peers: Peers
-    watch: Stopwatch
-    reporter: Reporter
-    stopping: StopSignal
-    mirrors: Mirrors = Mirrors()
-    clock: Callable[[], float] = time.monotonic
-    """Seconds, for checkpoints that are due after some minutes."""
 
 
 @value
@@ -100,7 +63,7 @@ class Outcome:
 class Trainer:
     """One act, for one trainer."""
 
-    def __init__(self, act: Act, settings: Settings, company: Company) -> None:
+    def __init__(self, act: Act, settings: Settings, company: TrainerContext) -> None:
         self.act = act
         self.settings = settings
         self.job = company.job
