@@ -58,7 +58,7 @@ def with_umiak(directory: Path, rule: str, rate: float) -> tuple[list[float], di
     from umiak.ps.job import Job, Options
     from umiak.ps.settings import Settings
     from umiak.train.config.values import DenseSlot, Learning
-    from umiak.train.engines.paddle import Engine, Ways, load
+    from umiak.train.engines.paddle import Engine, EngineOptions, load
     from umiak.train.modeling import Slots
     from umiak.train.reading.batches import Arrays
 
@@ -71,7 +71,7 @@ def with_umiak(directory: Path, rule: str, rate: float) -> tuple[list[float], di
         load(str(directory / "model.py")),
         slots,
         job=job,
-        ways=Ways(learning=learning, seed=3),
+        ways=EngineOptions(learning=learning, seed=3),
         hyper_parameters={"dim": DIM},
     )
     first = {name: each.numpy().copy() for name, each in engine.model.named_parameters()}

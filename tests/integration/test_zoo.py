@@ -86,7 +86,7 @@ def test_every_model_is_tried() -> None:
 
 
 def learn(model: str, directory: Path, trial: Trial) -> Learned:
-    from umiak.train.engines.paddle import Engine, Ways, load
+    from umiak.train.engines.paddle import Engine, EngineOptions, load
     from umiak.train.modeling import Slots
 
     best = importlib.import_module(f"umiak.models.{model}.sample").make(str(directory))
@@ -99,7 +99,7 @@ def learn(model: str, directory: Path, trial: Trial) -> Learned:
         load(found.config.phase("train").model),
         Slots(sparse=train.sparse_slots, dense=train.dense_slots),
         job=ps.init("sync"),
-        ways=Ways(learning=found.config.learning, seed=1),
+        ways=EngineOptions(learning=found.config.learning, seed=1),
         hyper_parameters={**found.config.hyper_parameters, **trial.hyper},
     )
     step, learning, judging = 0, engine.board(), engine.board()
@@ -185,7 +185,7 @@ def test_a_model_with_a_table_for_each_slot(model: str, tmp_path: Path) -> None:
     """It learns a batch, and answers it alike as a model for serving. Tables that a model shares on purpose are one."""
     from umiak.train.config.values import EmbeddingTables
     from umiak.train.engines import paddle_export
-    from umiak.train.engines.paddle import Engine, Ways, load
+    from umiak.train.engines.paddle import Engine, EngineOptions, load
     from umiak.train.modeling import Slots
 
     importlib.import_module(f"umiak.models.{model}.sample").make(str(tmp_path), samples=300)
@@ -196,7 +196,7 @@ def test_a_model_with_a_table_for_each_slot(model: str, tmp_path: Path) -> None:
         load(found.config.phase("train").model),
         Slots(sparse=train.sparse_slots, dense=train.dense_slots),
         job=ps.init("sync"),
-        ways=Ways(learning=found.config.learning, seed=1, embedding_tables=EmbeddingTables.PER_SLOT),
+        ways=EngineOptions(learning=found.config.learning, seed=1, embedding_tables=EmbeddingTables.PER_SLOT),
         hyper_parameters={**found.config.hyper_parameters, **TRIALS[model].hyper},
     )
     names = [each.table for each in engine.tables.made]

@@ -57,11 +57,11 @@ def model(dim: int = 3, padded: bool = False):
 
 def engine(own: Job, kind, tables: dict[str, TableParameters] | None = None, **ways):
     from umiak.train.config.values import Slots
-    from umiak.train.engines.paddle import Engine, Ways
+    from umiak.train.engines.paddle import Engine, EngineOptions
 
     named = {"embedding": COUNTED} if tables is None else tables
     return Engine(
-        kind, Slots(sparse=("click", "1", "2")), job=own, ways=Ways(tables=named, **ways), hyper_parameters={}
+        kind, Slots(sparse=("click", "1", "2")), job=own, ways=EngineOptions(tables=named, **ways), hyper_parameters={}
     )
 
 

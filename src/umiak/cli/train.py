@@ -167,15 +167,15 @@ def _train(made: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Prin
         if act.crew.duty is Duty.LAUNCHER:
             ended = train_start.launched(act, made, parsed, environ, printer)
         else:
-            from umiak.train.run import main
+            from umiak.train.run.main import RunOptions, perform
 
-            wanted = main.Wanted(
+            wanted = RunOptions(
                 resume=parsed.truth("resume"),
                 run_dir=parsed.text("run_dir"),
                 is_json=parsed.truth("json"),
                 columns=parsed.number("live"),
             )
-            ended = main.perform(act, made, wanted, environ)
+            ended = perform(act, made, wanted, environ)
         if ended.status != Exit.DONE:
             return ended.status
         if ended.stopped_by is not None and number < len(made.acts):

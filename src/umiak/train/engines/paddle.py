@@ -54,7 +54,7 @@ SUMMED, LEFT_TO_THE_MODEL = 1, 2
 
 
 @value
-class Ways:
+class EngineOptions:
     """How an engine computes."""
 
     learning: Learning = Learning()
@@ -79,7 +79,7 @@ class Engine:
         slots: Slots,
         *,
         job: Job,
-        ways: Ways,
+        ways: EngineOptions,
         hyper_parameters: Mapping[str, Any],
         where: str | None = None,
     ) -> None:

@@ -17,7 +17,7 @@ from umiak.ps.job import Job
 from umiak.train import reading
 from umiak.train.checkpoints import runs
 from umiak.train.checkpoints.progress import EpochRow, finite
-from umiak.train.engines.paddle import Engine, Ways, load
+from umiak.train.engines.paddle import Engine, EngineOptions, load
 from umiak.train.plan.plan import Act
 from umiak.train.reports.reporter import Reporter
 from umiak.train.reports.text import Report
@@ -68,7 +68,7 @@ def _judged(
         load(stage.model, settings.config),
         course.slots(),
         job=job,
-        ways=Ways(
+        ways=EngineOptions(
             learning=settings.learning,
             seed=runs.seed_of(path) or 0,
             device=act.device,

@@ -39,7 +39,7 @@ FREE = ("async", "half_async", "geo")
 
 
 @value
-class Wanted:
+class RunOptions:
     """What was asked for on the command line, besides the config."""
 
     resume: bool = False
@@ -49,7 +49,7 @@ class Wanted:
     """How wide a line may be that is renewed in place, where stderr itself is no terminal."""
 
 
-def perform(act: Act, plan: Plan, wanted: Wanted, environ: Mapping[str, str]) -> Ended:
+def perform(act: Act, plan: Plan, wanted: RunOptions, environ: Mapping[str, str]) -> Ended:
     """One act, as this process's duty is."""
     match act.crew.duty:
         case Duty.IDLE:
@@ -81,7 +81,7 @@ def _import_trainer() -> None:
         import umiak.train.run.trainer  # noqa: F401
 
 
-def _performed(act: Act, plan: Plan, wanted: Wanted, environ: Mapping[str, str], stopping: StopSignal) -> Ended:
+def _performed(act: Act, plan: Plan, wanted: RunOptions, environ: Mapping[str, str], stopping: StopSignal) -> Ended:
     _import_trainer()
     from umiak.train.run.context import Settings
 
@@ -102,7 +102,7 @@ def _performed(act: Act, plan: Plan, wanted: Wanted, environ: Mapping[str, str],
         raise _refused(error) from error
 
 
-def _trained(act: Act, shared: Settings, wanted: Wanted, environ: Mapping[str, str], stopping: StopSignal) -> Ended:
+def _trained(act: Act, shared: Settings, wanted: RunOptions, environ: Mapping[str, str], stopping: StopSignal) -> Ended:
     from umiak.train.checkpoints.mirror import mirrored
     from umiak.train.run.context import TrainerContext
 

@@ -28,7 +28,7 @@ from umiak.train.checkpoints.progress import EpochRow, Progress, finite
 from umiak.train.config.values import Inference, Saving
 from umiak.train.engines import paddle_export
 from umiak.train.engines.buffers import Buffers, own_of, set_own_of
-from umiak.train.engines.paddle import LOSS, Engine, Ways, check_tables, load
+from umiak.train.engines.paddle import LOSS, Engine, EngineOptions, check_tables, load
 from umiak.train.metrics.board import Readings
 from umiak.train.plan.plan import Act, Stage, visible_settings
 from umiak.train.reading import base
@@ -192,7 +192,7 @@ class Trainer:
     def _engine(self, course: StageData, seed: int) -> Engine:
         stage, act, settings = course.stage, self.act, self.settings
         prefix = f"{stage.name}/" if self.engines else ""
-        ways = Ways(
+        ways = EngineOptions(
             learning=settings.learning,
             seed=seed,
             device=act.device,
