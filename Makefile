@@ -8,6 +8,7 @@ NATIVE := $(wildcard native/*.toml native/Cargo.lock native/*.pyi native/src/*.r
 PEERS := .venv-peers
 TORCH := .venv-torch
 WHEELS := .venv-wheels
+SITE := .venv-site
 TEST_FLAGS ?=
 MINUTES ?= 60
 CAMPAIGN_FLAGS ?=
@@ -23,7 +24,7 @@ $(PYTHON) -c 'import sys; sys.exit("umiak needs Python 3.10 or newer, and %s is 
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-torch campaign campaign-ps wheels check audit format bench bench-ps bench-peers docs clean
+.PHONY: help setup demo test test-torch campaign campaign-ps wheels check audit format bench bench-ps bench-peers docs site clean
 
 help: ## Show what there is to do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +74,7 @@ check: setup ## Format, lint, types, import contracts, clippy, fresh docs, known
 	MYPYPATH=native $(BIN)/stubtest --mypy-config-file pyproject.toml --allowlist native/stubtest-allowed.txt umiak_native
 	$(BIN)/lint-imports
 	$(BIN)/python docs/generate.py --check
+	$(BIN)/python -m tools.architecture --check
 	$(BIN)/python -m tools.audit
 
 audit: setup ## Ask whether a dependency has a known weakness (a part of `make check`; needs a network and cargo-audit)
@@ -95,8 +97,14 @@ bench-ps: setup ## Measure the parameter server beside Paddle 2.6.2's own (makes
 bench-peers: setup ## Make .venv-peers with the newest torch for the comparison (5 GB)
 	$(BIN)/python -m benchmarks.peers
 
-docs: setup ## Write the generated pages of docs/reference
+docs: setup ## Write what is made from the code: pages of docs/reference, the schema of configs, the architecture picture
 	$(BIN)/python docs/generate.py
+	$(BIN)/python -m tools.architecture
+
+site: setup ## Make a site of the documentation that can be searched, in build/site (makes .venv-site, 150 MB)
+	@test -x $(SITE)/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python $(SITE)
+	@$(BIN)/uv pip install --quiet --python $(SITE)/bin/python --constraint constraints.txt --group site
+	$(SITE)/bin/python -m tools.site
 
 clean: ## Remove what was made here, except the virtual environments
-	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache log run demo
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build log run demo

@@ -1,4 +1,4 @@
-"""Writes the pages of docs/reference that are made from the code. A program.
+"""Writes what is made from the code: pages of docs/reference, and the JSON schema of configs. A program.
 
     python docs/generate.py           write them
     python docs/generate.py --check   write nothing; exit 1 and name every page that would change
@@ -23,6 +23,7 @@ from umiak.core.cluster import ROLES, Cluster, Mode, Node, Role
 from umiak.core.devices import VISIBILITY, DeviceKind, Devices
 from umiak.core.value import fields
 from umiak.testing import environments
+from umiak.train import config_schema
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
 SOURCE = Path(platforms.__file__).resolve().parents[1]
@@ -31,11 +32,13 @@ SOURCE = Path(platforms.__file__).resolve().parents[1]
 def main(argv: list[str]) -> int:
     """Write the pages, or compare them with what is there."""
     stale = []
-    for name, make in PAGES.items():
-        path, text = REFERENCE / name, make()
+    made = {f"docs/reference/{name}": (REFERENCE / name, make) for name, make in PAGES.items()}
+    made["src/umiak/train/config.schema.json"] = (SOURCE / "train" / config_schema.FILE, config_schema.text)
+    for name, (path, make) in made.items():
+        text = make()
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
-        stale.append(f"docs/reference/{name}")
+        stale.append(name)
         if "--check" not in argv:
             path.write_text(text, encoding="utf-8")
     if not stale:

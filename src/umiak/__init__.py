@@ -1,7 +1,7 @@
 """umiak takes a distributed training job from a laptop to any cluster.
 
-The package's face for training scripts is small: ``umiak.progress()`` tells the launcher that this
-worker is alive. Everything else is reached through the ``umiak`` command.
+The package's face is small: ``umiak.run()`` runs a function or a script in several processes, ``umiak.progress()`` tells the
+launcher that this worker is alive. Everything else is reached through the ``umiak`` command.
 """
 
 from __future__ import annotations
@@ -12,10 +12,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     __version__: str
     """As it was installed; `unknown` in a source tree that was not. Written in native/Cargo.toml alone."""
+    from umiak.from_python.results import Results as Results
+    from umiak.from_python.results import RunError as RunError
+    from umiak.from_python.run import run as run
 else:
+    _ELSEWHERE = {"run": "run", "Results": "results", "RunError": "results"}
 
-    def __getattr__(name: str) -> str:
-        """``umiak.__version__``, looked up only where somebody asks for it: it takes longer than the start of a launcher may."""
+    def __getattr__(name: str) -> object:
+        """What takes longer to import than the start of a launcher may, looked up only where somebody asks for it."""
+        if name in _ELSEWHERE:
+            from importlib import import_module
+
+            return getattr(import_module(f"umiak.from_python.{_ELSEWHERE[name]}"), name)
         if name != "__version__":
             raise AttributeError(f"module 'umiak' has no attribute {name!r}")
         from importlib.metadata import PackageNotFoundError, version
@@ -26,7 +34,7 @@ else:
             return "unknown"
 
 
-__all__ = ["__version__", "progress"]
+__all__ = ["Results", "RunError", "__version__", "progress", "run"]
 
 
 def progress() -> None:

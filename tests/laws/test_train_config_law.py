@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 from hypothesis import given
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from tests.laws.effort import effort
 from tests.train_helpers import ASYNC_CLUSTER, COLLECTIVE_CLUSTER, FLAT, LIBRARY, SINGLE, config, read
 from umiak.core.value import replace
-from umiak.train import days, explain, flat_keys, keys, layouts, slots, writing
+from umiak.train import config_schema, days, explain, flat_keys, keys, layouts, slots, writing
 from umiak.train.config import (
     Dataset,
     DatasetType,
@@ -38,6 +40,8 @@ from umiak.train.keys import Kind, known
 from umiak.train.plan import plan
 from umiak.train.standing import standing
 from umiak.train.tables import COUNTS
+
+SCHEMA = jsonschema.Draft7Validator(config_schema.schema())
 
 # Anything that a person can name: also words that YAML takes for something else.
 names = st.one_of(
@@ -226,6 +230,12 @@ def test_what_is_written_is_read_again(made: TrainConfig, unicode: bool) -> None
     found = read(text)
     assert found.problems == ()
     assert found.config == made
+
+
+@effort(0.3)
+@given(configs())
+def test_what_is_written_fits_the_schema(made: TrainConfig) -> None:
+    SCHEMA.validate(json.loads(json.dumps(writing.plain(made))))
 
 
 @given(configs())

@@ -53,5 +53,22 @@ def test_no_heavy_module_is_imported(code: str) -> None:
     assert imported & HEAVY == set()
 
 
+def test_the_package_alone_imports_next_to_nothing() -> None:
+    ours = {name for name in modules_after("import umiak; umiak.progress") if name.partition(".")[0] == "umiak"}
+    assert ours == {"umiak"}
+    assert "umiak.from_python.run" in modules_after("import umiak; umiak.run")
+
+
+def test_the_command_line_does_not_import_the_table_of_another_command() -> None:
+    imported = modules_after("import umiak.cli.main; umiak.cli.main.main(['token'])")
+    assert {name for name in imported if name.startswith("umiak.cli.")} == {
+        "umiak.cli.commands",
+        "umiak.cli.main",
+        "umiak.cli.output",
+        "umiak.cli.token",
+    }
+    assert imported & {"umiak.from_python", "importlib", "warnings"} == set()
+
+
 def test_the_measure_measures() -> None:
     assert modules_after("import argparse") & HEAVY

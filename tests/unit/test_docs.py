@@ -288,6 +288,43 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in anchors(path), f"no such heading: {target}"
 
 
+# ---- the README in two languages
+
+COMMENT = re.compile(r"\s*#.*$", re.MULTILINE)
+LANGUAGES = {"README.md": "README.zh.md", "README.zh.md": "README.md"}
+
+
+def readme_parts(name: str) -> dict[str, list[str]]:
+    """What both must have in common: everything but the sentences."""
+    text = text_of(name)
+    outside = FENCE.sub("", text)
+    links = [target for target in re.findall(r"\]\(([^)\s]+)\)", outside) if target not in LANGUAGES]
+    return {
+        "levels of headings": re.findall(r"^(#+) ", outside, re.MULTILINE),
+        "code blocks": [f"{language}: {COMMENT.sub('', body)}" for language, body in FENCE.findall(text)],
+        "marks of blocks": re.findall(r"^<!-- .* -->$", text, re.MULTILINE),
+        "commands": re.findall(r"`([^`\n]+)`", outside),
+        "links": links,
+        "rows of tables": [str(line.count("|")) for line in outside.splitlines() if line.startswith("|")],
+    }
+
+
+def test_the_readmes_say_the_same() -> None:
+    english, chinese = (readme_parts(name) for name in LANGUAGES)
+    for part, found in english.items():
+        if part in ("commands", "links"):  # whose order in a sentence is the language's
+            assert Counter(chinese[part]) == Counter(found), part
+        else:
+            assert chinese[part] == found, part
+    assert len(english["commands"]) > 30
+    assert len(english["links"]) > 20
+
+
+@pytest.mark.parametrize("name", LANGUAGES)
+def test_the_readmes_lead_to_each_other_at_the_top(name: str) -> None:
+    assert f"]({LANGUAGES[name]})" in "\n".join(text_of(name).splitlines()[:4])
+
+
 def test_the_check_of_links_checks() -> None:
     assert "um-cli-001" in anchors(DOCS / "reference" / "errors.md")
     assert "umiak-launch" in anchors(DOCS / "reference" / "launch.md")
@@ -322,6 +359,8 @@ def commands(page: Path) -> Iterator[str]:
 def umiak_words(command: str) -> list[str]:
     """The words after `umiak`, or none if it is another program's command."""
     words = [word for word in shlex.split(command, comments=True) if word != "..."]
+    if ">" in words:
+        words = words[: words.index(">")]  # the shell's
     while words and re.fullmatch(r"\w+=.*", words[0]):
         words.pop(0)
     if words[:3] == ["python", "-m", "umiak.launch"]:
@@ -336,7 +375,7 @@ def test_commands_are_understood(page: Path) -> None:
         if not words or words[0] == "COMMAND" or words[0] in ("--help", "--version"):
             continue
         assert words[0] in main.COMMANDS, command
-        if "<" in command or len(words) == 1 or words[0] == "token" or words[1].startswith("["):
+        if "<" in command or len(words) == 1 or words[0] in ("token", "completion") or words[1].startswith("["):
             continue
         parsed = train.parse(words[1:], {}) if words[0] == "train" else launch._parse(words[1:], {})[0]
         assert not [problem.what for problem in parsed.problems], command

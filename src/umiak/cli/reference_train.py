@@ -248,6 +248,25 @@ REFUSED = """\
 These keys are errors, because leaving them out silently would train something else than what was asked for.
 """
 
+EDITOR = """\
+## In an editor
+
+A [JSON schema](https://json-schema.org) of configs, made from the tables above, lets editors complete keys, explain them and mark what is wrong. Write it
+beside `config.yaml`:
+
+```sh
+umiak train --schema > config.schema.json
+```
+
+and let this be the first line of `config.yaml`, for every editor that runs the YAML language server (VS Code with its YAML extension, Neovim, Emacs, ...):
+
+    # yaml-language-server: $schema=config.schema.json
+
+JetBrains' editors ask for the file under *JSON Schema Mappings*. The configs that come with umiak name the file of their own installation,
+[config.schema.json](../../src/umiak/train/config.schema.json). The schema knows one key at a time; `umiak train -m config.yaml --check` knows how they
+belong together, and looks at the data.
+"""
+
 PYTHON = """\
 ## From Python
 
@@ -307,6 +326,7 @@ def config_reference() -> str:
             _reasons(key for key in flat_keys.FLAT if key.ignored),
             SETTLED,
             _reasons(key for key in flat_keys.FLAT if key.settled),
+            EDITOR,
             PYTHON,
         ]
     )

@@ -36,6 +36,11 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
 
         printer.data(f"umiak {__version__}")
         return Exit.DONE
+    if parsed.truth("schema") and not parsed.problems:
+        from umiak.train import config_schema
+
+        printer.data(config_schema.text().rstrip())
+        return Exit.DONE
     _check_request(parsed)
     found = examined(parsed, environ)
     return _answer(parsed, checked(found) if parsed.truth("check") else found, environ, printer)

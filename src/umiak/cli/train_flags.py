@@ -98,4 +98,13 @@ FLAGS = (
         kind=Kind.SWITCH,
         default=False,
     ),
+    Flag(
+        name="schema",
+        help="Print the JSON schema of a config.yaml, with which editors complete and check keys.",
+        group=ASKED,
+        origin=Origin.UMIAK,
+        kind=Kind.SWITCH,
+        default=False,
+        elsewhere=("json_schema",),
+    ),
 )

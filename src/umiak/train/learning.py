@@ -181,8 +181,8 @@ SCHEDULE = (
     ),
 )
 
-_ABOVE_ZERO = ("learning_rate", "clip_value", "clip_norm", "clip_global_norm", "epsilon")
-_BELOW_ONE = ("beta1", "beta2", "momentum", "rho")
+ABOVE_ZERO = ("learning_rate", "clip_value", "clip_norm", "clip_global_norm", "epsilon")
+BELOW_ONE = ("beta1", "beta2", "momentum", "rho")
 
 
 def read(hyper_parameters: Section | None, findings: Findings) -> Learning:
@@ -266,9 +266,9 @@ def _decay(rule: str, said: Said, findings: Findings) -> tuple[float, float]:
 
 def _check_range(key: str, said: Said, findings: Findings) -> None:
     number = said.get(key)
-    if key in _ABOVE_ZERO and number <= 0:
+    if key in ABOVE_ZERO and number <= 0:
         findings.problem("UM-CONFIG-014", said.place(key), f"optimizer: {said.spoken(key)}: not above 0: {number:g}")
-    if key in _BELOW_ONE and not 0 <= number < 1:
+    if key in BELOW_ONE and not 0 <= number < 1:
         what = f"optimizer: {said.spoken(key)}: not from 0 up to 1: {number:g}"
         findings.problem("UM-CONFIG-014", said.place(key), what)
 

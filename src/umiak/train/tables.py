@@ -154,8 +154,8 @@ RULE = (
     _key("ada_epsilon", "`adam`.", "1e-8"),
 )
 
-_BELOW_ONE = ("beta1_decay_rate", "beta2_decay_rate")
-_ABOVE_ZERO = ("initial_g2sum", "ada_epsilon")
+BELOW_ONE = ("beta1_decay_rate", "beta2_decay_rate")
+ABOVE_ZERO = ("initial_g2sum", "ada_epsilon")
 
 
 def read(node: Section | None, findings: Findings) -> dict[str, TableParameters]:
@@ -250,9 +250,9 @@ class _Table:
 
     def _check_range(self, said: Said, name: str) -> None:
         number = said.get(name)
-        if name in _ABOVE_ZERO and number <= 0:
+        if name in ABOVE_ZERO and number <= 0:
             self._bad(said, name, f"not above 0: {number:g}")
-        if name in _BELOW_ONE and number >= 1:
+        if name in BELOW_ONE and number >= 1:
             self._bad(said, name, f"not below 1: {number:g}")
 
     def _section(self, table: tuple[Key, ...], outer: Said | Section | None, name: str = "") -> Said | None:

@@ -1,0 +1,67 @@
+"""Every command of `umiak`: one table, from which the program, its help and shell completion are made. Values.
+
+The modules are named, not imported, so that one command never pays for another.
+"""
+
+from __future__ import annotations
+
+from umiak.core.value import value
+
+
+@value
+class Command:
+    """One command."""
+
+    name: str
+    summary: str
+    """One line for `umiak --help`."""
+    module: str
+    """Where ``main(argv, environ, printer) -> int`` is."""
+    flags: str = ""
+    """The module whose ``FLAGS`` it takes."""
+    words: tuple[str, ...] = ()
+    """What must stand behind it: subcommands, or the choices of its argument."""
+    starts_program: bool = False
+    """Whether its flags end at the name of a program."""
+    has_version: bool = False
+    """Whether it takes ``--version``."""
+
+
+COMMANDS = {
+    command.name: command
+    for command in (
+        Command(
+            name="launch",
+            summary="start a training program on this node, as part of a job on one or many nodes",
+            module="umiak.cli.launch",
+            flags="umiak.cli.launch_flags",
+            starts_program=True,
+            has_version=True,
+        ),
+        Command(
+            name="train",
+            summary="train a model as a config.yaml says, on this machine or on a cluster",
+            module="umiak.cli.train",
+            flags="umiak.cli.train_flags",
+            has_version=True,
+        ),
+        Command(
+            name="ps",
+            summary="show how the parameter servers of a running job are: umiak ps status",
+            module="umiak.cli.ps",
+            flags="umiak.cli.ps_flags",
+            words=("status",),
+        ),
+        Command(
+            name="token",
+            summary="print a random secret for UMIAK_TOKEN, which all launchers of a job must know",
+            module="umiak.cli.token",
+        ),
+        Command(
+            name="completion",
+            summary="print a script that completes commands and flags in bash, zsh or fish",
+            module="umiak.cli.completion",
+            words=("bash", "zsh", "fish"),
+        ),
+    )
+}
