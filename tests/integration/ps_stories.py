@@ -334,11 +334,6 @@ class _Player:
 
     def check_counted(self, end: dict[str, Any]) -> None:
         """Each push once; of a trainer that was killed what it did not yet know to be on the servers at most once, on each."""
-        died = {blow.what for blows, _ in self.story.runs for blow in blows} | {
-            end for _, end in self.story.runs if end
-        }
-        # Who dies together with a server takes along what that had acknowledged and not on disk.
-        with_servers = bool(died & {"kill server", "fill log disk", "kill everything", "kill launcher"})
         surely = at_most = 0
         for rank in range(self.story.trainers):
             lives = rough_training.told_by(self.directory, rank)
@@ -346,7 +341,7 @@ class _Player:
                 if life["begun"] == life["first"]:
                     continue
                 found = end[f"marks.{rank}.{number}"]
-                safe = life["begun"] if number == len(lives) - 1 else 0 if with_servers else life["safe"]
+                safe = life["begun"] if number == len(lives) - 1 else life["safe"]
                 kept = max(0, safe - life["first"])
                 assert (found[:kept] == 1).all(), f"trainer {rank}, life {number}, of {life}: {found}\n{self.talk()}"
                 assert np.isin(found[kept:], (0, 1)).all(), f"trainer {rank}, life {number}: {found}\n{self.talk()}"

@@ -102,6 +102,29 @@ def test_a_full_disk_does_not_stop_the_job(stage: Stage, network: NetworkFactory
     assert "workerlog.0 can't be written, its worker goes on without a log: No space left on device" in launcher.stderr
 
 
+@pytest.mark.netns
+@pytest.mark.parametrize("free_bytes", [0, 4096])
+def test_a_worker_is_not_sent_to_a_file_that_is_not_whole(
+    stage: Stage, network: NetworkFactory, free_bytes: int
+) -> None:
+    """Paddle reads its lists from PADDLE_BACKUP_ENV_PATH, if that is set, and ends if there is half a file."""
+    (a,) = network(1).hosts
+    place = stage.directory / "place" / "log"
+    place.mkdir(parents=True)
+    a.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "none", str(place)], check=True)
+    a.run(["dd", "if=/dev/zero", f"of={place}/full", "bs=4096", f"count={16 - free_bytes // 4096}"], check=False)
+    script = stage.directory / "reads.py"
+    script.write_text(
+        "import json, os\n"
+        "path = os.environ.get('PADDLE_BACKUP_ENV_PATH')\n"
+        "known = {**(json.load(open(path)) if path else {}), **os.environ}\n"
+        "print('endpoints:', len(known['PADDLE_TRAINER_ENDPOINTS'].split(',')))\n"
+    )
+    launcher = stage.launch("--nproc_per_node 2 --tee all", script, host=a, cwd=place.parent)
+    assert launcher.wait() == 0, launcher.stderr
+    assert launcher.stdout.count("endpoints: 2") == 2
+
+
 def test_two_launchers_in_one_directory_keep_their_logs_apart(stage: Stage) -> None:
     place = stage.directory / "place"
     flags = f"--nnodes 2 --master 127.0.0.1:{free_port()}"

@@ -153,8 +153,8 @@ def test_variables_of_a_cluster_do_not_concern_a_function(monkeypatch: pytest.Mo
     assert umiak.run(run_functions.variable, "WORLD_SIZE") == ("3", "3", "3")
 
 
-def test_a_restart_counts_and_what_failed_before_is_forgotten(tmp_path: Path) -> None:
-    assert umiak.run(run_functions.fail_once, str(tmp_path), nproc_per_node=2, max_restart=1) == ("1", "1")
+def test_a_restart_counts_and_what_failed_before_is_forgotten() -> None:
+    assert umiak.run(run_functions.fail_once, nproc_per_node=2, max_restart=1) == ("1", "1")
 
 
 # ---- what goes wrong

@@ -111,8 +111,8 @@ fn beat(shared: &Shared, index: usize, card: &Card) {
     let waiting = Mutex::new(None);
     let mut inbox = Vec::new();
     let mut pause = Duration::from_millis(50);
-    let mut heard = Instant::now();
-    let mut was_silent = false;
+    // When the first beat went out that was not answered.
+    let mut silent_since = None;
     while !shared.stops() {
         match dial::enter(card, &mut || !shared.stops()) {
             Ok((mut stream, _)) => {
@@ -120,6 +120,7 @@ fn beat(shared: &Shared, index: usize, card: &Card) {
                 shared.remember(index, Some(stream.socket().clone()));
                 let _ = stream.socket().set_nonblocking(true);
                 while !shared.stops() {
+                    let asked = Instant::now();
                     let header = Header { client: card.rank, ..Header::of(Op::Beat) };
                     let mut calls = [Call { stream: &mut stream, header, parts: [&[], &[]], rows: None, into: None }];
                     let clock = Clock { silence: shared.silence, limit: None };
@@ -129,14 +130,13 @@ fn beat(shared: &Shared, index: usize, card: &Card) {
                         });
                     match beaten.as_deref() {
                         Ok([Ok(exchange::Answer::Ok(_))]) => {
-                            if std::mem::take(&mut was_silent) {
-                                shared.heard_again(index, heard);
+                            if let Some(since) = silent_since.take() {
+                                shared.heard_again(index, since);
                             }
-                            heard = Instant::now();
                             shared.sleep(shared.every);
                         }
                         _ => {
-                            was_silent = true;
+                            silent_since.get_or_insert(asked);
                             break;
                         }
                     }

@@ -402,6 +402,16 @@ fn a_state_directory_of_another_server_is_refused_with_words() {
 }
 
 #[test]
+fn a_server_that_was_killed_while_it_claimed_its_directory_can_start_again() {
+    let place = Place::new();
+    std::fs::create_dir_all(&place.0).unwrap();
+    std::fs::write(place.0.join(".server.json.4711-0.tmp"), "{\"for").unwrap();
+    open(1, Some(&place.0)).stop();
+    std::fs::write(place.0.join("server.json"), "").unwrap();
+    assert!(Engine::open(config(1, Some(&place.0))).err().unwrap().contains("is not understood"));
+}
+
+#[test]
 fn what_an_earlier_process_prepared_is_not_taken_for_ones_own() {
     let engine = open(1, None);
     let old = trainer(&engine, 0, 1);

@@ -4,6 +4,7 @@
 //! A state directory belongs to one server of one job; anything else is refused before it is touched.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock};
@@ -30,7 +31,7 @@ use super::traffic::Traffic;
 use super::upkeep;
 use crate::store::log::{self, Log};
 use crate::store::manifest::Manifest;
-use crate::store::sync_dir;
+use crate::store::{Fresh, sync_dir, with_file};
 use crate::wire::frame::{HEADER, Header};
 
 /// Whose a state directory is.
@@ -140,16 +141,11 @@ impl Engine {
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                if std::fs::read_dir(dir).map_err(|error| format!("{}: {error}", dir.display()))?.next().is_some() {
+                if !holds_nothing(dir).map_err(|error| format!("{}: {error}", dir.display()))? {
                     return Err(format!("{}: is not empty, and not a server's state directory", dir.display()));
                 }
                 let text = serde_json::to_string_pretty(&own).map_err(|error| error.to_string())?;
-                let fresh = dir.join(format!("{OWNER}.new"));
-                let written = std::fs::write(&fresh, text)
-                    .and_then(|()| std::fs::File::open(&fresh)?.sync_all())
-                    .and_then(|()| std::fs::rename(&fresh, &path))
-                    .and_then(|()| sync_dir(dir));
-                return written.map_err(|error| format!("{}: {error}", path.display()));
+                return write_owner(dir, &text).map_err(|error| error.to_string());
             }
             Err(error) => return Err(format!("{}: {error}", path.display())),
         };
@@ -255,6 +251,24 @@ impl Engine {
         check_count(&dir.join(PIECES), rest.pieces, found.last)?;
         Ok(Steps::restore(rest.step, kept))
     }
+}
+
+/// Whether there is nothing but what a server left that was killed, or had no space, while it claimed the directory.
+fn holds_nothing(dir: &Path) -> std::io::Result<bool> {
+    let begun = format!(".{OWNER}.");
+    for entry in std::fs::read_dir(dir)? {
+        if !entry?.file_name().as_encoded_bytes().starts_with(begun.as_bytes()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn write_owner(dir: &Path, text: &str) -> std::io::Result<()> {
+    let mut fresh = Fresh::create(dir, OWNER)?;
+    fresh.file.write_all(text.as_bytes()).map_err(|error| with_file(fresh.path(), &error))?;
+    fresh.keep()?;
+    sync_dir(dir)
 }
 
 /// A log that is missing reads as an empty one; so the manifest says how long it must be.

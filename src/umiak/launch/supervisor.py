@@ -15,6 +15,7 @@ import time
 from umiak import contracts
 from umiak.adapters import hostinfo, process
 from umiak.contracts import stacks
+from umiak.contracts.paddle import BACKUP_PATH
 from umiak.contracts.torch import ERROR_FILE
 from umiak.core.cluster import Role
 from umiak.core.value import replace, value
@@ -112,6 +113,10 @@ class Supervisor:
         self.on_progress()
         setting = replace(self._program.setting, restart_count=restarts)
         contract = contracts.environment(cluster, seat, setting)
+        whole = contracts.backup(cluster, seat, setting)
+        if not self._write_contract(contract, whole, seat):
+            # A full disk, say: the worker gets everything in its environment, and is not sent to a file that is not whole.
+            contract = {name: text for name, text in whole.items() if name != BACKUP_PATH}
         environ = contracts.inherit(self._program.environ, contract)
         interface = hostinfo.interface_with(seat.host)
         if interface:
@@ -119,7 +124,6 @@ class Supervisor:
             environ.setdefault("GLOO_SOCKET_IFNAME", interface)
         if self._program.token is not None:
             environ["UMIAK_TOKEN"] = self._program.token
-        self._write_contract(contract, contracts.backup(cluster, seat, setting), seat)
         error_file = contract.get(ERROR_FILE, "")
         if error_file:
             self._write(error_file, "")  # torch would make one that others can read
@@ -362,24 +366,28 @@ class Supervisor:
         log.begin(f"{seat.role.value} {seat.rank}", seat.rank)
         return log
 
-    def _write_contract(self, contract: Mapping[str, str], backup: Mapping[str, str], seat: Seat) -> None:
-        """envlog.<worker>: what this worker was told, without secrets; and the file that Paddle reads long lists from."""
+    def _write_contract(self, contract: Mapping[str, str], backup: Mapping[str, str], seat: Seat) -> bool:
+        """envlog.<worker>: what this worker was told, without secrets; and the file that Paddle reads long lists from.
+
+        Whether that file, if there must be one, is whole.
+        """
         import json
 
         text = "".join(f"{name}={text}\n" for name, text in sorted(contracts.redacted(contract).items()))
         self._write(os.path.join(self._program.log_dir, f"envlog.{seat.key}"), text)
-        if "PADDLE_BACKUP_ENV_PATH" in contract:
-            self._write(contract["PADDLE_BACKUP_ENV_PATH"], json.dumps(backup))
+        return BACKUP_PATH not in contract or self._write(contract[BACKUP_PATH], json.dumps(backup))
 
-    def _write(self, path: str, text: str) -> None:
+    def _write(self, path: str, text: str) -> bool:
+        """Whether all of it is there. What is wrong with the log directory is reported by the worker's log."""
+        data = text.encode()
         try:
             fd = self._open(path, overwrite=True)
         except OSError:
-            return  # what is wrong with the log directory is reported by the worker's log
+            return False
         try:
-            os.write(fd, text.encode())
+            return os.write(fd, data) == len(data)
         except OSError:
-            pass
+            return False
         finally:
             os.close(fd)
 
