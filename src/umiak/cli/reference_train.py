@@ -237,9 +237,9 @@ These keys lead to a warning if they ask for something.
 """
 
 SETTLED = """\
-### Known, and not needed
+### Accepted, not required
 
-What these keys ask for is done anyway, or otherwise; they are read over.
+What these keys ask for is done anyway, or in another way.
 """
 
 REFUSED = """\
@@ -356,7 +356,7 @@ def _kind(key: Key) -> str:
 
 def _default(key: Key) -> str:
     if key.required:
-        return "needed"
+        return "required"
     if key.default_said:
         return key.default_said
     if key.default is None:

@@ -166,7 +166,7 @@ def _take(said: Said, key: Key, entry: Entry, findings: Findings) -> None:
         findings.problem(
             "UM-CONFIG-013",
             entry.node.place,
-            f"{said.label}: {entry.spoken} needs {needs}, not {kind_of(entry.node)}",
+            f"{said.label}: {entry.spoken} must be {needs}, not {kind_of(entry.node)}",
             hint=_type_hint(key, entry),
         )
         said.wrong.add(key.name)
@@ -226,7 +226,9 @@ def _whole(key: Key, node: Node) -> int:
     number = node.data
     if key.least is not None and number < key.least and number not in key.also:
         also = "".join(f", or {each}" for each in key.also)
-        raise _BadValue(f"less than {key.least}: {shortened(node.text)}", hint=f"{key.least} is the least{also}")
+        raise _BadValue(
+            f"less than {key.least}: {shortened(node.text)}", hint=f"expected an integer, {key.least} or more{also}"
+        )
     if number > MOST:
         raise _BadValue(f"too large: {shortened(node.text)}")
     return number
@@ -266,7 +268,7 @@ def _names(_: Key, node: Node) -> tuple[str, ...]:
     words = node.items if isinstance(node, Listing) else (node,)
     found = tuple([_word(each).strip() for each in words])
     if "" in found:
-        raise _BadValue("a name that is empty")
+        raise _BadValue("empty name")
     return found
 
 
@@ -296,17 +298,17 @@ def _devices(key: Key, node: Node) -> tuple[int, ...] | None:
     numbers = []
     for word in map(str.strip, words):
         if not (word.isascii() and word.isdecimal() and len(word) < 6):
-            raise _BadValue(f"not a number of a device: {shortened(word) or 'nothing'}", hint=f"write {key.kind.value}")
+            raise _BadValue(f"not a device index: {shortened(word) or 'nothing'}", hint=f"write {key.kind.value}")
         numbers.append(int(word))
     if len({*numbers}) < len(numbers):
-        raise _BadValue("a device is named twice")
+        raise _BadValue("duplicate device")
     return tuple(numbers)
 
 
 def _day(_: Key, node: Node) -> str:
     word = _word(node).strip().replace("-", "")
     if not days.is_day(word):
-        raise _BadValue(f"not a day: {shortened(_word(node))}", hint="write it as 20260131")
+        raise _BadValue(f"not a date: {shortened(_word(node))}", hint="write it as 20260131")
     return word
 
 
