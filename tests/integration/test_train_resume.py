@@ -286,7 +286,7 @@ def test_a_finished_run_says_so_and_can_be_made_longer(work: Work, whole: Whole)
     assert f"epoch {EPOCHS}/{EPOCHS} saved: out/alone/{LAST}" in whole.said("alone")
     done = work.here("alone", "--resume")
     assert (done.status, work.names("out", "alone")) == (0, ["0", "1"])
-    assert f"nothing is left to do: {EPOCHS} epochs are done; the model is in out/alone/1" in done.said
+    assert f"training is already complete ({EPOCHS} of {EPOCHS} epochs); latest checkpoint: out/alone/1" in done.said
     assert work.checkpoint("out", "alone", LAST) == before
     done = work.here("alone", "--resume", "-o", f"runner.alone.epochs={EPOCHS + 1}")
     assert (done.status, work.names("out", "alone")) == (0, ["0", "1", "2"])
@@ -369,7 +369,7 @@ def test_early_stopping_is_remembered(work: Work) -> None:
     assert "no better auc for 2 epochs: it ends here" in done.said
     assert work.names("out", "alone") == ["0", "1", "2", "best"], "the second of them was before it was interrupted"
     done = work.here("alone", *stays, "-o", "runner.alone.epochs=9", "--resume")
-    assert "nothing is left to do: early stopping has ended it" in done.said
+    assert "training is already complete (3 of 9 epochs, early stopping); latest checkpoint: out/alone/2" in done.said
     assert work.names("out", "alone") == ["0", "1", "2", "best"]
 
 

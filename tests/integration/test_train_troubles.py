@@ -68,14 +68,14 @@ def test_a_loss_that_is_no_number(work: Work) -> None:
         "paddle.ones([inputs.size, 1])",
     )
     done = work.run("sync")
-    check(done, "UM-TRAIN-014", "the loss is no number any more: nan in step 6", "a smaller learning rate", status=1)
+    check(done, "UM-TRAIN-014", "the loss is NaN at step 6", "a smaller learning rate", status=1)
     assert work.names("steps", "sync") == ["epoch_0_batch_4"]
     check_steps(work, "sync")
 
 
 def test_a_rate_that_is_too_high(work: Work) -> None:
     done = work.here("alone", "-o", "hyper_parameters.optimizer={class: SGD, learning_rate: 1e30}")
-    check(done, "UM-TRAIN-014", "the loss is no number any more: ", status=1)
+    check(done, "UM-TRAIN-014", "the loss is NaN at step ", status=1)
 
 
 def test_a_server_that_is_lost(work: Work) -> None:
@@ -306,7 +306,7 @@ def test_check_knows_the_hyper_parameters(work: Work) -> None:
     assert (status, problems) == (
         2,
         [
-            "UM-TRAIN-012 config.yaml hyper_parameters.dim needs a whole number, not 'many'",
+            "UM-TRAIN-012 config.yaml hyper_parameters.dim must be an integer, not 'many'",
             "UM-TRAIN-012 config.yaml the model has no hyper-parameter dimm",
         ],
     )

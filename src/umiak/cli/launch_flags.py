@@ -194,7 +194,7 @@ def _log_mode(parsed: Parsed, findings: Findings) -> int | None:
         findings.problem(
             "UM-LAUNCH-315",
             f"not permissions for log files: {setting.spoken}",
-            why="their owner reads and writes them, and nobody else but their group may write",
+            why="the owner must be able to read and write them, and only the group may write besides",
             hint="write an octal number between 0600 and 0664, as in --log_mode 0640",
         )
         return None

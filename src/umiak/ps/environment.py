@@ -108,7 +108,7 @@ def seat(environ: Mapping[str, str]) -> Seat:
     if token is not None and len(token) < SHORTEST_TOKEN:
         reading.note(
             "UM-PS-033",
-            f"a UMIAK_TOKEN of {len(token)} characters, at least {SHORTEST_TOKEN} are needed",
+            f"a UMIAK_TOKEN of {len(token)} characters, at least {SHORTEST_TOKEN} are required",
             hint=_HOW_TO_MAKE_ONE,
         )
     restarts = reading.number("UMIAK_RESTART_COUNT") if reading.text("UMIAK_RESTART_COUNT") else 0
@@ -184,7 +184,7 @@ class _Reading:
             self.note("UM-PS-004", f"{name} is not set, but this is a job with parameter servers")
             return least
         if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text) >= least):
-            self.note("UM-PS-004", f"{name}: not a whole number of {least} or more: {text}")
+            self.note("UM-PS-004", f"{name}: expected an integer, {least} or more: {text}")
             return least
         return int(text)
 
@@ -217,7 +217,7 @@ class _Reading:
             else:
                 found.append(join_host_port(host, port))
         if not self.text(name):
-            self.note("UM-PS-002", f"{name} is not set, so nobody knows where the servers are")
+            self.note("UM-PS-002", f"{name} is not set, so the addresses of the servers are unknown")
         elif len({*found}) < len(found):
             self.note("UM-PS-002", f"{name}: a server is listed twice: {self.text(name)}")
         return tuple(found)

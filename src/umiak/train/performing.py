@@ -74,7 +74,7 @@ def _import_trainer() -> None:
                 code="UM-TRAIN-006",
                 what="PaddlePaddle can't be imported",
                 why=str(error),
-                hint="`python -c 'import paddle'` says more; install it anew, in the build for this machine",
+                hint="`python -c 'import paddle'` says more; reinstall it, in the build for this machine",
             )
             raise UmiakError(problem, exit_status=Exit.REFUSED) from error
         import umiak.train.trainer  # noqa: F401

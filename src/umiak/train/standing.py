@@ -137,7 +137,7 @@ class _Reading:
         if text is None:
             return default
         if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text) >= least):
-            self._wrong(f"{name}: not a whole number of {least} or more: {text}")
+            self._wrong(f"{name}: expected an integer, {least} or more: {text}")
             return default
         return int(text)
 
