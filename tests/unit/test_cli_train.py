@@ -220,7 +220,7 @@ def test_check_without_the_framework(capsys: pytest.CaptureFixture[str]) -> None
         ),
         (
             f"{MODEL}    @dataclass\n    class Hyper:\n        dim: int\n        size: int = field()\n        rate: float = 1\n",
-            "UM-TRAIN-012 config.yaml hyper_parameters.dim is missing, and the model needs it",
+            "UM-TRAIN-012 config.yaml hyper_parameters.dim is required by the model and missing",
         ),
     ],
 )
@@ -609,9 +609,7 @@ def test_a_pipe_to_which_nobody_writes(monkeypatch: pytest.MonkeyPatch, capsys: 
     monkeypatch.setattr(files, "PIPE_WAIT_S", 0.01)
     os.mkfifo("config.yaml")
     assert main(["train", "-m", "config.yaml"]) == 2
-    assert capsys.readouterr().err == (
-        "error: config.yaml: a pipe to which nobody has written for 0.01 s [UM-CONFIG-001]\n"
-    )
+    assert capsys.readouterr().err == ("error: config.yaml: a pipe without a writer for 0.01 s [UM-CONFIG-001]\n")
 
 
 # ---- what starting costs

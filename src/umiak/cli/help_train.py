@@ -9,8 +9,9 @@ USAGE = """\
 usage: umiak train -m CONFIG [flags]
 
 Train a model from a config.yaml: in one process, with parameter servers, or data parallel with
-all-reduce. Configs of PaddleRec 1.8.5 and of its newer layout work unchanged; all mistakes are reported
-at once, with their lines. On a cluster node the environment makes the same command a trainer or a server.
+all-reduce. Configs of PaddleRec 1.8.5 and of its newer layout work unchanged; all mistakes are
+reported at once, with their lines. On a node of a cluster, the environment makes the same command
+a trainer or a server.
 """
 
 EXAMPLES = (
