@@ -93,8 +93,10 @@ def test_explain_as_data(capsys: pytest.CaptureFixture[str]) -> None:
     assert (status, err) == (0, "")
     answer = json.loads(out)
     assert (answer["problems"], answer["warnings"]) == ([], [])
-    (act,) = answer["plan"]["acts"]
-    assert (act["name"], act["kind"], act["crew"]["duty"], act["epochs"]) == ("train", "train", "alone", 3)
+    (run,) = answer["plan"]["runs"]
+    assert (run["name"], run["kind"], run["process_group"]["role"], run["epochs"]) == ("train", "train", "alone", 3)
+    assert [phase["dataset"]["batch_size"] for phase in run["phases"]] == [512]
+    assert not {"acts", "crew", "duty", "stages"} & {*answer["plan"], *run, *run["process_group"]}
     assert answer["plan"]["hyper_parameters"]["fc_sizes"] == [512, 256, 128, 32]
 
 

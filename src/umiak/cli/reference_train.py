@@ -92,9 +92,9 @@ model again: its later line counts.
 DUTIES = """\
 ## What this process does
 
-A runner's class and the environment decide it; `--explain` says it in its line `who`. As data it is `duty`.
+A runner's class and the environment decide it; `--explain` says it in its line `who`. As data it is `role`.
 
-| duty | when |
+| role | when |
 |---|---|
 | `alone` | Class `train` on one device, class `infer`, or one trainer without servers. |
 | `launcher` | Workers have yet to be started on this node: class `local_cluster_train`, several devices, or a node of a [platform](platforms.md) whose workers are not there yet. |
@@ -107,7 +107,8 @@ A runner's class and the environment decide it; `--explain` says it in its line 
 
 ## As data
 
-`--explain --json` prints one object with `plan`, `problems` and `warnings`, `--check --json` the last two. A problem has `code`,
+`--explain --json` prints one object with `plan`, `problems` and `warnings`, `--check --json` the last two. `plan.runs` has an entry for each
+runner: its `process_group`, with the `role` of this process in it, and its `phases`. A problem has `code`,
 `what`, `why`, `hint` and `where`, which is `file:line:column` or an override. The exit status is 2 if there are problems.
 """
 
