@@ -146,7 +146,7 @@ def test_it_goes_on_from_every_batch_to_the_same_bits(work: Work, whole: Whole) 
         work.forget("steps", "out")
         shutil.copytree(kept / name, work.path / "steps" / "alone" / name)
         done = work.here("alone", "--resume", "-o", "runner.alone.save_step_interval=50")
-        assert f"goes on from steps/alone/{name}: " in done.said
+        assert f"resuming from steps/alone/{name}: " in done.said
         assert work.checkpoint("out", "alone", LAST) == last, name
         assert [row["samples"] for row in work.epochs("alone")] == [SAMPLES] * EPOCHS
 
@@ -308,7 +308,7 @@ def test_a_run_that_began_anew_is_not_taken_for_the_one_before(work: Work) -> No
     assert work.here("alone", "-o", "runner.alone.epochs=1").status == 0
     assert work.names("out", "alone") == ["0", "previous-1"]
     done = work.here("alone", "--resume")
-    assert "goes on from out/alone/0: 1 of 2 epochs is done" in done.said
+    assert "resuming from out/alone/0: 1 of 2 epochs is done" in done.said
 
 
 def test_what_was_torn_is_passed_over(work: Work, whole: Whole) -> None:
@@ -321,7 +321,7 @@ def test_what_was_torn_is_passed_over(work: Work, whole: Whole) -> None:
     assert done.status == 0
     assert "note: passed over: steps/alone/epoch_1_batch_16.partial: was never finished" in done.said
     assert re.search(r"note: passed over: steps/alone/epoch_1_batch_12/shard-\d+.umiak: a file is torn", done.said)
-    assert "goes on from steps/alone/epoch_1_batch_8" in done.said
+    assert "resuming from steps/alone/epoch_1_batch_8" in done.said
     assert "2.4k samples" in done.said, "the picture goes on behind the epoch that is over"
     assert work.checkpoint("out", "alone", LAST) == whole.of("alone").checkpoint("out", "alone", LAST)
     assert work.names("steps", "alone") == [f"epoch_1_batch_{batch}" for batch in (12, 16, 8)]
@@ -334,7 +334,7 @@ def test_an_exchange_of_checkpoints_that_was_cut_short_is_finished(work: Work, w
     (steps / "epoch_1_batch_16").rename(steps / "epoch_1_batch_16.next")
     shutil.copytree(steps / "epoch_1_batch_12", steps / "epoch_1_batch_16.removing")
     done = work.here("alone", "--resume")
-    assert "goes on from steps/alone/epoch_1_batch_16.next" in done.said
+    assert "resuming from steps/alone/epoch_1_batch_16.next" in done.said
     assert work.checkpoint("out", "alone", LAST) == whole.of("alone").checkpoint("out", "alone", LAST)
     for left in (".next", ".removing", ".next.partial"):
         shutil.copytree(steps / "epoch_1_batch_12", steps / f"epoch_0_batch_4{left}")
@@ -386,7 +386,7 @@ def test_another_number_of_trainers_goes_on_between_epochs_and_not_within_one(wo
     shutil.copytree(synced / "out" / "sync" / "0", work.path / "out" / "sync" / "0")
     done = work.here("sync", "--resume", *alone)
     assert done.status == 0, done.said
-    assert "goes on from out/sync/0: 1 of 2 epochs is done" in done.said
+    assert "resuming from out/sync/0: 1 of 2 epochs is done" in done.said
     assert [row["samples"] for row in work.epochs("sync")] == [SAMPLES]
 
 
@@ -447,7 +447,7 @@ def test_a_resumed_run_with_another_rate_goes_on_with_it_and_says_so(work: Work,
     shutil.copytree(whole.of("alone").path / "steps" / "alone", work.path / "steps" / "alone")
     done = work.here("alone", "--resume", "-o", "hyper_parameters.optimizer.learning_rate=0.01")
     assert done.status == 0
-    assert "goes on from steps/alone/epoch_1_batch_16: within epoch 2/2, behind batch 16\n" in done.said
+    assert "resuming from steps/alone/epoch_1_batch_16: within epoch 2/2, behind batch 16\n" in done.said
     assert "-> 0.01, as this script has it" in done.said
 
 

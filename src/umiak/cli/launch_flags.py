@@ -94,7 +94,7 @@ OWN = (
     Flag(
         name="tee",
         help="Show worker output live, beside the log files: of the first worker (0), of all workers with a tag, or of none. "
-        "Also accepts torchrun's 1, 2, 3 and RANK:STD,....",
+        "torchrun's 1, 2, 3 and RANK:STD lists are accepted too.",
         group=paddle_flags.SEEN,
         origin=Origin.UMIAK,
         letter="t",

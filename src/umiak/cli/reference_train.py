@@ -31,7 +31,7 @@ processes are needed on this machine it starts them; on a node of a cluster it i
 ```console
 $ umiak train -m config.yaml                       # all runners of `mode`, one after another
 $ umiak train -m config.yaml -o mode=ps_cluster    # another runner
-$ umiak train -m config.yaml --resume              # goes on where a run was stopped or killed
+$ umiak train -m config.yaml --resume              # resume from the latest checkpoint
 ```
 
 ## What it leaves

@@ -23,7 +23,8 @@ FLAGS = (
         name="override",
         letter="o",
         many=True,
-        help="Override a config value, e.g. runner.epochs=1, or runner.NAME.epochs=1 for one runner. Repeatable.",
+        help="Override a config value, e.g. runner.epochs=1, or runner.NAME.epochs=1 for one runner. Repeatable; several may "
+        "follow one -o.",
         group=CONFIG,
         metavar="KEY=VALUE",
         aliases=("opt",),

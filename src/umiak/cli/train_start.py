@@ -102,7 +102,7 @@ def _name(number: int) -> str:
 
 def _where(told: dict[str, object] | None) -> str:
     saved = (told or {}).get("saved")
-    return f": resumable from {saved}, `--resume` goes on from there" if saved else ""
+    return f": resumable from {saved}, `--resume` continues from there" if saved else ""
 
 
 def _columns(printer: Printer) -> int | None:

@@ -143,7 +143,7 @@ def _trained(act: Act, shared: Settings, wanted: Wanted, environ: Mapping[str, s
             teller.talk("stopped before anything was learned: nothing is lost")
         else:
             teller.talk(
-                f"stopped, resumable: everything is in {mirrors.spoken(outcome.saved)}; `--resume` goes on from there"
+                f"stopped, resumable: everything is in {mirrors.spoken(outcome.saved)}; `--resume` continues from there"
             )
         # Where another trainer was asked, this one was not.
         number = stopping.asked_by or signal.SIGTERM
@@ -219,7 +219,9 @@ def _lost(error: umiak_native.PsError, act: Act) -> UmiakError:
         Problem(
             code="UM-TRAIN-018",
             what=str(error).splitlines()[0],
-            hint="`--resume` goes on from the newest checkpoint" if saves else "save checkpoints: save_checkpoint_path",
+            hint="`--resume` continues from the latest checkpoint"
+            if saves
+            else "save checkpoints: save_checkpoint_path",
         ),
         exit_status=Exit.JOB_FAILED,
     )

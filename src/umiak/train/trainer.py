@@ -289,7 +289,7 @@ class Trainer:
         self.best, self.without_progress = milestone.best, milestone.without_progress
         self.step = milestone.step
         self.teller.talk(
-            f"goes on from {self.mirrors.spoken(found.path)}: {self._reached(milestone)}{'' if whole else VALUES_ONLY}"
+            f"resuming from {self.mirrors.spoken(found.path)}: {self._reached(milestone)}{'' if whole else VALUES_ONLY}"
         )
 
     def _reached(self, milestone: Milestone) -> str:
