@@ -154,7 +154,7 @@ def test_a_rule_of_its_own_and_a_rule_that_comes_too_late(job, paddle) -> None:
         ps.paddle.Embedding(dim=2, table="x", rule="fast")
     with pytest.raises(BadRequest, match="no such pooling"):
         ps.paddle.Embedding(dim=2, table="x", pooling="max")
-    with pytest.raises(BadRequest, match="whole numbers"):
+    with pytest.raises(BadRequest, match="ids must be integers"):
         own(np.array([0.5]))
 
 
