@@ -109,7 +109,7 @@ DESCRIPTIONS = {
     # umiak's own
     "UMIAK_JOB_ID": "The job's name, `--job_id`.",
     "UMIAK_GENERATION": "The number of this formation of the job, from 1.",
-    "UMIAK_RESTART_COUNT": "How often something was started anew after a failure.",
+    "UMIAK_RESTART_COUNT": "Number of restarts after failures.",
     "UMIAK_ROLE": "`trainer`, `server` or `heter`.",
     "UMIAK_RANK": "This worker's number among all workers of its role.",
     "UMIAK_WORLD_SIZE": "How many workers of its role there are.",
@@ -478,8 +478,8 @@ caller has. Each step must follow within ten seconds. `for` is one of
 
 To the second and third the answer is `welcome` or `{"other": true}`, to the last one `welcome`, or `moved` where the job goes on.
 While the listener does not know who leads, it sends `{"b": 0}`. After the handshake there are messages,
-`{"m": {"is": "Ready", ...}}`, and beats, `{"b": 7, "heard": 6}`, one a second from each side (more often with a
-`--heartbeat_timeout` below five seconds): their number, and the number of the last beat that was heard. A launcher that lets
+`{"m": {"is": "Ready", ...}}`, and heartbeats, `{"b": 7, "heard": 6}`, one a second from each side (more often with a
+`--heartbeat_timeout` below five seconds): their number, and the number of the last heartbeat that was received. A launcher that lets
 go of a link and lives on says `{"left": 1}` first.
 
 A message that belongs to one formation carries its generation, so that one that comes late is known and dropped. Which

@@ -1,8 +1,8 @@
 """`make demo`: a click-through model, trained on this machine by two trainers with two parameter servers, then asked.
 
 1. sample data with a planted signal, so that the best possible AUC is known;
-2. `umiak train` with the zoo's dnn: live progress, evaluation, checkpoints, a table and a picture;
-3. the model that it saved for serving, loaded with `paddle.inference`, answers three samples that it has never seen.
+2. `umiak train` with the zoo's dnn: live progress, evaluation, checkpoints, a table and a plot;
+3. the inference model that it saved, loaded with `paddle.inference`, answers three samples that it has never seen.
 
 Everything is made in a directory `demo`, which is emptied first.
 """
@@ -29,7 +29,7 @@ def main() -> int:
         if status:
             heading(f"step {number} ended with {status}")
             return status
-    heading(f"done; the picture is {PLACE / 'run' / 'ps' / 'curve.svg'}")
+    heading(f"done; the plot is {PLACE / 'run' / 'ps' / 'curve.svg'}")
     return 0
 
 
@@ -56,7 +56,7 @@ def train(number: int) -> int:
 
 def ask(number: int) -> int:
     heading(
-        f"{number}. The model for serving answers: paddle.inference on {PLACE}/served/1, of the second epoch: names count from 0"
+        f"{number}. The inference model answers: paddle.inference on {PLACE}/served/1, of the second epoch: names count from 0"
     )
     best = json.loads((PLACE / "data" / "best.json").read_text(encoding="utf-8"))["auc"]
     print(f"the best AUC that the hidden chances allow is {best:.4f}", flush=True)

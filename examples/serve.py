@@ -1,6 +1,6 @@
-"""Asks a model for serving about samples: ``python examples/serve.py served/1 samples.txt``.
+"""Asks an inference model about samples: ``python examples/serve.py served/1 samples.txt``.
 
-A model for serving is a directory that `umiak train` has saved (``save_inference_path``). Its ``signature.json`` says what goes in; any program that can
+An inference model is a directory that `umiak train` has saved (``save_inference_path``). Its ``signature.json`` says what goes in; any program that can
 use ``paddle.inference`` can do what is done here, umiak is not needed for it.
 """
 

@@ -305,7 +305,7 @@ class _Player:
         assert "this is a bug in umiak" not in said, self.talk()
         assert "panicked at" not in said, self.talk()
         if status == 1:
-            texts = ("ServerLost", "SIGTERM came") if end == "stop server" else ("ServerForgot", "ServerLost")
+            texts = ("ServerLost", "received SIGTERM") if end == "stop server" else ("ServerForgot", "ServerLost")
             assert any(text in said or text in self.logs(launcher) for text in texts), f"{end}\n{self.talk()}"
         return status
 

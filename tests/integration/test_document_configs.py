@@ -206,7 +206,7 @@ class TestDataOfItsOwn:
 
         forget_all_but_one()
         said = on_nodes(self.nodes(first, second, PADDLEREC_CLUSTER_TYPE="MPI"), *words, "--resume")
-        assert "goes on from" in said
+        assert "resuming from" in said
         found = from_plain(dict(checkpoint.read(tmp_path / "ends" / "1").metadata))
         assert found is not None
         assert [row.samples for row in found.history] == [self.SAMPLES] * 2

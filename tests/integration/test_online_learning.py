@@ -211,7 +211,7 @@ def test_two_days_alone_killed_and_resumed(stage: Stage, place: Path) -> None:
     (place / "held").rename(done)
     resumed = train(stage, place, "--resume", run_dir="killed")
     assert resumed.wait() == 0
-    assert f"goes on from kept/{DAYS[1]}/1: everything up to {SPLITS[3]}" in resumed.said
+    assert f"resuming from kept/{DAYS[1]}/1: everything up to {SPLITS[3]}" in resumed.said
     check_learning(passes(place, "killed"))
     assert published(place) == EVERYTHING
     for path in ("20260201/3",):
@@ -267,7 +267,7 @@ def test_resumed_within_a_pass(stage: Stage, place: Path) -> None:
     resumed = train(stage, place, "--resume", run_dir="again")
     assert resumed.wait() == 0
     assert (
-        f"goes on from kept/{DAYS[1]}/1_batch_15: everything up to {SPLITS[2]}, and batch 15 behind it" in resumed.said
+        f"resuming from kept/{DAYS[1]}/1_batch_15: everything up to {SPLITS[2]}, and batch 15 behind it" in resumed.said
     )
     assert [each["evaluated"] for each in passes(place, "again")] == [each["evaluated"] for each in whole[3:]]
     same(second_day / "3", place / "whole" / "3")

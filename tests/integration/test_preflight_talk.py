@@ -250,7 +250,7 @@ def test_a_worker_that_came_too_late_is_told(examine: Examine) -> None:
     exam.until(lambda: exam.ended)
     assert [result.final for result in exam.results] == [True]
     assert exam.results[0].problem is not None
-    assert "the report of 127.0.0.1 came too late" in exam.results[0].problem.what
+    assert "the report of 127.0.0.1 arrived too late" in exam.results[0].problem.what
     assert exam.over == 1
 
 
@@ -271,7 +271,7 @@ def test_a_stranger_at_the_collector_s_address_that_says_nothing(examine: Examin
     exam.member(0, store=stranger.endpoint, patience_s=0.2)
     exam.until(lambda: exam.ended)
     assert [result.problem.what for result in exam.results if result.problem] == [
-        f"127.0.0.1 can't reach {stranger.endpoint}: connected, but nobody answers"
+        f"127.0.0.1 can't reach {stranger.endpoint}: connected, but no answer"
     ]
     stranger.close()
 

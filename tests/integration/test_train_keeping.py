@@ -52,7 +52,7 @@ def test_checkpoints_and_models_behind_a_url(work: Work, monkeypatch: pytest.Mon
     (work.path / "tmp").mkdir()
     done = work.here("alone", *words, "-o", f"runner.alone.epochs={EPOCHS + 1}", "--resume")
     assert done.status == 0, done.said
-    assert f"goes on from file://{there}/models/{EPOCHS - 1}" in done.said
+    assert f"resuming from file://{there}/models/{EPOCHS - 1}" in done.said
     assert work.names("there", "models") == [str(EPOCHS)]
     done = work.here("infer", "-o", f"runner.infer.init_model_path=file://{there}/models")
     assert done.status == 0, done.said

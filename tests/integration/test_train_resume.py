@@ -146,7 +146,7 @@ def test_it_goes_on_from_every_batch_to_the_same_bits(work: Work, whole: Whole) 
         work.forget("steps", "out")
         shutil.copytree(kept / name, work.path / "steps" / "alone" / name)
         done = work.here("alone", "--resume", "-o", "runner.alone.save_step_interval=50")
-        assert f"goes on from steps/alone/{name}: " in done.said
+        assert f"resuming from steps/alone/{name}: " in done.said
         assert work.checkpoint("out", "alone", LAST) == last, name
         assert [row["samples"] for row in work.epochs("alone")] == [SAMPLES] * EPOCHS
 
@@ -286,7 +286,7 @@ def test_a_finished_run_says_so_and_can_be_made_longer(work: Work, whole: Whole)
     assert f"epoch {EPOCHS}/{EPOCHS} saved: out/alone/{LAST}" in whole.said("alone")
     done = work.here("alone", "--resume")
     assert (done.status, work.names("out", "alone")) == (0, ["0", "1"])
-    assert f"nothing is left to do: {EPOCHS} epochs are done; the model is in out/alone/1" in done.said
+    assert f"training is already complete ({EPOCHS} of {EPOCHS} epochs); latest checkpoint: out/alone/1" in done.said
     assert work.checkpoint("out", "alone", LAST) == before
     done = work.here("alone", "--resume", "-o", f"runner.alone.epochs={EPOCHS + 1}")
     assert (done.status, work.names("out", "alone")) == (0, ["0", "1", "2"])
@@ -308,7 +308,7 @@ def test_a_run_that_began_anew_is_not_taken_for_the_one_before(work: Work) -> No
     assert work.here("alone", "-o", "runner.alone.epochs=1").status == 0
     assert work.names("out", "alone") == ["0", "previous-1"]
     done = work.here("alone", "--resume")
-    assert "goes on from out/alone/0: 1 of 2 epochs is done" in done.said
+    assert "resuming from out/alone/0: 1 of 2 epochs is done" in done.said
 
 
 def test_what_was_torn_is_passed_over(work: Work, whole: Whole) -> None:
@@ -321,7 +321,7 @@ def test_what_was_torn_is_passed_over(work: Work, whole: Whole) -> None:
     assert done.status == 0
     assert "note: passed over: steps/alone/epoch_1_batch_16.partial: was never finished" in done.said
     assert re.search(r"note: passed over: steps/alone/epoch_1_batch_12/shard-\d+.umiak: a file is torn", done.said)
-    assert "goes on from steps/alone/epoch_1_batch_8" in done.said
+    assert "resuming from steps/alone/epoch_1_batch_8" in done.said
     assert "2.4k samples" in done.said, "the picture goes on behind the epoch that is over"
     assert work.checkpoint("out", "alone", LAST) == whole.of("alone").checkpoint("out", "alone", LAST)
     assert work.names("steps", "alone") == [f"epoch_1_batch_{batch}" for batch in (12, 16, 8)]
@@ -334,7 +334,7 @@ def test_an_exchange_of_checkpoints_that_was_cut_short_is_finished(work: Work, w
     (steps / "epoch_1_batch_16").rename(steps / "epoch_1_batch_16.next")
     shutil.copytree(steps / "epoch_1_batch_12", steps / "epoch_1_batch_16.removing")
     done = work.here("alone", "--resume")
-    assert "goes on from steps/alone/epoch_1_batch_16.next" in done.said
+    assert "resuming from steps/alone/epoch_1_batch_16.next" in done.said
     assert work.checkpoint("out", "alone", LAST) == whole.of("alone").checkpoint("out", "alone", LAST)
     for left in (".next", ".removing", ".next.partial"):
         shutil.copytree(steps / "epoch_1_batch_12", steps / f"epoch_0_batch_4{left}")
@@ -369,7 +369,7 @@ def test_early_stopping_is_remembered(work: Work) -> None:
     assert "no better auc for 2 epochs: it ends here" in done.said
     assert work.names("out", "alone") == ["0", "1", "2", "best"], "the second of them was before it was interrupted"
     done = work.here("alone", *stays, "-o", "runner.alone.epochs=9", "--resume")
-    assert "nothing is left to do: early stopping has ended it" in done.said
+    assert "training is already complete (3 of 9 epochs, early stopping); latest checkpoint: out/alone/2" in done.said
     assert work.names("out", "alone") == ["0", "1", "2", "best"]
 
 
@@ -386,7 +386,7 @@ def test_another_number_of_trainers_goes_on_between_epochs_and_not_within_one(wo
     shutil.copytree(synced / "out" / "sync" / "0", work.path / "out" / "sync" / "0")
     done = work.here("sync", "--resume", *alone)
     assert done.status == 0, done.said
-    assert "goes on from out/sync/0: 1 of 2 epochs is done" in done.said
+    assert "resuming from out/sync/0: 1 of 2 epochs is done" in done.said
     assert [row["samples"] for row in work.epochs("sync")] == [SAMPLES]
 
 
@@ -447,7 +447,7 @@ def test_a_resumed_run_with_another_rate_goes_on_with_it_and_says_so(work: Work,
     shutil.copytree(whole.of("alone").path / "steps" / "alone", work.path / "steps" / "alone")
     done = work.here("alone", "--resume", "-o", "hyper_parameters.optimizer.learning_rate=0.01")
     assert done.status == 0
-    assert "goes on from steps/alone/epoch_1_batch_16: within epoch 2/2, behind batch 16\n" in done.said
+    assert "resuming from steps/alone/epoch_1_batch_16: within epoch 2/2, behind batch 16\n" in done.said
     assert "-> 0.01, as this script has it" in done.said
 
 

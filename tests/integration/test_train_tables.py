@@ -93,7 +93,7 @@ def test_checkpoints_infer_and_models_for_serving(equal: Work) -> None:
     for name in ("out", "served"):
         equal.forget(f"{name}/{LAST}" if name == "served" else "out")
     done = equal.here("alone", *words, "--resume")
-    assert "goes on from" in done.said, done.said
+    assert "resuming from" in done.said, done.said
     assert equal.checkpoint("out", "alone", LAST) == whole
     done = equal.here("infer")
     assert done.status != 0

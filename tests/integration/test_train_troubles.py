@@ -68,14 +68,14 @@ def test_a_loss_that_is_no_number(work: Work) -> None:
         "paddle.ones([inputs.size, 1])",
     )
     done = work.run("sync")
-    check(done, "UM-TRAIN-014", "the loss is no number any more: nan in step 6", "a smaller learning rate", status=1)
+    check(done, "UM-TRAIN-014", "the loss is NaN at step 6", "a smaller learning rate", status=1)
     assert work.names("steps", "sync") == ["epoch_0_batch_4"]
     check_steps(work, "sync")
 
 
 def test_a_rate_that_is_too_high(work: Work) -> None:
     done = work.here("alone", "-o", "hyper_parameters.optimizer={class: SGD, learning_rate: 1e30}")
-    check(done, "UM-TRAIN-014", "the loss is no number any more: ", status=1)
+    check(done, "UM-TRAIN-014", "the loss is NaN at step ", status=1)
 
 
 def test_a_server_that_is_lost(work: Work) -> None:
@@ -83,7 +83,7 @@ def test_a_server_that_is_lost(work: Work) -> None:
     assert started.until(lambda: work.names("steps", "sync") and work.paced() >= 12, "a checkpoint")
     started.kill("server")
     done = started.end()
-    check(done, "UM-TRAIN-018", "server ", "hint: `--resume` goes on from the newest checkpoint", status=1)
+    check(done, "UM-TRAIN-018", "server ", "hint: `--resume` continues from the latest checkpoint", status=1)
     assert any(re.fullmatch(r"epoch_0_batch_\d+", name) for name in work.names("steps", "sync"))
 
 
@@ -102,11 +102,11 @@ def test_a_disk_that_is_full(work: Work, whole: Whole, runner: str) -> None:
     check(
         done, "UM-TRAIN-017", f"a checkpoint can't be saved: steps/{runner}/epoch_0_batch_8", "No space left", status=3
     )
-    assert "hint: make room, or save elsewhere" in done.said
+    assert "hint: free disk space, or save elsewhere" in done.said
     assert work.names("kept", runner) == ["epoch_0_batch_4"]
     shutil.copytree(work.path / "kept" / runner, work.path / "steps" / runner)
     if runner == "alone":
-        assert "goes on from steps/" in work.here(runner, "--resume").said
+        assert "resuming from steps/" in work.here(runner, "--resume").said
         assert work.checkpoint("out", runner, "1") == whole.of(runner).checkpoint("out", runner, "1")
 
 
@@ -128,7 +128,7 @@ def test_a_checkpoint_that_was_changed_since(work: Work, whole: Whole) -> None:
     done = work.here("alone", "--resume")
     check(done, "UM-TRAIN-022", "a checkpoint can't be loaded: steps/alone/epoch_1_batch_16", shard.name, status=3)
     newest.rename(work.path / "away")
-    assert "goes on from steps/alone/epoch_1_batch_12" in work.here("alone", "--resume").said
+    assert "resuming from steps/alone/epoch_1_batch_12" in work.here("alone", "--resume").said
 
 
 # ---- data
@@ -306,7 +306,7 @@ def test_check_knows_the_hyper_parameters(work: Work) -> None:
     assert (status, problems) == (
         2,
         [
-            "UM-TRAIN-012 config.yaml hyper_parameters.dim needs a whole number, not 'many'",
+            "UM-TRAIN-012 config.yaml hyper_parameters.dim must be an integer, not 'many'",
             "UM-TRAIN-012 config.yaml the model has no hyper-parameter dimm",
         ],
     )
@@ -492,7 +492,7 @@ def test_a_run_that_begins_again_puts_the_old_checkpoints_aside(work: Work, whol
     assert work.names("out", "alone", "previous-1") == ["0", "1"]
     assert work.checkpoint("out", "alone", "previous-1", "1") == before
     assert work.here("infer").said.count("evaluates out/alone/") == 1
-    assert "goes on from out/alone/0" in work.here("alone", "--resume").said
+    assert "resuming from out/alone/0" in work.here("alone", "--resume").said
 
 
 def test_the_best_checkpoint_is_kept_and_marked(work: Work) -> None:

@@ -315,9 +315,9 @@ def test_names_that_are_not_there_are_told_and_nothing_is_written(small: Learned
     assert {problem.code for problem in caught.value.problems} == {"UM-TRAIN-015"}
     told = [problem.what for problem in caught.value.problems]
     assert told == [
-        "the model for serving has no input click",
-        "the model for serving has no input dense",
-        "the model for serving has no output probabilities",
+        "the inference model has no input click",
+        "the inference model has no input dense",
+        "the inference model has no output probabilities",
     ]
     assert "probability" in (caught.value.problems[2].hint or "")
     assert [*tmp_path.iterdir()] == []

@@ -93,8 +93,10 @@ def test_explain_as_data(capsys: pytest.CaptureFixture[str]) -> None:
     assert (status, err) == (0, "")
     answer = json.loads(out)
     assert (answer["problems"], answer["warnings"]) == ([], [])
-    (act,) = answer["plan"]["acts"]
-    assert (act["name"], act["kind"], act["crew"]["duty"], act["epochs"]) == ("train", "train", "alone", 3)
+    (run,) = answer["plan"]["runs"]
+    assert (run["name"], run["kind"], run["process_group"]["role"], run["epochs"]) == ("train", "train", "alone", 3)
+    assert [phase["dataset"]["batch_size"] for phase in run["phases"]] == [512]
+    assert not {"acts", "crew", "duty", "stages"} & {*answer["plan"], *run, *run["process_group"]}
     assert answer["plan"]["hyper_parameters"]["fc_sizes"] == [512, 256, 128, 32]
 
 
@@ -220,7 +222,7 @@ def test_check_without_the_framework(capsys: pytest.CaptureFixture[str]) -> None
         ),
         (
             f"{MODEL}    @dataclass\n    class Hyper:\n        dim: int\n        size: int = field()\n        rate: float = 1\n",
-            "UM-TRAIN-012 config.yaml hyper_parameters.dim is missing, and the model needs it",
+            "UM-TRAIN-012 config.yaml hyper_parameters.dim is required by the model and missing",
         ),
     ],
 )
@@ -351,7 +353,7 @@ def test_what_is_wrong(words: list[str], capsys: pytest.CaptureFixture[str]) -> 
             "  hint: the last one counts; take the one in line 6 away\n"
             "error: config.yaml:5:10: runner r: class: unknown value: trian [UM-CONFIG-014]\n"
             "  hint: did you mean `train`? it is one of train, infer, local_cluster_train, cluster_train, online_learning\n"
-            'error: config.yaml:14:15: dataset d: batch_size needs a whole number, not the text "2" [UM-CONFIG-013]\n'
+            'error: config.yaml:14:15: dataset d: batch_size must be an integer, not the text "2" [UM-CONFIG-013]\n'
             "  hint: write it without quotes: `batch_size: 2`\n"
         ),
     )
@@ -374,7 +376,7 @@ def test_an_override_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert ask(capsys, "--check", "-o", "runner.epochs=0") == (
         2,
         "",
-        "error: -o runner.epochs=0: runner r: epochs: less than 1: 0 [UM-CONFIG-014]\n  hint: 1 is the least\n",
+        "error: -o runner.epochs=0: runner r: epochs: less than 1: 0 [UM-CONFIG-014]\n  hint: expected an integer, 1 or more\n",
     )
 
 
@@ -444,14 +446,14 @@ def test_a_cluster_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None
         (
             ["config.yaml"],
             (
-                "error: a word that belongs to no flag: config.yaml [UM-CLI-005]\n"
+                "error: unexpected argument: config.yaml [UM-CLI-005]\n"
                 "  hint: did you mean `umiak train -m config.yaml`? `umiak train --help` lists all flags\n"
             ),
         ),
         (
             ["-m"],
             (
-                "error: no value after a flag that needs one: -m [UM-CLI-002]\n"
+                "error: missing value: -m [UM-CLI-002]\n"
                 "  hint: write `-m CONFIG`, or `-m=CONFIG` if the value begins with a dash\n"
                 "error: nothing to train: -m is missing [UM-TRAIN-001]\n  hint: name a config: `umiak train -m config.yaml`\n"
             ),
@@ -609,9 +611,7 @@ def test_a_pipe_to_which_nobody_writes(monkeypatch: pytest.MonkeyPatch, capsys: 
     monkeypatch.setattr(load, "PIPE_WAIT_S", 0.01)
     os.mkfifo("config.yaml")
     assert main(["train", "-m", "config.yaml"]) == 2
-    assert capsys.readouterr().err == (
-        "error: config.yaml: a pipe to which nobody has written for 0.01 s [UM-CONFIG-001]\n"
-    )
+    assert capsys.readouterr().err == ("error: config.yaml: a pipe without a writer for 0.01 s [UM-CONFIG-001]\n")
 
 
 # ---- what starting costs

@@ -242,12 +242,38 @@ def test_every_page_is_in_the_index() -> None:
 
 
 def test_every_term_of_the_glossary_is_defined_once() -> None:
-    rows = re.findall(r"^\| \*\*(.+?)\*\* \| (.+) \|$", text_of("docs/reference/glossary.md"), re.MULTILINE)
+    rows = re.findall(r"^\| \*\*(.+?)\*\* \| (.+?) \| (.+) \|$", text_of("docs/reference/glossary.md"), re.MULTILINE)
     assert len(rows) > 40
-    assert [term for term, times in Counter(term.lower() for term, _ in rows).items() if times > 1] == []
-    assert [term for term, meaning in rows if len(meaning) < 15] == []
+    assert [term for term, times in Counter(term.lower() for term, _, _ in rows).items() if times > 1] == []
+    assert [term for term, meaning, _ in rows if len(meaning) < 15] == []
     table_lines = [line for line in text_of("docs/reference/glossary.md").splitlines() if line.startswith("| ")]
     assert len([line for line in table_lines if not line.startswith("| word |")]) == len(rows)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "split-brain",
+        "fault tolerance",
+        "exactly-once",
+        "write-ahead log",
+        "two-phase commit",
+        "preemption",
+        "all-reduce",
+        "data parallel",
+        "mixed precision",
+        "straggler",
+        "thread pool",
+        "heartbeat",
+        "failover",
+        "network partition",
+    ],
+)
+def test_what_people_search_for_is_found(word: str) -> None:
+    """In the glossary, and where the thing itself is explained."""
+    assert word in text_of("docs/reference/glossary.md").lower()
+    pages = [path for path in DOCS.rglob("*.md") if path.name != "glossary.md"]
+    assert [path.name for path in pages if word in " ".join(path.read_text(encoding="utf-8").lower().split())] != []
 
 
 def test_decisions_have_their_four_parts() -> None:

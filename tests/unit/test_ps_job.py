@@ -83,7 +83,7 @@ def test_a_server_that_is_ended_too_early_says_so(
         endpoint = f"127.0.0.1:{free.getsockname()[1]}"
     seat = Seat(role=SeatRole.SERVER, world=2, servers=(endpoint,))
     assert Job(seat, "sync", settings.read({}, "sync"), Options(shards=8)).serve() == 0
-    assert capsys.readouterr().err == f"umiak.ps: server 0 ends: {number.name} came; not yet done: trainer 0, 1\n"
+    assert capsys.readouterr().err == f"umiak.ps: server 0 ends: received {number.name}; not yet done: trainer 0, 1\n"
 
 
 @pytest.mark.parametrize(("on_loss", "status"), [("go_on", 0), ("fail", 1)])

@@ -127,9 +127,9 @@ def test_all_mistakes_are_found_at_once() -> None:
     parsed = read("--nnode 2 --rank two --mode grup --grace soon --devices --check --sort-ip=perhaps x.py", RANK="3")
     assert [(problem.code, problem.what) for problem in parsed.problems] == [
         ("UM-CLI-001", "unknown flag: --nnode"),
-        ("UM-CLI-002", "no value after a flag that needs one: --devices"),
-        ("UM-CLI-003", "not a whole number: --rank two"),
-        ("UM-CLI-003", "neither true nor false: --sort-ip perhaps"),
+        ("UM-CLI-002", "missing value: --devices"),
+        ("UM-CLI-003", "not an integer: --rank two"),
+        ("UM-CLI-003", "not a boolean: --sort-ip perhaps"),
         ("UM-CLI-003", "not a number of seconds: --grace soon"),
         ("UM-CLI-003", "unknown value: --mode grup"),
     ]

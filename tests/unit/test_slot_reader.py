@@ -414,7 +414,7 @@ IMPOSSIBLE = [
     ({"batch_size": None}, "batch_size is None: an integer"),
     ({"padding": 0.5}, "padding is 0.5: an integer"),
     ({"dense_padding": "0"}, "dense_padding is '0': a number"),
-    ({"drop_last": "no"}, "drop_last is 'no': True or False"),
+    ({"drop_last": "no"}, "drop_last is 'no': expected a boolean"),
     ({"bad_lines": 0.1}, "bad_lines is 0.1: an integer"),
     ({"block_bytes": -1}, "block_bytes is -1: an integer"),
     ({"position": {}}, "position is {}: what position"),

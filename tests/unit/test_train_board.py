@@ -114,9 +114,9 @@ def test_tasks_of_one_model() -> None:
 
 
 def test_a_metric_that_lacks_its_input_says_so() -> None:
-    with pytest.raises(UmiakError, match="losses are needed"):
+    with pytest.raises(UmiakError, match="losses are required"):
         Board({"loss": Mean()}).update([0.9], [1])
-    with pytest.raises(UmiakError, match="predictions and labels are needed"):
+    with pytest.raises(UmiakError, match="predictions and labels are required"):
         Board({"auc": Auc()}).update(losses=1.0)
 
 

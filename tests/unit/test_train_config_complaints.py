@@ -43,26 +43,26 @@ def test_an_empty_file_misses_everything() -> None:
     ("text", "expected"),
     [
         # What PaddleRec checked.
-        (small(head="workspace: [a]\nmode: r"), "UM-CONFIG-013 1:12 config: workspace needs a path, not a list"),
+        (small(head="workspace: [a]\nmode: r"), "UM-CONFIG-013 1:12 config: workspace must be a path, not a list"),
         (
             small(head="workspace: on\nmode: r"),
-            "UM-CONFIG-013 1:12 config: workspace needs a path, not on, which means true",
+            "UM-CONFIG-013 1:12 config: workspace must be a path, not on, which means true",
         ),
         (
             small(runner="  name: r\n  class: train\n  epochs: 1"),
-            "UM-CONFIG-013 4:3 config: runner needs a list of mappings, each with a name, not a mapping",
+            "UM-CONFIG-013 4:3 config: runner must be a list of mappings, each with a name, not a mapping",
         ),
         (
             small(phase="  p"),
-            'UM-CONFIG-013 8:3 config: phase needs a list of mappings, each with a name, not the text "p"',
+            'UM-CONFIG-013 8:3 config: phase must be a list of mappings, each with a name, not the text "p"',
         ),
         (
             small(runner="- name: r\n  epochs: 1\n- word"),
-            'UM-CONFIG-013 6:3 runner: entry 2 needs to be a mapping with a name, not the text "word"',
+            'UM-CONFIG-013 6:3 runner: entry 2 must be a mapping with a name, not the text "word"',
         ),
         (
             small(head="workspace: .\nmode: r\nhyper_parameters: 3"),
-            "UM-CONFIG-013 3:19 config: hyper_parameters needs a mapping, not the number 3",
+            "UM-CONFIG-013 3:19 config: hyper_parameters must be a mapping, not the number 3",
         ),
         ("- a\n- b\n", "UM-CONFIG-013 1:1 a config is a mapping with keys such as workspace and mode, not a list"),
         # What it accepted, and what then failed later or was ignored.
@@ -71,11 +71,11 @@ def test_an_empty_file_misses_everything() -> None:
         (small(head="workspace: .\nmode: []"), "UM-CONFIG-011 2:7 config: mode is empty"),
         (
             small(head="workspace: .\nmode: [[r]]"),
-            "UM-CONFIG-013 2:7 config: mode needs a name or a list of names, not a list",
+            "UM-CONFIG-013 2:7 config: mode must be a name or a list of names, not a list",
         ),
         (
             small(head="workspace: .\nmode: r\ndebug: 1"),
-            "UM-CONFIG-013 3:8 config: debug needs true or false, not the number 1",
+            "UM-CONFIG-013 3:8 config: debug must be a boolean, not the number 1",
         ),
         (small(head="workspace: .\nmode: r\nmodes: r"), "UM-CONFIG-012 3:1 config: unknown key: modes"),
         (small(runner="  []"), "UM-CONFIG-011 4:3 config: runner is empty"),
@@ -91,7 +91,7 @@ def test_an_empty_file_misses_everything() -> None:
         (runner_text(class_="trian"), "UM-CONFIG-014 5:10 runner r: class: unknown value: trian"),
         (
             runner_text(class_="[train]"),
-            "UM-CONFIG-013 5:10 runner r: class needs one of train, infer, local_cluster_train, cluster_train, online_learning, not a list",
+            "UM-CONFIG-013 5:10 runner r: class must be one of train, infer, local_cluster_train, cluster_train, online_learning, not a list",
         ),
         (runner_text(device="tpu"), "UM-CONFIG-014 7:11 runner r: device: unknown value: tpu"),
         (
@@ -104,15 +104,15 @@ def test_an_empty_file_misses_everything() -> None:
         ),
         (runner_text(epochs=None), "UM-CONFIG-011 5:3 runner r: epochs is missing"),
         (runner_text(epochs=0), "UM-CONFIG-014 6:11 runner r: epochs: less than 1: 0"),
-        (runner_text(epochs='"4"'), 'UM-CONFIG-013 6:11 runner r: epochs needs a whole number, not the text "4"'),
-        (runner_text(epochs=1.5), "UM-CONFIG-013 6:11 runner r: epochs needs a whole number, not the number 1.5"),
+        (runner_text(epochs='"4"'), 'UM-CONFIG-013 6:11 runner r: epochs must be an integer, not the text "4"'),
+        (runner_text(epochs=1.5), "UM-CONFIG-013 6:11 runner r: epochs must be an integer, not the number 1.5"),
         (
             runner_text(epochs="true"),
-            "UM-CONFIG-013 6:11 runner r: epochs needs a whole number, not true, which means true",
+            "UM-CONFIG-013 6:11 runner r: epochs must be an integer, not true, which means true",
         ),
         (runner_text(epochs=10**20), f"UM-CONFIG-014 6:11 runner r: epochs: too large: {10**20}"),
         (runner_text(phases="[p, q]"), "UM-CONFIG-015 7:15 runner r: there is no phase named q"),
-        (runner_text(phases='[p, ""]'), "UM-CONFIG-014 7:11 runner r: phases: a name that is empty"),
+        (runner_text(phases='[p, ""]'), "UM-CONFIG-014 7:11 runner r: phases: empty name"),
         (runner_text(print_interval=0), "UM-CONFIG-014 7:19 runner r: print_interval: less than 1: 0"),
         (
             runner_text(save_checkpoint_path="o", save_checkpoint_interval=0),
@@ -120,7 +120,7 @@ def test_an_empty_file_misses_everything() -> None:
         ),
         (
             runner_text(save_checkpoint_path="yes"),
-            "UM-CONFIG-013 7:25 runner r: save_checkpoint_path needs a path, not yes, which means true",
+            "UM-CONFIG-013 7:25 runner r: save_checkpoint_path must be a path, not yes, which means true",
         ),
         (runner_text(trainer_class="mine.py"), "UM-CONFIG-014 7:18 runner r: trainer_class: unknown value: mine.py"),
         (runner_text(seed=-1), "UM-CONFIG-014 7:9 runner r: seed: less than 0: -1"),
@@ -130,27 +130,27 @@ def test_an_empty_file_misses_everything() -> None:
         ),
         (
             runner_text(device="gpu", selected_gpus="a"),
-            "UM-CONFIG-014 8:18 runner r: selected_gpus: not a number of a device: a",
+            "UM-CONFIG-014 8:18 runner r: selected_gpus: not a device index: a",
         ),
         (
             runner_text(device="gpu", selected_gpus='"1,1"'),
-            "UM-CONFIG-014 8:18 runner r: selected_gpus: a device is named twice",
+            "UM-CONFIG-014 8:18 runner r: selected_gpus: duplicate device",
         ),
         (
             runner_text(device="gpu", selected_gpus='"0,"'),
-            "UM-CONFIG-014 8:18 runner r: selected_gpus: not a number of a device: nothing",
+            "UM-CONFIG-014 8:18 runner r: selected_gpus: not a device index: nothing",
         ),
         (phase_text(thread_num=0), "UM-CONFIG-014 11:15 phase p: thread_num: less than 1: 0"),
         (
             phase_text(thread_num="many"),
-            'UM-CONFIG-013 11:15 phase p: thread_num needs a whole number, not the text "many"',
+            'UM-CONFIG-013 11:15 phase p: thread_num must be an integer, not the text "many"',
         ),
         (phase_text(dataset_name="e"), "UM-CONFIG-015 10:17 phase p: there is no dataset named e"),
         (phase_text(dataset_name=None), "UM-CONFIG-011 8:3 phase p: dataset_name is missing"),
         (phase_text(model='""'), "UM-CONFIG-011 9:10 phase p: model is empty"),
         (
             phase_text(shuffle_filelist='"yes"'),
-            'UM-CONFIG-013 11:21 phase p: shuffle_filelist needs true or false, not the text "yes"',
+            'UM-CONFIG-013 11:21 phase p: shuffle_filelist must be a boolean, not the text "yes"',
         ),
         (
             phase_text(gradient_scale_strategy=3),
@@ -160,14 +160,14 @@ def test_an_empty_file_misses_everything() -> None:
         (dataset_text(batch_size=0), "UM-CONFIG-014 13:15 dataset d: batch_size: less than 1: 0"),
         (dataset_text(data_path=None), "UM-CONFIG-011 12:3 dataset d: data_path is missing"),
         (dataset_text(type="TextDataset"), "UM-CONFIG-014 16:9 dataset d: type: unknown value: TextDataset"),
-        (dataset_text(padding=0.5), "UM-CONFIG-013 16:12 dataset d: padding needs a whole number, not the number 0.5"),
+        (dataset_text(padding=0.5), "UM-CONFIG-013 16:12 dataset d: padding must be an integer, not the number 0.5"),
         # Slots.
         (dataset_text(sparse_slots='"a b a"'), "UM-CONFIG-021 15:17 dataset d: sparse_slots: declared twice: a"),
         (dataset_text(dense_slots='"1:3"'), "UM-CONFIG-021 16:16 dataset d: declared sparse and dense: 1"),
         (dataset_text(sparse_slots=None), "UM-CONFIG-022 12:3 dataset d: nothing says how a line becomes a sample"),
         (
             dataset_text(sparse_slots="{}"),
-            "UM-CONFIG-013 15:17 dataset d: sparse_slots needs names of slots with blanks between them, not a mapping",
+            "UM-CONFIG-013 15:17 dataset d: sparse_slots must be slot names, separated by spaces, not a mapping",
         ),
         # What can't be together.
         (
@@ -176,7 +176,7 @@ def test_an_empty_file_misses_everything() -> None:
         ),
         (
             runner_text(class_="infer"),
-            "UM-CONFIG-024 5:3 runner r: infer needs a model that was trained, and init_model_path is missing",
+            "UM-CONFIG-024 5:3 runner r: infer requires a trained model, and init_model_path is missing",
         ),
         (
             runner_text(class_="local_cluster_train", device="gpu", selected_gpus='"0,1"', worker_num=3),
@@ -190,7 +190,7 @@ def test_an_empty_file_misses_everything() -> None:
         ),
         (
             runner_text(class_="infer", init_model_path="m", infer_start_epoch=3, infer_end_epoch=3),
-            "UM-CONFIG-014 9:20 runner r: infer_end_epoch: nothing is left to evaluate from 3 up to, but not including, 3",
+            "UM-CONFIG-014 9:20 runner r: infer_end_epoch: empty range of checkpoints: from 3 up to, but not including, 3",
         ),
         (
             runner_text(class_="infer", init_model_path="m", infer_start_epoch=3),
@@ -203,7 +203,7 @@ def test_an_empty_file_misses_everything() -> None:
         ),
         (
             runner_text(class_="online_learning", start_day=20260230, end_day=20260301),
-            "UM-CONFIG-014 7:14 runner r: start_day: not a day: 20260230",
+            "UM-CONFIG-014 7:14 runner r: start_day: not a date: 20260230",
         ),
         (
             runner_text(class_="online_learning", start_day=20260101, end_day=20260101, split_interval=7),
@@ -272,7 +272,7 @@ def test_everything_is_told_at_once_in_the_order_of_the_file() -> None:
         "UM-CONFIG-015 8:12 runner r: there is no phase named q",
         "UM-CONFIG-015 12:17 phase p: there is no dataset named e",
         "UM-CONFIG-014 13:15 phase p: thread_num: less than 1: 0",
-        'UM-CONFIG-013 16:15 dataset d: batch_size needs a whole number, not the text "two"',
+        'UM-CONFIG-013 16:15 dataset d: batch_size must be an integer, not the text "two"',
         "UM-CONFIG-021 18:16 dataset d: dense_slots: a dense slot needs its number of values: price; write price:1",
     ]
 

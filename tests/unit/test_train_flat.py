@@ -220,7 +220,7 @@ def test_keys_that_are_settled_are_read_over(key: Key, given: str) -> None:
         (flat(train_batch_size=None), "UM-CONFIG-011 2:3 dataset train: train_batch_size is missing"),
         (
             flat(train_batch_size="two"),
-            'UM-CONFIG-013 3:21 runner: train_batch_size needs a whole number, not the text "two"',
+            'UM-CONFIG-013 3:21 runner: train_batch_size must be an integer, not the text "two"',
         ),
         (flat(train_data_dir=None), "UM-CONFIG-011 2:3 dataset train: train_data_dir is missing"),
         (flat(epochs=None), "UM-CONFIG-011 2:3 runner train: epochs is missing"),
@@ -238,13 +238,13 @@ def test_keys_that_are_settled_are_read_over(key: Key, given: str) -> None:
             flat(use_fleet="true", sync_mode="async"),
             "UM-CONFIG-023 6:14 runner: use_fleet is for collective training, sync_mode async for parameter servers",
         ),
-        (flat(seed="x"), 'UM-CONFIG-013 6:9 runner: seed needs a whole number, not the text "x"'),
+        (flat(seed="x"), 'UM-CONFIG-013 6:9 runner: seed must be an integer, not the text "x"'),
         (f"mode: [train, inf]\n{flat()}", "UM-CONFIG-015 1:15 config: there is no runner named inf"),
         (
             f"hyper_parameters: 3\n{flat()}",
-            "UM-CONFIG-013 1:19 config: hyper_parameters needs a mapping, not the number 3",
+            "UM-CONFIG-013 1:19 config: hyper_parameters must be a mapping, not the number 3",
         ),
-        (f"workspace: [a]\n{flat()}", "UM-CONFIG-013 1:12 config: workspace needs a path, not a list"),
+        (f"workspace: [a]\n{flat()}", "UM-CONFIG-013 1:12 config: workspace must be a path, not a list"),
         (f"workspace: umiak.models.x\n{flat()}", "UM-CONFIG-002 1:12 workspace: no such model: umiak.models.x"),
         (flat(start_day=20260101), "UM-CONFIG-011 2:3 runner train: end_day is missing"),
         (
@@ -257,7 +257,7 @@ def test_keys_that_are_settled_are_read_over(key: Key, given: str) -> None:
         ),
         (
             f"mode: infer\n{flat(test_data_dir='t', infer_batch_size=2)}",
-            "UM-CONFIG-024 3:3 runner infer: infer needs a model that was trained, and infer_load_path is missing",
+            "UM-CONFIG-024 3:3 runner infer: infer requires a trained model, and infer_load_path is missing",
         ),
     ],
 )
@@ -268,5 +268,5 @@ def test_what_is_wrong(text: str, expected: str) -> None:
 def test_a_mapping_beside_phases_is_a_mistake_of_the_older_layout() -> None:
     text = runner_text().replace("- name: r", "  name: r")
     assert problems(text) == [
-        "UM-CONFIG-013 4:3 config: runner needs a list of mappings, each with a name, not a mapping"
+        "UM-CONFIG-013 4:3 config: runner must be a list of mappings, each with a name, not a mapping"
     ]

@@ -49,14 +49,14 @@ def test_keys_of_paddlerec_that_are_not_needed_are_read_over() -> None:
 
 def test_everything_that_is_wrong_at_once() -> None:
     assert wrong(rate="fast", layers=[1, "two"], deep=1, limit=2.5, dimm=3) == [
-        "hyper_parameters.rate needs a number, not 'fast'",
-        "hyper_parameters.layers needs a list of whole numbers, not [1, 'two']",
-        "hyper_parameters.deep needs true or false, not 1",
-        "hyper_parameters.limit needs a whole number, not 2.5",
+        "hyper_parameters.rate must be a number, not 'fast'",
+        "hyper_parameters.layers must be a list of integers, not [1, 'two']",
+        "hyper_parameters.deep must be a boolean, not 1",
+        "hyper_parameters.limit must be an integer, not 2.5",
         "the model has no hyper-parameter dimm",
-        "hyper_parameters.dim is missing, and the model needs it",
+        "hyper_parameters.dim is required by the model and missing",
     ]
-    assert wrong(dim=True) == ["hyper_parameters.dim needs a whole number, not True"]
+    assert wrong(dim=True) == ["hyper_parameters.dim must be an integer, not True"]
 
 
 def test_the_nearest_word_is_named() -> None:
@@ -110,10 +110,10 @@ def test_what_is_wrong_with_a_dataclass(kind: type) -> None:
     with pytest.raises(UmiakError) as caught:
         hyper.typed(kind, {"rate": "fast", "layers": [1, "two"], "dimm": 3}, "config.yaml")
     assert [problem.what for problem in caught.value.problems] == [
-        "hyper_parameters.rate needs a number, not 'fast'",
-        "hyper_parameters.layers needs a list of whole numbers, not [1, 'two']",
+        "hyper_parameters.rate must be a number, not 'fast'",
+        "hyper_parameters.layers must be a list of integers, not [1, 'two']",
         "the model has no hyper-parameter dimm",
-        "hyper_parameters.dim is missing, and the model needs it",
+        "hyper_parameters.dim is required by the model and missing",
     ]
 
 
@@ -121,9 +121,9 @@ def test_more_types_of_fields() -> None:
     with pytest.raises(UmiakError) as caught:
         hyper.typed(Open, {"dim": 1, "kind": "high", "several": 1.5, "more": 3, "made": 2})
     assert [problem.what for problem in caught.value.problems] == [
-        "hyper_parameters.kind needs deep or wide, not 'high'",
-        "hyper_parameters.several needs a whole number or text, not 1.5",
-        "hyper_parameters.more needs a mapping, not 3",
+        "hyper_parameters.kind must be deep or wide, not 'high'",
+        "hyper_parameters.several must be an integer or text, not 1.5",
+        "hyper_parameters.more must be a mapping, not 3",
     ]
 
 

@@ -46,14 +46,14 @@ def test_paddlerecs_words():
     [
         ("{class: Adamm}", "unknown value: Adamm"),
         ("{class: adam, learning_rte: 1}", "unknown key: learning_rte"),
-        ("{class: adam, learning_rate: fast}", "learning_rate needs a number"),
+        ("{class: adam, learning_rate: fast}", "learning_rate must be a number"),
         ("{class: adam, learning_rate: 0}", "not above 0"),
         ("{class: adam, learning_rate: .inf}", "not a finite number"),
-        ("{class: adam, beta1: 1.5}", "not from 0 up to 1"),
-        ("{class: adam, schedule: {class: cosine}}", "steps is missing"),
+        ("{class: adam, beta1: 1.5}", "not in [0, 1)"),
+        ("{class: adam, schedule: {class: cosine}}", "steps is required by cosine and missing"),
         ("{class: adam, schedule: {class: cosine, steps: 0}}", "less than 1"),
         ("{class: adam, schedule: {class: sine}}", "unknown value: sine"),
-        ("Adam", "optimizer needs a mapping"),
+        ("Adam", "optimizer must be a mapping"),
     ],
 )
 def test_mistakes_are_told_with_their_line(optimizer: str, what: str):

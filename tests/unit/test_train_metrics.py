@@ -323,12 +323,12 @@ def test_shapes_and_kinds_that_frameworks_give(shape: tuple, label_shape: tuple,
     ("metric", "predictions", "labels", "words"),
     [
         (Auc(), [0.1, 0.2], [1], "predictions 2, labels 1"),
-        (Auc(), [[0.1, 0.2, 0.7]], [1], "one or two scores per sample are needed, there are 3"),
+        (Auc(), [[0.1, 0.2, 0.7]], [1], "expected one or two scores per sample, got 3"),
         (Auc(), 0.5, [1], r"these have the shape \(\)"),
         (Auc(), np.zeros((2, 0)), [1, 0], r"these have the shape \(2, 0\)"),
         (Auc(), [0.1, 0.2], [[1, 0], [0, 1]], r"labels are one per sample, these have the shape \(2, 2\)"),
         (RecallK(), np.zeros((2, 19)), [1, 0], "the first 20 of 19 scores"),
-        (RecallK(k=1), [0.1], [1], "one score per class is needed"),
+        (RecallK(k=1), [0.1], [1], "expected one score per class"),
         (PrecisionRecall(classes=3), [0.1], [1], "was given 1 scores"),
         (PrecisionRecall(), [[0.1, 0.2, 0.7]], [1], "was given 3 scores"),
     ],
@@ -388,9 +388,9 @@ def test_wrong_names_and_settings(name: str, settings: dict, code: str, what: st
     [
         ({"samples": np.zeros(4)}, "it has samples instead of histogram, samples"),
         ({"samples": np.zeros(4), "histogram": np.zeros((2, 5))}, r"histogram has the shape \(2, 5\)"),
-        ({"samples": np.zeros(4), "histogram": np.full((2, 4), 0.5)}, "histogram are not whole numbers"),
-        ({"samples": np.full(4, NAN), "histogram": np.zeros((2, 4))}, "samples are not whole numbers"),
-        ({"samples": np.full(4, 1e30), "histogram": np.zeros((2, 4))}, "samples are not whole numbers"),
+        ({"samples": np.zeros(4), "histogram": np.full((2, 4), 0.5)}, "histogram are not integers"),
+        ({"samples": np.full(4, NAN), "histogram": np.zeros((2, 4))}, "samples are not integers"),
+        ({"samples": np.full(4, 1e30), "histogram": np.zeros((2, 4))}, "samples are not integers"),
     ],
 )
 def test_a_state_of_something_else_is_refused(state: dict, words: str) -> None:

@@ -54,7 +54,7 @@ def test_the_last_one_counts_and_the_file_may_miss_what_is_said() -> None:
     [
         (
             "runner.epochs=many",
-            'UM-CONFIG-013 -o runner.epochs=many runner a: epochs needs a whole number, not the text "many"',
+            'UM-CONFIG-013 -o runner.epochs=many runner a: epochs must be an integer, not the text "many"',
         ),
         ("runner.a.epochs=0", "UM-CONFIG-014 -o runner.a.epochs=0 runner a: epochs: less than 1: 0"),
         ("runner.a.epoch=1", "UM-CONFIG-012 -o runner.a.epoch=1 runner a: unknown key: epoch"),

@@ -227,11 +227,11 @@ def test_online_learning() -> None:
             "UMIAK_ROLE: there are no heter workers in training from a config: heter",
         ),
         (PS_CLUSTER, worker("trainer", 2), "trainer 2 is out of range: UMIAK_WORLD_SIZE says that there are 2"),
-        (PS_CLUSTER, {**worker("trainer", 0), "UMIAK_RANK": "x"}, "UMIAK_RANK: not a whole number of 0 or more: x"),
+        (PS_CLUSTER, {**worker("trainer", 0), "UMIAK_RANK": "x"}, "UMIAK_RANK: expected an integer, 0 or more: x"),
         (
             PS_CLUSTER,
             {**worker("trainer", 0), "UMIAK_WORLD_SIZE": "0"},
-            "UMIAK_WORLD_SIZE: not a whole number of 1 or more: 0",
+            "UMIAK_WORLD_SIZE: expected an integer, 1 or more: 0",
         ),
         (
             PS_CLUSTER,
@@ -347,7 +347,11 @@ def lines(text: str, environ: dict[str, str] | None = None) -> str:
         (runner_text(), {}, "saves: nothing"),
         (runner_text(save_checkpoint_path="o"), {}, "saves: o/EPOCH (from 0), every epoch and the last one"),
         (runner_text(save_step_path="o", save_step_interval=5), {}, "saves: o/epoch_E_batch_B, every 5 batches"),
-        (runner_text(save_inference_path="o"), {}, "saves: o/EPOCH (from 0) for serving, every epoch and the last one"),
+        (
+            runner_text(save_inference_path="o"),
+            {},
+            "saves: inference models o/EPOCH (from 0), every epoch and the last one",
+        ),
         (runner_text(runner_result_dump_path="m.json"), {}, "saves: m.json, the metrics of each batch"),
         (FLAT, {}, "read by: RecDataset of ./criteo_reader.py"),
         (
@@ -376,7 +380,7 @@ def lines(text: str, environ: dict[str, str] | None = None) -> str:
         (
             runner_text(class_="online_learning", start_day=20260101, end_day=20260101, save_inference_path="o"),
             {},
-            "saves: o for serving, what has changed every 6 passes, everything at the end of a day",
+            "saves: inference models o: a delta every 6 passes, a base at the end of a day",
         ),
         (runner_text(print_interval=1), {}, "epochs: 1; a line every batch"),
         (

@@ -86,22 +86,22 @@ def test_rules_by_both_of_their_names() -> None:
     [
         ("{embedx_dimm: 8}", "table embedding: accessor: unknown key: embedx_dimm", "did you mean `embedx_dim`?"),
         ("{embedx_dim: 0}", "less than 1", None),
-        ("{embedx_threshold: much}", "embedx_threshold needs a number", None),
+        ("{embedx_threshold: much}", "embedx_threshold must be a number", None),
         ("{accessor_class: CtrDymfAccessor}", "unknown value: CtrDymfAccessor", None),
         ("{ctr_accessor_param: {click_coef: 1}}", "unknown key: click_coef", "did you mean `click_coeff`?"),
-        ("{ctr_accessor_param: 5}", "ctr_accessor_param needs a mapping", None),
-        ("{ctr_accessor_param: {show_click_decay_rate: 1.5}}", "would grow from day to day", None),
+        ("{ctr_accessor_param: 5}", "ctr_accessor_param must be a mapping", None),
+        ("{ctr_accessor_param: {show_click_decay_rate: 1.5}}", "would grow every day", None),
         ("{ctr_accessor_param: {delete_after_unseen_days: -1}}", "less than 0", None),
         ("{embed_sgd_param: {name: adagrd}}", "unknown value: adagrd", None),
         ("{embed_sgd_param: {name: SparseSharedAdamSGDRule}}", "not supported: SparseSharedAdamSGDRule", None),
         ("{embed_sgd_param: {adagrad: {lr: 1}}}", "adagrad: unknown key: lr", None),
         ("{embed_sgd_param: {adagrad: {initial_g2sum: 0}}}", "not above 0", None),
         ("{embed_sgd_param: {name: adam, adam: {beta2_decay_rate: 1}}}", "not below 1", None),
-        ("{embed_sgd_param: {adagrad: {weight_bounds: 10}}}", "needs two numbers, as in [-10, 10]", None),
-        ("{embed_sgd_param: {adagrad: {weight_bounds: [-1, 10]}}}", "as far below zero as above it", None),
+        ("{embed_sgd_param: {adagrad: {weight_bounds: 10}}}", "must be two numbers, as in [-10, 10]", None),
+        ("{embed_sgd_param: {adagrad: {weight_bounds: [-1, 10]}}}", "expected symmetric bounds, as in [-10, 10]", None),
         (
             "{embed_sgd_param: {adagrad: {weight_bounds: [-1, 1]}}, embedx_sgd_param: {adagrad: {weight_bounds: [-2, 2]}}}",
-            "others than those of embed_sgd_param",
+            "differs from embed_sgd_param",
             None,
         ),
     ],
@@ -116,8 +116,8 @@ def test_mistakes_are_told_with_their_line(accessor: str, what: str, hint: str |
 
 def test_settings_without_the_name_of_a_table() -> None:
     (problem,) = read("table_parameters: {embedx_dim: 8}\n").problems
-    assert problem.what == "table_parameters: embedx_dim needs a mapping, not the number 8"
-    assert problem.why == "its keys are names of tables, and what is said of each stands below its name"
+    assert problem.what == "table_parameters: embedx_dim must be a mapping, not the number 8"
+    assert problem.why == "its keys are table names, each with a mapping below it"
 
 
 def test_an_ssd_is_not_pretended() -> None:

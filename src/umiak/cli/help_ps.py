@@ -8,20 +8,20 @@ from umiak.cli.ps_flags import FLAGS
 USAGE = """\
 usage: umiak ps status [flags]
 
-Show how the parameter servers of a running job are: rows, memory, pulls and pushes per second, and which
-trainer waits for whom. Looks only; the job does not notice.
+Show the status of the parameter servers of a running job: rows, memory, pulls and pushes per second, and
+which trainer waits for which. Read-only; the job is not affected.
 """
 
 EXAMPLES = (
     ("umiak ps status", "your job on this machine"),
-    ("umiak ps status --watch", "again every second"),
-    ("umiak ps status --json", "for programs"),
+    ("umiak ps status --watch", "refresh every second"),
+    ("umiak ps status --json", "machine-readable"),
     ("umiak ps status --servers 10.0.0.1:8200,10.0.0.2:8200", "with UMIAK_TOKEN_FILE set"),
 )
 
 ENDING = """\
 The job's token is read from UMIAK_TOKEN or UMIAK_TOKEN_FILE; on the machine of a server that you started, it is found without them. Exit status: 0 if
-every server answered, 2 if the request is wrong, 3 if a server did not answer.
+every server answered, 2 for a wrong command line, 3 if a server did not answer.
 """
 
 PAGE = """\
@@ -33,7 +33,7 @@ PAGE = """\
 umiak ps status [flags]
 ```
 
-Shows how the parameter servers of a running job are. It looks only: the job does not notice, and a server that is busy with a snapshot answers as well.
+Shows the status of the parameter servers of a running job. It is read-only: the job is not affected, and a server that is busy with a snapshot answers as well.
 
 ```console
 $ umiak ps status
@@ -56,12 +56,12 @@ A line for each server: how long it is up, its rows, the memory of its tables, i
 pull and to push rows, the rows in them, and requests for dense parameters. A line for each table, added up over all servers. A line for each
 trainer: `expected` (not yet there), `here`, `lost` or `done`, the step that it does next in a sync job, and what it waits for, if it has waited for a second or more.
 
-`--json` prints one object per look: `job`, `step`, `step_waits_for`, `servers`, `tables` and `trainers`. Rates are `null` for a server that was
-restarted between the two looks. A server that does not answer has `reachable: false` and `why`.
+`--json` prints one object per refresh: `job`, `step`, `step_waits_for`, `servers`, `tables` and `trainers`. Rates are `null` for a server that was
+restarted between two refreshes. A server that does not answer has `reachable: false` and `why`.
 
 ## Exit status
 
-0 if every server answered, 2 if the request is wrong, 3 if a server did not answer or none was found.
+0 if every server answered, 2 for a wrong command line, 3 if a server did not answer or none was found.
 
 The same numbers for Prometheus: [metrics of servers](ps.md#metrics-of-servers).
 """

@@ -21,10 +21,9 @@ usage: umiak launch [flags] train.py [arguments of the script]
        umiak launch [flags] -m package.module [arguments of the module]
        umiak launch [flags] program [arguments of the program]
 
-Start a training program on this node, as part of a job on one or many nodes. Workers find their
-rank and their peers in their environment, in the words of PaddlePaddle, PyTorch and JAX. The flags
-of `python -m paddle.distributed.launch` and of torchrun work unchanged; - and _ are the same in all
-of them.
+Start a training program on this node, as part of a job on one or many nodes. Sets the rank and
+address variables that PaddlePaddle, PyTorch and JAX expect. The flags of `python -m
+paddle.distributed.launch` and of torchrun work unchanged; - and _ are interchangeable.
 """
 
 EXAMPLES = (
@@ -32,23 +31,23 @@ EXAMPLES = (
     ("umiak launch --devices 0,1,2,3 train.py", "one worker for each of four GPUs"),
     ("umiak launch --nnodes 2 train.py", "prints the command for the other node"),
     ("umiak launch --nnodes 2 --master 10.0.0.1:8090 train.py", "on both nodes, with one UMIAK_TOKEN"),
-    ("umiak launch --nnodes 2:4 --job_id ctr train.py", "goes on with 2, 3 or 4 nodes"),
+    ("umiak launch --nnodes 2:4 --job_id ctr train.py", "elastic: runs with 2, 3 or 4 nodes"),
     ("umiak launch --server_num 2 --trainer_num 4 train.py", "parameter servers and trainers"),
-    ("umiak launch --max_restart 3 train.py", "starts anew after a failure"),
-    ("umiak launch --standalone --nproc-per-node=gpu train.py", "as torchrun is called"),
-    ("umiak launch --check --nnodes 2", "examines the nodes and starts nothing"),
+    ("umiak launch --max_restart 3 train.py", "restarts after a failure"),
+    ("umiak launch --standalone --nproc-per-node=gpu train.py", "flags of torchrun"),
+    ("umiak launch --check --nnodes 2", "checks the nodes, starts nothing"),
 )
 
 GENERAL = (
-    ("-m MODULE", "Run a Python module instead of a script. What follows it belongs to the module."),
-    ("--", "Ends the flags: the next word is the program, whatever it looks like."),
+    ("-m MODULE", "Run a Python module instead of a script. All following arguments are passed to it."),
+    ("--", "End of flags: the next argument is the program."),
     ("--version", "Print the version."),
-    ("-h, --help", "Print this text."),
+    ("-h, --help", "Print this help."),
 )
 
 ENDING = """\
-Exit status: that of the worker that failed first (128 + n for signal n), 0 if all is done, 2 if the request is wrong,
-3 if something outside refused, 70 for a bug of umiak. What the command line says beats the environment.
+Exit status: that of the worker that failed first (128 + n for signal n), 0 on success, 2 for a wrong command line,
+3 for a failure outside of umiak (network, disk, permissions), 70 for a bug of umiak. The command line overrides the environment.
 """
 
 
@@ -77,11 +76,11 @@ def launch() -> str:
 
 def commands(known: Mapping[str, str]) -> str:
     """The help of `umiak` itself."""
-    lines = ["usage: umiak COMMAND [...]", "", "Takes a distributed training job from a laptop to any cluster.", ""]
+    lines = ["usage: umiak COMMAND [...]", "", "Run a distributed training job on a laptop or on any cluster.", ""]
     lines.append("Commands:")
     for name, meaning in known.items():
         lines += entry(name, meaning[0].upper() + meaning[1:] + ".")
-    lines += ["", "`umiak COMMAND --help` says more. `umiak --version` prints the version."]
+    lines += ["", "Run `umiak COMMAND --help` for the flags of a command, `umiak --version` for the version."]
     return "\n".join(lines) + "\n"
 
 

@@ -8,29 +8,30 @@ from umiak.cli.train_flags import FLAGS
 USAGE = """\
 usage: umiak train -m CONFIG [flags]
 
-Train a model as a config.yaml says: in one process, with parameter servers, or collectively. Configs
-of PaddleRec 1.8.5 and of its newer layout work unchanged; every mistake in them is told at once, with
-its line. On a node of a cluster, the same command is a trainer or a server by its environment.
+Train a model from a config.yaml: in one process, with parameter servers, or data parallel with
+all-reduce. Configs of PaddleRec 1.8.5 and of its newer layout work unchanged; all mistakes are
+reported at once, with their lines. On a node of a cluster, the environment makes the same command
+a trainer or a server.
 """
 
 EXAMPLES = (
-    ("umiak train -m config.yaml", "what `mode` says, runner after runner"),
-    ("umiak train -m config.yaml --explain", "who would do what, and nothing else"),
-    ("umiak train -m config.yaml --check", "what is wrong with it"),
-    ("umiak train -m config.yaml -o runner.epochs=1", "one epoch, whatever the file says"),
+    ("umiak train -m config.yaml", "the runners in `mode`, one after another"),
+    ("umiak train -m config.yaml --explain", "print the plan"),
+    ("umiak train -m config.yaml --check", "report mistakes"),
+    ("umiak train -m config.yaml -o runner.epochs=1", "override a value"),
     ("umiak train -m config.yaml -o mode=infer", "another runner of the same file"),
-    ("umiak train -m config.yaml --resume", "goes on where it was stopped or killed"),
-    ("umiak train -m umiak.models.rank.dnn", "a model that comes with umiak"),
+    ("umiak train -m config.yaml --resume", "resume from the latest checkpoint"),
+    ("umiak train -m umiak.models.rank.dnn", "a model of the zoo"),
 )
 
 GENERAL = (
     ("--version", "Print the version."),
-    ("-h, --help", "Print this text."),
+    ("-h, --help", "Print this help."),
 )
 
 ENDING = """\
-Exit status: 0 if all is done, 1 if training failed, 2 if the request or the config is wrong, 3 if something outside refused,
-70 for a bug of umiak.
+Exit status: 0 on success, 1 if training failed, 2 for a wrong command line or config, 3 for a failure outside of umiak
+(network, disk, permissions), 70 for a bug of umiak.
 """
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 OWN = (
     Flag(
         name="join_timeout",
-        help="How long to wait for nodes that are missing; then the job ends and names them.",
+        help="Time to wait for missing nodes; then the job fails and names them.",
         group=paddle_flags.NODES,
         origin=Origin.UMIAK,
         kind=Kind.SECONDS,
@@ -30,8 +30,7 @@ OWN = (
     ),
     Flag(
         name="topology",
-        help="Whose variables describe the cluster: slurm, openmpi, modelarts, ... Not said: whichever are found; "
-        "none: nobody's.",
+        help="Platform to read the cluster from (slurm, openmpi, modelarts, ...). Default: auto-detect; none: disable.",
         group=paddle_flags.NODES,
         origin=Origin.UMIAK,
         metavar="NAME",
@@ -39,7 +38,7 @@ OWN = (
     ),
     Flag(
         name="heartbeat_timeout",
-        help="A node that is silent for this long counts as lost.",
+        help="Treat a node as lost after this long without a heartbeat.",
         group=paddle_flags.FAILURES,
         origin=Origin.UMIAK,
         kind=Kind.SECONDS,
@@ -50,8 +49,8 @@ OWN = (
     ),
     Flag(
         name="hang_timeout",
-        help="A worker without progress for this long counts as failed; umiak.progress() in the script is progress. "
-        "Not said: no watch is kept.",
+        help="Treat a worker as hung and failed after this long without progress; the script reports progress with "
+        "umiak.progress(). Default: off.",
         group=paddle_flags.FAILURES,
         origin=Origin.UMIAK,
         kind=Kind.SECONDS,
@@ -61,7 +60,7 @@ OWN = (
     ),
     Flag(
         name="grace",
-        help="How long workers may take to end after the launcher gets SIGTERM or Ctrl-C.",
+        help="Time workers have to exit after the launcher receives SIGTERM or Ctrl-C; then they are killed.",
         group=paddle_flags.FAILURES,
         origin=Origin.UMIAK,
         kind=Kind.SECONDS,
@@ -72,7 +71,7 @@ OWN = (
     ),
     Flag(
         name="failure_grace",
-        help="How long they may take when the job stops for a failure or for a change of nodes.",
+        help="Time workers have to exit when the job stops because of a failure or a change of nodes.",
         group=paddle_flags.FAILURES,
         origin=Origin.UMIAK,
         kind=Kind.SECONDS,
@@ -83,7 +82,7 @@ OWN = (
     ),
     Flag(
         name="trainer_restart",
-        help="With parameter servers: whether a trainer's failure restarts the whole group or that trainer alone.",
+        help="With parameter servers: restart the whole group when a trainer fails, or that trainer alone.",
         group=paddle_flags.FAILURES,
         origin=Origin.UMIAK,
         kind=Kind.CHOICE,
@@ -94,8 +93,8 @@ OWN = (
     ),
     Flag(
         name="tee",
-        help="Whose output is shown live beside the log files: the first worker's, everybody's with a tag, nobody's. torchrun's "
-        "1, 2, 3 and RANK:STD,... are understood too.",
+        help="Show worker output live, beside the log files: of the first worker (0), of all workers with a tag, or of none. "
+        "torchrun's 1, 2, 3 and RANK:STD lists are accepted too.",
         group=paddle_flags.SEEN,
         origin=Origin.UMIAK,
         letter="t",
@@ -105,7 +104,7 @@ OWN = (
     ),
     Flag(
         name="log_max_bytes",
-        help="A log file that grows beyond this is rotated; two old ones are kept.",
+        help="Rotate a log file when it exceeds this size; two old files are kept.",
         group=paddle_flags.SEEN,
         origin=Origin.UMIAK,
         kind=Kind.SIZE,
@@ -116,7 +115,7 @@ OWN = (
     ),
     Flag(
         name="log_mode",
-        help="Permissions of log files, e.g. 0640. Default: only their owner can read them; with --log_group 0640.",
+        help="Permissions of log files, e.g. 0640. Default: readable by the owner only; 0640 with --log_group.",
         group=paddle_flags.SEEN,
         origin=Origin.UMIAK,
         metavar="MODE",
@@ -132,8 +131,8 @@ OWN = (
     ),
     Flag(
         name="keep_proxy",
-        help="Let workers keep http_proxy and https_proxy. Otherwise they are hidden from them, as Paddle does, unless flags of "
-        "torchrun are said.",
+        help="Pass http_proxy and https_proxy on to workers. By default they are removed, as Paddle does, unless flags of "
+        "torchrun are used.",
         group=paddle_flags.WORKERS,
         origin=Origin.UMIAK,
         kind=Kind.TRUTH,
@@ -143,7 +142,7 @@ OWN = (
     ),
     Flag(
         name="check",
-        help="Let the nodes meet and examine them, and start nothing. No program is needed.",
+        help="Connect and check the nodes without starting anything. No program is required.",
         group=paddle_flags.SEEN,
         origin=Origin.UMIAK,
         kind=Kind.SWITCH,
@@ -152,7 +151,7 @@ OWN = (
     ),
     Flag(
         name="json",
-        help="With --check: the result as JSON on stdout.",
+        help="With --check: print the result as JSON to stdout.",
         group=paddle_flags.SEEN,
         origin=Origin.UMIAK,
         kind=Kind.SWITCH,
@@ -195,7 +194,7 @@ def _log_mode(parsed: Parsed, findings: Findings) -> int | None:
         findings.problem(
             "UM-LAUNCH-315",
             f"not permissions for log files: {setting.spoken}",
-            why="their owner reads and writes them, and nobody else but their group may write",
+            why="the owner must be able to read and write them, and only the group may write besides",
             hint="write an octal number between 0600 and 0664, as in --log_mode 0640",
         )
         return None

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from umiak.schema.flags import Flag, Kind, Origin
 
-WHICH = "Which servers"
-SHOWN = "What is shown"
-TLS = "Servers with TLS"
+WHICH = "Servers"
+SHOWN = "Output"
+TLS = "TLS"
 
 FLAGS = (
     Flag(
         name="servers",
         letter="s",
-        help="Addresses of the job's servers, in their order, with commas. Default: UMIAK_SERVERS, else those of your job on this "
-        "machine.",
+        help="Addresses of the parameter servers, comma-separated, in their order. Default: UMIAK_SERVERS, else those of your "
+        "job on this machine.",
         group=WHICH,
         origin=Origin.UMIAK,
         metavar="HOST:PORT,...",
@@ -23,7 +23,8 @@ FLAGS = (
     Flag(
         name="job",
         letter="j",
-        help="The job's name, --job_id of `umiak launch`. Default: UMIAK_JOB_ID, else that of the job on this machine, else default.",
+        help="Name of the job, --job_id of `umiak launch`. Default: UMIAK_JOB_ID, else that of the job on this machine, else "
+        "default.",
         group=WHICH,
         origin=Origin.UMIAK,
         metavar="NAME",
@@ -32,7 +33,7 @@ FLAGS = (
     ),
     Flag(
         name="json",
-        help="Print JSON instead of tables: one object per look, each in a line.",
+        help="Print JSON instead of tables: one object per line and refresh.",
         group=SHOWN,
         origin=Origin.UMIAK,
         kind=Kind.SWITCH,
@@ -41,7 +42,7 @@ FLAGS = (
     Flag(
         name="watch",
         letter="w",
-        help="Look again and again, until Ctrl-C.",
+        help="Refresh until Ctrl-C.",
         group=SHOWN,
         origin=Origin.UMIAK,
         kind=Kind.SWITCH,
@@ -49,7 +50,7 @@ FLAGS = (
     ),
     Flag(
         name="interval",
-        help="Time between two looks; rates are measured over it.",
+        help="Time between refreshes, over which rates are measured.",
         group=SHOWN,
         origin=Origin.UMIAK,
         kind=Kind.SECONDS,
@@ -59,22 +60,22 @@ FLAGS = (
     ),
     Flag(
         name="tls_ca",
-        help="File of the certificates that are trusted, as the job's tls has it.",
+        help="File with the trusted CA certificates (tls of the job).",
         group=TLS,
         origin=Origin.UMIAK,
         metavar="FILE",
     ),
     Flag(
         name="tls_cert",
-        help="Certificate to show to servers that ask for one.",
+        help="Client certificate, for servers that require one.",
         group=TLS,
         origin=Origin.UMIAK,
         metavar="FILE",
     ),
-    Flag(name="tls_key", help="Its key.", group=TLS, origin=Origin.UMIAK, metavar="FILE"),
+    Flag(name="tls_key", help="Private key of the client certificate.", group=TLS, origin=Origin.UMIAK, metavar="FILE"),
     Flag(
         name="tls_name",
-        help="Name in the servers' certificate. Default: their address.",
+        help="Server name expected in the certificate. Default: the address.",
         group=TLS,
         origin=Origin.UMIAK,
         metavar="NAME",

@@ -30,12 +30,12 @@ RULES = """\
 ## How the command line is read
 
 - `--flag value` and `--flag=value` are the same, and so are `--nproc_per_node` and `--nproc-per-node`.
-- A flag that is true or false may stand alone (`--sort_ip`) or have its word (`--sort_ip False`).
-- The first word that is no flag is the program, and everything after it belongs to the program. `-m` says that
+- A boolean flag may stand alone (`--sort_ip`) or have a value (`--sort_ip False`).
+- The first argument that is not a flag is the program, and everything after it belongs to the program. `-m` says that
   it is a module, and `--` ends the flags.
 - Nothing may be abbreviated. An unknown flag is an error that names the nearest known one.
-- All mistakes are told at once, each with its code ([errors](errors.md)), and the exit status is 2.
-- **The command line beats the environment**, which is the reverse of Paddle's launcher. Where the two disagree, one line
+- All mistakes are reported at once, each with its code ([errors](errors.md)), and the exit status is 2.
+- **The command line overrides the environment**, which is the reverse of Paddle's launcher. Where the two disagree, one line
   says so. A variable that is empty counts as not set.
 - Seconds may be written as `90`, `90s`, `10m` or `2h`, sizes as `1048576`, `512K`, `256M` or `1G`.
 """

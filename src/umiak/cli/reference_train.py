@@ -32,7 +32,7 @@ processes are needed on this machine it starts them; on a node of a cluster it i
 ```console
 $ umiak train -m config.yaml                       # all runners of `mode`, one after another
 $ umiak train -m config.yaml -o mode=ps_cluster    # another runner
-$ umiak train -m config.yaml --resume              # goes on where a run was stopped or killed
+$ umiak train -m config.yaml --resume              # resume from the latest checkpoint
 ```
 
 ## What it leaves
@@ -51,7 +51,7 @@ Epochs are counted from 1 in what a person reads (`epoch 1/4`), and from 0 in na
 checkpoint `0`, a place within it `epoch_0_batch_200`, and the `epoch` of its lines in `metrics.jsonl` is 0. The line `epoch 1/4 saved: increment_dnn/0` has
 both. Batches, days' passes and `N of M epochs` are numbers of what is done, so they begin at 1.
 
-A run that begins anew, without `--resume`, puts what an earlier run of the same runner has saved into `previous-1`, `previous-2`, ... below the same path, so that
+A run from scratch, without `--resume`, moves what an earlier run of the same runner has saved into `previous-1`, `previous-2`, ... below the same path, so that
 checkpoints of two runs never stand beside each other. With early stopping `best` is a link to the best checkpoint, which `keep_checkpoints` does not remove.
 One run at a time writes to a run directory.
 
@@ -70,13 +70,13 @@ them. For every pass of every day:
 2. It is judged with the model as it is, so that the metrics are of data that the model has not seen; not before anything was learned.
 3. It is trained on once, and told with both, as an event `pass`.
 4. After every `save_delta_frequency` passes a delta is published; at the end of a day rows of tables with [table parameters](config.md#table-parameters)
-   fade and go, and a base is published instead.
+   decay and are evicted, and a base is published instead.
 5. After every `checkpoint_per_pass` passes, and after the last one, a checkpoint is saved.
 
 Passes are counted from the beginning of the run. `--resume` begins behind the last directory that was trained on: with a later `end_day` a run goes on, and
 with a later `start_day` it leaves days out. SIGTERM while it waits saves what is not saved yet.
 
-Models for serving are [checkpoints](checkpoints.md) below `save_inference_path`, which the servers' `load` and `python -m umiak.ps.export` read:
+Inference models are [checkpoints](checkpoints.md) below `save_inference_path`, which the servers' `load` and `python -m umiak.ps.export` read:
 
 | directory | what it has | when |
 |---|---|---|
@@ -93,9 +93,9 @@ model again: its later line counts.
 DUTIES = """\
 ## What this process does
 
-A runner's class and the environment decide it; `--explain` says it in its line `who`. As data it is `duty`.
+A runner's class and the environment decide it; `--explain` says it in its line `who`. As data it is `role`.
 
-| duty | when |
+| role | when |
 |---|---|
 | `alone` | Class `train` on one device, class `infer`, or one trainer without servers. |
 | `launcher` | Workers have yet to be started on this node: class `local_cluster_train`, several devices, or a node of a [platform](platforms.md) whose workers are not there yet. |
@@ -108,7 +108,8 @@ A runner's class and the environment decide it; `--explain` says it in its line 
 
 ## As data
 
-`--explain --json` prints one object with `plan`, `problems` and `warnings`, `--check --json` the last two. A problem has `code`,
+`--explain --json` prints one object with `plan`, `problems` and `warnings`, `--check --json` the last two. `plan.runs` has an entry for each
+runner: its `process_group`, with the `role` of this process in it, and its `phases`. A problem has `code`,
 `what`, `why`, `hint` and `where`, which is `file:line:column` or an override. The exit status is 2 if there are problems.
 """
 
@@ -148,11 +149,11 @@ dataset:
 
 ## How a config is read
 
-- Every mistake is told at once, with its line and column, and with the nearest word that is known. Nothing is ignored in silence: a key
+- All mistakes are reported at once, each with its line and column, and with the nearest word that is known. Nothing is ignored in silence: a key
   without effect is a warning.
 - A key that is there twice is a warning; the last one counts.
 - What is wrong with a runner that `mode` does not name, or with a phase or a dataset that no such runner uses, is a warning too.
-- `null`, an empty text and an empty list count as not said.
+- `null`, an empty text and an empty list count as not set.
 - Words such as `cpu`, `train` and `DataLoader` may be written in small or capital letters.
 - A number is a name as well: `sparse_slots: 1` is a slot named 1. `on`, `yes` and the like are truths to YAML; quote them to make
   them names.
@@ -200,7 +201,7 @@ table_parameters:
 - An id is shown with every sample that is trained on and has it, and clicked if the label is above 0: the first label that the model is judged by.
 - Rows begin and learn as `embed_sgd_param` and `embedx_sgd_param` say, not as the optimizer and not as the model says. Their gradients are those of
   the sum over the samples of a step, not of the mean, as in Paddle; with `show_scale` they are divided by the shows.
-- At the end of a day of [online learning](train.md#online-learning) shows and clicks fade, and rows go. With other classes of runners no day ends.
+- At the end of a day of [online learning](train.md#online-learning) shows and clicks decay, and rows are evicted. With other classes of runners no day ends.
 - `geo` can't train such tables.
 """
 
@@ -238,9 +239,9 @@ These keys lead to a warning if they ask for something.
 """
 
 SETTLED = """\
-### Known, and not needed
+### Accepted, not required
 
-What these keys ask for is done anyway, or otherwise; they are read over.
+What these keys ask for is done anyway, or in another way.
 """
 
 REFUSED = """\
@@ -357,7 +358,7 @@ def _kind(key: Key) -> str:
 
 def _default(key: Key) -> str:
     if key.required:
-        return "needed"
+        return "required"
     if key.default_said:
         return key.default_said
     if key.default is None:

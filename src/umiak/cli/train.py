@@ -15,6 +15,7 @@ from umiak.schema import command_line
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
     from umiak.cli.output import Printer
     from umiak.schema.flags import Parsed
@@ -151,9 +152,18 @@ def _answer_as_json(parsed: Parsed, found: Examined, printer: Printer) -> int:
 
     answer = {"problems": encode(found.problems), "warnings": encode(found.warnings)}
     if parsed.truth("explain"):
-        answer["plan"] = without_passwords(encode(found.plan and replace(found.plan, written={})))
+        answer["plan"] = found.plan and without_passwords(_spelled(encode(replace(found.plan, written={}))))
     printer.data(json.dumps(answer, indent=2))
     return found.exit_status
+
+
+def _spelled(plan: Any) -> dict[str, Any]:
+    """A plan's keys in the words of the field."""
+    runs = []
+    for act in plan.pop("acts"):
+        crew, stages = act.pop("crew"), act.pop("stages")
+        runs.append({**act, "process_group": {"role": crew.pop("duty"), **crew}, "phases": stages})
+    return {"runs": runs, **plan}
 
 
 def _train(made: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Printer) -> int:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from umiak.schema.flags import Flag, Kind, Origin
 
-CONFIG = "The config"
-RUN = "How it is run"
-ASKED = "Instead of training"
+CONFIG = "Config"
+RUN = "Run"
+ASKED = "Inspect"
 
 FLAGS = (
     Flag(
         name="model",
         letter="m",
-        help="The config: a file, a directory that has a config.yaml, or a model that comes with umiak, such as "
-        "umiak.models.rank.dnn (paddlerec.models.rank.dnn is the same).",
+        help="Config to run: a file, a directory with a config.yaml, or a model of the zoo, e.g. umiak.models.rank.dnn (or "
+        "paddlerec.models.rank.dnn).",
         group=CONFIG,
         metavar="CONFIG",
         aliases=("config_yaml",),
@@ -23,8 +23,8 @@ FLAGS = (
         name="override",
         letter="o",
         many=True,
-        help="Say something else than the config does: runner.epochs=1 for every runner, runner.NAME.epochs=1 for one of "
-        "them. May be said several times, and several may follow one -o.",
+        help="Override a config value, e.g. runner.epochs=1, or runner.NAME.epochs=1 for one runner. Repeatable; several may "
+        "follow one -o.",
         group=CONFIG,
         metavar="KEY=VALUE",
         aliases=("opt",),
@@ -33,14 +33,14 @@ FLAGS = (
     Flag(
         name="backend",
         letter="b",
-        help="The backend.yaml of a cluster to submit the config to. Not there yet.",
+        help="backend.yaml of a cluster to submit the config to. Not supported yet.",
         group=CONFIG,
         metavar="BACKEND",
         aliases=("backend_yaml",),
     ),
     Flag(
         name="topology",
-        help="Whose variables describe the cluster: slurm, openmpi, paddlejob, ... Not said: whichever are found; none: nobody's.",
+        help="Platform to read the cluster from (slurm, openmpi, paddlejob, ...). Default: auto-detect; none: disable.",
         group=CONFIG,
         origin=Origin.UMIAK,
         metavar="NAME",
@@ -48,7 +48,7 @@ FLAGS = (
     ),
     Flag(
         name="resume",
-        help="Go on from the newest whole checkpoint of the runner; without one it begins anew.",
+        help="Resume from the latest complete checkpoint of the runner; start from scratch if there is none.",
         group=RUN,
         origin=Origin.UMIAK,
         kind=Kind.SWITCH,
@@ -57,7 +57,7 @@ FLAGS = (
     ),
     Flag(
         name="run_dir",
-        help="Where a run leaves metrics.jsonl, its picture and its workers' logs, in a directory named like the runner.",
+        help="Directory for metrics.jsonl, plots and worker logs, with a subdirectory per runner.",
         group=RUN,
         origin=Origin.UMIAK,
         metavar="DIR",
@@ -66,7 +66,8 @@ FLAGS = (
     ),
     Flag(
         name="live",
-        help="Renew one line in place, this wide, though stderr is no terminal: what workers are told whose output a launcher shows.",
+        help="Update a progress line of this width in place although stderr is not a terminal. Set by the launcher for its "
+        "workers.",
         group=RUN,
         origin=Origin.UMIAK,
         kind=Kind.NUMBER,
@@ -74,7 +75,7 @@ FLAGS = (
     ),
     Flag(
         name="explain",
-        help="Print the plan: who runs what, on which files, with which strategy.",
+        help="Print the plan: processes, files and strategy of each runner. Train nothing.",
         group=ASKED,
         origin=Origin.UMIAK,
         kind=Kind.SWITCH,
@@ -83,7 +84,7 @@ FLAGS = (
     ),
     Flag(
         name="check",
-        help="Look for mistakes in the config, the models, the reader classes and the first lines of the data; train nothing.",
+        help="Check the config, the models, the reader classes and the first lines of the data. Train nothing.",
         group=ASKED,
         origin=Origin.UMIAK,
         kind=Kind.SWITCH,
@@ -92,7 +93,7 @@ FLAGS = (
     ),
     Flag(
         name="json",
-        help="As JSON on stdout: the result of --explain or --check; in training a line for every event.",
+        help="Print JSON to stdout: the result of --explain or --check, or one line per training event.",
         group=ASKED,
         origin=Origin.UMIAK,
         kind=Kind.SWITCH,
@@ -100,7 +101,7 @@ FLAGS = (
     ),
     Flag(
         name="schema",
-        help="Print the JSON schema of a config.yaml, with which editors complete and check keys.",
+        help="Print the JSON schema of config.yaml, for completion and checks in editors.",
         group=ASKED,
         origin=Origin.UMIAK,
         kind=Kind.SWITCH,

@@ -51,7 +51,7 @@ def launched(act: Act, plan: Plan, parsed: Parsed, environ: Mapping[str, str], p
     if told is None:
         return Ended(status=status, stopped_by=number)
     if not told.get("stopped"):
-        printer.talk(f"runner {act.name}: {_name(number)} came when everything was done")
+        printer.talk(f"runner {act.name}: received {_name(number)} after training was complete")
         return Ended(stopped_by=number)
     if told.get("resumable"):
         # The launcher's last line is about the signal: without this one it reads as if something were lost.
@@ -102,7 +102,7 @@ def _name(number: int) -> str:
 
 def _where(told: dict[str, object] | None) -> str:
     saved = (told or {}).get("saved")
-    return f": resumable from {saved}, `--resume` goes on from there" if saved else ""
+    return f": resumable from {saved}, `--resume` continues from there" if saved else ""
 
 
 def _columns(printer: Printer) -> int | None:

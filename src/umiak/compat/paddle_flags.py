@@ -13,11 +13,11 @@ from __future__ import annotations
 from umiak.core.cluster import MOST_NODES, MOST_WORKERS_ON_NODE
 from umiak.schema.flags import Flag, Kind
 
-NODES = "Who takes part"
-WORKERS = "What each node runs"
+NODES = "Nodes"
+WORKERS = "Workers"
 SERVERS = "Parameter servers"
-FAILURES = "When things go wrong"
-SEEN = "What you see"
+FAILURES = "Failures and restarts"
+SEEN = "Logs and output"
 OLDER = "Flags of older launchers"
 REFUSED = "Known, but refused"
 
@@ -27,7 +27,7 @@ LEVEL_NUMBERS = (("10", "DEBUG"), ("20", "INFO"), ("30", "WARNING"), ("40", "ERR
 FLAGS = (
     Flag(
         name="nnodes",
-        help="How many nodes take part. MIN:MAX makes the job elastic: it runs with as many as there are.",
+        help="Number of nodes. MIN:MAX makes the job elastic: it runs with as many nodes as are available.",
         group=NODES,
         default="1",
         metavar="N|MIN:MAX",
@@ -37,8 +37,8 @@ FLAGS = (
     ),
     Flag(
         name="master",
-        help="Where the nodes meet: an address of one of them with a free port, or etcd. Without it the first node "
-        "chooses a port and prints the command for the others.",
+        help="Rendezvous address: one node's address and a free port, or etcd. Without it the first node picks a port and "
+        "prints the command for the others.",
         group=NODES,
         metavar="HOST:PORT|etcd://HOST:PORT",
         env=("PADDLE_MASTER",),
@@ -46,7 +46,7 @@ FLAGS = (
     ),
     Flag(
         name="rank",
-        help="This node's number, from 0; -1 leaves it to the master.",
+        help="Rank of this node, from 0; -1: assigned by the master.",
         group=NODES,
         kind=Kind.NUMBER,
         default=-1,
@@ -57,7 +57,7 @@ FLAGS = (
     ),
     Flag(
         name="host",
-        help="The address by which the other nodes reach this one. Say it if the node has several.",
+        help="Address at which other nodes reach this one. Set it if the node has several.",
         group=NODES,
         metavar="HOST",
         env=("POD_IP",),
@@ -65,7 +65,7 @@ FLAGS = (
     ),
     Flag(
         name="ips",
-        help="The addresses of all nodes in rank order; then no master is needed.",
+        help="Addresses of all nodes in rank order; no master is required then.",
         group=NODES,
         metavar="HOST,...",
         env=("PADDLE_IPS",),
@@ -73,8 +73,7 @@ FLAGS = (
     ),
     Flag(
         name="start_port",
-        help="With --ips: the first of the consecutive ports that each node's workers get. The launchers meet on the one "
-        "before it.",
+        help="With --ips: first of the consecutive ports for each node's workers. The launchers use the port before it.",
         group=NODES,
         kind=Kind.NUMBER,
         default=6070,
@@ -85,7 +84,7 @@ FLAGS = (
     ),
     Flag(
         name="sort_ip",
-        help="Number the nodes by their addresses, not by their arrival.",
+        help="Assign node ranks by address instead of order of arrival.",
         group=NODES,
         kind=Kind.TRUTH,
         default=False,
@@ -94,7 +93,7 @@ FLAGS = (
     ),
     Flag(
         name="job_id",
-        help="The job's name: jobs that share a master or a log directory need different ones.",
+        help="Name of the job. Jobs that share a master or a log directory need different names.",
         group=NODES,
         default="default",
         metavar="NAME",
@@ -103,8 +102,8 @@ FLAGS = (
     ),
     Flag(
         name="nproc_per_node",
-        help="Workers on each node: a number, or gpu, xpu, cpu or auto for one for each of them. Not said: one for each device, "
-        "or one.",
+        help="Number of workers per node, or one per gpu, xpu or cpu; auto: one per device, or per CPU if there is none. Default: "
+        "one per device, or one.",
         group=WORKERS,
         kind=Kind.NUMBER,
         least=1,
@@ -116,7 +115,7 @@ FLAGS = (
     ),
     Flag(
         name="devices",
-        help="The accelerators of this node to use, by their numbers: 0,1,2,3.",
+        help="Accelerators of this node to use, by index: 0,1,2,3.",
         group=WORKERS,
         metavar="N,...",
         env=("PADDLE_DEVICES",),
@@ -126,7 +125,7 @@ FLAGS = (
     ),
     Flag(
         name="run_mode",
-        help="How the workers work together. Not said: ps if anything is said about servers, else collective.",
+        help="How workers cooperate. Default: ps if any flag about servers is set, else collective.",
         group=WORKERS,
         kind=Kind.CHOICE,
         choices=("collective", "ps", "ps-heter", "rpc"),
@@ -135,7 +134,7 @@ FLAGS = (
     ),
     Flag(
         name="server_num",
-        help="Parameter servers on each node; may be 0. Not said, in ps mode: 1.",
+        help="Number of parameter servers per node; may be 0. Default in ps mode: 1.",
         group=SERVERS,
         kind=Kind.NUMBER,
         least=0,
@@ -145,7 +144,7 @@ FLAGS = (
     ),
     Flag(
         name="trainer_num",
-        help="Trainers on each node; may be 0. Not said, in ps mode: 1.",
+        help="Number of trainers per node; may be 0. Default in ps mode: 1.",
         group=SERVERS,
         kind=Kind.NUMBER,
         least=0,
@@ -156,7 +155,7 @@ FLAGS = (
     ),
     Flag(
         name="servers",
-        help="Every parameter server of the job. Each node runs those that have its address.",
+        help="Addresses of all parameter servers. Each node runs those with its own address.",
         group=SERVERS,
         default="",
         metavar="HOST:PORT,...",
@@ -164,7 +163,7 @@ FLAGS = (
     ),
     Flag(
         name="trainers",
-        help="Every trainer of the job, in rank order.",
+        help="Addresses of all trainers, in rank order.",
         group=SERVERS,
         default="",
         metavar="HOST:PORT,...",
@@ -173,8 +172,8 @@ FLAGS = (
     ),
     Flag(
         name="with_gloo",
-        help="Who meets over gloo: 0 nobody, 1 the trainers, 2 trainers and servers. Not said, beside flags of the old launcher "
-        "such as --worker_num: 0.",
+        help="Use gloo for: 0 none, 1 trainers, 2 trainers and servers. Default with flags of the old launcher such as "
+        "--worker_num: 0.",
         group=SERVERS,
         kind=Kind.CHOICE,
         default="1",
@@ -184,7 +183,7 @@ FLAGS = (
     ),
     Flag(
         name="gloo_port",
-        help="The port on the first server's host where gloo meets. Not said, and no --servers list: a free one.",
+        help="Port for gloo's rendezvous on the first server's host. Default without --servers: a free port.",
         group=SERVERS,
         kind=Kind.NUMBER,
         default=6767,
@@ -195,7 +194,7 @@ FLAGS = (
     ),
     Flag(
         name="max_restart",
-        help="How often the job may start anew after a failure. Saying it, or MIN:MAX nodes, turns restarts on.",
+        help="Maximum number of restarts after a failure. Setting it, or MIN:MAX nodes, enables restarts.",
         group=FAILURES,
         kind=Kind.NUMBER,
         default=3,
@@ -205,7 +204,8 @@ FLAGS = (
     ),
     Flag(
         name="elastic_level",
-        help="-1: restart only if --max_restart is said or --nnodes is a range; 0: the failed node leaves, the others wait; 1: restart.",
+        help="-1: restart only if --max_restart is set or --nnodes is a range; 0: the failed node leaves, the others wait; 1: "
+        "restart.",
         group=FAILURES,
         kind=Kind.CHOICE,
         default="-1",
@@ -215,7 +215,7 @@ FLAGS = (
     ),
     Flag(
         name="elastic_timeout",
-        help="With MIN:MAX nodes: how long to wait for more nodes once MIN are there.",
+        help="With MIN:MAX nodes: time to wait for more nodes once MIN are present.",
         group=FAILURES,
         kind=Kind.SECONDS,
         default=30.0,
@@ -225,7 +225,7 @@ FLAGS = (
     ),
     Flag(
         name="log_dir",
-        help="Where the log files go, one for each worker.",
+        help="Directory for log files, one per worker.",
         group=SEEN,
         default="log",
         metavar="DIR",
@@ -234,7 +234,7 @@ FLAGS = (
     ),
     Flag(
         name="log_level",
-        help="How much the launcher itself says: DEBUG, INFO, WARNING, ERROR or CRITICAL.",
+        help="Log level of the launcher: DEBUG, INFO, WARNING, ERROR or CRITICAL.",
         group=SEEN,
         kind=Kind.CHOICE,
         default="INFO",
@@ -245,7 +245,7 @@ FLAGS = (
     ),
     Flag(
         name="log_overwrite",
-        help="Begin the log files anew; otherwise a run appends to what is there.",
+        help="Overwrite existing log files instead of appending.",
         group=SEEN,
         kind=Kind.TRUTH,
         default=False,
@@ -254,7 +254,7 @@ FLAGS = (
     ),
     Flag(
         name="enable_gpu_log",
-        help="Record the load of the node's GPUs beside the logs.",
+        help="Record GPU utilization of the node beside the logs.",
         group=SEEN,
         kind=Kind.TRUTH,
         default=True,

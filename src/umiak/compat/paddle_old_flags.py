@@ -15,7 +15,7 @@ NO_COORDINATORS = "umiak knows servers, trainers and heter workers, but not the 
 FLAGS = (
     Flag(
         name="heter_worker_num",
-        help="Heter workers on each node. Not said, in ps-heter mode: 1.",
+        help="Number of heter workers per node. Default in ps-heter mode: 1.",
         group=SERVERS,
         origin=Origin.OLD,
         default="",
@@ -23,7 +23,7 @@ FLAGS = (
     ),
     Flag(
         name="heter_workers",
-        help="Every heter worker of the job.",
+        help="Addresses of all heter workers.",
         group=SERVERS,
         origin=Origin.OLD,
         default="",
@@ -31,7 +31,7 @@ FLAGS = (
     ),
     Flag(
         name="heter_devices",
-        help="What the heter workers compute on: gpu, xpu or cpu.",
+        help="Device of the heter workers: gpu, xpu or cpu.",
         group=SERVERS,
         origin=Origin.OLD,
         default="",
@@ -39,7 +39,7 @@ FLAGS = (
     ),
     Flag(
         name="elastic_server",
-        help="The etcd server of the old elastic launcher: the same as --master etcd://HOST:PORT.",
+        help="Etcd server of the old elastic launcher. Same as --master etcd://HOST:PORT.",
         group=OLDER,
         origin=Origin.OLD,
         metavar="HOST:PORT",
@@ -47,7 +47,7 @@ FLAGS = (
     ),
     Flag(
         name="use_paddlecloud",
-        help="Take the cluster from PaddleCloud's variables: the same as --topology paddlejob.",
+        help="Read the cluster from PaddleCloud's variables. Same as --topology paddlejob.",
         group=OLDER,
         origin=Origin.OLD,
         kind=Kind.TRUTH,
@@ -56,7 +56,7 @@ FLAGS = (
     ),
     Flag(
         name="backend",
-        help="What the workers communicate through. Not said, or auto: the framework decides.",
+        help="Communication backend of the workers. Default, or auto: chosen by the framework.",
         group=OLDER,
         origin=Origin.OLD,
         kind=Kind.CHOICE,
@@ -67,7 +67,7 @@ FLAGS = (
     ),
     Flag(
         name="print_config",
-        help="False leaves out the block that shows the configuration.",
+        help="False: do not print the configuration block.",
         group=OLDER,
         origin=Origin.OLD,
         kind=Kind.TRUTH,
@@ -76,7 +76,7 @@ FLAGS = (
     ),
     Flag(
         name="scale",
-        help="The old elastic launcher's way to change the number of nodes.",
+        help="Change the number of nodes (old elastic launcher).",
         group=REFUSED,
         origin=Origin.OLD,
         kind=Kind.NUMBER,
@@ -87,7 +87,7 @@ FLAGS = (
     ),
     Flag(
         name="force",
-        help="Goes with --scale.",
+        help="Used with --scale.",
         group=REFUSED,
         origin=Origin.OLD,
         kind=Kind.TRUTH,
@@ -98,7 +98,7 @@ FLAGS = (
     ),
     Flag(
         name="elastic_pre_hook",
-        help="A shell command that ran before each start of the workers.",
+        help="Shell command to run before each start of the workers.",
         group=REFUSED,
         origin=Origin.OLD,
         metavar="COMMAND",
@@ -124,7 +124,7 @@ FLAGS = (
     ),
     Flag(
         name="cluster_topo_path",
-        help="A file for automatic parallelism.",
+        help="File for automatic parallelism.",
         group=REFUSED,
         origin=Origin.OLD,
         metavar="FILE",
@@ -132,7 +132,7 @@ FLAGS = (
     ),
     Flag(
         name="rank_mapping_path",
-        help="A file for automatic parallelism.",
+        help="File for automatic parallelism.",
         group=REFUSED,
         origin=Origin.OLD,
         metavar="FILE",
@@ -140,7 +140,7 @@ FLAGS = (
     ),
     Flag(
         name="enable_auto_mapping",
-        help="A switch for automatic parallelism.",
+        help="Enable automatic parallelism.",
         group=REFUSED,
         origin=Origin.OLD,
         kind=Kind.TRUTH,
@@ -150,7 +150,7 @@ FLAGS = (
     ),
     Flag(
         name="legacy",
-        help="Paddle's switch to its old launcher. Not needed: the old flags are understood as they are.",
+        help="Use Paddle's old launcher. Not required: its flags are accepted as they are.",
         group=OLDER,
         kind=Kind.TRUTH,
         default=False,
@@ -166,7 +166,7 @@ FLAGS = (
     ),
     Flag(
         name="auto_cluster_config",
-        help="Paddle's switch for automatic parallelism.",
+        help="Enable Paddle's automatic parallelism.",
         group=REFUSED,
         kind=Kind.TRUTH,
         default=False,
@@ -176,7 +176,7 @@ FLAGS = (
     ),
     Flag(
         name="auto_tuner_json",
-        help="Paddle's file for its tuner.",
+        help="File for Paddle's auto-tuner.",
         group=REFUSED,
         metavar="FILE",
         refused="the tuner is part of Paddle's launcher, which runs the script many times and compares",

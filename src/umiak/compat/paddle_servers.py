@@ -71,7 +71,7 @@ def _count(parsed: Parsed, name: str, findings: Findings) -> int:
     """How many each node runs: 1 if nothing is said. The number of heter workers is a text in Paddle."""
     text = parsed.text(name).rstrip(";").strip()
     if text and (not is_digits(text) or len(text) > 9 or int(text) > MOST_WORKERS_ON_NODE):
-        hint = f"write how many each node runs, as in --{name} 2; {MOST_WORKERS_ON_NODE} are the most"
+        hint = f"write how many each node runs, as in --{name} 2; at most {MOST_WORKERS_ON_NODE}"
         findings.problem("UM-LAUNCH-114", f"not a number of workers: {parsed[name].spoken}", hint=hint)
         return 1
     return int(text) if text else 1

@@ -173,7 +173,7 @@ class _Translation:
             )
         for name in MEETING:
             if self.parsed.said(name):
-                self.findings.note(f"{self.parsed[name].spoken} is not used: with --standalone nobody is met")
+                self.findings.note(f"{self.parsed[name].spoken} is not used with --standalone")
         self.settings["job_id"] = self.parsed["job_id"]
 
     def _meeting(self) -> None:

@@ -25,13 +25,13 @@ def _flag(name: str, help_: str, **more: object) -> Flag:
 FLAGS = (
     _flag(
         "standalone",
-        "Run on this node alone, whatever platform it belongs to.",
+        "Run on this node only, ignoring any platform.",
         kind=Kind.SWITCH,
         default=False,
     ),
     _flag(
         "node_rank",
-        "With the static backend: the same as --rank.",
+        "With the static backend: same as --rank.",
         kind=Kind.NUMBER,
         least=0,
         metavar="N",
@@ -39,26 +39,26 @@ FLAGS = (
     ),
     _flag(
         "master_addr",
-        "With the static backend: the address of node 0.",
+        "With the static backend: address of node 0.",
         metavar="HOST",
     ),
     _flag(
         "master_port",
-        "With the static backend: the port of the first worker's store, MASTER_PORT. The launchers meet on the port 10000 "
-        "below it, or above it if it is below 20000.",
+        "With the static backend: port of the first worker's store, MASTER_PORT. The launchers use the port 10000 below it, or "
+        "above it if it is below 20000.",
         kind=Kind.NUMBER,
         least=1,
         metavar="PORT",
     ),
     _flag(
         "local_addr",
-        "The same as --host.",
+        "Same as --host.",
         metavar="HOST",
     ),
     _flag(
         "rdzv_backend",
-        "How nodes meet. static: at --master_addr, node 0 leads; c10d: at --rdzv_endpoint, the node with that address leads; "
-        "etcd, etcd-v2: in etcd.",
+        "Rendezvous backend. static: at --master_addr, node 0 leads; c10d: at --rdzv_endpoint, the node with that address "
+        "leads; etcd, etcd-v2: in etcd.",
         kind=Kind.CHOICE,
         default="static",
         choices=BACKENDS,
@@ -67,53 +67,53 @@ FLAGS = (
     ),
     _flag(
         "rdzv_endpoint",
-        "Where they meet. Without a port: 29400 with c10d, 2379 with etcd.",
+        "Rendezvous address. Default port: 29400 with c10d, 2379 with etcd.",
         metavar="HOST[:PORT]",
     ),
     _flag(
         "rdzv_id",
-        "The same as --job_id.",
+        "Same as --job_id.",
         metavar="NAME",
     ),
     _flag(
         "rdzv_conf",
-        "Settings of the meeting: join_timeout, last_call_timeout, keep_alive_interval, keep_alive_max_attempt, is_host.",
+        "Rendezvous settings: join_timeout, last_call_timeout, keep_alive_interval, keep_alive_max_attempt, is_host.",
         metavar="KEY=VALUE,...",
     ),
     _flag(
         "max_restarts",
-        "The same as --max_restart. Not said, beside other flags of torchrun: 0.",
+        "Same as --max_restart. Default with other flags of torchrun: 0.",
         kind=Kind.NUMBER,
         least=0,
         metavar="N",
     ),
     _flag(
         "role",
-        "The workers' ROLE_NAME.",
+        "Value of ROLE_NAME for the workers.",
         default="default",
         metavar="NAME",
     ),
     _flag(
         "module",
-        "The program is a Python module: the same as -m, but other flags may follow.",
+        "Run the program as a Python module. Same as -m, but other flags may follow.",
         kind=Kind.SWITCH,
         default=False,
     ),
     _flag(
         "no_python",
-        "Execute the program itself, also if its name ends with .py.",
+        "Execute the program directly, even if its name ends with .py.",
         kind=Kind.SWITCH,
         default=False,
     ),
     _flag(
         "run_path",
-        "Run the program with Python, whatever its name is.",
+        "Run the program with Python, whatever its name.",
         kind=Kind.SWITCH,
         default=False,
     ),
     _flag(
         "redirects",
-        "Whose output is not shown on the console but only kept in the log file: 3 everybody's, 1:3 that of local rank 1.",
+        "Write output to the log file only, not to the console: 3 for all workers, 1:3 for local rank 1.",
         letter="r",
         metavar="STD|RANK:STD,...",
     ),
@@ -124,7 +124,7 @@ FLAGS = (
     ),
     _flag(
         "shutdown_timeout",
-        "The same as --grace and --failure_grace.",
+        "Same as --grace and --failure_grace.",
         kind=Kind.SECONDS,
         least=0,
         metavar="SECONDS",
@@ -132,7 +132,7 @@ FLAGS = (
     ),
     _flag(
         "signals_to_handle",
-        "The signals that end the job. Others than these four can't be chosen.",
+        "Signals that stop the job. Only these four are supported.",
         default=SIGNALS,
         metavar="SIGNAL,...",
     ),
@@ -198,7 +198,7 @@ FLAGS = (
     ),
     _flag(
         "virtual_local_rank",
-        "LOCAL_RANK 0 for every worker, each with one visible device.",
+        "Set LOCAL_RANK to 0 for every worker, each with one visible device.",
         kind=Kind.SWITCH,
         default=False,
         group=REFUSED,
@@ -206,7 +206,7 @@ FLAGS = (
     ),
     _flag(
         "print_completion",
-        "Shell completion of torchrun.",
+        "Print torchrun's shell completion.",
         group=REFUSED,
         metavar="SHELL",
         refused="it prints a script for the command torchrun",

@@ -203,7 +203,7 @@ class _Reader:
             else:
                 found.append(join_host_port(host, port))
         if not self._text(name):
-            self._wrong(Topic.SERVERS, f"{name} is not set, so nobody knows where the servers are")
+            self._wrong(Topic.SERVERS, f"{name} is not set, so the addresses of the servers are unknown")
         elif len({*found}) < len(found):
             self._wrong(Topic.SERVERS, f"{name}: a server is listed twice: {self._text(name)}")
         return tuple(found)
@@ -257,7 +257,7 @@ class _Reader:
             return least
         found = whole(text, least)
         if found is None:
-            self._wrong(Topic.NUMBER, f"{name}: not a whole number of {least} or more: {text}")
+            self._wrong(Topic.NUMBER, f"{name}: expected an integer, {least} or more: {text}")
             return least
         return found
 

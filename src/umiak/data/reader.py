@@ -186,7 +186,7 @@ def _check(
     problems += _wrong_numbers(settings, {"shuffle": shuffle, "seed": seed, "epoch": epoch})
     for name in ("drop_last", "ordered"):
         if not isinstance(settings[name], bool):
-            problems.append(_problem(f"{name} is {settings[name]!r}: True or False is expected"))
+            problems.append(_problem(f"{name} is {settings[name]!r}: expected a boolean"))
     if settings["unknown"] not in ("count", "skip", "refuse"):
         problems.append(_problem(f"unknown is {settings['unknown']!r}: count, skip or refuse is expected"))
     if position is not None and not isinstance(position, str):

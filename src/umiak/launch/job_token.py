@@ -24,7 +24,7 @@ HOW = 'make one with `export UMIAK_TOKEN="$(umiak token)"` and set the same one 
 DIRECTORY = (".umiak", "tokens")
 """In the user's home, which the nodes of many clusters share."""
 WARNING = (
-    "no UMIAK_TOKEN is set: whoever can reach this node's ports can join this job, lead it, end it, and make it look as if it "
+    "no UMIAK_TOKEN is set: anyone who can reach this node's ports can join this job, lead it, end it, and make it look as if it "
     f"had succeeded; {HOW}. UMIAK_REQUIRE_TOKEN=1 refuses to run without one"
 )
 
@@ -65,7 +65,7 @@ def is_required(environ: Mapping[str, str]) -> bool:
     """Whether a job that others can reach must have a token: UMIAK_REQUIRE_TOKEN."""
     text = environ.get("UMIAK_REQUIRE_TOKEN", "").strip().lower()
     if text not in ("", "0", "false", "no", "off", "1", "true", "yes", "on"):
-        what = f"neither true nor false: UMIAK_REQUIRE_TOKEN={text}"
+        what = f"not a boolean: UMIAK_REQUIRE_TOKEN={text}"
         raise UmiakError(Problem(code="UM-CLI-003", what=what, hint="write 1 or 0"))
     return text in ("1", "true", "yes", "on")
 
@@ -120,7 +120,7 @@ def _long_enough(token: bytes, where: str) -> bytes:
         raise UmiakError(
             Problem(
                 code="UM-MEET-030",
-                what=f"a token of {length} characters, at least {SHORTEST} are needed: {where}",
+                what=f"a token of {length} characters, at least {SHORTEST} are required: {where}",
                 why="a short one can be guessed from what launchers say to one another",
                 hint=HOW,
             )

@@ -295,7 +295,7 @@ class _Launch:
             except OSError as error:
                 # Another launcher of this machine may be the master already; if it is no launcher, dialling it will tell.
                 self.talk.say(
-                    f"port {plan_.master_port} is taken here ({error.strerror}), joining whoever listens there"
+                    f"port {plan_.master_port} is taken here ({error.strerror}), joining the launcher that listens there"
                 )
         leads = listener is not None
         listener = listener or frames.listen(bind_to, 0)

@@ -222,7 +222,7 @@ class Go:
 
 @value
 class Stop:
-    """End the workers of this generation; whoever is there after the grace is killed."""
+    """Stop the workers of this generation; those that are left after the grace are killed."""
 
     generation: int
     why: str
@@ -286,7 +286,7 @@ class Refuse:
 
 @value
 class Moved:
-    """The job runs elsewhere: a master that came back tells this to those who met at its old address."""
+    """The job runs elsewhere: a restarted master tells this to those who met at its old address."""
 
     host: str
     port: int

@@ -52,7 +52,7 @@ class Reader:
             return None
         found = whole(text)
         if found is None or found < least:
-            self.wrong("003", name, f"not a whole number of {least} or more: {text}")
+            self.wrong("003", name, f"expected an integer, {least} or more: {text}")
             return None
         return found
 
@@ -168,8 +168,8 @@ class Reader:
     def _own_host(self, own: str, listed: tuple[str, ...], seat: int | None, name: str, hosts: str) -> None:
         # Whole names only: by prefix, worker-1 would also be worker-10.
         if own not in listed:
-            made_anew = "a pod that is made anew gets another address than the one its peers were told"
-            why = made_anew if name == "POD_IP" else None
+            recreated = "a recreated pod gets another address than the one its peers know"
+            why = recreated if name == "POD_IP" else None
             self.wrong("007", name, f"this node's address is not in {hosts}: {own}", why=why)
         elif seat is not None and seat < len(listed) and listed[seat] != own:
             self.wrong("007", name, f"{own} is number {listed.index(own)} in {hosts}, but this node's rank is {seat}")

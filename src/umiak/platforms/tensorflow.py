@@ -64,5 +64,5 @@ def _index(reader: Reader, name: str, task: dict[str, Any]) -> int:
     found = task.get("index", 0)
     index = whole(str(found))
     if index is None:
-        reader.wrong("003", name, f"the task's index is not a whole number: {found}")
+        reader.wrong("003", name, f"the task's index is not an integer: {found}")
     return index or 0

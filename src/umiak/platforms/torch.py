@@ -27,7 +27,7 @@ def torchrun(reader: Reader) -> Placement | None:
 
 
 def bare(reader: Reader) -> Placement | None:
-    """The variables alone, whoever set them. MASTER_ADDR without a rank and a count says nothing about a cluster."""
+    """The variables alone, from any source. MASTER_ADDR without a rank and a count says nothing about a cluster."""
     return read(reader)
 
 

@@ -101,12 +101,12 @@ def seat(environ: Mapping[str, str]) -> Seat:
         what = "servers that can be reached from other machines need a token, and UMIAK_TOKEN is not set"
         problems.append(Problem(code="UM-PS-006", what=what, hint=_HOW_TO_MAKE_ONE))
     if token is not None and len(token) < SHORTEST_TOKEN:
-        what = f"a UMIAK_TOKEN of {len(token)} characters, at least {SHORTEST_TOKEN} are needed"
+        what = f"a UMIAK_TOKEN of {len(token)} characters, at least {SHORTEST_TOKEN} are required"
         problems.append(Problem(code="UM-PS-033", what=what, hint=_HOW_TO_MAKE_ONE))
     said_restarts = _text(environ, "UMIAK_RESTART_COUNT") or "0"
     restarts = worker_seat.whole(said_restarts)
     if restarts is None:
-        what = f"UMIAK_RESTART_COUNT: not a whole number of 0 or more: {said_restarts}"
+        what = f"UMIAK_RESTART_COUNT: expected an integer, 0 or more: {said_restarts}"
         problems.append(Problem(code="UM-PS-004", what=what, hint=_LAUNCH))
     metrics = _text(environ, "UMIAK_PS_METRICS") if is_server else None
     told = metrics_address(metrics, "UMIAK_PS_METRICS", found.rank, has_token=token is not None) if metrics else None

@@ -10,7 +10,7 @@ from umiak.core.problem import Problem, UmiakError
 
 
 class BadRequest(UmiakError):
-    """Something that a person can mend: each problem with its code and a hint. It ends a script's traceback."""
+    """Something that a person can fix: each problem with its code and a hint. It ends a script's traceback."""
 
     def __str__(self) -> str:
         return "\n".join(line for problem in self.problems for line in problem.lines())

@@ -223,7 +223,7 @@ class Optimizer:
         self._learner.upload_changes(at_once=True)
 
     def refresh(self) -> None:
-        """Fetch the parameters anew, for example after `ps.load`."""
+        """Fetch the parameters again, for example after `ps.load`."""
         self._learner.forget_rates()
         self._fetch()
 

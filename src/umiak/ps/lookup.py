@@ -287,7 +287,7 @@ def listed(ids: Any) -> NDArray[Any]:
 def as_keys(ids: NDArray[Any]) -> Keys:
     """Ids as the 64-bit keys that tables have; a negative id is the key with the same bits."""
     if not np.issubdtype(ids.dtype, np.integer):
-        raise bad("UM-PS-010", f"ids must be whole numbers, these are {ids.dtype}", "ids.astype('int64')")
+        raise bad("UM-PS-010", f"ids must be integers, these are {ids.dtype}", "ids.astype('int64')")
     # Never both kinds of 64 bits: numpy would turn a mixture into floats.
     return ids if ids.dtype == np.uint64 else ids.astype(np.int64, copy=False).view(np.uint64)
 

@@ -184,10 +184,10 @@ def _manifest(plain: object) -> Manifest:
     entry = _object(plain, names, "the manifest")
     shards = _number(entry["shards"], "shards")
     if shards < 1 or shards & (shards - 1):
-        raise ValueError(f"shards: a power of two is needed, not {shards}")
+        raise ValueError(f"shards: expected a power of two, got {shards}")
     saved = entry["saved"]
     if type(saved) not in (int, float):
-        raise ValueError(f"saved: a number is needed, not {type(saved).__name__}")
+        raise ValueError(f"saved: expected a number, got {type(saved).__name__}")
     return Manifest(
         name=_typed(entry["name"], str, "name"),
         shards=shards,
@@ -202,13 +202,13 @@ def _manifest(plain: object) -> Manifest:
 def _object(item: object, names: tuple[str, ...], what: str) -> dict[str, Any]:
     entry: dict[str, Any] = _typed(item, dict, what)
     if set(entry) != set(names):
-        raise ValueError(f"{what}: the fields {', '.join(names)} are needed, there are {', '.join(map(str, entry))}")
+        raise ValueError(f"{what}: expected the fields {', '.join(names)}, got {', '.join(map(str, entry))}")
     return entry
 
 
 def _typed(item: object, kind: type, what: str) -> Any:
     if type(item) is not kind:
-        raise ValueError(f"{what}: a {kind.__name__} is needed, not {type(item).__name__}")
+        raise ValueError(f"{what}: expected {kind.__name__}, got {type(item).__name__}")
     return item
 
 

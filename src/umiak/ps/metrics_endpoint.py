@@ -106,7 +106,7 @@ class MetricsEndpoint:
         first, *lines = heard.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")
         method, _, rest = first.partition(" ")
         if not self._may_ask(lines):
-            return _response("401 Unauthorized", "the job's token is needed\n", "WWW-Authenticate: Bearer\r\n")
+            return _response("401 Unauthorized", "the job's token is required\n", "WWW-Authenticate: Bearer\r\n")
         if rest.partition(" ")[0].partition("?")[0] != "/metrics":
             return _response("404 Not Found", "there is only /metrics\n")
         if method not in ("GET", "HEAD"):

@@ -90,7 +90,7 @@ def _leave_word(seat: Seat, number: int, trainers: list[dict[str, Any]]) -> None
     waiting = [each["rank"] for each in trainers if each["state"] != "done"]
     if waiting:
         ranks, name = ", ".join(map(str, waiting)), signal.Signals(number).name
-        print(f"umiak.ps: server {seat.rank} ends: {name} came; not yet done: trainer {ranks}", file=sys.stderr)
+        print(f"umiak.ps: server {seat.rank} ends: received {name}; not yet done: trainer {ranks}", file=sys.stderr)
 
 
 def _metrics_endpoint(seat: Seat, options: Options, page: Callable[[], str]) -> MetricsEndpoint | None:

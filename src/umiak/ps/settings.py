@@ -55,7 +55,7 @@ NO_EFFECT = {
     "fake_rpc": "a test switch of Paddle's",
     "merge_sparse_grad": "gradients of the same key are always merged",
     "merge_sparse_bucket": "the same",
-    "rpc_retry_times": "a connection is made anew until the time-out is over",
+    "rpc_retry_times": "connections are retried until the timeout",
     "need_global_step": "`job.step` is the step",
     "launch_barrier": "the launcher starts trainers when all servers are there",
 }
@@ -81,7 +81,7 @@ def read(flags: Mapping[str, object], strategy: str, *more: Problem) -> Settings
         field = _FIELDS[short]
         least = 0 if field in ("queue", "sum_merged") else 1
         if number is None or number < least:
-            what = f"{name}: not a whole number of {least} or more: {given}"
+            what = f"{name}: expected an integer, {least} or more: {given}"
             problems.append(Problem(code="UM-PS-007", what=what))
             continue
         found[field] = {"sum_merged": bool(number), "timeout_s": number / 1000}.get(field, number)

@@ -170,7 +170,7 @@ class _Words:
         self.problems.append(
             Problem(
                 code="UM-CLI-005",
-                what=f"a word that belongs to no flag: {word}",
+                what=f"unexpected argument: {word}",
                 hint=f"did you mean `{self.command} {first} {word}`? `{self.command} --help` lists all flags",
             )
         )
@@ -181,13 +181,11 @@ class _Words:
 
     def _problem_neither(self, typed: str, word: str) -> None:
         hint = f"write `{typed} True` or `{typed} False`; if {word} is the program, `{typed} True {word}`"
-        self.problems.append(Problem(code="UM-CLI-003", what=f"neither true nor false: {typed} {word}", hint=hint))
+        self.problems.append(Problem(code="UM-CLI-003", what=f"not a boolean: {typed} {word}", hint=hint))
 
     def _problem_no_value(self, flag: Flag, typed: str) -> None:
         hint = f"write `{typed} {flag.metavar}`, or `{typed}={flag.metavar}` if the value begins with a dash"
-        self.problems.append(
-            Problem(code="UM-CLI-002", what=f"no value after a flag that needs one: {typed}", hint=hint)
-        )
+        self.problems.append(Problem(code="UM-CLI-002", what=f"missing value: {typed}", hint=hint))
 
     def _unknown(self, typed: str, position: int, *, has_value: bool) -> int:
         name = typed.lstrip("-").replace("-", "_")
@@ -260,11 +258,11 @@ def _bad_value(setting: Setting, reason: str) -> Problem:
         if meant:
             hint = f"did you mean `{meant}`? {hint}"
     elif flag.least is None or flag.kind is Kind.SIZE:
-        hint = f"write {flag.kind.value}"
+        hint = f"expected {flag.kind.value}"
     else:
         words = f", or one of {', '.join(flag.words)}" if flag.words else ""
-        most = f", {flag.most:.15g} the most" if flag.most < 1e9 else ""
-        hint = f"write {flag.kind.value}{words}; {flag.least:g} is the least{most}"
+        most = f" to {flag.most:.15g}" if flag.most < 1e9 else " or more"
+        hint = f"expected {flag.kind.value}, {flag.least:g}{most}{words}"
     return Problem(code="UM-CLI-003", what=f"{reason}: {setting.spoken}", hint=hint)
 
 
@@ -274,7 +272,7 @@ def _truth(text: str) -> bool:
         return True
     if word in FALSE_WORDS:
         return False
-    raise ValueError("neither true nor false")
+    raise ValueError("not a boolean")
 
 
 def _choice(flag: Flag, text: str) -> str:
@@ -292,7 +290,7 @@ def _whole(text: str) -> int:
     digits = text.strip()
     number = digits[1:] if digits[:1] in ("+", "-") else digits
     if not is_digits(number) or len(digits) > LONGEST_NUMBER:
-        raise ValueError("not a whole number")
+        raise ValueError("not an integer")
     return int(digits)
 
 

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 class Kind(Enum):
-    """What stands after a flag; the values are phrases for hints: ``write ...``."""
+    """What stands after a flag; the values are phrases for hints: ``expected ...``."""
 
     TEXT = "text"
-    NUMBER = "digits only"
+    NUMBER = "an integer"
     SECONDS = "seconds, as in 30, 1.5, 90s, 10m or 2h"
     SIZE = "bytes, as in 1048576, 512K, 256M or 1G"
-    TRUTH = "True or False, or nothing, which means True"
-    SWITCH = "the flag alone, or =True or =False behind it"
+    TRUTH = "a boolean, or the flag alone for True"
+    SWITCH = "the flag alone, or with =True or =False"
     CHOICE = "one of a few words"
 
 

@@ -38,7 +38,7 @@ class Kind:
     """What stands after a key."""
 
     phrase: str
-    """For messages: ``needs ...``."""
+    """For messages: ``must be ...``."""
     read: Callable[[Key, Node], Any]
     """The value of a node; raises `WrongType` or `BadValue`."""
     code: str = "UM-CONFIG-014"

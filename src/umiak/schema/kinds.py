@@ -35,7 +35,9 @@ def _whole(key: Key, node: Node) -> int:
     number = node.data
     if key.least is not None and number < key.least and number not in key.also:
         also = "".join(f", or {each}" for each in key.also)
-        raise BadValue(f"less than {key.least}: {shortened(node.text)}", hint=f"{key.least} is the least{also}")
+        raise BadValue(
+            f"less than {key.least}: {shortened(node.text)}", hint=f"expected an integer, {key.least} or more{also}"
+        )
     if number > MOST:
         raise BadValue(f"too large: {shortened(node.text)}")
     return number
@@ -75,7 +77,7 @@ def _names(_: Key, node: Node) -> tuple[str, ...]:
     words = node.items if isinstance(node, Listing) else (node,)
     found = tuple([word_of(each).strip() for each in words])
     if "" in found:
-        raise BadValue("a name that is empty")
+        raise BadValue("empty name")
     return found
 
 
@@ -101,9 +103,9 @@ def _sections(_: Key, node: Node) -> tuple[Node, ...]:
 NAME = Kind(phrase="a name", read=_text)
 TEXT = Kind(phrase="text", read=_text)
 PATH = Kind(phrase="a path", read=_text)
-WHOLE = Kind(phrase="a whole number", read=_whole)
+WHOLE = Kind(phrase="an integer", read=_whole)
 NUMBER = Kind(phrase="a number", read=_number)
-TRUTH = Kind(phrase="true or false", read=_truth)
+TRUTH = Kind(phrase="a boolean", read=_truth)
 CHOICE = Kind(phrase="one of a few words", read=_choice)
 NAMES = Kind(phrase="a name or a list of names", read=_names)
 BOUNDS = Kind(phrase="two numbers, as in [-10, 10]", read=_bounds)

@@ -159,7 +159,7 @@ def _take(said: Said, key: Key, entry: Entry, findings: Findings) -> None:
         findings.problem(
             "UM-CONFIG-013",
             entry.node.place,
-            f"{said.label}: {entry.spoken} needs {needs}, not {kind_of(entry.node)}",
+            f"{said.label}: {entry.spoken} must be {needs}, not {kind_of(entry.node)}",
             hint=_type_hint(key, entry),
         )
         said.wrong.add(key.name)

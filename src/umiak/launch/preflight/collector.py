@@ -100,7 +100,7 @@ class Collector:
             case AskTime():
                 guest.send(Time(at=time.time()))
             case Report() if self._phase is not Phase.GATHERING:
-                guest.send(Outcome(ready=False, summary=f"the report of {message.host} came too late"))
+                guest.send(Outcome(ready=False, summary=f"the report of {message.host} arrived too late"))
             case Report() if self._is_expected(guest, message):
                 guest.report = message
                 self._guests[message.role, message.rank] = guest

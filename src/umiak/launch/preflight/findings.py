@@ -215,10 +215,10 @@ def _names(_exam: Examination, rows: Sequence[Row]) -> list[Finding]:
         found.append(Finding(level=Level.WARNING, code="UM-CHECK-205", what=what, hint=hint))
     if inward:
         what = f"a node's own host name means loopback there, where others can't reach it: {_some(inward)}"
-        hint = "if Gloo can't connect, set GLOO_SOCKET_IFNAME to the network interface, or mend /etc/hosts"
+        hint = "if Gloo can't connect, set GLOO_SOCKET_IFNAME to the network interface, or fix /etc/hosts"
         found.append(Finding(level=Level.WARNING, code="UM-CHECK-205", what=what, hint=hint))
     if not any(row.facts.token for row in rows):
-        what = "no token is set: whoever reaches a launcher's port can join the job, lead it and end it"
+        what = "no token is set: anyone who can reach a launcher's port can join the job, lead it and end it"
         hint = 'make one with `export UMIAK_TOKEN="$(umiak token)"`, and set the same one on every node'
         found.append(Finding(level=Level.WARNING, code="UM-CHECK-206", what=what, hint=hint))
     return found

@@ -90,7 +90,7 @@ class Member:
     def _check_greeted(self, framed: frames.FramedSocket) -> None:
         if not self._reported and not framed.ended:
             framed.close()
-            self._not_reached("connected, but nobody answers")
+            self._not_reached("connected, but no answer")
 
     def _not_reached(self, why: str) -> None:
         if self._reported:
@@ -104,7 +104,7 @@ class Member:
 
     def _stop_waiting(self) -> None:
         if not self._reported:
-            self._tell_unreached(self._why or "connected, but nobody answers")
+            self._tell_unreached(self._why or "connected, but no answer")
             self._end()
 
     def _fell_silent(self) -> None:

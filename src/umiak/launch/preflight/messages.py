@@ -22,7 +22,7 @@ MOST_FAILURES = 1000
 
 @value
 class Here:
-    """Sent by every listening worker to whoever connects, so that a wrong machine or program is noticed."""
+    """Sent by every listening worker on each connection, so that a wrong machine or program is noticed."""
 
     node: str
     endpoint: str

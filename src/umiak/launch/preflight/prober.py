@@ -101,7 +101,7 @@ class _Trial:
             sock.close()
             self._over("")
             return
-        self._timer = self._prober.loop.after(ANSWER_S, lambda: self._over("connected, but nobody answers"))
+        self._timer = self._prober.loop.after(ANSWER_S, lambda: self._over("connected, but no answer"))
         self._framed = frames.FramedSocket(self._prober.loop, sock, most_bytes=BANNER_BYTES)
         self._framed.on_frame = self._answered
         self._framed.on_end = lambda reason: self._over(f"another program answers there ({reason})")

@@ -113,7 +113,7 @@ def start_from(job: Job, path: str, tables: Mapping[str, Opened]) -> bool:
                 code="UM-TRAIN-022",
                 what=f"a checkpoint can't be loaded: {path}",
                 why=_words(error),
-                hint="move it away: `--resume` then goes on from the one before",
+                hint="move it away: `--resume` then continues from the previous one",
             ),
             exit_status=Exit.REFUSED,
         ) from error
@@ -310,7 +310,7 @@ def _failed(path: str, why: str) -> UmiakError:
             code="UM-TRAIN-017",
             what=f"a checkpoint can't be saved: {path}",
             why=why,
-            hint="make room, or save elsewhere: save_checkpoint_path; the checkpoint before is as it was: --resume goes on from it",
+            hint="free disk space, or save elsewhere: save_checkpoint_path; the previous checkpoint is not affected: --resume continues from it",
         ),
         exit_status=Exit.REFUSED,
     )

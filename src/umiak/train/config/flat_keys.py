@@ -10,12 +10,12 @@ from umiak.train.config.values import DatasetType, EmbeddingTables, NodeData, St
 
 _NATIVE = "both types use umiak's own reader: declare slots, or name a reader class with train_reader_path"
 _METRICS = "metrics are the model's own"
-_FLUID = "it belongs to the static graph's debugging, which is not here"
+_FLUID = "it belongs to the static graph's debugging, which umiak does not have"
 _FILES = "data_path may be a URL, and credentials are taken from the environment"
 FLAT_GLOBAL = (
     Key(
         name="workspace",
-        meaning="The directory that relative paths begin at.",
+        meaning="Base directory of relative paths.",
         kind=kinds.PATH,
         default_said="the directory of the config",
         origin=Origin.UMIAK,
@@ -28,11 +28,11 @@ FLAT_GLOBAL = (
         origin=Origin.UMIAK,
     ),
     Key(name="runner", meaning="Everything below.", kind=kinds.MAPPING, required=True),
-    Key(name="hyper_parameters", meaning="Whatever the model reads.", kind=kinds.MAPPING),
-    Key(name="table_parameters", meaning="The same as [above](#table-parameters).", kind=kinds.MAPPING),
+    Key(name="hyper_parameters", meaning="Hyper-parameters of the model.", kind=kinds.MAPPING),
+    Key(name="table_parameters", meaning="Same as [above](#table-parameters).", kind=kinds.MAPPING),
     Key(
         name="embedding_tables",
-        meaning="The same as [above](#the-whole).",
+        meaning="Same as [above](#the-whole).",
         kind=kinds.CHOICE,
         default="shared",
         choices=words(EmbeddingTables),
@@ -49,7 +49,7 @@ FLAT = (
         meaning="`data_converter` for training: a module beside the config, with a class `RecDataset`.",
         kind=kinds.PATH,
     ),
-    Key(name="infer_reader_path", meaning="The same for `infer`.", kind=kinds.PATH),
+    Key(name="infer_reader_path", meaning="Same for `infer`.", kind=kinds.PATH),
     Key(name="train_batch_size", meaning="`batch_size` for training.", kind=kinds.WHOLE, least=1),
     Key(name="infer_batch_size", meaning="`batch_size` for `infer`.", kind=kinds.WHOLE, least=1),
     Key(
@@ -93,21 +93,24 @@ FLAT = (
         kind=kinds.CHOICE,
         choices=words(Strategy),
         refused_words=(
-            ("heter", "umiak's parameter servers have no heter workers; `async` with use_gpu is near to it"),
-            ("gpubox", "tables that are in the memory of GPUs are not here; `async` with use_gpu is near to it"),
+            (
+                "heter",
+                "umiak's parameter servers have no heter workers; `async` with use_gpu is the closest alternative",
+            ),
+            ("gpubox", "tables in GPU memory are not supported; `async` with use_gpu is the closest alternative"),
         ),
     ),
     Key(name="geo_step", meaning="`geo_step`.", kind=kinds.WHOLE, default=100, least=1),
     Key(
         name="worker_num",
-        meaning="With `sync_mode` or `use_fleet`: `class: local_cluster_train` with so many trainers.",
+        meaning="With `sync_mode` or `use_fleet`: `class: local_cluster_train` with this many trainers.",
         kind=kinds.WHOLE,
         least=1,
         origin=Origin.UMIAK,
     ),
     Key(
         name="server_num",
-        meaning="With `sync_mode`: `class: local_cluster_train` with so many parameter servers.",
+        meaning="With `sync_mode`: `class: local_cluster_train` with this many parameter servers.",
         kind=kinds.WHOLE,
         least=1,
         origin=Origin.UMIAK,
@@ -116,12 +119,12 @@ FLAT = (
     Key(name="seed", meaning="`seed`.", kind=kinds.WHOLE, default=12345, least=0),
     Key(
         name="use_inference",
-        meaning="Whether a model for serving is saved beside each checkpoint.",
+        meaning="Save an inference model with each checkpoint.",
         kind=kinds.TRUTH,
         default=False,
     ),
-    Key(name="save_inference_feed_varnames", meaning="The same.", kind=kinds.NAMES),
-    Key(name="save_inference_fetch_varnames", meaning="The same.", kind=kinds.NAMES),
+    Key(name="save_inference_feed_varnames", meaning="`save_inference_feed_varnames`.", kind=kinds.NAMES),
+    Key(name="save_inference_fetch_varnames", meaning="`save_inference_fetch_varnames`.", kind=kinds.NAMES),
     *ONLINE_KEYS,
     Key(
         name="model",
@@ -136,7 +139,7 @@ FLAT = (
     Key(name="use_auc", meaning="", kind=kinds.TRUTH, settled=_METRICS),
     Key(name="auc_num", meaning="", kind=kinds.WHOLE, settled=_METRICS),
     Key(name="use_visual", meaning="", kind=kinds.TRUTH, settled="scalars are written wherever VisualDL is installed"),
-    Key(name="use_gloo", meaning="", kind=kinds.TRUTH, settled="trainers meet without it"),
+    Key(name="use_gloo", meaning="", kind=kinds.TRUTH, settled="trainers find each other without it"),
     Key(name="split_file_list", meaning="", kind=kinds.TRUTH, settled="data is divided among trainers in every mode"),
     Key(name="example_count_method", meaning="", kind=kinds.TEXT, settled="every sample that is read is counted"),
     Key(name="pipe_command", meaning="", kind=kinds.TEXT, ignored=_NATIVE),

@@ -25,21 +25,21 @@ from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import fields, is_value
 
 NOT_NEEDED = {
-    "optimizer": "it is the trainer's",
-    "sparse_feature_number": "tables have room for every id",
+    "optimizer": "it belongs to the trainer",
+    "sparse_feature_number": "tables hold any id",
     "sparse_inputs_slots": "the dataset declares its slots",
     "sparse_number": "the dataset declares its slots",
     "dense_input_dim": "the dataset declares its slots",
     "num_field": "the dataset declares its slots",
     "feature_size": "the dataset declares its slots",
-    "dict_dim": "tables have room for every id",
-    "vocab_size": "tables have room for every id",
-    "trigram_d": "tables have room for every id",
-    "num_users": "tables have room for every id",
-    "num_items": "tables have room for every id",
-    "item_count": "tables have room for every id",
-    "cat_count": "tables have room for every id",
-    "is_sparse": "rows are always learned by id",
+    "dict_dim": "tables hold any id",
+    "vocab_size": "tables hold any id",
+    "trigram_d": "tables hold any id",
+    "num_users": "tables hold any id",
+    "num_items": "tables hold any id",
+    "item_count": "tables hold any id",
+    "cat_count": "tables hold any id",
+    "is_sparse": "embedding gradients are always sparse",
     "is_distributed": "the plan decides it",
     "distributed_embedding": "the plan decides it",
 }
@@ -84,7 +84,7 @@ def typed(kind: Any, given: Mapping[str, Any], where: str | None = None) -> Any:
             try:
                 found[name] = _fitted(hints.get(name, Any), item)
             except TypeError as error:
-                what = f"hyper_parameters.{name} needs {error}, not {_shown(item)}"
+                what = f"hyper_parameters.{name} must be {error}, not {_shown(item)}"
                 problems.append(Problem(code="UM-TRAIN-012", what=what, where=where))
         elif name not in NOT_NEEDED and (meant := surely(name, names)):
             what = f"the model has no hyper-parameter {name}"
@@ -94,7 +94,7 @@ def typed(kind: Any, given: Mapping[str, Any], where: str | None = None) -> Any:
     problems += [
         Problem(
             code="UM-TRAIN-012",
-            what=f"hyper_parameters.{name} is missing, and the model needs it",
+            what=f"hyper_parameters.{name} is required by the model and missing",
             hint=f"write `{name}:` with {_spoken(hints.get(name, Any))}",
             where=where,
         )
@@ -167,7 +167,7 @@ def _refuse(hint: Any) -> NoReturn:
     raise TypeError(_spoken(hint))
 
 
-_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", dict: "a mapping"}
+_WORDS = {int: "an integer", float: "a number", bool: "a boolean", str: "text", dict: "a mapping"}
 
 
 def _spoken(hint: Any) -> str:
@@ -177,7 +177,7 @@ def _spoken(hint: Any) -> str:
         return _WORDS[dict]
     if hint in (tuple, list) or get_origin(hint) in (tuple, list):
         each = next(iter(get_args(hint)), Any)
-        return {int: "a list of whole numbers", float: "a list of numbers", str: "a list of names"}.get(each, "a list")
+        return {int: "a list of integers", float: "a list of numbers", str: "a list of names"}.get(each, "a list")
     if get_origin(hint) in (Union, UnionType):
         return " or ".join(dict.fromkeys(_spoken(each) for each in get_args(hint) if each is not type(None)))
     return _WORDS.get(hint, "something else")

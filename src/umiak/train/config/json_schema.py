@@ -71,7 +71,7 @@ def _key(key: Key, inner: Schema | None) -> Schema:
             "deprecationMessage": told,
         }  # not a word of the standard: editors strike the key out
     if key.settled:
-        return {"description": f"Not needed: {_plain(key.settled)}"}
+        return {"description": f"Not required: {_plain(key.settled)}"}
     made = {**(inner or _KINDS[key.kind](key))}
     if not key.required:
         made = _or_null(made)
@@ -233,7 +233,7 @@ _SECTIONS: dict[str, tuple[tuple[Key, ...], dict[str, Schema]]] = {
     "dataset": (keys.DATASET, {}),
     "newer_runner": (flat_keys.FLAT, {}),
     "hyper_parameters": (
-        (Key(name="optimizer", meaning="How the model learns.", kind=kinds.MAPPING),),
+        (Key(name="optimizer", meaning="Optimizer of the model.", kind=kinds.MAPPING),),
         {"optimizer": _reference("optimizer")},
     ),
     "optimizer": (

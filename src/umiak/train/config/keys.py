@@ -36,28 +36,28 @@ UNKNOWN = UnknownKeys(
     short={"lr": "learning_rate", "rate": "learning_rate", "bs": "batch_size"},
 )
 
-_PLACES = "It replaces a part of PaddleRec's own engine, which is not here."
+_PLACES = "It replaces a part of PaddleRec's own engine, which umiak does not have."
 _SAVED = "-1: after every epoch."
 
 GLOBAL = (
     Key(
         name="workspace",
-        meaning="A directory, from the current one, or a model that comes with umiak: `umiak.models.rank.dnn`, or with "
-        "`paddlerec` in front. `{workspace}` stands for it in every text.",
+        meaning="Base directory, relative to the current one, or a model of the zoo: `umiak.models.rank.dnn`, or "
+        "`paddlerec.models.rank.dnn`. Replaces `{workspace}` in every text.",
         kind=kinds.PATH,
         required=True,
     ),
-    Key(name="mode", meaning="The runners to run, one after another.", kind=kinds.NAMES, required=True),
+    Key(name="mode", meaning="Names of the runners to run, one after another.", kind=kinds.NAMES, required=True),
     Key(
         name="debug",
-        meaning="Whether every batch tells where its time went.",
+        meaning="Print the time of each part of every batch.",
         kind=kinds.TRUTH,
         default=False,
     ),
     Key(name="runner", meaning="How to run: [runners](#runner).", kind=kinds.SECTIONS, required=True),
     Key(name="phase", meaning="What to run: [phases](#phase).", kind=kinds.SECTIONS, required=True),
-    Key(name="dataset", meaning="On what: [datasets](#dataset).", kind=kinds.SECTIONS, required=True),
-    Key(name="hyper_parameters", meaning="Whatever the model reads.", kind=kinds.MAPPING),
+    Key(name="dataset", meaning="Data to run on: [datasets](#dataset).", kind=kinds.SECTIONS, required=True),
+    Key(name="hyper_parameters", meaning="Hyper-parameters of the model.", kind=kinds.MAPPING),
     Key(
         name="table_parameters",
         origin=Origin.NEWER,
@@ -67,8 +67,8 @@ GLOBAL = (
     Key(
         name="embedding_tables",
         origin=Origin.UMIAK,
-        meaning="`shared`: equal ids of slots that the model looks up in one table are one row. `per_slot`: each slot has a "
-        "table of its own: [tables and slots](modeling.md#tables-and-slots).",
+        meaning="`shared`: slots that the model looks up in one table share a row for equal ids. `per_slot`: each slot has its "
+        "own table: [tables and slots](modeling.md#tables-and-slots).",
         kind=kinds.CHOICE,
         default="shared",
         choices=words(EmbeddingTables),
@@ -76,12 +76,12 @@ GLOBAL = (
 )
 
 ONLINE_KEYS = (
-    Key(name="start_day", origin=Origin.NEWER, meaning="The first day.", kind=DAY),
-    Key(name="end_day", origin=Origin.NEWER, meaning="The last day.", kind=DAY),
+    Key(name="start_day", origin=Origin.NEWER, meaning="First day.", kind=DAY),
+    Key(name="end_day", origin=Origin.NEWER, meaning="Last day.", kind=DAY),
     Key(
         name="split_interval",
         origin=Origin.NEWER,
-        meaning="Minutes of data in one directory `YYYYMMDD/HHMM`; a divisor of a day's 1440.",
+        meaning="Minutes of data per directory `YYYYMMDD/HHMM`; a divisor of 1440.",
         kind=kinds.WHOLE,
         default=60,
         least=1,
@@ -89,7 +89,7 @@ ONLINE_KEYS = (
     Key(
         name="split_per_pass",
         origin=Origin.NEWER,
-        meaning="Directories in one pass.",
+        meaning="Number of directories per pass.",
         kind=kinds.WHOLE,
         default=1,
         least=1,
@@ -97,14 +97,14 @@ ONLINE_KEYS = (
     Key(
         name="data_donefile",
         origin=Origin.NEWER,
-        meaning="A file that says that its directory is complete: it is waited for, and not read. Without it nobody waits, and "
-        "a pass without data is an error.",
+        meaning="File that marks a directory as complete; the trainer waits for it and does not read it. Without it there is "
+        "no waiting, and a pass without data is an error.",
         kind=kinds.TEXT,
     ),
     Key(
         name="data_sleep_second",
         origin=Origin.NEWER,
-        meaning="Seconds between two looks.",
+        meaning="Seconds between checks for new data.",
         kind=kinds.WHOLE,
         default=10,
         least=1,
@@ -112,7 +112,7 @@ ONLINE_KEYS = (
     Key(
         name="checkpoint_per_pass",
         origin=Origin.NEWER,
-        meaning="A checkpoint after so many passes, below `save_checkpoint_path`; the last pass always has one.",
+        meaning="Save a checkpoint every N passes, below `save_checkpoint_path`, and after the last pass.",
         kind=kinds.WHOLE,
         default=6,
         least=1,
@@ -120,7 +120,8 @@ ONLINE_KEYS = (
     Key(
         name="save_delta_frequency",
         origin=Origin.NEWER,
-        meaning="A delta for serving after so many passes, below `save_inference_path`; a day ends with a base instead.",
+        meaning="Save a delta model for inference every N passes, below `save_inference_path`; a day ends with a base model "
+        "instead.",
         kind=kinds.WHOLE,
         default=6,
         least=1,
@@ -128,14 +129,14 @@ ONLINE_KEYS = (
     Key(
         name="save_first_base",
         origin=Origin.NEWER,
-        meaning="Whether a base model is saved before the first pass.",
+        meaning="Save a base model before the first pass.",
         kind=kinds.TRUTH,
         default=False,
     ),
     Key(
         name="prefetch",
         origin=Origin.NEWER,
-        meaning="Whether the files of the next pass, if it is complete, are fetched while one is trained.",
+        meaning="Fetch the files of the next pass, if it is complete, while training on the current one.",
         kind=kinds.TRUTH,
         default=False,
     ),
@@ -143,19 +144,19 @@ ONLINE_KEYS = (
 ONLINE = tuple(key.name for key in ONLINE_KEYS)
 
 RUNNER = (
-    Key(name="name", meaning="What `mode` calls it.", kind=kinds.NAME, required=True),
+    Key(name="name", meaning="Name, used in `mode`.", kind=kinds.NAME, required=True),
     Key(
         name="class",
-        meaning="`train` and `infer` in one process, `local_cluster_train` in several on this machine, `cluster_train` on a "
-        "cluster, `online_learning` by day and pass.",
+        meaning="`train` and `infer`: one process; `local_cluster_train`: several processes on this machine; `cluster_train`: "
+        "on a cluster; `online_learning`: by day and pass.",
         kind=kinds.CHOICE,
         default="train",
         choices=words(RunnerClass),
     ),
-    Key(name="device", meaning="What trainers compute on.", kind=kinds.CHOICE, default="cpu", choices=words(Device)),
+    Key(name="device", meaning="Device of the trainers.", kind=kinds.CHOICE, default="cpu", choices=words(Device)),
     Key(
         name="fleet_mode",
-        meaning="How several trainers work together: with parameter servers, or collectively.",
+        meaning="Parameter servers (`ps`), or data parallel with all-reduce (`collective`).",
         kind=kinds.CHOICE,
         default_said="`ps`; with `local_cluster_train`, or several devices, on anything but the CPU: `collective`",
         choices=words(FleetMode),
@@ -163,7 +164,7 @@ RUNNER = (
     ),
     Key(
         name="distribute_strategy",
-        meaning="How trainers and parameter servers work together; `hybrid` is umiak's own.",
+        meaning="Update strategy of the parameter servers; `hybrid` is umiak's own.",
         kind=kinds.CHOICE,
         default="async",
         choices=words(Strategy),
@@ -171,35 +172,35 @@ RUNNER = (
     Key(
         name="geo_step",
         origin=Origin.NEWER,
-        meaning="With geo: batches between two exchanges.",
+        meaning="With geo: number of batches between synchronizations.",
         kind=kinds.WHOLE,
         default=100,
         least=1,
     ),
     Key(
         name="selected_gpus",
-        meaning='Numbers of devices, as in `"0,1"`: one trainer for each.',
+        meaning='Device indices, as in `"0,1"`: one trainer per device.',
         kind=DEVICES,
     ),
     Key(
         name="worker_num",
-        meaning="Trainers on each node.",
+        meaning="Number of trainers per node.",
         kind=kinds.WHOLE,
         default_said="1, or as many as `selected_gpus` names",
         least=1,
     ),
-    Key(name="server_num", meaning="Parameter servers on each node.", kind=kinds.WHOLE, default=1, least=1),
+    Key(name="server_num", meaning="Number of parameter servers per node.", kind=kinds.WHOLE, default=1, least=1),
     Key(
         name="alone_allowed",
-        meaning="With `cluster_train`: whether one process may do it where there is no cluster.",
+        meaning="With `cluster_train`: allow training in one process if there is no cluster.",
         kind=kinds.TRUTH,
         default=False,
         origin=Origin.UMIAK,
     ),
     Key(
         name="node_data",
-        meaning="With `cluster_train`: whether every node sees all files of `data_path` (`shared`), or has its own part of them "
-        "(`own`), which its trainers divide among themselves.",
+        meaning="With `cluster_train`: every node sees all files of `data_path` (`shared`), or only its own part (`own`), "
+        "divided among its trainers.",
         kind=kinds.CHOICE,
         default_said="`own` where `PADDLEREC_CLUSTER_TYPE` is `MPI`, else `shared`",
         choices=words(NodeData),
@@ -207,42 +208,42 @@ RUNNER = (
     ),
     Key(
         name="epochs",
-        meaning="How often the data is gone through. Needed for training.",
+        meaning="Number of passes over the data. Required for training.",
         kind=kinds.WHOLE,
         default_said="`infer` and `online_learning`: 1",
         least=1,
     ),
     Key(
         name="phases",
-        meaning="The phases to run in each epoch, in this order.",
+        meaning="Phases to run in each epoch, in this order.",
         kind=kinds.NAMES,
         default_said="all, in the order of the file",
     ),
-    Key(name="seed", origin=Origin.NEWER, meaning="Of everything that is random.", kind=kinds.WHOLE, least=0),
+    Key(name="seed", origin=Origin.NEWER, meaning="Random seed.", kind=kinds.WHOLE, least=0),
     Key(
         name="init_model_path",
-        meaning="Training goes on from there; `infer` evaluates every checkpoint that is there.",
+        meaning="Checkpoint to start training from; `infer` evaluates every checkpoint in it.",
         kind=kinds.PATH,
     ),
     Key(
         name="infer_start_epoch",
         origin=Origin.NEWER,
-        meaning="`infer`: the first checkpoint that is evaluated.",
+        meaning="`infer`: first checkpoint to evaluate.",
         kind=kinds.WHOLE,
-        default_said="all are evaluated",
+        default_said="all checkpoints",
         least=0,
     ),
     Key(
         name="infer_end_epoch",
         origin=Origin.NEWER,
-        meaning="`infer`: the first one that is not evaluated any more.",
+        meaning="`infer`: end of the range of checkpoints to evaluate, exclusive.",
         kind=kinds.WHOLE,
-        default_said="all are evaluated",
+        default_said="all checkpoints",
         least=1,
     ),
     Key(
         name="save_checkpoint_interval",
-        meaning=f"Epochs between two checkpoints. {_SAVED}",
+        meaning=f"Number of epochs between checkpoints. {_SAVED}",
         kind=kinds.WHOLE,
         default=-1,
         least=1,
@@ -250,13 +251,14 @@ RUNNER = (
     ),
     Key(
         name="save_checkpoint_path",
-        meaning="Where checkpoints are saved, as `PATH/EPOCH/`, counted from 0 as PaddleRec does (`epoch 1/2` on the screen is `PATH/0/`), or with `online_learning` as `PATH/DAY/PASS/`; the last one always is. A directory, or a URL.",
+        meaning="Directory or URL for checkpoints, saved as `PATH/EPOCH/`, counted from 0 as in PaddleRec (`epoch 1/2` on the "
+        "screen is `PATH/0/`), or with `online_learning` as `PATH/DAY/PASS/`. The last epoch or pass is always saved.",
         kind=kinds.PATH,
         default_said="nothing is saved",
     ),
     Key(
         name="save_step_interval",
-        meaning="Batches between two checkpoints within an epoch. -1: none.",
+        meaning="Number of batches between checkpoints within an epoch. -1: none.",
         kind=kinds.WHOLE,
         default=-1,
         least=1,
@@ -264,12 +266,13 @@ RUNNER = (
     ),
     Key(
         name="save_step_path",
-        meaning="Where these are saved, as `PATH/epoch_E_batch_B/`, or with `online_learning` as `PATH/DAY/PASS_batch_B/`.",
+        meaning="Directory for checkpoints within an epoch, saved as `PATH/epoch_E_batch_B/`, or with `online_learning` as "
+        "`PATH/DAY/PASS_batch_B/`.",
         kind=kinds.PATH,
     ),
     Key(
         name="save_inference_interval",
-        meaning=f"Epochs between two models for serving. {_SAVED}",
+        meaning=f"Number of epochs between inference models. {_SAVED}",
         kind=kinds.WHOLE,
         default=-1,
         least=1,
@@ -277,24 +280,25 @@ RUNNER = (
     ),
     Key(
         name="save_inference_path",
-        meaning="Where these are saved, as `PATH/EPOCH/`, counted from 0; with `online_learning` [base and delta](train.md#online-learning).",
+        meaning="Directory for inference models, saved as `PATH/EPOCH/`, counted from 0; with `online_learning` [base and "
+        "delta](train.md#online-learning).",
         kind=kinds.PATH,
     ),
     Key(
         name="save_inference_feed_varnames",
-        meaning="Inputs of these models.",
+        meaning="Inputs of the inference models.",
         kind=kinds.NAMES,
         default_said="those that the model declares",
     ),
     Key(
         name="save_inference_fetch_varnames",
-        meaning="Their outputs.",
+        meaning="Outputs of the inference models.",
         kind=kinds.NAMES,
         default_said="those that the model declares",
     ),
     Key(
         name="save_minutes_interval",
-        meaning="Minutes between two checkpoints, wherever training is; they go where those of batches go, or those of epochs.",
+        meaning="Minutes between checkpoints, saved below `save_step_path`, or `save_checkpoint_path` without it. -1: none.",
         kind=kinds.WHOLE,
         default=-1,
         least=1,
@@ -303,7 +307,7 @@ RUNNER = (
     ),
     Key(
         name="keep_checkpoints",
-        meaning="How many checkpoints are kept, the newest.",
+        meaning="Number of latest checkpoints to keep.",
         kind=kinds.WHOLE,
         default_said="all of epochs, 3 of batches and minutes",
         least=1,
@@ -311,43 +315,43 @@ RUNNER = (
     ),
     Key(
         name="evaluate_phase",
-        meaning="A phase on whose dataset the model is evaluated after every epoch.",
+        meaning="Phase whose dataset is used for evaluation after every epoch.",
         kind=kinds.NAME,
         origin=Origin.UMIAK,
     ),
     Key(
         name="early_stop_patience",
-        meaning="Training ends when so many epochs in a row were no better. Needs `evaluate_phase`.",
+        meaning="Stop training after this many epochs without improvement. Requires `evaluate_phase`.",
         kind=kinds.WHOLE,
         least=1,
         origin=Origin.UMIAK,
     ),
     Key(
         name="early_stop_metric",
-        meaning="What better means: a metric of the model, or `loss`.",
+        meaning="Metric to watch for early stopping: a metric of the model, or `loss`.",
         kind=kinds.NAME,
         default_said="`auc` if the model has it, else `loss`",
         origin=Origin.UMIAK,
     ),
     Key(
         name="amp",
-        meaning="Whether accelerators compute in bfloat16 where that is safe.",
+        meaning="Use automatic mixed precision (bfloat16) on accelerators.",
         kind=kinds.TRUTH,
         default=False,
         origin=Origin.UMIAK,
     ),
     Key(
         name="print_interval",
-        meaning="Batches of the first trainer between two lines, and two reports in `metrics.jsonl`.",
+        meaning="Number of batches of the first trainer between log lines, and between reports in `metrics.jsonl`.",
         kind=kinds.WHOLE,
         default=20,
         least=1,
     ),
-    Key(name="runner_result_dump_path", meaning="A file for the metrics of each batch, as JSON.", kind=kinds.PATH),
+    Key(name="runner_result_dump_path", meaning="File for the metrics of each batch, as JSON.", kind=kinds.PATH),
     *ONLINE_KEYS,
     Key(
         name="trainer_class",
-        meaning="Only `GeneralTrainer` is understood.",
+        meaning="Only `GeneralTrainer` is supported.",
         kind=kinds.CHOICE,
         default="GeneralTrainer",
         choices=("GeneralTrainer",),
@@ -371,13 +375,19 @@ RUNNER = (
 )
 
 PHASE = (
-    Key(name="name", meaning="What `phases` calls it.", kind=kinds.NAME, required=True),
-    Key(name="model", meaning="The Python file that has the model.", kind=kinds.PATH, required=True),
-    Key(name="dataset_name", meaning="The dataset that it is run on.", kind=kinds.NAME, required=True),
-    Key(name="thread_num", meaning="Threads that read, and that compute.", kind=kinds.WHOLE, default=1, least=1),
+    Key(name="name", meaning="Name, used in `phases`.", kind=kinds.NAME, required=True),
+    Key(name="model", meaning="Python file with the model.", kind=kinds.PATH, required=True),
+    Key(name="dataset_name", meaning="Name of the dataset to run on.", kind=kinds.NAME, required=True),
+    Key(
+        name="thread_num",
+        meaning="Number of threads for reading and for computing.",
+        kind=kinds.WHOLE,
+        default=1,
+        least=1,
+    ),
     Key(
         name="shuffle_filelist",
-        meaning="Whether files are read in another order in each epoch.",
+        meaning="Shuffle the order of files in each epoch.",
         kind=kinds.TRUTH,
         default=False,
     ),
@@ -391,19 +401,19 @@ PHASE = (
 )
 
 DATASET = (
-    Key(name="name", meaning="What `dataset_name` calls it.", kind=kinds.NAME, required=True),
+    Key(name="name", meaning="Name, used in `dataset_name`.", kind=kinds.NAME, required=True),
     Key(
         name="type",
-        meaning="Both read in the same way here.",
+        meaning="Type of the reader. Both are read in the same way.",
         kind=kinds.CHOICE,
         default="DataLoader",
         choices=words(DatasetType),
     ),
-    Key(name="batch_size", meaning="Samples in a batch of one trainer.", kind=kinds.WHOLE, required=True, least=1),
+    Key(name="batch_size", meaning="Number of samples per batch and trainer.", kind=kinds.WHOLE, required=True, least=1),
     Key(
         name="data_path",
-        meaning="A directory with all that is below it, a pattern such as `data/part-*`, or a URL. `paddlerec::PATH` and "
-        "`umiak::PATH` are relative to the installed package.",
+        meaning="Directory (read recursively), pattern such as `data/part-*`, or URL. `paddlerec::PATH` and `umiak::PATH` are "
+        "relative to the installed package.",
         kind=kinds.PATH,
         required=True,
     ),
@@ -419,32 +429,32 @@ DATASET = (
         kind=DENSE,
         default_said="none",
     ),
-    Key(name="padding", meaning="What a slot gets that a line does not have.", kind=kinds.WHOLE, default=0),
+    Key(name="padding", meaning="Value for slots that are missing in a line.", kind=kinds.WHOLE, default=0),
     Key(
         name="data_converter",
-        meaning="The Python file of a reader class of your own. It is used where no slots are declared.",
+        meaning="Python file of a custom reader class. Used if no slots are declared.",
         kind=kinds.PATH,
     ),
     Key(
         name="extra_slots_allowed",
-        meaning="Whether lines may always have slots that are not declared.",
+        meaning="Accept lines with slots that are not declared.",
         kind=kinds.TRUTH,
         default=False,
         origin=Origin.UMIAK,
     ),
     Key(
         name="bad_lines",
-        meaning="So many lines of an epoch may be left out because they can't be read.",
+        meaning="Maximum number of unreadable lines to skip per epoch.",
         kind=kinds.WHOLE,
         default=0,
         least=0,
         origin=Origin.UMIAK,
     ),
-    Key(name="reader_class_name", meaning="The name of that class.", kind=kinds.NAME, default="Reader"),
+    Key(name="reader_class_name", meaning="Name of the custom reader class.", kind=kinds.NAME, default="Reader"),
     Key(
         name="num_workers",
         origin=Origin.NEWER,
-        meaning="Processes that run that class; 0: as many as there are cores.",
+        meaning="Number of processes that run the reader class; 0: one per core.",
         kind=kinds.WHOLE,
         default=0,
         least=0,

@@ -39,23 +39,23 @@ def _devices(key: Key, node: Node) -> tuple[int, ...] | None:
     numbers = []
     for word in map(str.strip, words):
         if not (word.isascii() and word.isdecimal() and len(word) < 6):
-            raise BadValue(f"not a number of a device: {shortened(word) or 'nothing'}", hint=f"write {key.kind.phrase}")
+            raise BadValue(f"not a device index: {shortened(word) or 'nothing'}", hint=f"write {key.kind.phrase}")
         numbers.append(int(word))
     if len({*numbers}) < len(numbers):
-        raise BadValue("a device is named twice")
+        raise BadValue("duplicate device")
     return tuple(numbers)
 
 
 def _day(_: Key, node: Node) -> str:
     word = word_of(node).strip().replace("-", "")
     if not days.is_day(word):
-        raise BadValue(f"not a day: {shortened(word_of(node))}", hint="write it as 20260131")
+        raise BadValue(f"not a date: {shortened(word_of(node))}", hint="write it as 20260131")
     return word
 
 
 _BAD_SLOT = "UM-CONFIG-021"
 
-SPARSE = Kind(phrase="names of slots with blanks between them", read=_sparse, code=_BAD_SLOT)
-DENSE = Kind(phrase="name:width with blanks between them", read=_dense, code=_BAD_SLOT)
-DEVICES = Kind(phrase='numbers with commas between them, as in "0,1"', read=_devices)
-DAY = Kind(phrase="a day, as in 20260131", read=_day)
+SPARSE = Kind(phrase="slot names, separated by spaces", read=_sparse, code=_BAD_SLOT)
+DENSE = Kind(phrase="name:width, separated by spaces", read=_dense, code=_BAD_SLOT)
+DEVICES = Kind(phrase='comma-separated indices, as in "0,1"', read=_devices)
+DAY = Kind(phrase="a date, as in 20260131", read=_day)

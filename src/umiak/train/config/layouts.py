@@ -178,7 +178,7 @@ class _Config:
         seen: dict[str, Place] = {}
         for number, node in enumerate(top.get(what) or (), start=1):
             if not isinstance(node, Section):
-                what_is = f"{what}: entry {number} needs to be a mapping with a name, not {kind_of(node)}"
+                what_is = f"{what}: entry {number} must be a mapping with a name, not {kind_of(node)}"
                 self.findings.problem("UM-CONFIG-013", node.place, what_is)
                 continue
             named = node.get("name")

@@ -102,7 +102,7 @@ def _await_writer(path: str, pipe: int) -> None:
     waiting = select.poll()
     waiting.register(pipe, select.POLLIN)
     if not waiting.poll(PIPE_WAIT_S * 1000):
-        what = f"a pipe to which nobody has written for {PIPE_WAIT_S:g} s"
+        what = f"a pipe without a writer for {PIPE_WAIT_S:g} s"
         raise UmiakError(Problem(code="UM-CONFIG-001", what=what, where=path))
 
 

@@ -68,71 +68,96 @@ _NO_DECAY = ("ftrl",)
 OPTIMIZER = (
     Key(
         name="class",
-        meaning="The rule: [what each does](ps.md#rules). Rows of embeddings learn when they occur, whatever the rule: Adam is a "
-        "lazy one.",
+        meaning="Optimizer: [what each does](ps.md#rules). Embedding rows are updated only when they occur in a batch, also with Adam "
+        "(lazy mode).",
         kind=kinds.CHOICE,
         default="adam",
         choices=tuple(RULES),
         synonyms=(("std-adagrad", "adagrad_scaled"),),
     ),
-    Key(name="learning_rate", meaning="How far a step goes.", kind=kinds.NUMBER, default_said="the rule's own"),
-    Key(name="beta1", meaning="`adam`, `adam_row`.", kind=kinds.NUMBER, default_said="0.9", origin=Origin.UMIAK),
-    Key(name="beta2", meaning="`adam`, `adam_row`.", kind=kinds.NUMBER, default_said="0.999", origin=Origin.UMIAK),
+    Key(name="learning_rate", meaning="Learning rate.", kind=kinds.NUMBER, default_said="depends on `class`"),
+    Key(
+        name="beta1",
+        meaning="`adam`, `adam_row`: decay rate of the first moment.",
+        kind=kinds.NUMBER,
+        default_said="0.9",
+        origin=Origin.UMIAK,
+    ),
+    Key(
+        name="beta2",
+        meaning="`adam`, `adam_row`: decay rate of the second moment.",
+        kind=kinds.NUMBER,
+        default_said="0.999",
+        origin=Origin.UMIAK,
+    ),
     Key(
         name="epsilon",
-        meaning="`adam`, `adam_row`, `adagrad`, `rmsprop`.",
+        meaning="`adam`, `adam_row`, `adagrad`, `rmsprop`: added to the denominator.",
         kind=kinds.NUMBER,
-        default_said="the rule's own",
+        default_said="depends on `class`",
         origin=Origin.UMIAK,
     ),
     Key(
         name="momentum",
-        meaning="`momentum`, `rmsprop`.",
+        meaning="`momentum`, `rmsprop`: momentum.",
         kind=kinds.NUMBER,
         default_said="0.9; `rmsprop`: 0",
         origin=Origin.UMIAK,
     ),
-    Key(name="rho", meaning="`rmsprop`.", kind=kinds.NUMBER, default_said="0.95", origin=Origin.UMIAK),
-    Key(name="centered", meaning="`rmsprop`.", kind=kinds.TRUTH, default_said="`false`", origin=Origin.UMIAK),
-    Key(name="use_nesterov", meaning="`momentum`.", kind=kinds.TRUTH, default_said="`false`", origin=Origin.UMIAK),
+    Key(name="rho", meaning="`rmsprop`: decay rate.", kind=kinds.NUMBER, default_said="0.95", origin=Origin.UMIAK),
     Key(
-        name="initial_accumulator_value",
-        meaning="The kinds of `adagrad`: what the sum of squares begins at.",
-        kind=kinds.NUMBER,
-        default_said="the rule's own",
+        name="centered",
+        meaning="`rmsprop`: subtract the mean gradient.",
+        kind=kinds.TRUTH,
+        default_said="`false`",
         origin=Origin.UMIAK,
     ),
-    Key(name="l1", meaning="`ftrl`.", kind=kinds.NUMBER, default_said="0", origin=Origin.UMIAK),
-    Key(name="l2", meaning="`ftrl`.", kind=kinds.NUMBER, default_said="0", origin=Origin.UMIAK),
+    Key(
+        name="use_nesterov",
+        meaning="`momentum`: Nesterov momentum.",
+        kind=kinds.TRUTH,
+        default_said="`false`",
+        origin=Origin.UMIAK,
+    ),
+    Key(
+        name="initial_accumulator_value",
+        meaning="`adagrad` and its variants: initial sum of squares.",
+        kind=kinds.NUMBER,
+        default_said="depends on `class`",
+        origin=Origin.UMIAK,
+    ),
+    Key(name="l1", meaning="`ftrl`: L1 regularization.", kind=kinds.NUMBER, default_said="0", origin=Origin.UMIAK),
+    Key(name="l2", meaning="`ftrl`: L2 regularization.", kind=kinds.NUMBER, default_said="0", origin=Origin.UMIAK),
     Key(
         name="clip_value",
-        meaning="Every gradient is kept within plus and minus this, but for parameters with `ParamAttr(need_clip=False)`.",
+        meaning="Clip each gradient to plus and minus this, except for parameters with `ParamAttr(need_clip=False)`.",
         kind=kinds.NUMBER,
-        default_said="they are not clipped",
+        default_said="no clipping",
         origin=Origin.UMIAK,
     ),
     Key(
         name="clip_norm",
-        meaning="A trainer's gradient of all dense parameters together, but for those with `ParamAttr(need_clip=False)`, and that of "
-        "each row, is scaled down to this length.",
+        meaning="Clip by norm: scale a trainer's gradient of all dense parameters together, except those with "
+        "`ParamAttr(need_clip=False)`, and that of each row, down to this norm.",
         kind=kinds.NUMBER,
-        default_said="they are not clipped",
+        default_said="no clipping",
         origin=Origin.UMIAK,
     ),
     Key(
         name="clip_global_norm",
-        meaning="A trainer's gradients of a step, those of all dense parameters but those with `ParamAttr(need_clip=False)`, and of all rows, together, are scaled down to this "
-        "length before they are sent, as `paddle.nn.ClipGradByGlobalNorm` does; of several trainers each clips its own. Tables "
-        "with an accessor are left out.",
+        meaning="Clip by global norm: scale all gradients of a trainer's step together, dense parameters (except those with "
+        "`ParamAttr(need_clip=False)`) and rows, down to this norm before they are sent, as "
+        "`paddle.nn.ClipGradByGlobalNorm` does. Each trainer clips its own gradients. Tables with an accessor are not "
+        "included.",
         kind=kinds.NUMBER,
-        default_said="they are not clipped",
+        default_said="no clipping",
         origin=Origin.UMIAK,
     ),
     Key(
         name="weight_decay",
-        meaning="L2: so much of each weight is added to its gradient, after clipping. With `adamw` it is the decoupled one. Of rows, "
-        "those that occur decay, but for tables with parameters of their own. A parameter's "
-        "`ParamAttr(regularizer=...)` holds before it.",
+        meaning="L2 regularization: added to each gradient after clipping, times the weight; decoupled with `adamw`. Of "
+        "embeddings only the rows in the batch decay, and tables with table parameters do not. "
+        "`ParamAttr(regularizer=...)` of a parameter takes precedence.",
         kind=kinds.NUMBER,
         least=0,
         default_said="0; `adamw`: 0.01",
@@ -140,7 +165,7 @@ OPTIMIZER = (
     ),
     Key(
         name="decoupled_weight_decay",
-        meaning="So much of each weight, times the learning rate, is taken from it in every step.",
+        meaning="Decoupled weight decay: each step subtracts this part of the weight, times the learning rate.",
         kind=kinds.NUMBER,
         least=0,
         default_said="0",
@@ -148,13 +173,13 @@ OPTIMIZER = (
     ),
     Key(
         name="schedule",
-        meaning="How the learning rate changes: [schedules](#schedule).",
+        meaning="Learning rate schedule: [schedules](#schedule).",
         kind=kinds.MAPPING,
-        default_said="it does not",
+        default_said="constant",
         origin=Origin.UMIAK,
     ),
     Key(name="strategy", meaning="", kind=kinds.TEXT, settled="The runner's `distribute_strategy` says it."),
-    Key(name="lazy_mode", meaning="", kind=kinds.TRUTH, settled="Rows always learn alone."),
+    Key(name="lazy_mode", meaning="", kind=kinds.TRUTH, settled="Embedding rows are always updated lazily."),
 )
 
 SCHEDULE = (
@@ -162,20 +187,22 @@ SCHEDULE = (
         name="class",
         meaning="`exponential`: times `gamma` to the power of steps / `every`. `step`: the same in whole powers. `inverse_time`: "
         "divided by 1 + `gamma` x steps / `every`. `polynomial` and `cosine`: from 1 to `end` in `steps`. Paddle's names "
-        "(`ExponentialDecay`, ...) are understood.",
+        "(`ExponentialDecay`, ...) are accepted.",
         kind=kinds.CHOICE,
         default="constant",
         choices=tuple(SCHEDULES),
         synonyms=tuple(_NAMES.items()),
     ),
-    Key(name="gamma", meaning="", kind=kinds.NUMBER, default_said="0.1"),
-    Key(name="every", meaning="In batches of a trainer.", kind=kinds.WHOLE, default=1, least=1),
-    Key(name="steps", meaning="In batches of a trainer.", kind=kinds.WHOLE, least=1),
-    Key(name="end", meaning="A part of the learning rate.", kind=kinds.NUMBER, default_said="0"),
-    Key(name="power", meaning="`polynomial`: 1 is a straight line.", kind=kinds.NUMBER, default_said="1"),
+    Key(name="gamma", meaning="Decay factor.", kind=kinds.NUMBER, default_said="0.1"),
+    Key(name="every", meaning="Number of batches of a trainer between decays.", kind=kinds.WHOLE, default=1, least=1),
+    Key(name="steps", meaning="Number of batches of a trainer over which the rate decays.", kind=kinds.WHOLE, least=1),
+    Key(
+        name="end", meaning="Final learning rate, as a fraction of the initial one.", kind=kinds.NUMBER, default_said="0"
+    ),
+    Key(name="power", meaning="`polynomial`: exponent; 1 is linear.", kind=kinds.NUMBER, default_said="1"),
     Key(
         name="warmup_steps",
-        meaning="Before all else, the learning rate grows from nothing in so many batches.",
+        meaning="Number of batches of linear warmup at the beginning.",
         kind=kinds.WHOLE,
         default=0,
         least=0,
@@ -195,7 +222,7 @@ def read(hyper_parameters: Section | None, findings: Findings) -> Learning:
         findings.problem(
             "UM-CONFIG-013",
             entry.node.place,
-            "hyper_parameters: optimizer needs a mapping",
+            "hyper_parameters: optimizer must be a mapping",
             hint="write `optimizer: {class: Adam, learning_rate: 0.001}`",
         )
         return Learning()
@@ -270,7 +297,7 @@ def _check_range(key: str, said: Said, findings: Findings) -> None:
     if key in ABOVE_ZERO and number <= 0:
         findings.problem("UM-CONFIG-014", said.place(key), f"optimizer: {said.spoken(key)}: not above 0: {number:g}")
     if key in BELOW_ONE and not 0 <= number < 1:
-        what = f"optimizer: {said.spoken(key)}: not from 0 up to 1: {number:g}"
+        what = f"optimizer: {said.spoken(key)}: not in [0, 1): {number:g}"
         findings.problem("UM-CONFIG-014", said.place(key), what)
 
 
@@ -278,7 +305,7 @@ def _schedule(node: Section, findings: Findings) -> Schedule:
     said = sections.read(SCHEDULE, node, "schedule", findings, UNKNOWN)
     kind = str(said.get("class"))
     if "steps" in SCHEDULES[kind] and not said.said("steps") and "steps" not in said.wrong:
-        what = f"schedule: steps is missing, and {kind} needs it"
+        what = f"schedule: steps is required by {kind} and missing"
         findings.problem("UM-CONFIG-011", said.place("class"), what, hint="write `steps:` with a number of batches")
     for key in fields(Schedule):
         if key not in ("kind", "warmup_steps", *SCHEDULES[kind]) and said.said(key):

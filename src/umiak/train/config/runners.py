@@ -188,7 +188,7 @@ class _Making:
         said = self.said
         if said.said("epochs"):
             if self.kind not in _TRAINED and said.number("epochs") > 1:
-                self._no_effect("epochs", f"class {self.kind.value} goes through its data once")
+                self._no_effect("epochs", f"class {self.kind.value} reads its data once")
                 return 1
             return said.number("epochs")
         if self.kind in _TRAINED and "epochs" not in said.wrong:
@@ -206,8 +206,8 @@ class _Making:
             self.findings.problem(
                 "UM-CONFIG-024",
                 self.said.key_place("class"),
-                f"{self.said.label}: infer needs a model that was trained, and {spoken} is missing",
-                hint=f"write `{spoken}:` with the path of checkpoints that a training saved",
+                f"{self.said.label}: infer requires a trained model, and {spoken} is missing",
+                hint=f"write `{spoken}:` with the path of saved checkpoints",
             )
         return path
 
@@ -227,7 +227,7 @@ class _Making:
             return None
         start, end = said.get("infer_start_epoch") or 0, said.number("infer_end_epoch")
         if end <= start:
-            self._bad("infer_end_epoch", f"nothing is left to evaluate from {start} up to, but not including, {end}")
+            self._bad("infer_end_epoch", f"empty range of checkpoints: from {start} up to, but not including, {end}")
         return start, end
 
     # ---- what is kept
@@ -282,7 +282,7 @@ class _Making:
         if path is None:
             for name in names:
                 if said.said(name):
-                    self._no_effect(name, "save_inference_path is missing, so no model for serving is saved")
+                    self._no_effect(name, "save_inference_path is missing, so no inference model is saved")
             return None
         feeds, fetches = (said.names(name) for name in names)
         return Inference(path=path, every=max(1, every), feeds=feeds, fetches=fetches)

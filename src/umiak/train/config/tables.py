@@ -57,7 +57,7 @@ def _key(name: str, meaning: str, default: str, kind: Kind = kinds.NUMBER, least
 TABLE = (
     Key(
         name="table_class",
-        meaning="Tables are in memory.",
+        meaning="Class of the table; only tables in memory are supported.",
         kind=kinds.CHOICE,
         default="MemorySparseTable",
         choices=("MemorySparseTable",),
@@ -71,7 +71,7 @@ TABLE = (
 ACCESSOR = (
     Key(
         name="accessor_class",
-        meaning="Both are the same here.",
+        meaning="Class of the accessor; both are the same here.",
         kind=kinds.CHOICE,
         default=_CLASSES[0],
         choices=_CLASSES,
@@ -79,19 +79,26 @@ ACCESSOR = (
     ),
     _key(
         "embedx_dim",
-        "Numbers of a row's wide part. One less than the dimension that the model asks for.",
+        "Dimension of the wide part of a row: one less than the dimension that the model asks for.",
         "as the model asks",
         kinds.WHOLE,
         least=1,
     ),
     _key(
-        "embedx_threshold", "An id has the first number of its row at once, and the wide part from this score on.", "10"
+        "embedx_threshold",
+        "Minimum score of an id for the wide part of its row; the first number of a row is there at once.",
+        "10",
     ),
     _key(
-        "embed_sgd_param", "How the first number [begins and learns](#rules-of-rows).", "as the sample", kinds.MAPPING
+        "embed_sgd_param",
+        "Initialization and optimizer of the [first number](#rules-of-rows).",
+        "as the sample",
+        kinds.MAPPING,
     ),
-    _key("embedx_sgd_param", "How the wide part does.", "as the sample", kinds.MAPPING),
-    _key("ctr_accessor_param", "How shows and clicks count, and when rows go; below.", "as the sample", kinds.MAPPING),
+    _key("embedx_sgd_param", "Initialization and optimizer of the wide part.", "as the sample", kinds.MAPPING),
+    _key(
+        "ctr_accessor_param", "Weights of shows and clicks, and eviction of rows; below.", "as the sample", kinds.MAPPING
+    ),
     Key(name="fea_dim", meaning="", kind=kinds.WHOLE, settled="It follows from `embedx_dim`."),
     Key(
         name="table_accessor_save_param",
@@ -102,26 +109,36 @@ ACCESSOR = (
 )
 
 COUNTS = (
-    _key("nonclk_coeff", "What a show without a click adds to the score of an id.", "0.1"),
-    _key("click_coeff", "What a click adds to it.", "1"),
-    _key("base_threshold", "The least score of a row in a base, and in a delta.", "1.5"),
-    _key("delta_threshold", "The least that the score of a row in a delta has grown by.", "0.25"),
-    _key("delta_keep_days", "Rows that were not seen for more days are in neither.", "16", least=0),
-    _key("show_click_decay_rate", "At the end of a day shows and clicks are multiplied by this.", "0.98", least=0),
-    _key("delete_threshold", "Rows go whose score is below this then.", "0.8"),
-    _key("delete_after_unseen_days", "Rows go that were not seen for more days.", "30", least=0),
+    _key("nonclk_coeff", "Score of a show without a click.", "0.1"),
+    _key("click_coeff", "Score of a click.", "1"),
+    _key("base_threshold", "Minimum score of rows in base and delta models.", "1.5"),
+    _key("delta_threshold", "Minimum increase of the score of rows in a delta model.", "0.25"),
+    _key(
+        "delta_keep_days",
+        "Rows unseen for more than this many days are left out of base and delta models.",
+        "16",
+        least=0,
+    ),
+    _key(
+        "show_click_decay_rate",
+        "Decay of shows and clicks at the end of a day: they are multiplied by this.",
+        "0.98",
+        least=0,
+    ),
+    _key("delete_threshold", "Evict rows with a score below this at the end of a day.", "0.8"),
+    _key("delete_after_unseen_days", "Evict rows unseen for more than this many days.", "30", least=0),
     _key(
         "show_scale",
-        "Whether gradients are divided by the shows of a batch; the kinds of AdaGrad.",
+        "Divide gradients by the number of shows in the batch (variants of AdaGrad).",
         "`true`",
         kinds.TRUTH,
     ),
-    _key("zero_init", "Whether the first number begins at zero.", "`true`", kinds.TRUTH),
+    _key("zero_init", "Initialize the first number with zero.", "`true`", kinds.TRUTH),
     Key(
         name="ssd_unseenday_threshold",
         meaning="",
         kind=kinds.NUMBER,
-        settled="Rows are kept in memory until they go.",
+        settled="Rows are kept in memory until they are evicted.",
     ),
 )
 
@@ -129,32 +146,34 @@ SGD = (
     Key(
         name="name",
         meaning="[What each does](ps.md#rules): `sgd`, `adagrad_shared`, `adagrad_scaled`, `adam_row`. `naive`, `adagrad`, "
-        "`std-adagrad` and `adam` are understood.",
+        "`std-adagrad` and `adam` are accepted.",
         kind=kinds.CHOICE,
         default="SparseAdaGradSGDRule",
         choices=tuple(SGD_RULES),
         synonyms=tuple(zip(("naive", "adagrad", "std-adagrad", "adam"), SGD_RULES, strict=True)),
-        refused_words=(("sparsesharedadamsgdrule", "there is no such rule here; SparseAdamSGDRule is near to it"),),
+        refused_words=(("sparsesharedadamsgdrule", "not supported; SparseAdamSGDRule is the closest alternative"),),
         origin=Origin.NEWER,
     ),
     *(
         _key(name, f"Settings of {rules}, below.", "as the sample", kinds.MAPPING)
         for name, rules in (
             ("naive", "`SparseNaiveSGDRule`"),
-            ("adagrad", "the two kinds of AdaGrad"),
+            ("adagrad", "the two variants of AdaGrad"),
             ("adam", "`SparseAdamSGDRule`"),
         )
     ),
 )
 
 RULE = (
-    _key("learning_rate", "How far a step goes.", "0.05; `adam`: 0.001", least=0),
-    _key("initial_g2sum", "`adagrad`: what slows the first steps down.", "3"),
-    _key("initial_range", "A new row has numbers between plus and minus this.", "0.0001", least=0),
-    _key("weight_bounds", "No number grows beyond; the same for both parts of a row.", "[-10, 10]", kinds.BOUNDS),
-    _key("beta1_decay_rate", "`adam`.", "0.9", least=0),
-    _key("beta2_decay_rate", "`adam`.", "0.999", least=0),
-    _key("ada_epsilon", "`adam`.", "1e-8"),
+    _key("learning_rate", "Learning rate.", "0.05; `adam`: 0.001", least=0),
+    _key("initial_g2sum", "`adagrad`: initial sum of squared gradients.", "3"),
+    _key("initial_range", "Initialize new rows uniformly between minus and plus this.", "0.0001", least=0),
+    _key(
+        "weight_bounds", "Lower and upper bound of weights; the same for both parts of a row.", "[-10, 10]", kinds.BOUNDS
+    ),
+    _key("beta1_decay_rate", "`adam`: decay rate of the first moment.", "0.9", least=0),
+    _key("beta2_decay_rate", "`adam`: decay rate of the second moment.", "0.999", least=0),
+    _key("ada_epsilon", "`adam`: added to the denominator.", "1e-8"),
 )
 
 BELOW_ONE = ("beta1_decay_rate", "beta2_decay_rate")
@@ -171,8 +190,8 @@ def read(node: Section | None, findings: Findings) -> dict[str, TableParameters]
         findings.problem(
             "UM-CONFIG-013",
             entry.node.place,
-            f"table_parameters: {entry.spoken} needs a mapping, not {kind_of(entry.node)}",
-            why="its keys are names of tables, and what is said of each stands below its name",
+            f"table_parameters: {entry.spoken} must be a mapping, not {kind_of(entry.node)}",
+            why="its keys are table names, each with a mapping below it",
             hint="write `table_parameters: {embedding: {accessor: {embedx_dim: 8}}}`",
         )
     return made
@@ -186,7 +205,7 @@ def check_schedule(
         return
     for name, table in tables.items():
         entry = node.get(name)
-        rates = [part.settings.get("learning_rate", 0.001) for part in (table.embed, table.embedx)]
+        rates = [part.settings.get("learning_rate", "Learning rate.") for part in (table.embed, table.embedx)]
         if entry is not None and rates[0] != rates[1]:
             findings.problem(
                 "UM-CONFIG-023",
@@ -210,7 +229,7 @@ class _Table:
         counts = self._section(COUNTS, accessor, "ctr_accessor_param")
         given = {name: counts.get(name) for name in _fields() if counts.said(name)} if counts else {}
         if counts and counts.said("show_click_decay_rate") and counts.get("show_click_decay_rate") > 1:
-            self._bad(counts, "show_click_decay_rate", "above 1: shows and clicks would grow from day to day")
+            self._bad(counts, "show_click_decay_rate", "above 1: shows and clicks would grow every day")
         embed, embedx = (self._rule(accessor, f"{name}_sgd_param") for name in ("embed", "embedx"))
         if accessor.said("embedx_threshold"):
             given["embedx_threshold"] = accessor.get("embedx_threshold")
@@ -242,13 +261,15 @@ class _Table:
         if said.said("weight_bounds"):
             low, high = said.get("weight_bounds")
             if low != -high or high <= 0:
-                self._bad(said, "weight_bounds", "they are as far below zero as above it, as in [-10, 10]")
+                self._bad(said, "weight_bounds", "expected symmetric bounds, as in [-10, 10]")
             self.bounds.append((said, high))
         return replace(made, settings=settings)
 
     def _bound(self) -> float:
         if len(self.bounds) > 1 and self.bounds[0][1] != self.bounds[1][1]:
-            self._bad(self.bounds[1][0], "weight_bounds", "others than those of embed_sgd_param: a row has one of them")
+            self._bad(
+                self.bounds[1][0], "weight_bounds", "differs from embed_sgd_param: both parts of a row share one bound"
+            )
         return self.bounds[0][1] if self.bounds else TableParameters().bound
 
     def _check_range(self, said: Said, name: str) -> None:

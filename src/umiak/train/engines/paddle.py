@@ -245,7 +245,7 @@ class Engine:
                 Problem(
                     code="UM-TRAIN-063",
                     what="the loss depends on no parameter of the model, so nothing would be learned",
-                    why="no gradient came to any of them in the first batch",
+                    why="none of them received a gradient in the first batch",
                     hint="look for detach(), numpy(), no_grad() or a constant between the parameters and the loss",
                     where=self._file,
                 ),
@@ -426,8 +426,8 @@ def _diverged(loss: float, step: int) -> UmiakError:
     return UmiakError(
         Problem(
             code="UM-TRAIN-014",
-            what=f"the loss is no number any more: {loss} in step {step}",
-            hint="a smaller learning rate, or clipped gradients (`clip_value`, `clip_norm`); the last checkpoint is as it was",
+            what=f"the loss is {'NaN' if math.isnan(loss) else loss} at step {step}",
+            hint="use a smaller learning rate, or clip gradients (`clip_value`, `clip_norm`); the latest checkpoint is not affected",
         ),
         exit_status=Exit.JOB_FAILED,
     )

@@ -118,7 +118,7 @@ def check(done: Exported, engine: Engine, batch: Batch) -> None:
             raise UmiakError(
                 Problem(
                     code="UM-TRAIN-041",
-                    what=f"{done.path}: the model for serving answers {output.name} otherwise than the trained one, by up to {gap:.3g}",
+                    what=f"{done.path}: {output.name} of the inference model differs from the trained model by up to {gap:.3g}",
                     why="paddle.inference rewrites graphs, and some rewritings are wrong: with oneDNN x.square() changes x itself",
                     hint="write x * x for x.square(); find the layer by naming more of the model's `outputs`",
                 ),
@@ -211,7 +211,7 @@ def _check(inputs: Sequence[Input], outputs: Sequence[Output], feeds: Sequence[s
     for what, there, said in (("input", inputs, feeds), ("output", outputs, fetches)):
         known = [each.name for each in there]
         problems += [
-            Problem(code="UM-TRAIN-015", what=f"the model for serving has no {what} {name}", hint=choices(name, known))
+            Problem(code="UM-TRAIN-015", what=f"the inference model has no {what} {name}", hint=choices(name, known))
             for name in said
             if name not in known
         ]

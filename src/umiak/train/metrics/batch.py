@@ -78,7 +78,7 @@ class Batch:
         if self._classes is None:
             predictions, labels = self._both()
             if predictions.ndim != 2:
-                raise misfit(f"one score per class is needed, there is one per sample: {predictions.shape}")
+                raise misfit(f"expected one score per class, got one per sample: {predictions.shape}")
             self._classes = _of_classes(predictions, labels)
         return self._classes
 
@@ -93,12 +93,12 @@ class Batch:
         if predictions.ndim == 1:
             return predictions, labels
         if predictions.shape[1] > 2:
-            raise misfit(f"one or two scores per sample are needed, there are {predictions.shape[1]}")
+            raise misfit(f"expected one or two scores per sample, got {predictions.shape[1]}")
         return predictions[:, -1], labels
 
     def _both(self) -> tuple[NDArray[Any], NDArray[Any]]:
         if self._predictions is None or self._labels is None:
-            raise misfit("predictions and labels are needed")
+            raise misfit("predictions and labels are required")
         return self._predictions, self._labels
 
     def _count(self, said: int | None) -> int:

@@ -106,7 +106,7 @@ class RecallK(Scored):
 
     def take(self, batch: Batch) -> None:
         if batch.columns < self._k:
-            raise misfit(f"the first {self._k} of {batch.columns} scores per sample: a smaller k is needed")
+            raise misfit(f"the first {self._k} of {batch.columns} scores per sample: a smaller k is required")
         scores, labels, counts, _ = batch.classes()
         own = scores[np.arange(len(labels)), labels][:, None]
         # Counting what stands before the right class is cheaper than sorting all.

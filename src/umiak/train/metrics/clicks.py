@@ -125,7 +125,7 @@ class Mean(Metric):
 
     def take(self, batch: Batch) -> None:
         if batch.losses is None:
-            raise misfit("losses are needed")
+            raise misfit("losses are required")
         if batch.losses.ndim:
             good = np.isfinite(batch.losses)
             total, used = batch.losses[good].sum(), int(np.count_nonzero(good))

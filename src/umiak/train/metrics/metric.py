@@ -144,7 +144,7 @@ class Metric:
                 raise self._stranger(f"{name} has the shape {array.shape} instead of {zeros.shape}")
             whole = zeros.dtype == np.int64
             if whole and not (np.isfinite(array) & (array == np.rint(array)) & (np.abs(array) < 2.0**63)).all():
-                raise self._stranger(f"{name} are not whole numbers")
+                raise self._stranger(f"{name} are not integers")
             found[name] = array.astype(zeros.dtype)
         return found
 

@@ -203,12 +203,10 @@ def _saves(each: Act) -> list[str]:
         lines.append(f"{where}/{within}, every {minutes}")
     if each.online and each.inference:
         every = _times(each.online.save_delta_frequency, "pass")
-        lines.append(
-            f"{each.inference.path} for serving, what has changed every {every}, everything at the end of a day"
-        )
+        lines.append(f"inference models {each.inference.path}: a delta every {every}, a base at the end of a day")
     elif each.inference:
         every = _times(each.inference.every, "epoch")
-        lines.append(f"{each.inference.path}/EPOCH (from 0) for serving, every {every} and the last one")
+        lines.append(f"inference models {each.inference.path}/EPOCH (from 0), every {every} and the last one")
     if each.result_dump_path:
         lines.append(f"{each.result_dump_path}, the metrics of each batch")
     return lines

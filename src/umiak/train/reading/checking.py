@@ -78,7 +78,7 @@ def problems(
             hint = f"did you mean `{meant}`? The names in a config must be those of the data"
         else:
             why = _others(free)
-            hint = "mend its name, or take it out of the config; it would be trained on as zeros"
+            hint = "fix its name, or remove it from the config; it would be all zeros in training"
         what_text = f"dataset {dataset.name}: slot {name} is declared, and none of {lines} of {data} has it"
         if what.samples == 1:
             what_text = f"dataset {dataset.name}: slot {name} is declared, and {lines} of {data} does not have it"

@@ -100,7 +100,7 @@ def _ids(flat: list[Any], rows: Sequence[Row], at: int, name: str) -> NDArray[np
         for number, row in enumerate(rows):
             for each in row[at]:
                 if not _is_whole(each):
-                    raise _at(number, f"slot {name} has {_short(each)}, in the first sample it has whole numbers only")
+                    raise _at(number, f"slot {name} has {_short(each)}, in the first sample it has integers only")
         flat = [operator.index(each) for each in flat]
     try:
         return np.array(flat, np.int64)

@@ -57,5 +57,5 @@ def from_json(text: str, of: Share) -> Position:
 
 
 def _refused(what: str) -> UmiakError:
-    hint = "go on with the same files and trainers as before, or begin the epoch anew"
+    hint = "use the same files and trainers as before, or restart the epoch"
     return UmiakError(Problem(code="UM-DATA-003", what=what, hint=hint))

@@ -127,7 +127,7 @@ class Reporter:
             told = next((curve for curve in curves if curve.name == "auc"), curves[0])
             for line in chart.drawing(told):
                 self.talk(line)
-            self.talk(f"picture: {path}")
+            self.talk(f"plot: {path}")
 
     def outcome(self, *, is_stopped: bool, is_resumable: bool, saved: str | None) -> None:
         """How it ended, for whoever has started this process."""

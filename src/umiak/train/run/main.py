@@ -75,7 +75,7 @@ def _import_trainer() -> None:
                 code="UM-TRAIN-006",
                 what="PaddlePaddle can't be imported",
                 why=str(error),
-                hint="`python -c 'import paddle'` says more; install it anew, in the build for this machine",
+                hint="`python -c 'import paddle'` says more; reinstall it, in the build for this machine",
             )
             raise UmiakError(problem, exit_status=Exit.REFUSED) from error
         import umiak.train.run.trainer  # noqa: F401
@@ -144,7 +144,7 @@ def _trained(act: Act, shared: Settings, wanted: RunOptions, environ: Mapping[st
             reporter.talk("stopped before anything was learned: nothing is lost")
         else:
             reporter.talk(
-                f"stopped, resumable: everything is in {mirrors.spoken(outcome.saved)}; `--resume` goes on from there"
+                f"stopped, resumable: everything is in {mirrors.spoken(outcome.saved)}; `--resume` continues from there"
             )
         # Where another trainer was asked, this one was not.
         number = stopping.asked_by or signal.SIGTERM
@@ -220,7 +220,9 @@ def _lost(error: umiak_native.PsError, act: Act) -> UmiakError:
         Problem(
             code="UM-TRAIN-018",
             what=str(error).splitlines()[0],
-            hint="`--resume` goes on from the newest checkpoint" if saves else "save checkpoints: save_checkpoint_path",
+            hint="`--resume` continues from the latest checkpoint"
+            if saves
+            else "save checkpoints: save_checkpoint_path",
         ),
         exit_status=Exit.JOB_FAILED,
     )

@@ -50,7 +50,7 @@ class OnlineTrainer(Trainer):
         self._left = days.left(self.online, begun.until)
         if not self._left:
             self.reporter.talk(
-                f"nothing is left to train: {begun.until} is done, and {self.online.end_day} is the last day"
+                f"training is already complete (up to {begun.until}; the last day is {self.online.end_day})"
             )
             return Outcome(history=begun.history, saved=self.saved)
         return self._run(found, begun)
@@ -222,6 +222,6 @@ def _nothing_there(title: str, arrived: Arrived) -> UmiakError:
             code="UM-TRAIN-030",
             what=f"{title} has no data: {report_text.some(arrived.missing)}",
             why="these directories are missing or empty, and there is no data_donefile to wait for",
-            hint="mend data_path, start_day or end_day; or write `data_donefile:`, and a pass is waited for",
+            hint="fix data_path, start_day or end_day; or set `data_donefile:` to wait for each pass",
         )
     )

@@ -91,8 +91,8 @@ class Trainer:
         """From the beginning, or from the newest checkpoint, to the end."""
         found, begun = self._place()
         if begun.is_over or begun.epoch >= self.act.epochs:
-            how = "early stopping has ended it" if begun.is_over else f"{begun.epoch} epochs are done"
-            self.reporter.talk(f"nothing is left to do: {how}; the model is in {self.saved}")
+            how = f"{begun.epoch} of {self.act.epochs} epochs{', early stopping' if begun.is_over else ''}"
+            self.reporter.talk(f"training is already complete ({how}); latest checkpoint: {self.saved}")
             return Outcome(history=begun.history, saved=self.saved)
         return self._run(found, begun)
 
@@ -240,7 +240,7 @@ class Trainer:
             hint = "save_checkpoint_path must be the same shared directory on every node"
             raise UmiakError(Problem(code="UM-TRAIN-016", what=what, hint=hint))
         if found is None:
-            self.reporter.talk(f"nothing to resume in {', '.join(paths)}: it begins anew")
+            self.reporter.talk(f"no checkpoint to resume from in {', '.join(paths)}: starting from scratch")
         return found
 
     def _go_on(self, found: runs.Saved) -> None:
@@ -254,7 +254,7 @@ class Trainer:
         self.best, self.without_progress = milestone.best, milestone.without_progress
         self.step = milestone.step
         self.reporter.talk(
-            f"goes on from {self.mirrors.spoken(found.path)}: {self._reached(milestone)}{'' if whole else VALUES_ONLY}"
+            f"resuming from {self.mirrors.spoken(found.path)}: {self._reached(milestone)}{'' if whole else VALUES_ONLY}"
         )
 
     def _reached(self, milestone: Progress) -> str:
@@ -270,7 +270,7 @@ class Trainer:
         what, why, same = "", "", ""
         if bool(milestone.deal) != self.peers.is_free:
             what = f"in mode {milestone.mode}, and this is {self.mode}"
-            why = "data is handed out to trainers that wait for nobody, and divided among others"
+            why = "asynchronous trainers take chunks from a queue, synchronous ones have fixed shares"
             same = f"in mode {milestone.mode}"
         elif not self.peers.is_free and milestone.trainers_in_all != world:
             what = f"by {milestone.trainers_in_all} trainers, and these are {world}"
