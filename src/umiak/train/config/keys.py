@@ -409,7 +409,9 @@ DATASET = (
         default="DataLoader",
         choices=words(DatasetType),
     ),
-    Key(name="batch_size", meaning="Number of samples per batch and trainer.", kind=kinds.WHOLE, required=True, least=1),
+    Key(
+        name="batch_size", meaning="Number of samples per batch and trainer.", kind=kinds.WHOLE, required=True, least=1
+    ),
     Key(
         name="data_path",
         meaning="Directory (read recursively), pattern such as `data/part-*`, or URL. `paddlerec::PATH` and `umiak::PATH` are "

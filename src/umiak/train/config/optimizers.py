@@ -197,7 +197,10 @@ SCHEDULE = (
     Key(name="every", meaning="Number of batches of a trainer between decays.", kind=kinds.WHOLE, default=1, least=1),
     Key(name="steps", meaning="Number of batches of a trainer over which the rate decays.", kind=kinds.WHOLE, least=1),
     Key(
-        name="end", meaning="Final learning rate, as a fraction of the initial one.", kind=kinds.NUMBER, default_said="0"
+        name="end",
+        meaning="Final learning rate, as a fraction of the initial one.",
+        kind=kinds.NUMBER,
+        default_said="0",
     ),
     Key(name="power", meaning="`polynomial`: exponent; 1 is linear.", kind=kinds.NUMBER, default_said="1"),
     Key(

@@ -97,7 +97,10 @@ ACCESSOR = (
     ),
     _key("embedx_sgd_param", "Initialization and optimizer of the wide part.", "as the sample", kinds.MAPPING),
     _key(
-        "ctr_accessor_param", "Weights of shows and clicks, and eviction of rows; below.", "as the sample", kinds.MAPPING
+        "ctr_accessor_param",
+        "Weights of shows and clicks, and eviction of rows; below.",
+        "as the sample",
+        kinds.MAPPING,
     ),
     Key(name="fea_dim", meaning="", kind=kinds.WHOLE, settled="It follows from `embedx_dim`."),
     Key(
@@ -169,7 +172,10 @@ RULE = (
     _key("initial_g2sum", "`adagrad`: initial sum of squared gradients.", "3"),
     _key("initial_range", "Initialize new rows uniformly between minus and plus this.", "0.0001", least=0),
     _key(
-        "weight_bounds", "Lower and upper bound of weights; the same for both parts of a row.", "[-10, 10]", kinds.BOUNDS
+        "weight_bounds",
+        "Lower and upper bound of weights; the same for both parts of a row.",
+        "[-10, 10]",
+        kinds.BOUNDS,
     ),
     _key("beta1_decay_rate", "`adam`: decay rate of the first moment.", "0.9", least=0),
     _key("beta2_decay_rate", "`adam`: decay rate of the second moment.", "0.999", least=0),
