@@ -436,6 +436,12 @@ def test_a_cluster_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None
 # ---- the command line
 
 
+NO_CONFIG = (
+    "error: {}: can't be read: No such file or directory [UM-CONFIG-001]\n"
+    "  hint: name a config's file or directory, or a model of the zoo: `-m umiak.models.rank.dnn`\n"
+)
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -477,7 +483,7 @@ def test_a_cluster_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None
             ),
         ),
         (["-m", "x", "--explain", "--check"], "error: --explain and --check [UM-TRAIN-005]\n  hint: say one of them\n"),
-        (["-m", "no.yaml"], "error: no.yaml: can't be read: No such file or directory [UM-CONFIG-001]\n"),
+        (["-m", "no.yaml"], NO_CONFIG.format("no.yaml")),
         (
             ["-m", "no/no.yaml"],
             (
@@ -505,7 +511,7 @@ def test_a_file_of_nearly_this_name(capsys: pytest.CaptureFixture[str]) -> None:
 def test_names_are_not_alike_because_they_end_alike(capsys: pytest.CaptureFixture[str]) -> None:
     Path("bigint.yaml").write_text(FLAT)
     assert main(["train", "-m", "missing.yaml"]) == 2
-    assert capsys.readouterr().err == "error: missing.yaml: can't be read: No such file or directory [UM-CONFIG-001]\n"
+    assert capsys.readouterr().err == NO_CONFIG.format("missing.yaml")
     assert main(["train", "-m", "bigimt.yml"]) == 2
     assert "hint: did you mean `bigint.yaml`?" in capsys.readouterr().err
 
@@ -518,7 +524,7 @@ def test_a_directory_whose_config_has_another_name(capsys: pytest.CaptureFixture
     assert "hint: did you mean `ctr/wide.yml`?" in err
     Path("ctr/deep.yaml").write_text(FLAT)
     assert main(["train", "-m", "ctr"]) == 2
-    assert "hint" not in capsys.readouterr().err
+    assert "hint: there are `ctr/deep.yaml`, `ctr/wide.yml`\n" in capsys.readouterr().err
 
 
 def test_a_directory(capsys: pytest.CaptureFixture[str]) -> None:

@@ -86,6 +86,15 @@ def test_what_is_wrong_names_the_override(override: str, expected: str) -> None:
     assert all(f"-o {override}" in each for each in found)
 
 
+def test_a_mistake_in_an_override_is_told_once_though_it_is_put_into_many_runners() -> None:
+    one_is_used = small(runner="- name: a\n  epochs: 1\n- name: b\n  epochs: 2", head="workspace: .\nmode: a")
+    for override in ("runner.epohcs=1", "runner.epochs=many"):
+        for text in (TWO, one_is_used):
+            found = read(text, override)
+            assert len(found.problems) == 1
+            assert not found.warnings
+
+
 def test_the_nearest_name() -> None:
     (problem,) = read(SINGLE, "runner.single_cpu_tran.epochs=1").problems
     assert problem.hint == "did you mean `single_cpu_train`?"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from umiak.core.nearest import few, nearest
 from umiak.core.problem import Problem
-from umiak.core.value import value
+from umiak.core.value import replace, value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ class Findings:
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
-        return _in_order(self._warnings)
+        told = {_subject(*each) for each in self._problems if not each[0].line}
+        return _in_order([each for each in self._warnings if _subject(*each) not in told])
 
 
 MOST_LISTED = 20
@@ -86,4 +87,12 @@ def _line(text: str) -> str:
 def _in_order(found: list[tuple[Place, Problem]]) -> tuple[Problem, ...]:
     """Overrides first, then the file from its top; each complaint once, though an override may be put in many places."""
     ordered = sorted(found, key=lambda pair: (pair[0].line, pair[0].column))
-    return tuple(dict.fromkeys(problem for _, problem in ordered))
+    first: dict[Problem, Problem] = {}
+    for place, problem in ordered:
+        first.setdefault(_subject(place, problem), problem)
+    return tuple(first.values())
+
+
+def _subject(place: Place, problem: Problem) -> Problem:
+    """What makes two complaints one: of an override not the section, since it is put into many."""
+    return problem if place.line else replace(problem, what=problem.what.rpartition(": ")[2])

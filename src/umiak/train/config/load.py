@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 CONFIG = "config.yaml"
 MOST_BYTES = 4 << 20
 """A config is read by people; one that is larger than this is something else."""
+MOST_SHOWN = 5
+"""Configs that a hint names."""
 PIPE_WAIT_S = 5.0
 """How long somebody may take to open the other end of a named pipe."""
 
@@ -106,7 +108,7 @@ def _await_writer(path: str, pipe: int) -> None:
         raise UmiakError(Problem(code="UM-CONFIG-001", what=what, where=path))
 
 
-def _nearby(path: str) -> str | None:
+def _nearby(path: str) -> str:
     """What may have been meant by a path that leads nowhere."""
     directory, name = os.path.split(path)
     try:
@@ -117,9 +119,10 @@ def _nearby(path: str) -> str | None:
     meant = nearest(os.path.splitext(name)[0], stems)
     if meant:
         return f"did you mean `{os.path.join(directory, stems[meant])}`?"
-    if name == CONFIG and len(there) == 1:
-        return f"did you mean `{os.path.join(directory, there[0])}`?"
-    return None
+    if name == CONFIG and there:
+        shown = [f"`{os.path.join(directory, each)}`" for each in there[:MOST_SHOWN]]
+        return f"did you mean {shown[0]}?" if len(there) == 1 else f"there are {', '.join(shown)}"
+    return "name a config's file or directory, or a model of the zoo: `-m umiak.models.rank.dnn`"
 
 
 def installed() -> Library:
