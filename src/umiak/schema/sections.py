@@ -30,8 +30,8 @@ NAMED_KEYS = 3
 class UnknownKeys:
     """What is said about keys that a table does not have."""
 
-    why: str
-    """Why such a key is a warning and no problem."""
+    why: str = ""
+    """Why such a key is a warning; empty: it is a problem."""
     page: str
     """Has every key."""
     short: Mapping[str, str]
@@ -138,13 +138,9 @@ def _unknown(entry: Entry, said: Said, table: tuple[Key, ...], findings: Finding
         return
     near = nearest(entry.key.lower(), names)
     like = dict.fromkeys([*([near] if near else []), *few(entry.key, names)])
-    findings.warning(
-        "UM-CONFIG-012",
-        entry.place,
-        what,
-        why=unknown.why,
-        hint=f"{_meant([*like][:NAMED_KEYS])}all keys: {unknown.page}",
-    )
+    tell = findings.warning if unknown.why else findings.problem
+    hint = f"{_meant([*like][:NAMED_KEYS])}all keys: {unknown.page}"
+    tell("UM-CONFIG-012", entry.place, what, why=unknown.why or None, hint=hint)
 
 
 def _meant(names: list[str]) -> str:

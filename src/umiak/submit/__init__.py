@@ -1,0 +1,1 @@
+"""Submission: one job, many places. Data flows one way: file -> job -> check -> render -> submit -> handle."""

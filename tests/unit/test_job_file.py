@@ -1,0 +1,155 @@
+"""job.yaml: what it says, and everything that is wrong with it at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from umiak.core.cluster import Mode, Role
+from umiak.core.devices import DeviceKind
+from umiak.core.job import FileSet, Framework, Job, Replicas, Resource, RoleSpec, Transfer
+from umiak.submit import job_file
+
+SMALL = "name: ctr\ncommand: train.py --lr 0.1\n"
+
+
+def job(text: str) -> Job:
+    found = job_file.read(text, "job.yaml")
+    assert not found.problems
+    assert found.job is not None
+    return found.job
+
+
+def problems(text: str) -> list[str]:
+    found = job_file.read(text, "job.yaml")
+    assert found.job is None
+    return [f"{each.code} {each.where} {each.what}" for each in found.problems]
+
+
+def test_a_name_and_a_command_are_enough() -> None:
+    assert job(SMALL) == Job(name="ctr", command=("train.py", "--lr", "0.1"))
+
+
+def test_everything() -> None:
+    found = job(
+        """
+name: ctr
+framework: Paddle
+image: registry.example.org/ctr:1
+command: [train.py, --note, two words]
+nodes: 2:4
+workers: 8
+cpus: 16
+memory: 64GiB
+devices: 8
+device: npu
+shared_memory: 500 MB
+env: {LR: 0.1, FLAG: yes, EMPTY: }
+secrets: [HF_TOKEN, DB_PASSWORD]
+files: src
+include: "*.py"
+exclude: [data, "*.log"]
+inputs: {train_data: s3://bucket/day1}
+outputs: {models: hdfs://nn/models}
+restarts: 3
+time_limit: 1d12h
+"""
+    )
+    assert found == Job(
+        name="ctr",
+        command=("train.py", "--note", "two words"),
+        roles=(
+            RoleSpec(
+                nodes=Replicas(least=2, most=4),
+                workers=8,
+                resource=Resource(
+                    cpus=16.0, memory_bytes=64 << 30, devices=8, device=DeviceKind.NPU, shared_memory_bytes=500_000_000
+                ),
+            ),
+        ),
+        framework=Framework.PADDLE,
+        image="registry.example.org/ctr:1",
+        env=(("LR", "0.1"), ("FLAG", "yes"), ("EMPTY", "")),
+        secrets=("HF_TOKEN", "DB_PASSWORD"),
+        files=FileSet(root="src", include=("*.py",), exclude=("data", "*.log")),
+        inputs=(Transfer(url="s3://bucket/day1", path="train_data"),),
+        outputs=(Transfer(url="hdfs://nn/models", path="models"),),
+        max_restarts=3,
+        time_limit_s=36 * 3600,
+    )
+
+
+def test_roles_take_from_the_job_what_they_do_not_say() -> None:
+    found = job(
+        SMALL
+        + """
+cpus: 4
+env: {A: job, B: job}
+roles:
+  trainer: {nodes: 4, workers: 2, env: {B: trainer}}
+  server: {nodes: 2, cpus: 8, command: serve.py}
+"""
+    )
+    server, trainer = found.roles
+    assert found.mode is Mode.PS
+    assert (server.role, str(server.nodes), server.resource.cpus) == (Role.SERVER, "2", 8.0)
+    assert (trainer.role, str(trainer.nodes), trainer.resource.cpus, trainer.workers) == (Role.TRAINER, "4", 4.0, 2)
+    assert found.command_of(server) == ("serve.py",)
+    assert found.command_of(trainer) == ("train.py", "--lr", "0.1")
+    assert found.environment_of(trainer) == {"A": "job", "B": "trainer"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("60", 60), ("90s", 90), ("15m", 900), ("2h", 7200), ("1h30m", 5400)],
+)
+def test_time_spans(text: str, expected: int) -> None:
+    assert job(f"{SMALL}time_limit: {text}").time_limit_s == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("1024", 1024), ("2k", 2000), ("2Ki", 2048), ("1.5GiB", 3 << 29), ("16 GB", 16 * 10**9), ("1t", 10**12)],
+)
+def test_sizes(text: str, expected: int) -> None:
+    assert job(f"{SMALL}memory: {text}").roles[0].resource.memory_bytes == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("nodes: 0", "UM-CONFIG-014 job.yaml:3:8 job: nodes: not a number of nodes: 0"),
+        ("nodes: 4:2", "UM-CONFIG-014 job.yaml:3:8 job: nodes: not a number of nodes: 4:2"),
+        ("nodes: [1]", "UM-CONFIG-013 job.yaml:3:8 job: nodes must be a number of nodes, or least:most, not a list"),
+        ("workers: 0", "UM-CONFIG-014 job.yaml:3:10 job: workers: less than 1: 0"),
+        ("memory: lots", "UM-CONFIG-014 job.yaml:3:9 job: memory: not a size: lots"),
+        ("time_limit: soon", "UM-CONFIG-014 job.yaml:3:13 job: time_limit: not a time span: soon"),
+        ('command: "train.py \'x"', "UM-CONFIG-014 job.yaml:3:10 job: command: not a command line: train.py 'x"),
+        ("env: {2A: b}", "UM-CONFIG-014 job.yaml:3:6 job: env: not a name of a variable: 2A"),
+        ("env: {A: [b]}", "UM-CONFIG-014 job.yaml:3:6 job: env: A has a value that is no text"),
+        ("secrets: [A-B]", "UM-CONFIG-014 job.yaml:3:10 job: secrets: not a name of a variable: A-B"),
+        ("inputs: {../x: s3://b}", "UM-CONFIG-014 job.yaml:3:9 job: inputs: outside of the working directory: ../x"),
+        ("inputs: {x: 3}", "UM-CONFIG-014 job.yaml:3:9 job: inputs: x needs a place"),
+        ("device: tpu", "UM-CONFIG-014 job.yaml:3:9 job: device: unknown value: tpu"),
+        ("include: a", "UM-SUBMIT-001 job.yaml:3:1 job: include without files: nothing is sent"),
+        ("nnodes: 2", "UM-CONFIG-012 job.yaml:3:1 job: unknown key: nnodes"),
+        ("colour: red", "UM-CONFIG-012 job.yaml:3:1 job: unknown key: colour"),
+        ("roles: {servr: {}, trainer: {}}", "UM-CONFIG-012 job.yaml:3:9 job: unknown role: servr"),
+        ("roles: {trainer: 2}", "UM-CONFIG-013 job.yaml:3:18 role trainer must be a mapping, not the number 2"),
+        ("roles: {server: {nodes: 2}}", "UM-CONFIG-011 job.yaml:3:8 job: roles has no trainer"),
+        ("roles: {trainer: {node: 2}}", "UM-CONFIG-012 job.yaml:3:19 role trainer: unknown key: node"),
+    ],
+)
+def test_what_is_wrong_has_its_place(line: str, expected: str) -> None:
+    assert expected in problems(SMALL + line)
+
+
+def test_everything_that_is_wrong_is_told_at_once() -> None:
+    assert problems("name: a b\nnodes: x\nmemroy: 3\n") == [
+        "UM-CONFIG-011 job.yaml:1:1 job: command is missing",
+        "UM-CONFIG-014 job.yaml:1:7 job: name: not a name: a b",
+        "UM-CONFIG-014 job.yaml:2:8 job: nodes: not a number of nodes: x",
+        "UM-CONFIG-012 job.yaml:3:1 job: unknown key: memroy",
+    ]
+    assert problems("- a\n") == ["UM-CONFIG-013 job.yaml:1:1 a job is a mapping, and this is a list"]
+    assert "UM-CONFIG-011 job.yaml:1:1 job: name is missing" in problems("")
+    assert "UM-CONFIG-011 job.yaml:1:10 role trainer: command is missing" in problems("roles: { trainer: {}}")
