@@ -33,7 +33,7 @@ fn a_trainer_pushes_and_pulls() {
     let (listener, service) = start(Some(b"secret"), Limits::default());
     let mut socket = call(listener.address());
     let (header, welcome) = shake(&mut socket, b"secret", &hello(2, "data")).unwrap();
-    assert_eq!((header.op, &welcome["life"]), (Op::Welcome, &Value::from(1)));
+    assert_eq!((header.op, &welcome["life"]), (Op::Welcome, &Value::from("1")));
     let keys: Vec<u64> = (0..20_000).map(|i| i * 7).collect();
     let rows: Vec<f32> = (0..80_000).map(|i| i as f32).collect();
     let payload = [codec::key_bytes(&keys), codec::float_bytes(&rows)].concat();

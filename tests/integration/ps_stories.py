@@ -325,7 +325,7 @@ class _Player:
         """Bit for bit what a run learned that nobody disturbed."""
         expected, _ = undisturbed(self.learned())
         for name, array in expected.items():
-            assert array.tobytes() == end[name].tobytes(), f"{name} differs\n{self.talk()}"
+            assert array.tobytes() == end[name].tobytes(), f"{name}: {end[name]}, not {array}\n{self.talk()}"
 
     def learned(self) -> Story:
         """All of it that decides what sync learns."""

@@ -161,6 +161,29 @@ def _do_step(mine: umiak_native.Client, table: int, keys: np.ndarray, step: int)
     mine.commit(step)
 
 
+def test_a_trainer_that_is_done_and_comes_back_is_where_it_was() -> None:
+    """It was killed between its last word to the servers and its end."""
+    with servers(2, world=2) as started:
+        both = [client(started, rank=rank, world=2) for rank in (0, 1)]
+        tables = [mine.create_table("t", sum_spec()) for mine in both]
+        keys = np.arange(100)
+        for step in range(3):
+            waiting = threading.Thread(target=_do_step, args=(both[1], tables[1], keys, step))
+            waiting.start()
+            _do_step(both[0], tables[0], keys, step)
+            waiting.join()
+        both[1].done()
+        both[1].close()
+        back = client(started, rank=1, world=2)
+        assert back.resume() == 3
+        assert (back.pull(back.create_table("t", sum_spec()), keys, step=3) == 6).all()
+        back.done()
+        # Where the others have gone on without it, it can only join them later.
+        _do_step(both[0], tables[0], keys, 3)
+        assert (both[0].pull(tables[0], keys, step=4) == 7).all()
+        assert client(started, rank=1, world=2).resume() > 4
+
+
 SHORT = {"most_frame": 1500}
 
 

@@ -318,6 +318,7 @@ impl State {
                     Ok(answer) => {
                         if self.config.kind == Kind::Trainer {
                             link.words.durable = link.words.durable.max(answer.durable());
+                            link.used |= order.header.op != Op::Create;
                         }
                         if let Body::Frame(frame) = &order.body {
                             frame.acknowledge();

@@ -59,6 +59,9 @@ pub struct OpenStep {
 /// What a server says in its welcome.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Words {
+    /// Another one after every restart.
+    #[serde(default)]
+    pub life: String,
     #[serde(default)]
     pub server: Option<usize>,
     #[serde(default)]
@@ -100,8 +103,10 @@ pub struct Link {
     /// Its newest welcome, as it was and as it is understood.
     pub welcome: serde_json::Value,
     pub words: Words,
-    /// It has been reached before.
+    /// It has been reached before,
     pub known: bool,
+    /// and in its present life has answered more than that a table is there.
+    pub used: bool,
     /// The tables' numbers there.
     pub numbers: Vec<u32>,
     /// Numbered changes that are not durable there.
@@ -131,6 +136,7 @@ impl Link {
             welcome: serde_json::Value::Null,
             words: Words::default(),
             known: false,
+            used: false,
             numbers: Vec::new(),
             kept: VecDeque::new(),
             kept_bytes: 0,
@@ -147,6 +153,9 @@ impl Link {
                 "it has changes up to number {}, and had acknowledged number {} for good",
                 words.applied, self.let_go
             )));
+        }
+        if self.used && !words.log && words.life != self.words.life {
+            return Err(self.forgot("it was started again and keeps no log".to_owned()));
         }
         let mut todo = Vec::new();
         for frame in &self.kept {
@@ -294,6 +303,19 @@ mod tests {
         // Not acknowledged, though durable: an answer that was lost. It stays until the next word about it.
         link.let_go(9, &mut spare);
         assert_eq!(link.kept.len(), 1);
+    }
+
+    #[test]
+    fn a_server_without_a_log_that_was_started_again_has_forgotten_what_it_answered() {
+        let life = |life: &str, log| Words { life: life.to_owned(), log, ..Words::default() };
+        let mut link = link();
+        link.words = life("a", false);
+        assert!(told(&link, life("b", false)).is_ok(), "nothing had come of it");
+        link.used = true;
+        assert_eq!(told(&link, life("b", false)).unwrap_err().code, "server-forgot");
+        assert!(told(&link, life("a", false)).is_ok(), "only the connection was lost");
+        link.words = life("a", true);
+        assert!(told(&link, life("b", true)).is_ok());
     }
 
     #[test]

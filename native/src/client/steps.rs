@@ -69,11 +69,12 @@ impl Turn<'_> {
         for _ in 0..ATTEMPTS {
             state.links.iter_mut().for_each(|link| link.stream = None);
             state.connect_all(waiting, wish)?;
-            // Given up by somebody: it joins again a little ahead of everybody, and says so everywhere.
+            // Done before, or given up by somebody: it joins again, and says so everywhere. Where the others have gone on
+            // without it, a little ahead of them.
             let given_up = state.links.iter().any(|link| !link.words.joined);
-            let ahead = state.links.iter().map(|link| link.words.step + 2).max().unwrap_or(0);
             let next = state.links.iter().map(|link| link.words.next).max().unwrap_or(0);
-            let step = if given_up { next.max(ahead) } else { next };
+            let latest = state.links.iter().map(|link| link.words.step).max().unwrap_or(0);
+            let step = if given_up && latest > next { latest + 2 } else { next };
             let mut orders = Vec::new();
             for (index, link) in state.links.iter().enumerate() {
                 let op = match link.words {

@@ -14,7 +14,8 @@
 //! **Numbered operations**: Push and PushDense outside of steps, SetDense, Set, Add, LearningRate, Shrink. `seq` rises per
 //! rank and server, from above `applied`; gaps are fine; 0 is unnumbered. One with a number that was applied is answered
 //! and not done again. An answer's `seq` is the newest durable number (without a log: the newest applied). After a
-//! reconnect, those above `applied` are sent again in order. `applied` below what was reported durable: the server forgot.
+//! reconnect, those above `applied` are sent again in order. The server forgot if `applied` is below what was reported durable,
+//! or if it has another `life`, no log, and had answered more than Create.
 //! Changed has a number too: asked again with the same one, it tells the same keys again; a higher one acknowledges.
 //!
 //! **Steps.** Push, PushDense and LearningRate with the flag STEP: `seq` is the step. First the pieces of t, then Prepare(t)
@@ -30,8 +31,8 @@
 //! ```
 //!
 //! A trainer that was started anew connects to all servers, takes t = the highest `next`, and goes by the same table. Not
-//! `joined`: it had been given up; it takes a t of at least the highest `step` + 2 and says Abort(t) everywhere, which means
-//! "I take part from t on"; refused with `step-past`, it tries a higher one.
+//! `joined`: it was done or had been given up. It takes t, or the highest `step` + 2 if a `step` is beyond t, and says Abort(t)
+//! everywhere, which means "I take part from t on"; refused with `step-past`, it tries a higher one.
 //! Pull and PullDense with `seq` = s wait until the server's step is s.
 //!
 //! **Barrier** `{name, turn = 0}`: once complete it is complete for ever, so a trainer that walks the same way again

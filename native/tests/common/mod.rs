@@ -35,7 +35,7 @@ impl Service for Memory {
         self.guests.fetch_add(1, Ordering::SeqCst);
         let applied = self.last.lock().unwrap().get(&who.rank).copied().unwrap_or(0);
         let durable = if self.log { 0 } else { applied };
-        Ok(json!({"life": 1, "applied": applied, "durable": durable, "log": self.log, "step": 0}))
+        Ok(json!({"life": "1", "applied": applied, "durable": durable, "log": self.log, "step": 0}))
     }
 
     fn request(
