@@ -219,22 +219,6 @@ def test_every_kind_of_log_is_in_its_page() -> None:
     assert [name for name in supervisor.LOG_NAMES.values() if f"`{name}.N`" not in page] == []
 
 
-def modules() -> set[str]:
-    names = set()
-    for path in SOURCE.rglob("*.py"):
-        parts = path.relative_to(SOURCE.parent).with_suffix("").parts
-        names.add(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
-    return names
-
-
-def test_every_module_has_its_row_and_its_kind_in_the_architecture() -> None:
-    page = text_of("ARCHITECTURE.md").split("## Three kinds of module")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| `(umiak[\w.]*)` \| (\w+) \|", page, re.MULTILINE)
-    assert [name for name, times in Counter(name for name, _ in rows).items() if times > 1] == []
-    assert {name for name, _ in rows} == modules()
-    assert {kind for _, kind in rows} == {"values", "decider", "adapter", "program", "package"}
-
-
 def test_every_page_is_in_the_index() -> None:
     index = text_of("docs/README.md")
     pages = [page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md") if page != DOCS / "README.md"]

@@ -1,4 +1,4 @@
-"""Completion scripts for bash, zsh and fish, made from the tables of commands and flags. Pure.
+"""Completion scripts for bash, zsh and fish, made from the tables of commands and flags. A decider.
 
 All three do the same: commands; then the flags of a command and the words that a flag's value can be; and behind the program
 that `umiak launch` starts, files. Flags of other launchers are understood, so that their values are not taken for the program, and

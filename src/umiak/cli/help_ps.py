@@ -1,4 +1,4 @@
-"""The text of `umiak ps --help`, and the reference page, made from the table of flags. Pure."""
+"""The text of `umiak ps --help`, and the reference page, made from the table of flags. A decider."""
 
 from __future__ import annotations
 

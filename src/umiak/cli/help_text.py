@@ -1,4 +1,4 @@
-"""The text of ``--help``, made from the tables of flags: examples first, then every flag in its group. Pure.
+"""The text of ``--help``, made from the tables of flags: examples first, then every flag in its group. A decider.
 
 Also what the reference documentation shares with it: how a flag's names, default and variables are written.
 """

@@ -1,4 +1,4 @@
-"""`umiak launch`: reads the command line and hands the job to the launcher.
+"""`umiak launch`: reads the command line and hands the job to the launcher. A program.
 
     read(argv, environ)             what is asked for, or an UmiakError with everything that is wrong
     main(argv, environ, printer)    the command itself

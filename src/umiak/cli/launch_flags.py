@@ -1,4 +1,4 @@
-"""The flags that `umiak launch` has beyond Paddle's: a table, and what its rows mean. Pure.
+"""The flags that `umiak launch` has beyond Paddle's: a table, and what its rows mean. A decider.
 
 Their variables begin with UMIAK_. ``--check`` and ``--json`` have none, because they ask for something else than the job,
 and a variable that is forgotten in a shell would ask for it for ever.

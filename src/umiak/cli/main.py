@@ -1,4 +1,4 @@
-"""The `umiak` command: finds the subcommand, runs it, and turns whatever happens into an exit status.
+"""The `umiak` command: finds the subcommand, runs it, and turns whatever happens into an exit status. A program.
 
 A subcommand is a module of umiak.cli with ``main(argv, environ, printer) -> int``, named in the table of commands (`cli.commands`)
 and imported only when it is called, so that one command never pays for another.

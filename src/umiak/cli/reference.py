@@ -1,4 +1,4 @@
-"""The reference page of `umiak launch` as Markdown, made from the tables of flags. Pure.
+"""The reference page of `umiak launch` as Markdown, made from the tables of flags. A decider.
 
 ``python -m umiak.cli.reference > docs/reference/launch.md`` writes the page; a test compares the two.
 """

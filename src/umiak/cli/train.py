@@ -1,4 +1,4 @@
-"""`umiak train`: reads a config, makes the plan, and shows it or hands it to the trainer.
+"""`umiak train`: reads a config, makes the plan, and shows it or hands it to the trainer. A program.
 
     main(argv, environ, printer)    the command itself
 

@@ -1,4 +1,4 @@
-"""Reads what people write for nodes and where they are: ``2:4``, ``10.0.0.1:80``, ``etcd://a:2379,b:2379``. Pure.
+"""Reads what people write for nodes and where they are: ``2:4``, ``10.0.0.1:80``, ``etcd://a:2379,b:2379``. A decider.
 
 Every function takes the text of one flag and gives a value, or raises ValueError with a phrase that says what is wrong
 with it, to which the caller adds the flag: ``no port: --master 10.0.0.1``.

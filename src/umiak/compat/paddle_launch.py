@@ -1,4 +1,4 @@
-"""What the flags of ``paddle.distributed.launch`` mean: a parsed command line in, LaunchOptions out. Pure.
+"""What the flags of ``paddle.distributed.launch`` mean: a parsed command line in, LaunchOptions out. A decider.
 
     options(parsed, findings)      the job that the flags ask for; whatever is wrong is added to the findings
     inherited(environ)             the environment without variables that are not meant as flags of this launch

@@ -1,4 +1,4 @@
-"""What Paddle's flags say about servers, trainers and heter workers in parameter-server mode. Pure; part of paddle_launch.
+"""What Paddle's flags say about servers, trainers and heter workers in parameter-server mode. A decider, part of paddle_launch.
 
 Either each node runs so many of them (``--server_num 2 --trainer_num 4``), or lists name every one (``--servers``,
 ``--trainers``), and each node runs those at its own address. Lists need no meeting of nodes, so whatever else must

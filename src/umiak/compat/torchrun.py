@@ -1,4 +1,4 @@
-"""What the flags of torchrun mean: its settings in umiak's and Paddle's terms. Pure.
+"""What the flags of torchrun mean: its settings in umiak's and Paddle's terms. A decider.
 
     translated(parsed, findings)               the command line with torchrun's flags rewritten to those that mean the same
     with_torchrun(made, parsed, findings)      the options, and what only torchrun's flags can say on top

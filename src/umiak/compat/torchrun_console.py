@@ -1,4 +1,4 @@
-"""Whose output is on the console: ``--tee``, and torchrun's ``--redirects``, ``--tee`` and ``--local-ranks-filter``. Pure.
+"""Whose output is on the console: ``--tee``, and torchrun's ``--redirects``, ``--tee`` and ``--local-ranks-filter``. A decider.
 
 torchrun shows everybody's output unless it is redirected to a file; what is redirected can be shown all the same (tee), and a
 filter hides what is left. umiak keeps a file for every worker anyway, with stdout and stderr in one, so only the question of

@@ -1,4 +1,4 @@
-"""Values: frozen, slotted, keyword-only classes, made without the standard ``dataclasses`` module.
+"""Frozen, slotted, keyword-only classes, made without the standard ``dataclasses`` module. Values.
 
 A value says what something *is*; it has no behaviour beyond questions about itself and is never
 changed, only replaced (``replace(node, host="10.0.0.2")``). Type checkers treat ``@value`` exactly

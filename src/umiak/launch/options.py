@@ -1,4 +1,4 @@
-"""What a person asked `umiak launch` for: one frozen value, made by the command line, read by everything behind it."""
+"""What a person asked `umiak launch` for: made by the command line, read by everything behind it. A value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`umiak launch` from its options to its exit status: puts the parts together and runs the agent. The composition root.
+"""`umiak launch` from its options to its exit status: puts the parts together and runs the agent. A program.
 
     options -> platforms.detect -> plan -> ports, listener, logs -> Agent.run()
 

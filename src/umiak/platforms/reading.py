@@ -1,4 +1,4 @@
-"""Reading an environment without trusting it: typed access that collects problems, and the checks all rules share.
+"""Reading an environment without trusting it: typed access that collects problems, and the checks all rules share. A decider.
 
 A `Reader` is handed to one rule. Its methods return what a variable says, or `None`; what is malformed is noted and
 reading goes on, so that `settle` can raise everything that is wrong in one go. An empty variable counts as not set:

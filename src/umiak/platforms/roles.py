@@ -1,4 +1,4 @@
-"""Jobs whose nodes have roles: from named groups of hosts to one rank order. Pure.
+"""Jobs whose nodes have roles: from named groups of hosts to one rank order. A decider.
 
 Platforms name their groups in their own words (ps, server, worker, chief, ...). Servers get the first ranks, then
 trainers, then heter workers; a chief or master is trainer 0. Groups that watch a job without training in it

@@ -1,4 +1,4 @@
-"""Slurm, inside a step: one launcher per task that srun started.
+"""Slurm, inside a step: one launcher per task that srun started. A decider.
 
 With one task to a node this is the placement of a *node*. With several, each launcher is one *process*: it starts one
 worker, and SLURM_LOCALID is its number on the host.

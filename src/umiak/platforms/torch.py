@@ -1,4 +1,4 @@
-"""MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE: one contract, two meanings.
+"""MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE: one contract, two meanings. A decider.
 
 Kubeflow's PyTorchJob, PAI-DLC and AIHC number *nodes* with RANK and WORLD_SIZE and say how many processes each should
 start with NPROC_PER_NODE. torchrun, Ray Train and their like number *processes*, and those have a LOCAL_RANK. So

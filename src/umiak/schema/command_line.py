@@ -1,4 +1,4 @@
-"""Reads a command line with a table of flags: words and environment in, settings and problems out. Pure.
+"""Reads a command line with a table of flags: words and environment in, settings and problems out. A decider.
 
     parse(FLAGS, ["--nnodes", "2", "train.py", "--lr", "0.1"], {"PADDLE_RANK": "1"})
 

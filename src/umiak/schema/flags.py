@@ -1,4 +1,4 @@
-"""What a flag is, and what was said with it: the values between a command line and its meaning.
+"""What a flag is, and what was said with it, between a command line and its meaning. Values.
 
     Flag       one row of a table: its names, its environment variables, what kind of value it takes
     Setting    one flag's value, with who said it: the command line, the environment, or nobody

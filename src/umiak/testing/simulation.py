@@ -1,4 +1,4 @@
-"""A cluster that exists in memory only: launchers' deciders, a network that delays and cuts, and virtual time.
+"""A cluster that exists in memory only: launchers' deciders, a network that delays and cuts, and virtual time. A decider.
 
     world = World(terms, seed=7)
     world.start("a"); world.start("b")

@@ -1,4 +1,4 @@
-"""The launcher's side of `--check`: what is different from an ordinary launch, and the outcome at the end.
+"""The launcher's side of `--check`: what is different from an ordinary launch, and the outcome at the end. An adapter.
 
 A check never restarts anything, shows no worker's output and has a job id of its own, so that it neither joins a running
 job nor lets in a node that was started without `--check`.

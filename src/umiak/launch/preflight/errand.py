@@ -1,4 +1,4 @@
-"""Between a launcher and the workers of its check: what it sends them to do, and what they bring back. Values and a file.
+"""Between a launcher and the workers of its check: what it sends them to do, and what they bring back. An adapter: values and a file.
 
 The errand travels as one word of JSON on the command line and holds no secret. The result comes back through a file
 without a name (memfd) that the workers inherit: nothing is left on disk, a full disk does no harm, and launchers that share

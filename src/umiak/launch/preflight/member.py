@@ -1,4 +1,4 @@
-"""Every worker's side of the check: reach the collector, compare clocks, report, try the connections, hear the outcome.
+"""Every worker's side of the check: reach the collector, compare clocks, report, try the connections, hear the outcome. An adapter.
 
 An adapter. It tells its owner `Result`s: preliminary ones while the collector can't be reached, then a final one.
 """
