@@ -42,9 +42,9 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         printer.data(help_text.launch())
         return Exit.DONE
     if parsed.wants_version:
-        from umiak import __version__
+        from umiak.adapters.version import version
 
-        printer.data(f"umiak {__version__}")
+        printer.data(f"umiak {version()}")
         return Exit.DONE
     request = _request(parsed, notes)
     from umiak.launch import program

@@ -33,9 +33,9 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         printer.data(help_train.train())
         return Exit.DONE
     if parsed.wants_version:
-        from umiak import __version__
+        from umiak.adapters.version import version
 
-        printer.data(f"umiak {__version__}")
+        printer.data(f"umiak {version()}")
         return Exit.DONE
     if parsed.truth("schema") and not parsed.problems:
         from umiak.train.config import json_schema

@@ -10,6 +10,7 @@ Names, defaults and variables are Paddle's; where its help and its code disagree
 
 from __future__ import annotations
 
+from umiak.core import default_ports
 from umiak.core.cluster import MOST_NODES, MOST_WORKERS_ON_NODE
 from umiak.schema.flags import Flag, Kind
 
@@ -76,7 +77,7 @@ FLAGS = (
         help="With --ips: first of the consecutive ports for each node's workers. The launchers use the port before it.",
         group=NODES,
         kind=Kind.NUMBER,
-        default=6070,
+        default=default_ports.START,
         least=2,
         metavar="PORT",
         env=("PADDLE_START_PORT", "FLAGS_START_PORT"),
@@ -186,7 +187,7 @@ FLAGS = (
         help="Port for gloo's rendezvous on the first server's host. Default without --servers: a free port.",
         group=SERVERS,
         kind=Kind.NUMBER,
-        default=6767,
+        default=default_ports.GLOO,
         least=1,
         metavar="PORT",
         env=("PADDLE_GLOO_PORT",),

@@ -8,6 +8,7 @@ be agreed (gloo's port, the ports of workers that were listed without one) has t
 from __future__ import annotations
 
 from umiak.compat import addresses
+from umiak.core import default_ports
 from umiak.core.cluster import MOST_WORKERS_ON_NODE, Mode, join_host_port, split_host_port
 from umiak.core.names import is_digits
 from umiak.core.value import replace
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
     Lists = dict[str, tuple[str, ...]]
 
-# The first port that the old launcher gave to workers which were listed without one.
-OLD_FIRST_PORT = 6170
 HETER_DEVICES = ("cpu", "gpu", "xpu")
 COUNTS = {"servers": "server_num", "trainers": "trainer_num", "heter_workers": "heter_worker_num"}
 
@@ -96,7 +95,7 @@ def _with_old_ports(text: str, servers: int) -> str:
     pairs = [split_host_port(one) for one in addresses.split(text, ",")]
     if all(port for _, port in pairs):
         return text
-    return ",".join(join_host_port(host, OLD_FIRST_PORT + servers + i) for i, (host, _) in enumerate(pairs))
+    return ",".join(join_host_port(host, default_ports.OLD_FIRST + servers + i) for i, (host, _) in enumerate(pairs))
 
 
 def _check_count(parsed: Parsed, name: str, listed: int, findings: Findings) -> None:
@@ -131,7 +130,11 @@ def _complete(lists: Lists, counts: dict[str, int], parsed: Parsed, findings: Fi
         )
         return lists
     host = hosts.pop()
-    free = (one for one in (join_host_port(host, port) for port in range(OLD_FIRST_PORT, 65536)) if one not in known)
+    free = (
+        one
+        for one in (join_host_port(host, port) for port in range(default_ports.OLD_FIRST, 65536))
+        if one not in known
+    )
     return {name: items or tuple(next(free) for _ in range(counts[name])) for name, items in lists.items()}
 
 

@@ -19,7 +19,6 @@ from umiak.adapters import devices as device_files
 from umiak.adapters import frames, hostinfo, process, watchdog
 from umiak.adapters.loop import Loop
 from umiak.adapters.ports import HeldPorts
-from umiak.adapters.strangers import room_for
 from umiak.contracts import devices
 from umiak.core.cluster import join_host_port, split_host_port
 from umiak.core.devices import DeviceKind
@@ -31,6 +30,7 @@ from umiak.launch.agent import Agent
 from umiak.launch.events import Meeting, NodeSetting
 from umiak.launch.journal import Journal
 from umiak.launch.links import handshake, link
+from umiak.launch.links.strangers import room_for
 from umiak.launch.logfiles import Access
 from umiak.launch.options import Runner
 from umiak.launch.plan import Local, Plan, plan

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from umiak.core.cluster import Placement
     from umiak.platforms.reading import Reader
 
-MASTER_PORT = 6768
-"""Where nodes meet on the first host if the platform supplies no port; below the kernel's ephemeral range."""
-
 
 @value
 class Rule:

@@ -12,8 +12,8 @@ Traps
 
 from __future__ import annotations
 
+from umiak.core import default_ports
 from umiak.core.cluster import Placement
-from umiak.platforms import MASTER_PORT
 from umiak.platforms.reading import meeting_point
 
 TYPE_CHECKING = False
@@ -53,7 +53,7 @@ def read(reader: Reader, *, job_id: str | None = None, master: str | None = None
 
 
 def _port(reader: Reader) -> int:
-    port = reader.port("MASTER_PORT") or MASTER_PORT
+    port = reader.port("MASTER_PORT") or default_ports.MASTER
     if reader.text("TORCHELASTIC_USE_AGENT_STORE") == "True":
         return port + 1 if port < 65535 else port - 1
     return port
