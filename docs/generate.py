@@ -19,7 +19,7 @@ from umiak import contracts, platforms
 from umiak.cli import help_ps
 from umiak.cli.reference import launch_reference
 from umiak.cli.reference_train import config_reference, train_reference
-from umiak.contracts import devices, jax, native, paddle, stacks, torch
+from umiak.contracts import devices, jax, native, paddle, stacks, start, torch
 from umiak.core.cluster import ROLES, Cluster, Mode, Node, Role
 from umiak.core.devices import VISIBILITY, DeviceKind, Devices
 from umiak.core.value import fields
@@ -210,9 +210,6 @@ DESCRIPTIONS = {
     "GLOO_SOCKET_IFNAME": "The interface that has the node's address; left alone, gloo looks the host's own name up.",
 }
 
-BY_SUPERVISOR = {"GLOO_SOCKET_IFNAME": "eth0", "UMIAK_TOKEN": "..."}
-"""What `launch/supervisor.py` sets beside the contract; tests/unit/test_docs.py looks whether that is all."""
-
 DEFAULTS = frozenset(["GLOO_SOCKET_IFNAME", "PYTHONUNBUFFERED", "OMP_NUM_THREADS", "TORCH_NCCL_ASYNC_ERROR_HANDLING"])
 
 JOB_ID, LOG_DIR = "ctr", "/jobs/ctr/log"
@@ -244,7 +241,7 @@ def environment_page() -> str:
         ("JAX", JAX_TEXT, jax.NAMES),
         ("Devices", DEVICE_TEXT, device_names),
         ("With --hang_timeout", HANG_TEXT, stacks.NAMES | {"PYTHONPATH"}),
-        ("With parameter servers", SERVERS_TEXT, frozenset(["UMIAK_TOKEN"])),
+        ("With parameter servers", SERVERS_TEXT, frozenset([start.TOKEN])),
         ("Unless you have set them", DEFAULT_TEXT, DEFAULTS),
     )
     left = set(seen) - {name for _, _, names in families for name in names}
@@ -299,10 +296,8 @@ def _sample(mode: Mode, kind: DeviceKind | None, role: Role) -> dict[str, str]:
         stack_file=f"{LOG_DIR}/stacks.{seat.key}",
         progress_file=f"{LOG_DIR}/progress.{seat.key}",
     )
-    beside = dict(BY_SUPERVISOR)
-    if not mode.has_servers:
-        del beside["UMIAK_TOKEN"]
-    return contracts.inherit({}, contract) | watched | beside
+    whole = contracts.inherit({}, contract) | watched
+    return start.with_start(whole, interface="eth0", token="..." if mode.has_servers else None)
 
 
 def _cluster(mode: Mode) -> Cluster:

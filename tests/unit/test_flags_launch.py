@@ -12,7 +12,7 @@ from umiak.cli.launch_flags import FLAGS
 from umiak.core.cluster import Mode
 from umiak.core.problem import UmiakError
 from umiak.launch.options import LaunchOptions, Tee, TrainerRestart
-from umiak.schema.flags import Origin
+from umiak.schema.flags import FlagOrigin
 
 NO_ENVIRON: Mapping[str, str] = {}
 
@@ -128,7 +128,9 @@ def test_each_flag_beats_its_variable(
 def test_the_table_above_is_complete() -> None:
     tested = {row[0] for row in TABLE}
     elsewhere = {"legacy", "print_config", "check", "json"}
-    flags = [flag for flag in FLAGS if not flag.refused and flag.origin is not Origin.TORCHRUN]  # see test_torchrun.py
+    flags = [
+        flag for flag in FLAGS if not flag.refused and flag.origin is not FlagOrigin.TORCHRUN
+    ]  # see test_torchrun.py
     names = {spelling for flag in flags for spelling in flag.spellings}
     assert names == tested | elsewhere
     variables = {name for flag in flags for name in flag.env if not name.startswith("PET_")}

@@ -16,6 +16,8 @@ import grimp
 import pytest
 from importlinter.api import read_configuration
 
+from tests.support import chance
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "umiak"
 
@@ -206,3 +208,198 @@ def test_the_check_of_circles_checks() -> None:
     for importer, imported in (("a", "a.b"), ("a.b", "c"), ("c", "a"), ("d", "a")):
         graph.add_import(importer=importer, imported=imported)
     assert circles(graph) == ["a a.b c"]
+
+
+# ---- names of variables
+
+VARIABLE = re.compile(r"(?:UMIAK|PADDLE)_[A-Z][A-Z0-9_]*|TRAINING_ROLE")
+WITH_VARIABLES = ("platforms", "contracts", "compat")
+"""The packages in which the names of variables are written down; everybody else takes them from there."""
+NAMES_ELSEWHERE = {
+    "umiak": "umiak.progress is imported by every training script, and imports nothing itself",
+    "umiak.launch.inject.sitecustomize": "runs in workers before anything else, and imports nothing of umiak",
+    "umiak.cli.launch_flags": "a table of flags: each row has its variable",
+    "umiak.cli.ps_flags": "a table of flags",
+    "umiak.cli.train_flags": "a table of flags",
+    "umiak.testing.clouds": "simulated platforms write what platforms read",
+    "umiak.testing.pods": "simulated platforms",
+    "umiak.testing.processes": "simulated platforms",
+    "umiak.ps.environment": "left: contracts.native and contracts.start have these names",
+    "umiak.ps.paddle_group": "left: the name is one of contracts.paddle's",
+    "umiak.train.plan.process_role": "left: PaddleRec's own variable",
+}
+
+
+def variables_in(module: ast.Module) -> set[str]:
+    """Names of variables that are whole strings; in a sentence for people they may stand anywhere."""
+    texts = [node.value for node in ast.walk(module) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return {text for text in texts if VARIABLE.fullmatch(text)}
+
+
+def test_names_of_variables_have_one_place() -> None:
+    found = {name for name, path in sources().items() if variables_in(tree(path))}
+    elsewhere = {name for name in found if name.split(".")[1:2] != [] and name.split(".")[1] not in WITH_VARIABLES}
+    elsewhere |= found & {"umiak"}
+    assert sorted(elsewhere) == sorted(NAMES_ELSEWHERE)
+
+
+def test_the_check_of_variables_checks() -> None:
+    assert variables_in(ast.parse('x = environ["UMIAK_RANK"]\nsay("set UMIAK_TOKEN")')) == {"UMIAK_RANK"}
+
+
+# ---- sizes
+
+MOST_MODULES, MOST_CLASS_LINES = 16, 300
+LARGE_FOLDERS = {
+    "cli": "18: help and reference of each command stand beside it",
+    "launch": "28: a node's deciders and a master's could be packages",
+    "platforms": "18: one module per family of platforms, found by its name in a table",
+    "ps": "27: left",
+    "train/config": "18: left",
+    "train/reading": "17: left",
+}
+LARGE_CLASSES = {
+    "umiak.launch.agent.Agent": "performs every action of two deciders",
+    "umiak.launch.machine.NodeMachine": "a state machine: one method per event, over one state",
+    "umiak.launch.program._Launch": "the composition root of a launch",
+    "umiak.launch.rendezvous.Coordinator": "a state machine: one method per event, over one state",
+    "umiak.testing.simulation.World": "a whole cluster in memory",
+    "umiak.train.run.stage_loop.StageLoop": "left",
+    "umiak.train.run.trainer.Trainer": "left",
+}
+
+
+def test_folders_are_of_a_size_to_be_looked_through() -> None:
+    folders = [path.parent for path in sources().values() if path.name != "__init__.py"]
+    large = {folder.relative_to(SOURCE).as_posix() for folder in folders if folders.count(folder) > MOST_MODULES}
+    assert sorted(large) == sorted(LARGE_FOLDERS)
+
+
+def test_classes_are_of_a_size_to_be_read() -> None:
+    classes = [
+        (f"{name}.{node.name}", (node.end_lineno or 0) - node.lineno + 1)
+        for name, path in sources().items()
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ClassDef)
+    ]
+    large = [name for name, lines in classes if lines > MOST_CLASS_LINES]
+    assert sorted(large) == sorted(LARGE_CLASSES)
+
+
+# ---- printing
+
+PRINTING = {
+    "umiak.ps.checkpoint": "left: tells of a file that can't be removed",
+    "umiak.ps.serving": "a server's own process: what it says is its log",
+}
+"""Modules that call `print`. What a person reads goes through a console: `cli.output`, `launch.talk`, `launch.logs`,
+`train.reports.reporter`."""
+
+
+def test_only_consoles_print() -> None:
+    found = {
+        name
+        for name, path in sources().items()
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    }
+    assert sorted(found) == sorted(PRINTING)
+
+
+# ---- one word, one meaning
+
+SAME_NAME = {
+    "BadRequest": "left: data.inputs and ps.errors, the same mistake in two faces",
+    "Batch": "left: train.metrics and train.reading",
+    "Count": "left: ps.specs and train.modeling",
+    "DenseTable": "ps.oracle is what ps.specs describes, in numpy",
+    "Embedding": "the same layer for each framework",
+    "Exit": "core: exit statuses; launch.events: the action, a word of the journal",
+    "Failed": "left: a message between launchers, and train.reading.worker",
+    "Field": "left: train.config and train.metrics",
+    "Found": "left: ps.checkpoint and train.run.checks",
+    "Group": "left: ps.collective and ps.dense",
+    "Job": "left: ps.job and ps.looking",
+    "Kind": "left: schema.keys and train.checkpoints.publish",
+    "Model": "every model of the zoo is called so: the trainer looks for this name in its file",
+    "Optimizer": "the same optimizer for each framework",
+    "Outcome": "a message of a check, and train.run.trainer",
+    "Place": "left: schema.findings and train.reading",
+    "Probe": "launch.events: an action, a word of the journal; a message of a check",
+    "Reading": "left: ps.lookup and train.config",
+    "Report": "a message of a check, and train.reports",
+    "Seat": "left: core.cluster and ps.environment",
+    "Settings": "left: ps.settings and train.run",
+    "SparseTable": "ps.oracle is what ps.specs describes, in numpy",
+    "Stopped": "left: a message between launchers, and train.run",
+    "Strategy": "left: ps.strategies and train.config",
+    "Table": "left: ps.lookup and ps.manifest",
+}
+"""Public classes of several modules with one name."""
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    names = [
+        node.name
+        for path in sources().values()
+        for node in tree(path).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    ]
+    assert sorted({name for name in names if names.count(name) > 1}) == sorted(SAME_NAME)
+
+
+# ---- chance
+
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+
+def unseeded(module: ast.Module) -> list[int]:
+    """Lines that draw without a seed: from the module `random`, from numpy's own state, or from a generator without one."""
+    imported = {
+        alias.name
+        for node in ast.walk(module)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+        if not alias.asname
+    }
+    found = []
+    for node in ast.walk(module):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        owner, name = ast.unparse(node.func.value), node.func.attr
+        seeds = ("Random",) if owner == "random" else ("default_rng",)
+        if (owner == "random" and "random" in imported) or owner in ("np.random", "numpy.random"):
+            words = " ".join(ast.unparse(each) for each in node.args)
+            if name == "SystemRandom":  # draws a seed
+                continue
+            if name not in seeds or not words or "environ" in words or words == "None":
+                found.append(node.lineno)
+    return found
+
+
+def test_random_tests_have_a_seed() -> None:
+    """`tests.support.chance` takes one and prints it; hypothesis prints its own."""
+    found = {
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in TESTS
+        for line in unseeded(tree(path))
+        if path != ROOT / "tests" / "support.py"
+    }
+    assert sorted(found) == []
+
+
+def test_the_check_of_seeds_checks() -> None:
+    text = "import random\nrandom.choice(x)\nrandom.Random()\nrandom.Random(5)\nnp.random.rand(3)\nnp.random.default_rng(1)"
+    assert unseeded(ast.parse(text)) == [2, 3, 5]
+
+
+def test_chance_says_its_seed_and_takes_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.delenv("UMIAK_TEST_SEED", raising=False)
+    first = [chance().random() for _ in range(2)]
+    seed = re.findall(r"UMIAK_TEST_SEED=(\d+)", capsys.readouterr().out)
+    assert len(set(seed)) == 2
+    monkeypatch.setenv("UMIAK_TEST_SEED", seed[1])
+    assert chance().random() == first[1]

@@ -14,7 +14,7 @@ from umiak.core.problem import Exit, UmiakError
 from umiak.core.value import value
 from umiak.launch.options import LaunchOptions
 from umiak.schema import command_line
-from umiak.schema.flags import Findings
+from umiak.schema.flags import FlagFindings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _parse(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[Parsed, tup
 
 
 def _request(parsed: Parsed, notes: tuple[str, ...]) -> Request:
-    findings = Findings(parsed)
+    findings = FlagFindings(parsed)
     in_our_words = torchrun.translated(parsed, findings)
     options = with_own(paddle_launch.options(in_our_words, findings), in_our_words, findings)
     options = torchrun.with_torchrun(options, parsed, findings)

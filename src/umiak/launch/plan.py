@@ -1,6 +1,6 @@
 """From what was asked and where we are to what this node will do: a pure decider.
 
-    plan(options, placement, local) -> Plan
+    plan(options, placement, local) -> LaunchPlan
 
 ``options`` is what a person typed, ``placement`` what the platform's environment says, ``local`` what this machine knows of
 itself. What was typed wins; the platform fills in the rest; contradictions are errors, all of them at once.
@@ -39,7 +39,7 @@ class Local:
 
 
 @value
-class Plan:
+class LaunchPlan:
     """What this node will do."""
 
     terms: Terms
@@ -76,7 +76,7 @@ class Plan:
         return self.servers + self.trainers + self.heters + 1 + self.terms.mode.has_servers
 
 
-def plan(options: LaunchOptions, placement: Placement | None, local: Local) -> Plan:
+def plan(options: LaunchOptions, placement: Placement | None, local: Local) -> LaunchPlan:
     """What this node will do. UmiakError with every contradiction that was found."""
     return _Planner(options, placement, local).plan()
 
@@ -100,7 +100,7 @@ class _Planner:
         if self.mode is Mode.PS and self.heter_endpoints:
             self.mode = Mode.PS_HETER
 
-    def plan(self) -> Plan:
+    def plan(self) -> LaunchPlan:
         least, most = self._node_range()
         hosts = self._hosts()
         rank = self._rank(hosts)
@@ -120,7 +120,7 @@ class _Planner:
             local_master = rank == 0
         elif self.options.is_host is not None:
             local_master = self.options.is_host
-        return Plan(
+        return LaunchPlan(
             terms=self._terms(least, most),
             meeting=meeting,
             master_host=master_host,

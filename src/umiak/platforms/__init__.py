@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @value
-class Rule:
+class PlatformRule:
     """How one platform is recognised."""
 
     name: str
@@ -43,8 +43,8 @@ class Rule:
     """What it reads besides, for messages and for the documentation; ``<ROLE>`` and ``<i>`` stand for many."""
 
 
-def _rule(name: str, place: str, markers: str, also: str = "") -> Rule:
-    return Rule(name=name, place=place, markers=tuple(markers.split()), variables=tuple(also.split()))
+def _rule(name: str, place: str, markers: str, also: str = "") -> PlatformRule:
+    return PlatformRule(name=name, place=place, markers=tuple(markers.split()), variables=tuple(also.split()))
 
 
 # fmt: off
@@ -144,7 +144,7 @@ def detect(
     return None
 
 
-def _apply(rule: Rule, environ: Mapping[str, str], read: Callable[[str], str | None]) -> Placement | None:
+def _apply(rule: PlatformRule, environ: Mapping[str, str], read: Callable[[str], str | None]) -> Placement | None:
     if not any(environ.get(marker) for marker in rule.markers):
         return None
     from importlib import import_module

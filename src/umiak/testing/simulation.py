@@ -530,7 +530,11 @@ class World:
 
     def call_rivals(self, leader: SimNode, coordinator: rendezvous.Coordinator) -> None:
         """A master that took over calls those who may lead without knowing of it, again and again."""
-        if not leader.alive or leader.coordinator is not coordinator or coordinator.phase is rendezvous.Phase.ENDED:
+        if (
+            not leader.alive
+            or leader.coordinator is not coordinator
+            or coordinator.phase is rendezvous.MasterPhase.ENDED
+        ):
             return
         for host, port in coordinator.rivals() if not leader.frozen else ():
             there, _ = self._at(leader, host, port)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from umiak.core.devices import Devices
     from umiak.launch import events
     from umiak.launch.options import LaunchOptions
-    from umiak.launch.plan import Plan
+    from umiak.launch.plan import LaunchPlan
     from umiak.launch.protocol import Offer
 
 JOB_SUFFIX = ".check"
@@ -52,7 +52,7 @@ class Check:
         )
         """What the launch works with instead."""
 
-    def plan(self, plan: Plan) -> Plan:
+    def plan(self, plan: LaunchPlan) -> LaunchPlan:
         """The same plan for a job of the check's own."""
         return replace(plan, terms=replace(plan.terms, job_id=plan.terms.job_id + JOB_SUFFIX))
 
