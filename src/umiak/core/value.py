@@ -102,6 +102,12 @@ def replace(item: T, **changes: Any) -> T:
     return type(item)(**{**dict(_items(item)), **changes})
 
 
+def from_fields(cls: type[T], source: Any, **others: Any) -> T:
+    """A value with every field that another value has under the same name, and with others: a field that both have is in both."""
+    shared = [name for name in fields(cls) if name not in others and name in fields(source)]
+    return cls(**{name: getattr(source, name) for name in shared}, **others)
+
+
 def _items(item: Any) -> Iterator[tuple[str, Any]]:
     return ((name, getattr(item, name)) for name in item.__fields__)
 

@@ -8,16 +8,22 @@ itself. What was typed wins; the platform fills in the rest; contradictions are 
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from umiak.core import default_ports
 from umiak.core.cluster import Mode, Placement, Role, join_host_port, split_host_port
 from umiak.core.devices import DeviceKind
 from umiak.core.names import is_host, is_loopback
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.shown import inert
-from umiak.core.value import value
+from umiak.core.value import from_fields, value
 from umiak.launch.events import Meeting
 from umiak.launch.options import LaunchOptions
 from umiak.launch.protocol import Terms
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 FENCE_BEATS = 1.25
 """After a cut, one side may notice the silence up to a beat before the other one; a quarter more is for late timers."""
@@ -34,7 +40,7 @@ class Local:
     device_kind: DeviceKind | None = None
     cpus: int = 1
     """How many CPUs this process may use."""
-    resolved: dict[str, str] = {}  # read only
+    resolved: Mapping[str, str] = MappingProxyType({})
     """Host names of the options and the placement, with the addresses that they have here."""
 
 
@@ -142,23 +148,15 @@ class _Planner:
 
     def _terms(self, least: int, most: int) -> Terms:
         options = self.options
-        return Terms(
-            job_id=options.job_id
-            if options.job_id != "default" or not self.placement.job_id
-            else self.placement.job_id,
+        is_named = options.job_id != "default" or not self.placement.job_id
+        return from_fields(
+            Terms,
+            options,
+            job_id=options.job_id if is_named else self.placement.job_id,
             mode=self.mode,
             least=least,
             most=most,
-            max_restart=options.max_restart,
-            restart_wanted=options.restart_wanted,
-            elastic_level=options.elastic_level,
-            elastic_timeout_s=options.elastic_timeout_s,
-            join_timeout_s=options.join_timeout_s,
-            heartbeat_timeout_s=options.heartbeat_timeout_s,
             failure_grace_s=min(options.failure_grace_s, options.grace_s),
-            grace_s=options.grace_s,
-            trainer_restart=options.trainer_restart,
-            sort_ip=options.sort_ip,
             fence_s=FENCE_BEATS * min(1.0, options.heartbeat_timeout_s / 5),
         )
 

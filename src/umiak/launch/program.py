@@ -25,7 +25,7 @@ from umiak.core.cluster import join_host_port, split_host_port
 from umiak.core.devices import DeviceKind
 from umiak.core.names import is_digits, is_loopback
 from umiak.core.problem import Exit, Problem, UmiakError
-from umiak.core.value import replace
+from umiak.core.value import from_fields, replace
 from umiak.launch import job_token, logfiles, logs, supervisor, words
 from umiak.launch.agent import Agent
 from umiak.launch.events import Meeting, NodeSetting
@@ -357,18 +357,8 @@ class _Launch:
 
     def _setting(self, held: HeldPorts, listener: socket.socket | None) -> NodeSetting:
         plan_ = self.plan
-        offer = Offer(
-            name=self.name,
-            host=plan_.host,
-            ports=held.numbers,
-            trainers=plan_.trainers,
-            servers=plan_.servers,
-            heters=plan_.heters,
-            link_port=listener.getsockname()[1] if listener else 0,
-            rank=plan_.rank,
-            first_local_rank=plan_.first_local_rank,
-            local_size=plan_.local_size,
-        )
+        link_port = listener.getsockname()[1] if listener else 0
+        offer = from_fields(Offer, plan_, name=self.name, ports=held.numbers, link_port=link_port)
         return NodeSetting(
             terms=plan_.terms,
             offer=offer,

@@ -12,6 +12,7 @@ and tests are made from the same rows.
 from __future__ import annotations
 
 from enum import Enum
+from types import MappingProxyType
 
 from umiak.core.problem import Problem
 from umiak.core.shown import without_password
@@ -136,7 +137,7 @@ class Parsed:
     program: tuple[str, ...] = ()
     is_module: bool = False
     argv: tuple[str, ...] = ()
-    texts: Mapping[str, tuple[str, ...]] = {}
+    texts: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     """For flags that may be said several times: every word, in order."""
     wants_help: bool = False
     wants_version: bool = False
