@@ -286,6 +286,32 @@ def test_classes_are_of_a_size_to_be_read() -> None:
     assert sorted(large) == sorted(LARGE_CLASSES)
 
 
+# ---- defaults
+
+CHANGEABLE = {
+    "umiak.train.checkpoints.progress": "left",
+    "umiak.train.config.values": "left: hyper-parameters and settings",
+    "umiak.train.engines.paddle": "left",
+    "umiak.train.plan.plan": "left",
+    "umiak.train.reading.checking": "left",
+    "umiak.train.reading.pool": "left",
+    "umiak.train.run.context": "left",
+}
+"""Modules with values whose defaults could be changed by anybody who gets one."""
+
+
+def test_defaults_of_values_do_not_change() -> None:
+    found = {
+        name
+        for name, path in sources().items()
+        for made in ast.walk(tree(path))
+        if isinstance(made, ast.ClassDef) and any("value" in ast.unparse(each) for each in made.decorator_list)
+        for node in made.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Dict | ast.List | ast.Set)
+    }
+    assert sorted(found) == sorted(CHANGEABLE)
+
+
 # ---- printing
 
 PRINTING = {

@@ -181,13 +181,13 @@ def _forced(name: str, environ: Mapping[str, str], read: Callable[[str], str | N
 
 
 def _unknown(name: str) -> Problem:
-    from difflib import get_close_matches
+    from umiak.core.nearest import nearest
 
     known = [rule.name for rule in RULES]
-    near = get_close_matches(name, [*known, "none"], n=1)
+    near = nearest(name, [*known, "none"])
     return Problem(
         code="UM-PLATFORM-001",
         where="--topology",
         what=f"no such platform: {name}",
-        hint=f"did you mean `--topology {near[0]}`?" if near else f"known are: {', '.join(known)}, none",
+        hint=f"did you mean `--topology {near}`?" if near else f"known are: {', '.join(known)}, none",
     )
