@@ -1,12 +1,13 @@
 """The flags that `umiak launch` has beyond Paddle's: a table, and what its rows mean. A decider.
 
 Their variables begin with UMIAK_. ``--check`` and ``--json`` have none, because they ask for something else than the job,
-and a variable that is forgotten in a shell would ask for it for ever.
+and a variable that is forgotten in a shell would ask for it for ever. Nor have ``--quiet`` and ``--verbose``: PADDLE_LOG_LEVEL
+is there.
 """
 
 from __future__ import annotations
 
-from umiak.compat import paddle_flags, paddle_old_flags, torchrun_flags
+from umiak.compat import paddle_flags, paddle_launch, paddle_old_flags, torchrun_flags
 from umiak.core.value import replace
 from umiak.launch.options import TrainerRestart
 from umiak.schema.flags import Flag, FlagKind, FlagOrigin
@@ -141,6 +142,25 @@ OWN = (
         env=("UMIAK_KEEP_PROXY",),
     ),
     Flag(
+        name="quiet",
+        help="Print warnings, errors and worker output only: --log_level WARNING. A command for the other nodes is still printed.",
+        group=paddle_flags.SEEN,
+        origin=FlagOrigin.UMIAK,
+        letter="q",
+        kind=FlagKind.SWITCH,
+        default=False,
+        elsewhere=("silent",),
+    ),
+    Flag(
+        name="verbose",
+        help="Print every setting at the start, not only those that differ from the defaults.",
+        group=paddle_flags.SEEN,
+        origin=FlagOrigin.UMIAK,
+        letter="v",
+        kind=FlagKind.SWITCH,
+        default=False,
+    ),
+    Flag(
         name="check",
         help="Connect and check the nodes without starting anything. No program is required.",
         group=paddle_flags.SEEN,
@@ -174,14 +194,25 @@ def with_own(made: LaunchOptions, parsed: Parsed, findings: FlagFindings) -> Lau
         failure_grace_s=parsed.seconds("failure_grace"),
         trainer_restart=TrainerRestart(parsed.text("trainer_restart")),
         keep_proxy=parsed.truth("keep_proxy"),
+        log_level=_log_level(made, parsed, findings),
         log_max_bytes=parsed.number("log_max_bytes"),
         log_mode=_log_mode(parsed, findings),
         log_group=parsed.text("log_group") or None,
         check=parsed.truth("check"),
         as_json=parsed.truth("json"),
     )
+    if made.shown and parsed.truth("verbose"):
+        made = replace(made, shown=paddle_launch.shown(parsed, made, whole=True))
     _check_program(made, parsed, findings)
     return made
+
+
+def _log_level(made: LaunchOptions, parsed: Parsed, findings: FlagFindings) -> str:
+    if not parsed.truth("quiet"):
+        return made.log_level
+    if parsed.truth("verbose"):
+        findings.note("--verbose is not used: --quiet is said as well")
+    return max(made.log_level, "WARNING", key=paddle_flags.LEVELS.index)
 
 
 def _log_mode(parsed: Parsed, findings: FlagFindings) -> int | None:

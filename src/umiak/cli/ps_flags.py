@@ -49,6 +49,15 @@ FLAGS = (
         default=False,
     ),
     Flag(
+        name="quiet",
+        letter="q",
+        help="Print errors only; the exit status says whether every server answered.",
+        group=SHOWN,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SWITCH,
+        default=False,
+    ),
+    Flag(
         name="interval",
         help="Time between refreshes, over which rates are measured.",
         group=SHOWN,

@@ -14,7 +14,7 @@ from umiak.compat import addresses, paddle_servers, torchrun
 from umiak.core.cluster import Mode
 from umiak.core.value import replace
 from umiak.launch.options import LaunchOptions
-from umiak.schema.flags import FlagFindings, FlagKind, FlagOrigin, FlagSource, Parsed
+from umiak.schema.flags import Flag, FlagFindings, FlagKind, FlagOrigin, FlagSource, Parsed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,12 +23,8 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-# The block that Paddle prints at the start has always held these; other flags are shown when they are said.
-ALWAYS_SHOWN = (
-    *("devices", "elastic_level", "elastic_timeout", "gloo_port", "host", "job_id", "legacy", "log_dir", "log_level"),
-    *("master", "max_restart", "nnodes", "nproc_per_node", "rank", "run_mode", "server_num", "servers", "trainer_num"),
-    *("trainers", "with_gloo"),
-)
+NOT_SHOWN = ("check", "json", "print_config", "quiet", "verbose")
+"""Flags that say what is shown, not what is run."""
 SERVER_FLAGS = ("server_num", "trainer_num", "servers", "trainers")
 LONGEST_JOB_ID = 128
 HETER_FLAGS = ("heter_worker_num", "heter_workers", "heter_devices")
@@ -108,20 +104,35 @@ def inherited(environ: Mapping[str, str]) -> tuple[Mapping[str, str], tuple[str,
     return kept, (f"not taken for flags, since they are another launch's ({mark} is set): {', '.join(dropped)}",)
 
 
-def shown(parsed: Parsed, made: LaunchOptions) -> tuple[tuple[str, str], ...]:
-    """Names and texts for the configuration block, in Paddle's spelling and sorted as Paddle sorts them."""
+def shown(parsed: Parsed, made: LaunchOptions, *, whole: bool = False) -> tuple[tuple[str, str], ...]:
+    """Names and texts for the configuration block, in Paddle's spelling and sorted as Paddle sorts them.
+
+    What differs from the defaults; ``whole``: everything, except other launchers' names for it where nobody has said them.
+    """
     texts = {
         name: _text(setting.value)
         for name, setting in parsed.settings.items()
-        if name in ALWAYS_SHOWN or (setting.said and setting.value != setting.flag.default)
+        if name not in NOT_SHOWN
+        and ((whole and _is_ours(setting.flag)) or (setting.said and setting.value != setting.flag.default))
     }
-    texts["run_mode"] = made.mode.value
-    texts["master"] = _text(made.master)
-    texts["host"] = _text(made.host)
-    texts["nnodes"] = f"{made.least_nodes}:{made.most_nodes}" if made.elastic else f"{made.most_nodes}"
-    texts["training_script"] = made.program[0] if made.program else "None"
-    texts["training_script_args"] = str(list(made.program[1:]))
+    nodes = f"{made.least_nodes}:{made.most_nodes}" if made.elastic else f"{made.most_nodes}"
+    args = str(list(made.program[1:]))
+    for name, text, default in (
+        ("run_mode", made.mode.value, Mode.COLLECTIVE.value),
+        ("master", _text(made.master), "None"),
+        ("host", _text(made.host), "None"),
+        ("nnodes", nodes, "1"),
+        ("training_script", made.program[0] if made.program else "None", ""),
+        ("training_script_args", args, "[]"),
+    ):
+        texts.pop(name, None)
+        if whole or text != default:
+            texts[name] = text
     return tuple(sorted(texts.items()))
+
+
+def _is_ours(flag: Flag) -> bool:
+    return flag.origin in (FlagOrigin.PADDLE, FlagOrigin.UMIAK) and not flag.refused
 
 
 NODES_HINT = "write --nnodes 2, or --nnodes 2:4 for a job that may have 2, 3 or 4 nodes"

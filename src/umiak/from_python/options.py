@@ -35,7 +35,7 @@ def argv(options: Mapping[str, object], *, for_function: bool) -> tuple[list[str
     """The words of a command line, and what is wrong with the options."""
     there = known(for_function=for_function)
     words = [*ONE_NODE] if for_function else []
-    if options.get("log_level") is None:
+    if options.get("log_level") is None and not options.get("verbose"):
         words.append(f"--log_level={QUIET}")
     problems = []
     for name, given in options.items():
