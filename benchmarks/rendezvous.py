@@ -206,7 +206,7 @@ def umiak(count: int, directory: str) -> Callable[[int], Agent]:
     from umiak.launch.events import Meeting, NodeSetting
     from umiak.launch.journal import Journal
     from umiak.launch.links import handshake, link
-    from umiak.launch.plan import Plan
+    from umiak.launch.plan import LaunchPlan
     from umiak.launch.protocol import Offer, Terms
     from umiak.launch.supervisor import Supervisor
     from umiak.launch.talk import Talk
@@ -273,7 +273,7 @@ def umiak(count: int, directory: str) -> Callable[[int], Agent]:
         def agent(done: Done) -> None:
             RealAgent(
                 loop,
-                plan=Plan(terms=terms, meeting=Meeting.ADDRESS, master_host="127.0.0.1", master_port=port),
+                plan=LaunchPlan(terms=terms, meeting=Meeting.ADDRESS, master_host="127.0.0.1", master_port=port),
                 setting=setting,
                 supervisor=NoWorkers(done),
                 held=held,

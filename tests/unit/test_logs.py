@@ -328,7 +328,12 @@ def test_draining_gives_up_on_a_reader_who_does_not_read(pipe: tuple[int, int]) 
 
 def test_colours_are_for_terminals_whose_owner_did_not_say_no() -> None:
     main, terminal = os.openpty()
-    for environ, colours in (({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, False)):
+    for environ, colours in (
+        ({}, True),
+        ({"NO_COLOR": "1"}, False),
+        ({"NO_COLOR": ""}, True),
+        ({"TERM": "dumb"}, False),
+    ):
         console = Console(terminal, environ, lambda _fd, _call: None)
         assert console.is_terminal
         assert console.colours is colours

@@ -16,7 +16,15 @@ from umiak.core.problem import Problem
 from umiak.core.value import replace
 from umiak.launch.options import LaunchOptions, Tee
 from umiak.launch.preflight import check, facts, prober
-from umiak.launch.preflight.errand import Errand, Result, bring, errand_word, open_results, read_errand, read_result
+from umiak.launch.preflight.errand import (
+    CheckResult,
+    Errand,
+    bring,
+    errand_word,
+    open_results,
+    read_errand,
+    read_result,
+)
 from umiak.launch.preflight.worker import read_worker
 
 # ---- errands and results
@@ -30,10 +38,10 @@ def test_an_errand_survives_the_command_line() -> None:
 def test_the_last_final_result_counts() -> None:
     fd = open_results()
     assert read_result(fd) is None
-    early = Result(final=False, problem=Problem(code="UM-CHECK-002", what="not yet"))
+    early = CheckResult(final=False, problem=Problem(code="UM-CHECK-002", what="not yet"))
     bring(fd, early)
     assert read_result(fd) == early
-    final = Result(final=True, shown="table\n" * 100_000)
+    final = CheckResult(final=True, shown="table\n" * 100_000)
     bring(fd, final)
     bring(fd, early)
     assert read_result(fd) == final

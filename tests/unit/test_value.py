@@ -9,7 +9,7 @@ import re
 import pytest
 
 from tests.support import output_of
-from umiak.core.value import fields, is_value, replace, value
+from umiak.core.value import fields, from_fields, is_value, replace, value
 from umiak.ps import specs
 
 
@@ -115,3 +115,16 @@ def test_values_can_be_copied_and_pickled() -> None:
 def test_fields_without_names_are_told_by_name() -> None:
     with pytest.raises(TypeError, match=re.escape("Boat takes its fields by name: Boat(name='umiak', seats=4)")):
         Boat("umiak", 4)  # type: ignore[misc]
+
+
+def test_a_value_from_the_fields_of_another() -> None:
+    @value
+    class Raft:
+        name: str
+        logs: int
+        seats: int = 1
+
+    assert from_fields(Raft, Boat(name="a", seats=4), logs=3) == Raft(name="a", seats=4, logs=3)
+    assert from_fields(Raft, Boat(name="a", seats=4), name="b", logs=3) == Raft(name="b", seats=4, logs=3)
+    with pytest.raises(TypeError):
+        from_fields(Raft, Boat(name="a"))

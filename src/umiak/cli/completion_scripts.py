@@ -1,4 +1,4 @@
-"""Completion scripts for bash, zsh and fish, made from the tables of commands and flags. Pure.
+"""Completion scripts for bash, zsh and fish, made from the tables of commands and flags. A decider.
 
 All three do the same: commands; then the flags of a command and the words that a flag's value can be; and behind the program
 that `umiak launch` starts, files. Flags of other launchers are understood, so that their values are not taken for the program, and
@@ -11,7 +11,7 @@ from importlib import import_module
 
 from umiak.cli.commands import COMMANDS, Command
 from umiak.compat.paddle_flags import OLDER, REFUSED
-from umiak.schema.flags import Flag, Kind, Origin
+from umiak.schema.flags import Flag, FlagKind, FlagOrigin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def offered(command: Command) -> list[tuple[str, str]]:
     found = [
         (f"--{name}", _short(flag.help))
         for flag in flags(command)
-        if flag.group not in (OLDER, REFUSED) and flag.origin in (Origin.PADDLE, Origin.UMIAK)
+        if flag.group not in (OLDER, REFUSED) and flag.origin in (FlagOrigin.PADDLE, FlagOrigin.UMIAK)
         for name in (flag.name, *flag.aliases)
     ]
     module = [("-m", "Run a Python module")] if command.starts_program else []
@@ -56,7 +56,7 @@ def _typed(flag: Flag) -> list[str]:
 
 
 def _words(flag: Flag) -> str:
-    if flag.kind is Kind.TRUTH:
+    if flag.kind is FlagKind.TRUTH:
         return "True False"
     if flag.choices or flag.words:
         return " ".join((*flag.choices, *flag.words))

@@ -1,4 +1,4 @@
-"""The text of `umiak ps --help`, and the reference page, made from the table of flags. Pure."""
+"""The text of `umiak ps --help`, and the reference page, made from the table of flags. A decider."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ EXAMPLES = (
     ("umiak ps status", "your job on this machine"),
     ("umiak ps status --watch", "refresh every second"),
     ("umiak ps status --json", "machine-readable"),
+    ("umiak ps status --quiet", "exit status only: do all servers answer?"),
     ("umiak ps status --servers 10.0.0.1:8200,10.0.0.2:8200", "with UMIAK_TOKEN_FILE set"),
 )
 

@@ -1,4 +1,4 @@
-"""The text of ``--help``, made from the tables of flags: examples first, then every flag in its group. Pure.
+"""The text of ``--help``, made from the tables of flags: examples first, then every flag in its group. A decider.
 
 Also what the reference documentation shares with it: how a flag's names, default and variables are written.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from umiak.cli.launch_flags import FLAGS
 from umiak.compat.paddle_flags import OLDER, REFUSED
-from umiak.schema.flags import Flag, Kind
+from umiak.schema.flags import Flag, FlagKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,17 +99,17 @@ def spelling(flag: Flag) -> str:
     """``--devices, --gpus, --npus, --xpus N,...``."""
     letter = (f"-{flag.letter}",) if flag.letter else ()
     names = ", ".join((*letter, *(f"--{name}" for name in (flag.name, *flag.aliases))))
-    if flag.kind is Kind.SWITCH:
+    if flag.kind is FlagKind.SWITCH:
         return names
-    return f"{names} [{flag.metavar}]" if flag.kind is Kind.TRUTH else f"{names} {flag.metavar}"
+    return f"{names} [{flag.metavar}]" if flag.kind is FlagKind.TRUTH else f"{names} {flag.metavar}"
 
 
 def default(flag: Flag) -> str:
     """The default as one would type it; empty if there is none to speak of."""
     found = flag.default
-    if found is None or found == "" or flag.kind is Kind.SWITCH or flag.refused:
+    if found is None or found == "" or flag.kind is FlagKind.SWITCH or flag.refused:
         return ""
-    if flag.kind is Kind.SIZE and isinstance(found, int):
+    if flag.kind is FlagKind.SIZE and isinstance(found, int):
         return f"{found >> 20}M"
     return f"{found:g}" if isinstance(found, float) else str(found)
 

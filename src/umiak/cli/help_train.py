@@ -1,4 +1,4 @@
-"""The text of `umiak train --help`, made from its table of flags. Pure."""
+"""The text of `umiak train --help`, made from its table of flags. A decider."""
 
 from __future__ import annotations
 

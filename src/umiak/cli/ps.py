@@ -80,12 +80,15 @@ def _status(parsed: Parsed, job: Job, printer: Printer) -> int:
     watch, as_json = parsed.truth("watch"), parsed.truth("json")
     before, then = looking.look(job, tls), time.monotonic()
     _check(before)
+    if parsed.truth("quiet") and not watch:
+        return _verdict(status.report(before, before, interval_s), printer)
     while True:
         time.sleep(interval_s)
         looks, now = looking.look(job, tls), time.monotonic()
         report = status.report(looks, before, now - then)
         screen = CLEAR if watch and not as_json and printer.out.isatty() else ""
-        printer.data(json.dumps(report) if as_json else screen + status.text(report))
+        if not parsed.truth("quiet"):
+            printer.data(json.dumps(report) if as_json else screen + status.text(report))
         if not watch:
             return _verdict(report, printer)
         before, then = looks, now

@@ -1,4 +1,4 @@
-"""The reference page of `umiak launch` as Markdown, made from the tables of flags. Pure.
+"""The reference page of `umiak launch` as Markdown, made from the tables of flags. A decider.
 
 ``python -m umiak.cli.reference > docs/reference/launch.md`` writes the page; a test compares the two.
 """
@@ -10,7 +10,7 @@ import sys
 from umiak.cli.help_text import EXAMPLES, default, groups, old_names, spelling
 from umiak.cli.launch_flags import FLAGS
 from umiak.compat.paddle_flags import REFUSED
-from umiak.schema.flags import Flag, Origin
+from umiak.schema.flags import Flag, FlagOrigin
 
 HEAD = """\
 <!-- Made by `python -m umiak.cli.reference`. Change the tables of flags, not this file. -->
@@ -75,10 +75,10 @@ def launch_reference() -> str:
     """The whole page."""
     obeyed = [flag for flag in FLAGS if flag.group != REFUSED]
     parts = [HEAD, _examples(), RULES, PADDLE]
-    parts += _grouped([flag for flag in obeyed if flag.origin is Origin.PADDLE])
-    parts += [OWN, *_grouped([flag for flag in obeyed if flag.origin is Origin.UMIAK])]
-    parts += [TORCHRUN, _table([flag for flag in obeyed if flag.origin is Origin.TORCHRUN])]
-    parts += [OLD, _table([flag for flag in obeyed if flag.origin is Origin.OLD]), _old_names()]
+    parts += _grouped([flag for flag in obeyed if flag.origin is FlagOrigin.PADDLE])
+    parts += [OWN, *_grouped([flag for flag in obeyed if flag.origin is FlagOrigin.UMIAK])]
+    parts += [TORCHRUN, _table([flag for flag in obeyed if flag.origin is FlagOrigin.TORCHRUN])]
+    parts += [OLD, _table([flag for flag in obeyed if flag.origin is FlagOrigin.OLD]), _old_names()]
     parts += [REFUSALS, _refusals([flag for flag in FLAGS if flag.group == REFUSED])]
     return "\n".join(parts)
 

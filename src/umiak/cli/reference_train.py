@@ -1,4 +1,4 @@
-"""The reference pages of `umiak train` and of its configs as Markdown, made from the tables of flags and of keys. Pure.
+"""The reference pages of `umiak train` and of its configs as Markdown, made from the tables of flags and of keys. A decider.
 
 ``make docs`` writes the pages; a test compares them with what is there.
 """

@@ -1,4 +1,4 @@
-"""`umiak train`: reads a config, makes the plan, and shows it or hands it to the trainer.
+"""`umiak train`: reads a config, makes the plan, and shows it or hands it to the trainer. A program.
 
     main(argv, environ, printer)    the command itself
 
@@ -33,9 +33,9 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         printer.data(help_train.train())
         return Exit.DONE
     if parsed.wants_version:
-        from umiak import __version__
+        from umiak.adapters.version import version
 
-        printer.data(f"umiak {__version__}")
+        printer.data(f"umiak {version()}")
         return Exit.DONE
     if parsed.truth("schema") and not parsed.problems:
         from umiak.train.config import json_schema

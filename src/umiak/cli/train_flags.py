@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from umiak.schema.flags import Flag, Kind, Origin
+from umiak.schema.flags import Flag, FlagKind, FlagOrigin
 
 CONFIG = "Config"
 RUN = "Run"
@@ -42,7 +42,7 @@ FLAGS = (
         name="topology",
         help="Platform to read the cluster from (slurm, openmpi, paddlejob, ...). Default: auto-detect; none: disable.",
         group=CONFIG,
-        origin=Origin.UMIAK,
+        origin=FlagOrigin.UMIAK,
         metavar="NAME",
         env=("UMIAK_TOPOLOGY",),
     ),
@@ -50,8 +50,8 @@ FLAGS = (
         name="resume",
         help="Resume from the latest complete checkpoint of the runner; start from scratch if there is none.",
         group=RUN,
-        origin=Origin.UMIAK,
-        kind=Kind.SWITCH,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SWITCH,
         default=False,
         elsewhere=("continue", "auto_resume"),
     ),
@@ -59,7 +59,7 @@ FLAGS = (
         name="run_dir",
         help="Directory for metrics.jsonl, plots and worker logs, with a subdirectory per runner.",
         group=RUN,
-        origin=Origin.UMIAK,
+        origin=FlagOrigin.UMIAK,
         metavar="DIR",
         default="run",
         elsewhere=("output_dir", "log_dir"),
@@ -69,16 +69,16 @@ FLAGS = (
         help="Update a progress line of this width in place although stderr is not a terminal. Set by the launcher for its "
         "workers.",
         group=RUN,
-        origin=Origin.UMIAK,
-        kind=Kind.NUMBER,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.NUMBER,
         metavar="COLUMNS",
     ),
     Flag(
         name="explain",
         help="Print the plan: processes, files and strategy of each runner. Train nothing.",
         group=ASKED,
-        origin=Origin.UMIAK,
-        kind=Kind.SWITCH,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SWITCH,
         default=False,
         elsewhere=("plan", "dry_run", "dryrun"),
     ),
@@ -86,8 +86,8 @@ FLAGS = (
         name="check",
         help="Check the config, the models, the reader classes and the first lines of the data. Train nothing.",
         group=ASKED,
-        origin=Origin.UMIAK,
-        kind=Kind.SWITCH,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SWITCH,
         default=False,
         elsewhere=("validate", "lint"),
     ),
@@ -95,16 +95,16 @@ FLAGS = (
         name="json",
         help="Print JSON to stdout: the result of --explain or --check, or one line per training event.",
         group=ASKED,
-        origin=Origin.UMIAK,
-        kind=Kind.SWITCH,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SWITCH,
         default=False,
     ),
     Flag(
         name="schema",
         help="Print the JSON schema of config.yaml, for completion and checks in editors.",
         group=ASKED,
-        origin=Origin.UMIAK,
-        kind=Kind.SWITCH,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SWITCH,
         default=False,
         elsewhere=("json_schema",),
     ),

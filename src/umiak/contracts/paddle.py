@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from umiak.contracts.worker import Worker
 
 BACKUP_PATH = "PADDLE_BACKUP_ENV_PATH"
+LOG_DIR = "PADDLE_LOG_DIR"
+GLOO_ENDPOINT = "PADDLE_GLOO_HTTP_ENDPOINT"
 ENDPOINTS = "PADDLE_TRAINER_ENDPOINTS"
 
 NAMES = frozenset(
@@ -30,7 +32,7 @@ NAMES = frozenset(
         "POD_IP",
         "PADDLE_NNODES",
         "PADDLE_JOB_ID",
-        "PADDLE_LOG_DIR",
+        LOG_DIR,
         "PADDLE_TRAINERS_NUM",
         "PADDLE_TRAINER_ENDPOINTS",
         "PADDLE_BACKUP_ENV_PATH",
@@ -51,7 +53,7 @@ NAMES = frozenset(
         "PADDLE_PSERVERS_IP_PORT_LIST",
         "PADDLE_WITH_GLOO",
         "PADDLE_GLOO_RENDEZVOUS",
-        "PADDLE_GLOO_HTTP_ENDPOINT",
+        GLOO_ENDPOINT,
         "PADDLE_GLOO_FS_PATH",
         "STAGE_ID",
         "STAGE_NUM",
@@ -78,7 +80,7 @@ def environment(worker: Worker) -> dict[str, str]:
         "POD_IP": seat.host,
         "PADDLE_NNODES": str(worker.hosts),
         "PADDLE_JOB_ID": worker.cluster.job_id,
-        "PADDLE_LOG_DIR": setting.log_dir,
+        LOG_DIR: setting.log_dir,
         "PADDLE_TRAINERS_NUM": str(len(worker.trainers)),
         ENDPOINTS: ",".join(worker.trainers),
         BACKUP_PATH: os.path.join(setting.log_dir, f"backup_env.{_backup_word(worker)}.json"),
@@ -151,7 +153,7 @@ def _gloo(worker: Worker) -> dict[str, str]:
     return {
         "PADDLE_WITH_GLOO": str(setting.with_gloo),
         "PADDLE_GLOO_RENDEZVOUS": "3",
-        "PADDLE_GLOO_HTTP_ENDPOINT": endpoint,
+        GLOO_ENDPOINT: endpoint,
         "PADDLE_GLOO_FS_PATH": os.path.join(setting.log_dir, f"gloo.{cluster.generation}"),
     }
 

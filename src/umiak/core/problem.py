@@ -1,4 +1,4 @@
-"""Problems: what went wrong, said so that a person can mend it. Values, plus the one exception that carries them.
+"""Problems: what went wrong, said so that a person can fix it. Values, plus the one exception that carries them.
 
 A problem has a stable code (``UM-LAUNCH-001``) with a heading in docs/reference/errors.md, what happened
 with the offending value, why if that is known, and a hint with the command or change that mends it.

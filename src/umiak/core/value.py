@@ -1,4 +1,4 @@
-"""Values: frozen, slotted, keyword-only classes, made without the standard ``dataclasses`` module.
+"""Frozen, slotted, keyword-only classes, made without the standard ``dataclasses`` module. Values.
 
 A value says what something *is*; it has no behaviour beyond questions about itself and is never
 changed, only replaced (``replace(node, host="10.0.0.2")``). Type checkers treat ``@value`` exactly
@@ -100,6 +100,12 @@ def from_columns(cls: type[T], columns: Iterable[Sequence[Any]], count: int) -> 
 def replace(item: T, **changes: Any) -> T:
     """A copy of a value with some fields changed."""
     return type(item)(**{**dict(_items(item)), **changes})
+
+
+def from_fields(cls: type[T], source: Any, **others: Any) -> T:
+    """A value with every field that another value has under the same name, and with others: a field that both have is in both."""
+    shared = [name for name in fields(cls) if name not in others and name in fields(source)]
+    return cls(**{name: getattr(source, name) for name in shared}, **others)
 
 
 def _items(item: Any) -> Iterator[tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""Who may join a job, and where a node sits in it: pure functions of what the master knows.
+"""Who may join a job, and where a node sits in it, by what the master knows. A decider.
 
 A node's *home* is the rank that it would have if everyone were there. It keeps it while others come and go, so ranks stay as stable
 as they can be, and a node that comes back sits where it sat.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from umiak.launch.links.etcd_election import Election
     from umiak.launch.links.handshake import Caller, Listener, Visitor
     from umiak.launch.links.link import Heart
-    from umiak.launch.plan import Plan
+    from umiak.launch.plan import LaunchPlan
     from umiak.launch.protocol import FromMaster, Offer
     from umiak.launch.supervisor import Supervisor
     from umiak.launch.talk import Talk
@@ -53,7 +53,7 @@ class Agent:
         self,
         loop: Loop,
         *,
-        plan: Plan,
+        plan: LaunchPlan,
         setting: NodeSetting,
         supervisor: Supervisor,
         held: HeldPorts,
@@ -474,7 +474,7 @@ class Agent:
 
     def _call_rivals(self, coordinator: rendezvous.Coordinator) -> None:
         """Tell those who may lead this job without knowing it that it is led from here, again and again."""
-        if coordinator is not self._coordinator or coordinator.phase is rendezvous.Phase.ENDED:
+        if coordinator is not self._coordinator or coordinator.phase is rendezvous.MasterPhase.ENDED:
             return
         for host, port in coordinator.rivals():
             self._call_rival(host, port)

@@ -1,4 +1,4 @@
-"""What the end of a worker's output tells about its death: pure functions from text to text."""
+"""What the end of a worker's output tells about its death: from text to text. A decider."""
 
 from __future__ import annotations
 

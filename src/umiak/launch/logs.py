@@ -13,6 +13,7 @@ import socket
 import stat
 import time
 
+from umiak.core import colours
 from umiak.launch.logfiles import PRIVATE, open_log
 
 TYPE_CHECKING = False
@@ -27,7 +28,6 @@ OLD_FILES = 2
 LONGEST_PARTIAL_LINE = 64 * 1024
 SURE_ROOM_BYTES = 256
 """So much is taken at once by a pipe or terminal that says it has room."""
-_COLOURS = (36, 33, 32, 35, 34, 31)
 
 
 class Console:
@@ -38,7 +38,7 @@ class Console:
     ) -> None:
         mode = os.fstat(fd).st_mode
         self.is_terminal = os.isatty(fd)
-        self.colours = self.is_terminal and "NO_COLOR" not in environ
+        self.colours = self.is_terminal and colours.are_wanted(environ)
         self._on_writable = on_writable
         may_block = stat.S_ISFIFO(mode) or self.is_terminal
         self._fd = _not_blocking(fd) if may_block else fd
@@ -169,9 +169,8 @@ class WorkerLog:
         self._end_partial_line()
         self._tail.clear()
         self.last_output = time.monotonic()
-        self._tag = f"[{tag}] ".encode() if tag else b""
-        if tag and self._console and self._console.colours:
-            self._tag = b"\x1b[%dm%b\x1b[0m" % (_COLOURS[number % len(_COLOURS)], self._tag)
+        colour = colours.TAGS[number % len(colours.TAGS)] if self._console and self._console.colours else None
+        self._tag = colours.painted(f"[{tag}] ", colour).encode() if tag else b""
 
     def feed(self, data: bytes) -> str:
         """Take output as it comes. The text is empty, or says why the file can't be written (once)."""

@@ -103,7 +103,7 @@ class Loss(str, Enum):
     """It is there, and says that it did not hear this node for so long, and gave it up."""
 
 
-class Phase(str, Enum):
+class NodePhase(str, Enum):
     """Where this node stands."""
 
     SEEKING = "seeking"
@@ -119,7 +119,7 @@ class NodeMachine:
     def __init__(self, setting: NodeSetting) -> None:
         self.setting = setting
         self.terms = setting.terms
-        self.phase = Phase.SEEKING
+        self.phase = NodePhase.SEEKING
         self.cluster: Cluster | None = None
         self.linked = False
         self._offer = setting.offer
@@ -181,7 +181,7 @@ class NodeMachine:
     def step(self, now: float, event: NodeEvent) -> tuple[NodeAction, ...]:
         """Take one event and say what is to be done."""
         self._actions = []
-        if self.phase is Phase.ENDED:
+        if self.phase is NodePhase.ENDED:
             return ()
         match event:
             case Received(message=message):
@@ -234,7 +234,7 @@ class NodeMachine:
 
     def _join(self) -> None:
         if self._offer.ports and not self._running:
-            self._enter(Phase.JOINED)
+            self._enter(NodePhase.JOINED)
             last = self.cluster
             join = Join(
                 offer=self._offer,
@@ -297,7 +297,7 @@ class NodeMachine:
             return
         if self.cluster is None:
             self._say(f"the master went away before the job was formed ({how}), looking for it again", "WARNING")
-            self._enter(Phase.SEEKING)
+            self._enter(NodePhase.SEEKING)
             self._give_up_at = now + self.terms.join_timeout_s
             self._note_at = now + NOTE_EVERY_S
             if self.setting.meeting is Meeting.ETCD:
@@ -324,7 +324,7 @@ class NodeMachine:
         loss, self._loss = self._loss, None
         # A master that was found again, and died before it said a word, may have formed a later generation before.
         dead = loss is Loss.DEAD and self._is_told
-        self._enter(Phase.SEEKING)
+        self._enter(NodePhase.SEEKING)
         self._give_up_at = now + self.terms.join_timeout_s
         # If the master was lost that was to form the next generation, the search for it goes on where it was; one that
         # is not of the last generation (a standby that etcd elected) has no vote to lose.
@@ -404,7 +404,9 @@ class NodeMachine:
                 self._check_done()
             case Stop(generation=generation) if self._is_current(generation):
                 self._stop(now, message)
-            case RestartWorker(generation=generation) if self._is_current(generation) and self.phase is Phase.RUNNING:
+            case RestartWorker(generation=generation) if (
+                self._is_current(generation) and self.phase is NodePhase.RUNNING
+            ):
                 self._restart(message)
 
     def _seated(self, message: Seated) -> None:
@@ -419,7 +421,7 @@ class NodeMachine:
             case Moved(host=host, port=port):
                 self.linked = False
                 self._do(HangUp())
-                self._enter(Phase.SEEKING)
+                self._enter(NodePhase.SEEKING)
                 self._asked = None
                 self._dial(host, port)
             case Evict(text=text) if self.linked:
@@ -427,7 +429,7 @@ class NodeMachine:
             case Refuse(gone=True) if self._search:
                 self.linked = False
                 self._do(HangUp())
-                self._enter(Phase.SEEKING)
+                self._enter(NodePhase.SEEKING)
                 if self._master:
                     self._search.lost(self._master, dead=False)
                 self._ask_at = now + ASK_AGAIN_S
@@ -447,7 +449,7 @@ class NodeMachine:
             # This node is leaving; the master did not know that yet.
             self._do(Tell(message=Stopped(generation=cluster.generation, ports=self._offer.ports)))
             return
-        self._enter(Phase.RUNNING)
+        self._enter(NodePhase.RUNNING)
         nodes = len(cluster.nodes)
         self._say(
             f"Job: {cluster.job_id}, mode {self.terms.mode.value}, replicas {nodes}[{self.terms.least}:{self.terms.most}], "
@@ -513,14 +515,14 @@ class NodeMachine:
             case WorkerListening(key=key):
                 self._ready(key)
             case WorkerHung(failure=failure):
-                if self.phase is Phase.RUNNING:
+                if self.phase is NodePhase.RUNNING:
                     self._do(Tell(message=Failed(generation=generation, failure=failure)))
             case WorkerExited(key=key, failure=failure):
                 del self._running[key]
                 if failure:
                     self._failed_keys.add(key)
                     self._do(Tell(message=Failed(generation=generation, failure=failure)))
-                    if self.phase is Phase.RUNNING:
+                    if self.phase is NodePhase.RUNNING:
                         self._say(words.describe(failure), "ERROR")
                 else:
                     self._ready(key)  # a server that ends well before it listens has nothing to do
@@ -530,12 +532,12 @@ class NodeMachine:
     def _ready(self, key: str) -> None:
         if key in self._unready:
             self._unready.discard(key)
-            if not self._unready and self.phase is Phase.RUNNING:
+            if not self._unready and self.phase is NodePhase.RUNNING:
                 self._do(Tell(message=Ready(generation=self._generation())))
 
     def _check_done(self) -> None:
         trainers_left = self._waiting_seats or any(seat.role is not Role.SERVER for seat in self._running.values())
-        if self.phase is Phase.RUNNING and not trainers_left and not self._told_done and not self._failed_keys:
+        if self.phase is NodePhase.RUNNING and not trainers_left and not self._told_done and not self._failed_keys:
             assert self.cluster is not None
             self._told_done = True
             self._do(Tell(message=Done(generation=self.cluster.generation)))
@@ -543,15 +545,15 @@ class NodeMachine:
     def _stop_workers(self, now: float, *, grace_s: float, after_s: float = 0.0, signal: int = 15) -> None:
         """Ask the workers to end; whoever is there after the grace is killed."""
         self._waiting_seats = ()
-        if self.phase is not Phase.STOPPING:
-            self._enter(Phase.STOPPING)
+        if self.phase is not NodePhase.STOPPING:
+            self._enter(NodePhase.STOPPING)
         self._stopping.begin(now, grace_s=grace_s, after_s=after_s, signal=signal)
         self._tick(now)
         self._check_gone(now)
 
     def _check_gone(self, now: float) -> None:
         """If this node is stopping and its last worker has ended, go on to what comes next."""
-        if self.phase is not Phase.STOPPING or self._running:
+        if self.phase is not NodePhase.STOPPING or self._running:
             return
         self._stopping.over()
         self._do(KillWorkers())  # whatever the workers left behind
@@ -568,11 +570,11 @@ class NodeMachine:
 
     def _ports_held(self, ports: tuple[int, ...]) -> None:
         self._offer = replace(self._offer, ports=ports)
-        if self.phase is Phase.STOPPING and self.linked:
+        if self.phase is NodePhase.STOPPING and self.linked:
             assert self.cluster is not None
-            self._enter(Phase.JOINED)
+            self._enter(NodePhase.JOINED)
             self._do(Tell(message=Stopped(generation=self.cluster.generation, ports=ports)))
-        elif self.phase is Phase.SEEKING and self.linked:
+        elif self.phase is NodePhase.SEEKING and self.linked:
             self._join()
 
     # ---- ends
@@ -608,9 +610,9 @@ class NodeMachine:
         if not self._running:
             self._leave()
         elif finish.at_once:
-            self._enter(Phase.STOPPING)
+            self._enter(NodePhase.STOPPING)
             self._do(KillWorkers())
-        elif self.phase is not Phase.STOPPING:
+        elif self.phase is not NodePhase.STOPPING:
             self._stop_workers(
                 now, grace_s=self.terms.grace_s if finish.exit_status == 0 else self.terms.failure_grace_s
             )
@@ -618,7 +620,7 @@ class NodeMachine:
     def _leave(self) -> None:
         finish = self._finish or Finish(exit_status=1)
         status = 128 + self._told_signal if self._told_signal else finish.exit_status
-        self._enter(Phase.ENDED)
+        self._enter(NodePhase.ENDED)
         self._stopping.over()
         self._dial_at = self._ask_at = self._note_at = self._give_up_at = self._check_reachable_at = None
         self._unready_note_at = None
@@ -643,7 +645,7 @@ class NodeMachine:
                 self._ask_next_candidate(now)
         if self._check_reachable_at is not None and now >= self._check_reachable_at:
             self._check_reachable_at = None
-            if self.phase is Phase.RUNNING:
+            if self.phase is NodePhase.RUNNING:
                 self._check_reachable()
         if self._note_at is not None and now >= self._note_at:
             self._note_at = now + NOTE_EVERY_S
@@ -655,7 +657,7 @@ class NodeMachine:
 
     def _note_unready(self, now: float) -> None:
         waited_for = [seat for key, seat in self._running.items() if key in self._unready]
-        self._unready_note_at = now + NOTE_EVERY_S if waited_for and self.phase is Phase.RUNNING else None
+        self._unready_note_at = now + NOTE_EVERY_S if waited_for and self.phase is NodePhase.RUNNING else None
         if self._unready_note_at is not None:
             servers = ", ".join(f"{seat.role.value} {seat.rank} at {seat.endpoint}" for seat in waited_for)
             self._say(f"waiting for connections to be accepted by {servers}")
@@ -704,7 +706,7 @@ class NodeMachine:
         self._dialled = (host, port)
         self._do(Dial(host=host, port=port, patience_s=patience_s or self.terms.heartbeat_timeout_s))
 
-    def _enter(self, phase: Phase) -> None:
+    def _enter(self, phase: NodePhase) -> None:
         self.phase = phase
 
     def _say(self, text: str, level: str = "INFO") -> None:

@@ -78,7 +78,7 @@ FIXED_SIZE_PATIENCE = 10
 """A job of fixed size waits this many times ``--elastic_timeout`` for a lost node to come back, as Paddle's does."""
 
 
-class Phase(str, Enum):
+class MasterPhase(str, Enum):
     """Where the job stands."""
 
     GATHERING = "gathering"
@@ -94,7 +94,7 @@ class Coordinator:
         previous, terms = lead.previous, setting.terms
         self.terms: Terms = terms
         self.name = setting.offer.name
-        self.phase = Phase.GATHERING
+        self.phase = MasterPhase.GATHERING
         self._setting = setting
         self._lineage = previous.lineage if previous else setting.lineage
         self._votes = Votes(lead)
@@ -128,14 +128,14 @@ class Coordinator:
     @property
     def next_deadline(self) -> float | None:
         """When a Tick is wanted, if nothing else happens before."""
-        if self.phase is Phase.GATHERING:
+        if self.phase is MasterPhase.GATHERING:
             times = [
                 self._deadline,
                 self._note_at,
                 self._form_time(),
                 self._await_until if self._votes.awaited else None,
             ]
-        elif self.phase is Phase.RUNNING:
+        elif self.phase is MasterPhase.RUNNING:
             times = [self._grow_at, *(when for when, _, _ in self._worker_restarts)]
         else:
             times = []
@@ -144,7 +144,7 @@ class Coordinator:
     def step(self, now: float, event: RendezvousEvent) -> tuple[RendezvousAction, ...]:
         """Take one event and say what is to be done."""
         self._actions = []
-        if self.phase is Phase.ENDED:
+        if self.phase is MasterPhase.ENDED:
             self._answer_after_the_end(event)
         else:
             match event:
@@ -195,7 +195,7 @@ class Coordinator:
         if self._votes.silent and not self._formed:
             # It may have noticed only now that it is cut off from the old master, which then notices a beat later.
             self._not_before = max(self._not_before, now + self.terms.fence_s)
-        if self.phase is not Phase.GATHERING:
+        if self.phase is not MasterPhase.GATHERING:
             self._roster.stand_by(member, standby=True)
             if self.terms.elastic and len(self._roster.active) < self.terms.most and not self._anyone_done():
                 self._grow_at = now + self.terms.settle_s
@@ -248,7 +248,7 @@ class Coordinator:
 
     def _go_there(self, host: str, port: int) -> None:
         """The job is led from there; everyone who came here goes along."""
-        self.phase = Phase.ENDED
+        self.phase = MasterPhase.ENDED
         self._moved = Moved(host=host, port=port)
         self._actions.append(StandDown(text=f"the job is led by {host} now, joining it there"))
         self._send(self._moved, *(name for name in self._roster.names if name != self.name), self.name)
@@ -278,7 +278,7 @@ class Coordinator:
 
     def _failed(self, now: float, member: Member, failure: Failure) -> None:
         self.failures.append(failure)
-        if self.phase is not Phase.RUNNING:
+        if self.phase is not MasterPhase.RUNNING:
             return
         if failure.port_taken and self._port_retries < PORT_RETRIES:
             self._port_retries += 1
@@ -331,11 +331,11 @@ class Coordinator:
         member.farewell = Finish(exit_status=128 + signal, code="UM-JOB-006", words=told)
         if name == self.name and not self._generation():
             self._end(member.farewell)
-        elif self.phase is Phase.GATHERING or member.standby:
+        elif self.phase is MasterPhase.GATHERING or member.standby:
             self._part_with(member)
             if name == self.name:
-                self.phase = Phase.ENDED
-        elif self.phase is Phase.STOPPING:
+                self.phase = MasterPhase.ENDED
+        elif self.phase is MasterPhase.STOPPING:
             return
         elif self.terms.elastic and self._can_reform_without(1):
             # When the master leaves, the others find the next one as soon as this launcher is gone.
@@ -358,9 +358,9 @@ class Coordinator:
             # It arrives only if the link works again; then that node must stop, and may join again.
             self._send(Evict(text=f"it has not heard this node for {self.terms.heartbeat_timeout_s:g} s"), name)
         self._forget(name, dead=dead)
-        if member.standby or member.leaving or self.phase is Phase.GATHERING:
+        if member.standby or member.leaving or self.phase is MasterPhase.GATHERING:
             return
-        if self.phase is Phase.STOPPING and not self._reform:
+        if self.phase is MasterPhase.STOPPING and not self._reform:
             return
         how = "its connection was closed" if dead else f"silent for {self.terms.heartbeat_timeout_s:g} s"
         what = f"node {member.offer.host} was lost: {how}"
@@ -368,7 +368,7 @@ class Coordinator:
         if not reform:
             failure = Failure(kind=FailureKind.NODE_LOST, at=at, node=name, host=member.offer.host, what=what)
             self.failures.append(failure)
-        if self.phase is Phase.STOPPING:
+        if self.phase is MasterPhase.STOPPING:
             self._reform = reform
             return
         if reform and not self.terms.elastic:
@@ -386,17 +386,17 @@ class Coordinator:
     # ---- decisions that follow from the state
 
     def _decide(self, now: float) -> None:
-        if self.phase is Phase.ENDED:
+        if self.phase is MasterPhase.ENDED:
             return
         here = self._roster.names
         if self.cluster and not self._votes.awaited and not self._votes.may_go_on(here):
             lost = ", ".join(self._host_of(name) for name in self._votes.missing(here))
             self._end_cut_off(words.cut_off(lost, self.cluster.generation))
-        if self.phase is Phase.RUNNING:
+        if self.phase is MasterPhase.RUNNING:
             self._decide_running(now)
-        if self.phase is Phase.STOPPING and all(member.idle for member in self._roster.active):
+        if self.phase is MasterPhase.STOPPING and all(member.idle for member in self._roster.active):
             self._after_stopping(now)
-        if self.phase is Phase.GATHERING:
+        if self.phase is MasterPhase.GATHERING:
             self._decide_gathering(now)
 
     def _decide_running(self, now: float) -> None:
@@ -427,9 +427,9 @@ class Coordinator:
         for member in [each for each in self._roster if each.leaving]:
             self._part_with(member)
         if self.name not in self._roster:
-            self.phase = Phase.ENDED
+            self.phase = MasterPhase.ENDED
             return
-        self.phase = Phase.GATHERING
+        self.phase = MasterPhase.GATHERING
         self.failures.clear()
         self._last_change = now
         self._note_at = now + WAITING_NOTE_EVERY_S
@@ -455,7 +455,7 @@ class Coordinator:
     def _form_time(self) -> float | None:
         """When a generation may be formed from the nodes that are here, if nothing changes; None: not with these."""
         count = len(self._roster.active)
-        if self.phase is not Phase.GATHERING or count < self.terms.least or self.name not in self._roster:
+        if self.phase is not MasterPhase.GATHERING or count < self.terms.least or self.name not in self._roster:
             return None
         if count < self.terms.most and not self.terms.elastic:
             return None
@@ -489,7 +489,7 @@ class Coordinator:
         self._went = not self.terms.mode.has_servers
         self._backoff.began(now)
         self._worker_backoffs.clear()
-        self.phase = Phase.RUNNING
+        self.phase = MasterPhase.RUNNING
         formed = {*self.cluster.names}
         others = [name for name in self._roster.names if name not in formed]
         # First, so that none of them takes this master for one of the generation before when it dies in between.
@@ -524,7 +524,7 @@ class Coordinator:
 
     def rivals(self) -> tuple[tuple[str, int], ...]:
         """After a take-over: the addresses where somebody may lead this job without knowing of this launcher."""
-        if not self._took_over or not self.cluster or self.phase is Phase.ENDED:
+        if not self._took_over or not self.cluster or self.phase is MasterPhase.ENDED:
             return ()
         addresses = [(self._setting.master_host, self._setting.master_port)]
         if not self._formed:
@@ -568,7 +568,7 @@ class Coordinator:
         )
 
     def _stop(self, why: str, *, reform: bool, dump_stacks: bool = False, grace_s: float | None = None) -> None:
-        self.phase = Phase.STOPPING
+        self.phase = MasterPhase.STOPPING
         self._reform = reform
         self._worker_restarts.clear()
         names = [member.offer.name for member in self._roster.active]
@@ -576,12 +576,12 @@ class Coordinator:
         self._send(Stop(generation=self._generation(), why=why, grace_s=grace_s, dump_stacks=dump_stacks), *names)
 
     def _end(self, finish: Finish) -> None:
-        self.phase = Phase.ENDED
+        self.phase = MasterPhase.ENDED
         self._broadcast(finish)
 
     def _end_cut_off(self, finish: Finish) -> None:
         """This side may not go on. Its other nodes may reach the rest, which this master could not: they look for it."""
-        self.phase = Phase.ENDED
+        self.phase = MasterPhase.ENDED
         self._end_is_cut_off = True
         others = [name for name in self._roster.names if name != self.name]
         is_over = not self.terms.survives_its_master

@@ -1,8 +1,9 @@
-"""The nodes that are connected to a master, as it sees them: who takes part, who stands by, who sits where. A decider's state."""
+"""The nodes that are connected to a master, as it sees them: who takes part, who stands by, who sits where. A decider."""
 
 from __future__ import annotations
 
 from umiak.core.cluster import Node
+from umiak.core.value import from_fields
 from umiak.launch import admission
 
 TYPE_CHECKING = False
@@ -28,19 +29,7 @@ class Member:
 
     def node(self) -> Node:
         """Its place in a formation."""
-        offer = self.offer
-        return Node(
-            name=offer.name,
-            host=offer.host,
-            home=self.home,
-            ports=offer.ports,
-            trainers=offer.trainers,
-            servers=offer.servers,
-            heters=offer.heters,
-            link_port=offer.link_port,
-            first_local_rank=offer.first_local_rank,
-            local_size=offer.local_size,
-        )
+        return from_fields(Node, self.offer, home=self.home)
 
 
 class Roster:

@@ -16,12 +16,13 @@ from umiak import contracts
 from umiak.adapters import hostinfo, process
 from umiak.contracts import stacks
 from umiak.contracts.paddle import BACKUP_PATH
+from umiak.contracts.start import with_start
 from umiak.contracts.torch import ERROR_FILE
 from umiak.core.cluster import Role
 from umiak.core.value import replace, value
 from umiak.launch import lastwords, logs
 from umiak.launch.logfiles import PRIVATE, Access, open_log
-from umiak.launch.options import Runner, Tee
+from umiak.launch.options import ProgramStart, Tee
 from umiak.launch.protocol import Failure, FailureKind
 
 TYPE_CHECKING = False
@@ -117,13 +118,8 @@ class Supervisor:
         if not self._write_contract(contract, whole, seat):
             # A full disk, say: the worker gets everything in its environment, and is not sent to a file that is not whole.
             contract = {name: text for name, text in whole.items() if name != BACKUP_PATH}
-        environ = contracts.inherit(self._program.environ, contract)
-        interface = hostinfo.interface_with(seat.host)
-        if interface:
-            # Left alone, gloo (in Paddle and in PyTorch) looks up this machine's own name and, on Debian, finds 127.0.1.1.
-            environ.setdefault("GLOO_SOCKET_IFNAME", interface)
-        if self._program.token is not None:
-            environ["UMIAK_TOKEN"] = self._program.token
+        inherited = contracts.inherit(self._program.environ, contract)
+        environ = with_start(inherited, interface=hostinfo.interface_with(seat.host), token=self._program.token)
         error_file = contract.get(ERROR_FILE, "")
         if error_file:
             self._write(error_file, "")  # torch would make one that others can read
@@ -392,13 +388,15 @@ class Supervisor:
             os.close(fd)
 
 
-def command_for(program: tuple[str, ...], *, is_module: bool, runner: Runner = Runner.BY_NAME) -> tuple[str, ...]:
+def command_for(
+    program: tuple[str, ...], *, is_module: bool, runner: ProgramStart = ProgramStart.BY_NAME
+) -> tuple[str, ...]:
     """The words to execute: Python for scripts and modules, anything else as it is."""
     if is_module:
         return (sys.executable, "-u", "-m", *program)
-    if runner is Runner.PYTHON or (runner is Runner.BY_NAME and program[0].endswith(".py")):
+    if runner is ProgramStart.PYTHON or (runner is ProgramStart.BY_NAME and program[0].endswith(".py")):
         return (sys.executable, "-u", *program)
-    if runner is Runner.BY_NAME and program[0].endswith(".pyxes"):
+    if runner is ProgramStart.BY_NAME and program[0].endswith(".pyxes"):
         return (sys.executable, *program)
     if "/" not in program[0] and os.path.isfile(program[0]) and os.access(program[0], os.X_OK):
         return (f"./{program[0]}", *program[1:])

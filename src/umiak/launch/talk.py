@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 
+from umiak.core import colours
 from umiak.core.problem import Problem
 
 TYPE_CHECKING = False
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from umiak.launch.logs import Console
 
 _LEVELS = {"DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
-_COLOURS = {"WARNING": 33, "ERROR": 31, "CRITICAL": 31}
 RULE = "-" * 80
 
 
@@ -35,8 +35,8 @@ class Talk:
         now = time.time()
         stamp = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now))},{int(now * 1000) % 1000:03d}"
         head = f"LAUNCH {level} {stamp}"
-        if self._console.colours and level in _COLOURS:
-            head = f"\x1b[{_COLOURS[level]}m{head}\x1b[0m"
+        if self._console.colours:
+            head = colours.painted(head, colours.MEANINGS.get(level.lower()))
         self.plain("".join(f"{head} {line}\n" for line in text.splitlines() or [""]))
 
     def plain(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""What a master knows of the nodes of the last generation, and whether the ones that are here may go on. A decider's state.
+"""What a master knows of the nodes of the last generation, and whether the ones that are here may go on. A decider.
 
     votes = Votes(lead)
     votes.lost("c", dead=False)

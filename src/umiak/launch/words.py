@@ -1,4 +1,4 @@
-"""What happened to a job, in plain words: pure functions from values to text, shared by master and node."""
+"""What happened to a job, in plain words, for master and node alike. A decider."""
 
 from __future__ import annotations
 

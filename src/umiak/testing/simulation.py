@@ -1,4 +1,4 @@
-"""A cluster that exists in memory only: launchers' deciders, a network that delays and cuts, and virtual time.
+"""A cluster that exists in memory only: launchers' deciders, a network that delays and cuts, and virtual time. A decider.
 
     world = World(terms, seed=7)
     world.start("a"); world.start("b")
@@ -530,7 +530,11 @@ class World:
 
     def call_rivals(self, leader: SimNode, coordinator: rendezvous.Coordinator) -> None:
         """A master that took over calls those who may lead without knowing of it, again and again."""
-        if not leader.alive or leader.coordinator is not coordinator or coordinator.phase is rendezvous.Phase.ENDED:
+        if (
+            not leader.alive
+            or leader.coordinator is not coordinator
+            or coordinator.phase is rendezvous.MasterPhase.ENDED
+        ):
             return
         for host, port in coordinator.rivals() if not leader.frozen else ():
             there, _ = self._at(leader, host, port)

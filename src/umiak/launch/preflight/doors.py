@@ -67,7 +67,7 @@ class Door:
             self._on_guest(framed)
 
 
-class Dial:
+class Connecting:
     """One attempt to connect. Exactly one of the two callbacks is called, from the loop, unless it is cancelled."""
 
     def __init__(

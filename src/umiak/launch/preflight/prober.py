@@ -93,7 +93,7 @@ class _Trial:
         if isinstance(address, str):
             prober.loop.soon(lambda: prober.ended(endpoint, address))
             return
-        doors.Dial(prober.loop, address, CONNECT_S, on_connected=self._connected, on_failed=self._over)
+        doors.Connecting(prober.loop, address, CONNECT_S, on_connected=self._connected, on_failed=self._over)
 
     def _connected(self, sock: socket.socket) -> None:
         doors.close_without_trace(sock)

@@ -1,4 +1,4 @@
-"""How many strangers may be in the room, and who of them has to go: a decider, for `launch.links.handshake` and anybody else who listens.
+"""How many connections that have proved nothing yet may be open, and which of them has to go. A decider, for `launch.links.handshake`.
 
 A *stranger* is a connection that has proved nothing yet. A crowd of them must not use up the descriptors that workers and
 other nodes need, nor the memory. So the room for them is a share of what this process may open; when it is full, the one
