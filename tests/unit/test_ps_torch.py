@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from umiak import ps
-from umiak.ps import settings
 from umiak.ps.environment import Seat
-from umiak.ps.job import Job, Options
+from umiak.ps.options import SessionOptions
+from umiak.ps.sessions import Session
 
 torch = pytest.importorskip("torch")
 SGD = ps.Sgd(learning_rate=0.5)
@@ -16,8 +16,8 @@ ONES = ps.Constant(value=1.0)
 
 
 @pytest.fixture
-def job() -> Job:
-    return ps.use(Job(Seat(), "async", settings.Settings(), Options(shards=4)))
+def job() -> Session:
+    return ps.use(Session(Seat(), ps.Async(), SessionOptions(shards=4)))
 
 
 def rows_of(layer, count: int) -> np.ndarray:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from umiak.ps import specs
     from umiak.ps.client import Floats
-    from umiak.ps.job import Job
-    from umiak.ps.lookup import Reading
+    from umiak.ps.lookup import Lookup
+    from umiak.ps.sessions import Session
 
 __all__ = ["Embedding", "Optimizer", "optimizer"]
 
@@ -49,23 +49,23 @@ class Embedding(layers.Embedding, torch.nn.Module):  # type: ignore[misc]
         found: NDArray[Any] = ids.detach().cpu().numpy()
         return found
 
-    def _pull(self, reading: Reading) -> torch.Tensor:
+    def _pull(self, lookup: Lookup) -> torch.Tensor:
         if self.training and torch.is_grad_enabled():
-            return _Rows.apply(self._anchor[0], reading)
-        return torch.from_numpy(reading.rows(create=False, absent=self._absent))
+            return _Rows.apply(self._anchor[0], lookup)
+        return torch.from_numpy(lookup.rows(create=False, absent=self._absent))
 
 
 class _Rows(torch.autograd.Function):  # type: ignore[misc]
     """Forward: a pull. Backward: gradients are kept for the end of the step."""
 
     @staticmethod
-    def forward(ctx: Any, _anchor: torch.Tensor, reading: Reading) -> torch.Tensor:
-        ctx.reading = reading
-        return torch.from_numpy(reading.rows(create=True))
+    def forward(ctx: Any, _anchor: torch.Tensor, lookup: Lookup) -> torch.Tensor:
+        ctx.lookup = lookup
+        return torch.from_numpy(lookup.rows(create=True))
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[None, None]:  # type: ignore[override, unused-ignore]
-        ctx.reading.collect(_floats(gradient))
+        ctx.lookup.collect(_floats(gradient))
         return None, None
 
 
@@ -76,7 +76,7 @@ class Optimizer(layers.Optimizer):
         """Forget gradients that were not pushed."""
         for parameter in self._parameters:
             parameter.grad = None
-        self._job.book.forget()
+        self._session.registry.forget()
 
     clear_grad = zero_grad
 
@@ -92,7 +92,7 @@ class Optimizer(layers.Optimizer):
         return _floats(tensor)
 
     def _scheduled(self) -> float:
-        factor: float = self._schedule(self._job.step)
+        factor: float = self._schedule(self._session.step)
         return factor
 
     def _share_memory(self) -> None:
@@ -134,7 +134,7 @@ class Optimizer(layers.Optimizer):
 
 def optimizer(
     model: torch.nn.Module,
-    rule: specs.Optimizer | str = "adam",
+    rule: specs.Rule | str = "adam",
     *,
     learning_rate: float | None = None,
     schedule: Callable[[int], float] | None = None,
@@ -143,7 +143,7 @@ def optimizer(
     weight_decay: float | None = None,
     grad_clip: specs.Clip | None = None,
     table: str = TABLE,
-    job: Job | None = None,
+    session: Session | None = None,
     **unknown: object,
 ) -> Optimizer:
     """An optimizer for a model: its dense parameters, and those of its embeddings that have no rule of their own.
@@ -160,7 +160,7 @@ def optimizer(
     chosen = chosen_rule(arguments.rule(rule), arguments.learning_rate(learning_rate))
     embeddings = model.modules()
     return Optimizer.of(
-        parameters, chosen, schedule, clip=clip, decay=decay, table=table, job=job, embeddings=embeddings
+        parameters, chosen, schedule, clip=clip, decay=decay, table=table, session=session, embeddings=embeddings
     )
 
 
