@@ -136,6 +136,13 @@ class Learner:
             self._communicator.pull_dense(group.number, self.values[group.place])
         self._mark = umiak_native.fingerprint(self.values)
 
+    def skip(self) -> None:
+        """A step without gradients. Where steps are counted, the others wait for this trainer's all the same."""
+        self._session.registry.forget()
+        if self._communicator.counts_steps:
+            self._communicator.end_step()
+            self.fetch()
+
     def upload_changes(self, *, at_once: bool = False) -> None:
         """If the script has set parameters since they were fetched, the first trainer's become everybody's."""
         if umiak_native.fingerprint(self.values) != self._mark:

@@ -189,8 +189,7 @@ class Optimizer:
 
     def step(self, *, share: float | None = None) -> None:
         """Push this step's gradients and fetch the parameters. ``share``: this batch's part of all trainers' samples."""
-        if self._schedule is not None:
-            self._factor = self._scheduled()
+        self._factor = self._current_factor()
         self._take_changes()
         self._learner.step(self._gradients(), share=share, factor=self._factor)
         self._show()
@@ -259,8 +258,8 @@ class Optimizer:
         """A tensor's numbers; on the CPU its own memory."""
         raise NotImplementedError
 
-    def _scheduled(self) -> float:
-        """What the schedule multiplies all learning rates by in this step."""
+    def _current_factor(self) -> float:
+        """What all learning rates are multiplied by in this step."""
         raise NotImplementedError
 
     def _share_memory(self) -> None:

@@ -41,6 +41,8 @@ class Table:
         self._number: int | None = None
         self._batches: list[list[tuple[Keys, Floats]]] = [[]]
         """What backward passes have brought, each batch's apart: a batch ends where rows are read after that."""
+        self._merged: tuple[Keys, Floats] | None = None
+        """What `merged` has made of it, if somebody has asked."""
 
     @property
     def number(self) -> int:
@@ -98,14 +100,22 @@ class Table:
         return any(self._batches)
 
     def merged(self) -> Floats:
-        """The gradients that were collected, one row per key, to be looked at or multiplied in place before `push`."""
-        batches = [umiak_native.merge([*batch]) for batch in self._batches if batch]
-        keys, rows = batches[0] if len(batches) == 1 else umiak_native.merge([*batches])
-        self._batches = [[(keys, rows)]]
-        return rows
+        """The gradients that were collected, one row per key, to be looked at or multiplied in place before `push`.
+
+        The same array until more is collected. With an accessor, rows begin with what is counted.
+        """
+        parts = [part for batch in self._batches for part in batch]
+        if len(parts) == 1 and parts[0] is self._merged:
+            return parts[0][1]
+        last_counts = 1 if self.spec.accessor is not None else 0
+        batches = [umiak_native.merge([*batch], last_counts) for batch in self._batches if batch]
+        self._merged = batches[0] if len(batches) == 1 else umiak_native.merge([*batches], last_counts)
+        self._batches = [[self._merged]]
+        return self._merged[1]
 
     def forget(self) -> None:
         self._batches = [[]]
+        self._merged = None
 
 
 class TableRegistry:

@@ -106,7 +106,9 @@ class Optimizer(layers.Optimizer):
     def _floats(tensor: paddle.Tensor) -> Floats:
         return _floats(tensor)
 
-    def _scheduled(self) -> float:
+    def _current_factor(self) -> float:
+        if self._schedule is None:
+            return self._factor
         factor: float = self._schedule() / self._schedule.base_lr
         return factor
 
