@@ -11,7 +11,7 @@ import os
 import sys
 import traceback
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from umiak.ps import client as clients
 from umiak.ps import communicators, serving
@@ -19,12 +19,16 @@ from umiak.ps.environment import SeatRole
 from umiak.ps.errors import bad
 from umiak.ps.local import LocalClient
 from umiak.ps.lookup import TableRegistry
+from umiak.ps.specs import DenseTable, SparseTable
 from umiak.ps.strategies import Async, Geo
+from umiak.ps.tables import DenseTableHandle, SparseTableHandle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
     from typing import Any, Protocol
+
+    from numpy.typing import ArrayLike
 
     from umiak.ps.client import Client
     from umiak.ps.environment import Seat
@@ -35,6 +39,10 @@ if TYPE_CHECKING:
         """What a save asks of the session's optimizers."""
 
         def upload_changes(self) -> None: ...
+
+
+TABLE = "table"
+"""A table's name, where none is said."""
 
 
 class Session:
@@ -139,6 +147,28 @@ class Session:
         if self._registry is None:
             self._registry = TableRegistry(self.communicator)
         return self._registry
+
+    @overload
+    def table(self, spec: SparseTable, name: str = TABLE) -> SparseTableHandle: ...
+    @overload
+    def table(self, spec: DenseTable, name: str = TABLE, *, values: ArrayLike | None = None) -> DenseTableHandle: ...
+    def table(
+        self, spec: SparseTable | DenseTable, name: str = TABLE, *, values: ArrayLike | None = None
+    ) -> SparseTableHandle | DenseTableHandle:
+        """A table for a program that computes gradients itself: made on the servers, or found there.
+
+        ``values`` are the first ones of a dense table, zeros if there are none; trainer 0's count.
+        """
+        if isinstance(spec, SparseTable):
+            return SparseTableHandle(name, spec, self.communicator)
+        if isinstance(spec, DenseTable):
+            return DenseTableHandle(name, spec, self.communicator, values)
+        hint = "ps.SparseTable(dim=8, rule=ps.Adam(0.01)) or ps.DenseTable(arrays=(ps.Array('w', (8, 1)),))"
+        raise bad("UM-PS-008", f"not a table: {spec!r}", hint)
+
+    def end_step(self) -> None:
+        """What this trainer has pushed to tables of its own since the last one is a step. Optimizers of frameworks say it themselves."""
+        self.communicator.end_step()
 
     def barrier(self, name: str = "barrier") -> None:
         """Wait until every trainer that lives has come here with everything that it has pushed, and take that over."""

@@ -393,6 +393,11 @@ def check(spec: TableSpec) -> None:
     for name in fields(spec):
         if name in _KINDS:
             check_part(name, getattr(spec, name))
+    if isinstance(spec, DenseTable) and (
+        not isinstance(spec.arrays, (tuple, list)) or any(type(each) is not Array for each in spec.arrays)
+    ):
+        hint = 'arrays=(ps.Array("w", (400, 1)), ps.Array("b", (1,)))'
+        raise bad("UM-PS-008", f"arrays: not what is expected here: {spec.arrays!r}", hint)
     if isinstance(spec, SparseTable):
         for name, least in (("dim", 1), ("seed", 0)):
             number = getattr(spec, name)

@@ -135,6 +135,11 @@ class Communicator:
         if self.rank == 0:
             self.client.set_learning_rate(table, learning_rate)
 
+    def set(self, table: int, keys: Keys, rows: Floats) -> None:
+        """Overwrite rows, for everybody and now."""
+        self.flush()
+        self.client.set(table, keys, rows)
+
     def set_dense(self, table: int, values: Floats, *, at_once: bool = False) -> None:
         """Dense parameters that the script has set: the first trainer's count. ``at_once``: before the next step.
 

@@ -78,6 +78,9 @@ class GeoCommunicator(Communicator):
     def push_dense(self, table: int, gradients: Gradients, *, share: float | None = None) -> None:
         self._dense[table].push(gradients, self._scale(share))
 
+    def set(self, table: int, keys: Keys, rows: Floats) -> None:
+        self._rows[table].set(keys, rows)
+
     def set_dense(self, table: int, values: Floats, *, at_once: bool = False) -> None:
         """Everybody's own count for its own copy, until the next exchange brings the first trainer's."""
         if not at_once:
@@ -152,6 +155,13 @@ class _Rows:
             self._known.set(missing, np.ones((missing.size, 1), np.float32))
         rows = self.latest.pull(unique)
         return rows[inverse].reshape(*keys.shape, -1)
+
+    def set(self, keys: Keys, rows: Floats) -> None:
+        """Here and on the servers. What was learned of these rows and not yet sent is overwritten, too."""
+        self._client.set(self._table, keys, rows)
+        self.latest.set(keys, rows)
+        self._old.set(keys, rows)
+        self._known.set(keys, np.ones((keys.size, 1), np.float32))
 
     def push(self, keys: Keys, rows: Floats) -> None:
         unique, summed = umiak_native.merge([(keys.reshape(-1), rows.reshape(keys.size, -1))])
