@@ -157,9 +157,10 @@ class Work:
         from umiak import ps
         from umiak.cli import train
         from umiak.ps.environment import Seat
-        from umiak.ps.job import Job, Options
         from umiak.ps.local import LocalClient
-        from umiak.ps.settings import read
+        from umiak.ps.options import SessionOptions
+        from umiak.ps.sessions import Session
+        from umiak.ps.strategies import Sync
         from umiak.train.reports.reporter import Reporter
         from umiak.train.run.context import Settings, TrainerContext
         from umiak.train.run.peers import Peers
@@ -172,7 +173,7 @@ class Work:
             plan = train.examined(parsed, {}).plan
             assert plan is not None
             watch = Stopwatch()
-            job = Job(Seat(), "sync", read({}, "sync"), Options(), connect=lambda: watch.timed(LocalClient()))
+            job = Session(Seat(), Sync(), SessionOptions(), connect=lambda: watch.timed(LocalClient()))
             ps.use(job)
             common = {
                 "job": job,

@@ -71,7 +71,7 @@ def test_skewed_batches_alone_look_each_key_up_once_and_are_a_servers_bit_for_bi
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     dice = np.random.default_rng(5)
-    spec = specs.to_json(specs.SparseTable(dim=5, seed=3, optimizer=specs.Adam()))
+    spec = specs.to_json(specs.SparseTable(dim=5, seed=3, rule=specs.Adam()))
     alone = LocalClient()
     asked: list[int] = []
 
@@ -191,9 +191,9 @@ def _train(servers_limits: dict[str, Any], limits: dict[str, Any], *, in_steps: 
     """What comes of the same work, whatever the length of frames."""
     dice = np.random.default_rng(8)
     rule = specs.Adam(learning_rate=0.5)
-    rows = specs.to_json(specs.SparseTable(dim=3, seed=2, optimizer=rule))
+    rows = specs.to_json(specs.SparseTable(dim=3, seed=2, rule=rule))
     arrays = (specs.Array(name="w", shape=(3000,)),)
-    flat = specs.to_json(specs.DenseTable(arrays=arrays, optimizer=rule, clip=specs.Clip(norm=2.0)))
+    flat = specs.to_json(specs.DenseTable(arrays=arrays, rule=rule, clip=specs.Clip(norm=2.0)))
     found = []
     with servers(2, shards=8, **servers_limits) as started:
         mine = client(started, shards=8, **limits)

@@ -194,7 +194,7 @@ def test_a_load_that_one_server_refuses_changes_none(tmp_path: Path) -> None:
 
 
 def rated_spec(rate: float, count: int = 1) -> str:
-    spec = specs.SparseTable(dim=2, init=specs.Constant(0.0), optimizer=specs.Sgd(rate), entry=specs.Count(count=count))
+    spec = specs.SparseTable(dim=2, init=specs.Constant(0.0), rule=specs.Sgd(rate), entry=specs.Count(count=count))
     return specs.to_json(spec)
 
 
@@ -217,7 +217,7 @@ def test_servers_load_with_the_settings_of_the_script(tmp_path: Path, capsys: py
         client.close()
     with servers(1) as (_, endpoints):
         client = trainer(endpoints)
-        client.create_table("t", specs.to_json(specs.SparseTable(dim=2, optimizer=specs.Adam())))
+        client.create_table("t", specs.to_json(specs.SparseTable(dim=2, rule=specs.Adam())))
         with pytest.raises(umiak_native.Refused, match=r"optimizer\.rule: sgd in the file, adam in the table"):
             checkpoint.load(client, path)
 
@@ -467,13 +467,13 @@ SERVE = """
     import resource, signal, sys
     from umiak.ps import serving
     from umiak.ps.environment import Seat, SeatRole
-    from umiak.ps.job import Options
+    from umiak.ps.options import SessionOptions
     rank, ports, state, most = sys.argv[1:]
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(most), int(most)))
     endpoints = tuple(f"127.0.0.1:{port}" for port in ports.split())
     seat = Seat(role=SeatRole.SERVER, rank=int(rank), servers=endpoints)
-    sys.exit(serving.serve(seat, Options(shards=8, durability_ms=20, state_dir=state)))
+    sys.exit(serving.serve(seat, SessionOptions(shards=8, durability_ms=20, state_dir=state)))
 """
 
 

@@ -55,8 +55,9 @@ def arrays() -> tuple[Any, Any, Any]:
 def with_umiak(directory: Path, rule: str, rate: float) -> tuple[list[float], dict[str, Any], Any]:
     """Losses of the steps, the first parameters by name, and the rows of all ids before the first step."""
     from umiak.ps.environment import Seat
-    from umiak.ps.job import Job, Options
-    from umiak.ps.settings import Settings
+    from umiak.ps.options import SessionOptions
+    from umiak.ps.sessions import Session
+    from umiak.ps.strategies import Sync
     from umiak.train.config.values import DenseSlot, Learning
     from umiak.train.engines.paddle import Engine, EngineOptions, load
     from umiak.train.modeling import Slots
@@ -65,7 +66,7 @@ def with_umiak(directory: Path, rule: str, rate: float) -> tuple[list[float], di
     (directory / "model.py").write_text(MODEL)
     names = ("click", *(f"s{slot}" for slot in range(SLOTS)))
     slots = Slots(sparse=names, dense=(DenseSlot(name="price", shape=(2,)),))
-    job = Job(Seat(), "sync", Settings(), Options())
+    job = Session(Seat(), Sync(), SessionOptions())
     learning = Learning(rule=rule, settings={"learning_rate": rate})
     engine = Engine(
         load(str(directory / "model.py")),

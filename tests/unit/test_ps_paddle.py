@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from umiak import ps
-from umiak.ps import manifest, settings
+from umiak.ps import manifest
 from umiak.ps.environment import Seat
 from umiak.ps.errors import BadRequest
-from umiak.ps.job import Job, Options
+from umiak.ps.options import SessionOptions
+from umiak.ps.sessions import Session
+from umiak.ps.strategies import by_name
 
 pytestmark = [
     pytest.mark.paddle,
@@ -24,8 +26,8 @@ ONES = ps.Constant(value=1.0)
 
 
 @pytest.fixture
-def job() -> Job:
-    return ps.use(Job(Seat(), "async", settings.Settings(), Options(shards=4)))
+def job() -> Session:
+    return ps.use(Session(Seat(), ps.Async(), SessionOptions(shards=4)))
 
 
 @pytest.fixture
@@ -147,7 +149,7 @@ def test_a_rule_of_its_own_and_a_rule_that_comes_too_late(job, paddle) -> None:
     own = ps.paddle.Embedding(dim=2, table="own", rule="adagrad")
     follower = ps.paddle.Embedding(dim=2, table="follower")
     follower(np.array([1]))
-    assert own.rows.spec.optimizer == ps.Adagrad()
+    assert own.rows.spec.rule == ps.Adagrad()
     with pytest.raises(BadRequest, match="before the model is used first"):
         ps.paddle.optimizer(follower, SGD)
     with pytest.raises(BadRequest, match="no such rule"):
@@ -472,7 +474,7 @@ def set_other_memory(model, paddle) -> None:
 @pytest.mark.parametrize("strategy", ["sync", "async"])
 def test_weights_that_are_set_later_are_learned_from(paddle, set_weights, dtype: str, strategy: str) -> None:
     """In memory that is shared with the client (float32), and in copies."""
-    ps.use(Job(Seat(), strategy, settings.Settings(), Options(shards=4)))
+    ps.use(Session(Seat(), by_name(strategy), SessionOptions(shards=4)))
     model = paddle.nn.Linear(3, 2)
     model.to(dtype=dtype)
     optimizer = ps.paddle.optimizer(model, SGD)

@@ -10,8 +10,9 @@ import pytest
 
 from umiak.core.problem import UmiakError
 from umiak.core.value import value
-from umiak.ps import environment, export, settings
-from umiak.ps.job import Job, Options
+from umiak.ps import environment, export, strategies
+from umiak.ps.options import SessionOptions
+from umiak.ps.sessions import Session
 from umiak.train.config.values import RowRule, TableParameters
 from umiak.train.reading.batches import Arrays as Batch
 
@@ -26,8 +27,8 @@ PADDING = 2**64 - 1
 COUNTED = TableParameters(embed=SGD, embedx=SGD, embedx_threshold=2.0, show_scale=False)
 
 
-def job() -> Job:
-    return Job(environment.Seat(), "sync", settings.read({}, "sync"), Options(shards=4))
+def job() -> Session:
+    return Session(environment.Seat(), strategies.Sync(), SessionOptions(shards=4))
 
 
 def model(dim: int = 3, padded: bool = False):
@@ -55,7 +56,7 @@ def model(dim: int = 3, padded: bool = False):
     return Model
 
 
-def engine(own: Job, kind, tables: dict[str, TableParameters] | None = None, **ways):
+def engine(own: Session, kind, tables: dict[str, TableParameters] | None = None, **ways):
     from umiak.train.config.values import Slots
     from umiak.train.engines.paddle import Engine, EngineOptions
 
@@ -77,7 +78,7 @@ def batch(clicks: list[int], first: list[list[int]], second: list[list[int]]) ->
     )
 
 
-def rows(own: Job, path: Path) -> dict[int, list[float]]:
+def rows(own: Session, path: Path) -> dict[int, list[float]]:
     """Show, click, embed_w and the wide part of every row."""
     own.save(str(path))
     found = export.contents(path)["embedding"]["rows"]
@@ -132,7 +133,7 @@ def test_other_tables_are_as_they_were() -> None:
     own = job()
     made = engine(own, model(), {})
     made.learn(ONE_EACH, made.board(), step=0)
-    (table,) = own.book.tables
+    (table,) = own.registry.tables
     assert table.spec.accessor is None
     assert table.spec.dim == 3
 

@@ -9,15 +9,16 @@ import pytest
 
 pytest.importorskip("umiak_native")
 
-from umiak.ps import checkpoint, environment, settings
-from umiak.ps.job import Job, Options
+from umiak.ps import checkpoint, environment, strategies
+from umiak.ps.options import SessionOptions
+from umiak.ps.sessions import Session
 from umiak.train.checkpoints import publish, runs
 from umiak.train.checkpoints.progress import Progress
 from umiak.train.checkpoints.publish import Kind, Model
 
 
-def job() -> Job:
-    made = Job(environment.Seat(), "sync", settings.read({}, "sync"), Options(shards=4))
+def job() -> Session:
+    made = Session(environment.Seat(), strategies.Sync(), SessionOptions(shards=4))
     made.client.create_table("net", json.dumps(DENSE))
     return made
 

@@ -106,7 +106,7 @@ def test_making_values_imports_neither_dataclasses_nor_inspect() -> None:
 
 
 def test_values_can_be_copied_and_pickled() -> None:
-    spec = specs.SparseTable(dim=4, optimizer=specs.Adam(learning_rate=0.5), accessor=specs.Accessor())
+    spec = specs.SparseTable(dim=4, rule=specs.Adam(learning_rate=0.5), accessor=specs.Accessor())
     for another in (copy.copy(spec), copy.deepcopy(spec), pickle.loads(pickle.dumps(spec))):
         assert another == spec
         assert type(another) is specs.SparseTable

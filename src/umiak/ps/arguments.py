@@ -117,7 +117,7 @@ def clip(given: specs.Clip | None, grad_clip: Any) -> specs.Clip | None:
     return limits
 
 
-def rule(given: specs.Optimizer | str) -> specs.Optimizer | str:
+def rule(given: specs.Rule | str) -> specs.Rule | str:
     """AdamW is Adam with a decoupled decay."""
     return "adam" if isinstance(given, str) and given.lower() == ADAMW else given
 

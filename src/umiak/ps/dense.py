@@ -1,6 +1,6 @@
 """A model's dense parameters as one dense table, and when they and the embeddings learn. An adapter, without a framework.
 
-    learner = Learner(job, arrays, first_values, rule)
+    learner = Learner(session, arrays, first_values, rule)
     learner.step(gradients, share)        push everything, end the step, fetch the parameters into `learner.values`
 
 `umiak.ps.paddle` and `umiak.ps.torch` give it a face that fits their framework.
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from umiak.ps.client import Floats
-    from umiak.ps.job import Job
     from umiak.ps.lookup import Table
-    from umiak.ps.specs import Array, Clip, Decay, DenseTable, Optimizer
+    from umiak.ps.sessions import Session
+    from umiak.ps.specs import Array, Clip, Decay, DenseTable, Rule
 
 TABLE = "dense"
 _LINE = 16
@@ -77,19 +77,19 @@ class Learner:
 
     def __init__(
         self,
-        job: Job,
+        session: Session,
         arrays: Iterable[Array],
         first_values: Floats,
         *,
-        rule: Optimizer,
+        rule: Rule,
         clip: Clip | None,
         decay: Decay | None = None,
         table: str = TABLE,
         tables: Iterable[Table] = (),
         manners: Sequence[Manner] = (),
     ) -> None:
-        self._job = job
-        self._strategy = job.strategy
+        self._session = session
+        self._communicator = session.communicator
         self.rule = rule
         self.tables = tuple(tables)
         clip, decay = clip or specs.Clip(), decay or specs.Decay()
@@ -123,18 +123,25 @@ class Learner:
             self._tell(factor)
         if self._global_norm is not None:
             gradients = self._clipped(gradients, self._global_norm)
-        self._job.book.push(share)
+        self._session.registry.push(share)
         if not self.groups:
-            self._strategy.end_step()
+            self._communicator.end_step()
             return
         *others, last = self.groups
         for group in others:
-            self._strategy.push_dense(group.number, [*gradients[group.arrays]], share=share)
+            self._communicator.push_dense(group.number, [*gradients[group.arrays]], share=share)
         own = [*gradients[last.arrays]]
-        self._strategy.learn_dense(last.number, own, self.values[last.place], share=share)
+        self._communicator.learn_dense(last.number, own, self.values[last.place], share=share)
         for group in others:
-            self._strategy.pull_dense(group.number, self.values[group.place])
+            self._communicator.pull_dense(group.number, self.values[group.place])
         self._mark = umiak_native.fingerprint(self.values)
+
+    def skip(self) -> None:
+        """A step without gradients. Where steps are counted, the others wait for this trainer's all the same."""
+        self._session.registry.forget()
+        if self._communicator.counts_steps:
+            self._communicator.end_step()
+            self.fetch()
 
     def upload_changes(self, *, at_once: bool = False) -> None:
         """If the script has set parameters since they were fetched, the first trainer's become everybody's."""
@@ -144,7 +151,7 @@ class Learner:
     def upload(self, *, at_once: bool = True) -> None:
         """Let the first trainer's parameters be everybody's: at once, or with the next step."""
         for group in self.groups:
-            self._strategy.set_dense(group.number, self.values[group.place], at_once=at_once)
+            self._communicator.set_dense(group.number, self.values[group.place], at_once=at_once)
         self._mark = umiak_native.fingerprint(self.values)
 
     def forget_rates(self) -> None:
@@ -154,7 +161,7 @@ class Learner:
     def fetch(self) -> None:
         """The newest parameters, as the strategy sees fit."""
         for group in self.groups:
-            self._strategy.pull_dense(group.number, self.values[group.place])
+            self._communicator.pull_dense(group.number, self.values[group.place])
         self._mark = umiak_native.fingerprint(self.values)
 
     def _opened(self, manners: Sequence[Manner]) -> Iterator[Group]:
@@ -168,9 +175,9 @@ class Learner:
                 rule = replace(rule, learning_rate=manner.rate * self.learning_rate)
             decay = self._decay if manner.decay is None else manner.decay
             clip = self._clip if manner.is_clipped else specs.Clip(weight=self._clip.weight)
-            spec = specs.DenseTable(arrays=arrays, optimizer=rule, decay=decay, clip=clip)
+            spec = specs.DenseTable(arrays=arrays, rule=rule, decay=decay, clip=clip)
             table = f"{self.table}.{manner.name}" if manner.name else self.table
-            number = self._strategy.open_dense(table, spec, self.values[place])
+            number = self._communicator.open_dense(table, spec, self.values[place])
             numbers = slice(first, first + len(arrays))
             yield Group(
                 number=number,
@@ -187,7 +194,9 @@ class Learner:
         """Everything that this trainer is about to push, scaled down together, but for what is not to be clipped. Rows that count
         (an accessor) are left out.
         """
-        learned = (table for table in self._job.book.tables if table.has_gradients and table.spec.accessor is None)
+        learned = (
+            table for table in self._session.registry.tables if table.has_gradients and table.spec.accessor is None
+        )
         rows = [table.merged() for table in learned]
         most = float(np.float32(most))
         clipped = [each for group in self.groups if group.is_clipped for each in gradients[group.arrays]]
@@ -202,22 +211,22 @@ class Learner:
     def _tell(self, factor: float) -> None:
         self._told = factor
         for group in self.groups:
-            self._strategy.set_learning_rate(group.number, factor * group.rate * self.learning_rate)
+            self._communicator.set_learning_rate(group.number, factor * group.rate * self.learning_rate)
         for table in self.tables:
-            own = getattr(table.spec.optimizer, "learning_rate", None)
+            own = getattr(table.spec.rule, "learning_rate", None)
             if own is not None:
-                self._strategy.set_learning_rate(table.number, factor * own)
+                self._communicator.set_learning_rate(table.number, factor * own)
 
 
-def chosen_rule(rule: Optimizer | str, learning_rate: float | None) -> Optimizer:
+def chosen_rule(rule: Rule | str, learning_rate: float | None) -> Rule:
     """A rule by name or as it is, with a learning rate of its own if one was said."""
     if isinstance(rule, str):
         by_name = {kind.__name__.lower(): kind for kind in specs.RULES.values()} | specs.RULES
         if rule.lower() not in by_name:
             raise bad("UM-PS-008", f"no such rule: {rule}", f"choose one of {', '.join(specs.RULES)}")
-        rule = cast("Optimizer", by_name[rule.lower()]())
+        rule = cast("Rule", by_name[rule.lower()]())
     elif isinstance(rule, type) and rule in specs.RULES.values():
-        rule = cast("Optimizer", rule())
+        rule = cast("Rule", rule())
     elif type(rule) not in specs.RULES.values():
         names = ", ".join(specs.RULES)
         raise bad("UM-PS-008", f"rule: not a rule: {rule!r}", f"ps.Adam(learning_rate=0.001), or a name: {names}")

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from umiak import ps
-from umiak.ps import arguments, lookup, specs
+from umiak.ps import arguments, current, lookup, specs
 from umiak.ps.dense import Learner, Manner, chosen_rule, room_for
 from umiak.ps.errors import bad
 from umiak.ps.values import Opened
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from umiak.ps.client import Absent, Floats
-    from umiak.ps.job import Job
     from umiak.ps.lookup import Keys
+    from umiak.ps.sessions import Session
 
     Tensor = Any
     """A tensor of the framework."""
@@ -45,7 +44,7 @@ class Embedding:
         dim: int | None = None,
         *more: object,
         table: str = "embedding",
-        rule: specs.Optimizer | str | None = None,
+        rule: specs.Rule | str | None = None,
         init: specs.Init | None = None,
         seed: int = 0,
         clip: specs.Clip | None = None,
@@ -55,7 +54,7 @@ class Embedding:
         pooling: str = "sum",
         padding_id: int | None = None,
         absent: Absent = "initial",
-        job: Job | None = None,
+        session: Session | None = None,
         **unknown: object,
     ) -> None:
         super().__init__()
@@ -63,12 +62,12 @@ class Embedding:
         dim = arguments.columns(dim, more)
         chosen = None if rule is None else chosen_rule(rule, None)
         spec = lookup.sparse_spec(
-            dim, optimizer=chosen, init=init, seed=seed, clip=clip, decay=decay, entry=entry, accessor=accessor
+            dim, rule=chosen, init=init, seed=seed, clip=clip, decay=decay, entry=entry, accessor=accessor
         )
         # What was not said is the optimizer's; rows that count (an accessor) do not decay.
-        said = {"optimizer": chosen, "clip": clip, "decay": decay if accessor is None else spec.decay}
+        said = {"rule": chosen, "clip": clip, "decay": decay if accessor is None else spec.decay}
         follows = tuple(name for name, part in said.items() if part is None) if rule is None else ()
-        self.rows = (job or ps.job()).book.table(table, spec, follows=follows)
+        self.rows = (session or current.session()).registry.table(table, spec, follows=follows)
         self.dim = dim if accessor is None else 1 + dim
         self._pooling = lookup.checked_pooling(pooling)
         self._padding = padding_id
@@ -103,7 +102,7 @@ class Embedding:
         return lookup.as_keys(ids if isinstance(ids, np.ndarray) else self._array(ids))
 
     def _read(self, keys: Keys, offsets: Keys | None, clicks: Ids | None, slot: int, gradient_scale: float) -> Tensor:
-        reading = lookup.Reading(
+        found = lookup.Lookup(
             self.rows,
             keys,
             offsets,
@@ -113,7 +112,7 @@ class Embedding:
             slot=slot,
             gradient_scale=gradient_scale,
         )
-        return self._pull(reading)
+        return self._pull(found)
 
     # ---- each framework's own
 
@@ -125,7 +124,7 @@ class Embedding:
         """A tensor's numbers as they are."""
         raise NotImplementedError
 
-    def _pull(self, reading: lookup.Reading) -> Tensor:
+    def _pull(self, found: lookup.Lookup) -> Tensor:
         """The rows. In training they are created, and their gradients collected; otherwise they are only read, and those
         that are absent as `_absent` says.
         """
@@ -135,27 +134,27 @@ class Embedding:
 class Optimizer:
     """Learns everything that the servers hold."""
 
-    def __init__(self, parameters: dict[str, Tensor], learner: Learner, schedule: Any, job: Job) -> None:
+    def __init__(self, parameters: dict[str, Tensor], learner: Learner, schedule: Any, session: Session) -> None:
         self._parameters = [*parameters.values()]
         self._learner = learner
         self._schedule = schedule
-        self._job = job
+        self._session = session
         self._factor = 1.0
         self._zeros: Floats = np.zeros(0, np.float32)
         self._share_memory()
-        job.optimizers.add(self)
+        session.optimizers.add(self)
 
     @classmethod
     def of(
         cls,
         parameters: dict[str, Tensor],
-        rule: specs.Optimizer,
+        rule: specs.Rule,
         schedule: Any,
         *,
         clip: specs.Clip | None,
         decay: specs.Decay | None = None,
         table: str,
-        job: Job | None,
+        session: Session | None,
         embeddings: Iterable[object] = (),
         manners: Mapping[str, Manner] | None = None,
     ) -> Self:
@@ -163,7 +162,7 @@ class Optimizer:
 
         ``manners`` has parameters that learn otherwise than the rule says: those that are alike share a table.
         """
-        own = job or ps.job()
+        own = session or current.session()
         manners = manners or {}
         # Those that learn alike stand together, so that each table is one piece of the memory.
         order = list(dict.fromkeys([Manner(), *manners.values()]))
@@ -190,15 +189,14 @@ class Optimizer:
 
     def step(self, *, share: float | None = None) -> None:
         """Push this step's gradients and fetch the parameters. ``share``: this batch's part of all trainers' samples."""
-        if self._schedule is not None:
-            self._factor = self._scheduled()
+        self._factor = self._current_factor()
         self._take_changes()
         self._learner.step(self._gradients(), share=share, factor=self._factor)
         self._show()
 
     def tables(self) -> dict[str, Opened]:
         """All tables that this optimizer changes, as they are kept."""
-        kept = self._job.strategy.as_kept
+        kept = self._session.communicator.as_kept
         found = {each.name: Opened(number=each.number, spec=kept(each.spec)) for each in self._learner.tables}
         for group in self._learner.groups:
             found[group.table] = Opened(number=group.number, spec=kept(group.spec))
@@ -210,11 +208,11 @@ class Optimizer:
         Every trainer calls it, between the same two steps. Without it, the next `step` notices on the first trainer what was
         set. The state of the rule (Adam's moments, ...) stays.
         """
-        self._job.barrier("upload")
+        self._session.barrier("upload")
         self._take_changes()
         self._learner.upload()
-        self._job.barrier("uploaded")
-        self._job.strategy.restart_dense()
+        self._session.barrier("uploaded")
+        self._session.communicator.restart_dense()
         self._fetch()
 
     def upload_changes(self) -> None:
@@ -260,8 +258,8 @@ class Optimizer:
         """A tensor's numbers; on the CPU its own memory."""
         raise NotImplementedError
 
-    def _scheduled(self) -> float:
-        """What the schedule multiplies all learning rates by in this step."""
+    def _current_factor(self) -> float:
+        """What all learning rates are multiplied by in this step."""
         raise NotImplementedError
 
     def _share_memory(self) -> None:

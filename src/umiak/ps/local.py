@@ -14,7 +14,7 @@ import umiak_native
 from umiak.ps import localfiles
 from umiak.ps.checkpoint import told
 from umiak.ps.errors import bad
-from umiak.ps.lookup import scaled
+from umiak.ps.gradients import scaled
 
 if TYPE_CHECKING:
     from typing import Any

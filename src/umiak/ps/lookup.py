@@ -1,9 +1,9 @@
 """Embedding tables as a layer of any framework sees them: keys in, rows out, gradients back. An adapter, without a framework.
 
-table = book.table("ads", spec)          one per name, however many layers share it
+table = registry.table("ads", spec)      one per name, however many layers share it
 rows = table.rows(keys)                  forward
 table.collect(keys, gradients)           backward, any number of times
-book.push()                              end of a step: one push per table
+registry.push()                          end of a step: one push per table
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from umiak.ps.client import Absent, Floats
-    from umiak.ps.specs import Clip, Decay, Optimizer, SparseTable
-    from umiak.ps.strategies import Strategy
+    from umiak.ps.communicators import Communicator
+    from umiak.ps.specs import Clip, Decay, Rule, SparseTable
 
     Keys = NDArray[np.uint64]
 
@@ -32,15 +32,17 @@ if TYPE_CHECKING:
 class Table:
     """One embedding table. It is made on the servers when it is used first, so that an optimizer can still say its rule."""
 
-    def __init__(self, name: str, spec: SparseTable, strategy: Strategy, *, follows: tuple[str, ...]) -> None:
+    def __init__(self, name: str, spec: SparseTable, communicator: Communicator, *, follows: tuple[str, ...]) -> None:
         self.name = name
         self.spec = spec
         self.follows = follows
-        """Which parts of its spec are the optimizer's: ``optimizer``, which is its rule, ``clip``, ``decay``."""
-        self._strategy = strategy
+        """Which parts of its spec are the optimizer's: ``rule``, ``clip``, ``decay``."""
+        self._communicator = communicator
         self._number: int | None = None
         self._batches: list[list[tuple[Keys, Floats]]] = [[]]
         """What backward passes have brought, each batch's apart: a batch ends where rows are read after that."""
+        self._merged: tuple[Keys, Floats] | None = None
+        """What `merged` has made of it, if somebody has asked."""
 
     @property
     def number(self) -> int:
@@ -49,19 +51,19 @@ class Table:
     def open(self) -> int:
         """Make it on the servers, unless it is there; returns its number."""
         if self._number is None:
-            self._number = self._strategy.open(self.name, self.spec)
+            self._number = self._communicator.open(self.name, self.spec)
         return self._number
 
-    def follow(self, rule: Optimizer, clip: Clip, decay: Decay) -> None:
+    def follow(self, rule: Rule, clip: Clip, decay: Decay) -> None:
         """Take this rule, unless a rule of its own was said; and limits and decay that were not said."""
-        given = {"optimizer": rule, "clip": clip, "decay": decay}
+        given = {"rule": rule, "clip": clip, "decay": decay}
         spec = replace(self.spec, **{name: given[name] for name in self.follows})
         if self._number is None:
             self.spec = spec
         elif self.spec != spec:
             raise bad(
                 "UM-PS-008",
-                f"table {self.name} is in use with another rule than the optimizer's: {self.spec.optimizer}",
+                f"table {self.name} is in use with another rule than the optimizer's: {self.spec.rule}",
                 "make the optimizer before the model is used first, or say the rule where the Embedding is made",
             )
 
@@ -69,7 +71,7 @@ class Table:
         """Rows of keys of any shape. ``absent``: what missing ones read as that are not created."""
         if create and self._batches[-1]:
             self._batches.append([])
-        return self._strategy.pull(self.number, keys, create=create, absent=absent)
+        return self._communicator.pull(self.number, keys, create=create, absent=absent)
 
     def collect(self, keys: Keys, rows: Floats) -> None:
         """Gradients for the end of the step; one row per key. The arrays are kept until then, not copied."""
@@ -91,28 +93,36 @@ class Table:
         alone = len(parts) == 1
         keys = parts[0][0] if alone else np.concatenate([keys for keys, _ in parts])
         rows = parts[0][1] if alone else np.concatenate([rows for _, rows in parts])
-        self._strategy.push(self.number, keys, rows, share=share)
+        self._communicator.push(self.number, keys, rows, share=share)
 
     @property
     def has_gradients(self) -> bool:
         return any(self._batches)
 
     def merged(self) -> Floats:
-        """The gradients that were collected, one row per key, to be looked at or multiplied in place before `push`."""
-        batches = [umiak_native.merge([*batch]) for batch in self._batches if batch]
-        keys, rows = batches[0] if len(batches) == 1 else umiak_native.merge([*batches])
-        self._batches = [[(keys, rows)]]
-        return rows
+        """The gradients that were collected, one row per key, to be looked at or multiplied in place before `push`.
+
+        The same array until more is collected. With an accessor, rows begin with what is counted.
+        """
+        parts = [part for batch in self._batches for part in batch]
+        if len(parts) == 1 and parts[0] is self._merged:
+            return parts[0][1]
+        last_counts = 1 if self.spec.accessor is not None else 0
+        batches = [umiak_native.merge([*batch], last_counts) for batch in self._batches if batch]
+        self._merged = batches[0] if len(batches) == 1 else umiak_native.merge([*batches], last_counts)
+        self._batches = [[self._merged]]
+        return self._merged[1]
 
     def forget(self) -> None:
         self._batches = [[]]
+        self._merged = None
 
 
-class Book:
-    """All embedding tables of a job, by name."""
+class TableRegistry:
+    """All embedding tables of a session, by name."""
 
-    def __init__(self, strategy: Strategy) -> None:
-        self._strategy = strategy
+    def __init__(self, communicator: Communicator) -> None:
+        self._communicator = communicator
         self._tables: dict[str, Table] = {}
 
     @property
@@ -123,7 +133,7 @@ class Book:
         """The table of that name; a second layer that says something else about it is a mistake."""
         known = self._tables.get(name)
         if known is None:
-            known = self._tables[name] = Table(name, spec, self._strategy, follows=follows)
+            known = self._tables[name] = Table(name, spec, self._communicator, follows=follows)
         elif replace(spec, **{part: getattr(known.spec, part) for part in known.follows}) != known.spec:
             raise bad(
                 "UM-PS-008",
@@ -151,7 +161,7 @@ class Book:
             table.forget()
 
 
-class Reading:
+class Lookup:
     """One look into a table: keys, or bags of them (CSR: one offset more than bags), and what comes back.
 
     ``padding`` is an id that reads as zeros and never learns. With an accessor every key counts as shown once, and as
@@ -226,20 +236,6 @@ class Reading:
         return shows, np.bincount(self._inverse, weights=each, minlength=count).astype(np.float32)
 
 
-STATISTICS = 3
-"""Columns before the gradients of a pushed row with an accessor: slot, show, click."""
-
-
-def scaled(rows: Floats, scale: float, *, statistics: bool) -> Floats:
-    """Rows whose gradients are multiplied; what is counted stays. The rows themselves if there is nothing to do."""
-    if scale == 1.0:
-        return rows
-    product: Floats = rows * np.float32(scale)
-    if statistics:
-        product[:, :STATISTICS] = rows[:, :STATISTICS]
-    return product
-
-
 def checked_pooling(word: str) -> str:
     """The word, if it is a way of pooling."""
     if word not in ("sum", "mean"):
@@ -295,7 +291,7 @@ def as_keys(ids: NDArray[Any]) -> Keys:
 def sparse_spec(
     dim: int,
     *,
-    optimizer: Optimizer | None,
+    rule: Rule | None,
     init: specs.Init | None,
     seed: int,
     clip: specs.Clip | None,
@@ -304,7 +300,7 @@ def sparse_spec(
     accessor: specs.Accessor | None,
 ) -> SparseTable:
     """A table's spec from what a layer was told; what was not said has its default."""
-    said: dict[str, Any] = {"optimizer": optimizer, "init": init, "clip": clip, "decay": decay, "entry": entry}
+    said: dict[str, Any] = {"rule": rule, "init": init, "clip": clip, "decay": decay, "entry": entry}
     said["accessor"] = accessor
     spec = specs.SparseTable(dim=dim, seed=seed, **{name: item for name, item in said.items() if item is not None})
     specs.check(spec)

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from umiak.ps.environment import Seat
-    from umiak.ps.job import Options
+    from umiak.ps.options import SessionOptions
 
 LOOK_S = 0.5
 STAY_S = 0.02
 TLS_OF_SERVERS = ("cert", "key", "ca")
 
 
-def serve(seat: Seat, options: Options, *, linger_s: float = 0.0) -> int:
+def serve(seat: Seat, options: SessionOptions, *, linger_s: float = 0.0) -> int:
     """Serve the shards of this seat; returns the exit status for this process. ``linger_s``: how long after SIGTERM."""
     server = umiak_native.Server(json.dumps(_config(seat, options)), os.fsencode(seat.token) if seat.token else None)
     told: list[tuple[int, float]] = []
@@ -93,7 +93,7 @@ def _leave_word(seat: Seat, number: int, trainers: list[dict[str, Any]]) -> None
         print(f"umiak.ps: server {seat.rank} ends: received {name}; not yet done: trainer {ranks}", file=sys.stderr)
 
 
-def _metrics_endpoint(seat: Seat, options: Options, page: Callable[[], str]) -> MetricsEndpoint | None:
+def _metrics_endpoint(seat: Seat, options: SessionOptions, page: Callable[[], str]) -> MetricsEndpoint | None:
     """What tells Prometheus how this server is, if it was asked for. A job does not end because a port is taken."""
     address: tuple[str, int] | Problem | None = seat.metrics
     if options.metrics is not None:
@@ -114,7 +114,7 @@ def _metrics_endpoint(seat: Seat, options: Options, page: Callable[[], str]) -> 
     return endpoint
 
 
-def _config(seat: Seat, options: Options) -> dict[str, Any]:
+def _config(seat: Seat, options: SessionOptions) -> dict[str, Any]:
     host, port = seat.endpoint
     return {
         "host": host,
@@ -131,7 +131,7 @@ def _config(seat: Seat, options: Options) -> dict[str, Any]:
     }
 
 
-def _log(seat: Seat, options: Options) -> dict[str, Any] | None:
+def _log(seat: Seat, options: SessionOptions) -> dict[str, Any] | None:
     """Where and how often pushes are made durable."""
     if options.durability_ms is None:
         return None

@@ -1,6 +1,6 @@
 """Values of a checkpoint for tables that learn otherwise: another rule, another strategy. An adapter.
 
-    values.fits(path, tables, shards=256)     whether `Job.load` takes it as it is, optimizer's state and all
+    values.fits(path, tables, shards=256)     whether `Session.load` takes it as it is, optimizer's state and all
     values.copy(path, client, tables)         only what the tables hold; moments begin anew
 
 Rows are read shard by shard and set through the client, so any number of servers will do.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @value
 class Opened:
-    """A table of this job."""
+    """A table of this session."""
 
     number: int
     spec: TableSpec

@@ -10,8 +10,9 @@ import os
 import sys
 
 from umiak.ps.environment import seat
-from umiak.ps.job import Job, Options
-from umiak.ps.settings import read
+from umiak.ps.options import SessionOptions
+from umiak.ps.sessions import Session
+from umiak.ps.strategies import Collective, Geo, by_name
 
 strategy, directory, *wanted = sys.argv[1:]
 if strategy == "collective":
@@ -20,16 +21,14 @@ if strategy == "collective":
     from umiak.ps.paddle_group import PaddleGroup
 
     group = PaddleGroup()
-    job = Job(
+    job = Session(
         Seat(rank=group.rank, world=group.world),
-        strategy,
-        read({}, "sync"),
-        Options(),
+        Collective(),
+        SessionOptions(),
         connect=lambda: CollectiveClient(group),
     )
 else:
-    flags = {"k_steps": 10} if strategy == "geo" else {}
-    job = Job(seat(os.environ), strategy, read(flags, strategy), Options())
+    job = Session(seat(os.environ), Geo(every=10) if strategy == "geo" else by_name(strategy), SessionOptions())
     if job.is_server:
         raise SystemExit(job.serve())
 
@@ -40,7 +39,6 @@ from umiak.train.plan.plan import plan
 from umiak.train.plan.process_role import process_role
 from umiak.train.reports.reporter import Reporter
 from umiak.train.run.context import Settings, TrainerContext
-from umiak.train.run.main import FREE
 from umiak.train.run.peers import Peers
 from umiak.train.run.stop_signal import StopSignal
 from umiak.train.run.stopwatch import Stopwatch
@@ -56,7 +54,7 @@ for each in wanted:
     watch = Stopwatch()
     company = TrainerContext(
         job=job,
-        peers=Peers(job, watch, waits_for_nobody=strategy in FREE),
+        peers=Peers(job, watch, waits_for_nobody=strategy in ("async", "half_async", "geo")),
         watch=watch,
         reporter=Reporter(None, is_silent=True),
         stopping=StopSignal(),

@@ -19,7 +19,7 @@ from enum import Enum
 from typing import Any
 
 from umiak.core.value import value
-from umiak.ps.job import Job
+from umiak.ps.sessions import Session
 from umiak.train.checkpoints import runs
 
 LIST = "donefile.jsonl"
@@ -56,7 +56,7 @@ class Model:
         return os.path.join(self.day, f"{self.kind.value}{number}")
 
 
-def publish(job: Job, path: str, model: Model) -> str:
+def publish(job: Session, path: str, model: Model) -> str:
     """Save a model and write it into the list. Every trainer calls it; the first one does it. Returns where it is."""
     at = os.path.join(path, model.name)
     plain: dict[str, Any] = {"day": model.day, "pass": model.number, "kind": model.kind.value}

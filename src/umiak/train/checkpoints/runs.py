@@ -26,8 +26,8 @@ import umiak_native
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
 from umiak.ps import checkpoint, values
-from umiak.ps.job import Job
 from umiak.ps.manifest import FILE_NAME, BadCheckpoint, Manifest
+from umiak.ps.sessions import Session
 from umiak.ps.values import Opened
 from umiak.train.checkpoints.progress import Progress, from_plain, to_plain
 from umiak.train.config.days import is_day
@@ -75,12 +75,12 @@ def pass_step_path(path: str, day: str, number: int, batch: int) -> str:
     return os.path.join(path, day, f"{number}_batch_{batch}")
 
 
-def save(job: Job, path: str, milestone: Progress) -> None:
+def save(job: Session, path: str, milestone: Progress) -> None:
     """Save all tables with how far the run has come. Every trainer calls it; the first one saves."""
     put(job, path, to_plain(milestone))
 
 
-def put(job: Job, path: str, metadata: Mapping[str, Any], *, mode: str = "all") -> None:
+def put(job: Session, path: str, metadata: Mapping[str, Any], *, mode: str = "all") -> None:
     """Save what of the tables ``mode`` asks for; one of that name is replaced. Every trainer calls it; the first one saves."""
     # One of the same name, of an earlier run or of the same place, stays until the new one is whole.
     made = path
@@ -98,14 +98,14 @@ def put(job: Job, path: str, metadata: Mapping[str, Any], *, mode: str = "all") 
         raise _failed(path, _words(error)) from error
 
 
-def start_from(job: Job, path: str, tables: Mapping[str, Opened]) -> bool:
+def start_from(job: Session, path: str, tables: Mapping[str, Opened]) -> bool:
     """Take a checkpoint over; False: its values alone, because its tables learn otherwise. Every trainer calls it."""
     try:
         whole = values.fits(path, tables, shards=job.options.shards)
         if whole:
             job.load(path)
             return True
-        if job.is_first or job.strategy.keeps_tables:
+        if job.is_first or job.communicator.keeps_tables:
             values.copy(path, job.client, tables)
     except (umiak_native.BadFile, umiak_native.Refused) as error:
         raise UmiakError(
@@ -118,7 +118,7 @@ def start_from(job: Job, path: str, tables: Mapping[str, Opened]) -> bool:
             exit_status=Exit.REFUSED,
         ) from error
     job.barrier("values")
-    job.strategy.reload()
+    job.communicator.reload()
     return False
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from enum import Enum
 
 from umiak.core.problem import Problem, UmiakError
+from umiak.core.strategy_name import StrategyName
 from umiak.core.value import value
 
 TYPE_CHECKING = False
@@ -50,14 +51,8 @@ class FleetMode(str, Enum):
     COLLECTIVE = "collective"
 
 
-class Strategy(str, Enum):
-    """How trainers and parameter servers work together; the words of `umiak.ps`."""
-
-    SYNC = "sync"
-    ASYNC = "async"
-    HALF_ASYNC = "half_async"
-    GEO = "geo"
-    HYBRID = "hybrid"
+Strategy = StrategyName
+"""How trainers and parameter servers work together; the words of `umiak.ps`."""
 
 
 class NodeData(str, Enum):

@@ -24,7 +24,7 @@ import paddle
 from numpy.typing import NDArray
 
 from umiak.ps import specs
-from umiak.ps.job import Job
+from umiak.ps.sessions import Session
 from umiak.ps.values import Opened
 
 CHUNK = 100_000
@@ -48,7 +48,7 @@ class BufferPeers(Protocol):
 class Buffers:
     """The buffers and frozen parameters of one model."""
 
-    def __init__(self, model: paddle.nn.Layer, job: Job, *, table: str) -> None:
+    def __init__(self, model: paddle.nn.Layer, job: Session, *, table: str) -> None:
         self._job = job
         self._tensors = _kept(model)
         self.table = table
@@ -57,7 +57,7 @@ class Buffers:
                 [specs.Array(name=name, shape=_coded(_array(each)).shape) for name, each in self._tensors.items()]
             ),
             # Nothing is ever pushed: values are set.
-            optimizer=specs.Sum(),
+            rule=specs.Sum(),
         )
         self._number: int | None = None
         if self._tensors:
@@ -109,7 +109,7 @@ class Buffers:
     # ---- between trainers
 
     def _put(self, arrays: Iterable[NDArray[Any]], *, if_unset: bool = False) -> None:
-        if self._job.is_first or self._job.strategy.keeps_tables:
+        if self._job.is_first or self._job.communicator.keeps_tables:
             assert self._number is not None
             flat = np.concatenate([_coded(each).reshape(-1) for each in arrays])
             self._job.client.set_dense(self._number, flat, if_unset=if_unset)

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
 from umiak.ps import specs
-from umiak.ps.job import Job
 from umiak.ps.paddle import needs_clip, optimizer
+from umiak.ps.sessions import Session
 from umiak.ps.values import Opened
 from umiak.schema.findings import choices
 from umiak.train.config import hyper, model_text
@@ -78,7 +78,7 @@ class Engine:
         kind: type[Model],
         slots: Slots,
         *,
-        job: Job,
+        job: Session,
         ways: EngineOptions,
         hyper_parameters: Mapping[str, Any],
         where: str | None = None,
@@ -116,7 +116,7 @@ class Engine:
             clip=specs.Clip(value=learning.clip_value, global_norm=learning.clip_global_norm),
             decay=decay,
             table=f"{ways.prefix}dense",
-            job=job,
+            session=job,
         )
         self.buffers = Buffers(self.model, job, table=f"{ways.prefix}dense.buffers")
         self._has_learned = False
@@ -124,7 +124,7 @@ class Engine:
         self._ragged: set[tuple[str, ...]] = set()
         self._clicks = next((judge.label for judge in self._judges.values()), None)
 
-    def copied(self, job: Job) -> Engine:
+    def copied(self, job: Session) -> Engine:
         """The same model anew, with its tables in another job."""
         kind, slots, ways, hyper_parameters, where = self._made_of
         return Engine(kind, slots, job=job, ways=ways, hyper_parameters=hyper_parameters, where=where)
@@ -238,7 +238,7 @@ class Engine:
         if self._has_learned:
             return
         self._has_learned = (
-            any(each.grad is not None for each in self.model.parameters()) or self.job.book.has_gradients
+            any(each.grad is not None for each in self.model.parameters()) or self.job.registry.has_gradients
         )
         if not self._has_learned:
             raise UmiakError(
@@ -274,7 +274,7 @@ class Engine:
         if self._ways.gradient_scale == LEFT_TO_THE_MODEL:
             return 1.0
         own = 1.0 if self._ways.gradient_scale == SUMMED else float(samples)
-        return own / share if share and self.job.strategy.averages_rows else own
+        return own / share if share and self.job.communicator.averages_rows else own
 
     def _set_rate(self, step: int) -> None:
         rate = self._base_rate * factor(self._ways.learning.schedule, step)

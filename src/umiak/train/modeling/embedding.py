@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from umiak.core.problem import Problem, UmiakError
 from umiak.ps import specs
-from umiak.ps.job import Job
 from umiak.ps.paddle import Embedding as Rows
+from umiak.ps.sessions import Session
 from umiak.train.config.values import Slots, TableParameters
 from umiak.train.modeling import accessing
 from umiak.train.modeling.inputs import PADDING, Ids, Padded, ServedInputs
@@ -35,7 +35,7 @@ class Tables:
 
     def __init__(
         self,
-        job: Job,
+        job: Session,
         *,
         seed: int = 0,
         prefix: str = "",
@@ -65,13 +65,13 @@ class Tables:
         table: str = "embedding",
         pooling: str = "sum",
         init: specs.Init | None = None,
-        rule: specs.Optimizer | str | None = None,
+        rule: specs.Rule | str | None = None,
         shared: bool = False,
     ) -> Embedding | SlotEmbedding:
         """Rows of ``dim`` numbers. ``rule`` is how they learn, if not as the optimizer says; of a table with an accessor its
         parameters say that, and how rows begin. ``shared``: equal ids of all slots are one row, whatever the config says.
         """
-        settings = {"init": init, "rule": rule, "seed": self._seed, "job": self._job, **self._settings}
+        settings = {"init": init, "rule": rule, "seed": self._seed, "session": self._job, **self._settings}
         counted = self._counted.get(table)
         if counted is not None:
             settings |= accessing.settings(table, dim, counted, self._settings.get("clip") or specs.Clip())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from umiak.core.shown import without_password
 from umiak.core.value import value
 from umiak.train.config import days
-from umiak.train.config.values import EmbeddingTables, FleetMode, NodeData, RunnerClass, Saving, Strategy
+from umiak.train.config.values import EmbeddingTables, FleetMode, NodeData, RunnerClass, Saving
 from umiak.train.plan.plan import Act, Crew, Duty, Plan, Stage
 
 TYPE_CHECKING = False
@@ -84,7 +84,7 @@ def who(crew: Crew) -> str:
 
 def _division(crew: Crew) -> str:
     """Who reads what, and what becomes of a trainer that has nothing left to read."""
-    is_free = crew.strategy in (Strategy.ASYNC, Strategy.HALF_ASYNC, Strategy.GEO)
+    is_free = crew.strategy is not None and not crew.strategy.waits_for_others
     whose = "each sample goes to one of them"
     if crew.node_data is NodeData.OWN:
         trainers, whose = "its trainers", f"each node reads all that it has ({crew.node_data_why})"

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from umiak.core.value import value
-from umiak.ps.job import Job
+from umiak.ps.sessions import Session
 from umiak.train.checkpoints.mirror import Mirrors
 from umiak.train.config.values import EmbeddingTables, Learning, TableParameters
 from umiak.train.reports.reporter import Reporter
@@ -40,7 +40,7 @@ class Settings:
 class TrainerContext:
     """What a trainer works with."""
 
-    job: Job
+    job: Session
     peers: Peers
     watch: Stopwatch
     reporter: Reporter

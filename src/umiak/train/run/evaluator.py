@@ -13,7 +13,7 @@ from typing import Any
 
 import umiak
 from umiak.core.problem import Problem, UmiakError
-from umiak.ps.job import Job
+from umiak.ps.sessions import Session
 from umiak.train import reading
 from umiak.train.checkpoints import runs
 from umiak.train.checkpoints.progress import EpochRow, finite
@@ -28,7 +28,7 @@ from umiak.train.run.stopwatch import Stopwatch
 
 
 def infer(
-    act: Act, settings: Settings, watch: Stopwatch, reporter: Reporter, connect: Callable[[], Job]
+    act: Act, settings: Settings, watch: Stopwatch, reporter: Reporter, connect: Callable[[], Session]
 ) -> list[EpochRow]:
     """One row for each checkpoint and phase."""
     assert act.init_model_path is not None
@@ -59,7 +59,7 @@ def _judged(
     path: str,
     number: int,
     of: int,
-    job: Job,
+    job: Session,
     watch: Stopwatch,
     reporter: Reporter,
 ) -> EpochRow:

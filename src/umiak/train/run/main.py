@@ -17,9 +17,10 @@ import umiak_native
 
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
-from umiak.ps import environment, settings
-from umiak.ps import use as use_job
-from umiak.ps.job import Job, Options
+from umiak.ps import environment, strategies
+from umiak.ps import use as use_session
+from umiak.ps.options import SessionOptions
+from umiak.ps.sessions import Session
 from umiak.train.config.values import Device, RunnerClass
 from umiak.train.plan.plan import Act, Duty, Ended, Plan
 from umiak.train.reports.reporter import Reporter
@@ -28,14 +29,12 @@ from umiak.train.run.stop_signal import StopSignal
 from umiak.train.run.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
+    from umiak.ps.strategies import Collective, Strategy
     from umiak.train.run.context import Settings
     from umiak.train.run.trainer import Trainer
 
 LINGER_S = 25.0
 """How long a server that is asked to end waits for its trainers, which save first."""
-
-FREE = ("async", "half_async", "geo")
-"""Ways to train in which nobody waits for anybody."""
 
 
 @value
@@ -123,9 +122,10 @@ def _trained(act: Act, shared: Settings, wanted: RunOptions, environ: Mapping[st
             return Ended()
         reporter.on_closed = lambda: stopping.ask(signal.SIGPIPE)
         job = _job(act, environ, watch)
-        use_job(job)
+        use_session(job)
         try:
-            peers = Peers(job, watch, waits_for_nobody=act.crew.together in FREE)
+            is_free = act.crew.strategy is not None and not act.crew.strategy.waits_for_others
+            peers = Peers(job, watch, waits_for_nobody=is_free)
             company = TrainerContext(
                 job=job, peers=peers, watch=watch, reporter=reporter, stopping=stopping, mirrors=mirrors
             )
@@ -168,7 +168,7 @@ def _trainer(act: Act) -> type[Trainer]:
     return Trainer
 
 
-def _job(act: Act, environ: Mapping[str, str], watch: Stopwatch) -> Job:
+def _job(act: Act, environ: Mapping[str, str], watch: Stopwatch) -> Session:
     if act.crew.duty is Duty.ALONE:
         return _alone(watch)
     if act.crew.strategy is None:
@@ -176,33 +176,33 @@ def _job(act: Act, environ: Mapping[str, str], watch: Stopwatch) -> Job:
     return _ps_job(act, environ, watch)
 
 
-def _alone(watch: Stopwatch) -> Job:
+def _alone(watch: Stopwatch) -> Session:
     from umiak.ps.local import LocalClient
 
-    return _made(environment.Seat(), "sync", {}, lambda _: watch.timed(LocalClient()))
+    return _made(environment.Seat(), strategies.Sync(), lambda _: watch.timed(LocalClient()))
 
 
-def _collective(act: Act, watch: Stopwatch) -> Job:
+def _collective(act: Act, watch: Stopwatch) -> Session:
     from umiak.ps.collective import CollectiveClient
     from umiak.ps.paddle_group import PaddleGroup
 
     group = PaddleGroup(on_cpu=act.device is Device.CPU)
     seat = environment.Seat(rank=group.rank, world=group.world)
-    return _made(seat, "collective", {}, lambda _: watch.timed(CollectiveClient(group)))
+    return _made(seat, strategies.Collective(), lambda _: watch.timed(CollectiveClient(group)))
 
 
-def _ps_job(act: Act, environ: Mapping[str, str], watch: Stopwatch) -> Job:
+def _ps_job(act: Act, environ: Mapping[str, str], watch: Stopwatch) -> Session:
     assert act.crew.strategy is not None
-    flags = {"k_steps": act.crew.geo_steps} if act.crew.geo_steps else {}
-    seat = environment.seat(environ)
-    return _made(seat, act.crew.strategy.value, flags, lambda job: watch.timed(job.connected()))
+    strategy = strategies.by_name(act.crew.strategy)
+    if act.crew.geo_steps:
+        strategy = strategies.Geo(every=act.crew.geo_steps)
+    return _made(environment.seat(environ), strategy, lambda job: watch.timed(job.connected()))
 
 
 def _made(
-    seat: environment.Seat, strategy: str, flags: Mapping[str, object], connect: Callable[[Job], umiak_native.Client]
-) -> Job:
-    chosen = settings.read(flags, "sync" if strategy == "collective" else strategy)
-    job: Job = Job(seat, strategy, chosen, Options(), connect=lambda: connect(job))
+    seat: environment.Seat, strategy: Strategy | Collective, connect: Callable[[Session], umiak_native.Client]
+) -> Session:
+    job: Session = Session(seat, strategy, SessionOptions(), connect=lambda: connect(job))
     return job
 
 

@@ -201,10 +201,10 @@ class OnlineTrainer(Trainer):
     # ---- tables
 
     def _tables_with_accessor(self) -> list[int]:
-        return [table.number for table in self.job.book.tables if table.spec.accessor is not None]
+        return [table.number for table in self.job.registry.tables if table.spec.accessor is not None]
 
     def _note_whole_tables(self) -> None:
-        plain = [table.name for table in self.job.book.tables if table.spec.accessor is None]
+        plain = [table.name for table in self.job.registry.tables if table.spec.accessor is None]
         if plain and self.act.inference:
             self._note(
                 f"a delta has all rows of {', '.join(plain)}: which have changed is known of tables that table_parameters names"

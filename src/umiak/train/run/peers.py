@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from umiak.ps.job import Job
+from umiak.ps.sessions import Session
 from umiak.train.run.stopwatch import Stopwatch
 
 
 class Peers:
     """The trainers of a job, as one of them sees the others."""
 
-    def __init__(self, job: Job, watch: Stopwatch, *, waits_for_nobody: bool = False) -> None:
+    def __init__(self, job: Session, watch: Stopwatch, *, waits_for_nobody: bool = False) -> None:
         self.rank = job.rank
         self.world = job.world
         self.is_free = waits_for_nobody

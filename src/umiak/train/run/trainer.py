@@ -19,8 +19,8 @@ from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import replace, value
 from umiak.ps import export as ps_export
 from umiak.ps.environment import Seat
-from umiak.ps.job import Job
-from umiak.ps.settings import Settings as PsSettings
+from umiak.ps.sessions import Session
+from umiak.ps.strategies import Sync
 from umiak.schema.findings import choices
 from umiak.train import reading
 from umiak.train.checkpoints import runs
@@ -471,7 +471,7 @@ class Trainer:
 
     def _write_served(self, course: StageData, source: str, path: str, inference: Inference) -> None:
         """A model as a checkpoint has it: what trainers hold of their own, as in geo, is not in it."""
-        alone = Job(Seat(), "sync", PsSettings(), self.job.options)
+        alone = Session(Seat(), Sync(), self.job.options)
         engine = self.engines[course.stage.model].copied(alone)
         runs.start_from(alone, source, engine.checkpoint_tables())
         engine.restore()

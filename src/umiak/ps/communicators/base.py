@@ -1,11 +1,11 @@
-"""What every strategy does, seen from a training loop. An adapter; the class itself is what `async` does.
+"""What every communicator does, seen from a training loop. An adapter; the class itself is what `Async` does.
 
-rows = strategy.pull(table, keys)           forward
-strategy.push(table, keys, gradients)       after backward: at most once per step and table
-strategy.push_dense(table, gradients)
-strategy.end_step()                         the step counts
-strategy.pull_dense(table, out)             parameters for the next one
-strategy.learn_dense(table, gradients, out)     the last three in one
+rows = communicator.pull(table, keys)           forward
+communicator.push(table, keys, gradients)       after backward: at most once per step and table
+communicator.push_dense(table, gradients)
+communicator.end_step()                         the step counts
+communicator.pull_dense(table, out)             parameters for the next one
+communicator.learn_dense(table, gradients, out)     the last three in one
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from umiak.ps.errors import bad
 
 if TYPE_CHECKING:
     from umiak.ps.client import Absent, Client, Floats, Gradients, Keys
-    from umiak.ps.settings import Settings
     from umiak.ps.specs import DenseTable, SparseTable, Spec
 
 FIRST_LOOK_S = 0.02
 
 
-class Strategy:
+class Communicator:
     """Gradients are applied when they arrive, values are those of the moment."""
 
     averages = False
@@ -41,11 +40,11 @@ class Strategy:
     keeps_tables = False
     """Whether every trainer has all tables itself, and loads a checkpoint itself."""
 
-    def __init__(self, client: Client, *, rank: int, world: int, settings: Settings) -> None:
+    def __init__(self, client: Client, *, rank: int, world: int, timeout_s: float) -> None:
         self.client = client
         self.rank = rank
         self.world = world
-        self.settings = settings
+        self._timeout_s = timeout_s
         self._step_count = 0
         self._statistics: set[int] = set()
         """The tables whose pushed rows begin with what is counted."""
@@ -78,13 +77,13 @@ class Strategy:
         if self.rank == 0:
             self.client.set_dense(table, values, if_unset=True)
             return
-        deadline = time.monotonic() + self.settings.timeout_s
+        deadline = time.monotonic() + self._timeout_s
         pause_s = FIRST_LOOK_S
         while not self._is_set(table):
             if time.monotonic() > deadline:
                 raise bad(
                     "UM-PS-009",
-                    f"trainer 0 has not given the dense parameters their first values within {self.settings.timeout_s:g} s",
+                    f"trainer 0 has not given the dense parameters their first values within {self._timeout_s:g} s",
                     "every trainer must make the same optimizer; if trainer 0 starts slowly: ps.init(timeout_s=...)",
                 )
             time.sleep(pause_s)
@@ -135,6 +134,11 @@ class Strategy:
         """For everybody: the first trainer says it. Every trainer calls this at the same step."""
         if self.rank == 0:
             self.client.set_learning_rate(table, learning_rate)
+
+    def set(self, table: int, keys: Keys, rows: Floats) -> None:
+        """Overwrite rows, for everybody and now."""
+        self.flush()
+        self.client.set(table, keys, rows)
 
     def set_dense(self, table: int, values: Floats, *, at_once: bool = False) -> None:
         """Dense parameters that the script has set: the first trainer's count. ``at_once``: before the next step.

@@ -1,13 +1,13 @@
-"""geo: every trainer trains its own copy, and differences are exchanged every k steps. An adapter.
+"""geo: every trainer trains its own copy, and differences are exchanged now and then. An adapter.
 
 A trainer keeps two numbers for each that it has touched: ``latest``, which its own optimizer changes in every step, and
-``old``, what it knows of the servers. Every ``k_steps`` (100) it sends ``(latest - old) / trainers``, which the servers add,
+``old``, what it knows of the servers. After ``every`` steps (100) it sends ``(latest - old) / trainers``, which the servers add,
 and takes over what others have sent meanwhile: ``latest += server - old; old = server``. What is left of its own difference
 is part of the next one. Between exchanges nothing goes over
 the network but the first read of a row. A row starts with the same numbers here and there, so none is ever sent first.
 
-Guarantees: what was sent is added exactly once. A trainer sees others' work k steps late, and its optimizer's state (Adam's
-moments, ...) is its own: it is in no checkpoint, and dies with the trainer, together with up to k steps of work. Two runs
+Guarantees: what was sent is added exactly once. A trainer sees others' work so many steps late, and its optimizer's state (Adam's
+moments, ...) is its own: it is in no checkpoint, and dies with the trainer, together with up to so many steps of work. Two runs
 differ. Tables with an accessor or with an entry rule can't be trained this way.
 """
 
@@ -20,9 +20,9 @@ import umiak_native
 
 from umiak.core.value import replace
 from umiak.ps import specs
+from umiak.ps.communicators.base import Communicator
 from umiak.ps.errors import bad
-from umiak.ps.lookup import scaled
-from umiak.ps.strategies.base import Strategy
+from umiak.ps.gradients import scaled
 
 if TYPE_CHECKING:
     from typing import Any
@@ -31,21 +31,23 @@ if TYPE_CHECKING:
 
     from umiak.ps.client import Absent, Client, Floats, Gradients, Keys
     from umiak.ps.specs import DenseTable, SparseTable, Spec
+    from umiak.ps.strategies import Geo
 
 LOCAL_SHARDS = 16
 
 
-class Geo(Strategy):
+class GeoCommunicator(Communicator):
     """Local tables, exchanged now and then."""
 
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
+    def __init__(self, client: Client, strategy: Geo, **common: Any) -> None:
+        super().__init__(client, **common)
+        self._every = strategy.every
         self._rows: dict[int, _Rows] = {}
         self._dense: dict[int, _Dense] = {}
 
     def as_kept(self, spec: Spec) -> Spec:
         """Servers only add differences up."""
-        return replace(spec, optimizer=specs.Sum(), clip=specs.Clip(), decay=specs.Decay())
+        return replace(spec, rule=specs.Sum(), clip=specs.Clip(), decay=specs.Decay())
 
     def open(self, name: str, spec: SparseTable) -> int:
         if spec.accessor is not None or not isinstance(spec.entry, specs.Always):
@@ -76,6 +78,9 @@ class Geo(Strategy):
     def push_dense(self, table: int, gradients: Gradients, *, share: float | None = None) -> None:
         self._dense[table].push(gradients, self._scale(share))
 
+    def set(self, table: int, keys: Keys, rows: Floats) -> None:
+        self._rows[table].set(keys, rows)
+
     def set_dense(self, table: int, values: Floats, *, at_once: bool = False) -> None:
         """Everybody's own count for its own copy, until the next exchange brings the first trainer's."""
         if not at_once:
@@ -89,7 +94,7 @@ class Geo(Strategy):
 
     def end_step(self) -> None:
         super().end_step()
-        if self.step % self.settings.geo_steps == 0:
+        if self.step % self._every == 0:
             self.flush()
 
     def flush(self) -> None:
@@ -127,7 +132,7 @@ class _Rows:
         """Begin anew with what the servers have."""
         spec = self._spec
         self.latest = umiak_native.Table(specs.to_json(spec), LOCAL_SHARDS)
-        zeros = replace(spec, optimizer=specs.Sum(), clip=specs.Clip(), decay=specs.Decay(), init=specs.Constant())
+        zeros = replace(spec, rule=specs.Sum(), clip=specs.Clip(), decay=specs.Decay(), init=specs.Constant())
         self._old = umiak_native.Table(specs.to_json(zeros), LOCAL_SHARDS)
         # One number per key: 1 for rows that are here.
         self._known = umiak_native.Table(specs.to_json(replace(zeros, dim=1)), LOCAL_SHARDS)
@@ -150,6 +155,13 @@ class _Rows:
             self._known.set(missing, np.ones((missing.size, 1), np.float32))
         rows = self.latest.pull(unique)
         return rows[inverse].reshape(*keys.shape, -1)
+
+    def set(self, keys: Keys, rows: Floats) -> None:
+        """Here and on the servers. What was learned of these rows and not yet sent is overwritten, too."""
+        self._client.set(self._table, keys, rows)
+        self.latest.set(keys, rows)
+        self._old.set(keys, rows)
+        self._known.set(keys, np.ones((keys.size, 1), np.float32))
 
     def push(self, keys: Keys, rows: Floats) -> None:
         unique, summed = umiak_native.merge([(keys.reshape(-1), rows.reshape(keys.size, -1))])

@@ -30,7 +30,7 @@ MOST_AT_ONCE = 16
 
 
 @value
-class Job:
+class JobServers:
     """What one needs to know to ask a job's servers."""
 
     name: str
@@ -55,7 +55,7 @@ def read_processes(directory: str = PROCESSES) -> list[dict[str, str]]:
     return found
 
 
-def jobs(environments: Iterable[Mapping[str, str]]) -> list[Job]:
+def jobs(environments: Iterable[Mapping[str, str]]) -> list[JobServers]:
     """The jobs that have a server among these processes, each once, in the order of their names."""
     found = set()
     for environ in environments:
@@ -64,11 +64,11 @@ def jobs(environments: Iterable[Mapping[str, str]]) -> list[Job]:
         except BadRequest:
             continue
         if seat.role is SeatRole.SERVER:
-            found.add(Job(name=seat.job, servers=seat.servers, token=seat.token))
+            found.add(JobServers(name=seat.job, servers=seat.servers, token=seat.token))
     return sorted(found, key=lambda job: (job.name, job.servers))
 
 
-def look(job: Job, tls: Mapping[str, str] | None = None) -> list[Look]:
+def look(job: JobServers, tls: Mapping[str, str] | None = None) -> list[Look]:
     """Ask every server once; one that does not answer within seconds says so."""
     token = os.fsencode(job.token) if job.token else None
 

@@ -1,4 +1,4 @@
-"""One process's part in a job with parameter servers: made by `umiak.ps.init`. An adapter.
+"""A session: one process's part in a job with parameter servers, made by `umiak.ps.init`. An adapter.
 
 Nothing is connected until it is needed, so that a server's process can ask `is_server` first and a script that only reads a
 checkpoint needs no server.
@@ -11,92 +11,62 @@ import os
 import sys
 import traceback
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
-from umiak.core.problem import Problem
-from umiak.core.value import value
 from umiak.ps import client as clients
-from umiak.ps import serving, strategies
+from umiak.ps import communicators, serving
 from umiak.ps.environment import SeatRole
 from umiak.ps.errors import bad
 from umiak.ps.local import LocalClient
-from umiak.ps.lookup import Book
+from umiak.ps.lookup import TableRegistry
+from umiak.ps.specs import DenseTable, SparseTable
+from umiak.ps.strategies import Async, Geo
+from umiak.ps.tables import DenseTableHandle, SparseTableHandle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
     from typing import Any, Protocol
 
+    from numpy.typing import ArrayLike
+
     from umiak.ps.client import Client
     from umiak.ps.environment import Seat
-    from umiak.ps.settings import Settings
+    from umiak.ps.options import SessionOptions
+    from umiak.ps.strategies import Collective, Strategy
 
     class Uploading(Protocol):
-        """What a save asks of the job's optimizers."""
+        """What a save asks of the session's optimizers."""
 
         def upload_changes(self) -> None: ...
 
 
-MOST_SHARDS = 4096
+TABLE = "table"
+"""A table's name, where none is said."""
 
 
-@value
-class Options:
-    """What a script asked for, beside the strategy's settings. Servers and trainers of a job are given the same."""
-
-    shards: int = 256
-    """Virtual shards: a power of two, never changed in the life of a model."""
-    durability_ms: int | None = None
-    """Servers log pushes and make them durable this often, so that a killed one comes back with them; None: they do not."""
-    state_dir: str | None = None
-    """Where that log is; None: below the launcher's log directory, for this run of the job alone."""
-    on_loss: str = "fail"
-    """What happens when a trainer is lost for good: ``fail`` or ``go_on``."""
-    grace_s: float = 60.0
-    """How long a lost trainer may take to come back."""
-    metrics: int | str | None = None
-    """Where servers tell Prometheus how they are: a port on this machine, or host:port; UMIAK_PS_METRICS says the same."""
-    tls: Mapping[str, str] | None = None
-    """Paths of PEM files, ``cert``, ``key`` and ``ca``, which both sides show and check, and the ``name`` in the certificate."""
-
-    def problems(self) -> list[Problem]:
-        """What of it can't be."""
-        found = []
-        if not 1 <= self.shards <= MOST_SHARDS or self.shards & (self.shards - 1):
-            found.append(f"shards: not a power of two from 1 to {MOST_SHARDS}: {self.shards}")
-        if self.durability_ms is not None and self.durability_ms < 1:
-            found.append(f"durability_ms: not 1 or more: {self.durability_ms}")
-        if self.on_loss not in ("fail", "go_on"):
-            found.append(f"on_loss: neither fail nor go_on: {self.on_loss}")
-        if self.grace_s <= 0:
-            found.append(f"grace_s: not above 0: {self.grace_s:g}")
-        return [Problem(code="UM-PS-007", what=what) for what in found]
-
-
-class Job:
+class Session:
     """This process's seat and what belongs to it. A context manager: leaving it without an exception is `finish`."""
 
     def __init__(
         self,
         seat: Seat,
-        strategy: str,
-        settings: Settings,
-        options: Options,
+        strategy: Strategy | Collective,
+        options: SessionOptions,
         *,
         connect: Callable[[], Client] | None = None,
     ) -> None:
-        """``connect`` makes the client where it is not the usual one: see `Job.connected`."""
+        """``connect`` makes the client where it is not the usual one: see `Session.connected`."""
         self.seat = seat
-        self.strategy_name = strategy
-        self.settings = settings
+        self.strategy = strategy
         self.options = options
         self._connect = connect or self.connected
         self._client: Client | None = None
-        self._strategy: strategies.Strategy | None = None
-        self._book: Book | None = None
+        self._communicator: communicators.Communicator | None = None
+        self._registry: TableRegistry | None = None
         self._finished = False
         self.optimizers: weakref.WeakSet[Uploading] = weakref.WeakSet()
-        """Those that were made for this job."""
+        """Those that were made for this session."""
 
     # ---- who am I
 
@@ -122,7 +92,7 @@ class Job:
     @property
     def step(self) -> int:
         """The step that comes next. More than 0 at the start of a trainer that was restarted in a sync job."""
-        return self.strategy.step
+        return self.communicator.step
 
     # ---- a server
 
@@ -132,7 +102,7 @@ class Job:
         After SIGTERM it goes on for ``linger_s``, or until the trainers are done: they may have something to save.
         """
         if not self.is_server:
-            raise bad("UM-PS-011", "this process is no server", "ask `job.is_server` first")
+            raise bad("UM-PS-011", "this process is no server", "ask `session.is_server` first")
         return serving.serve(self.seat, self.options, linger_s=linger_s)
 
     # ---- a trainer
@@ -143,7 +113,9 @@ class Job:
         if self._client is None:
             if self.is_server:
                 raise bad(
-                    "UM-PS-011", "a server's process does not train", "if job.is_server: raise SystemExit(job.serve())"
+                    "UM-PS-011",
+                    "a server's process does not train",
+                    "if session.is_server: raise SystemExit(session.serve())",
                 )
             self._client = self._connect()
             atexit.register(self._at_exit)
@@ -154,31 +126,55 @@ class Job:
         if self.seat.role is SeatRole.ALONE:
             return LocalClient(shards=self.options.shards)
         return clients.connect(
-            self.seat, shards=self.options.shards, timeout_s=self.settings.timeout_s, tls=self.options.tls
+            self.seat, shards=self.options.shards, timeout_s=self.options.timeout_s, tls=self.options.tls
         )
 
     @property
-    def strategy(self) -> strategies.Strategy:
-        if self._strategy is None:
-            # Alone there is nobody to exchange differences with.
-            name = "async" if self.strategy_name == "geo" and self.seat.role is SeatRole.ALONE else self.strategy_name
-            self._strategy = strategies.make(
-                name, self.client, rank=self.rank, world=self.world, settings=self.settings
+    def communicator(self) -> communicators.Communicator:
+        """What carries the strategy out."""
+        if self._communicator is None:
+            strategy = self.strategy
+            if isinstance(strategy, Geo) and self.seat.role is SeatRole.ALONE:
+                strategy = Async()  # there is nobody to exchange differences with
+            self._communicator = communicators.make(
+                strategy, self.client, rank=self.rank, world=self.world, timeout_s=self.options.timeout_s
             )
-        return self._strategy
+        return self._communicator
 
     @property
-    def book(self) -> Book:
+    def registry(self) -> TableRegistry:
         """The embedding tables of this process."""
-        if self._book is None:
-            self._book = Book(self.strategy)
-        return self._book
+        if self._registry is None:
+            self._registry = TableRegistry(self.communicator)
+        return self._registry
+
+    @overload
+    def table(self, spec: SparseTable, name: str = TABLE) -> SparseTableHandle: ...
+    @overload
+    def table(self, spec: DenseTable, name: str = TABLE, *, values: ArrayLike | None = None) -> DenseTableHandle: ...
+    def table(
+        self, spec: SparseTable | DenseTable, name: str = TABLE, *, values: ArrayLike | None = None
+    ) -> SparseTableHandle | DenseTableHandle:
+        """A table for a program that computes gradients itself: made on the servers, or found there.
+
+        ``values`` are the first ones of a dense table, zeros if there are none; trainer 0's count.
+        """
+        if isinstance(spec, SparseTable):
+            return SparseTableHandle(name, spec, self.communicator)
+        if isinstance(spec, DenseTable):
+            return DenseTableHandle(name, spec, self.communicator, values)
+        hint = "ps.SparseTable(dim=8, rule=ps.Adam(0.01)) or ps.DenseTable(arrays=(ps.Array('w', (8, 1)),))"
+        raise bad("UM-PS-008", f"not a table: {spec!r}", hint)
+
+    def end_step(self) -> None:
+        """What this trainer has pushed to tables of its own since the last one is a step. Optimizers of frameworks say it themselves."""
+        self.communicator.end_step()
 
     def barrier(self, name: str = "barrier") -> None:
         """Wait until every trainer that lives has come here with everything that it has pushed, and take that over."""
-        self.strategy.flush()
+        self.communicator.flush()
         self.client.barrier(name)  # the client counts the turns of a name; servers keep names for ever
-        self.strategy.catch_up()
+        self.communicator.catch_up()
 
     def gather(self, payload: bytes, name: str = "gather") -> list[bytes]:
         """What every trainer brings, up to 1 MiB each, in order of rank; b"" of one that is lost or done.
@@ -193,24 +189,24 @@ class Job:
 
     def flush(self) -> None:
         """Return when everything that this trainer has pushed is on the servers."""
-        self.strategy.flush()
+        self.communicator.flush()
 
     def finish_steps(self) -> None:
         """This trainer has no more steps, though the others may: theirs do not wait for it, and are means over those that are left.
 
         It still reads, saves and meets the others. Being done says it as well.
         """
-        self.strategy.flush()
-        self.strategy.finish_steps()
+        self.communicator.flush()
+        self.communicator.finish_steps()
 
     def finish(self) -> None:
         """This trainer is done: everything is sent, and the servers know. Happens at the end of the script by itself."""
         client = self._end()
         if client is None:
             return
-        if self._strategy is not None:
-            self._strategy.flush()
-            self._strategy.close()
+        if self._communicator is not None:
+            self._communicator.flush()
+            self._communicator.close()
         client.done()
         client.close()
 
@@ -220,7 +216,7 @@ class Job:
         if client is not None:
             client.close()
 
-    def __enter__(self) -> Job:
+    def __enter__(self) -> Session:
         return self
 
     def __exit__(
@@ -260,15 +256,17 @@ class Job:
         In sync, it holds exactly the steps that the first trainer has done. Otherwise call `barrier` first if everybody's
         last steps must be in it.
         """
-        self.strategy.flush()
+        self.communicator.flush()
         if self.is_first:
             from umiak.ps import checkpoint
 
-            self.book.open()  # else a checkpoint from before the first batch would lack tables
-            if not self.strategy.keeps_tables:
+            self.registry.open()  # else a checkpoint from before the first batch would lack tables
+            if not self.communicator.keeps_tables:
                 for optimizer in self.optimizers:
                     optimizer.upload_changes()
-            checkpoint.save(self.client, path, metadata={**(metadata or {})}, mode=mode, step=self.strategy.server_step)
+            checkpoint.save(
+                self.client, path, metadata={**(metadata or {})}, mode=mode, step=self.communicator.server_step
+            )
 
     def load(self, path: str) -> dict[str, Any]:
         """Load all tables from a directory that `save` made, with any number of servers; returns its metadata.
@@ -278,8 +276,8 @@ class Job:
         """
         from umiak.ps import checkpoint
 
-        if self.is_first or self.strategy.keeps_tables:
-            checkpoint.load(self.client, path, counts_steps=self.strategy.counts_steps)
+        if self.is_first or self.communicator.keeps_tables:
+            checkpoint.load(self.client, path, counts_steps=self.communicator.counts_steps)
         self.barrier("load")
-        self.strategy.reload()
+        self.communicator.reload()
         return dict(checkpoint.read(path).metadata)

@@ -16,8 +16,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from umiak.ps.communicators.base import Communicator
 from umiak.ps.errors import bad
-from umiak.ps.strategies.base import Strategy
 
 if TYPE_CHECKING:
     from typing import Any
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from umiak.ps.client import Absent, Floats, Gradients, Keys
 
 
-class Sync(Strategy):
+class SyncCommunicator(Communicator):
     """Pulls wait for the step before, pushes belong to a step, and a step is prepared on all servers, then committed."""
 
     averages = True
     counts_steps = True
     averages_rows = True
 
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
+    def __init__(self, *args: Any, **common: Any) -> None:
+        super().__init__(*args, **common)
         self._is_finished = False
         if self.client.step is None:
             self.client.resume()
@@ -48,7 +48,7 @@ class Sync(Strategy):
             raise bad(
                 "UM-PS-131",
                 f"a step after finish_steps: {self.step}",
-                "call job.finish_steps() behind the last step of the whole training",
+                "call session.finish_steps() behind the last step of the whole training",
             )
         return self.step
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from umiak.ps.lookup import scaled
+from umiak.ps.gradients import scaled
 
 if TYPE_CHECKING:
     from umiak.ps.client import Client, Floats, Gradients, Keys

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from umiak.ps.strategies.sync import Sync
+from umiak.ps.communicators.sync import SyncCommunicator
 
 if TYPE_CHECKING:
     from umiak.ps.client import Absent, Floats, Keys
 
 
-class Hybrid(Sync):
+class HybridCommunicator(SyncCommunicator):
     """Only dense pushes belong to a step."""
 
     averages_rows = False

@@ -4,8 +4,8 @@ Guarantees: a trainer's gradients are on the servers when its step ends, each ex
 meanwhile; a trainer's next pull sees them. Among trainers there is no order: a gradient may have been computed from values
 that others have changed since, and two runs differ.
 
-With ``send_queue_size`` a thread beside the loop sends: the loop goes on at once, up to so many steps ahead, and up to
-``max_merge_var_num`` waiting steps become one push. What a trainer pulls may then lack its own last steps. This hides the
+With a ``queue`` a thread beside the loop sends: the loop goes on at once, up to so many steps ahead, and up to
+``merge`` waiting steps become one push. What a trainer pulls may then lack its own last steps. This hides the
 time on the wire, saves no work, and costs accuracy, so it is off unless it is asked for.
 """
 
@@ -15,31 +15,33 @@ import queue
 import threading
 from typing import TYPE_CHECKING
 
-from umiak.ps.strategies.base import Strategy
-from umiak.ps.strategies.merging import Merger
+from umiak.ps.communicators.base import Communicator
+from umiak.ps.communicators.merging import Merger
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from umiak.ps.client import Floats, Gradients, Keys
+    from umiak.ps.client import Client, Floats, Gradients, Keys
+    from umiak.ps.strategies import Async
 
 
-class Async(Strategy):
+class AsyncCommunicator(Communicator):
     """Each step's gradients are sent in the step. The dense parameters are fetched every ``pull_every`` steps."""
 
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
+    def __init__(self, client: Client, strategy: Async, **common: Any) -> None:
+        super().__init__(client, **common)
+        self._pull_every = strategy.pull_every
         self._fresh = True
 
     def end_step(self) -> None:
         super().end_step()
-        self._fresh = self.step % self.settings.pull_every == 0
+        self._fresh = self.step % self._pull_every == 0
 
     def pull_dense(self, table: int, out: Floats | None = None) -> Floats:
         return super().pull_dense(table, out) if self._fresh or out is None else out
 
     def learn_dense(self, table: int, gradients: Gradients, out: Floats, *, share: float | None = None) -> None:
-        if (self.step + 1) % self.settings.pull_every:
+        if (self.step + 1) % self._pull_every:
             super().learn_dense(table, gradients, out, share=share)
             return
         self.client.learn_dense(table, gradients, out, scale=self._scale(share))
@@ -49,14 +51,15 @@ class Async(Strategy):
         self._fresh = True
 
 
-class QueuedAsync(Async):
+class QueuedAsyncCommunicator(AsyncCommunicator):
     """A thread sends, the loop goes on."""
 
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self._merger = Merger(self.client, average=not self.settings.sum_merged)
+    def __init__(self, client: Client, strategy: Async, **common: Any) -> None:
+        super().__init__(client, strategy, **common)
+        self._merge = strategy.merge
+        self._merger = Merger(client, average=not strategy.sum_merged)
         self._current = self._merger.begin()
-        self._queue: queue.Queue[Any] = queue.Queue(self.settings.queue)
+        self._queue: queue.Queue[Any] = queue.Queue(strategy.queue)
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._send, name="umiak-ps-send", daemon=True)
         self._thread.start()
@@ -69,7 +72,7 @@ class QueuedAsync(Async):
         self._current.push_dense(table, gradients, self._scale(share))
 
     def learn_dense(self, table: int, gradients: Gradients, out: Floats, *, share: float | None = None) -> None:
-        Strategy.learn_dense(self, table, gradients, out, share=share)
+        Communicator.learn_dense(self, table, gradients, out, share=share)
 
     def end_step(self) -> None:
         self._raise_failure()
@@ -88,7 +91,7 @@ class QueuedAsync(Async):
     def _send(self) -> None:
         while True:
             steps = [self._queue.get()]
-            while len(steps) < self.settings.merge and steps[-1] is not None and not self._queue.empty():
+            while len(steps) < self._merge and steps[-1] is not None and not self._queue.empty():
                 steps.append(self._queue.get())
             ended = steps[-1] is None
             waiting = [step for step in steps if step is not None]

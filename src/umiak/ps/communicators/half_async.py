@@ -1,32 +1,34 @@
 """half_async: as async, with the gradients of several steps merged into one push. An adapter.
 
-A trainer collects ``max_merge_var_num`` steps (4), averages their gradients (sums them with ``is_sgd_optimizer``), pushes
+A trainer collects ``merge`` steps (4), averages their gradients (sums them with ``sum_merged``), pushes
 them in one go and then fetches the dense parameters. Within these steps the dense parameters stay as they are; rows are read
 as they are on the servers, so others' updates are seen, the trainer's own not before the push.
 
 Guarantees those of async, counted in groups of steps. No trainer waits for another. A trainer that dies takes up to
-``max_merge_var_num`` - 1 steps with it.
+``merge`` - 1 steps with it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from umiak.ps.strategies.base import Strategy
-from umiak.ps.strategies.merging import Merger, StepGradients
+from umiak.ps.communicators.base import Communicator
+from umiak.ps.communicators.merging import Merger, StepGradients
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from umiak.ps.client import Floats, Gradients, Keys
+    from umiak.ps.client import Client, Floats, Gradients, Keys
+    from umiak.ps.strategies import HalfAsync
 
 
-class HalfAsync(Strategy):
+class HalfAsyncCommunicator(Communicator):
     """Collects, then sends."""
 
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self._merger = Merger(self.client, average=not self.settings.sum_merged)
+    def __init__(self, client: Client, strategy: HalfAsync, **common: Any) -> None:
+        super().__init__(client, **common)
+        self._merge = strategy.merge
+        self._merger = Merger(client, average=not strategy.sum_merged)
         self._steps: list[StepGradients] = [self._merger.begin()]
         self._fresh = True
 
@@ -38,7 +40,7 @@ class HalfAsync(Strategy):
 
     def end_step(self) -> None:
         super().end_step()
-        self._fresh = len(self._steps) >= self.settings.merge
+        self._fresh = len(self._steps) >= self._merge
         if self._fresh:
             self._merger.send(self._steps)
             self._steps = []

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from umiak.ps.strategies.sync import Sync
+from umiak.ps.communicators.sync import SyncCommunicator
 
 if TYPE_CHECKING:
     from umiak.ps.client import Floats
 
 
-class Collective(Sync):
+class CollectiveCommunicator(SyncCommunicator):
     """Everybody does for its own copy what in sync the servers do for all."""
 
     keeps_tables = True

@@ -16,11 +16,13 @@ import pytest
 import umiak_native
 
 from umiak import ps
-from umiak.ps import environment, settings, specs
+from umiak.ps import environment, specs
 from umiak.ps.environment import Seat, SeatRole
 from umiak.ps.errors import BadRequest
-from umiak.ps.job import Job, Options
 from umiak.ps.local import LocalClient
+from umiak.ps.options import SessionOptions
+from umiak.ps.sessions import Session
+from umiak.ps.strategies import by_name
 
 SERVER = {
     "TRAINING_ROLE": "PSERVER",
@@ -32,8 +34,8 @@ SERVER = {
 KEYS = np.arange(30, dtype=np.uint64)
 
 
-def alone(strategy: str = "sync") -> Job:
-    return Job(Seat(), strategy, settings.read({}, strategy), Options(shards=8))
+def alone(strategy: str = "sync") -> Session:
+    return Session(Seat(), by_name(strategy), SessionOptions(shards=8))
 
 
 def run(script: str) -> subprocess.CompletedProcess[str]:
@@ -47,7 +49,7 @@ def test_a_server_does_not_train_and_a_trainer_does_not_serve() -> None:
     job = ps.init(environ=SERVER)
     assert ps.is_server()
     with pytest.raises(BadRequest, match="UM-PS-011"):
-        _ = job.strategy
+        _ = job.communicator
     ps.init(environ={})
     assert not ps.is_server()
     with pytest.raises(BadRequest, match="UM-PS-011"):
@@ -61,7 +63,7 @@ def test_what_is_asked_for_is_checked() -> None:
         ps.init(on_loss="cry", environ={})
     with pytest.raises(BadRequest, match="UM-PS-001"):
         ps.init(environ={"TRAINING_ROLE": "captain"})
-    assert ps.init(timeout_s=5, environ={}).settings.timeout_s == 5
+    assert ps.init(timeout_s=5, environ={}).options.timeout_s == 5
     with pytest.raises(BadRequest) as caught:
         ps.init("synk", shards=100, durability_ms=0, on_loss="cry", grace_s=0, nonsense=1, environ={})
     whats = [problem.what.split(":")[0] for problem in caught.value.problems]
@@ -82,7 +84,7 @@ def test_a_server_that_is_ended_too_early_says_so(
     with socket.create_server(("127.0.0.1", 0)) as free:
         endpoint = f"127.0.0.1:{free.getsockname()[1]}"
     seat = Seat(role=SeatRole.SERVER, world=2, servers=(endpoint,))
-    assert Job(seat, "sync", settings.read({}, "sync"), Options(shards=8)).serve() == 0
+    assert Session(seat, ps.Sync(), SessionOptions(shards=8)).serve() == 0
     assert capsys.readouterr().err == f"umiak.ps: server 0 ends: received {number.name}; not yet done: trainer 0, 1\n"
 
 
@@ -157,17 +159,17 @@ def test_leaving_a_job_with_an_exception_is_not_finishing() -> None:
     assert finished == []
 
 
-def learn(job: Job, steps: range) -> tuple[np.ndarray, np.ndarray]:
+def learn(job: Session, steps: range) -> tuple[np.ndarray, np.ndarray]:
     rule = specs.Adam(learning_rate=0.1)
-    table = job.strategy.open("rows", specs.SparseTable(dim=3, seed=4, optimizer=rule))
-    dense = specs.DenseTable(arrays=(specs.Array(name="w", shape=(50,)),), optimizer=rule)
-    flat = job.strategy.open_dense("dense", dense, np.zeros(50, np.float32))
+    table = job.communicator.open("rows", specs.SparseTable(dim=3, seed=4, rule=rule))
+    dense = specs.DenseTable(arrays=(specs.Array(name="w", shape=(50,)),), rule=rule)
+    flat = job.communicator.open_dense("dense", dense, np.zeros(50, np.float32))
     for step in steps:
         draw = np.random.default_rng(step)
-        job.strategy.push(table, KEYS[step:], draw.normal(size=(30 - step, 3)).astype(np.float32))
-        job.strategy.push_dense(flat, draw.normal(size=50).astype(np.float32))
-        job.strategy.end_step()
-    return job.strategy.pull(table, KEYS), job.strategy.pull_dense(flat)
+        job.communicator.push(table, KEYS[step:], draw.normal(size=(30 - step, 3)).astype(np.float32))
+        job.communicator.push_dense(flat, draw.normal(size=50).astype(np.float32))
+        job.communicator.end_step()
+    return job.communicator.pull(table, KEYS), job.communicator.pull_dense(flat)
 
 
 def test_a_checkpoint_goes_on_where_it_was_made(tmp_path: Path) -> None:
@@ -190,11 +192,11 @@ def test_a_checkpoint_of_other_tables_is_refused(tmp_path: Path) -> None:
     learn(first, range(1))
     first.save(path)
     other = alone()
-    other.strategy.open("rows", specs.SparseTable(dim=4))
+    other.communicator.open("rows", specs.SparseTable(dim=4))
     with pytest.raises(BadRequest, match="dim"):
         other.load(path)
     with pytest.raises(BadRequest, match="UM-PS-013"):
-        Job(Seat(), "sync", settings.Settings(), Options(shards=16)).load(path)
+        Session(Seat(), ps.Sync(), SessionOptions(shards=16)).load(path)
 
 
 def test_a_checkpoint_takes_the_settings_of_the_script_that_loads_it(
@@ -202,11 +204,11 @@ def test_a_checkpoint_takes_the_settings_of_the_script_that_loads_it(
 ) -> None:
     path = str(tmp_path / "saved")
     first = alone()
-    table = first.strategy.open("rows", specs.SparseTable(dim=3, optimizer=specs.Sgd(0.5), init=specs.Constant(1.0)))
-    first.strategy.push(table, KEYS, np.ones((30, 3), np.float32))
-    first.strategy.end_step()
+    table = first.communicator.open("rows", specs.SparseTable(dim=3, rule=specs.Sgd(0.5), init=specs.Constant(1.0)))
+    first.communicator.push(table, KEYS, np.ones((30, 3), np.float32))
+    first.communicator.end_step()
     first.save(path)
-    changed = specs.SparseTable(dim=3, optimizer=specs.Sgd(0.25), init=specs.Constant(2.0), clip=specs.Clip(value=0.5))
+    changed = specs.SparseTable(dim=3, rule=specs.Sgd(0.25), init=specs.Constant(2.0), clip=specs.Clip(value=0.5))
     line = (
         "umiak.ps: table rows: clip.value nothing -> 0.5, init.value 1.0 -> 2.0, optimizer.learning_rate 0.5 -> 0.25, "
         "as this script has it\n"
@@ -216,18 +218,18 @@ def test_a_checkpoint_takes_the_settings_of_the_script_that_loads_it(
         if loads_first:  # and describes its table afterwards
             second.load(path)
             assert capsys.readouterr().err == ""
-        table = second.strategy.open("rows", changed)
+        table = second.communicator.open("rows", changed)
         if not loads_first:
             second.load(path)
         assert capsys.readouterr().err == line
-        assert (second.strategy.pull(table, KEYS) == 0.5).all()
-        second.strategy.push(table, KEYS, np.ones((30, 3), np.float32))
-        second.strategy.end_step()
-        assert (second.strategy.pull(table, KEYS) == 0.5 - 0.25 * 0.5).all()
-        assert (second.strategy.pull(table, KEYS + 100) == 2).all()
+        assert (second.communicator.pull(table, KEYS) == 0.5).all()
+        second.communicator.push(table, KEYS, np.ones((30, 3), np.float32))
+        second.communicator.end_step()
+        assert (second.communicator.pull(table, KEYS) == 0.5 - 0.25 * 0.5).all()
+        assert (second.communicator.pull(table, KEYS + 100) == 2).all()
         second.save(f"{path}-{loads_first}")
     third = alone()
-    third.strategy.open("rows", specs.SparseTable(dim=3, optimizer=specs.Adam()))
+    third.communicator.open("rows", specs.SparseTable(dim=3, rule=specs.Adam()))
     with pytest.raises(BadRequest, match=r"optimizer\.rule: sgd in the file, adam in the table"):
         third.load(path)
 
@@ -247,7 +249,7 @@ def test_barriers_are_met_under_one_name() -> None:
         def barrier(self, name: str) -> None:
             met.append(name)
 
-    job = Job(Seat(), "sync", settings.read({}, "sync"), Options(shards=8), connect=Listening)
+    job = Session(Seat(), ps.Sync(), SessionOptions(shards=8), connect=Listening)
     job.barrier()
     job.barrier()
     assert met == ["barrier", "barrier"], "servers keep every name"
