@@ -51,12 +51,13 @@ import os
 import time
 
 import paddle
-from umiak.core.value import value
+from dataclasses import dataclass
+
 from umiak.models import ClickModel
 
 
 class Model(ClickModel):
-    @value
+    @dataclass
     class Hyper:
         dim: int = 4
 
@@ -151,8 +152,8 @@ class Work:
         return Done(status, err.getvalue(), out.getvalue())
 
     @contextlib.contextmanager
-    def trainer(self, runner: str, *words: str, **company: Any) -> Iterator[Any]:
-        """A trainer of this process, as `umiak train` makes it, but for what is said of its company."""
+    def trainer(self, runner: str, *words: str, **context: Any) -> Iterator[Any]:
+        """A trainer of this process, as `umiak train` makes it, but for what is said of its context."""
         _import_paddle()
         from umiak import ps
         from umiak.cli import train
@@ -160,8 +161,10 @@ class Work:
         from umiak.ps.job import Job, Options
         from umiak.ps.local import LocalClient
         from umiak.ps.settings import read
+        from umiak.train.engines import choice
         from umiak.train.reports.reporter import Reporter
         from umiak.train.run.context import Settings, TrainerContext
+        from umiak.train.run.epoch_loop import EpochLoop
         from umiak.train.run.peers import Peers
         from umiak.train.run.stop_signal import StopSignal
         from umiak.train.run.stopwatch import Stopwatch
@@ -175,6 +178,7 @@ class Work:
             job = Job(Seat(), "sync", read({}, "sync"), Options(), connect=lambda: watch.timed(LocalClient()))
             ps.use(job)
             common = {
+                "framework": choice.framework(),
                 "job": job,
                 "peers": Peers(job, watch),
                 "watch": watch,
@@ -182,7 +186,7 @@ class Work:
                 "stopping": StopSignal(),
             }
             settings = Settings(config=plan.config, hyper_parameters=plan.hyper_parameters, learning=plan.learning)
-            yield Trainer(plan.acts[0], settings, TrainerContext(**{**common, **company}))
+            yield Trainer(plan.runs[0], settings, TrainerContext(**{**common, **context}), EpochLoop)
             job.finish()
 
     def start(

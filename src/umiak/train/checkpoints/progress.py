@@ -98,9 +98,9 @@ class Progress:
     """Within a pass: what it was judged by before it was trained on."""
 
 
-def to_plain(milestone: Progress) -> dict[str, Any]:
+def to_plain(progress: Progress) -> dict[str, Any]:
     """As it stands in a checkpoint's metadata."""
-    plain: dict[str, Any] = encode(milestone)
+    plain: dict[str, Any] = encode(progress)
     return {KEY: plain}
 
 

@@ -20,14 +20,14 @@ from umiak.train.reading.finding import Files, agree, find
 from umiak.train.reading.opening import check, check_seen, processes, read, read_part
 from umiak.train.reading.pool import UserCodeError
 from umiak.train.reading.samples import Samples
-from umiak.train.reading.stepping import Turn
+from umiak.train.reading.stepping import Step
 
 __all__ = [
     "Arrays",
     "Batch",
     "Files",
     "Samples",
-    "Turn",
+    "Step",
     "UserCodeError",
     "agree",
     "check",

@@ -18,7 +18,7 @@ from umiak.train.reading.batches import Batch
 
 
 @value
-class Turn:
+class Step:
     """One trainer's part in a step of all."""
 
     batch: Batch | None

@@ -1,6 +1,6 @@
 """Parts of the data, handed out to whoever has nothing to do: which part a number stands for, and what is left after a stop. A pure decider.
 
-    deal = Deal(trainers=2)
+    deal = WorkQueue(trainers=2)
     deal.part(0)  ->  (0, None)             whoever draws number 0 reads part 0, from its beginning
     deal = deal.after(places)               where trainers stood when they were stopped
 
@@ -17,7 +17,7 @@ from umiak.core.value import replace, value
 
 
 @value
-class Deal:
+class WorkQueue:
     """What of an epoch's parts is still to be handed out."""
 
     leftovers: tuple[tuple[int, str | None], ...] = ()
@@ -33,7 +33,7 @@ class Deal:
             return self.leftovers[number]
         return self.begun + number - len(self.leftovers), None
 
-    def after(self, places: Sequence[dict[str, Any]]) -> Deal:
+    def after(self, places: Sequence[dict[str, Any]]) -> WorkQueue:
         """What is left when trainers have drawn numbers and stand where they say."""
         drawn = max((each["drawn"] for each in places), default=0)
         held = [(int(each["part"]), each["position"]) for each in places if each["part"] is not None]
