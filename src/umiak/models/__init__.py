@@ -19,6 +19,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from umiak.core.problem import Problem, UmiakError
     from umiak.ps.specs import (
         Adagrad,
         AdagradScaled,
@@ -34,19 +35,12 @@ if TYPE_CHECKING:
         Uniform,
     )
     from umiak.train.config.values import DenseSlot, Slots
-    from umiak.train.metrics import (
-        Accuracy,
-        Auc,
-        Calibration,
-        LogLoss,
-        Mean,
-        PosNegRatio,
-        PrecisionRecall,
-        RecallK,
-        make_metric,
-    )
+    from umiak.train.metrics import make_metric
+    from umiak.train.metrics.classes import Accuracy, PrecisionRecall, RecallK
+    from umiak.train.metrics.clicks import Auc, Calibration, LogLoss, Mean
     from umiak.train.metrics.metric import Metric
     from umiak.train.metrics.metric_set import MetricSet
+    from umiak.train.metrics.pairs import PosNegRatio
     from umiak.train.modeling import (
         ClickModel,
         Embedding,
@@ -88,6 +82,7 @@ __all__ = [
     "Padded",
     "PosNegRatio",
     "PrecisionRecall",
+    "Problem",
     "ReaderBase",
     "RecallK",
     "Results",
@@ -95,6 +90,7 @@ __all__ = [
     "Sgd",
     "Slots",
     "Tables",
+    "UmiakError",
     "Uniform",
     "cross_entropy",
     "make_metric",
@@ -112,6 +108,7 @@ _HOMES = {
     **dict.fromkeys((*_INITIALIZERS, *_RULES), "umiak.ps.specs"),
     **dict.fromkeys(("DenseSlot", "Slots"), "umiak.train.config.values"),
     "ReaderBase": "umiak.train.reading.base",
+    **dict.fromkeys(("Problem", "UmiakError"), "umiak.core.problem"),
 }
 """Where each name is made. It is imported when it is asked for."""
 

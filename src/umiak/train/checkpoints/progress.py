@@ -36,7 +36,7 @@ class EpochRow:
     """The metrics of training; None where a metric has no meaning."""
     evaluated: dict[str, float | None] = {}
     day: str = ""
-    """Of a pass; then ``evaluated`` was judged before it was trained on."""
+    """Of a pass; then ``evaluated`` is from before it was trained on."""
     number: int = 0
     """Of a pass, in its day."""
     model: str = ""
@@ -95,7 +95,7 @@ class Progress:
     until: str = ""
     """Online learning: the last directory of the last pass that is done, ``YYYYMMDD/HHMM``."""
     evaluated: dict[str, float | None] = {}
-    """Within a pass: what it was judged by before it was trained on."""
+    """Within a pass: what it was evaluated with before it was trained on."""
 
 
 def to_plain(progress: Progress) -> dict[str, Any]:

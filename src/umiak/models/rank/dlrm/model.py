@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import paddle
 
-from umiak.core.problem import Problem, UmiakError
-from umiak.models import ClickModel
+from umiak.models import ClickModel, Problem, UmiakError
 from umiak.models.blocks import Dots, Tower
 
 if TYPE_CHECKING:
