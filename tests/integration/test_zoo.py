@@ -234,7 +234,7 @@ def test_a_config_has_no_mistakes(
 
 @pytest.mark.parametrize("model", sorted(TRIALS))
 def test_a_model_knows_the_hyper_parameters_of_its_config(model: str) -> None:
-    from umiak.train.config import hyper
+    from umiak.train.engines import hyper
     from umiak.train.engines.paddle import load
 
     _, found = load.load(f"umiak.models.{model}")

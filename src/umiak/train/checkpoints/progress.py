@@ -66,7 +66,7 @@ class Progress:
 
     runner: str
     run: str = ""
-    """Which run of it: another each time that one begins anew."""
+    """Which run of it: another each time that one begins from scratch."""
     mode: str
     """How trainers work together: alone, collective, or a strategy."""
     trainers_in_all: int

@@ -141,7 +141,7 @@ def _try_path(path: str) -> None:
 def put_aside(paths: Iterable[str | None], runner: str) -> tuple[str, ...]:
     """Move what earlier runs of this runner have saved to directories of their own; returns these.
 
-    A run that begins anew would mix its checkpoints with theirs.
+    A run that begins from scratch would mix its checkpoints with theirs.
     """
     made = []
     for path in dict.fromkeys(path for path in paths if path):
@@ -240,7 +240,7 @@ def _all(path: str) -> list[Saved]:
 
 
 def _whole(path: str) -> list[tuple[Path, Manifest]]:
-    """Whole checkpoints in a directory, and in those of its days; there, models for serving may stand beside them."""
+    """Whole checkpoints in a directory, and in those of its days; there, inference models may stand beside them."""
     found = []
     within_days = [each for day in _days(path) for each in _inner(day) if _is_ours(each.name)]
     for each in [*_inner(path), *within_days]:

@@ -1,4 +1,4 @@
-"""What a run asks of the framework that computes: protocols, and the values that they speak of. Values.
+"""What a run asks of the framework that computes: protocols, and the values that they speak of. An adapter, without a framework.
 
     framework = choice.framework()                          the one place that knows which framework it is
     engine = framework.engine("model.py", slots, job=job, options=EngineOptions(seed=7), ...)

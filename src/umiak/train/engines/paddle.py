@@ -34,10 +34,9 @@ from umiak.ps.settings import Settings as PsSettings
 from umiak.ps.values import Opened
 from umiak.schema.findings import choices
 from umiak.train.checkpoints import runs
-from umiak.train.config import hyper, model_text
 from umiak.train.config.optimizers import factor
 from umiak.train.config.values import Device, EmbeddingTables, Slots
-from umiak.train.engines import paddle_export
+from umiak.train.engines import hyper, model_text, paddle_export
 from umiak.train.engines.buffers import Buffers
 from umiak.train.engines.engine import LOSS, EngineOptions
 from umiak.train.metrics.clicks import Auc, Calibration, LogLoss, Mean

@@ -1,4 +1,4 @@
-"""A model for serving: what an engine has learned, as files that `paddle.inference` reads. An adapter, for Paddle.
+"""An inference model: what an engine has learned, as files that `paddle.inference` reads. An adapter, for Paddle.
 
     def rows_of(embedding):                 all keys of its table, and their rows
         ...

@@ -2,7 +2,7 @@
 
 model       `Model`, the base of all, and `ModelMetric`, a metric with what it looks at
 clicks      `ClickModel`, for models with one answer: the probability of a click
-inputs      one batch as a model sees it, in training and in a model for serving
+inputs      one batch as a model sees it, in training and in an inference model
 embedding   rows by id; where they live is the plan's business
 
     from umiak.models import ClickModel

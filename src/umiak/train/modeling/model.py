@@ -48,7 +48,7 @@ class Model(paddle.nn.Layer):  # type: ignore[misc]
     strict_labels: bool = True
     """Whether a sample without a label, or with one that its metric has no meaning for, is an error."""
     outputs: tuple[str, ...] = ()
-    """The results that a model for serving answers with; none named: all of them."""
+    """The results that an inference model answers with; none named: all of them."""
 
     def __init__(self, hyper: Any, slots: Slots, tables: Tables) -> None:
         super().__init__()

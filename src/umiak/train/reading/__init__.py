@@ -2,8 +2,8 @@
 
 finding    the files of a data_path, the same for every trainer
 dividing   who reads what                                              work_queue  parts handed out on demand
-stepping   steps in common, though data does not come out even         checking  do the declared slots fit?
-samples    a trainer's batches of an epoch                             batches, positions   what comes out
+batches    what comes out, and steps in common                         checking  do the declared slots fit?
+samples    a trainer's batches of an epoch                             positions   where a reader stands
 base       a class for readers of users; pool, worker, exchange, lines and columns run them in processes
 
 found = reading.find(dataset)
@@ -16,12 +16,11 @@ with reading.read(dataset, found, rank=0, world=2, epoch=0, seed=1) as samples:
 from __future__ import annotations
 
 from umiak.train.config.values import Dataset
-from umiak.train.reading.batches import Arrays, Batch
+from umiak.train.reading.batches import Arrays, Batch, Step
 from umiak.train.reading.finding import Files, agree, find
 from umiak.train.reading.opening import check, check_seen, processes, read, read_part
 from umiak.train.reading.pool import UserCodeError
 from umiak.train.reading.samples import Samples
-from umiak.train.reading.stepping import Step
 
 __all__ = [
     "Arrays",

@@ -1,11 +1,11 @@
-"""Parts of the data, handed out to whoever has nothing to do: which part a number stands for, and what is left after a stop. A pure decider.
+"""Parts of the data, handed out to idle trainers: which part a number stands for, and what is left after a stop. A pure decider.
 
-    deal = WorkQueue(trainers=2)
-    deal.part(0)  ->  (0, None)             whoever draws number 0 reads part 0, from its beginning
-    deal = deal.after(places)               where trainers stood when they were stopped
+    queue = WorkQueue(trainers=2)
+    queue.part(0)  ->  (0, None)             the trainer that draws number 0 reads part 0, from its beginning
+    queue = queue.after(places)               where trainers stood when they were stopped
 
 Numbers are drawn from a counter that the servers keep, each by one trainer; so nobody idles while there is a part that nobody has, and every part has one reader. What a
-trainer was in the middle of comes first in the next run, from where it stood, whoever draws it and however many there are then. The value is kept with a checkpoint.
+trainer was in the middle of comes first in the next run, from where it stood, whichever trainer draws it and however many there are then. The value is kept with a checkpoint.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from typing import Any
 from umiak.core.decode import decode
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import replace, value
-from umiak.train.config import model_text
 from umiak.train.config.values import Dataset, Device, Online, RunnerClass
+from umiak.train.engines import model_text
 from umiak.train.plan.plan import Plan, Run, Stage, visible_settings
 
 IMPORT_LIMIT_S = 120.0
@@ -116,7 +116,7 @@ def _model(path: str, plan: Plan, *, by_text: bool) -> Iterator[Problem]:
     elif by_text and seen.hyper is not None:
         from dataclasses import field, make_dataclass
 
-        from umiak.train.config import hyper
+        from umiak.train.engines import hyper
 
         fields = [(each.name, Any, field(default=None) if each.is_optional else field()) for each in seen.hyper]
         hyper.typed(make_dataclass("Hyper", fields, kw_only=True), plan.hyper_parameters, plan.config)

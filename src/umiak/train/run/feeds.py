@@ -13,11 +13,10 @@ from typing import Any
 
 from umiak.core.value import value
 from umiak.data.parts import Part
-from umiak.train.reading.batches import Batch
+from umiak.train.reading.batches import Batch, Step
 from umiak.train.reading.checking import Seen
 from umiak.train.reading.checking import together as seen_together
 from umiak.train.reading.samples import Samples
-from umiak.train.reading.stepping import Step
 from umiak.train.reading.work_queue import WorkQueue
 from umiak.train.run.peers import Peers
 from umiak.train.run.stopwatch import Stopwatch

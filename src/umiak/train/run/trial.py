@@ -15,9 +15,8 @@ import warnings
 
 from umiak.core.decode import encode
 from umiak.core.problem import Problem, UmiakError
-from umiak.train.config import hyper
 from umiak.train.config.values import Device
-from umiak.train.engines import choice
+from umiak.train.engines import choice, hyper
 from umiak.train.reading import base
 
 
