@@ -59,7 +59,8 @@ def with_umiak(directory: Path, rule: str, rate: float) -> tuple[list[float], di
     from umiak.ps.sessions import Session
     from umiak.ps.strategies import Sync
     from umiak.train.config.values import DenseSlot, Learning
-    from umiak.train.engines.paddle import Engine, EngineOptions, load
+    from umiak.train.engines.engine import EngineOptions
+    from umiak.train.engines.paddle import PaddleEngine, load
     from umiak.train.modeling import Slots
     from umiak.train.reading.batches import Arrays
 
@@ -68,17 +69,17 @@ def with_umiak(directory: Path, rule: str, rate: float) -> tuple[list[float], di
     slots = Slots(sparse=names, dense=(DenseSlot(name="price", shape=(2,)),))
     job = Session(Seat(), Sync(), SessionOptions())
     learning = Learning(rule=rule, settings={"learning_rate": rate})
-    engine = Engine(
+    engine = PaddleEngine(
         load(str(directory / "model.py")),
         slots,
         job=job,
-        ways=EngineOptions(learning=learning, seed=3),
+        options=EngineOptions(learning=learning, seed=3),
         hyper_parameters={"dim": DIM},
     )
     first = {name: each.numpy().copy() for name, each in engine.model.named_parameters()}
     everything = np.arange(SLOTS * 1000, dtype=np.int64)
-    rows = engine.job.client.pull(engine.tables.made[0].number, everything, create=False)
-    board, losses = engine.board(), []
+    rows = engine.job.client.pull(engine.embeddings.made[0].number, everything, create=False)
+    board, losses = engine.metric_set(), []
     one_each = np.arange(BATCH + 1)
     ids, dense, clicks = arrays()
     for step in range(STEPS):

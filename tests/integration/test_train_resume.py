@@ -548,7 +548,7 @@ def test_several_phases_and_models_go_on_within_each(work: Work, phases: str, ev
         shutil.copytree(kept / name, work.path / "steps" / "alone" / name)
         found, _ = runs.newest([str(work.path / "steps" / "alone")], "alone")
         assert found is not None
-        seen.add(found.milestone.stage)
+        seen.add(found.progress.stage)
         assert work.here("alone", "--resume", *both, "-o", "runner.alone.save_step_interval=50").status == 0
         assert work.checkpoint("out", "alone", LAST) == last, name
     assert seen == ({1} if "other" in phases else {0, 1})

@@ -387,8 +387,8 @@ def started(text: str, *words: str) -> list[str]:
     """What `umiak launch` is told for the only runner of a config."""
     Path("config.yaml").write_text(text, encoding="utf-8")
     parsed = train.parse(["-m", "config.yaml", *words], {})
-    (act,) = train.examined(parsed, {}).plan.acts
-    return train_start.command(act, parsed)
+    (run,) = train.examined(parsed, {}).plan.runs
+    return train_start.command(run, parsed)
 
 
 def test_workers_are_started_with_the_same_command() -> None:

@@ -31,7 +31,7 @@ DENSE = {
 }
 
 
-def milestone(until: str, epoch: int, batch: int = 0, runner: str = "r") -> Progress:
+def progress(until: str, epoch: int, batch: int = 0, runner: str = "r") -> Progress:
     return Progress(runner=runner, mode="alone", trainers_in_all=1, seed=1, epoch=epoch, batch=batch, until=until)
 
 
@@ -75,15 +75,15 @@ def test_half_a_line_is_ended_first(tmp_path: Path) -> None:
 def test_the_newest_pass_is_found(tmp_path: Path) -> None:
     own, root = job(), str(tmp_path)
     assert runs.newest([root], "r")[0] is None
-    runs.save(own, runs.pass_path(root, "20260131", 9), milestone("20260131/0800", 9))
-    runs.save(own, runs.pass_path(root, "20260131", 10), milestone("20260131/0900", 10))
-    runs.save(own, runs.pass_step_path(root, "20260131", 11, 40), milestone("20260131/0900", 10, 40))
+    runs.save(own, runs.pass_path(root, "20260131", 9), progress("20260131/0800", 9))
+    runs.save(own, runs.pass_path(root, "20260131", 10), progress("20260131/0900", 10))
+    runs.save(own, runs.pass_step_path(root, "20260131", 11, 40), progress("20260131/0900", 10, 40))
     publish.publish(own, root, Model(kind=Kind.BASE, day="20260131", number=24))
     found, _ = runs.newest([root], "r")
     assert found is not None
     assert found.path == f"{root}/20260131/11_batch_40"
     # A run with another first day counts its passes from there; what it has trained on decides.
-    runs.save(own, runs.pass_path(root, "20260201", 1), milestone("20260201/0000", 1))
+    runs.save(own, runs.pass_path(root, "20260201", 1), progress("20260201/0000", 1))
     found, _ = runs.newest([root], "r")
     assert found is not None
     assert found.path == f"{root}/20260201/1"
@@ -96,7 +96,7 @@ def test_the_newest_pass_is_found(tmp_path: Path) -> None:
 
 
 def test_one_that_was_never_finished_is_told(tmp_path: Path) -> None:
-    runs.save(job(), runs.pass_path(str(tmp_path), "20260131", 1), milestone("20260131/0000", 1))
+    runs.save(job(), runs.pass_path(str(tmp_path), "20260131", 1), progress("20260131/0000", 1))
     (tmp_path / "20260131" / "2.partial").mkdir()
     found, skipped = runs.newest([str(tmp_path)], "r")
     assert found is not None
@@ -106,7 +106,7 @@ def test_one_that_was_never_finished_is_told(tmp_path: Path) -> None:
 def test_old_passes_are_removed(tmp_path: Path) -> None:
     own, root = job(), str(tmp_path)
     for number, day in enumerate(("20260131", "20260131", "20260201")):
-        runs.save(own, runs.pass_path(root, day, number + 1), milestone(f"{day}/0{number}00", number + 1))
+        runs.save(own, runs.pass_path(root, day, number + 1), progress(f"{day}/0{number}00", number + 1))
     runs.keep(root, 2, steps=False)
     assert [Path(each).relative_to(root).as_posix() for each in runs.models_below(root, None)] == [
         "20260131/2",

@@ -67,7 +67,7 @@ With `class: online_learning` data comes in directories `data_path/YYYYMMDD/HHMM
 them. For every pass of every day:
 
 1. It is waited for, if there is a `data_donefile`. Without one, directories that are missing are told, and a pass without any data is an error.
-2. It is judged with the model as it is, so that the metrics are of data that the model has not seen; not before anything was learned.
+2. It is evaluated with the model as it is, so that the metrics are of data that the model has not seen; not before anything was learned.
 3. It is trained on once, and told with both, as an event `pass`.
 4. After every `save_delta_frequency` passes a delta is published; at the end of a day rows of tables with [table parameters](config.md#table-parameters)
    decay and are evicted, and a base is published instead.
@@ -198,7 +198,7 @@ table_parameters:
 
 - A model is given rows of the dimension that it asks for, and need not know: the first number of a row comes with its id, and the others, its wide part, are
   zeros until the id's score, `click_coeff` x clicks + `nonclk_coeff` x (shows - clicks), is `embedx_threshold`.
-- An id is shown with every sample that is trained on and has it, and clicked if the label is above 0: the first label that the model is judged by.
+- An id is shown with every sample that is trained on and has it, and clicked if the label is above 0: the first label that the model is evaluated by.
 - Rows begin and learn as `embed_sgd_param` and `embedx_sgd_param` say, not as the optimizer and not as the model says. Their gradients are those of
   the sum over the samples of a step, not of the mean, as in Paddle; with `show_scale` they are divided by the shows.
 - At the end of a day of [online learning](train.md#online-learning) shows and clicks decay, and rows are evicted. With other classes of runners no day ends.

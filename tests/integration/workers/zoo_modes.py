@@ -35,10 +35,12 @@ else:
 from umiak.core.value import replace
 from umiak.train.config import load
 from umiak.train.config.values import RunnerClass
+from umiak.train.engines import choice
 from umiak.train.plan.plan import plan
 from umiak.train.plan.process_role import process_role
 from umiak.train.reports.reporter import Reporter
 from umiak.train.run.context import Settings, TrainerContext
+from umiak.train.run.epoch_loop import EpochLoop
 from umiak.train.run.peers import Peers
 from umiak.train.run.stop_signal import StopSignal
 from umiak.train.run.stopwatch import Stopwatch
@@ -50,9 +52,10 @@ for each in wanted:
     _, found = load.load(f"umiak.models.{model}", json.loads(overrides))
     assert found.config, found.problems
     made = plan(found.config, process_role({}, None))
-    act = next(act for act in made.acts if act.kind is RunnerClass.TRAIN)
+    run = next(run for run in made.runs if run.kind is RunnerClass.TRAIN)
     watch = Stopwatch()
-    company = TrainerContext(
+    context = TrainerContext(
+        framework=choice.framework(),
         job=job,
         peers=Peers(job, watch, waits_for_nobody=strategy in ("async", "half_async", "geo")),
         watch=watch,
@@ -62,7 +65,7 @@ for each in wanted:
     settings = Settings(
         hyper_parameters=made.hyper_parameters, learning=made.learning, prefix=f"{model}/", config=made.config
     )
-    outcome = Trainer(replace(act, checkpoint=None), settings, company).train()
+    outcome = Trainer(replace(run, runner=replace(run.runner, checkpoint=None)), settings, context, EpochLoop).train()
     reached[model] = {"samples": outcome.history[-1].samples, **outcome.history[-1].evaluated}
 job.finish()
 if job.is_first:

@@ -1,4 +1,4 @@
-"""Models for serving from online learning, and the list by which a serving system follows them. An adapter.
+"""Inference models from online learning, and the list by which a serving system follows them. An adapter.
 
     PATH/DAY/base            at the end of a day: rows that are worth serving
     PATH/DAY/base-0          before the first pass, if that was asked for
@@ -42,7 +42,7 @@ class Kind(str, Enum):
 
 @value
 class Model:
-    """A model for serving."""
+    """An inference model."""
 
     kind: Kind
     day: str

@@ -179,7 +179,7 @@ class Saving:
 
 @value
 class Inference:
-    """A model for serving, saved again and again."""
+    """An inference model, saved again and again."""
 
     path: str
     every: int

@@ -1,4 +1,4 @@
-"""Rows by id for models: in a process of its own, on parameter servers, or in a model for serving. An adapter, for Paddle.
+"""Rows by id for models: in a process of its own, on parameter servers, or in an inference model. An adapter, for Paddle.
 
     self.embedding = tables.embedding(16)                       in a model's __init__
     rows = self.embedding(inputs.ids("1", "2"))                 [samples, slots, 16]: the ids of a slot are added up
@@ -6,7 +6,7 @@
 
 Where rows live is decided by the `umiak.ps` job that `Tables` was given. With ``table_parameters`` a table has an accessor: of a row's ``dim`` numbers the
 first comes with the id, and the others when it was shown and clicked often enough, until then they are zeros. A model need not know. An id that has no row reads as zeros outside of training, in
-evaluation and in a model for serving alike.
+evaluation and in an inference model alike.
 
 With ``embedding_tables: per_slot`` in the config an embedding is a `SlotEmbedding`: each slot that the model looks up in it has a table of its own.
 """
@@ -217,7 +217,7 @@ class Embedding(paddle.nn.Layer):  # type: ignore[misc]
         """The table's number for a client of the job."""
         return self._pooled.rows.number
 
-    # ---- in a model for serving
+    # ---- in an inference model
 
     @contextmanager
     def served(self, keys: NDArray[np.int64], rows: NDArray[np.float32]) -> Iterator[None]:

@@ -1,7 +1,7 @@
 """What trainers tell one another: through the servers, through a group, or nobody at all. An adapter.
 
     everybody = peers.tell({"sizes": [512, 512]})        one answer per trainer, in order of rank; waits for all
-    total = peers.add(board.state())                     the sum of everybody's vectors
+    total = peers.add(metrics.state())                   the sum of everybody's vectors
     latest = peers.glance({...})                         what everybody said last; waits for nobody
 
 Messages are JSON, and vectors are plain numbers: nothing that is received is code.

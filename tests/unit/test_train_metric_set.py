@@ -9,7 +9,7 @@ import pytest
 
 from umiak.core.problem import UmiakError
 from umiak.train.metrics import Auc, Calibration, LogLoss, Mean
-from umiak.train.metrics.board import Board
+from umiak.train.metrics.metric_set import MetricSet
 
 NAN = math.nan
 
@@ -18,14 +18,14 @@ def code_of(error: pytest.ExceptionInfo[UmiakError]) -> str:
     return error.value.problems[0].code
 
 
-def board() -> Board:
-    return Board({"auc": Auc(bins=8), "calibration": Calibration(), "loss": Mean()})
+def metrics() -> MetricSet:
+    return MetricSet({"auc": Auc(bins=8), "calibration": Calibration(), "loss": Mean()})
 
 
 def test_a_board_tells_what_is_recent_and_the_epoch() -> None:
-    one = board()
+    one = metrics()
     one.update([0.9, 0.1], [1, 0], losses=2.0)
-    one.mark()
+    one.start_window()
     one.update([0.1, 0.9], [1, 0], losses=4.0)
     told = one.readings()
     assert told.recent == {
@@ -37,7 +37,7 @@ def test_a_board_tells_what_is_recent_and_the_epoch() -> None:
     }
     assert (told.epoch["auc"], told.epoch["loss"]) == (0.5, 3.0)
     assert (told.reasons, told.problems) == ({}, ())
-    one.mark()
+    one.start_window()
     told = one.readings()
     assert math.isnan(told.recent["auc"])
     assert told.epoch["auc"] == 0.5
@@ -46,11 +46,11 @@ def test_a_board_tells_what_is_recent_and_the_epoch() -> None:
 
 
 def test_one_sum_makes_a_board_global() -> None:
-    trainers = [board(), board()]
+    trainers = [metrics(), metrics()]
     trainers[0].update([0.9, 0.6], [1, 0], losses=1.0)
     trainers[1].update([0.2, 0.1, 0.7], [0, 0, 1], losses=2.0)
     for each in trainers:
-        each.mark()
+        each.start_window()
     trainers[1].update([0.3], [1], losses=3.0)
     before = [each.state() for each in trainers]
     told = [each.readings(before[0] + before[1]) for each in trainers]
@@ -65,30 +65,30 @@ def test_one_sum_makes_a_board_global() -> None:
 
 
 def test_a_board_goes_on_where_its_state_was_saved() -> None:
-    one, other = board(), board()
+    one, other = metrics(), metrics()
     one.update([0.9, 0.1], [1, 0], losses=0.1)
-    one.mark()
+    one.start_window()
     one.update([0.3, NAN], [1, 0], losses=0.2)
     other.load(one.state(), one.layout.text)
     for each in (one, other):
         each.update([0.7, 0.2], [0, 1], losses=0.3)
-        each.mark()
+        each.start_window()
     assert (one.state() == other.state()).all()
     assert repr(one.readings()) == repr(other.readings())
 
 
 def test_a_board_refuses_the_state_of_another() -> None:
-    other = Board({"auc": Auc(bins=8), "calibration": Calibration(), "loss": LogLoss()})
-    assert other.layout.size == board().layout.size
+    other = MetricSet({"auc": Auc(bins=8), "calibration": Calibration(), "loss": LogLoss()})
+    assert other.layout.size == metrics().layout.size
     with pytest.raises(UmiakError, match=r"loss=LogLoss.* instead of .*loss=Mean") as error:
-        board().load(other.state(), other.layout.text)
+        metrics().load(other.state(), other.layout.text)
     assert code_of(error) == "UM-METRIC-005"
     with pytest.raises(UmiakError, match="it has the shape"):
-        board().readings(np.zeros(3))
+        metrics().readings(np.zeros(3))
 
 
 def test_a_problem_is_told_once_with_all_who_have_it() -> None:
-    one = board()
+    one = metrics()
     one.update([NAN, 0.1], [1, 0], losses=NAN)
     told = one.readings()
     assert [(problem.where, problem.what) for problem in told.problems] == [
@@ -97,32 +97,32 @@ def test_a_problem_is_told_once_with_all_who_have_it() -> None:
     ]
     assert all(math.isnan(number) for number in told.epoch.values())
     assert np.isfinite(one.state()).all()
-    one.mark()
+    one.start_window()
     one.update([0.9, 0.1], [1, 0], losses=1.0)
     assert one.readings().recent["auc"] == 1.0
 
 
 def test_tasks_of_one_model() -> None:
-    one = Board({"click": Auc(), "buy": Auc(), "loss": Mean()})
+    one = MetricSet({"click": Auc(), "buy": Auc(), "loss": Mean()})
     one.update([0.9, 0.1], [1, 0], only=["click"])
     one.update([0.9, 0.1], [0, 1], only=["buy"])
     one.update(losses=0.5, samples=2, only=["loss"])
     assert one.readings().epoch == {"click": 1.0, "buy": 0.0, "loss": 0.5}
-    with pytest.raises(UmiakError, match="no such metric on this board: clik") as error:
+    with pytest.raises(UmiakError, match="no such metric in this set: clik") as error:
         one.update([0.9], [1], only=["clik"])
     assert code_of(error) == "UM-METRIC-001"
 
 
 def test_a_metric_that_lacks_its_input_says_so() -> None:
     with pytest.raises(UmiakError, match="losses are required"):
-        Board({"loss": Mean()}).update([0.9], [1])
+        MetricSet({"loss": Mean()}).update([0.9], [1])
     with pytest.raises(UmiakError, match="predictions and labels are required"):
-        Board({"auc": Auc()}).update(losses=1.0)
+        MetricSet({"auc": Auc()}).update(losses=1.0)
 
 
 def test_an_empty_board() -> None:
-    one = Board({})
+    one = MetricSet({})
     one.update([0.9], [1])
-    one.mark()
+    one.start_window()
     assert one.state().size == 0
     assert one.readings().epoch == {}

@@ -1,11 +1,11 @@
-"""Parts of the data, handed out to whoever has nothing to do: which part a number stands for, and what is left after a stop. A pure decider.
+"""Parts of the data, handed out to idle trainers: which part a number stands for, and what is left after a stop. A pure decider.
 
-    deal = Deal(trainers=2)
-    deal.part(0)  ->  (0, None)             whoever draws number 0 reads part 0, from its beginning
-    deal = deal.after(places)               where trainers stood when they were stopped
+    queue = WorkQueue(trainers=2)
+    queue.part(0)  ->  (0, None)             the trainer that draws number 0 reads part 0, from its beginning
+    queue = queue.after(places)               where trainers stood when they were stopped
 
 Numbers are drawn from a counter that the servers keep, each by one trainer; so nobody idles while there is a part that nobody has, and every part has one reader. What a
-trainer was in the middle of comes first in the next run, from where it stood, whoever draws it and however many there are then. The value is kept with a checkpoint.
+trainer was in the middle of comes first in the next run, from where it stood, whichever trainer draws it and however many there are then. The value is kept with a checkpoint.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from umiak.core.value import replace, value
 
 
 @value
-class Deal:
+class WorkQueue:
     """What of an epoch's parts is still to be handed out."""
 
     leftovers: tuple[tuple[int, str | None], ...] = ()
@@ -33,7 +33,7 @@ class Deal:
             return self.leftovers[number]
         return self.begun + number - len(self.leftovers), None
 
-    def after(self, places: Sequence[dict[str, Any]]) -> Deal:
+    def after(self, places: Sequence[dict[str, Any]]) -> WorkQueue:
         """What is left when trainers have drawn numbers and stand where they say."""
         drawn = max((each["drawn"] for each in places), default=0)
         held = [(int(each["part"]), each["position"]) for each in places if each["part"] is not None]

@@ -1,12 +1,12 @@
 """Several metrics over one stream of batches, made global by one exchange. A decider.
 
-    board = Board({"auc": Auc(), "loss": Mean()})
-    board.update(predictions, labels, losses=loss)        each batch
-    told = board.readings(all_trainers_sum(board.state()))     one vector out, one vector in
+    metrics = MetricSet({"auc": Auc(), "loss": Mean()})
+    metrics.update(predictions, labels, losses=loss)        each batch
+    told = metrics.readings(all_trainers_sum(metrics.state()))     one vector out, one vector in
     told.recent["auc"], told.epoch["auc"]
-    board.mark()                                          what is recent begins anew
+    metrics.start_window()                                  what is recent begins again
 
-`state` is one vector of float64: what was seen up to the last mark, then what was seen since. Vectors of all trainers are added;
+`state` is one vector of float64: what was seen before the current window, then what was seen in it. Vectors of all trainers are added;
 the sum is read and not kept, so that nothing counts twice in the next exchange. The same vector, a trainer's own, is what a
 checkpoint needs. Counts are exact up to 2^53.
 """
@@ -44,7 +44,7 @@ class Field:
 
 @value
 class Layout:
-    """What stands where in one half of a board's vector."""
+    """What stands where in one half of a metric set's vector."""
 
     metrics: tuple[tuple[str, str], ...]
     """The name of each metric, and what it is with its settings."""
@@ -56,16 +56,16 @@ class Layout:
 
     @property
     def text(self) -> str:
-        """Equal for two boards exactly if their vectors may be added: to be kept beside a vector."""
+        """Equal for two metric sets exactly if their vectors may be added: to be kept beside a vector."""
         return "; ".join(f"{name}={made}" for name, made in self.metrics)
 
 
 @value
 class Readings:
-    """The numbers of a board, ``auc`` or, where a metric gives several, ``calibration.predicted``, and what is wrong."""
+    """The numbers of a metric set, ``auc`` or, where a metric gives several, ``calibration.predicted``, and what is wrong."""
 
     recent: Mapping[str, float]
-    """Since the last mark."""
+    """In the current window."""
     epoch: Mapping[str, float]
     """Since the last reset."""
     reasons: Mapping[str, str]
@@ -74,7 +74,7 @@ class Readings:
     """Samples of the epoch that were left out; ``where`` names the metrics."""
 
 
-class Board:
+class MetricSet:
     """Named metrics, all fed with the same batches."""
 
     def __init__(self, metrics: Mapping[str, Metric]) -> None:
@@ -97,10 +97,10 @@ class Board:
         for name in self._recent if only is None else only:
             if name not in self._recent:
                 hint = f"there are {', '.join(self._recent)}"
-                raise UmiakError(Problem(code="UM-METRIC-001", what=f"no such metric on this board: {name}", hint=hint))
+                raise UmiakError(Problem(code="UM-METRIC-001", what=f"no such metric in this set: {name}", hint=hint))
             self._recent[name].take(batch)
 
-    def mark(self) -> None:
+    def start_window(self) -> None:
         """What was seen until now is no longer recent."""
         for name, metric in self._recent.items():
             self._earlier[name].merge(metric.state())
@@ -113,7 +113,7 @@ class Board:
                 metric.reset()
 
     def state(self) -> Vector:
-        """What was seen until the last mark, and since, as one vector to be added to those of other trainers."""
+        """What was seen before the current window, and in it, as one vector to be added to those of other trainers."""
         return np.concatenate([self._vector(self._earlier), self._vector(self._recent)])
 
     def load(self, state: ArrayLike, layout: str | None = None) -> None:
@@ -123,7 +123,7 @@ class Board:
             self._fill(metrics, half)
 
     def readings(self, state: ArrayLike | None = None) -> Readings:
-        """The numbers of a vector, such as the sum over all trainers; without one, of this board alone."""
+        """The numbers of a vector, such as the sum over all trainers; without one, of this one alone."""
         earlier, recent = self._halves(self.state() if state is None else state, None)
         now = self._fill(_fresh(self._recent), recent)
         epoch = self._fill(_fresh(self._recent), earlier)
@@ -196,4 +196,4 @@ def _problems(metrics: Mapping[str, Metric]) -> tuple[Problem, ...]:
 
 
 def _stranger(what: str) -> UmiakError:
-    return UmiakError(Problem(code="UM-METRIC-005", what=f"this is not a state of this board: {what}"))
+    return UmiakError(Problem(code="UM-METRIC-005", what=f"this is not a state of this metric set: {what}"))
