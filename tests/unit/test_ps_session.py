@@ -131,6 +131,27 @@ def test_no_framework_is_imported() -> None:
     assert done.stdout == "set()\n", done.stderr
 
 
+@pytest.mark.parametrize("missing", ["umiak_native", "numpy"])
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        "from umiak import ps",
+        "import umiak.ps.strategies",
+        "import umiak.ps.torch",
+        "from umiak.cli.main import main; raise SystemExit(main(['ps', 'status', '--servers', '127.0.0.1:9']))",
+    ],
+)
+def test_without_the_native_core_it_says_what_to_install(wanted: str, missing: str) -> None:
+    done = run(f"import sys; sys.modules[{missing!r}] = None; {wanted}")
+    assert done.returncode != 0
+    *_, what, why, hint = done.stderr.splitlines()
+    named = "umiak's native core" if missing == "umiak_native" else "numpy, which umiak's native core needs,"
+    assert what.endswith(f"error: {named} is not installed [UM-DATA-005]")
+    assert why.startswith("  because: ")
+    assert hint.startswith("  hint: python -m pip install ")
+    assert "ps]" in hint
+
+
 BAD_END = """
 from umiak import ps
 job = ps.init()

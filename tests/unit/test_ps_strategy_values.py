@@ -57,7 +57,7 @@ def test_strategies_are_frozen_and_have_defaults() -> None:
         (ps.Geo(every=0), "Geo: every: expected an integer, 1 or more: 0"),
         (ps.Geo(every=1.5), "Geo: every: expected an integer, 1 or more: 1.5"),  # type: ignore[arg-type]
         (ps.HalfAsync(merge=True), "HalfAsync: merge: expected an integer, 1 or more: True"),
-        (ps.HalfAsync(sum_merged=1), "HalfAsync: sum_merged: expected True or False: 1"),  # type: ignore[arg-type]
+        (ps.HalfAsync(sum_merged=1), "HalfAsync: sum_merged: expected a boolean: 1"),  # type: ignore[arg-type]
         (ps.Async(queue=-1), "Async: queue: expected an integer, 0 or more: -1"),
         (ps.Sync, "no such strategy: <class 'umiak.ps.strategies.Sync'>"),
         (None, "no such strategy: None"),

@@ -17,7 +17,7 @@
 
 Start it with ``umiak launch --server_num 2 --trainer_num 2 train.py``, or alone with ``python train.py``: then this process
 keeps the tables itself. ``ps.paddle`` and ``ps.torch`` are imported when they are named first, and their framework with them;
-`ps.client()` is for anything that trains with numpy.
+`Session.table` is for anything that trains with numpy.
 """
 
 from __future__ import annotations

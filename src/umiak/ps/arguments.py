@@ -129,5 +129,5 @@ def learning_rate(given: Any) -> float | None:
     try:
         return float(given)
     except (TypeError, ValueError):
-        hint = "a number, a scheduler of paddle.optimizer.lr, or with PyTorch schedule=..."
+        hint = "a number, or a scheduler of paddle.optimizer.lr; PyTorch's schedulers are given the optimizer"
         raise bad("UM-PS-171", f"learning_rate: not a number: {given!r}", hint) from None

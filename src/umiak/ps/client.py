@@ -1,9 +1,9 @@
-"""What a strategy asks of the servers, as a protocol, and who answers. An adapter.
+"""What a communicator asks of the servers, as a protocol, and who answers. An adapter.
 
     connect(seat, ...)     umiak_native.Client: the servers of a job
     local.LocalClient      tables in this process, for a script that runs alone
 
-Anything else that trains with numpy can use a client directly: `umiak.ps.client()` returns it.
+A program that trains with numpy has typed tables (`umiak.ps.tables`); what these do not do, it can ask a client itself: `umiak.ps.client()`.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def problems(strategy: object) -> list[Problem]:
 
 def _wrong(field: str, given: object) -> str | None:
     if field == "sum_merged":
-        return None if isinstance(given, bool) else f"{field}: expected True or False: {given!r}"
+        return None if isinstance(given, bool) else f"{field}: expected a boolean: {given!r}"
     least = _LEAST.get(field, 1)
     if isinstance(given, int) and not isinstance(given, bool) and given >= least:
         return None
