@@ -131,7 +131,7 @@ class PaddleEngine:
             clip=specs.Clip(value=learning.clip_value, global_norm=learning.clip_global_norm),
             decay=decay,
             table=f"{options.prefix}dense",
-            job=job,
+            session=job,
         )
         self.buffers = Buffers(self.model, job, table=f"{options.prefix}dense.buffers")
         self._has_learned = False
