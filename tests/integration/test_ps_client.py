@@ -161,6 +161,26 @@ def _do_step(mine: umiak_native.Client, table: int, keys: np.ndarray, step: int)
     mine.commit(step)
 
 
+@pytest.mark.parametrize("step", [None, 0])
+def test_adam_counts_the_pushes_of_the_whole_table_on_every_server(step: int | None) -> None:
+    """Also those of which a server has no row."""
+    spec = specs.to_json(specs.SparseTable(dim=4, optimizer=specs.Adam(learning_rate=0.1), seed=3))
+    batches = [np.arange(40), np.array([7]), np.array([], np.uint64), np.array([7, 8]), np.arange(40)]
+    learned = []
+    with servers(3, shards=8) as started:
+        for mine in (client(started, shards=8), LocalClient(shards=8)):
+            table = mine.create_table("t", spec)
+            mine.resume()
+            for number, keys in enumerate(batches):
+                own = None if step is None else number
+                mine.push(table, keys.astype(np.uint64), np.full((len(keys), 4), 0.5 + number, np.float32), step=own)
+                if own is not None:
+                    mine.prepare(own)
+                    mine.commit(own)
+            learned.append(mine.pull(table, np.arange(40, dtype=np.uint64), step=0 if step is None else len(batches)))
+    assert learned[0].tobytes() == learned[1].tobytes()
+
+
 def test_a_trainer_that_is_done_and_comes_back_is_where_it_was() -> None:
     """It was killed between its last word to the servers and its end."""
     with servers(2, world=2) as started:

@@ -294,6 +294,7 @@ impl Turn<'_> {
         let (state, waiting) = self.split();
         let RowChange { op, table, keys, rows, scale, mean } = *change;
         let (pull_width, push_width, has_slot) = state.table(table)?.sparse()?;
+        let to_all = op == Op::Push && state.table(table)?.counts_pushes();
         let (width, merge) = match op {
             Op::Push if has_slot => (push_width, Merge::Statistics(scale)),
             Op::Push => (push_width, Merge::Sum(scale)),
@@ -313,7 +314,7 @@ impl Turn<'_> {
         plan.spread(rows, width, merge, &mut parts);
         state.plan = plan;
         let mut of_links = Vec::with_capacity(parts.len());
-        for (link, (keys, rows)) in parts.into_iter().enumerate().filter(|(_, (keys, _))| !keys.is_empty()) {
+        for (link, (keys, rows)) in parts.into_iter().enumerate().filter(|(_, (keys, _))| to_all || !keys.is_empty()) {
             of_links.push((link, state.frames(header, table as usize, keys, rows, width)?));
         }
         state.send(State::rounds(of_links), waiting, wish).map(drop)

@@ -16,6 +16,7 @@
 //! and not done again. An answer's `seq` is the newest durable number (without a log: the newest applied). After a
 //! reconnect, those above `applied` are sent again in order. The server forgot if `applied` is below what was reported durable,
 //! or if it has another `life`, no log, and had answered more than Create.
+//! A Push without rows is a push all the same: a rule such as Adam counts those of the whole table, on every server.
 //! Changed has a number too: asked again with the same one, it tells the same keys again; a higher one acknowledges.
 //!
 //! **Steps.** Push, PushDense and LearningRate with the flag STEP: `seq` is the step. First the pieces of t, then Prepare(t)

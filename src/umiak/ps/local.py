@@ -83,7 +83,8 @@ class LocalClient:
         del mean  # there is one trainer, and it takes part
         _check_keys(keys)
         has_statistics = bool(self._specs[table].get("accessor"))
-        rows = scaled(rows.reshape(keys.size, -1), scale, statistics=has_statistics)
+        rows = rows.reshape(keys.size, -1 if keys.size else rows.shape[-1])
+        rows = scaled(rows, scale, statistics=has_statistics)
         # With an accessor, the first column is the slot, which is no number to be added up.
         merged = umiak_native.merge([(keys.reshape(-1), rows)], 1 if has_statistics else 0)
         if step is None:
