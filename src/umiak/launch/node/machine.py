@@ -21,7 +21,6 @@ from enum import Enum
 
 from umiak.core.cluster import Cluster, Role, Seat, join_host_port
 from umiak.core.value import replace
-from umiak.launch import succession, words
 from umiak.launch.events import (
     AwaitListening,
     Campaign,
@@ -57,6 +56,9 @@ from umiak.launch.events import (
     WorkerHung,
     WorkerListening,
 )
+from umiak.launch.node import succession
+from umiak.launch.node.stopping import Step, Stopping
+from umiak.launch.node.succession import Search
 from umiak.launch.protocol import (
     Accepted,
     Committed,
@@ -80,8 +82,7 @@ from umiak.launch.protocol import (
     Stopped,
     Waiting,
 )
-from umiak.launch.stopping import Step, Stopping
-from umiak.launch.succession import Search
+from umiak.launch.reports import words
 
 ASK_AGAIN_S = 0.2
 HEIR_CALLS_WITHIN_S = 0.5
