@@ -57,7 +57,7 @@ from umiak.launch.events import (
     WorkerListening,
 )
 from umiak.launch.node import succession
-from umiak.launch.node.stopping import Step, Stopping
+from umiak.launch.node.stopping import Stopping, StopStep
 from umiak.launch.node.succession import Search
 from umiak.launch.protocol import (
     Accepted,
@@ -630,10 +630,10 @@ class NodeMachine:
 
     def _tick(self, now: float) -> None:
         for step in self._stopping.due(now):
-            if step is Step.SIGNAL:
+            if step is StopStep.SIGNAL:
                 self._do(SignalWorkers(number=self._stopping.signal))
                 continue
-            if step is Step.KILL_LATE:
+            if step is StopStep.KILL_LATE:
                 late = ", ".join(self._running)
                 self._say(f"still running after {self._stopping.grace_s:g} s, killed: {late}", "WARNING")
             self._do(KillWorkers())
