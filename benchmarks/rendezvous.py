@@ -201,15 +201,15 @@ def umiak(count: int, directory: str) -> Callable[[int], Agent]:
     from umiak.adapters.loop import Loop
     from umiak.adapters.ports import HeldPorts
     from umiak.core.cluster import Cluster, Mode, Seat
-    from umiak.launch import logs
     from umiak.launch.agent import Agent as RealAgent
     from umiak.launch.events import Meeting, NodeSetting
     from umiak.launch.journal import Journal
     from umiak.launch.links import handshake, link
     from umiak.launch.plan import LaunchPlan
     from umiak.launch.protocol import Offer, Terms
+    from umiak.launch.reports import logs
+    from umiak.launch.reports.talk import Talk
     from umiak.launch.supervisor import Supervisor
-    from umiak.launch.talk import Talk
 
     token = b"a secret of the benchmark"
     master = frames.listen("127.0.0.1", 0)

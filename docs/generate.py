@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from umiak import contracts, platforms
-from umiak.cli import help_ps
-from umiak.cli.reference import launch_reference
-from umiak.cli.reference_train import config_reference, train_reference
+from umiak.cli.texts import help_ps
+from umiak.cli.texts.reference import launch_reference
+from umiak.cli.texts.reference_train import config_reference, train_reference
 from umiak.contracts import devices, jax, native, paddle, stacks, start, torch
 from umiak.core.cluster import ROLES, Cluster, Mode, Node, Role
 from umiak.core.devices import VISIBILITY, DeviceKind, Devices

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from umiak.core.cluster import Role
-from umiak.launch import events, machine, rendezvous
+from umiak.launch import events
+from umiak.launch.master import rendezvous
+from umiak.launch.node import machine
 from umiak.launch.protocol import Terms
 from umiak.testing.simulation import LONGEST_RETRY_S, SimNode, World
 

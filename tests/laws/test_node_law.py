@@ -16,7 +16,7 @@ from tests.support import formation, offer, terms
 from umiak.core.cluster import Role
 from umiak.launch import events, protocol
 from umiak.launch.events import Meeting, NodeSetting
-from umiak.launch.machine import NodeMachine, NodePhase
+from umiak.launch.node.machine import NodeMachine, NodePhase
 from umiak.launch.protocol import Failure, FailureKind
 
 NAMES = "abc"

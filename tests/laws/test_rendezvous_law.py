@@ -33,7 +33,8 @@ from tests.laws.effort import effort
 from tests.support import formation, offer, setting, terms
 from umiak.core.cluster import Cluster, Role
 from umiak.core.value import replace
-from umiak.launch import events, protocol, rendezvous
+from umiak.launch import events, protocol
+from umiak.launch.master import rendezvous
 from umiak.launch.protocol import Failure, FailureKind, Terms
 
 pauses = st.sampled_from([0.0, 0.001, 0.02, 0.3, 1.0, 3.0, 5.0, 6.0, 12.0])

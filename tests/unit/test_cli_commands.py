@@ -8,8 +8,9 @@ import sys
 
 import pytest
 
-from umiak.cli import completion_scripts, main
+from umiak.cli import main
 from umiak.cli.commands import COMMANDS
+from umiak.cli.texts import completion_scripts
 from umiak.compat.paddle_flags import OLDER, REFUSED
 from umiak.schema.flags import FlagOrigin
 

@@ -6,10 +6,10 @@ import shlex
 
 import pytest
 
-from umiak.cli import help_text
 from umiak.cli.launch import read
 from umiak.cli.launch_flags import FLAGS
-from umiak.cli.reference import launch_reference
+from umiak.cli.texts import help_text
+from umiak.cli.texts.reference import launch_reference
 from umiak.core.value import fields
 from umiak.schema.flags import FlagOrigin
 

@@ -14,8 +14,9 @@ import pytest
 
 from tests.train_helpers import ASYNC_CLUSTER, FLAT, SINGLE, dataset_text, runner_text, small
 from tests.unit.test_cli_imports import HEAVY, modules_after
-from umiak.cli import help_train, train, train_start
+from umiak.cli import train, train_start
 from umiak.cli.main import main
+from umiak.cli.texts import help_train
 from umiak.cli.train_flags import FLAGS
 from umiak.core.problem import UmiakError
 from umiak.train.config import load
@@ -627,7 +628,7 @@ def test_a_pipe_to_which_nobody_writes(monkeypatch: pytest.MonkeyPatch, capsys: 
     "code",
     [
         "import umiak.cli.train; umiak.cli.train.parse(['-m', 'x', '-o', 'a=1'], {})",
-        "import umiak.cli.help_train; umiak.cli.help_train.train()",
+        "import umiak.cli.texts.help_train; umiak.cli.texts.help_train.train()",
         "import umiak.cli.train, umiak.train.config.load, umiak.train.plan.plan, umiak.train.plan.explain",
     ],
 )

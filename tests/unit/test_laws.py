@@ -251,8 +251,6 @@ def test_the_check_of_variables_checks() -> None:
 
 MOST_MODULES, MOST_CLASS_LINES = 16, 300
 LARGE_FOLDERS = {
-    "cli": "18: help and reference of each command stand beside it",
-    "launch": "28: a node's deciders and a master's could be packages",
     "platforms": "18: one module per family of platforms, found by its name in a table",
     "ps": "27: left",
     "train/config": "18: left",
@@ -260,9 +258,9 @@ LARGE_FOLDERS = {
 }
 LARGE_CLASSES = {
     "umiak.launch.agent.Agent": "performs every action of two deciders",
-    "umiak.launch.machine.NodeMachine": "a state machine: one method per event, over one state",
+    "umiak.launch.node.machine.NodeMachine": "a state machine: one method per event, over one state",
     "umiak.launch.program._Launch": "the composition root of a launch",
-    "umiak.launch.rendezvous.Coordinator": "a state machine: one method per event, over one state",
+    "umiak.launch.master.rendezvous.Coordinator": "a state machine: one method per event, over one state",
     "umiak.testing.simulation.World": "a whole cluster in memory",
     "umiak.train.run.stage_loop.StageLoop": "left",
     "umiak.train.run.trainer.Trainer": "left",
@@ -318,7 +316,7 @@ PRINTING = {
     "umiak.ps.checkpoint": "left: tells of a file that can't be removed",
     "umiak.ps.serving": "a server's own process: what it says is its log",
 }
-"""Modules that call `print`. What a person reads goes through a console: `cli.output`, `launch.talk`, `launch.logs`,
+"""Modules that call `print`. What a person reads goes through a console: `cli.output`, `launch.reports.talk`, `launch.reports.logs`,
 `train.reports.reporter`."""
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from umiak.core.cluster import Mode, Placement, Role
 from umiak.core.problem import UmiakError
-from umiak.launch.machine import Meeting
+from umiak.launch.node.machine import Meeting
 from umiak.launch.options import LaunchOptions, TrainerRestart
 from umiak.launch.plan import LaunchPlan, Local, plan
 

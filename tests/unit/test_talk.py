@@ -11,7 +11,7 @@ from tests.support import Sink
 from umiak.core.problem import Problem
 from umiak.launch.events import Exit
 from umiak.launch.protocol import Failure, FailureKind
-from umiak.launch.talk import Talk
+from umiak.launch.reports.talk import Talk
 
 STAMP = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}"
 

@@ -101,7 +101,7 @@ def test_two_values_do_not_share_their_fields() -> None:
 
 
 def test_making_values_imports_neither_dataclasses_nor_inspect() -> None:
-    code = "import sys; import umiak.launch.machine; print(sorted({'dataclasses', 'inspect', 'typing'} & set(sys.modules)))"
+    code = "import sys; import umiak.launch.node.machine; print(sorted({'dataclasses', 'inspect', 'typing'} & set(sys.modules)))"
     assert output_of(code) == "[]\n"
 
 

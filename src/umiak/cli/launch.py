@@ -37,7 +37,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     """Run `umiak launch`. The result is the exit status."""
     parsed, notes = _parse(argv, environ)
     if parsed.wants_help:
-        from umiak.cli import help_text
+        from umiak.cli.texts import help_text
 
         printer.data(help_text.launch())
         return Exit.DONE

@@ -69,7 +69,7 @@ def _complete_streams() -> None:
 
 
 def _help() -> str:
-    from umiak.cli import help_text
+    from umiak.cli.texts import help_text
 
     return help_text.commands({name: command.summary for name, command in COMMANDS.items()})
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import time
 
-from umiak.cli import help_ps
 from umiak.cli.ps_flags import FLAGS
+from umiak.cli.texts import help_ps
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.schema import command_line
 

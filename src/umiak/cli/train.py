@@ -28,7 +28,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     """Run `umiak train`. The result is the exit status."""
     parsed = parse(argv, environ)
     if parsed.wants_help:
-        from umiak.cli import help_train
+        from umiak.cli.texts import help_train
 
         printer.data(help_train.train())
         return Exit.DONE

@@ -15,12 +15,13 @@ from umiak.adapters.ports import HeldPorts
 from umiak.core.decode import Malformed, encode_tagged
 from umiak.core.problem import UmiakError
 from umiak.core.shown import one_line
-from umiak.launch import admission, calls, events, message_checks, rendezvous
+from umiak.launch import calls, events, message_checks
 from umiak.launch.events import Meeting
 from umiak.launch.journal import Start
 from umiak.launch.links import handshake
 from umiak.launch.links.link import Link, message_frame
-from umiak.launch.machine import NodeMachine
+from umiak.launch.master import admission, rendezvous
+from umiak.launch.node.machine import NodeMachine
 from umiak.launch.protocol import Form, Join, Moved, Refuse, Standby
 from umiak.launch.reachability import ReachabilityCheck
 
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from umiak.launch.links.link import Heart
     from umiak.launch.plan import LaunchPlan
     from umiak.launch.protocol import FromMaster, Offer
+    from umiak.launch.reports.talk import Talk
     from umiak.launch.supervisor import Supervisor
-    from umiak.launch.talk import Talk
 
 LINGER_S = 3.0
 """How long a master that ends waits until every node has its last message."""

@@ -26,17 +26,18 @@ from umiak.core.devices import DeviceKind
 from umiak.core.names import is_digits, is_loopback
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import from_fields, replace
-from umiak.launch import job_token, logfiles, logs, supervisor, words
+from umiak.launch import job_token, supervisor
 from umiak.launch.agent import Agent
 from umiak.launch.events import Meeting, NodeSetting
 from umiak.launch.journal import Journal
 from umiak.launch.links import handshake, link
 from umiak.launch.links.strangers import room_for
-from umiak.launch.logfiles import Access
 from umiak.launch.options import ProgramStart
 from umiak.launch.plan import LaunchPlan, Local, plan
 from umiak.launch.protocol import Offer
-from umiak.launch.talk import Talk
+from umiak.launch.reports import logfiles, logs, words
+from umiak.launch.reports.logfiles import Access
+from umiak.launch.reports.talk import Talk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from umiak.contracts.start import with_start
 from umiak.contracts.torch import ERROR_FILE
 from umiak.core.cluster import Role
 from umiak.core.value import replace, value
-from umiak.launch import lastwords, logs
-from umiak.launch.logfiles import PRIVATE, Access, open_log
 from umiak.launch.options import ProgramStart, Tee
 from umiak.launch.protocol import Failure, FailureKind
+from umiak.launch.reports import failure_excerpt, logs
+from umiak.launch.reports.logfiles import PRIVATE, Access, open_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ class Supervisor:
             return None
         kind = FailureKind.KILLED if code < 0 else FailureKind.EXITED
         failure = self._failure(worker.seat, kind, worker.log)
-        message, traceback = lastwords.recorded_error(_text_of(worker.error_file))
+        message, traceback = failure_excerpt.recorded_error(_text_of(worker.error_file))
         starved = code == -signal.SIGKILL and process.out_of_memory_kills() > worker.memory_kills
         return replace(
             failure,
@@ -259,7 +259,7 @@ class Supervisor:
             out_of_memory=starved,
             what=message,
             traceback=traceback or failure.traceback,
-            port_taken=code != 0 and lastwords.port_was_taken(failure.log_end + failure.traceback + traceback),
+            port_taken=code != 0 and failure_excerpt.port_was_taken(failure.log_end + failure.traceback + traceback),
         )
 
     def _failure(self, seat: Seat, kind: FailureKind, log: logs.WorkerLog, what: str = "") -> Failure:
@@ -273,8 +273,8 @@ class Supervisor:
             key=seat.key,
             what=what,
             log_path=log.path,
-            log_end=lastwords.end_of(log.tail),
-            traceback=lastwords.traceback_in(log.tail),
+            log_end=failure_excerpt.end_of(log.tail),
+            traceback=failure_excerpt.traceback_in(log.tail),
         )
 
     # ---- hangs

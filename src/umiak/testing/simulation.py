@@ -19,9 +19,10 @@ import heapq
 import random
 from functools import partial
 
-from umiak.launch import admission, events, rendezvous
+from umiak.launch import events
 from umiak.launch.events import Meeting, NodeSetting
-from umiak.launch.machine import NodeMachine
+from umiak.launch.master import admission, rendezvous
+from umiak.launch.node.machine import NodeMachine
 from umiak.launch.protocol import Failure, FailureKind, Join, Moved, Offer
 
 TYPE_CHECKING = False

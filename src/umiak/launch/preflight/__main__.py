@@ -13,7 +13,7 @@ import sys
 from umiak.adapters.loop import Loop
 from umiak.core.cluster import Role
 from umiak.core.problem import Problem
-from umiak.launch.preflight import doors, facts, table
+from umiak.launch.preflight import facts, sockets, table
 from umiak.launch.preflight.collector import Collector
 from umiak.launch.preflight.errand import CheckResult, Errand, bring, read_errand
 from umiak.launch.preflight.member import CheckMember
@@ -46,9 +46,9 @@ class _Worker:
         self._problem: Problem | None = None
         # Before the limit is raised: what the node allows is one of its facts.
         found = facts.gather(errand) if self._speaks else None
-        doors.raise_descriptor_limit()
+        sockets.raise_descriptor_limit()
         for endpoint in worker.doors:
-            doors.Door(loop, endpoint, worker.seat.node, _let_stand)
+            sockets.PortListener(loop, endpoint, worker.seat.node, _let_stand)
         if worker.collects:
             collector = Collector(
                 loop,
@@ -58,8 +58,8 @@ class _Worker:
                 on_verdict=self._judged,
                 on_over=self._over,
             )
-            doors.Door(loop, worker.store, worker.seat.node, collector.welcome)
-        addresses = doors.Addresses()
+            sockets.PortListener(loop, worker.store, worker.seat.node, collector.welcome)
+        addresses = sockets.Addresses()
         addresses.learn(worker.all_doors if self._speaks else (worker.store,), LOOK_UP_S)
         CheckMember(loop, worker, errand, found, addresses, on_result=self._bring, on_over=self._over)
 

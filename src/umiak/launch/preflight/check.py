@@ -15,7 +15,7 @@ from umiak.core.problem import Exit, Problem
 from umiak.core.value import replace
 from umiak.launch.options import Tee
 from umiak.launch.preflight.errand import Errand, errand_word, open_results, read_result
-from umiak.launch.talk import Talk
+from umiak.launch.reports.talk import Talk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from umiak.core.decode import Malformed, decode_tagged, encode_tagged
 from umiak.core.problem import Problem
 from umiak.core.shown import one_line
 from umiak.launch.message_checks import harmless
-from umiak.launch.preflight import collector, doors, prober, table
+from umiak.launch.preflight import collector, prober, sockets, table
 from umiak.launch.preflight.errand import CheckResult
 from umiak.launch.preflight.messages import FROM_COLLECTOR_BYTES, TO_MEMBER, AskTime, Here, Outcome, Probe, Report, Time
 
@@ -45,7 +45,7 @@ class CheckMember:
         worker: CheckWorker,
         errand: Errand,
         facts: Facts | None,
-        addresses: doors.Addresses,
+        addresses: sockets.Addresses,
         *,
         on_result: Callable[[CheckResult], None],
         on_over: Callable[[], None],
@@ -78,7 +78,7 @@ class CheckMember:
             self._not_reached(address)
             return
         limit_s = min(ATTEMPT_S, max(0.5, self._until - self._loop.now()))
-        doors.Connecting(self._loop, address, limit_s, on_connected=self._connected, on_failed=self._not_reached)
+        sockets.Connecting(self._loop, address, limit_s, on_connected=self._connected, on_failed=self._not_reached)
 
     def _connected(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -218,7 +218,7 @@ class CheckMember:
             return
         self._over = True
         if self._framed and self._sock and not self._framed.ended:
-            doors.close_without_trace(self._sock)
+            sockets.close_without_trace(self._sock)
             self._framed.close()
         self._on_over()
 

@@ -20,8 +20,6 @@ from enum import Enum
 
 from umiak.core.cluster import Cluster, Role
 from umiak.core.value import replace
-from umiak.launch import admission, takeover, words
-from umiak.launch.backoff import Backoff
 from umiak.launch.events import (
     AnswerTakeover,
     Drop,
@@ -37,6 +35,10 @@ from umiak.launch.events import (
     TakeoverCalled,
     TakeoverRefused,
 )
+from umiak.launch.master import admission, takeover
+from umiak.launch.master.backoff import Backoff
+from umiak.launch.master.roster import Member, Roster
+from umiak.launch.master.votes import Votes
 from umiak.launch.options import TrainerRestart
 from umiak.launch.protocol import (
     Accepted,
@@ -65,8 +67,7 @@ from umiak.launch.protocol import (
     Terms,
     Waiting,
 )
-from umiak.launch.roster import Member, Roster
-from umiak.launch.votes import Votes
+from umiak.launch.reports import words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from umiak.launch.events import Exit
-    from umiak.launch.logs import Console
+    from umiak.launch.reports.logs import Console
 
 _LEVELS = {"DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
 RULE = "-" * 80

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from umiak.cli.help_text import default, spelling
-from umiak.cli.help_train import EXAMPLES
+from umiak.cli.texts.help_text import default, spelling
+from umiak.cli.texts.help_train import EXAMPLES
 from umiak.cli.train_flags import FLAGS
 from umiak.schema import kinds
 from umiak.schema.keys import Key, known

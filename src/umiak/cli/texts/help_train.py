@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from umiak.cli.help_text import WIDTH, entry, spelling, tail, wrapped
+from umiak.cli.texts.help_text import WIDTH, entry, spelling, tail, wrapped
 from umiak.cli.train_flags import FLAGS
 
 USAGE = """\

@@ -1,19 +1,19 @@
 """The reference page of `umiak launch` as Markdown, made from the tables of flags. A decider.
 
-``python -m umiak.cli.reference > docs/reference/launch.md`` writes the page; a test compares the two.
+``python -m umiak.cli.texts.reference > docs/reference/launch.md`` writes the page; a test compares the two.
 """
 
 from __future__ import annotations
 
 import sys
 
-from umiak.cli.help_text import EXAMPLES, default, groups, old_names, spelling
 from umiak.cli.launch_flags import FLAGS
+from umiak.cli.texts.help_text import EXAMPLES, default, groups, old_names, spelling
 from umiak.compat.paddle_flags import REFUSED
 from umiak.schema.flags import Flag, FlagOrigin
 
 HEAD = """\
-<!-- Made by `python -m umiak.cli.reference`. Change the tables of flags, not this file. -->
+<!-- Made by `python -m umiak.cli.texts.reference`. Change the tables of flags, not this file. -->
 
 # `umiak launch`
 

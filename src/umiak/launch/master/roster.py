@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from umiak.core.cluster import Node
 from umiak.core.value import from_fields
-from umiak.launch import admission
+from umiak.launch.master import admission
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 
-class Step(str, Enum):
+class StopStep(str, Enum):
     """What is due."""
 
     SIGNAL = "signal"
@@ -44,16 +44,16 @@ class Stopping:
         """Nobody is left, or nobody cares."""
         self._signal_at = self._kill_at = None
 
-    def due(self, now: float) -> tuple[Step, ...]:
+    def due(self, now: float) -> tuple[StopStep, ...]:
         steps = []
         if self._signal_at is not None and now >= self._signal_at:
             self._signal_at = None
             if self.grace_s > 0:
-                steps.append(Step.SIGNAL)
+                steps.append(StopStep.SIGNAL)
                 self._kill_at = now + self.grace_s
             else:
-                steps.append(Step.KILL)
+                steps.append(StopStep.KILL)
         if self._kill_at is not None and now >= self._kill_at:
             self._kill_at = None
-            steps.append(Step.KILL_LATE)
+            steps.append(StopStep.KILL_LATE)
         return tuple(steps)

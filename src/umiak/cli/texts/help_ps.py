@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from umiak.cli.help_text import WIDTH, default, entry, spelling, tail, wrapped
 from umiak.cli.ps_flags import FLAGS
+from umiak.cli.texts.help_text import WIDTH, default, entry, spelling, tail, wrapped
 
 USAGE = """\
 usage: umiak ps status [flags]
@@ -26,7 +26,7 @@ every server answered, 2 for a wrong command line, 3 if a server did not answer.
 """
 
 PAGE = """\
-<!-- Made by `python docs/generate.py` from umiak.cli.ps_flags and umiak.cli.help_ps. Change these, not this file. -->
+<!-- Made by `python docs/generate.py` from umiak.cli.ps_flags and umiak.cli.texts.help_ps. Change these, not this file. -->
 
 # `umiak ps status`
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support import python
-from umiak.launch.lastwords import LONGEST_MESSAGE, end_of, port_was_taken, recorded_error, traceback_in
+from umiak.launch.reports.failure_excerpt import LONGEST_MESSAGE, end_of, port_was_taken, recorded_error, traceback_in
 
 
 def stderr_of(code: str) -> str:

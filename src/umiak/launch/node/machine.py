@@ -21,7 +21,6 @@ from enum import Enum
 
 from umiak.core.cluster import Cluster, Role, Seat, join_host_port
 from umiak.core.value import replace
-from umiak.launch import succession, words
 from umiak.launch.events import (
     AwaitListening,
     Campaign,
@@ -57,6 +56,9 @@ from umiak.launch.events import (
     WorkerHung,
     WorkerListening,
 )
+from umiak.launch.node import succession
+from umiak.launch.node.stopping import Stopping, StopStep
+from umiak.launch.node.succession import Search
 from umiak.launch.protocol import (
     Accepted,
     Committed,
@@ -80,8 +82,7 @@ from umiak.launch.protocol import (
     Stopped,
     Waiting,
 )
-from umiak.launch.stopping import Step, Stopping
-from umiak.launch.succession import Search
+from umiak.launch.reports import words
 
 ASK_AGAIN_S = 0.2
 HEIR_CALLS_WITHIN_S = 0.5
@@ -629,10 +630,10 @@ class NodeMachine:
 
     def _tick(self, now: float) -> None:
         for step in self._stopping.due(now):
-            if step is Step.SIGNAL:
+            if step is StopStep.SIGNAL:
                 self._do(SignalWorkers(number=self._stopping.signal))
                 continue
-            if step is Step.KILL_LATE:
+            if step is StopStep.KILL_LATE:
                 late = ", ".join(self._running)
                 self._say(f"still running after {self._stopping.grace_s:g} s, killed: {late}", "WARNING")
             self._do(KillWorkers())

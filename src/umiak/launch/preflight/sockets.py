@@ -37,7 +37,7 @@ _WORDS = {
 }
 
 
-class Door:
+class PortListener:
     """A port that this worker listens on."""
 
     def __init__(self, loop: Loop, endpoint: str, node: str, on_guest: Callable[[frames.FramedSocket], None]) -> None:

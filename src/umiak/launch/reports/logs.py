@@ -14,13 +14,13 @@ import stat
 import time
 
 from umiak.core import colours
-from umiak.launch.logfiles import PRIVATE, open_log
+from umiak.launch.reports.logfiles import PRIVATE, open_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from umiak.launch.logfiles import Access
+    from umiak.launch.reports.logfiles import Access
 
 TAIL_BYTES = 64 * 1024
 CONSOLE_BACKLOG_BYTES = 1024 * 1024
