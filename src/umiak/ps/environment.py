@@ -30,7 +30,7 @@ _HOW_TO_MAKE_ONE = (
     'on one node: export UMIAK_TOKEN="$(umiak token)"; on every other node the same one, before `umiak launch`'
 )
 SHORTEST_TOKEN = 16
-"""In characters: whoever pretends to be a server can try tokens on what a trainer says to it."""
+"""In characters: a process that pretends to be a server can try tokens on what a trainer says to it."""
 
 
 MOST_PORT = 65535

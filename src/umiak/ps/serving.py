@@ -40,21 +40,21 @@ TLS_OF_SERVERS = ("cert", "key", "ca")
 def serve(seat: Seat, options: SessionOptions, *, linger_s: float = 0.0) -> int:
     """Serve the shards of this seat; returns the exit status for this process. ``linger_s``: how long after SIGTERM."""
     server = umiak_native.Server(json.dumps(_config(seat, options)), os.fsencode(seat.token) if seat.token else None)
-    told: list[tuple[int, float]] = []
+    received: list[tuple[int, float]] = []
 
-    def heed(number: int, _frame: FrameType | None) -> None:
-        told.append((number, time.monotonic()))
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        received.append((number, time.monotonic()))
 
     def is_asked() -> bool:
-        return bool(told) and time.monotonic() >= told[0][1] + linger_s
+        return bool(received) and time.monotonic() >= received[0][1] + linger_s
 
-    previous = {number: signal.signal(number, heed) for number in (signal.SIGTERM, signal.SIGINT)}
+    previous = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
     endpoint = None
     try:
         server.start()
         endpoint = _metrics_endpoint(seat, options, lambda: metrics.text(json.loads(server.status())))
         verdict: str | None = None
-        while not (told and verdict) and not is_asked():
+        while not (received and verdict) and not is_asked():
             umiak.progress()  # a server that nobody asks anything is not a server that hangs
             verdict = server.wait(LOOK_S)
             if verdict is not None:
@@ -62,7 +62,7 @@ def serve(seat: Seat, options: SessionOptions, *, linger_s: float = 0.0) -> int:
                     break
                 time.sleep(STAY_S)
         if verdict is None:
-            _leave_word(seat, told[0][0], json.loads(server.status())["trainers"])
+            _report_early_end(seat, received[0][0], json.loads(server.status())["trainers"])
     finally:
         if endpoint is not None:
             endpoint.close()
@@ -85,7 +85,7 @@ def _stays(seat: Seat, verdict: str) -> bool:
     return seat.launched and json.loads(verdict)["ok"] is True
 
 
-def _leave_word(seat: Seat, number: int, trainers: list[dict[str, Any]]) -> None:
+def _report_early_end(seat: Seat, number: int, trainers: list[dict[str, Any]]) -> None:
     """Say why a server ends that trainers still need: all that they find out is that it can't be reached."""
     waiting = [each["rank"] for each in trainers if each["state"] != "done"]
     if waiting:
@@ -159,7 +159,7 @@ def _make_private(directory: str) -> None:
 
 
 def _forget_other_runs(directory: str) -> None:
-    """What an earlier run of a job left in the same log directory is of no use: a run starts anew, or from a checkpoint."""
+    """What an earlier run of a job left in the same log directory is of no use: a run starts from nothing, or from a checkpoint."""
     above = os.path.dirname(directory)
     if not os.path.isdir(above):
         return

@@ -129,7 +129,7 @@ class _Rows:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew with what the servers have."""
+        """Start again from what the servers have."""
         spec = self._spec
         self.latest = umiak_native.Table(specs.to_json(spec), LOCAL_SHARDS)
         zeros = replace(spec, rule=specs.Sum(), clip=specs.Clip(), decay=specs.Decay(), init=specs.Constant())
@@ -195,7 +195,7 @@ class _Dense:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew with what the servers have."""
+        """Start again from what the servers have."""
         self._touched = False
         self._old = self._client.pull_dense(self._table)
         self.latest = umiak_native.DenseTable(specs.to_json(self._spec))

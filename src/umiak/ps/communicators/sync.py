@@ -3,7 +3,7 @@
 Guarantees: the servers keep the contributions of a step apart by trainer, sum them in rank order when the last trainer has
 committed the step, and apply one optimizer step with the sum. So the tables after step t are a function of the data alone:
 two runs are equal bit for bit, and equal to one process that computes the same micro-batches and adds them in the same order.
-A step is committed on all servers or on none, whoever dies when. A trainer that dies is waited for, then the step fails
+A step is committed on all servers or on none, whichever process dies when. A trainer that dies is waited for, then the step fails
 naming it, or goes on without it (``on_loss``).
 
 Gradients count by 1 / trainers that take part in the step: a step is one over the mean of their batches. One that has no more
