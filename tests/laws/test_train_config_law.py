@@ -247,11 +247,11 @@ def test_every_config_has_a_plan_that_can_be_told(made: TrainConfig) -> None:
         for each in made.runners
     ]
     told = plan(replace(made, runners=tuple(short)), process_role({}), "config.yaml")
-    assert [act.name for act in told.acts] == [*made.mode]
+    assert [run.name for run in told.runs] == [*made.mode]
     text = explain.text(told)
-    for act in told.acts:
-        assert all(stage.dataset == made.dataset(made.phase(stage.name).dataset_name) for stage in act.stages)
-        assert act.name in text
+    for run in told.runs:
+        assert all(stage.dataset == made.dataset(made.phase(stage.name).dataset_name) for stage in run.stages)
+        assert run.name in text
 
 
 @given(st.lists(slot_names, unique=True, max_size=6))

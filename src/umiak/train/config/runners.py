@@ -5,10 +5,11 @@ What PaddleRec let pass in silence is told: a key without effect is a warning, o
 
 from __future__ import annotations
 
+from umiak.core.value import fields
 from umiak.schema.findings import Findings, Place, choices
 from umiak.schema.yaml_tree import Listing
 from umiak.train.config.days import DAY_MINUTES
-from umiak.train.config.keys import ONLINE
+from umiak.train.config.keys import ONLINE, RUNNER
 from umiak.train.config.values import (
     Device,
     Evaluation,
@@ -26,6 +27,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from umiak.schema.sections import Said
 
+_DECIDED = ("name", "device", "phases", "fleet_mode", "epochs", "init_model_path", "node_data", "alone_allowed", "amp")
+"""Keys that are called as a field is, and depend on others."""
+AS_SAID = tuple([key.name for key in RUNNER if key.name in fields(Runner) and key.name not in _DECIDED])
+"""Keys that are fields of a `Runner` just as they are written: a new one needs its row, its field, and who uses it."""
 _TRAINED = (RunnerClass.TRAIN, RunnerClass.LOCAL_CLUSTER_TRAIN, RunnerClass.CLUSTER_TRAIN)
 
 
@@ -91,19 +96,17 @@ class _Making:
             node_data=self._node_data(),
             epochs=self._epochs(),
             phases=self.phases,
-            seed=said.get("seed"),
             init_model_path=self._init_model_path(),
             infer_epochs=self._infer_epochs(),
             checkpoint=self._checkpoint(),
             step_checkpoint=self._step_checkpoint(),
             save_minutes=self._save_minutes(),
-            keep_checkpoints=said.get("keep_checkpoints"),
             evaluation=self._evaluation(),
             amp=self._amp(),
             inference=self._inference(),
-            print_interval=said.number("print_interval"),
             result_dump_path=said.text("runner_result_dump_path"),
             online=self._online(),
+            **{name: said.get(name) for name in AS_SAID},
         )
 
     # ---- who
