@@ -238,11 +238,11 @@ def test_a_config_has_no_mistakes(
 @pytest.mark.parametrize("model", sorted(TRIALS))
 def test_a_model_knows_the_hyper_parameters_of_its_config(model: str) -> None:
     from umiak.train.engines import hyper
-    from umiak.train.engines.paddle import load
+    from umiak.train.engines.paddle import load as load_model
 
     _, found = load.load(f"umiak.models.{model}")
     assert found.config
-    kind = load(found.config.phase("train").model)
+    kind = load_model(found.config.phase("train").model)
     hyper.typed(kind.Hyper, found.config.hyper_parameters)
     hyper.typed(kind.Hyper, TRIALS[model].hyper)
 
