@@ -20,6 +20,7 @@ from umiak.core.value import replace, value
 from umiak.models import sample
 from umiak.models.sample import models
 from umiak.train import reading
+from umiak.train.config import load
 from umiak.train.config.values import Dataset
 
 pytestmark = [
@@ -87,7 +88,7 @@ def test_every_model_is_tried() -> None:
 
 def learn(model: str, directory: Path, trial: Trial) -> Learned:
     from umiak.train.engines.engine import EngineOptions
-    from umiak.train.engines.paddle import PaddleEngine, load
+    from umiak.train.engines.paddle import PaddleEngine, load_model
     from umiak.train.modeling import Slots
 
     best = importlib.import_module(f"umiak.models.{model}.sample").make(str(directory))
@@ -97,7 +98,7 @@ def learn(model: str, directory: Path, trial: Trial) -> Learned:
         replace(found.config.dataset(f"{part}_data"), data_path=str(directory / part)) for part in ("train", "test")
     )
     engine = PaddleEngine(
-        load(found.config.phase("train").model),
+        load_model(found.config.phase("train").model),
         Slots(sparse=train.sparse_slots, dense=train.dense_slots),
         job=ps.init("sync"),
         options=EngineOptions(learning=found.config.learning, seed=1),
@@ -187,7 +188,7 @@ def test_a_model_with_a_table_for_each_slot(model: str, tmp_path: Path) -> None:
     from umiak.train.config.values import EmbeddingTables
     from umiak.train.engines import paddle_export
     from umiak.train.engines.engine import EngineOptions
-    from umiak.train.engines.paddle import PaddleEngine, load
+    from umiak.train.engines.paddle import PaddleEngine, load_model
     from umiak.train.modeling import Slots
 
     importlib.import_module(f"umiak.models.{model}.sample").make(str(tmp_path), samples=300)
@@ -195,7 +196,7 @@ def test_a_model_with_a_table_for_each_slot(model: str, tmp_path: Path) -> None:
     assert found.config
     train = replace(found.config.dataset("train_data"), data_path=str(tmp_path / "train"))
     engine = PaddleEngine(
-        load(found.config.phase("train").model),
+        load_model(found.config.phase("train").model),
         Slots(sparse=train.sparse_slots, dense=train.dense_slots),
         job=ps.init("sync"),
         options=EngineOptions(learning=found.config.learning, seed=1, embedding_tables=EmbeddingTables.PER_SLOT),
@@ -235,11 +236,11 @@ def test_a_config_has_no_mistakes(
 @pytest.mark.parametrize("model", sorted(TRIALS))
 def test_a_model_knows_the_hyper_parameters_of_its_config(model: str) -> None:
     from umiak.train.engines import hyper
-    from umiak.train.engines.paddle import load
+    from umiak.train.engines.paddle import load_model
 
     _, found = load.load(f"umiak.models.{model}")
     assert found.config
-    kind = load(found.config.phase("train").model)
+    kind = load_model(found.config.phase("train").model)
     hyper.typed(kind.Hyper, found.config.hyper_parameters)
     hyper.typed(kind.Hyper, TRIALS[model].hyper)
 

@@ -99,14 +99,14 @@ def test_both_ways_to_multiply_vectors_are_the_same(size: int) -> None:
 
 def test_a_model_whose_metrics_have_their_old_name_is_refused(tmp_path: Path) -> None:
     """Else it would be trained without a word about what it is evaluated by."""
-    from umiak.train.engines.paddle import load
+    from umiak.train.engines.paddle import load_model
 
     file = tmp_path / "model.py"
     file.write_text(
         "from umiak.models import ClickModel\n\nclass Model(ClickModel):\n    def judges(self):\n        return {}\n"
     )
     with pytest.raises(UmiakError, match="has a method judges, which is called metrics now") as error:
-        load(str(file), "config.yaml")
+        load_model(str(file), "config.yaml")
     assert error.value.problems[0].code == "UM-TRAIN-013"
     file.write_text(file.read_text().replace("judges", "metrics"))
-    assert load(str(file)).__name__ == "Model"
+    assert load_model(str(file)).__name__ == "Model"
