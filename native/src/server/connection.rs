@@ -59,9 +59,9 @@ impl Default for Limits {
 pub const SLICE: Duration = Duration::from_millis(500);
 /// A buffer that was not used for this long is given back.
 const IDLE: Duration = Duration::from_secs(5);
-/// Answers of many rows are made and sent in blocks of about this many bytes, so many of them ahead.
-const BLOCK: usize = 128 << 10;
-const BLOCKS: usize = 8;
+/// Answers of many rows are made and sent in equal blocks of at most this many bytes, so many of them ahead.
+const BLOCK: usize = 256 << 10;
+const BLOCKS: usize = 4;
 
 /// What all connections of a server share.
 pub struct Terms<'a> {
@@ -402,7 +402,8 @@ impl Reply for Answer<'_> {
         }
         locks::may_wait();
         let (total, width) = (rows as usize, dim as usize);
-        let per_block = (BLOCK / 4 / width.max(1)).clamp(1, total.max(1));
+        let blocks = (total * width * 4).div_ceil(BLOCK).max(1);
+        let per_block = total.div_ceil(blocks).max(1);
         let per_round = (BLOCKS * per_block).min(total);
         self.scratch.resize(self.scratch.len().max(per_round * width), 0.0);
         let length = (total * width * 4) as u64;

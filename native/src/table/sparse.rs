@@ -19,7 +19,7 @@ use crate::table::changes::{self, Changes};
 use crate::table::ctr_push::CtrPush;
 use crate::table::freeze::{self, Frozen};
 use crate::table::kernels::{self, Job, Shape};
-use crate::table::lookup::{self, Block, Found, JobList, NOWHERE};
+use crate::table::lookup::{self, Block, Found, JobList, NOWHERE, Near};
 use crate::table::rules::{Rule, Step};
 use crate::table::shard::{Layout, Shard, Store};
 use crate::table::slab::Bits;
@@ -138,7 +138,7 @@ impl SparseTable {
             let made = absent == Absent::Made && self.admits(keys[place]);
             if made { self.create(shard, hash, keys[place]) } else { NOWHERE }
         };
-        let ready = |_: &mut Shard, found: Found| self.prefetch_values(found);
+        let ready = |_: Near<'_, '_>, found: Found| self.prefetch_values(found);
         self.each_block(keys, missing, ready, |block| {
             for (place, found) in block.rows() {
                 let row = &mut out[place * width..(place + 1) * width];
@@ -184,9 +184,9 @@ impl SparseTable {
             let admitted = self.admits_push(shard, keys[place], row(place), draw);
             if admitted { self.create(shard, hash, keys[place]) } else { NOWHERE }
         };
-        let ready = |shard: &mut Shard, found: Found| {
+        let ready = |mut near: Near<'_, '_>, found: Found| {
             self.prefetch_all(found);
-            self.before_write(shard, found, marks);
+            self.before_write(near.shard(), found, marks);
         };
         match &self.spec.accessor {
             None => self.each_block(keys, missing, ready, |block| {
@@ -247,9 +247,9 @@ impl SparseTable {
             forget_pending(shard, keys[place]);
             self.create(shard, hash, keys[place])
         };
-        let ready = |shard: &mut Shard, found: Found| {
+        let ready = |mut near: Near<'_, '_>, found: Found| {
             self.prefetch_values(found);
-            self.before_write(shard, found, &marks);
+            self.before_write(near.shard(), found, &marks);
         };
         self.each_block(keys, missing, ready, |block| {
             for (place, found) in block.rows() {
@@ -459,7 +459,7 @@ impl SparseTable {
     }
 
     fn load_row(&self, shard: &mut Shard, hash: u64, key: u64, flags: u32, data: &[f32], marks: &[Bits]) {
-        let found = shard.index.find(hash, key).map(|entry| Found { slot: entry.slot(), wide: entry.wide });
+        let found = shard.index.find(hash, key).map(Found::from);
         if flags & row_flag::PENDING != 0 {
             if found.is_none() {
                 Arc::make_mut(&mut shard.pending).insert(key, flags >> row_flag::COUNT_SHIFT);
@@ -519,7 +519,7 @@ impl SparseTable {
         &self,
         keys: &[u64],
         missing: impl FnMut(&mut Shard, u64, usize) -> Found,
-        ready: impl FnMut(&mut Shard, Found),
+        ready: impl FnMut(Near<'_, '_>, Found),
         work: impl FnMut(&mut Block<'_, '_>),
     ) {
         lookup::each_block(&self.store, &self.shards, self.sharding, keys, missing, ready, work);
