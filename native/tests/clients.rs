@@ -15,9 +15,9 @@ use umiak_native::client::session::{Client, RowChange, Wish};
 use umiak_native::keys::mix;
 use umiak_native::server::connection::Limits;
 use umiak_native::server::listener::{Listener, Setup};
-use umiak_native::server::service::{Identity, Refusal, Reply, RequestError, Service};
+use umiak_native::server::service::{Identity, Refusal, Reply, Request, RequestError, Service};
 use umiak_native::table::Absent;
-use umiak_native::wire::frame::{Header, Op};
+use umiak_native::wire::frame::Op;
 
 const SPEC: &str = r#"{"kind": "sparse", "dim": 4, "seed": 1, "init": {"kind": "constant", "value": 0.0},
                        "optimizer": {"rule": "sum"}}"#;
@@ -236,15 +236,9 @@ impl Service for Meeting {
         self.others.welcome(who)
     }
 
-    fn request(
-        &self,
-        who: &Identity,
-        header: &Header,
-        payload: &[u8],
-        reply: &mut dyn Reply,
-    ) -> Result<(), RequestError> {
-        if header.op != Op::Commit {
-            return self.others.request(who, header, payload, reply);
+    fn request(&self, request: Request<'_>, reply: &mut dyn Reply) -> Result<(), RequestError> {
+        if request.header.op != Op::Commit {
+            return self.others.request(request, reply);
         }
         if self.first && self.commits_of_first.fetch_add(1, Ordering::SeqCst) == 0 {
             return Err(std::io::Error::other("the connection is lost").into());

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::locks;
-use super::service::{Fill, Identity, Kind, Refusal, Reply, RequestError, Service};
+use super::service::{Fill, Identity, Kind, Refusal, Reply, Request, RequestError, Service};
 use crate::crew;
 use crate::wire::auth::{self, Challenge, Hello, Proof, Role};
 use crate::wire::codec::{self, Buffer, Fault};
@@ -162,7 +162,7 @@ fn converse(terms: &Terms<'_>, line: &mut Line<'_>, who: &Identity) -> End {
             return Fault::new("bad-frame", what).into();
         }
         let Line { stream, buffer, .. } = line;
-        let payload = buffer.bytes(header.length as usize);
+        let request = Request { who, header: &header, payload: buffer.bytes(header.length as usize) };
         let mut answer = Answer {
             stream,
             scratch: &mut scratch,
@@ -172,7 +172,7 @@ fn converse(terms: &Terms<'_>, line: &mut Line<'_>, who: &Identity) -> End {
             answered: false,
             broken: false,
         };
-        let outcome = catch_unwind(AssertUnwindSafe(|| terms.service.request(who, &header, payload, &mut answer)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| terms.service.request(request, &mut answer)));
         match outcome {
             Ok(Ok(())) if answer.answered && !answer.broken => {}
             Ok(Err(RequestError::Refused(refusal))) if !answer.answered && !answer.broken => {

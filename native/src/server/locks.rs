@@ -3,12 +3,12 @@
 //! ```text
 //! writing   the right to write tables to disk, or to do what must not happen meanwhile
 //! gate      changes pass it together; a moment in which nothing changes has it alone
-//! lane      one rank's operations, in order; one lane at a time
+//! session   one rank's operations, in order; one session at a time
 //! core      steps, members, meetings
 //! registry  which tables there are
 //! ```
 //!
-//! Locks inside tables, the log, the shelf and the list of threads are the last ones: nobody takes another while holding
+//! Locks inside tables, the log, the buffer pool and the list of threads are the last ones: nobody takes another while holding
 //! them. From the gate on, nobody writes to a socket or waits for the disk while holding one.
 //!
 //! In debug builds and in all tests each thread remembers what it holds, and taking a lock out of order panics, also when
@@ -23,7 +23,7 @@ use std::time::Duration;
 pub enum Rank {
     Writing,
     Gate,
-    Lane,
+    Session,
     Core,
     Registry,
 }
@@ -169,10 +169,10 @@ mod tests {
 
     #[test]
     fn locks_are_taken_in_one_order_only() {
-        let locks = || (Lock::new(Rank::Lane, 1), Lock::new(Rank::Lane, 2), Lock::new(Rank::Core, 3));
+        let locks = || (Lock::new(Rank::Session, 1), Lock::new(Rank::Session, 2), Lock::new(Rank::Core, 3));
         assert!(!panics(move || {
-            let (lane, other, core) = locks();
-            drop((lane.lock(), core.lock()));
+            let (session, other, core) = locks();
+            drop((session.lock(), core.lock()));
             drop((other.lock(), core.try_lock()));
         }));
         assert!(panics(move || drop((locks().2.lock(), locks().0.lock()))), "backwards");
@@ -188,8 +188,8 @@ mod tests {
             may_wait();
         }));
         assert!(panics(|| {
-            let lane = Lock::new(Rank::Lane, ());
-            let _lane = lane.lock();
+            let session = Lock::new(Rank::Session, ());
+            let _lane = session.lock();
             may_wait();
         }));
         may_wait();

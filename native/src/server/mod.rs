@@ -46,28 +46,42 @@
 
 mod applications;
 mod barriers;
+mod blackboard;
 pub mod config;
 pub mod connection;
+mod coordination;
 mod counters;
+mod durability;
 pub mod engine;
 mod gate;
 mod gathers;
 mod geo;
-mod lane;
+mod lifetime;
 pub mod listener;
 mod loading;
 mod locks;
+mod meetings;
 mod members;
 mod operations;
-mod posts;
+mod payloads;
+mod pieces;
 mod records;
 mod recovery;
 mod refusals;
 mod registry;
+mod requests;
+mod schedule;
 pub mod service;
+mod session;
 mod snapshots;
+mod staging;
+mod state_dir;
 mod steps;
 mod traffic;
 pub mod upkeep;
+mod verdict;
 mod waiting;
 mod waits;
+
+#[cfg(test)]
+mod tests;

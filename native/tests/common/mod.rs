@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use umiak_native::server::service::{Identity, Refusal, Reply, RequestError, Service};
+use umiak_native::server::service::{Identity, Refusal, Reply, Request, RequestError, Service};
 use umiak_native::wire::auth::{self, Challenge, Hello, Role};
 use umiak_native::wire::codec;
 use umiak_native::wire::frame::{HEADER, Header, Op};
@@ -38,13 +38,8 @@ impl Service for Memory {
         Ok(json!({"life": 1, "applied": applied, "durable": durable, "log": self.log, "step": 0}))
     }
 
-    fn request(
-        &self,
-        who: &Identity,
-        header: &Header,
-        payload: &[u8],
-        reply: &mut dyn Reply,
-    ) -> Result<(), RequestError> {
+    fn request(&self, request: Request<'_>, reply: &mut dyn Reply) -> Result<(), RequestError> {
+        let Request { who, header, payload } = request;
         match header.op {
             Op::Beat => reply.ok(0, 0)?,
             Op::Create => reply.ok(7, 0)?,
