@@ -1,7 +1,8 @@
 //! Tables: rows by key, arrays by name, and the rules that change them.
 //!
 //! ```text
-//! sparse      a table: pull, push, load, shrink          dense       named arrays with the same rules
+//! sparse      a table: pull, push, shrink                dense       named arrays with the same rules
+//! saving      what of it goes to disk and comes back     frozen      what a shard keeps of a moment that is saved
 //! ctr, ctr_push      rows with click-through statistics
 //! freeze      a moment that is saved while pushes go on  changes     what others changed, for geo
 //! lookup      keys to rows, in stages                    batch       keys in groups by shard, in windows
@@ -19,11 +20,13 @@ mod ctr_push;
 pub mod dense;
 pub mod differences;
 mod freeze;
+mod frozen;
 mod index;
 pub mod kernels;
 mod lookup;
 mod memory;
 pub mod rules;
+mod saving;
 mod shard;
 mod slab;
 mod slots;
