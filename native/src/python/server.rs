@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use serde::Deserialize;
 
 use super::errors;
-use crate::client::dial::TICK;
+use crate::client::context::TICK;
 use crate::server::config::{EngineConfig, OnLoss};
 use crate::server::connection::Limits;
 use crate::server::engine::Engine;
