@@ -1,4 +1,5 @@
 //! Clients against small services: what is sent, and that a broken connection neither loses nor repeats a push.
+#![allow(clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 mod common;
 

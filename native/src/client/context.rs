@@ -1,11 +1,12 @@
 //! What goes with one operation through all the requests that it takes: how long it may last, who is asked whether it may
 //! go on, and what it waits for.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::error::{ClientError, ErrorDetail, Outcome};
+use crate::poison::Unpoisoned;
 
 /// Called at least every 0.2 s while something is waited for; `false` ends the waiting.
 pub type Pulse<'a> = &'a mut dyn FnMut() -> bool;
@@ -31,7 +32,7 @@ pub struct Waiting(Mutex<Option<String>>);
 
 impl Waiting {
     fn text(&self) -> MutexGuard<'_, Option<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unpoisoned()
     }
 
     pub fn get(&self) -> Option<String> {

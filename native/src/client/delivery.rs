@@ -101,7 +101,7 @@ impl State {
         self.perform(&mut orders, &mut |_, _, _| {}, context)
     }
 
-    /// Carries out one order per server, and connects anew and repeats where that is needed.
+    /// Carries out one order per server, and connects again and repeats where that is needed.
     pub(super) fn perform(
         &mut self,
         orders: &mut [Order<'_>],
@@ -125,7 +125,7 @@ impl State {
                 }
                 if self.links[order.link].stream.is_none() {
                     self.reconnect(order.link, &mut patience, context)?;
-                    // Connecting anew has brought the server everything that is kept, this one too.
+                    // Connecting again has brought the server everything that is kept, this one too.
                     if let Body::Frame(frame) = &order.body
                         && frame.is_acknowledged()
                     {

@@ -1,6 +1,6 @@
 //! Requests to several servers at once, and their answers as they come. An adapter: one loop over non-blocking sockets.
 //!
-//! One request per connection at a time. A call that fails breaks its connection and no other; the caller connects anew
+//! One request per connection at a time. A call that fails breaks its connection and no other; the caller connects again
 //! and calls again.
 
 use std::io::{self, ErrorKind, IoSlice};

@@ -7,13 +7,14 @@
 
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::context::{CallContext, CallOptions, Waiting};
 use super::dial::{self, Credentials, NoEntry};
 use super::exchange::{self, Call};
+use crate::poison::Unpoisoned;
 use crate::wire::frame::{Header, Op};
 use crate::wire::stream;
 
@@ -59,7 +60,7 @@ impl Heartbeats {
 
     /// An answer is waited for on this connection, or no longer.
     pub fn waits(&self, server: usize, socket: Option<Arc<TcpStream>>) {
-        *self.shared.lines[server].lock().unwrap_or_else(PoisonError::into_inner) = socket;
+        *self.shared.lines[server].lock().unpoisoned() = socket;
     }
 }
 
@@ -67,7 +68,7 @@ impl Drop for Heartbeats {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
         self.shared.bell.1.notify_all();
-        for socket in self.shared.sockets.lock().unwrap_or_else(PoisonError::into_inner).iter().flatten() {
+        for socket in self.shared.sockets.lock().unpoisoned().iter().flatten() {
             let _ = socket.shutdown(Shutdown::Both);
         }
         for thread in self.threads.drain(..) {
@@ -83,19 +84,16 @@ impl Shared {
 
     fn sleep(&self, duration: Duration) {
         let until = Instant::now() + duration;
-        let mut guard = self.bell.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = self.bell.0.lock().unpoisoned();
         while !self.stops() {
             let Some(left) = until.checked_duration_since(Instant::now()) else { break };
-            guard = match self.bell.1.wait_timeout(guard, left.min(Duration::from_millis(500))) {
-                Ok((guard, _)) => guard,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
+            guard = self.bell.1.wait_timeout(guard, left.min(Duration::from_millis(500))).unpoisoned().0;
         }
     }
 
     /// The server is heard again after a silence: a connection on which nothing has come for as long is of no use.
     fn heard_again(&self, index: usize, since: Instant) {
-        let line = self.lines[index].lock().unwrap_or_else(PoisonError::into_inner);
+        let line = self.lines[index].lock().unpoisoned();
         if let Some(socket) = &*line
             && stream::silent_for(socket).is_some_and(|silent| silent >= since.elapsed())
         {
@@ -104,7 +102,7 @@ impl Shared {
     }
 
     fn remember(&self, index: usize, socket: Option<Arc<TcpStream>>) {
-        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)[index] = socket;
+        self.sockets.lock().unpoisoned()[index] = socket;
     }
 }
 

@@ -16,7 +16,7 @@ use crate::wire::stream::Stream;
 
 /// A change on its way to one server, kept until the server has it for good.
 pub struct Frame {
-    /// Without the table's number, which is another one after a server began anew.
+    /// Without the table's number, which is another one after a server restarted.
     pub header: Header,
     /// The table's number in this client.
     pub table: usize,

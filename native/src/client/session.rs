@@ -1,7 +1,7 @@
 //! What a trainer can ask of a job's servers; one operation at a time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -17,6 +17,7 @@ use super::orders::{Body, Order};
 use super::plan::{Merge, Plan};
 use super::state::State;
 use super::tables::Table;
+use crate::poison::Unpoisoned;
 use crate::table::Absent;
 use crate::wire::auth;
 use crate::wire::codec;
@@ -140,7 +141,7 @@ impl Client {
                     return Err(ClientError::refused("internal", "an earlier operation failed: a defect of umiak"));
                 }
                 Err(TryLockError::WouldBlock) => {
-                    let guard = self.turn.0.lock().unwrap_or_else(PoisonError::into_inner);
+                    let guard = self.turn.0.lock().unpoisoned();
                     drop(self.turn.1.wait_timeout(guard, Duration::from_millis(20)));
                     if !(options.pulse)() {
                         return Err(ClientError::Interrupted);

@@ -1,5 +1,5 @@
-//! Synchronous steps from a trainer's side: prepare on all servers, then commit on all; and how a trainer that was started
-//! anew finds out where it stood.
+//! Synchronous steps from a trainer's side: prepare on all servers, then commit on all; and how a trainer that was
+//! restarted finds out where it stood.
 //!
 //! ```text
 //! some server has committed step t        -> the others have prepared it: commit it there too, go on with t + 1
@@ -15,7 +15,7 @@ use super::session::Turn;
 use super::state::State;
 use crate::wire::frame::{Header, Op, flag};
 
-/// How often a step is chosen anew because the servers went on without this trainer meanwhile.
+/// How often a step is chosen again because the servers went on without this trainer meanwhile.
 const ATTEMPTS: usize = 100;
 
 impl Turn<'_> {

@@ -1,7 +1,7 @@
 //! Places where trainers wait for one another. A decider.
 //!
 //! A barrier has a name and a turn. Once complete it stays complete, so that a trainer that lost the answer, or that was
-//! started anew and walks the same way again, passes it at once instead of waiting for those who are long gone.
+//! restarted and walks the same way again, passes it at once instead of waiting for those who are long gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_started_anew_has_not_arrived() {
+    fn a_restarted_trainer_has_not_arrived() {
         let mut barriers = Barriers::default();
         barriers.arrives("start", 0, 1);
         barriers.withdraw(1);

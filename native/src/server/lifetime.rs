@@ -2,9 +2,11 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
+
+use crate::poison::Unpoisoned;
 
 pub struct Lifetime {
     /// Tells this run of the server from earlier and later ones.
@@ -40,7 +42,7 @@ impl Lifetime {
     }
 
     fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+        self.threads.lock().unpoisoned()
     }
 
     /// Starts a thread that `join` waits for.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -21,6 +21,7 @@ use super::registry::{Entry, Registry};
 use super::service::{Refusal, Reply, Request, RequestError};
 use super::staging::{LoadRequest, Loaded, Staged};
 use super::steps::Steps;
+use crate::poison::Unpoisoned;
 use crate::store::shardfile;
 use crate::store::shardread::{self, ShardReader};
 use crate::table::{Table, differences};
@@ -43,9 +44,9 @@ impl Engine {
                 scope.spawn(|| {
                     while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
                         match self.read_file(file, &old, tracked, &made) {
-                            Ok(shard) => found.lock().unwrap_or_else(PoisonError::into_inner).extend(shard),
+                            Ok(shard) => found.lock().unpoisoned().extend(shard),
                             Err(problem) => {
-                                failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(problem);
+                                failure.lock().unpoisoned().get_or_insert(problem);
                                 return;
                             }
                         }
@@ -53,16 +54,16 @@ impl Engine {
                 });
             }
         });
-        if let Some(problem) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(problem) = failure.into_inner().unpoisoned() {
             return Err(problem);
         }
-        let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut found = found.into_inner().unpoisoned();
         found.sort_unstable();
         if let Some(missing) = missing_shard(&found, self.tables.owned()) {
             return Err(missing);
         }
         let (mut registry, mut changes) = (Registry::default(), Vec::new());
-        for entry in made.into_inner().unwrap_or_else(PoisonError::into_inner).into_values() {
+        for entry in made.into_inner().unpoisoned().into_values() {
             match old.by_name(&entry.name) {
                 Some(old) => {
                     changes.extend(differences::change(&entry.name, &entry.spec, &old.spec));
@@ -104,7 +105,7 @@ impl Engine {
                             return Err(problem(text));
                         }
                     }
-                    let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut made = made.lock().unpoisoned();
                     let entry = match made.get(&head.name) {
                         Some(entry) if entry.spec != head.spec => {
                             return Err(problem(format!("describes table {:?} unlike the other files", head.name)));

@@ -16,8 +16,10 @@
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Condvar, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
+
+use crate::poison::Unpoisoned;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
@@ -35,6 +37,7 @@ mod held {
 
     thread_local!(static HELD: RefCell<Vec<Rank>> = const { RefCell::new(Vec::new()) });
 
+    #[expect(clippy::panic, reason = "a defect that debug builds and tests are to find")]
     pub fn take(rank: Rank) {
         HELD.with_borrow_mut(|held| {
             if let Some(last) = held.iter().max().filter(|last| **last >= rank) {
@@ -52,8 +55,11 @@ mod held {
         });
     }
 
-    pub fn from(rank: Rank) -> Option<Rank> {
-        HELD.with_borrow(|held| held.iter().copied().find(|each| *each >= rank))
+    #[expect(clippy::panic, reason = "a defect that debug builds and tests are to find")]
+    pub fn none_from(rank: Rank) {
+        if let Some(rank) = HELD.with_borrow(|held| held.iter().copied().find(|each| *each >= rank)) {
+            panic!("a thread that holds {rank:?} waits for a socket or the disk");
+        }
     }
 }
 
@@ -105,9 +111,7 @@ pub fn take_if<G>(rank: Rank, lock: impl FnOnce() -> Option<G>) -> Option<Ranked
 /// Says that what follows may take long: a socket or the disk is waited for.
 pub fn may_wait() {
     #[cfg(any(test, debug_assertions))]
-    if let Some(rank) = held::from(Rank::Gate) {
-        panic!("a thread that holds {rank:?} waits for a socket or the disk");
-    }
+    held::none_from(Rank::Gate);
 }
 
 impl<G: Deref> Deref for Ranked<G> {
@@ -130,7 +134,7 @@ impl<T> Guard<'_, T> {
     /// Gives the lock up until the bell rings, or for so long.
     pub fn wait_timeout(self, bell: &Condvar, timeout: Duration) -> Self {
         let Ranked { guard, held } = self;
-        let guard = bell.wait_timeout(guard, timeout).unwrap_or_else(PoisonError::into_inner).0;
+        let guard = bell.wait_timeout(guard, timeout).unpoisoned().0;
         Ranked { guard, held }
     }
 }
@@ -147,7 +151,7 @@ impl<T> Lock<T> {
     }
 
     pub fn lock(&self) -> Guard<'_, T> {
-        take(self.rank, || self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+        take(self.rank, || self.inner.lock().unpoisoned())
     }
 
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {

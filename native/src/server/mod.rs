@@ -29,7 +29,7 @@
 //! next == t - 1 (then prepared)      the commit was lost in a kill: Commit(t - 1), then as above
 //! ```
 //!
-//! A trainer that was started anew connects to all servers, takes t = the highest `next`, and goes by the same table. Not
+//! A trainer that was restarted connects to all servers, takes t = the highest `next`, and goes by the same table. Not
 //! `joined`: it had been given up; it takes a t of at least the highest `step` + 2 and says Abort(t) everywhere, which means
 //! "I take part from t on"; refused with `step-past`, it tries a higher one.
 //! Pull and PullDense with `seq` = s wait until the server's step is s.

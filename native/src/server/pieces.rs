@@ -1,8 +1,9 @@
 //! Pieces: frames that wait for their time, because their step or their other parts are not here yet. Values, and the
 //! buffers that they are copied into.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use crate::poison::Unpoisoned;
 use crate::wire::codec;
 use crate::wire::frame::{Header, Op, flag};
 
@@ -62,7 +63,7 @@ impl BufferPool {
     const MOST: usize = 8 << 20;
 
     fn buffers(&self) -> MutexGuard<'_, Vec<Vec<u64>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unpoisoned()
     }
 
     pub fn take(&self) -> Vec<u64> {

@@ -6,12 +6,13 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::locks::{self, Rank, Ranked};
 use super::refusals;
 use super::service::Refusal;
 use crate::keys::{self, Sharding};
+use crate::poison::Unpoisoned;
 use crate::table::Table;
 use crate::table::differences::{differences, layout_differences};
 use crate::table::spec::TableSpec;
@@ -53,7 +54,7 @@ impl Entry {
 
     /// Whose processes have described it as it is.
     pub fn agreed(&self) -> MutexGuard<'_, BTreeMap<u32, u64>> {
-        self.agreed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.agreed.lock().unpoisoned()
     }
 
     /// From now on every trainer can ask what others have changed.
@@ -138,11 +139,11 @@ impl Tables {
     }
 
     fn read(&self) -> Ranked<RwLockReadGuard<'_, Registry>> {
-        locks::take(Rank::Registry, || self.registry.read().unwrap_or_else(PoisonError::into_inner))
+        locks::take(Rank::Registry, || self.registry.read().unpoisoned())
     }
 
     pub fn write(&self) -> Ranked<RwLockWriteGuard<'_, Registry>> {
-        locks::take(Rank::Registry, || self.registry.write().unwrap_or_else(PoisonError::into_inner))
+        locks::take(Rank::Registry, || self.registry.write().unpoisoned())
     }
 
     /// Those that there are at this moment.

@@ -12,7 +12,7 @@ use super::service::{Identity, Kind, Refusal, Reply, Request, RequestError, Serv
 use crate::wire::frame::{Op, flag};
 
 impl Engine {
-    /// What a new connection of a rank does: older ones are cut off, and what they left half done is dropped.
+    /// What a new connection of a rank does: older ones do not count any more, and what they left half done is dropped.
     fn take_session(&self, who: &Identity) -> Result<(), Refusal> {
         let Some(_pass) = self.pass(Duration::from_secs(3)) else { return Err(refusals::busy()) };
         let mut session = self.sessions.of(who.rank);

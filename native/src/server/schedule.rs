@@ -1,8 +1,10 @@
 //! When a server writes a snapshot of itself: one at a time, when it was asked for or the log has grown long, and not again
 //! soon after one that failed. Time is an argument, in milliseconds.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use crate::poison::Unpoisoned;
 
 /// After a snapshot that could not be written, the log may grow for so long.
 const SECOND_TRY: u64 = 10_000;
@@ -24,11 +26,10 @@ impl Schedule {
         self.wanted.store(true, Ordering::SeqCst);
     }
 
-    /// The log has grown long.
-    pub fn log_is_long(&self, now: u64) {
-        if now >= self.not_before.load(Ordering::Relaxed) {
-            self.ask();
-        }
+    /// Whether a log that has grown long is a reason for one. Looked at before the log is: one that has just been written
+    /// has made the log short.
+    pub fn is_free(&self, now: u64) -> bool {
+        !self.running.load(Ordering::SeqCst) && now >= self.not_before.load(Ordering::Relaxed)
     }
 
     /// Whether one is to be written now. It is over with `end`.
@@ -43,7 +44,7 @@ impl Schedule {
         if outcome.is_err() {
             self.not_before.store(now + SECOND_TRY, Ordering::Relaxed);
         }
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = outcome.err();
+        *self.failure.lock().unpoisoned() = outcome.err();
         self.running.store(false, Ordering::SeqCst);
     }
 
@@ -56,7 +57,7 @@ impl Schedule {
     }
 
     pub fn failure(&self) -> Option<String> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.failure.lock().unpoisoned().clone()
     }
 }
 
@@ -67,20 +68,19 @@ mod tests {
     #[test]
     fn one_at_a_time_and_not_soon_after_a_failure() {
         let schedule = Schedule::default();
-        assert!(!schedule.begin());
-        schedule.log_is_long(0);
+        assert!(!schedule.begin() && schedule.is_free(0));
+        schedule.ask();
         assert!(schedule.begin());
         schedule.ask();
-        assert!(!schedule.begin(), "one is being written");
+        assert!(!schedule.begin() && !schedule.is_free(400), "one is being written");
         schedule.end(Ok(()), 500);
         assert!(schedule.begin(), "the one that was asked for meanwhile");
         schedule.end(Err("no space".into()), 1_000);
-        schedule.log_is_long(10_999);
-        assert!(!schedule.begin());
-        schedule.log_is_long(11_000);
-        assert!(schedule.begin());
+        assert!(!schedule.is_free(10_999) && schedule.is_free(11_000));
         assert_eq!(schedule.failure().as_deref(), Some("no space"));
-        schedule.end(Ok(()), 12_000);
+        schedule.ask();
+        assert!(schedule.begin(), "asked for by a client, not by the log");
+        schedule.end(Ok(()), 2_000);
         assert_eq!(schedule.failure(), None);
     }
 }

@@ -15,7 +15,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,7 @@ use super::registry::Entry;
 use super::service::{Refusal, Reply, Request, RequestError};
 use super::steps::Kept;
 use super::{refusals, state_dir};
+use crate::poison::Unpoisoned;
 use crate::store::log::Log;
 use crate::store::manifest::{Manifest, TableEntry};
 use crate::store::shardfile::{self, ShardHead, ShardSummary, ShardWriter};
@@ -144,7 +145,7 @@ impl Engine {
         let owned = self.tables.owned();
         let next = AtomicUsize::new(owned.start);
         let failure: Mutex<Option<String>> = Mutex::new(None);
-        let lock = |failure: &Mutex<Option<String>>| failure.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let lock = |failure: &Mutex<Option<String>>| failure.lock().unpoisoned().is_some();
         std::thread::scope(|scope| {
             for _ in 0..WRITERS.min(owned.len()) {
                 scope.spawn(|| {
@@ -158,19 +159,19 @@ impl Engine {
                             false => self.write_shard(moment, dir, order, shard).map_err(|error| error.to_string()),
                         };
                         match outcome {
-                            Ok(summary) => summaries.lock().unwrap_or_else(PoisonError::into_inner).push(summary),
-                            Err(text) => *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(text),
+                            Ok(summary) => summaries.lock().unpoisoned().push(summary),
+                            Err(text) => *failure.lock().unpoisoned() = Some(text),
                         }
                         written.fetch_add(1, Ordering::Relaxed);
                     }
                 });
             }
         });
-        if let Some(failure) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(failure) = failure.into_inner().unpoisoned() {
             return Err(failure);
         }
         sync_dir(dir).map_err(|error| error.to_string())?;
-        let mut summaries = summaries.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut summaries = summaries.into_inner().unpoisoned();
         summaries.sort_by_key(|summary| summary.shard);
         Ok(summaries)
     }

@@ -1,11 +1,12 @@
 //! A checkpoint that was read and checked, and waits for the word to take its place.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use serde::Deserialize;
 
 use super::registry::Registry;
+use crate::poison::Unpoisoned;
 
 /// One that nobody wanted after all is kept for so long, in milliseconds.
 const STALE: u64 = 60_000;
@@ -43,7 +44,7 @@ pub struct Staging(Mutex<Option<Staged>>);
 
 impl Staging {
     fn staged(&self) -> MutexGuard<'_, Option<Staged>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unpoisoned()
     }
 
     /// In the place of one that waits.

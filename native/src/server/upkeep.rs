@@ -40,10 +40,11 @@ impl Engine {
         self.notice_losses();
         self.staging.drop_stale(self.lifetime.now());
         if let Some(log) = self.durability.log()
+            && self.durability.schedule.is_free(self.lifetime.now())
             && log.failure().is_none()
             && log.bytes() >= self.config.snapshot_bytes.max(1)
         {
-            self.durability.schedule.log_is_long(self.lifetime.now());
+            self.durability.schedule.ask();
         }
         if self.durability.schedule.begin() {
             let engine = self.clone();

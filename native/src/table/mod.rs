@@ -11,7 +11,7 @@
 //! rules       numbers of a push  kernels gradient to row       spec    what a table is       differences  between two of these
 //! ```
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 mod batch;
 mod changes;
@@ -37,6 +37,7 @@ pub use dense::DenseTable;
 pub use sparse::{Absent, SparseTable};
 
 use crate::keys::Sharding;
+use crate::poison::Unpoisoned;
 use crate::table::differences::layout_differences;
 use crate::table::spec::TableSpec;
 
@@ -120,5 +121,5 @@ impl Memory {
 
 /// A lock whose holder may have panicked: rows are changed one by one and whole, so what is there can be used.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock().unpoisoned()
 }

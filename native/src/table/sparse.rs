@@ -8,8 +8,8 @@ use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use crate::crew;
 use crate::gather;
+use crate::helpers;
 use crate::keys::{Sharding, draw, mix, unit};
 use crate::table::batch::{self, copy_row, prefetch_row};
 use crate::table::changes::{self, Changes};
@@ -162,7 +162,7 @@ impl SparseTable {
         let steps = self.begin_step();
         let marks = self.changes.marks();
         let parts = batch::parts(keys, self.sharding);
-        crew::together(parts.len(), &|part| {
+        helpers::together(parts.len(), &|part| {
             let Range { start, end } = parts[part];
             self.push_part(&keys[start..end], &rows[start * width..end * width], draw, steps, &marks);
         });

@@ -1,5 +1,6 @@
 //! What tests of connections share: a small service that holds rows in memory, and a caller that speaks frames by hand.
 #![allow(dead_code)]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
