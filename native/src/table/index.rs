@@ -68,6 +68,7 @@ impl Buckets {
     fn take(&self, depth: u32) -> NonNull<Entry> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.slab.grow(number + 1);
+        #[expect(clippy::expect_used, reason = "the line above has seen to it")]
         let bucket = NonNull::new(self.slab.row(number as u32)).expect("the slab has grown");
         // SAFETY: this bucket's memory was just made, and this caller has it alone.
         unsafe { bucket.as_ptr().write(Entry { key: 0, number: limit_of(number), wide: depth }) };
