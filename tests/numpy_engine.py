@@ -70,8 +70,8 @@ class NumpyEngine:
         """Told before each step: so a test can do something in the middle of a run."""
         self._names = [f"{options.prefix}{name}" for name in ("weights", "bias")]
         rule = specs.Sgd(learning_rate=RATE)
-        weights = specs.SparseTable(dim=1, init=specs.Constant(), seed=options.seed, optimizer=rule)
-        bias = specs.DenseTable(arrays=(specs.Array(name="bias", shape=(1,)),), optimizer=rule)
+        weights = specs.SparseTable(dim=1, init=specs.Constant(), seed=options.seed, rule=rule)
+        bias = specs.DenseTable(arrays=(specs.Array(name="bias", shape=(1,)),), rule=rule)
         self._specs = (weights, bias)
         self._weights, self._bias = [
             job.client.create_table(name, specs.to_json(spec))

@@ -16,7 +16,7 @@ import io
 import json
 import multiprocessing
 import os
-import random
+import secrets
 import shutil
 import signal
 import subprocess
@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.support import eventually
+from tests.support import chance, eventually
 from umiak.ps import export
 
 EPOCHS = 2
@@ -297,7 +297,7 @@ class Forked(Process):
     """A run in one process."""
 
     def __init__(self, cwd: Path, words: list[str], env: Mapping[str, str]) -> None:
-        self._err = cwd / f"err.{random.getrandbits(64):x}"
+        self._err = cwd / f"err.{secrets.token_hex(8)}"
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["tests.train_imports"])
         self.process = context.Process(target=_forked, args=(str(cwd), str(self._err), words, dict(env)), daemon=True)
@@ -328,10 +328,10 @@ class Started(Process):
     """A run as a process, and everything that it has started."""
 
     def __init__(self, command: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
-        self._mark = f"{cwd}#{random.getrandbits(64):x}"
+        self._mark = f"{cwd}#{secrets.token_hex(8)}"
         kept = ("PATH", "PYTHONPATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
         environ = {name: os.environ[name] for name in kept if name in os.environ}
-        self._err = cwd / f"err.{random.getrandbits(64):x}"
+        self._err = cwd / f"err.{secrets.token_hex(8)}"
         with open(self._err, "wb") as err:
             self.process = subprocess.Popen(
                 command,
@@ -385,7 +385,7 @@ class Started(Process):
                 pids = [self.process.pid]
             case _:
                 pids = self.workers(whom)
-                random.shuffle(pids)
+                chance().shuffle(pids)
                 pids = pids[:1]
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):

@@ -164,7 +164,7 @@ def _do_step(mine: umiak_native.Client, table: int, keys: np.ndarray, step: int)
 @pytest.mark.parametrize("step", [None, 0])
 def test_adam_counts_the_pushes_of_the_whole_table_on_every_server(step: int | None) -> None:
     """Also those of which a server has no row."""
-    spec = specs.to_json(specs.SparseTable(dim=4, optimizer=specs.Adam(learning_rate=0.1), seed=3))
+    spec = specs.to_json(specs.SparseTable(dim=4, rule=specs.Adam(learning_rate=0.1), seed=3))
     batches = [np.arange(40), np.array([7]), np.array([], np.uint64), np.array([7, 8]), np.arange(40)]
     learned = []
     with servers(3, shards=8) as started:
@@ -591,7 +591,7 @@ def test_a_process_that_takes_anothers_place_gets_numbers_of_its_own() -> None:
         mine = client([server])
         assert mine.take("part") == 0
         server.restart()
-        with pytest.raises(umiak_native.ServerForgot, match="numbers that are not known"):
+        with pytest.raises(umiak_native.ServerForgot, match="came back without what it had"):
             mine.take("part")
 
 

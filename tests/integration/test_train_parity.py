@@ -60,7 +60,7 @@ def with_umiak(directory: Path, rule: str, rate: float) -> tuple[list[float], di
     from umiak.ps.strategies import Sync
     from umiak.train.config.values import DenseSlot, Learning
     from umiak.train.engines.engine import EngineOptions
-    from umiak.train.engines.paddle import PaddleEngine, load
+    from umiak.train.engines.paddle import PaddleEngine, load_model
     from umiak.train.modeling import Slots
     from umiak.train.reading.batches import Arrays
 
@@ -70,7 +70,7 @@ def with_umiak(directory: Path, rule: str, rate: float) -> tuple[list[float], di
     job = Session(Seat(), Sync(), SessionOptions())
     learning = Learning(rule=rule, settings={"learning_rate": rate})
     engine = PaddleEngine(
-        load(str(directory / "model.py")),
+        load_model(str(directory / "model.py")),
         slots,
         job=job,
         options=EngineOptions(learning=learning, seed=3),

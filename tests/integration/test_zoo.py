@@ -88,8 +88,7 @@ def test_every_model_is_tried() -> None:
 
 def learn(model: str, directory: Path, trial: Trial) -> Learned:
     from umiak.train.engines.engine import EngineOptions
-    from umiak.train.engines.paddle import PaddleEngine
-    from umiak.train.engines.paddle import load as load_model
+    from umiak.train.engines.paddle import PaddleEngine, load_model
     from umiak.train.modeling import Slots
 
     best = importlib.import_module(f"umiak.models.{model}.sample").make(str(directory))
@@ -189,8 +188,7 @@ def test_a_model_with_a_table_for_each_slot(model: str, tmp_path: Path) -> None:
     from umiak.train.config.values import EmbeddingTables
     from umiak.train.engines import paddle_export
     from umiak.train.engines.engine import EngineOptions
-    from umiak.train.engines.paddle import PaddleEngine
-    from umiak.train.engines.paddle import load as load_model
+    from umiak.train.engines.paddle import PaddleEngine, load_model
     from umiak.train.modeling import Slots
 
     importlib.import_module(f"umiak.models.{model}.sample").make(str(tmp_path), samples=300)
@@ -238,11 +236,11 @@ def test_a_config_has_no_mistakes(
 @pytest.mark.parametrize("model", sorted(TRIALS))
 def test_a_model_knows_the_hyper_parameters_of_its_config(model: str) -> None:
     from umiak.train.engines import hyper
-    from umiak.train.engines.paddle import load
+    from umiak.train.engines.paddle import load_model
 
     _, found = load.load(f"umiak.models.{model}")
     assert found.config
-    kind = load(found.config.phase("train").model)
+    kind = load_model(found.config.phase("train").model)
     hyper.typed(kind.Hyper, found.config.hyper_parameters)
     hyper.typed(kind.Hyper, TRIALS[model].hyper)
 

@@ -171,13 +171,6 @@ def test_every_pure_module_is_held_to_it() -> None:
 
 # ---- circles of imports
 
-CIRCLES = [
-    "umiak.ps.job umiak.ps.serving",
-    """umiak.ps.lookup umiak.ps.strategies umiak.ps.strategies.asynchronous umiak.ps.strategies.geo
-    umiak.ps.strategies.half_async umiak.ps.strategies.merging""",
-]
-"""Circles that are left, in umiak.ps alone; none is added."""
-
 
 def circles(graph: grimp.ImportGraph) -> list[str]:
     """Sets of modules each of which imports, in the end, itself. Also by way of a package's own __init__."""
@@ -200,7 +193,7 @@ def _below(graph: grimp.ImportGraph, module: str) -> set[str]:
 
 def test_no_circles_of_imports() -> None:
     graph = grimp.build_graph("umiak", cache_dir=str(ROOT / ".import_linter_cache"))
-    assert circles(graph) == [" ".join(each.split()) for each in CIRCLES]
+    assert circles(graph) == []
 
 
 def test_the_check_of_circles_checks() -> None:
@@ -253,8 +246,6 @@ MOST_MODULES, MOST_CLASS_LINES = 16, 300
 LARGE_FOLDERS = {
     "platforms": "18: one module per family of platforms, found by its name in a table",
     "ps": "27: left",
-    "train/config": "18: left",
-    "train/reading": "17: left",
 }
 LARGE_CLASSES = {
     "umiak.launch.agent.Agent": "performs every action of two deciders",
@@ -263,7 +254,6 @@ LARGE_CLASSES = {
     "umiak.launch.master.rendezvous.Coordinator": "a state machine: one method per event, over one state",
     "umiak.testing.simulation.World": "a whole cluster in memory",
     "umiak.train.run.stage_loop.StageLoop": "left",
-    "umiak.train.run.trainer.Trainer": "left",
 }
 
 
@@ -289,7 +279,7 @@ def test_classes_are_of_a_size_to_be_read() -> None:
 CHANGEABLE = {
     "umiak.train.checkpoints.progress": "left",
     "umiak.train.config.values": "left: hyper-parameters and settings",
-    "umiak.train.engines.paddle": "left",
+    "umiak.train.engines.engine": "left",
     "umiak.train.plan.plan": "left",
     "umiak.train.reading.checking": "left",
     "umiak.train.reading.pool": "left",
@@ -343,20 +333,16 @@ SAME_NAME = {
     "Field": "left: train.config and train.metrics",
     "Found": "left: ps.checkpoint and train.run.checks",
     "Group": "left: ps.collective and ps.dense",
-    "Job": "left: ps.job and ps.looking",
     "Kind": "left: schema.keys and train.checkpoints.publish",
     "Model": "every model of the zoo is called so: the trainer looks for this name in its file",
     "Optimizer": "the same optimizer for each framework",
     "Outcome": "a message of a check, and train.run.trainer",
     "Place": "left: schema.findings and train.reading",
     "Probe": "launch.events: an action, a word of the journal; a message of a check",
-    "Reading": "left: ps.lookup and train.config",
     "Report": "a message of a check, and train.reports",
     "Seat": "left: core.cluster and ps.environment",
-    "Settings": "left: ps.settings and train.run",
     "SparseTable": "ps.oracle is what ps.specs describes, in numpy",
     "Stopped": "left: a message between launchers, and train.run",
-    "Strategy": "left: ps.strategies and train.config",
     "Table": "left: ps.lookup and ps.manifest",
 }
 """Public classes of several modules with one name."""

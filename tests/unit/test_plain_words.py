@@ -38,8 +38,6 @@ ALLOWED: dict[str, dict[str, str]] = {
     "docs/reference/modules.md": {
         "anew": "docstring of native/src/client/steps.rs",
         "whoever": "docstrings of umiak.train.reading",
-        "models for serving": "docstring of umiak.train.checkpoints.publish",
-        "model for serving": "docstrings of umiak.train.engines.paddle_export, umiak.train.modeling.embedding",
         "fade, and": "docstring of native/src/table/ctr.rs",
     }
 }

@@ -8,6 +8,7 @@ import pytest
 
 import umiak.train
 from umiak.core.value import fields
+from umiak.train.config import runners
 from umiak.train.config.values import Runner
 from umiak.train.plan.plan import Run
 
@@ -27,3 +28,12 @@ def test_a_run_holds_its_runner_and_copies_nothing_of_it() -> None:
     """So that a new key of a runner has no place in a plan to be added to."""
     assert fields(Run)[0] == "runner"
     assert {*fields(Run)} & {*fields(Runner)} == {"evaluation"}, "there the stage, here the phase's name and patience"
+
+
+def test_a_key_that_is_a_field_of_its_runner_has_a_row_and_a_field_and_one_who_uses_it() -> None:
+    """What a new key of a runner costs: three files."""
+    assert runners.AS_SAID == ("seed", "keep_checkpoints", "print_interval")
+    files = {
+        path.relative_to(TRAIN).as_posix() for path in TRAIN.rglob("*.py") if "keep_checkpoints" in path.read_text()
+    }
+    assert files == {"config/keys.py", "config/values.py", "run/saver.py"}

@@ -91,11 +91,11 @@ impl Shared {
         }
     }
 
-    /// The server is heard again after a silence: a connection on which nothing has come for as long is of no use.
-    fn heard_again(&self, index: usize, since: Instant) {
+    /// The server is heard again: a connection on which nothing has come since it last was not is of no use.
+    fn heard_again(&self, index: usize, unheard: Instant) {
         let line = self.lines[index].lock().unpoisoned();
         if let Some(socket) = &*line
-            && stream::silent_for(socket).is_some_and(|silent| silent >= since.elapsed())
+            && stream::silent_for(socket).is_some_and(|silent| silent >= unheard.elapsed())
         {
             let _ = socket.shutdown(Shutdown::Both);
         }
@@ -110,8 +110,8 @@ fn send_heartbeats(shared: &Shared, index: usize, credentials: &Credentials) {
     let waiting = Waiting::default();
     let mut inbox = Vec::new();
     let mut pause = Duration::from_millis(50);
-    // When the first heartbeat went out that was not answered.
-    let mut silent_since = None;
+    // When the last attempt to be heard ended without an answer, be it a heartbeat or a connection.
+    let mut unheard = None;
     while !shared.stops() {
         match dial::enter(credentials, &mut || !shared.stops()) {
             Ok((mut stream, _)) => {
@@ -119,7 +119,6 @@ fn send_heartbeats(shared: &Shared, index: usize, credentials: &Credentials) {
                 shared.remember(index, Some(stream.socket().clone()));
                 let _ = stream.socket().set_nonblocking(true);
                 while !shared.stops() {
-                    let asked = Instant::now();
                     let header = Header { client: credentials.rank, ..Header::of(Op::Beat) };
                     let mut calls = [Call { stream: &mut stream, header, parts: [&[], &[]], rows: None, into: None }];
                     let mut goes_on = || !shared.stops();
@@ -128,13 +127,13 @@ fn send_heartbeats(shared: &Shared, index: usize, credentials: &Credentials) {
                     let answers = exchange::exchange(&mut calls, &mut sink, &mut inbox, silence, &mut context);
                     match answers.as_deref() {
                         Ok([Ok(exchange::Answer::Ok(_))]) => {
-                            if let Some(since) = silent_since.take() {
-                                shared.heard_again(index, since);
+                            if let Some(unheard) = unheard.take() {
+                                shared.heard_again(index, unheard);
                             }
                             shared.sleep(shared.every);
                         }
                         _ => {
-                            silent_since.get_or_insert(asked);
+                            unheard = Some(Instant::now());
                             break;
                         }
                     }
@@ -142,9 +141,14 @@ fn send_heartbeats(shared: &Shared, index: usize, credentials: &Credentials) {
                 stream.close();
                 shared.remember(index, None);
             }
-            // What is refused here is refused to the data connection as well, and said there.
-            Err(NoEntry::Refused(_) | NoEntry::Away(_)) => pause = (pause * 2).min(Duration::from_secs(1)),
             Err(NoEntry::Interrupted) => return,
+            Err(no_entry) => {
+                pause = (pause * 2).min(Duration::from_secs(1));
+                // What is refused here is refused to the data connection as well, and said there.
+                if let NoEntry::Away(_) = no_entry {
+                    unheard = Some(Instant::now());
+                }
+            }
         }
         shared.sleep(pause);
     }

@@ -140,6 +140,7 @@ class Learner:
         """A step without gradients. Where steps are counted, the others wait for this trainer's all the same."""
         self._session.registry.forget()
         if self._communicator.counts_steps:
+            self.upload_changes()
             self._communicator.end_step()
             self.fetch()
 

@@ -93,6 +93,7 @@ class Optimizer(layers.Optimizer, torch.optim.Optimizer):  # type: ignore[misc]
             with torch.enable_grad():
                 loss = closure()
         if getattr(self, "found_inf", None) is not None and not self._take_scaled():
+            self._take_changes()
             self._learner.skip()
             self._show()
             return loss

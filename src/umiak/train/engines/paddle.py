@@ -67,11 +67,11 @@ class PaddleFramework:
         hyper_parameters: Mapping[str, Any],
         where: str | None = None,
     ) -> PaddleEngine:
-        kind = load(model, where)
+        kind = load_model(model, where)
         return PaddleEngine(kind, slots, job=job, options=options, hyper_parameters=hyper_parameters, where=where)
 
     def hyper_class(self, model: str, where: str | None = None) -> type[Any]:
-        return load(model, where).Hyper
+        return load_model(model, where).Hyper
 
     def can_use(self, device: Device) -> bool:
         try:
@@ -352,7 +352,7 @@ class PaddleEngine:
             )
 
 
-def load(path: str, where: str | None = None) -> type[Model]:
+def load_model(path: str, where: str | None = None) -> type[Model]:
     """The class ``Model`` of a file."""
     module = _module(path, where)
     kind = getattr(module, "Model", None)
