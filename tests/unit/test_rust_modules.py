@@ -56,7 +56,8 @@ def paths_in(text: str) -> list[str]:
 
 
 def uses_between_siblings(root: Path) -> dict[Module, set[Module]]:
-    files = [file for file in root.rglob("*.rs") if not re.search(r"(_test|/tests)\.rs$|/tests/", file.as_posix())]
+    for_tests = re.compile(r"(_test|\btests)\.rs$|\btests/")
+    files = [file for file in root.rglob("*.rs") if not for_tests.search(file.relative_to(root).as_posix())]
     texts = {module_of(file, root): without_tests(file.read_text()) for file in files}
     uses: dict[Module, set[Module]] = {module: set() for module in texts}
     for module, text in texts.items():
