@@ -72,8 +72,8 @@ struct Progress {
     done: Option<io::Result<Answer>>,
 }
 
-/// Carries out all calls. A server may say nothing for `silence`. The answers are in the order of the calls; an error is a connection that is of no use any more.
-/// After a `Stop`, neither are those of the calls that had no answer yet.
+/// Carries out all calls. A server may say nothing for `silence`. The answers are in the order of the calls; an error is a
+/// connection that is of no use any more. After a `Stop`, neither are those of the calls that had no answer yet.
 pub fn exchange(
     calls: &mut [Call<'_>],
     sink: Sink<'_>,

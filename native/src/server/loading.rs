@@ -34,7 +34,7 @@ impl Engine {
     /// Tables made of shard files: all of this server's shards, or a refusal. Those that are there already keep their
     /// settings, which are those of the trainers' script.
     pub(super) fn read_tables(&self, files: &[PathBuf], tracked: &[String]) -> Result<Loaded, String> {
-        let old = self.tables.all();
+        let old = self.tables.registry();
         let made: Mutex<BTreeMap<String, Arc<Entry>>> = Mutex::default();
         let found: Mutex<Vec<usize>> = Mutex::default();
         let failure: Mutex<Option<String>> = Mutex::default();
@@ -146,7 +146,7 @@ impl Engine {
     /// What was read for this very request, if nothing has changed about the tables since.
     fn take_staged(&self, request: &LoadRequest) -> Option<Loaded> {
         let staged = self.staging.take(request)?;
-        let old = self.tables.all();
+        let old = self.tables.registry();
         let fits = |entry: &Arc<Entry>| old.by_name(&entry.name).is_none_or(|old| old.spec == entry.spec);
         let same = staged.tracked == self.tables.tracked() && staged.loaded.0.all().all(fits);
         same.then_some(staged.loaded)
@@ -223,7 +223,7 @@ impl Engine {
         self.durability.schedule.ask();
         let rows: serde_json::Map<String, serde_json::Value> = self
             .tables
-            .all()
+            .registry()
             .all()
             .filter_map(|entry| match &entry.table {
                 Table::Sparse(table) => Some((entry.name.clone(), json!(table.len()))),

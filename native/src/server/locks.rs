@@ -193,7 +193,7 @@ mod tests {
         }));
         assert!(panics(|| {
             let session = Lock::new(Rank::Session, ());
-            let _lane = session.lock();
+            let _session = session.lock();
             may_wait();
         }));
         may_wait();

@@ -146,8 +146,8 @@ impl Tables {
         locks::take(Rank::Registry, || self.registry.write().unpoisoned())
     }
 
-    /// Those that there are at this moment.
-    pub fn all(&self) -> Registry {
+    /// A copy: those that there are at this moment.
+    pub fn registry(&self) -> Registry {
         self.read().clone()
     }
 
@@ -162,7 +162,7 @@ impl Tables {
 
     /// Names of tables whose changes are followed.
     pub fn tracked(&self) -> Vec<String> {
-        self.all().all().filter(|entry| entry.is_tracked()).map(|entry| entry.name.clone()).collect()
+        self.registry().all().filter(|entry| entry.is_tracked()).map(|entry| entry.name.clone()).collect()
     }
 
     /// Keys of another server's shards mean that client and server count servers differently. The first and the last are

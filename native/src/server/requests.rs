@@ -33,7 +33,7 @@ impl Engine {
 
     fn welcome_fields(&self, who: &Identity) -> Value {
         let tables: serde_json::Map<String, Value> =
-            self.tables.all().all().map(|entry| (entry.name.clone(), json!(entry.number))).collect();
+            self.tables.registry().all().map(|entry| (entry.name.clone(), json!(entry.number))).collect();
         let mut words = json!({
             "life": self.lifetime.name(),
             "server": self.config.server,

@@ -124,7 +124,7 @@ impl Engine {
     /// The caller has the gate alone, and the right to write.
     fn freeze(&self, core: &Core, mode: SaveMode) -> Result<Moment, String> {
         let mut moment = Moment { tables: Vec::new(), step: core.steps.step(), saved: false };
-        for entry in self.tables.all().all() {
+        for entry in self.tables.registry().all() {
             let state = match &entry.table {
                 Table::Sparse(table) => table.freeze(mode).map(|()| table.state())?,
                 Table::Dense(table) => table.freeze().map(|()| table.state())?,

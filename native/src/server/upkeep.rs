@@ -104,8 +104,10 @@ impl Engine {
         let bad = |text: String, log_failed: bool| {
             Some(Verdict { ok: false, text, done: done.clone(), lost: lost.clone(), log_failed })
         };
+        let failure = self.durability.failure();
+        // Looked at after the log: one that fails while the server is stopped is no reason.
         let stopped = self.lifetime.is_stopped();
-        if let Some(failure) = self.durability.failure()
+        if let Some(failure) = failure
             && !stopped
         {
             return bad(format!("the log failed: {failure}"), true);
@@ -170,7 +172,7 @@ impl Engine {
     pub fn status(&self) -> Value {
         let tables: serde_json::Map<String, Value> = self
             .tables
-            .all()
+            .registry()
             .all()
             .map(|entry| {
                 let about = match &entry.table {

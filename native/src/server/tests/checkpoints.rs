@@ -72,7 +72,7 @@ fn a_checkpoint_is_one_step_and_loads_into_other_servers() {
         other.json(Op::Load, &load).unwrap();
         let is_own = |key: &u64| half.tables.owned().contains(&half.tables.shard_of(*key));
         let own: Vec<u64> = keys.iter().copied().filter(is_own).collect();
-        let entry = half.tables.all().by_name("words").unwrap().number;
+        let entry = half.tables.registry().by_name("words").unwrap().number;
         assert_eq!(other.pull(entry, &own), vec![-1.0; own.len() * 2]);
     }
     std::fs::remove_file(path.join("shard-00002.umiak")).unwrap();
