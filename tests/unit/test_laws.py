@@ -358,6 +358,49 @@ def test_no_two_public_classes_have_one_name() -> None:
     assert sorted({name for name in names if names.count(name) > 1}) == sorted(SAME_NAME)
 
 
+# ---- panics in the native core
+
+NO_PANICS = ("expect_used", "panic", "unwrap_used")
+"""Lints of clippy. A server does not die of a request; tests may panic."""
+MAY_PANIC = {
+    "native/src/server/locks.rs": "a lock taken out of order, in debug builds and tests only",
+    "native/src/table/index.rs": "memory that the line before has made",
+    "native/src/table/slab.rs": "no memory for more rows",
+}
+"""Clippy itself fails when one of them is not needed any more: they are `#[expect(...)]`, and not `#[allow(...)]`."""
+LINT_ATTRIBUTE = re.compile(r"#!?\[(?:cfg_attr\([^]]*?)?(allow|warn|expect)\(([^]]*)\)\]")
+
+
+def relaxed(source: str) -> list[tuple[str, bool]]:
+    """How a Rust file relaxes these lints, each time with whether it gives a reason."""
+    found = LINT_ATTRIBUTE.findall(source)
+    return [(how, "reason =" in what) for how, what in found if any(f"clippy::{lint}" in what for lint in NO_PANICS)]
+
+
+def test_the_native_core_does_not_panic() -> None:
+    lints = (ROOT / "native" / "Cargo.toml").read_text(encoding="utf-8").split("[lints.clippy]")[1]
+    assert [lint for lint in NO_PANICS if f'\n{lint} = "deny"\n' not in lints] == []
+    found = {
+        path.relative_to(ROOT).as_posix(): relaxed(path.read_text(encoding="utf-8"))
+        for path in (ROOT / "native" / "src").rglob("*.rs")
+    }
+    assert sorted(name for name, places in found.items() if places) == sorted(MAY_PANIC)
+    assert {place for places in found.values() for place in places} == {("expect", True)}
+
+
+def test_the_check_of_panics_checks() -> None:
+    text = """
+        #![allow(clippy::unwrap_used)]
+        #[expect(clippy::panic, reason = "a defect")]
+        #[allow(clippy::too_many_arguments)]
+        #[allow(
+            clippy::mut_from_ref,
+            clippy::expect_used
+        )]
+    """
+    assert relaxed(text) == [("allow", False), ("expect", True), ("allow", False)]
+
+
 # ---- chance
 
 TESTS = sorted((ROOT / "tests").rglob("*.py"))

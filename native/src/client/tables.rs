@@ -8,7 +8,7 @@ use crate::table::spec::{Optimizer, TableSpec};
 
 pub struct Table {
     pub name: String,
-    /// As the caller gave it; sent again to a server that starts anew.
+    /// As the caller gave it; sent again to a server that restarts.
     pub request: Vec<u8>,
     pub shape: Shape,
 }

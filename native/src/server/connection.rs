@@ -12,15 +12,16 @@
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::locks;
-use super::service::{Fill, Identity, Kind, Refusal, Reply, RequestError, Service};
-use crate::crew;
+use super::service::{Fill, Identity, Kind, Refusal, Reply, Request, RequestError, Service};
+use crate::helpers;
+use crate::poison::Unpoisoned;
 use crate::wire::auth::{self, Challenge, Hello, Proof, Role};
 use crate::wire::codec::{self, Buffer, Fault};
 use crate::wire::frame::{HEADER, Header, Op, flag};
@@ -162,7 +163,7 @@ fn converse(terms: &Terms<'_>, line: &mut Line<'_>, who: &Identity) -> End {
             return Fault::new("bad-frame", what).into();
         }
         let Line { stream, buffer, .. } = line;
-        let payload = buffer.bytes(header.length as usize);
+        let request = Request { who, header: &header, payload: buffer.bytes(header.length as usize) };
         let mut answer = Answer {
             stream,
             scratch: &mut scratch,
@@ -172,7 +173,7 @@ fn converse(terms: &Terms<'_>, line: &mut Line<'_>, who: &Identity) -> End {
             answered: false,
             broken: false,
         };
-        let outcome = catch_unwind(AssertUnwindSafe(|| terms.service.request(who, &header, payload, &mut answer)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| terms.service.request(request, &mut answer)));
         match outcome {
             Ok(Ok(())) if answer.answered && !answer.broken => {}
             Ok(Err(RequestError::Refused(refusal))) if !answer.answered && !answer.broken => {
@@ -418,12 +419,12 @@ impl Reply for Answer<'_> {
             let floats = &mut self.scratch[..round.len() * width];
             let blocks: Vec<Mutex<&mut [f32]>> =
                 floats.chunks_mut((per_block * width).max(1)).map(Mutex::new).collect();
-            let block = |number: usize| blocks[number].lock().unwrap_or_else(PoisonError::into_inner);
+            let block = |number: usize| blocks[number].lock().unpoisoned();
             let make = |number: usize| {
                 let start = round.start + number * per_block;
                 fill(start..(start + per_block).min(round.end), &mut block(number));
             };
-            crew::ahead(blocks.len(), &make, |need| {
+            helpers::ahead(blocks.len(), &make, |need| {
                 for number in 0..blocks.len().max(1) {
                     let floats = blocks.get(number).map(|_| {
                         need(number);

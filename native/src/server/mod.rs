@@ -31,7 +31,7 @@
 //! next == t - 1 (then prepared)      the commit was lost in a kill: Commit(t - 1), then as above
 //! ```
 //!
-//! A trainer that was started anew connects to all servers, takes t = the highest `next`, and goes by the same table. Not
+//! A trainer that was restarted connects to all servers, takes t = the highest `next`, and goes by the same table. Not
 //! `joined`: it was done or had been given up. It takes t, or the highest `step` + 2 if a `step` is beyond t, and says Abort(t)
 //! everywhere, which means "I take part from t on"; refused with `step-past`, it tries a higher one.
 //! Pull and PullDense with `seq` = s wait until the server's step is s.
@@ -48,28 +48,42 @@
 
 mod applications;
 mod barriers;
+mod blackboard;
 pub mod config;
 pub mod connection;
+mod coordination;
 mod counters;
+mod durability;
 pub mod engine;
 mod gate;
 mod gathers;
 mod geo;
-mod lane;
+mod lifetime;
 pub mod listener;
 mod loading;
 mod locks;
+mod meetings;
 mod members;
 mod operations;
-mod posts;
+mod payloads;
+mod pieces;
 mod records;
 mod recovery;
 mod refusals;
 mod registry;
+mod requests;
+mod schedule;
 pub mod service;
+mod session;
 mod snapshots;
+mod staging;
+mod state_dir;
 mod steps;
 mod traffic;
 pub mod upkeep;
+mod verdict;
 mod waiting;
 mod waits;
+
+#[cfg(test)]
+mod tests;

@@ -68,6 +68,7 @@ impl Buckets {
     fn take(&self, depth: u32) -> NonNull<Entry> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.slab.grow(number + 1);
+        #[expect(clippy::expect_used, reason = "the line above has seen to it")]
         let bucket = NonNull::new(self.slab.row(number as u32)).expect("the slab has grown");
         debug_assert!((bucket.as_ptr() as usize).is_multiple_of(BUCKET_BYTES));
         // SAFETY: this bucket's memory was just made, and this caller has it alone.

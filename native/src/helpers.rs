@@ -1,4 +1,4 @@
-//! The crew: threads that lend a hand with a large piece of work while their cores have nothing else to do.
+//! Helper threads that share a large request while cores are idle: a small thread pool.
 //!
 //! Work is cut into numbered parts. Whoever comes first does a part; the caller needs no one, and does what nobody has
 //! begun. Nobody is called while every core has something to do: the work would be the same, and the caches of two cores
@@ -10,8 +10,10 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread;
+
+use crate::poison::Unpoisoned;
 
 /// Helpers at most: one request should not have all of a large machine.
 const MOST_HELPERS: usize = 7;
@@ -38,8 +40,8 @@ pub fn together(parts: usize, work: &Work<'_>) {
 /// # Panics
 /// If `work` does, in whichever thread.
 pub fn ahead<R>(parts: usize, work: &Work<'_>, caller: impl FnOnce(&dyn Fn(usize)) -> R) -> R {
-    let crew = crew();
-    if parts < 2 || crew.helpers == 0 {
+    let helpers = helpers();
+    if parts < 2 || helpers.count == 0 {
         return caller(&work);
     }
     // SAFETY: only the lifetime changes. `work` is called by whoever has claimed a part, and `Open` claims all that are left
@@ -50,9 +52,9 @@ pub fn ahead<R>(parts: usize, work: &Work<'_>, caller: impl FnOnce(&dyn Fn(usize
     let open = Open(Arc::new(job));
     let alone = Cell::new(true);
     caller(&|part| {
-        if alone.get() && part + 1 < parts && crew.a_core_is_free() {
+        if alone.get() && part + 1 < parts && helpers.a_core_is_free() {
             alone.set(false);
-            crew.call(&open.0, crew.helpers.min(parts - part - 1));
+            helpers.call(&open.0, helpers.count.min(parts - part - 1));
         }
         open.0.need(part);
     })
@@ -94,7 +96,7 @@ impl Job {
             let outcome = catch_unwind(AssertUnwindSafe(|| (self.work)(part)));
             self.states[part].store(if outcome.is_ok() { DONE } else { FAILED }, Ordering::Release);
             // Whoever looked before the store and sleeps by now holds no lock any more.
-            drop(held(&self.lock));
+            drop(self.lock.lock().unpoisoned());
             self.bell.notify_all();
         }
     }
@@ -114,9 +116,9 @@ impl Job {
     }
 
     fn wait(&self, part: usize) {
-        let mut guard = held(&self.lock);
+        let mut guard = self.lock.lock().unpoisoned();
         while self.is(part, TAKEN) {
-            guard = self.bell.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            guard = self.bell.wait(guard).unpoisoned();
         }
     }
 }
@@ -131,38 +133,39 @@ impl Drop for Open {
                 self.0.wait(part);
             }
         }
-        crew().forget(&self.0);
+        helpers().forget(&self.0);
     }
 }
 
-struct Crew {
+struct Helpers {
     cores: usize,
-    helpers: usize,
+    /// How many there are.
+    count: usize,
     /// Says, among other things, how many threads of the machine run or want to.
     load: Option<File>,
     calls: Mutex<VecDeque<Arc<Job>>>,
     bell: Condvar,
 }
 
-/// The crew of this process; its threads are started when it is called first.
-fn crew() -> &'static Crew {
-    static CREW: OnceLock<Crew> = OnceLock::new();
+/// Those of this process; their threads are started when they are called first.
+fn helpers() -> &'static Helpers {
+    static HELPERS: OnceLock<Helpers> = OnceLock::new();
     static STARTED: OnceLock<()> = OnceLock::new();
-    let crew = CREW.get_or_init(|| {
+    let helpers = HELPERS.get_or_init(|| {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let load = File::open("/proc/loadavg").ok();
-        Crew { cores, helpers: (cores - 1).min(MOST_HELPERS), load, calls: Mutex::default(), bell: Condvar::new() }
+        Helpers { cores, count: (cores - 1).min(MOST_HELPERS), load, calls: Mutex::default(), bell: Condvar::new() }
     });
     STARTED.get_or_init(|| {
-        for _ in 0..crew.helpers {
+        for _ in 0..helpers.count {
             // Without a thread there is no help, and everything works as before; so it does in a fork.
-            let _ = thread::Builder::new().name("ps-helper".into()).spawn(|| crew.help());
+            let _ = thread::Builder::new().name("ps-helper".into()).spawn(|| helpers.help());
         }
     });
-    crew
+    helpers
 }
 
-impl Crew {
+impl Helpers {
     /// "0.52 0.58 0.59 2/347 4242": two run or want to, one of them being this thread.
     fn a_core_is_free(&self) -> bool {
         let mut text = [0; 64];
@@ -173,31 +176,27 @@ impl Crew {
     }
 
     fn call(&self, job: &Arc<Job>, hands: usize) {
-        held(&self.calls).extend((0..hands).map(|_| Arc::clone(job)));
+        self.calls.lock().unpoisoned().extend((0..hands).map(|_| Arc::clone(job)));
         (0..hands).for_each(|_| self.bell.notify_one());
     }
 
     fn forget(&self, job: &Arc<Job>) {
-        held(&self.calls).retain(|called| !Arc::ptr_eq(called, job));
+        self.calls.lock().unpoisoned().retain(|called| !Arc::ptr_eq(called, job));
     }
 
     fn help(&self) {
-        let mut calls = held(&self.calls);
+        let mut calls = self.calls.lock().unpoisoned();
         loop {
             match calls.pop_front() {
                 Some(job) => {
                     drop(calls);
                     job.help();
-                    calls = held(&self.calls);
+                    calls = self.calls.lock().unpoisoned();
                 }
-                None => calls = self.bell.wait(calls).unwrap_or_else(PoisonError::into_inner),
+                None => calls = self.bell.wait(calls).unpoisoned(),
             }
         }
     }
-}
-
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,25 +1,27 @@
-//! Threads that say that this trainer lives, one per server on a connection of its own, so that neither a long operation
-//! nor a frozen server keeps the others from hearing of it.
+//! Threads that send heartbeats, one per server on a connection of its own, so that neither a long operation nor a frozen
+//! server keeps the others from hearing of this trainer.
 //!
-//! They also notice a network that was cut and has healed: a beat without an answer ends its connection, and once a new one
+//! They also notice the end of a network partition: a heartbeat without an answer ends its connection, and once a new one
 //! works, a data connection on which nothing has come since is ended too. TCP alone would repeat what was lost after a pause
-//! as long as the cut; on a new connection the operation goes on at once.
+//! as long as the partition; on a new connection the operation goes on at once.
 
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::dial::{self, Card, NoEntry};
-use super::exchange::{self, Call, Clock};
+use super::context::{CallContext, CallOptions, Waiting};
+use super::dial::{self, Credentials, NoEntry};
+use super::exchange::{self, Call};
+use crate::poison::Unpoisoned;
 use crate::wire::frame::{Header, Op};
 use crate::wire::stream;
 
-/// A beat is answered within so many times their distance, or its connection is given up.
-const SILENT_BEATS: u32 = 3;
+/// A heartbeat is answered within so many times their distance, or its connection is given up.
+const MISSED_HEARTBEATS: u32 = 3;
 
-pub struct Beats {
+pub struct Heartbeats {
     shared: Arc<Shared>,
     threads: Vec<thread::JoinHandle<()>>,
 }
@@ -34,39 +36,39 @@ struct Shared {
     lines: Vec<Mutex<Option<Arc<TcpStream>>>>,
 }
 
-impl Beats {
-    pub fn start(cards: Vec<Card>, every: Duration, silence: Duration) -> Beats {
+impl Heartbeats {
+    pub fn start(credentials: Vec<Credentials>, every: Duration, silence: Duration) -> Heartbeats {
         let shared = Arc::new(Shared {
             stopping: AtomicBool::new(false),
             bell: (Mutex::new(()), Condvar::new()),
-            sockets: Mutex::new(vec![None; cards.len()]),
+            sockets: Mutex::new(vec![None; credentials.len()]),
             every,
-            silence: silence.min(every.max(Duration::from_secs(1)) * SILENT_BEATS),
-            lines: cards.iter().map(|_| Mutex::default()).collect(),
+            silence: silence.min(every.max(Duration::from_secs(1)) * MISSED_HEARTBEATS),
+            lines: credentials.iter().map(|_| Mutex::default()).collect(),
         });
-        let threads = cards.into_iter().enumerate().filter_map(|(index, card)| {
+        let threads = credentials.into_iter().enumerate().filter_map(|(index, credentials)| {
             let shared = shared.clone();
             thread::Builder::new()
                 .name("ps-beat".into())
                 .stack_size(512 << 10)
-                .spawn(move || beat(&shared, index, &card))
+                .spawn(move || send_heartbeats(&shared, index, &credentials))
                 .ok()
         });
         let threads = threads.collect();
-        Beats { shared, threads }
+        Heartbeats { shared, threads }
     }
 
     /// An answer is waited for on this connection, or no longer.
     pub fn waits(&self, server: usize, socket: Option<Arc<TcpStream>>) {
-        *self.shared.lines[server].lock().unwrap_or_else(PoisonError::into_inner) = socket;
+        *self.shared.lines[server].lock().unpoisoned() = socket;
     }
 }
 
-impl Drop for Beats {
+impl Drop for Heartbeats {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
         self.shared.bell.1.notify_all();
-        for socket in self.shared.sockets.lock().unwrap_or_else(PoisonError::into_inner).iter().flatten() {
+        for socket in self.shared.sockets.lock().unpoisoned().iter().flatten() {
             let _ = socket.shutdown(Shutdown::Both);
         }
         for thread in self.threads.drain(..) {
@@ -82,19 +84,16 @@ impl Shared {
 
     fn sleep(&self, duration: Duration) {
         let until = Instant::now() + duration;
-        let mut guard = self.bell.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = self.bell.0.lock().unpoisoned();
         while !self.stops() {
             let Some(left) = until.checked_duration_since(Instant::now()) else { break };
-            guard = match self.bell.1.wait_timeout(guard, left.min(Duration::from_millis(500))) {
-                Ok((guard, _)) => guard,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
+            guard = self.bell.1.wait_timeout(guard, left.min(Duration::from_millis(500))).unpoisoned().0;
         }
     }
 
     /// The server is heard again: a connection on which nothing has come since it last was not is of no use.
     fn heard_again(&self, index: usize, unheard: Instant) {
-        let line = self.lines[index].lock().unwrap_or_else(PoisonError::into_inner);
+        let line = self.lines[index].lock().unpoisoned();
         if let Some(socket) = &*line
             && stream::silent_for(socket).is_some_and(|silent| silent >= unheard.elapsed())
         {
@@ -103,31 +102,30 @@ impl Shared {
     }
 
     fn remember(&self, index: usize, socket: Option<Arc<TcpStream>>) {
-        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)[index] = socket;
+        self.sockets.lock().unpoisoned()[index] = socket;
     }
 }
 
-fn beat(shared: &Shared, index: usize, card: &Card) {
-    let waiting = Mutex::new(None);
+fn send_heartbeats(shared: &Shared, index: usize, credentials: &Credentials) {
+    let waiting = Waiting::default();
     let mut inbox = Vec::new();
     let mut pause = Duration::from_millis(50);
-    // When the last attempt to be heard ended without an answer, be it a beat or a connection.
+    // When the last attempt to be heard ended without an answer, be it a heartbeat or a connection.
     let mut unheard = None;
     while !shared.stops() {
-        match dial::enter(card, &mut || !shared.stops()) {
+        match dial::enter(credentials, &mut || !shared.stops()) {
             Ok((mut stream, _)) => {
                 pause = Duration::from_millis(50);
                 shared.remember(index, Some(stream.socket().clone()));
                 let _ = stream.socket().set_nonblocking(true);
                 while !shared.stops() {
-                    let header = Header { client: card.rank, ..Header::of(Op::Beat) };
+                    let header = Header { client: credentials.rank, ..Header::of(Op::Beat) };
                     let mut calls = [Call { stream: &mut stream, header, parts: [&[], &[]], rows: None, into: None }];
-                    let clock = Clock { silence: shared.silence, limit: None };
-                    let beaten =
-                        exchange::exchange(&mut calls, &mut |_, _, _| {}, &mut inbox, &waiting, &clock, &mut || {
-                            !shared.stops()
-                        });
-                    match beaten.as_deref() {
+                    let mut goes_on = || !shared.stops();
+                    let mut context = CallContext::new(CallOptions::new(None, &mut goes_on), &waiting);
+                    let (mut sink, silence) = (|_: usize, _: usize, _: &[f32]| {}, shared.silence);
+                    let answers = exchange::exchange(&mut calls, &mut sink, &mut inbox, silence, &mut context);
+                    match answers.as_deref() {
                         Ok([Ok(exchange::Answer::Ok(_))]) => {
                             if let Some(unheard) = unheard.take() {
                                 shared.heard_again(index, unheard);

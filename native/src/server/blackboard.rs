@@ -1,4 +1,4 @@
-//! What trainers have said last, under a few names. A decider.
+//! The blackboard: what trainers have said last, under a few names. A decider.
 //!
 //! Nobody waits for anybody here, and nothing of it is kept anywhere: a trainer says it again soon.
 
@@ -9,9 +9,9 @@ use std::sync::Arc;
 pub const MOST_NAMES: usize = 64;
 
 #[derive(Debug, Default)]
-pub struct Posts(BTreeMap<String, Vec<Arc<[u8]>>>);
+pub struct Blackboard(BTreeMap<String, Vec<Arc<[u8]>>>);
 
-impl Posts {
+impl Blackboard {
     /// Everybody's latest words under a name, in order of rank, this one among them; `None` if there are too many names.
     pub fn put(&mut self, name: &str, rank: u32, said: Arc<[u8]>, world: usize) -> Option<Vec<Arc<[u8]>>> {
         if !self.0.contains_key(name) {
@@ -32,23 +32,23 @@ mod tests {
 
     #[test]
     fn the_latest_word_of_everybody_counts() {
-        let mut posts = Posts::default();
-        let said = |posts: &mut Posts, rank, word: &str| {
-            let all = posts.put("a", rank, word.as_bytes().into(), 2).unwrap();
+        let mut blackboard = Blackboard::default();
+        let said = |blackboard: &mut Blackboard, rank, word: &str| {
+            let all = blackboard.put("a", rank, word.as_bytes().into(), 2).unwrap();
             all.iter().map(|each| String::from_utf8(each.to_vec()).unwrap()).collect::<Vec<_>>().join("|")
         };
-        assert_eq!(said(&mut posts, 1, "x"), "|x");
-        assert_eq!(said(&mut posts, 0, "y"), "y|x");
-        assert_eq!(said(&mut posts, 1, "z"), "y|z");
+        assert_eq!(said(&mut blackboard, 1, "x"), "|x");
+        assert_eq!(said(&mut blackboard, 0, "y"), "y|x");
+        assert_eq!(said(&mut blackboard, 1, "z"), "y|z");
     }
 
     #[test]
     fn names_and_ranks_have_limits() {
-        let mut posts = Posts::default();
+        let mut blackboard = Blackboard::default();
         for number in 0..MOST_NAMES {
-            assert!(posts.put(&number.to_string(), 0, [].into(), 1).is_some());
+            assert!(blackboard.put(&number.to_string(), 0, [].into(), 1).is_some());
         }
-        assert!(posts.put("one more", 0, [].into(), 1).is_none());
-        assert!(posts.put("0", 1, [].into(), 1).is_none());
+        assert!(blackboard.put("one more", 0, [].into(), 1).is_none());
+        assert!(blackboard.put("0", 1, [].into(), 1).is_none());
     }
 }
