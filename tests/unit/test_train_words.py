@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +14,7 @@ from umiak.train.checkpoints.progress import EpochRow
 from umiak.train.reports import chart
 from umiak.train.reports import text as report_text
 from umiak.train.reports.chart import Curve
+from umiak.train.reports.reporter import Reporter
 from umiak.train.reports.text import Report
 
 
@@ -109,3 +113,19 @@ def test_a_drawing_for_terminals() -> None:
         "           0100 samples",
     ]
     assert chart.drawing(Curve(name="auc", points=())) == []
+
+
+@pytest.mark.parametrize("is_quiet", [False, True])
+def test_quiet_says_notes_and_warnings_and_writes_everything_down(tmp_path: Path, is_quiet: bool) -> None:
+    err = io.StringIO()
+    reporter = Reporter(str(tmp_path), err=err, is_quiet=is_quiet)
+    reporter.talk("starts from here")
+    reporter.report(report())
+    reporter.talk("note: passed over")
+    reporter.talk("warning: slot 3 is never there")
+    reporter.close()
+    said = [line for line in err.getvalue().splitlines() if not line.startswith(("note:", "warning:"))]
+    assert (said == []) is is_quiet
+    assert len(err.getvalue().splitlines()) - len(said) == 2
+    written = [json.loads(line)["event"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert written == ["progress"]

@@ -193,6 +193,7 @@ def _train(made: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Prin
                 resume=parsed.truth("resume"),
                 run_dir=parsed.text("run_dir"),
                 is_json=parsed.truth("json"),
+                is_quiet=parsed.truth("quiet"),
                 columns=parsed.number("live"),
             )
             ended = execute(run, made, options, environ)

@@ -90,7 +90,7 @@ def _worker(run: Run, parsed: Parsed, columns: int | None) -> list[str]:
     words += ["-o", f"mode={json.dumps([run.name])}"]
     if columns is not None:
         words += ["--live", str(columns)]
-    for name in ("resume", "json"):
+    for name in ("resume", "json", "quiet"):
         if parsed.truth(name):
             words.append(f"--{name}")
     return words

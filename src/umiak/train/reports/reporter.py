@@ -38,6 +38,7 @@ class Reporter:
         out: TextIO | None = None,
         is_json: bool = False,
         is_silent: bool = False,
+        is_quiet: bool = False,
         goes_on: bool = False,
         columns: int | None = None,
     ) -> None:
@@ -46,6 +47,8 @@ class Reporter:
         self._run_dir = run_dir
         self._is_json = is_json
         self._is_silent = is_silent
+        self._is_quiet = is_quiet
+        """Only notes and warnings are said; everything is written down all the same."""
         self._columns = columns
         self._is_live = columns is not None or self._err.isatty()
         self._is_blocked = False
@@ -69,7 +72,7 @@ class Reporter:
 
     def talk(self, line: str) -> None:
         """One line that stays."""
-        if self._is_silent:
+        if self._is_silent or (self._is_quiet and not line.startswith(("note:", "warning:"))):
             return
         self._clear()
         self._put(self._err, f"{line}\n")
@@ -84,6 +87,8 @@ class Reporter:
             return
         self._write({"event": "progress", **_plain(report)})
         self._note(report.recent, self._samples + report.samples, "train")
+        if self._is_quiet:
+            return
         line = report_text.progress(report)
         if self._is_live:
             now = time.monotonic()

@@ -51,6 +51,7 @@ class RunOptions:
     resume: bool = False
     run_dir: str | None = None
     is_json: bool = False
+    is_quiet: bool = False
     columns: int | None = None
     """How wide a line may be that is renewed in place, where stderr itself is no terminal."""
 
@@ -109,7 +110,12 @@ def _trained(
     is_first = (run.group.rank or 0) == 0
     run_dir = None if options.run_dir is None else os.path.join(options.run_dir, run.name)
     reporter = Reporter(
-        run_dir, is_json=options.is_json, is_silent=not is_first, goes_on=options.resume, columns=options.columns
+        run_dir,
+        is_json=options.is_json,
+        is_silent=not is_first,
+        is_quiet=options.is_quiet,
+        goes_on=options.resume,
+        columns=options.columns,
     )
     try:
         if run.kind is RunnerClass.INFER:
