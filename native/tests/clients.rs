@@ -152,6 +152,66 @@ fn a_push_counts_once_however_often_the_connection_breaks() {
     assert!(proxies.iter().all(|proxy| proxy.cuts.load(Ordering::SeqCst) > 5));
 }
 
+/// Passes the first connection on until `cut`, and then swallows what comes; closes the others until `healed`.
+#[derive(Default)]
+struct Outage {
+    cut: AtomicBool,
+    healed: AtomicBool,
+    turned_away: AtomicU64,
+}
+
+impl Outage {
+    fn start(self: &Arc<Outage>, target: SocketAddr) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let outage = self.clone();
+        thread::spawn(move || {
+            for (number, near) in (0u64..).zip(listener.incoming()) {
+                let near = near.unwrap();
+                if number > 0 && !outage.healed.load(Ordering::SeqCst) {
+                    outage.turned_away.fetch_add(1, Ordering::SeqCst);
+                    continue;
+                }
+                let far = TcpStream::connect(target).unwrap();
+                for (from, to) in [(&near, &far), (&far, &near)] {
+                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    let outage = outage.clone();
+                    thread::spawn(move || {
+                        let mut bytes = [0; 4096];
+                        while let Ok(got @ 1..) = from.read(&mut bytes) {
+                            let swallowed = number == 0 && outage.cut.load(Ordering::SeqCst);
+                            if !swallowed && to.write_all(&bytes[..got]).is_err() {
+                                break;
+                            }
+                        }
+                    });
+                }
+            }
+        });
+        address
+    }
+}
+
+#[test]
+fn a_cut_before_the_first_heartbeat_is_noticed_when_it_heals() {
+    let service = Arc::new(Memory::default());
+    let listener = start(&service, 0);
+    let outage = Arc::new(Outage::default());
+    let client = client(&[outage.start(listener.address())], 60.0);
+    let table = create(&client).unwrap();
+    outage.cut.store(true, Ordering::SeqCst);
+    let healing = outage.clone();
+    let healer = thread::spawn(move || {
+        while healing.turned_away.load(Ordering::SeqCst) < 3 {
+            thread::sleep(Duration::from_millis(5));
+        }
+        healing.healed.store(true, Ordering::SeqCst);
+    });
+    push(&client, table, &[1], &[1.0; 4]).unwrap();
+    assert_eq!(pull(&client, table, &[1]).unwrap(), [1.0; 4]);
+    healer.join().unwrap();
+}
+
 #[test]
 fn a_server_that_comes_back_without_its_rows_is_found_out() {
     let service = Arc::new(Memory::default());

@@ -161,3 +161,47 @@ def test_nobody_has_to_write_a_table_as_json() -> None:
     pages = [*ROOT.glob("docs/tutorials/*.md"), *ROOT.glob("docs/how-to/*.md"), *ROOT.glob("examples/**/*.py")]
     written = [page.name for page in pages if re.search(r'"kind": *"(sparse|dense)"', page.read_text(encoding="utf-8"))]
     assert written == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "gradients", "told"),
+    [
+        ([1, 2], [[1.0, 2.0]], "gradients of shape (1, 2), expected (2, 2)"),
+        ([1, 2], np.ones((2, 3)), "gradients of shape (2, 3), expected (2, 2)"),
+        ([1], np.ones((2, 1)), "gradients of shape (2, 1), expected (1, 2)"),
+        ([], np.ones((1, 2)), "gradients of shape (1, 2), expected (0, 2)"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused_at_once(keys: list[int], gradients: object, told: str) -> None:
+    rows = alone("sync").table(ROWS, name="rows")
+    with pytest.raises(ps.BadRequest, match=re.escape(f"table rows: {told}")):
+        rows.push(keys, gradients)
+    with pytest.raises(ps.BadRequest, match=re.escape(told.replace("gradients", "rows"))):
+        rows.set(keys, gradients)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"w": np.ones((2, 3))}, "arrays w, expected w, b"),
+        ({"w": np.ones((2, 3)), "b": [1.0], "c": [1.0]}, "arrays w, b, c, expected w, b"),
+        ({"w": np.ones((2, 2)), "b": [1.0]}, "w: 4 numbers, expected 6"),
+        (np.ones(6), "all arrays: 6 numbers, expected 7"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused_at_once(values: object, told: str) -> None:
+    session = alone("sync")
+    dense = session.table(ARRAYS, name="arrays")
+    for act in (dense.push, dense.set, lambda given: session.table(ARRAYS, name="more", values=given)):
+        with pytest.raises(ps.BadRequest, match=re.escape(told)):
+            act(values)
+
+
+def test_an_empty_batch_is_one() -> None:
+    session = alone("sync")
+    rows = session.table(ROWS, name="rows")
+    rows.push([], np.empty((0, 2)))
+    rows.set([], np.empty((0, 2)))
+    assert rows.pull([]).shape == (0, 2)
+    session.end_step()
+    assert session.step == 1

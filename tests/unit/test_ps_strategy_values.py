@@ -11,7 +11,6 @@ from umiak import ps
 from umiak.core.strategy_name import StrategyName
 from umiak.ps import paddle_flags, strategies
 from umiak.ps.paddle_flags import translated
-from umiak.train.config import values
 
 ALONE: dict[str, str] = {}
 SRC = Path(__file__).parents[2] / "src" / "umiak"
@@ -115,7 +114,6 @@ def test_every_flag_is_a_field_of_a_strategy() -> None:
 
 def test_the_strategies_are_written_down_once() -> None:
     """As words in one module; everybody else has them from there."""
-    assert values.Strategy is StrategyName
     assert {*strategies.KINDS} == {*StrategyName}
     quoted = re.compile("|".join(f'"{name.value}"' for name in StrategyName if name is not StrategyName.ASYNC))
     found = {

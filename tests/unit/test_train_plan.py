@@ -11,8 +11,9 @@ from tests.train_helpers import ASYNC_CLUSTER, COLLECTIVE_CLUSTER, FLAT, PS_CLUS
 from umiak import platforms
 from umiak.core.decode import encode
 from umiak.core.problem import UmiakError
+from umiak.core.strategy_name import StrategyName
 from umiak.testing import environments
-from umiak.train.config.values import FleetMode, Strategy
+from umiak.train.config.values import FleetMode
 from umiak.train.plan import explain
 from umiak.train.plan.plan import Plan, Run, RunRole, WorkerGroup, obstacles, plan
 from umiak.train.plan.process_role import process_role
@@ -78,7 +79,7 @@ def test_on_this_machine_with_servers() -> None:
     ) == WorkerGroup(
         role=RunRole.LAUNCHER,
         fleet_mode=FleetMode.PS,
-        strategy=Strategy.GEO,
+        strategy=StrategyName.GEO,
         geo_steps=9,
         trainers=3,
         servers=2,
@@ -112,7 +113,7 @@ def test_a_cluster_is_needed() -> None:
 def test_workers_of_our_launcher(text: str) -> None:
     made = group(text, worker("trainer", 1))
     assert (made.role, made.rank, made.trainers, made.servers) == (RunRole.TRAINER, 1, 2, 2)
-    assert made.strategy is Strategy.ASYNC
+    assert made.strategy is StrategyName.ASYNC
     made = group(text, worker("server", 1))
     assert (made.role, made.rank, made.trainers, made.servers) == (RunRole.SERVER, 1, 2, 2)
 
@@ -121,7 +122,7 @@ def test_a_config_that_does_not_say_where_it_is_run() -> None:
     text = FLAT.replace("  epochs: 3", "  epochs: 3\n  sync_mode: geo")
     assert group(text) == WorkerGroup(role=RunRole.ALONE, why="no cluster")
     made = group(text, worker("trainer", 1))
-    assert (made.role, made.rank, made.strategy) == (RunRole.TRAINER, 1, Strategy.GEO)
+    assert (made.role, made.rank, made.strategy) == (RunRole.TRAINER, 1, StrategyName.GEO)
     assert group(text, environments.environment("slurm", nodes=2, rank=1)).role is RunRole.LAUNCHER
 
 

@@ -92,11 +92,11 @@ impl Shared {
         }
     }
 
-    /// The server is heard again after a silence: a connection on which nothing has come for as long is of no use.
-    fn heard_again(&self, index: usize, since: Instant) {
+    /// The server is heard again: a connection on which nothing has come since it last was not is of no use.
+    fn heard_again(&self, index: usize, unheard: Instant) {
         let line = self.lines[index].lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(socket) = &*line
-            && stream::silent_for(socket).is_some_and(|silent| silent >= since.elapsed())
+            && stream::silent_for(socket).is_some_and(|silent| silent >= unheard.elapsed())
         {
             let _ = socket.shutdown(Shutdown::Both);
         }
@@ -111,8 +111,8 @@ fn beat(shared: &Shared, index: usize, card: &Card) {
     let waiting = Mutex::new(None);
     let mut inbox = Vec::new();
     let mut pause = Duration::from_millis(50);
-    // When the first beat went out that was not answered.
-    let mut silent_since = None;
+    // When the last attempt to be heard ended without an answer, be it a beat or a connection.
+    let mut unheard = None;
     while !shared.stops() {
         match dial::enter(card, &mut || !shared.stops()) {
             Ok((mut stream, _)) => {
@@ -120,7 +120,6 @@ fn beat(shared: &Shared, index: usize, card: &Card) {
                 shared.remember(index, Some(stream.socket().clone()));
                 let _ = stream.socket().set_nonblocking(true);
                 while !shared.stops() {
-                    let asked = Instant::now();
                     let header = Header { client: card.rank, ..Header::of(Op::Beat) };
                     let mut calls = [Call { stream: &mut stream, header, parts: [&[], &[]], rows: None, into: None }];
                     let clock = Clock { silence: shared.silence, limit: None };
@@ -130,13 +129,13 @@ fn beat(shared: &Shared, index: usize, card: &Card) {
                         });
                     match beaten.as_deref() {
                         Ok([Ok(exchange::Answer::Ok(_))]) => {
-                            if let Some(since) = silent_since.take() {
-                                shared.heard_again(index, since);
+                            if let Some(unheard) = unheard.take() {
+                                shared.heard_again(index, unheard);
                             }
                             shared.sleep(shared.every);
                         }
                         _ => {
-                            silent_since.get_or_insert(asked);
+                            unheard = Some(Instant::now());
                             break;
                         }
                     }
@@ -144,9 +143,14 @@ fn beat(shared: &Shared, index: usize, card: &Card) {
                 stream.close();
                 shared.remember(index, None);
             }
-            // What is refused here is refused to the data connection as well, and said there.
-            Err(NoEntry::Refused(_) | NoEntry::Away(_)) => pause = (pause * 2).min(Duration::from_secs(1)),
             Err(NoEntry::Interrupted) => return,
+            Err(no_entry) => {
+                pause = (pause * 2).min(Duration::from_secs(1));
+                // What is refused here is refused to the data connection as well, and said there.
+                if let NoEntry::Away(_) = no_entry {
+                    unheard = Some(Instant::now());
+                }
+            }
         }
         shared.sleep(pause);
     }

@@ -10,6 +10,8 @@ specs can exchange rows and checkpoints.
 
 from __future__ import annotations
 
+import math
+
 from umiak.core.value import fields, is_value, positional_value, value
 from umiak.ps.errors import bad
 
@@ -281,10 +283,7 @@ class Array:
 
     @property
     def size(self) -> int:
-        size = 1
-        for length in self.shape:
-            size *= length
-        return size
+        return math.prod(self.shape)
 
 
 @value
@@ -430,6 +429,11 @@ def _check_numbers(item: object) -> None:
 def pull_width(spec: SparseTable) -> int:
     """Columns of a pulled row: dim; with an accessor show, click, embed_w and dim more."""
     return spec.dim if spec.accessor is None else 3 + spec.dim
+
+
+def push_width(spec: SparseTable) -> int:
+    """Columns of a pushed row: with an accessor slot, show, click and the narrow weight's gradient stand in front."""
+    return spec.dim + (4 if spec.accessor else 0)
 
 
 def _clip(clip: Clip) -> dict[str, Any]:

@@ -11,12 +11,13 @@ What a pull sees and when a push counts is as the session's strategy says.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from umiak.ps import specs
-from umiak.ps.lookup import as_keys, checked_absent
+from umiak.ps.errors import bad
+from umiak.ps.lookup import as_keys, checked_absent, listed
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from umiak.ps.communicators import Communicator
     from umiak.ps.lookup import Keys
     from umiak.ps.specs import DenseTable, SparseTable
+
+    Values: TypeAlias = ArrayLike | Mapping[str, ArrayLike]
+
+_A_ROW_EACH = "give a row for each key, in the order of the keys"
 
 
 class SparseTableHandle:
@@ -46,7 +51,9 @@ class SparseTableHandle:
 
         ``share`` is what they count by; without it, where the strategy averages, by 1 / trainers.
         """
-        self._communicator.push(self.number, _keys(keys), _floats(gradients), share=share)
+        flat = _keys(keys)
+        rows = self._rows("gradients", gradients, flat, specs.push_width(self.spec))
+        self._communicator.push(self.number, flat, rows, share=share)
 
     def set(self, keys: ArrayLike, rows: ArrayLike) -> None:
         """Overwrite rows, now and for everybody: no part of a step. Of equal keys, the last one counts.
@@ -54,7 +61,7 @@ class SparseTableHandle:
         In geo, what another trainer has learned of them and not yet sent comes on top.
         """
         flat = _keys(keys).reshape(-1)
-        self._communicator.set(self.number, flat, _floats(rows).reshape(flat.size, -1))
+        self._communicator.set(self.number, flat, self._rows("rows", rows, flat, specs.pull_width(self.spec)))
 
     def set_learning_rate(self, learning_rate: float) -> None:
         """From the next step on. Every trainer calls it at the same step."""
@@ -64,17 +71,25 @@ class SparseTableHandle:
         """Let what rows count decay, and evict those that count for too little; one trainer calls it. Returns how many went."""
         return self._communicator.client.shrink(self.number)
 
+    def _rows(self, what: str, given: ArrayLike, keys: Keys, width: int) -> Floats:
+        """A row for each key. `BadRequest` if it is not."""
+        rows = _floats(given)
+        if rows.size != keys.size * width or (rows.ndim > 1 and rows.shape[-1] != width):
+            wanted = (*keys.shape, width)
+            raise bad("UM-PS-010", f"table {self.name}: {what} of shape {rows.shape}, expected {wanted}", _A_ROW_EACH)
+        return rows.reshape(*keys.shape, width)
+
 
 class DenseTableHandle:
     """Named arrays, as one array of one dimension that has them end to end."""
 
-    def __init__(self, name: str, spec: DenseTable, communicator: Communicator, values: ArrayLike | None) -> None:
+    def __init__(self, name: str, spec: DenseTable, communicator: Communicator, values: Values | None) -> None:
         specs.check(spec)
         self.name = name
         self.spec = spec
         self._communicator = communicator
         size = sum(array.size for array in spec.arrays)
-        first = np.zeros(size, np.float32) if values is None else _floats(values).reshape(-1)
+        first = np.zeros(size, np.float32) if values is None else np.concatenate(self._end_to_end(values))
         self.number = communicator.open_dense(name, spec, first)
         """What a client calls it."""
 
@@ -82,11 +97,11 @@ class DenseTableHandle:
         """All numbers, in ``out`` if it is given."""
         return self._communicator.pull_dense(self.number, out)
 
-    def push(self, gradients: ArrayLike | Mapping[str, ArrayLike], *, share: float | None = None) -> None:
+    def push(self, gradients: Values, *, share: float | None = None) -> None:
         """This trainer's gradients of the step: of all numbers end to end, or of each array by its name. ``share``: as for rows."""
         self._communicator.push_dense(self.number, self._end_to_end(gradients), share=share)
 
-    def set(self, values: ArrayLike | Mapping[str, ArrayLike]) -> None:
+    def set(self, values: Values) -> None:
         """Overwrite all numbers; trainer 0's count. Where trainers wait for each other, with the next step."""
         whole = self._end_to_end(values)
         self._communicator.set_dense(self.number, np.concatenate(whole))
@@ -103,13 +118,24 @@ class DenseTableHandle:
             behind += array.size
         return found
 
-    def _end_to_end(self, given: ArrayLike | Mapping[str, ArrayLike]) -> list[Floats]:
-        parts = [given[array.name] for array in self.spec.arrays] if isinstance(given, Mapping) else [given]
-        return [_floats(part).reshape(-1) for part in parts]
+    def _end_to_end(self, given: Values) -> list[Floats]:
+        """Of each array, or of all. `BadRequest` if something is missing or too much."""
+        sizes = {array.name: array.size for array in self.spec.arrays}
+        if not isinstance(given, Mapping):
+            given, sizes = {"all arrays": given}, {"all arrays": sum(sizes.values())}
+        elif given.keys() != sizes.keys():
+            told = f"arrays {', '.join(given) or 'none'}, expected {', '.join(sizes)}"
+            raise bad("UM-PS-010", f"table {self.name}: {told}", "give each array of the table by its name")
+        parts = {name: _floats(given[name]).reshape(-1) for name in sizes}
+        for name, part in parts.items():
+            if part.size != sizes[name]:
+                told = f"{name}: {part.size} numbers, expected {sizes[name]}"
+                raise bad("UM-PS-010", f"table {self.name}: {told}", "the table's `spec` has the shapes")
+        return [*parts.values()]
 
 
 def _keys(keys: ArrayLike) -> Keys:
-    return as_keys(np.asarray(keys))
+    return as_keys(keys if isinstance(keys, np.ndarray) else listed(keys))
 
 
 def _floats(numbers: ArrayLike) -> Floats:

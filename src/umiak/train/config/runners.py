@@ -5,6 +5,7 @@ What PaddleRec let pass in silence is told: a key without effect is a warning, o
 
 from __future__ import annotations
 
+from umiak.core.strategy_name import StrategyName
 from umiak.core.value import fields
 from umiak.schema.findings import Findings, Place, choices
 from umiak.schema.yaml_tree import Listing
@@ -20,7 +21,6 @@ from umiak.train.config.values import (
     Runner,
     RunnerClass,
     Saving,
-    Strategy,
 )
 
 TYPE_CHECKING = False
@@ -124,14 +124,14 @@ class _Making:
             self._impossible("fleet_mode", "online learning needs parameter servers", "write `fleet_mode: ps`")
         return found
 
-    def _strategy(self) -> Strategy:
+    def _strategy(self) -> StrategyName:
         if self.said.said("distribute_strategy") and self.is_alone:
             self._no_effect("distribute_strategy", self._alone())
         elif self.said.said("distribute_strategy") and self.fleet_mode is FleetMode.COLLECTIVE:
             self._no_effect("distribute_strategy", "collective trainers have no parameter servers")
         else:
-            return Strategy(self.said.get("distribute_strategy"))
-        return Strategy.ASYNC
+            return StrategyName(self.said.get("distribute_strategy"))
+        return StrategyName.ASYNC
 
     def _workers(self) -> int:
         said, count = self.said, len(self.ids)

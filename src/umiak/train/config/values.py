@@ -12,6 +12,7 @@ Everything here is already checked: names lead somewhere, numbers make sense, ``
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 
 from umiak.core.problem import Problem, UmiakError
@@ -51,10 +52,6 @@ class FleetMode(str, Enum):
     COLLECTIVE = "collective"
 
 
-Strategy = StrategyName
-"""How trainers and parameter servers work together; the words of `umiak.ps`."""
-
-
 class NodeData(str, Enum):
     """What the nodes of a cluster see of the data."""
 
@@ -86,10 +83,7 @@ class DenseSlot:
     @property
     def width(self) -> int:
         """How many values a sample has."""
-        width = 1
-        for size in self.shape:
-            width *= size
-        return width
+        return math.prod(self.shape)
 
     @property
     def spoken(self) -> str:
@@ -230,7 +224,7 @@ class Runner:
     device_ids: tuple[int, ...] = ()
     """One process for each of these; none: they are not chosen."""
     fleet_mode: FleetMode = FleetMode.PS
-    strategy: Strategy = Strategy.ASYNC
+    strategy: StrategyName = StrategyName.ASYNC
     geo_steps: int = 100
     workers: int = 1
     """Trainers on each node."""

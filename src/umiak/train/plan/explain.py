@@ -5,7 +5,7 @@ from __future__ import annotations
 from umiak.core.shown import without_password
 from umiak.core.value import value
 from umiak.train.config import days
-from umiak.train.config.values import EmbeddingTables, FleetMode, NodeData, RunnerClass, Saving, Strategy
+from umiak.train.config.values import EmbeddingTables, FleetMode, NodeData, RunnerClass, Saving
 from umiak.train.plan.plan import Plan, Run, RunRole, Stage, WorkerGroup
 
 TYPE_CHECKING = False
@@ -84,13 +84,12 @@ def who(group: WorkerGroup) -> str:
 
 def _division(group: WorkerGroup) -> str:
     """Who reads what, and what becomes of a trainer that has nothing left to read."""
-    is_free = group.strategy in (Strategy.ASYNC, Strategy.HALF_ASYNC, Strategy.GEO)
     whose = "each sample goes to one of them"
     if group.node_data is NodeData.OWN:
         trainers, whose = "its trainers", f"each node reads all that it has ({group.node_data_why})"
     else:
         trainers = "the trainers"
-    if is_free:
+    if group.is_free:
         rest = "; one that runs out waits for the others" if group.node_data is NodeData.OWN else ""
         said = f"handed out in parts to {trainers}, each part to one that is free, {whose}{rest}"
     else:

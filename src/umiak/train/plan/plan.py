@@ -20,6 +20,7 @@ from enum import Enum
 from umiak.contracts.seat import WorkerSeat
 from umiak.core.cluster import Role
 from umiak.core.problem import Problem, UmiakError
+from umiak.core.strategy_name import StrategyName
 from umiak.core.value import replace, value
 from umiak.train.config.values import (
     Dataset,
@@ -30,7 +31,6 @@ from umiak.train.config.values import (
     NodeData,
     Runner,
     RunnerClass,
-    Strategy,
     TableParameters,
     TrainConfig,
 )
@@ -59,7 +59,7 @@ class WorkerGroup:
     role: RunRole
     fleet_mode: FleetMode | None = None
     """None: one process, nobody to work with."""
-    strategy: Strategy | None = None
+    strategy: StrategyName | None = None
     """None: no parameter servers."""
     geo_steps: int | None = None
     trainers: int | None = 1
@@ -75,6 +75,11 @@ class WorkerGroup:
     node_data: NodeData = NodeData.SHARED
     node_data_why: str = ""
     """What says that each node has data of its own."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether no trainer waits for another one."""
+        return self.strategy is not None and not self.strategy.waits_for_others
 
     @property
     def mode(self) -> str:
@@ -358,7 +363,7 @@ class _Grouping:
         )
 
     def _geo_steps(self) -> int | None:
-        return self.runner.geo_steps if self.has_servers and self.runner.strategy is Strategy.GEO else None
+        return self.runner.geo_steps if self.has_servers and self.runner.strategy is StrategyName.GEO else None
 
     def _problem(self, what: str, *, hint: str) -> None:
         self.problems.append(Problem(code="UM-TRAIN-003", what=f"runner {self.runner.name}: {what}", hint=hint))

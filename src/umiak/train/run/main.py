@@ -126,12 +126,11 @@ def _trained(
         reporter.on_closed = lambda: stopping.ask(signal.SIGPIPE)
         job = _job(run, environ, watch, framework)
         use_session(job)
-        is_free = run.group.strategy is not None and not run.group.strategy.waits_for_others
         try:
             context = TrainerContext(
                 framework=framework,
                 job=job,
-                peers=Peers(job, watch, waits_for_nobody=is_free),
+                peers=Peers(job, watch, waits_for_nobody=run.group.is_free),
                 watch=watch,
                 reporter=reporter,
                 stopping=stopping,
