@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from umiak.core.problem import Problem
 from umiak.core.value import replace
 from umiak.train.checkpoints.progress import EpochRow
 from umiak.train.reports import chart
@@ -121,11 +122,20 @@ def test_quiet_says_notes_and_warnings_and_writes_everything_down(tmp_path: Path
     reporter = Reporter(str(tmp_path), err=err, is_quiet=is_quiet)
     reporter.talk("starts from here")
     reporter.report(report())
-    reporter.talk("note: passed over")
-    reporter.talk("warning: slot 3 is never there")
+    reporter.note("passed over")
+    reporter.warning(
+        Problem(code="UM-DATA-009", what="a slot is never there", why="nobody has written it", hint="leave it out")
+    )
+    reporter.stopped("stopped, resumable")
     reporter.close()
-    said = [line for line in err.getvalue().splitlines() if not line.startswith(("note:", "warning:"))]
-    assert (said == []) is is_quiet
-    assert len(err.getvalue().splitlines()) - len(said) == 2
+    said = err.getvalue().splitlines()
+    assert said[-5:] == [
+        "note: passed over",
+        "warning: a slot is never there [UM-DATA-009]",
+        "  because: nobody has written it",
+        "  hint: leave it out",
+        "stopped, resumable",
+    ]
+    assert (said[:-5] == []) is is_quiet
     written = [json.loads(line)["event"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert written == ["progress"]

@@ -132,7 +132,8 @@ def _answer(parsed: Parsed, found: Examined, environ: Mapping[str, str], printer
     if found.plan is None:
         raise UmiakError(*found.problems, exit_status=found.exit_status)
     if parsed.truth("check"):
-        printer.talk(f"{found.plan.config}: nothing is wrong: {found.seen} were looked at")
+        if not parsed.truth("quiet"):
+            printer.talk(f"{found.plan.config}: nothing is wrong: {found.seen} were looked at")
         return Exit.DONE
     if parsed.truth("explain"):
         from umiak.core.shown import inert

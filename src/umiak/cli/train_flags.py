@@ -67,7 +67,7 @@ FLAGS = (
     Flag(
         name="quiet",
         letter="q",
-        help="Print notes, warnings and errors only; metrics.jsonl and the plot are written all the same.",
+        help="Print notes, warnings and errors only; metrics.jsonl and the plot are still written.",
         group=RUN,
         origin=FlagOrigin.UMIAK,
         kind=FlagKind.SWITCH,

@@ -48,7 +48,7 @@ class Reporter:
         self._is_json = is_json
         self._is_silent = is_silent
         self._is_quiet = is_quiet
-        """Only notes and warnings are said; everything is written down all the same."""
+        """What goes well is not said, only written down."""
         self._columns = columns
         self._is_live = columns is not None or self._err.isatty()
         self._is_blocked = False
@@ -68,14 +68,25 @@ class Reporter:
             self._file = _locked(os.path.join(run_dir, "metrics.jsonl"), goes_on=goes_on)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(run_dir, OUTCOME))  # an earlier run's
-            self._scalars = Scalars(run_dir, self.talk)
+            self._scalars = Scalars(run_dir, self.note)
 
     def talk(self, line: str) -> None:
         """One line that stays."""
-        if self._is_silent or (self._is_quiet and not line.startswith(("note:", "warning:"))):
-            return
-        self._clear()
-        self._put(self._err, f"{line}\n")
+        if not self._is_quiet:
+            self._say(line)
+
+    def note(self, text: str) -> None:
+        """Something that may not be what was meant; ``--quiet`` does not leave it out."""
+        self._say(f"note: {text}")
+
+    def warning(self, problem: Problem) -> None:
+        """Something that is probably wrong, with its cause and its remedy; ``--quiet`` does not leave it out."""
+        for line in problem.lines("warning"):
+            self._say(line)
+
+    def stopped(self, line: str) -> None:
+        """Why the run ends before its time: a part of its exit status, so ``--quiet`` does not leave it out."""
+        self._say(line)
 
     def go_on(self, rows: Sequence[EpochRow]) -> None:
         """These epochs were told by an earlier run: the picture begins behind them."""
@@ -151,6 +162,11 @@ class Reporter:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def _say(self, line: str) -> None:
+        if not self._is_silent:
+            self._clear()
+            self._put(self._err, f"{line}\n")
 
     def _note(self, numbers: Mapping[str, float | None], samples: int, kind: str) -> None:
         """For the picture, and for whoever else likes to see numbers."""

@@ -49,8 +49,8 @@ class EpochLoop:
         node_data = self._run.group.node_data
         data = StageData(stage, settings.config, settings.written, self._peers, self._run.name, node_data=node_data)
         if data.holding.copies:
-            self._reporter.talk(
-                f"note: dataset {stage.dataset.name}: {data.holding.copies} nodes have files of the same names and sizes; if it is "
+            self._reporter.note(
+                f"dataset {stage.dataset.name}: {data.holding.copies} nodes have files of the same names and sizes; if it is "
                 "one shared directory, each sample is read as often: write `node_data: shared` in the runner"
             )
         return data

@@ -147,11 +147,11 @@ def _trained(
         if not outcome.is_stopped:
             return Ended(stopped_by=stopping.asked_by)
         if not outcome.is_resumable:
-            reporter.talk("stopped; nothing is saved, because there is no save_checkpoint_path")
+            reporter.stopped("stopped; nothing is saved, because there is no save_checkpoint_path")
         elif outcome.saved is None:
-            reporter.talk("stopped before anything was learned: nothing is lost")
+            reporter.stopped("stopped before anything was learned: nothing is lost")
         else:
-            reporter.talk(
+            reporter.stopped(
                 f"stopped, resumable: everything is in {mirrors.spoken(outcome.saved)}; `--resume` continues from there"
             )
         # Where another trainer was asked, this one was not.

@@ -111,9 +111,9 @@ class OnlineLoop:
             self._save_what_is_not()
             raise _nothing_there(title, arrived)
         if arrived.is_empty:
-            self._reporter.talk(f"note: {title} is complete and has no data: it is passed over")
+            self._reporter.note(f"{title} is complete and has no data: it is passed over")
         elif arrived.missing:
-            self._reporter.talk(f"note: {title} goes without {report_text.some(arrived.missing)}, where no data is")
+            self._reporter.note(f"{title} goes without {report_text.some(arrived.missing)}, where no data is")
         behind = self._left[self._left.index(each) + 1 :]
         if self._online.prefetch and behind:
             self._arrivals.fetch_ahead(behind[0])
@@ -204,7 +204,7 @@ class OnlineLoop:
     def _note(self, text: str) -> None:
         if text not in self._noted:
             self._noted.add(text)
-            self._reporter.talk(f"note: {text}")
+            self._reporter.note(text)
 
 
 def _nothing_there(title: str, arrived: Arrived) -> UmiakError:

@@ -378,8 +378,7 @@ class StageLoop:
 
     def _tell_problems(self, problems: tuple[Problem, ...]) -> None:
         for problem in problems:
-            for line in problem.lines("warning"):
-                self._context.reporter.talk(line)
+            self._context.reporter.warning(problem)
 
     def _write_dump(self) -> None:
         if self.runner.result_dump_path and self.peers.is_first:

@@ -150,8 +150,7 @@ class Trainer:
             if data.stage.model not in self.engines:
                 self.engines.add(data.stage.model, self._engine(data))
         for problem in self.engines.warnings():
-            for line in problem.lines("warning"):
-                self.context.reporter.talk(line)
+            self.context.reporter.warning(problem)
         for data in (*self.stages, *([self.evaluation] if self.evaluation else [])):
             model = data.stage.model
             engine = self.engines.of(model) if model in self.engines else next(iter(self.engines))
