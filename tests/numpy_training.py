@@ -18,8 +18,8 @@ from typing import Any
 from tests import train_runs
 from tests.numpy_engine import NumpyFramework
 from umiak.cli import train
+from umiak.ps.clients.local import LocalClient
 from umiak.ps.environment import Seat
-from umiak.ps.local import LocalClient
 from umiak.ps.options import SessionOptions
 from umiak.ps.sessions import Session
 from umiak.ps.strategies import Sync

@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 
 import umiak_native
 
-from umiak.ps import paddle_flags, serving
+from umiak.ps import paddle_flags
 from umiak.ps.environment import Seat, SeatRole
 from umiak.ps.options import SessionOptions
+from umiak.ps.servers import serving
 from umiak.ps.sessions import Session
 
 T = TypeVar("T")

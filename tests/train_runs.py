@@ -157,8 +157,8 @@ class Work:
         _import_paddle()
         from umiak import ps
         from umiak.cli import train
+        from umiak.ps.clients.local import LocalClient
         from umiak.ps.environment import Seat
-        from umiak.ps.local import LocalClient
         from umiak.ps.options import SessionOptions
         from umiak.ps.sessions import Session
         from umiak.ps.strategies import Sync

@@ -20,7 +20,8 @@ import umiak_native
 from tests.integration import ps_peers
 from tests.integration.workers import ps_crew
 from tests.support import eventually, python
-from umiak.ps import checkpoint, oracle, specs
+from umiak.ps import checkpoint, specs
+from umiak.ps.oracle import tables as oracle
 
 CREW = Path(ps_crew.__file__)
 
@@ -465,7 +466,7 @@ def test_a_log_that_cant_be_written_is_waited_for_as_long_as_a_dead_server(tmp_p
 
 SERVE = """
     import resource, signal, sys
-    from umiak.ps import serving
+    from umiak.ps.servers import serving
     from umiak.ps.environment import Seat, SeatRole
     from umiak.ps.options import SessionOptions
     rank, ports, state, most = sys.argv[1:]

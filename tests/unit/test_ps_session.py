@@ -17,9 +17,9 @@ import umiak_native
 
 from umiak import ps
 from umiak.ps import environment, specs
+from umiak.ps.clients.local import LocalClient
 from umiak.ps.environment import Seat, SeatRole
 from umiak.ps.errors import BadRequest
-from umiak.ps.local import LocalClient
 from umiak.ps.options import SessionOptions
 from umiak.ps.sessions import Session
 from umiak.ps.strategies import by_name

@@ -15,11 +15,11 @@ import umiak_native
 from tests.ps_cluster import Cluster
 from umiak.core.strategy_name import StrategyName
 from umiak.ps import specs
-from umiak.ps.collective import CollectiveClient
-from umiak.ps.dense import Learner
+from umiak.ps.clients.collective import CollectiveClient
+from umiak.ps.clients.local import LocalClient
 from umiak.ps.environment import Seat
 from umiak.ps.errors import BadRequest
-from umiak.ps.local import LocalClient
+from umiak.ps.layers.dense import Learner
 from umiak.ps.options import SessionOptions
 from umiak.ps.paddle_flags import translated
 from umiak.ps.sessions import Session
@@ -465,7 +465,7 @@ def test_without_steps_in_common_set_weights_are_uploaded_with_the_next_step(str
 
 
 class ThreadGroup:
-    """Trainers in threads of this process, that exchange as `umiak.ps.collective.Group` says."""
+    """Trainers in threads of this process, that exchange as `umiak.ps.clients.collective.Group` says."""
 
     def __init__(self, rank: int, brought: list[object], meet: threading.Barrier) -> None:
         self.rank, self.world, self._brought, self._meet = rank, len(brought), brought, meet

@@ -16,9 +16,9 @@ from umiak.ps.strategies import Collective, Geo, by_name
 
 strategy, directory, *wanted = sys.argv[1:]
 if strategy == "collective":
-    from umiak.ps.collective import CollectiveClient
+    from umiak.ps.clients.collective import CollectiveClient
+    from umiak.ps.clients.paddle_group import PaddleGroup
     from umiak.ps.environment import Seat
-    from umiak.ps.paddle_group import PaddleGroup
 
     group = PaddleGroup()
     job = Session(

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.ps import export as ps_export
 from umiak.ps import specs
-from umiak.ps.collective import Group
+from umiak.ps.clients.collective import Group
 from umiak.ps.environment import Seat
 from umiak.ps.paddle import needs_clip, optimizer
 from umiak.ps.sessions import Session
@@ -81,7 +81,7 @@ class PaddleFramework:
         return True
 
     def group(self, *, on_cpu: bool) -> Group:
-        from umiak.ps.paddle_group import PaddleGroup
+        from umiak.ps.clients.paddle_group import PaddleGroup
 
         return PaddleGroup(on_cpu=on_cpu)
 

@@ -18,8 +18,8 @@ from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
 from umiak.ps import environment, strategies
 from umiak.ps import use as use_session
-from umiak.ps.collective import CollectiveClient, Group
-from umiak.ps.local import LocalClient
+from umiak.ps.clients.collective import CollectiveClient, Group
+from umiak.ps.clients.local import LocalClient
 from umiak.ps.options import SessionOptions
 from umiak.ps.sessions import Session
 from umiak.train.checkpoints.mirror import mirrored

@@ -3,7 +3,7 @@
     connect(seat, ...)     umiak_native.Client: the servers of a job
     local.LocalClient      tables in this process, for a script that runs alone
 
-A program that trains with numpy has typed tables (`umiak.ps.tables`); what these do not do, it can ask a client itself: `umiak.ps.client()`.
+A program that trains with numpy has typed tables (`umiak.ps.tables.numpy_tables`); what these do not do, it can ask a client itself: `umiak.ps.client()`.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from umiak.ps.client import Floats
+    from umiak.ps.clients.protocol import Floats
 
 BACKEND = "PADDLE_DISTRI_BACKEND"
 ROOM_BYTES = 1 << 14

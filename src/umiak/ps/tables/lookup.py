@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from umiak.ps.client import Absent, Floats
+    from umiak.ps.clients.protocol import Absent, Floats
     from umiak.ps.communicators import Communicator
     from umiak.ps.specs import Clip, Decay, Rule, SparseTable
 

@@ -22,10 +22,10 @@ from umiak.ps.errors import bad
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from umiak.ps.client import Floats
-    from umiak.ps.lookup import Table
+    from umiak.ps.clients.protocol import Floats
     from umiak.ps.sessions import Session
     from umiak.ps.specs import Array, Clip, Decay, DenseTable, Rule
+    from umiak.ps.tables.lookup import Table
 
 TABLE = "dense"
 _LINE = 16

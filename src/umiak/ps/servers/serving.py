@@ -20,9 +20,10 @@ import umiak_native
 import umiak
 from umiak.core.cluster import join_host_port
 from umiak.core.problem import Exit, Problem
-from umiak.ps import environment, metrics
+from umiak.ps import environment
 from umiak.ps.errors import BadRequest, bad
-from umiak.ps.metrics_endpoint import MetricsEndpoint
+from umiak.ps.servers import metrics
+from umiak.ps.servers.metrics_endpoint import MetricsEndpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
