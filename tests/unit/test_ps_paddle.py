@@ -10,7 +10,7 @@ import pytest
 
 from umiak import ps
 from umiak.ps import manifest
-from umiak.ps.environment import Seat
+from umiak.ps.environment import PsSeat
 from umiak.ps.errors import BadRequest
 from umiak.ps.options import SessionOptions
 from umiak.ps.sessions import Session
@@ -27,7 +27,7 @@ ONES = ps.Constant(value=1.0)
 
 @pytest.fixture
 def job() -> Session:
-    return ps.use(Session(Seat(), ps.Async(), SessionOptions(shards=4)))
+    return ps.use(Session(PsSeat(), ps.Async(), SessionOptions(shards=4)))
 
 
 @pytest.fixture
@@ -474,7 +474,7 @@ def set_other_memory(model, paddle) -> None:
 @pytest.mark.parametrize("strategy", ["sync", "async"])
 def test_weights_that_are_set_later_are_learned_from(paddle, set_weights, dtype: str, strategy: str) -> None:
     """In memory that is shared with the client (float32), and in copies."""
-    ps.use(Session(Seat(), by_name(strategy), SessionOptions(shards=4)))
+    ps.use(Session(PsSeat(), by_name(strategy), SessionOptions(shards=4)))
     model = paddle.nn.Linear(3, 2)
     model.to(dtype=dtype)
     optimizer = ps.paddle.optimizer(model, SGD)

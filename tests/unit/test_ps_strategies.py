@@ -17,7 +17,7 @@ from umiak.core.strategy_name import StrategyName
 from umiak.ps import specs
 from umiak.ps.clients.collective import CollectiveClient
 from umiak.ps.clients.local import LocalClient
-from umiak.ps.environment import Seat
+from umiak.ps.environment import PsSeat
 from umiak.ps.errors import BadRequest
 from umiak.ps.layers.dense import Learner
 from umiak.ps.options import SessionOptions
@@ -32,7 +32,7 @@ START = np.arange(35, dtype=np.float32)
 
 
 def alone(strategy: str = "async", **flags: object) -> Session:
-    return Session(Seat(), translated(strategy, flags).strategy, SessionOptions(shards=4))
+    return Session(PsSeat(), translated(strategy, flags).strategy, SessionOptions(shards=4))
 
 
 def gradients(rank: int, step: int, width: int = 3) -> np.ndarray:
@@ -491,7 +491,7 @@ def test_collective_trainers_take_over_what_the_first_one_has_set() -> None:
 
     def trainer(rank: int) -> list[float]:
         client = CollectiveClient(ThreadGroup(rank, brought, meet), shards=4)
-        seat = Seat(rank=rank, world=2)
+        seat = PsSeat(rank=rank, world=2)
         job = Session(seat, Collective(), SessionOptions(shards=4), connect=lambda: client)
         rows = job.communicator.open("rows", PLAIN)
         learner, seen = learner_of(job), []

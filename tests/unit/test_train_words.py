@@ -16,10 +16,10 @@ from umiak.train.reports import chart
 from umiak.train.reports import text as report_text
 from umiak.train.reports.chart import Curve
 from umiak.train.reports.reporter import Reporter
-from umiak.train.reports.text import Report
+from umiak.train.reports.text import ProgressReport
 
 
-def report(**more: object) -> Report:
+def report(**more: object) -> ProgressReport:
     said = {
         "epoch": 0,
         "epochs": 4,
@@ -32,7 +32,7 @@ def report(**more: object) -> Report:
         "left_s": 192.0,
         "shares": {"reading": 0.001, "pull": 0.11, "compute": 0.7, "push": 0.189},
     }
-    return Report(**{**said, **more})  # type: ignore[arg-type]
+    return ProgressReport(**{**said, **more})  # type: ignore[arg-type]
 
 
 def test_a_line_of_progress() -> None:

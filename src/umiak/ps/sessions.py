@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from umiak.ps.clients.protocol import Client
-    from umiak.ps.environment import Seat
+    from umiak.ps.environment import PsSeat
     from umiak.ps.options import SessionOptions
     from umiak.ps.strategies import Collective, Strategy
 
@@ -51,7 +51,7 @@ class Session:
 
     def __init__(
         self,
-        seat: Seat,
+        seat: PsSeat,
         strategy: Strategy | Collective,
         options: SessionOptions,
         *,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from umiak.ps.clients.protocol import Floats
     from umiak.ps.layers.dense import Learner
     from umiak.ps.sessions import Session
-    from umiak.ps.tables.lookup import Lookup, Table
+    from umiak.ps.tables.lookup import EmbeddingTable, Lookup
 
 __all__ = ["Embedding", "Optimizer", "optimizer"]
 
@@ -204,7 +204,7 @@ class _TableParameter(torch.Tensor):  # type: ignore[misc]
     """
 
     @classmethod
-    def of(cls, table: Table) -> _TableParameter:
+    def of(cls, table: EmbeddingTable) -> _TableParameter:
         made: _TableParameter = torch.zeros(0, table.spec.dim).as_subclass(cls)
         made._table = table
         return made

@@ -27,7 +27,7 @@ from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.ps import export as ps_export
 from umiak.ps import specs
 from umiak.ps.clients.collective import Group
-from umiak.ps.environment import Seat
+from umiak.ps.environment import PsSeat
 from umiak.ps.paddle import needs_clip, optimizer
 from umiak.ps.sessions import Session
 from umiak.ps.strategies import Sync
@@ -212,7 +212,7 @@ class PaddleEngine:
         sample: Callable[[], Batch | None],
     ) -> None:
         """Write an inference model as a checkpoint has it: what trainers hold of their own, as in geo, is not in it."""
-        alone = Session(Seat(), Sync(), self.job.options)
+        alone = Session(PsSeat(), Sync(), self.job.options)
         engine = self._copied(alone)
         runs.start_from(alone, checkpoint, engine.tables())
         engine.restore()

@@ -21,7 +21,7 @@ from umiak.train.checkpoints.progress import EpochRow, finite
 from umiak.train.reports import chart
 from umiak.train.reports import text as report_text
 from umiak.train.reports.scalars import Scalars
-from umiak.train.reports.text import Report
+from umiak.train.reports.text import ProgressReport
 
 OUTCOME = "outcome.json"
 LIVE_EVERY_S = 0.2
@@ -92,7 +92,7 @@ class Reporter:
         """These epochs were told by an earlier run: the picture begins behind them."""
         self._samples = sum(row.samples for row in rows)
 
-    def report(self, report: Report) -> None:
+    def report(self, report: ProgressReport) -> None:
         """How it goes."""
         if self._is_silent:
             return
@@ -234,7 +234,7 @@ def _locked(path: str, *, goes_on: bool) -> TextIO:
     return file
 
 
-def _plain(report: Report) -> dict[str, Any]:
+def _plain(report: ProgressReport) -> dict[str, Any]:
     return {
         "epoch": report.epoch,
         "stage": report.stage,

@@ -14,7 +14,7 @@ from umiak.train.checkpoints import runs
 from umiak.train.checkpoints.progress import EpochRow, Progress, finite
 from umiak.train.engines.engine import LOSS
 from umiak.train.run.stage_data import StageData
-from umiak.train.run.stage_loop import StagePlace, Stopped
+from umiak.train.run.stage_loop import StagePlace, StopRequested
 
 if TYPE_CHECKING:
     from umiak.train.plan.plan import Stage
@@ -103,7 +103,7 @@ class EpochLoop:
             self._saver.export(epoch, runner.inference, trainer.stages)
         is_asked = trainer.context.stopping.is_asked
         if is_asked and self._peers.world == 1 and not ends and self._saver.saved_epoch(epoch):
-            raise Stopped
+            raise StopRequested
         return ends
 
     def _evaluated(self, data: StageData, row: EpochRow) -> dict[str, float | None]:

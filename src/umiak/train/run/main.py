@@ -175,11 +175,11 @@ def _job(run: Run, environ: Mapping[str, str], watch: Stopwatch, framework: Fram
 
 
 def _alone(watch: Stopwatch) -> Session:
-    return _made(environment.Seat(), strategies.Sync(), lambda _: watch.timed(LocalClient()))
+    return _made(environment.PsSeat(), strategies.Sync(), lambda _: watch.timed(LocalClient()))
 
 
 def _collective(group: Group, watch: Stopwatch) -> Session:
-    seat = environment.Seat(rank=group.rank, world=group.world)
+    seat = environment.PsSeat(rank=group.rank, world=group.world)
     return _made(seat, strategies.Collective(), lambda _: watch.timed(CollectiveClient(group)))
 
 
@@ -192,7 +192,7 @@ def _ps_job(run: Run, environ: Mapping[str, str], watch: Stopwatch) -> Session:
 
 
 def _made(
-    seat: environment.Seat, strategy: Strategy | Collective, connect: Callable[[Session], umiak_native.Client]
+    seat: environment.PsSeat, strategy: Strategy | Collective, connect: Callable[[Session], umiak_native.Client]
 ) -> Session:
     job: Session = Session(seat, strategy, SessionOptions(), connect=lambda: connect(job))
     return job
