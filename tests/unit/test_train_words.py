@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from umiak.adapters.rundir import RunDirectory
 from umiak.core.problem import Problem
 from umiak.core.value import replace
 from umiak.train.checkpoints.progress import EpochRow
@@ -119,7 +120,7 @@ def test_a_drawing_for_terminals() -> None:
 @pytest.mark.parametrize("is_quiet", [False, True])
 def test_quiet_says_notes_and_warnings_and_writes_everything_down(tmp_path: Path, is_quiet: bool) -> None:
     err = io.StringIO()
-    reporter = Reporter(str(tmp_path), err=err, is_quiet=is_quiet)
+    reporter = Reporter(RunDirectory(str(tmp_path), "r"), err=err, is_quiet=is_quiet)
     reporter.talk("starts from here")
     reporter.report(report())
     reporter.note("passed over")
@@ -137,5 +138,5 @@ def test_quiet_says_notes_and_warnings_and_writes_everything_down(tmp_path: Path
         "stopped, resumable",
     ]
     assert (said[:-5] == []) is is_quiet
-    written = [json.loads(line)["event"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    written = [json.loads(line)["event"] for line in (tmp_path / "r" / "metrics.jsonl").read_text().splitlines()]
     assert written == ["progress"]

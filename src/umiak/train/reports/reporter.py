@@ -6,8 +6,6 @@ stderr; ``--json`` sends what ``metrics.jsonl`` gets to stdout, too.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import math
 import os
@@ -16,14 +14,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.adapters.rundir import RunDirectory
+from umiak.core.problem import Problem
 from umiak.train.checkpoints.progress import EpochRow, finite
 from umiak.train.reports import chart
 from umiak.train.reports import text as report_text
 from umiak.train.reports.scalars import Scalars
 from umiak.train.reports.text import ProgressReport
 
-OUTCOME = "outcome.json"
 LIVE_EVERY_S = 0.2
 
 
@@ -32,7 +30,7 @@ class Reporter:
 
     def __init__(
         self,
-        run_dir: str | None,
+        run_dir: RunDirectory | None,
         *,
         err: TextIO | None = None,
         out: TextIO | None = None,
@@ -64,11 +62,9 @@ class Reporter:
         self._points: dict[str, list[tuple[float, float]]] = {}
         self._marks: dict[str, list[tuple[float, float]]] = {}
         if run_dir is not None and not is_silent:
-            os.makedirs(run_dir, exist_ok=True)
-            self._file = _locked(os.path.join(run_dir, "metrics.jsonl"), goes_on=goes_on)
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.join(run_dir, OUTCOME))  # an earlier run's
-            self._scalars = Scalars(run_dir, self.note)
+            self._file = run_dir.open_metrics(goes_on=goes_on)
+            run_dir.forget_outcome()
+            self._scalars = Scalars(run_dir.path, self.note)
 
     def talk(self, line: str) -> None:
         """One line that stays."""
@@ -137,21 +133,17 @@ class Reporter:
             for name in self._points
         ]
         if curves and self._run_dir is not None:
-            path = os.path.join(self._run_dir, "curve.svg")
-            with open(path, "w", encoding="utf-8") as file:
+            with open(self._run_dir.plot, "w", encoding="utf-8") as file:
                 file.write(chart.svg(curves, title))
             told = next((curve for curve in curves if curve.name == "auc"), curves[0])
             for line in chart.drawing(told):
                 self.talk(line)
-            self.talk(f"plot: {path}")
+            self.talk(f"plot: {self._run_dir.plot}")
 
     def outcome(self, *, is_stopped: bool, is_resumable: bool, saved: str | None) -> None:
         """How it ended, for whoever has started this process."""
         if self._run_dir is not None and not self._is_silent:
-            path = os.path.join(self._run_dir, OUTCOME)
-            with open(f"{path}.tmp", "w", encoding="utf-8") as file:
-                json.dump({"resumable": is_resumable, "stopped": is_stopped, "saved": saved}, file)
-            os.replace(f"{path}.tmp", path)
+            self._run_dir.write_outcome({"resumable": is_resumable, "stopped": is_stopped, "saved": saved})
 
     def close(self) -> None:
         self._clear()
@@ -210,28 +202,6 @@ class Reporter:
             if stream is not self._err:
                 raise
             self._is_blocked = True
-
-
-def _locked(path: str, *, goes_on: bool) -> TextIO:
-    """A file that no other run writes to, empty unless this run goes on."""
-    file = open(path, "a", encoding="utf-8")  # noqa: SIM115
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
-        raise UmiakError(
-            Problem(
-                code="UM-TRAIN-065",
-                what=f"another run writes to this run directory: {os.path.dirname(path)}",
-                hint="wait for it, or choose another: `--run_dir`; both would also save to the same save_checkpoint_path",
-            ),
-            exit_status=Exit.REFUSED,
-        ) from None
-    except OSError:
-        pass  # a file system without locks
-    if not goes_on:
-        file.truncate(0)
-    return file
 
 
 def _plain(report: ProgressReport) -> dict[str, Any]:

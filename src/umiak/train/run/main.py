@@ -7,13 +7,13 @@ What has yet to be started on this node is not its business. A server imports no
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import umiak_native
 
+from umiak.adapters.rundir import RunDirectory
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
 from umiak.ps import environment, strategies
@@ -108,7 +108,7 @@ def _trained(
     run, mirrors = mirrored(run)
     watch = Stopwatch()
     is_first = (run.group.rank or 0) == 0
-    run_dir = None if options.run_dir is None else os.path.join(options.run_dir, run.name)
+    run_dir = None if options.run_dir is None else RunDirectory(options.run_dir, run.name)
     reporter = Reporter(
         run_dir,
         is_json=options.is_json,
