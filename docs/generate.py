@@ -500,11 +500,6 @@ _KIND = re.compile(
     rf"[.?:;] (?:(?:A|An) {_ADJECTIVES}(decider|adapter|program|package|value)|(Values|Deciders|Adapters))\b"
 )
 _KIND_AFTER_A_COLON = re.compile(rf": (?:an? )?{_ADJECTIVES}(value|decider|adapter)s?\b")
-UNSAID = {
-    "umiak.ps.oracle": "decider",
-    "umiak.ps.oracle_rules": "decider",
-}
-"""Modules whose docstrings don't say their kind yet. Nothing is added here."""
 
 
 class Module(NamedTuple):
@@ -525,7 +520,7 @@ def modules() -> list[Module]:
         first = _plain(said.split("\n\n")[0])
         kind, text = _kind_and_text(first)
         if kind is None:
-            kind = "package" if parts[-1] == "__init__" else UNSAID.get(name)
+            kind = "package" if parts[-1] == "__init__" else None
         if kind is None:
             raise SystemExit(f"docs/generate.py: the docstring of {name} does not say its kind: {', '.join(KINDS)}")
         found.append(Module(name, kind, text))

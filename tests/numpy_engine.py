@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from umiak.core.problem import Problem
 from umiak.ps import export as ps_export
 from umiak.ps import specs
-from umiak.ps.collective import Group
+from umiak.ps.clients.collective import Group
 from umiak.ps.sessions import Session
 from umiak.ps.values import Opened
 from umiak.train.config.values import Device, Slots

@@ -18,8 +18,8 @@ from typing import Any
 from tests import train_runs
 from tests.numpy_engine import NumpyFramework
 from umiak.cli import train
-from umiak.ps.environment import Seat
-from umiak.ps.local import LocalClient
+from umiak.ps.clients.local import LocalClient
+from umiak.ps.environment import PsSeat
 from umiak.ps.options import SessionOptions
 from umiak.ps.sessions import Session
 from umiak.ps.strategies import Sync
@@ -31,7 +31,7 @@ from umiak.train.run.online import OnlineLoop
 from umiak.train.run.peers import Peers
 from umiak.train.run.stop_signal import StopSignal
 from umiak.train.run.stopwatch import Stopwatch
-from umiak.train.run.trainer import Outcome, Trainer
+from umiak.train.run.trainer import Trainer, TrainOutcome
 
 ONLINE = """\
 workspace: "./"
@@ -46,7 +46,7 @@ dataset:
 """
 
 
-def trained(runner: str, *words: str, resume: bool = False, stop_at: int | None = None) -> Outcome:
+def trained(runner: str, *words: str, resume: bool = False, stop_at: int | None = None) -> TrainOutcome:
     """One run, as `umiak train` would put it together, with another framework."""
     parsed = train.parse(["-m", "config.yaml", "-o", f"mode={runner}", *words], {})
     found = train.examined(parsed, {})
@@ -63,7 +63,7 @@ def trained(runner: str, *words: str, resume: bool = False, stop_at: int | None 
     reporter = Reporter(None, err=io.StringIO())
     if run.kind.value == "infer":
         rows = evaluator.infer(run, settings, framework, watch, reporter, connect=made)
-        return Outcome(history=tuple(rows))
+        return TrainOutcome(history=tuple(rows))
     job = made()
     context = TrainerContext(
         framework=framework, job=job, peers=Peers(job, watch), watch=watch, reporter=reporter, stopping=stopping
@@ -74,7 +74,7 @@ def trained(runner: str, *words: str, resume: bool = False, stop_at: int | None 
 
 
 def made() -> Session:
-    return Session(Seat(), Sync(), SessionOptions(), connect=LocalClient)
+    return Session(PsSeat(), Sync(), SessionOptions(), connect=LocalClient)
 
 
 def epochs() -> dict[str, Any]:

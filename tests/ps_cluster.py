@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 
 import umiak_native
 
-from umiak.ps import paddle_flags, serving
-from umiak.ps.environment import Seat, SeatRole
+from umiak.ps import paddle_flags
+from umiak.ps.environment import PsSeat, SeatRole
 from umiak.ps.options import SessionOptions
+from umiak.ps.servers import serving
 from umiak.ps.sessions import Session
 
 T = TypeVar("T")
@@ -51,7 +52,7 @@ class Cluster:
             server.stop()
 
     def job(self, strategy: str, rank: int = 0, **flags: Any) -> Session:
-        seat = Seat(role=SeatRole.TRAINER, rank=rank, world=self.trainers, servers=self.endpoints, token=TOKEN)
+        seat = PsSeat(role=SeatRole.TRAINER, rank=rank, world=self.trainers, servers=self.endpoints, token=TOKEN)
         found = paddle_flags.translated(strategy, flags)
         assert not found.problems
         options = SessionOptions(shards=self.shards, tls=self.tls, timeout_s=found.timeout_s or 60.0)

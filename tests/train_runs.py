@@ -157,8 +157,8 @@ class Work:
         _import_paddle()
         from umiak import ps
         from umiak.cli import train
-        from umiak.ps.environment import Seat
-        from umiak.ps.local import LocalClient
+        from umiak.ps.clients.local import LocalClient
+        from umiak.ps.environment import PsSeat
         from umiak.ps.options import SessionOptions
         from umiak.ps.sessions import Session
         from umiak.ps.strategies import Sync
@@ -176,7 +176,7 @@ class Work:
             plan = train.examined(parsed, {}).plan
             assert plan is not None
             watch = Stopwatch()
-            job = Session(Seat(), Sync(), SessionOptions(), connect=lambda: watch.timed(LocalClient()))
+            job = Session(PsSeat(), Sync(), SessionOptions(), connect=lambda: watch.timed(LocalClient()))
             ps.use(job)
             common = {
                 "framework": choice.framework(),

@@ -18,7 +18,7 @@ import umiak_native
 
 from tests.integration.ps_peers import ServerProcess, client, servers, sum_spec
 from umiak.ps import specs
-from umiak.ps.local import LocalClient
+from umiak.ps.clients.local import LocalClient
 
 
 def test_rows_of_any_keys_come_back_in_their_places() -> None:

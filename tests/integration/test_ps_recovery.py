@@ -20,7 +20,8 @@ import umiak_native
 from tests.integration import ps_peers
 from tests.integration.workers import ps_crew
 from tests.support import eventually, python
-from umiak.ps import checkpoint, oracle, specs
+from umiak.ps import checkpoint, specs
+from umiak.ps.oracle import tables as oracle
 
 CREW = Path(ps_crew.__file__)
 
@@ -465,14 +466,14 @@ def test_a_log_that_cant_be_written_is_waited_for_as_long_as_a_dead_server(tmp_p
 
 SERVE = """
     import resource, signal, sys
-    from umiak.ps import serving
-    from umiak.ps.environment import Seat, SeatRole
+    from umiak.ps.servers import serving
+    from umiak.ps.environment import PsSeat, SeatRole
     from umiak.ps.options import SessionOptions
     rank, ports, state, most = sys.argv[1:]
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(most), int(most)))
     endpoints = tuple(f"127.0.0.1:{port}" for port in ports.split())
-    seat = Seat(role=SeatRole.SERVER, rank=int(rank), servers=endpoints)
+    seat = PsSeat(role=SeatRole.SERVER, rank=int(rank), servers=endpoints)
     sys.exit(serving.serve(seat, SessionOptions(shards=8, durability_ms=20, state_dir=state)))
 """
 

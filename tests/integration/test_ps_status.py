@@ -18,7 +18,7 @@ import pytest
 
 from tests.integration.launching import WORKERS, Launcher, Stage, until
 from tests.integration.ps_peers import JOB, TOKEN, ServerProcess
-from umiak.ps.metrics_endpoint import MOST_CONNECTIONS, MOST_HEADER_BYTES, MetricsEndpoint
+from umiak.ps.servers.metrics_endpoint import MOST_CONNECTIONS, MOST_HEADER_BYTES, MetricsEndpoint
 
 WAITING = WORKERS / "waiting.py"
 SECRET = "a secret for the tests of metrics"

@@ -54,7 +54,7 @@ def arrays() -> tuple[Any, Any, Any]:
 
 def with_umiak(directory: Path, rule: str, rate: float) -> tuple[list[float], dict[str, Any], Any]:
     """Losses of the steps, the first parameters by name, and the rows of all ids before the first step."""
-    from umiak.ps.environment import Seat
+    from umiak.ps.environment import PsSeat
     from umiak.ps.options import SessionOptions
     from umiak.ps.sessions import Session
     from umiak.ps.strategies import Sync
@@ -67,7 +67,7 @@ def with_umiak(directory: Path, rule: str, rate: float) -> tuple[list[float], di
     (directory / "model.py").write_text(MODEL)
     names = ("click", *(f"s{slot}" for slot in range(SLOTS)))
     slots = Slots(sparse=names, dense=(DenseSlot(name="price", shape=(2,)),))
-    job = Session(Seat(), Sync(), SessionOptions())
+    job = Session(PsSeat(), Sync(), SessionOptions())
     learning = Learning(rule=rule, settings={"learning_rate": rate})
     engine = PaddleEngine(
         load_model(str(directory / "model.py")),

@@ -201,6 +201,10 @@ def test_check_without_the_framework(capsys: pytest.CaptureFixture[str]) -> None
     assert err.splitlines()[-1] == (
         "config.yaml: nothing is wrong: the config, 1 model and the first lines of 1 dataset were looked at"
     )
+    whole = err.splitlines()
+    status, out, err = ask(capsys, "--check", "--quiet")
+    assert (status, out, err.splitlines()) == (0, "", whole[:-1])
+    assert err.startswith("warning: ")
     status, out, err = ask(capsys, "--check", "--json")
     assert (status, json.loads(out), err) == (0, {"problems": [], "warnings": [NO_PADDLE]}, "")
 
@@ -394,9 +398,9 @@ def started(text: str, *words: str) -> list[str]:
 
 def test_workers_are_started_with_the_same_command() -> None:
     text = runner_text(**{"class": "local_cluster_train"}, epochs=1, server_num=2, worker_num=3)
-    assert started(text, "-o", "runner.epochs=2", "-o", "mode=r", "--resume") == shlex.split(
+    assert started(text, "-o", "runner.epochs=2", "-o", "mode=r", "--resume", "-q") == shlex.split(
         "--log_dir run/r/log --log_level WARNING --server_num 2 --trainer_num 3 -m umiak.cli.main "
-        "train -m config.yaml --run_dir run -o runner.epochs=2 -o 'mode=[\"r\"]' --resume"
+        "train -m config.yaml --run_dir run -o runner.epochs=2 -o 'mode=[\"r\"]' --resume --quiet"
     )
 
 
@@ -475,6 +479,10 @@ NO_CONFIG = (
         (
             ["-m", "x", "-x"],
             "error: unknown flag: -x [UM-CLI-001]\n  hint: `umiak train --help` lists all flags\n",
+        ),
+        (
+            ["-m", "x", "--quiet", "--verbose"],
+            "error: unknown flag: --verbose [UM-CLI-001]\n  hint: `umiak train --help` lists all flags\n",
         ),
         (
             ["-m", "x", "-b", "backend.yaml"],

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from umiak import ps
-from umiak.ps import arguments, specs
-from umiak.ps.dense import chosen_rule
+from umiak.ps import specs
 from umiak.ps.errors import BadRequest
+from umiak.ps.layers import arguments
+from umiak.ps.layers.dense import chosen_rule
 
 
 class ClipGradByGlobalNorm:

@@ -17,9 +17,9 @@ import umiak_native
 
 from umiak import ps
 from umiak.ps import environment, specs
-from umiak.ps.environment import Seat, SeatRole
+from umiak.ps.clients.local import LocalClient
+from umiak.ps.environment import PsSeat, SeatRole
 from umiak.ps.errors import BadRequest
-from umiak.ps.local import LocalClient
 from umiak.ps.options import SessionOptions
 from umiak.ps.sessions import Session
 from umiak.ps.strategies import by_name
@@ -35,7 +35,7 @@ KEYS = np.arange(30, dtype=np.uint64)
 
 
 def alone(strategy: str = "sync") -> Session:
-    return Session(Seat(), by_name(strategy), SessionOptions(shards=8))
+    return Session(PsSeat(), by_name(strategy), SessionOptions(shards=8))
 
 
 def run(script: str) -> subprocess.CompletedProcess[str]:
@@ -83,7 +83,7 @@ def test_a_server_that_is_ended_too_early_says_so(
     monkeypatch.setattr("umiak.progress", lambda: signal.raise_signal(number))
     with socket.create_server(("127.0.0.1", 0)) as free:
         endpoint = f"127.0.0.1:{free.getsockname()[1]}"
-    seat = Seat(role=SeatRole.SERVER, world=2, servers=(endpoint,))
+    seat = PsSeat(role=SeatRole.SERVER, world=2, servers=(endpoint,))
     assert Session(seat, ps.Sync(), SessionOptions(shards=8)).serve() == 0
     assert capsys.readouterr().err == f"umiak.ps: server 0 ends: received {number.name}; not yet done: trainer 0, 1\n"
 
@@ -217,7 +217,7 @@ def test_a_checkpoint_of_other_tables_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match="dim"):
         other.load(path)
     with pytest.raises(BadRequest, match="UM-PS-013"):
-        Session(Seat(), ps.Sync(), SessionOptions(shards=16)).load(path)
+        Session(PsSeat(), ps.Sync(), SessionOptions(shards=16)).load(path)
 
 
 def test_a_checkpoint_takes_the_settings_of_the_script_that_loads_it(
@@ -270,7 +270,7 @@ def test_barriers_are_met_under_one_name() -> None:
         def barrier(self, name: str) -> None:
             met.append(name)
 
-    job = Session(Seat(), ps.Sync(), SessionOptions(shards=8), connect=Listening)
+    job = Session(PsSeat(), ps.Sync(), SessionOptions(shards=8), connect=Listening)
     job.barrier()
     job.barrier()
     assert met == ["barrier", "barrier"], "servers keep every name"

@@ -11,7 +11,7 @@ import pytest
 from tests.ps_cluster import Cluster
 from umiak import ps
 from umiak.core.strategy_name import StrategyName
-from umiak.ps.environment import Seat
+from umiak.ps.environment import PsSeat
 from umiak.ps.options import SessionOptions
 from umiak.ps.sessions import Session
 from umiak.ps.strategies import by_name
@@ -24,7 +24,7 @@ IDS = [[0, 1], [1, 7]]
 
 
 def alone(strategy: str = "async") -> Session:
-    return Session(Seat(), by_name(strategy), SessionOptions(shards=4))
+    return Session(PsSeat(), by_name(strategy), SessionOptions(shards=4))
 
 
 def train(session: Session) -> tuple[list[float], dict[str, np.ndarray]]:

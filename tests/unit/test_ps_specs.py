@@ -10,8 +10,8 @@ import pytest
 import umiak_native
 
 from umiak.ps import specs
-from umiak.ps.dense import chosen_rule
 from umiak.ps.errors import BadRequest
+from umiak.ps.layers.dense import chosen_rule
 
 SPARSE = [
     specs.SparseTable(dim=4),

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from umiak.core.problem import Problem
-from umiak.ps import discovery, environment, metrics, status
+from umiak.ps import environment
 from umiak.ps.errors import BadRequest
-from umiak.ps.status import Look
+from umiak.ps.servers import discovery, metrics, status
+from umiak.ps.servers.status import Look
 
 
 def said(server: int = 0, *, pulls: int = 0, life: str = "a", **more: object) -> dict[str, object]:

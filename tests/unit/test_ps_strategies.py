@@ -15,11 +15,11 @@ import umiak_native
 from tests.ps_cluster import Cluster
 from umiak.core.strategy_name import StrategyName
 from umiak.ps import specs
-from umiak.ps.collective import CollectiveClient
-from umiak.ps.dense import Learner
-from umiak.ps.environment import Seat
+from umiak.ps.clients.collective import CollectiveClient
+from umiak.ps.clients.local import LocalClient
+from umiak.ps.environment import PsSeat
 from umiak.ps.errors import BadRequest
-from umiak.ps.local import LocalClient
+from umiak.ps.layers.dense import Learner
 from umiak.ps.options import SessionOptions
 from umiak.ps.paddle_flags import translated
 from umiak.ps.sessions import Session
@@ -32,7 +32,7 @@ START = np.arange(35, dtype=np.float32)
 
 
 def alone(strategy: str = "async", **flags: object) -> Session:
-    return Session(Seat(), translated(strategy, flags).strategy, SessionOptions(shards=4))
+    return Session(PsSeat(), translated(strategy, flags).strategy, SessionOptions(shards=4))
 
 
 def gradients(rank: int, step: int, width: int = 3) -> np.ndarray:
@@ -465,7 +465,7 @@ def test_without_steps_in_common_set_weights_are_uploaded_with_the_next_step(str
 
 
 class ThreadGroup:
-    """Trainers in threads of this process, that exchange as `umiak.ps.collective.Group` says."""
+    """Trainers in threads of this process, that exchange as `umiak.ps.clients.collective.Group` says."""
 
     def __init__(self, rank: int, brought: list[object], meet: threading.Barrier) -> None:
         self.rank, self.world, self._brought, self._meet = rank, len(brought), brought, meet
@@ -491,7 +491,7 @@ def test_collective_trainers_take_over_what_the_first_one_has_set() -> None:
 
     def trainer(rank: int) -> list[float]:
         client = CollectiveClient(ThreadGroup(rank, brought, meet), shards=4)
-        seat = Seat(rank=rank, world=2)
+        seat = PsSeat(rank=rank, world=2)
         job = Session(seat, Collective(), SessionOptions(shards=4), connect=lambda: client)
         rows = job.communicator.open("rows", PLAIN)
         learner, seen = learner_of(job), []

@@ -12,7 +12,7 @@ import pytest
 
 from tests.ps_cluster import Cluster
 from umiak import ps
-from umiak.ps.environment import Seat
+from umiak.ps.environment import PsSeat
 from umiak.ps.options import SessionOptions
 from umiak.ps.sessions import Session
 
@@ -23,7 +23,7 @@ ONES = ps.Constant(value=1.0)
 
 @pytest.fixture
 def job() -> Session:
-    return ps.use(Session(Seat(), ps.Async(), SessionOptions(shards=4)))
+    return ps.use(Session(PsSeat(), ps.Async(), SessionOptions(shards=4)))
 
 
 def rows_of(layer, count: int) -> np.ndarray:
@@ -142,7 +142,7 @@ def same(one, other) -> bool:
 
 
 def fresh() -> Session:
-    return Session(Seat(), ps.Async(), SessionOptions(shards=4))
+    return Session(PsSeat(), ps.Async(), SessionOptions(shards=4))
 
 
 def test_it_is_an_optimizer_of_pytorch(job) -> None:

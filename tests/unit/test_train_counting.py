@@ -28,7 +28,7 @@ COUNTED = TableParameters(embed=SGD, embedx=SGD, embedx_threshold=2.0, show_scal
 
 
 def job() -> Session:
-    return Session(environment.Seat(), strategies.Sync(), SessionOptions(shards=4))
+    return Session(environment.PsSeat(), strategies.Sync(), SessionOptions(shards=4))
 
 
 def model(dim: int = 3, padded: bool = False):

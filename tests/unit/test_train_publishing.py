@@ -14,11 +14,11 @@ from umiak.ps.options import SessionOptions
 from umiak.ps.sessions import Session
 from umiak.train.checkpoints import publish, runs
 from umiak.train.checkpoints.progress import Progress
-from umiak.train.checkpoints.publish import Kind, Model
+from umiak.train.checkpoints.publish import Model, PublishKind
 
 
 def job() -> Session:
-    made = Session(environment.Seat(), strategies.Sync(), SessionOptions(shards=4))
+    made = Session(environment.PsSeat(), strategies.Sync(), SessionOptions(shards=4))
     made.client.create_table("net", json.dumps(DENSE))
     return made
 
@@ -37,23 +37,26 @@ def progress(until: str, epoch: int, batch: int = 0, runner: str = "r") -> Progr
 
 def test_names_of_models() -> None:
     names = [
-        Model(kind=Kind.BASE, day="20260131", number=0),
-        Model(kind=Kind.BASE, day="20260131", number=24),
-        Model(kind=Kind.DELTA, day="20260131", number=6),
-        Model(kind=Kind.BATCH, day="20260131", number=24),
+        Model(kind=PublishKind.BASE, day="20260131", number=0),
+        Model(kind=PublishKind.BASE, day="20260131", number=24),
+        Model(kind=PublishKind.DELTA, day="20260131", number=6),
+        Model(kind=PublishKind.BATCH, day="20260131", number=24),
     ]
     assert [each.name for each in names] == ["20260131/base-0", "20260131/base", "20260131/delta-6", "20260131/batch"]
 
 
 def test_what_is_published_is_in_the_list(tmp_path: Path) -> None:
     own = job()
-    for model in (Model(kind=Kind.DELTA, day="20260131", number=6), Model(kind=Kind.BASE, day="20260131", number=24)):
+    for model in (
+        Model(kind=PublishKind.DELTA, day="20260131", number=6),
+        Model(kind=PublishKind.BASE, day="20260131", number=24),
+    ):
         at = publish.publish(own, str(tmp_path), model)
         assert checkpoint.read(at).metadata == {
             "umiak_published": {"day": "20260131", "pass": model.number, "kind": model.kind.value}
         }
     # Published again by a run that was resumed: the new one takes the old one's place.
-    publish.publish(own, str(tmp_path), Model(kind=Kind.BASE, day="20260131", number=24))
+    publish.publish(own, str(tmp_path), Model(kind=PublishKind.BASE, day="20260131", number=24))
     lines = [json.loads(line) for line in (tmp_path / "donefile.jsonl").read_text().splitlines()]
     assert [(each["day"], each["pass"], each["kind"], each["path"]) for each in lines] == [
         ("20260131", 6, "delta", "20260131/delta-6"),
@@ -78,7 +81,7 @@ def test_the_newest_pass_is_found(tmp_path: Path) -> None:
     runs.save(own, runs.pass_path(root, "20260131", 9), progress("20260131/0800", 9))
     runs.save(own, runs.pass_path(root, "20260131", 10), progress("20260131/0900", 10))
     runs.save(own, runs.pass_step_path(root, "20260131", 11, 40), progress("20260131/0900", 10, 40))
-    publish.publish(own, root, Model(kind=Kind.BASE, day="20260131", number=24))
+    publish.publish(own, root, Model(kind=PublishKind.BASE, day="20260131", number=24))
     found, _ = runs.newest([root], "r")
     assert found is not None
     assert found.path == f"{root}/20260131/11_batch_40"

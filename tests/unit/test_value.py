@@ -105,6 +105,21 @@ def test_making_values_imports_neither_dataclasses_nor_inspect() -> None:
     assert output_of(code) == "[]\n"
 
 
+def test_no_two_values_share_a_default_that_can_be_changed() -> None:
+    @value
+    class Crew:
+        names: list[str] = ["anna"]
+        seats: dict[str, int] = {}
+
+    first, second, third = Crew(), Crew(), Crew(seats={"bo": 2})
+    first.names.append("bo")
+    first.seats["anna"] = 1
+    assert (second.names, second.seats) == (["anna"], {})
+    assert third == Crew(seats={"bo": 2})
+    given = {"cy": 3}
+    assert Crew(seats=given).seats is given
+
+
 def test_values_can_be_copied_and_pickled() -> None:
     spec = specs.SparseTable(dim=4, rule=specs.Adam(learning_rate=0.5), accessor=specs.Accessor())
     for another in (copy.copy(spec), copy.deepcopy(spec), pickle.loads(pickle.dumps(spec))):

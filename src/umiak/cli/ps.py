@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from umiak.cli.output import Printer
-    from umiak.ps.discovery import JobServers
+    from umiak.ps.servers.discovery import JobServers
     from umiak.schema.flags import Parsed
 
 CLEAR = "\x1b[H\x1b[2J"
@@ -47,7 +47,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
 def _job(parsed: Parsed, environ: Mapping[str, str]) -> JobServers:
     """Which servers are asked, and with which token."""
     from umiak.launch import job_token
-    from umiak.ps import discovery, environment
+    from umiak.ps import environment
+    from umiak.ps.servers import discovery
 
     secret = job_token.read(environ)
     token = secret.decode(errors="surrogateescape") if secret else None
@@ -73,7 +74,7 @@ def _job(parsed: Parsed, environ: Mapping[str, str]) -> JobServers:
 
 
 def _status(parsed: Parsed, job: JobServers, printer: Printer) -> int:
-    from umiak.ps import discovery, status
+    from umiak.ps.servers import discovery, status
 
     tls = {theirs: parsed.text(own) for own, theirs in _TLS.items() if parsed.said(own)} or None
     interval_s = parsed.seconds("interval") or 1.0

@@ -132,7 +132,8 @@ def _answer(parsed: Parsed, found: Examined, environ: Mapping[str, str], printer
     if found.plan is None:
         raise UmiakError(*found.problems, exit_status=found.exit_status)
     if parsed.truth("check"):
-        printer.talk(f"{found.plan.config}: nothing is wrong: {found.seen} were looked at")
+        if not parsed.truth("quiet"):
+            printer.talk(f"{found.plan.config}: nothing is wrong: {found.seen} were looked at")
         return Exit.DONE
     if parsed.truth("explain"):
         from umiak.core.shown import inert
@@ -193,6 +194,7 @@ def _train(made: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Prin
                 resume=parsed.truth("resume"),
                 run_dir=parsed.text("run_dir"),
                 is_json=parsed.truth("json"),
+                is_quiet=parsed.truth("quiet"),
                 columns=parsed.number("live"),
             )
             ended = execute(run, made, options, environ)

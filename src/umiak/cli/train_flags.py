@@ -65,6 +65,16 @@ FLAGS = (
         elsewhere=("output_dir", "log_dir"),
     ),
     Flag(
+        name="quiet",
+        letter="q",
+        help="Print notes, warnings and errors only; metrics.jsonl and the plot are still written.",
+        group=RUN,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SWITCH,
+        default=False,
+        elsewhere=("silent",),
+    ),
+    Flag(
         name="live",
         help="Update a progress line of this width in place although stderr is not a terminal. Set by the launcher for its "
         "workers.",

@@ -8,10 +8,12 @@ Each worker is `umiak train` again, and finds out from its environment which tra
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 
+from umiak.adapters.rundir import RunDirectory
 from umiak.train.config.values import FleetMode
 from umiak.train.plan.plan import Ended
 
@@ -37,8 +39,9 @@ def launched(run: Run, plan: Plan, parsed: Parsed, environ: Mapping[str, str], p
     from umiak.cli import launch
 
     del plan
-    outcome = outcome_file(parsed.text("run_dir"), run.name)
-    _forget(outcome)
+    directory = RunDirectory(parsed.text("run_dir"), run.name)
+    with contextlib.suppress(OSError):
+        directory.forget_outcome()
     waiting, heeded = os.getpid(), signal.pthread_sigmask(signal.SIG_BLOCK, ())
     status = launch.main(command(run, parsed, _columns(printer)), {**QUIET, **environ}, printer)
     if os.getpid() != waiting:
@@ -47,7 +50,7 @@ def launched(run: Run, plan: Plan, parsed: Parsed, environ: Mapping[str, str], p
     if status not in STOPPED:
         return Ended(status=status)
     number = status - 128
-    told = _told(outcome)
+    told = directory.outcome()
     if told is None:
         return Ended(status=status, stopped_by=number)
     if not told.get("stopped"):
@@ -64,15 +67,10 @@ def command(run: Run, parsed: Parsed, columns: int | None = None) -> list[str]:
     return [*_launcher(run, parsed), "-m", MODULE, "train", *_worker(run, parsed, columns)]
 
 
-def outcome_file(run_dir: str, runner: str) -> str:
-    """Where the first trainer leaves how it ended."""
-    return os.path.join(run_dir, runner, "outcome.json")
-
-
 def _launcher(run: Run, parsed: Parsed) -> list[str]:
     group = run.group
     # The trainer speaks for itself; of the launcher only what goes wrong is told.
-    words = ["--log_dir", os.path.join(parsed.text("run_dir"), run.name, "log"), "--log_level", "WARNING"]
+    words = ["--log_dir", RunDirectory(parsed.text("run_dir"), run.name).logs, "--log_level", "WARNING"]
     if parsed.text("topology"):
         words += ["--topology", parsed.text("topology")]
     if group.fleet_mode is FleetMode.PS:
@@ -90,7 +88,7 @@ def _worker(run: Run, parsed: Parsed, columns: int | None) -> list[str]:
     words += ["-o", f"mode={json.dumps([run.name])}"]
     if columns is not None:
         words += ["--live", str(columns)]
-    for name in ("resume", "json"):
+    for name in ("resume", "json", "quiet"):
         if parsed.truth(name):
             words.append(f"--{name}")
     return words
@@ -111,20 +109,3 @@ def _columns(printer: Printer) -> int | None:
         return max(40, os.get_terminal_size(printer.err.fileno()).columns - len("[trainer 0] ") - 1)
     except (OSError, ValueError):
         return None  # no terminal
-
-
-def _forget(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        pass
-
-
-def _told(path: str) -> dict[str, object] | None:
-    """How the first trainer ended; None if it has not told."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            told: dict[str, object] = json.load(file)
-            return told
-    except (OSError, ValueError):
-        return None

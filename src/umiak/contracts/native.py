@@ -22,6 +22,8 @@ SERVERS = "UMIAK_SERVERS"
 TRAINERS = "UMIAK_TRAINERS"
 HETERS = "UMIAK_HETERS"
 WORKERS_ON_HOST = "UMIAK_WORKERS_ON_HOST"
+PS_METRICS = "UMIAK_PS_METRICS"
+"""Not part of the contract: said by the person who starts the job, and passed on."""
 
 NAMES = frozenset(
     [

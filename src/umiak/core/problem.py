@@ -48,3 +48,10 @@ class UmiakError(Exception):
         super().__init__("; ".join(problem.what for problem in problems))
         self.problems = problems
         self.exit_status = exit_status
+
+
+class BadRequest(UmiakError):
+    """A mistake in a call from Python that a person can correct: its text, which ends a traceback, has causes and hints as well."""
+
+    def __str__(self) -> str:
+        return "\n".join(line for problem in self.problems for line in problem.lines())

@@ -48,6 +48,7 @@ else:
             __slots__=names,
             __fields__=names,
             __defaults_by_name__=defaults,
+            __changeable__=tuple(name for name, default in defaults.items() if type(default) in (dict, list, set)),
             __match_args__=names,
             __init__=_init,
             __repr__=_repr,
@@ -116,6 +117,9 @@ def _init(self: Any, *unnamed: Any, **given: Any) -> None:
     if unnamed:
         raise TypeError(_named_instead(type(self), unnamed))
     filled = {**self.__defaults_by_name__, **given}
+    for name in self.__changeable__:  # no two values share what could be changed in one of them
+        if name not in given:
+            filled[name] = filled[name].copy()
     try:
         for name, set_field in self.__setters__:
             set_field(self, filled[name])

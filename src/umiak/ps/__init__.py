@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from umiak.ps.client import Client
+    from umiak.ps.clients.protocol import Client
 
 __all__ = [
     "Accessor",

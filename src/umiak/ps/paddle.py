@@ -20,18 +20,20 @@ import numpy as np
 import paddle
 from paddle.utils import dlpack
 
-from umiak.ps import arguments, layers, specs
-from umiak.ps.dense import TABLE, Manner, chosen_rule
+from umiak.ps import specs
 from umiak.ps.errors import bad
+from umiak.ps.layers import arguments
+from umiak.ps.layers import common as layers
+from umiak.ps.layers.dense import TABLE, Manner, chosen_rule
 
 if TYPE_CHECKING:
     from typing import Any
 
     from numpy.typing import NDArray
 
-    from umiak.ps.client import Floats
-    from umiak.ps.lookup import Lookup
+    from umiak.ps.clients.protocol import Floats
     from umiak.ps.sessions import Session
+    from umiak.ps.tables.lookup import Lookup
 
 __all__ = ["Embedding", "Optimizer", "optimizer"]
 

@@ -13,15 +13,16 @@ import traceback
 import weakref
 from typing import TYPE_CHECKING, overload
 
-from umiak.ps import client as clients
-from umiak.ps import communicators, serving
+from umiak.ps import communicators
+from umiak.ps.clients import protocol as clients
+from umiak.ps.clients.local import LocalClient
 from umiak.ps.environment import SeatRole
 from umiak.ps.errors import bad
-from umiak.ps.local import LocalClient
-from umiak.ps.lookup import TableRegistry
+from umiak.ps.servers import serving
 from umiak.ps.specs import DenseTable, SparseTable
 from umiak.ps.strategies import Async, Geo
-from umiak.ps.tables import DenseTableHandle, SparseTableHandle
+from umiak.ps.tables.lookup import TableRegistry
+from umiak.ps.tables.numpy_tables import DenseTableHandle, SparseTableHandle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from umiak.ps.client import Client
-    from umiak.ps.environment import Seat
+    from umiak.ps.clients.protocol import Client
+    from umiak.ps.environment import PsSeat
     from umiak.ps.options import SessionOptions
     from umiak.ps.strategies import Collective, Strategy
 
@@ -50,7 +51,7 @@ class Session:
 
     def __init__(
         self,
-        seat: Seat,
+        seat: PsSeat,
         strategy: Strategy | Collective,
         options: SessionOptions,
         *,

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from umiak.ps import arguments, layers
-from umiak.ps.dense import TABLE, chosen_rule
+from umiak.ps.clients.gradients import STATISTICS
 from umiak.ps.errors import bad
-from umiak.ps.gradients import STATISTICS
+from umiak.ps.layers import arguments
+from umiak.ps.layers import common as layers
+from umiak.ps.layers.dense import TABLE, chosen_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,10 +30,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from umiak.ps import specs
-    from umiak.ps.client import Floats
-    from umiak.ps.dense import Learner
-    from umiak.ps.lookup import Lookup, Table
+    from umiak.ps.clients.protocol import Floats
+    from umiak.ps.layers.dense import Learner
     from umiak.ps.sessions import Session
+    from umiak.ps.tables.lookup import EmbeddingTable, Lookup
 
 __all__ = ["Embedding", "Optimizer", "optimizer"]
 
@@ -203,7 +204,7 @@ class _TableParameter(torch.Tensor):  # type: ignore[misc]
     """
 
     @classmethod
-    def of(cls, table: Table) -> _TableParameter:
+    def of(cls, table: EmbeddingTable) -> _TableParameter:
         made: _TableParameter = torch.zeros(0, table.spec.dim).as_subclass(cls)
         made._table = table
         return made

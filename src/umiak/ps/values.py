@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from umiak.ps.client import Client
+    from umiak.ps.clients.protocol import Client
     from umiak.ps.specs import TableSpec
 
 

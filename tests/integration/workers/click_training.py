@@ -13,7 +13,7 @@ import numpy as np
 from umiak import ps
 from umiak.core.strategy_name import StrategyName
 from umiak.ps import strategies
-from umiak.ps.environment import Seat
+from umiak.ps.environment import PsSeat
 from umiak.ps.options import SessionOptions
 from umiak.ps.sessions import Session
 
@@ -78,7 +78,7 @@ def backward(model, number):
 def learn(own, name, steps=STEPS):
     model, optimizer = made(own, name)
     for step in range(steps):
-        for number in range(job.world) if own.seat == Seat() else (own.rank,):
+        for number in range(job.world) if own.seat == PsSeat() else (own.rank,):
             backward(model, step * job.world + number)
             optimizer.step()
             optimizer.clear_grad()
@@ -101,7 +101,7 @@ def numbers_of(model):
 
 
 def one_process_with_the_same_micro_batches():
-    solo = Session(Seat(), ps.Sync(), SessionOptions())
+    solo = Session(PsSeat(), ps.Sync(), SessionOptions())
     model, optimizer = made(solo, "exact")
     for step in range(EXACT_STEPS):
         for number in range(job.world):
@@ -116,7 +116,7 @@ def one_process_with_the_same_micro_batches():
 
 def one_process_that_accumulates():
     """As many backward passes as there are trainers, and one step."""
-    solo = Session(Seat(), ps.Sync(), SessionOptions())
+    solo = Session(PsSeat(), ps.Sync(), SessionOptions())
     model, optimizer = made(solo, "exact")
     for step in range(EXACT_STEPS):
         for number in range(job.world):
@@ -137,7 +137,7 @@ for strategy in StrategyName:
     results[strategy.value] = reached(learn(with_strategy(strategy), strategy.value))
 exact = numbers_of(learn(with_strategy("sync"), "exact", EXACT_STEPS))
 if job.is_first:
-    results["alone"] = reached(learn(Session(Seat(), ps.Async(), SessionOptions()), "alone"))
+    results["alone"] = reached(learn(Session(PsSeat(), ps.Async(), SessionOptions()), "alone"))
     results["same bits"] = exact == numbers_of(one_process_with_the_same_micro_batches())
     results["same bits accumulated"] = exact == numbers_of(one_process_that_accumulates())
     with open(sys.argv[1] + ".part", "w") as file:

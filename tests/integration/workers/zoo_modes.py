@@ -16,13 +16,13 @@ from umiak.ps.strategies import Collective, Geo, by_name
 
 strategy, directory, *wanted = sys.argv[1:]
 if strategy == "collective":
-    from umiak.ps.collective import CollectiveClient
-    from umiak.ps.environment import Seat
-    from umiak.ps.paddle_group import PaddleGroup
+    from umiak.ps.clients.collective import CollectiveClient
+    from umiak.ps.clients.paddle_group import PaddleGroup
+    from umiak.ps.environment import PsSeat
 
     group = PaddleGroup()
     job = Session(
-        Seat(rank=group.rank, world=group.world),
+        PsSeat(rank=group.rank, world=group.world),
         Collective(),
         SessionOptions(),
         connect=lambda: CollectiveClient(group),

@@ -20,7 +20,7 @@ from umiak.ps.communicators.sync import SyncCommunicator
 from umiak.ps.strategies import Async, Collective, Geo, HalfAsync, Hybrid, Strategy, Sync
 
 if TYPE_CHECKING:
-    from umiak.ps.client import Client
+    from umiak.ps.clients.protocol import Client
 
 __all__ = ["Communicator", "make"]
 

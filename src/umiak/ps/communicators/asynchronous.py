@@ -21,7 +21,7 @@ from umiak.ps.communicators.merging import Merger
 if TYPE_CHECKING:
     from typing import Any
 
-    from umiak.ps.client import Client, Floats, Gradients, Keys
+    from umiak.ps.clients.protocol import Client, Floats, Gradients, Keys
     from umiak.ps.strategies import Async
 
 

@@ -19,7 +19,7 @@ from umiak.ps import specs
 from umiak.ps.errors import bad
 
 if TYPE_CHECKING:
-    from umiak.ps.client import Absent, Client, Floats, Gradients, Keys
+    from umiak.ps.clients.protocol import Absent, Client, Floats, Gradients, Keys
     from umiak.ps.specs import DenseTable, SparseTable, Spec
 
 FIRST_LOOK_S = 0.02

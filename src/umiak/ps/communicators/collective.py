@@ -1,7 +1,7 @@
 """collective: as sync, without servers. Every trainer has all tables, and gradients are exchanged. An adapter.
 
 Guarantees those of sync: in each step everybody applies the same sum, gradients of rows added up in rank order, so all copies of the tables
-stay equal bit for bit. It needs a `umiak.ps.collective.CollectiveClient`; `umiak train` makes one where ``fleet_mode`` is collective.
+stay equal bit for bit. It needs a `umiak.ps.clients.collective.CollectiveClient`; `umiak train` makes one where ``fleet_mode`` is collective.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from umiak.ps.communicators.sync import SyncCommunicator
 
 if TYPE_CHECKING:
-    from umiak.ps.client import Floats
+    from umiak.ps.clients.protocol import Floats
 
 
 class CollectiveCommunicator(SyncCommunicator):

@@ -20,16 +20,16 @@ import umiak_native
 
 from umiak.core.value import replace
 from umiak.ps import specs
+from umiak.ps.clients.gradients import scaled
 from umiak.ps.communicators.base import Communicator
 from umiak.ps.errors import bad
-from umiak.ps.gradients import scaled
 
 if TYPE_CHECKING:
     from typing import Any
 
     from numpy.typing import NDArray
 
-    from umiak.ps.client import Absent, Client, Floats, Gradients, Keys
+    from umiak.ps.clients.protocol import Absent, Client, Floats, Gradients, Keys
     from umiak.ps.specs import DenseTable, SparseTable, Spec
     from umiak.ps.strategies import Geo
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from umiak.ps.communicators.sync import SyncCommunicator
 
 if TYPE_CHECKING:
-    from umiak.ps.client import Absent, Floats, Keys
+    from umiak.ps.clients.protocol import Absent, Floats, Keys
 
 
 class HybridCommunicator(SyncCommunicator):

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from umiak.ps.gradients import scaled
+from umiak.ps.clients.gradients import scaled
 
 if TYPE_CHECKING:
-    from umiak.ps.client import Client, Floats, Gradients, Keys
+    from umiak.ps.clients.protocol import Client, Floats, Gradients, Keys
 
 
 class StepGradients:

@@ -22,7 +22,7 @@ from umiak.ps.errors import bad
 if TYPE_CHECKING:
     from typing import Any
 
-    from umiak.ps.client import Absent, Floats, Gradients, Keys
+    from umiak.ps.clients.protocol import Absent, Floats, Gradients, Keys
 
 
 class SyncCommunicator(Communicator):

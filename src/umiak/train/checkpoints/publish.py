@@ -27,7 +27,7 @@ KEY = "umiak_published"
 """Where it stands in the metadata of a model."""
 
 
-class Kind(str, Enum):
+class PublishKind(str, Enum):
     """What of the tables is in a model; the values are words of the list."""
 
     BASE = "base"
@@ -37,14 +37,14 @@ class Kind(str, Enum):
     @property
     def mode(self) -> str:
         """How `umiak.ps` calls it."""
-        return "full" if self is Kind.BATCH else self.value
+        return "full" if self is PublishKind.BATCH else self.value
 
 
 @value
 class Model:
     """An inference model."""
 
-    kind: Kind
+    kind: PublishKind
     day: str
     number: int
     """The pass that it was made after; 0: before the first one."""
@@ -52,7 +52,7 @@ class Model:
     @property
     def name(self) -> str:
         """Its directory, below the path of models."""
-        number = f"-{self.number}" if self.kind is Kind.DELTA or self.number == 0 else ""
+        number = f"-{self.number}" if self.kind is PublishKind.DELTA or self.number == 0 else ""
         return os.path.join(self.day, f"{self.kind.value}{number}")
 
 

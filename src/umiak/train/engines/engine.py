@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from umiak.core.problem import Problem
-    from umiak.ps.collective import Group
+    from umiak.ps.clients.collective import Group
     from umiak.ps.sessions import Session
     from umiak.ps.values import Opened
     from umiak.train.config.values import Slots

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.ps import export as ps_export
 from umiak.ps import specs
-from umiak.ps.collective import Group
-from umiak.ps.environment import Seat
+from umiak.ps.clients.collective import Group
+from umiak.ps.environment import PsSeat
 from umiak.ps.paddle import needs_clip, optimizer
 from umiak.ps.sessions import Session
 from umiak.ps.strategies import Sync
@@ -81,7 +81,7 @@ class PaddleFramework:
         return True
 
     def group(self, *, on_cpu: bool) -> Group:
-        from umiak.ps.paddle_group import PaddleGroup
+        from umiak.ps.clients.paddle_group import PaddleGroup
 
         return PaddleGroup(on_cpu=on_cpu)
 
@@ -212,7 +212,7 @@ class PaddleEngine:
         sample: Callable[[], Batch | None],
     ) -> None:
         """Write an inference model as a checkpoint has it: what trainers hold of their own, as in geo, is not in it."""
-        alone = Session(Seat(), Sync(), self.job.options)
+        alone = Session(PsSeat(), Sync(), self.job.options)
         engine = self._copied(alone)
         runs.start_from(alone, checkpoint, engine.tables())
         engine.restore()

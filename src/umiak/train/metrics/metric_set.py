@@ -19,7 +19,7 @@ import numpy as np
 
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import replace, value
-from umiak.train.metrics.batch import Batch
+from umiak.train.metrics.batch import MetricBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @value
-class Field:
+class StateSlice:
     """One array of one metric, and where it stands in a vector."""
 
     metric: str
@@ -48,7 +48,7 @@ class Layout:
 
     metrics: tuple[tuple[str, str], ...]
     """The name of each metric, and what it is with its settings."""
-    fields: tuple[Field, ...]
+    fields: tuple[StateSlice, ...]
 
     @property
     def size(self) -> int:
@@ -93,7 +93,7 @@ class MetricSet:
         only: Iterable[str] | None = None,
     ) -> None:
         """Count a batch in; ``only`` names metrics, where a model has several tasks."""
-        batch = Batch(predictions, labels, groups=groups, losses=losses, samples=samples)
+        batch = MetricBatch(predictions, labels, groups=groups, losses=losses, samples=samples)
         for name in self._recent if only is None else only:
             if name not in self._recent:
                 hint = f"there are {', '.join(self._recent)}"
@@ -163,12 +163,12 @@ class MetricSet:
 
 
 def _layout(metrics: Mapping[str, Metric]) -> Layout:
-    fields: list[Field] = []
+    fields: list[StateSlice] = []
     end = 0
     for name, metric in metrics.items():
         for array, zeros in metric.fresh().state().items():
             start, end = end, end + zeros.size
-            fields.append(Field(metric=name, array=array, shape=zeros.shape, start=start, end=end))
+            fields.append(StateSlice(metric=name, array=array, shape=zeros.shape, start=start, end=end))
     return Layout(metrics=tuple((name, repr(metric)) for name, metric in metrics.items()), fields=tuple(fields))
 
 

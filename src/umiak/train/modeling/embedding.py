@@ -49,7 +49,7 @@ class Tables:
         self._prefix = prefix
         self._settings = settings or {}
         self._counted = counted or {}
-        self._count = Count()
+        self._count = BatchCounts()
         self._per_slot = per_slot
         self._undivided: list[SlotEmbedding] = []
         self.made: list[Embedding] = []
@@ -165,7 +165,7 @@ class SlotEmbedding(paddle.nn.Layer):  # type: ignore[misc]
         )
 
 
-class Count:
+class BatchCounts:
     """What is to be counted of the batch that is learned."""
 
     def __init__(self) -> None:
@@ -179,7 +179,7 @@ class Embedding(paddle.nn.Layer):  # type: ignore[misc]
     """A table as a layer."""
 
     def __init__(
-        self, dim: int, *, table: str, pooling: str, settings: dict[str, Any], count: Count | None = None
+        self, dim: int, *, table: str, pooling: str, settings: dict[str, Any], count: BatchCounts | None = None
     ) -> None:
         super().__init__()
         self.dim = dim

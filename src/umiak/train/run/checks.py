@@ -34,7 +34,7 @@ NEEDED_FOR_DATA = ("numpy", "umiak_native")
 
 
 @value
-class Found:
+class CheckFindings:
     """What came of looking."""
 
     problems: tuple[Problem, ...] = ()
@@ -43,7 +43,7 @@ class Found:
     """What was looked at, in words."""
 
 
-def examine(plan: Plan) -> Found:
+def examine(plan: Plan) -> CheckFindings:
     """Look at everything that a plan needs."""
     problems: list[Problem] = []
     warnings: list[Problem] = []
@@ -68,7 +68,7 @@ def examine(plan: Plan) -> Found:
         warnings.append(_not_seen("the data", NEEDED_FOR_DATA))
     _add(problems, _directories(plan))
     counts = [_count(len(models), "model"), _count(len(datasets), "dataset")]
-    return Found(
+    return CheckFindings(
         problems=tuple(dict.fromkeys(problems)),
         warnings=tuple(dict.fromkeys(warnings)),
         seen=f"the config, {counts[0]} and the first lines of {counts[1]}"

@@ -14,7 +14,7 @@ from umiak.train.checkpoints import runs
 from umiak.train.checkpoints.progress import EpochRow, Progress, finite
 from umiak.train.engines.engine import LOSS
 from umiak.train.run.stage_data import StageData
-from umiak.train.run.stage_loop import StagePlace, Stopped
+from umiak.train.run.stage_loop import StagePlace, StopRequested
 
 if TYPE_CHECKING:
     from umiak.train.plan.plan import Stage
@@ -49,8 +49,8 @@ class EpochLoop:
         node_data = self._run.group.node_data
         data = StageData(stage, settings.config, settings.written, self._peers, self._run.name, node_data=node_data)
         if data.holding.copies:
-            self._reporter.talk(
-                f"note: dataset {stage.dataset.name}: {data.holding.copies} nodes have files of the same names and sizes; if it is "
+            self._reporter.note(
+                f"dataset {stage.dataset.name}: {data.holding.copies} nodes have files of the same names and sizes; if it is "
                 "one shared directory, each sample is read as often: write `node_data: shared` in the runner"
             )
         return data
@@ -103,7 +103,7 @@ class EpochLoop:
             self._saver.export(epoch, runner.inference, trainer.stages)
         is_asked = trainer.context.stopping.is_asked
         if is_asked and self._peers.world == 1 and not ends and self._saver.saved_epoch(epoch):
-            raise Stopped
+            raise StopRequested
         return ends
 
     def _evaluated(self, data: StageData, row: EpochRow) -> dict[str, float | None]:

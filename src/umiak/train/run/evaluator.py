@@ -20,7 +20,7 @@ from umiak.train.checkpoints.progress import EpochRow, finite
 from umiak.train.engines.engine import Engine, EngineOptions, Framework
 from umiak.train.plan.plan import Run
 from umiak.train.reports.reporter import Reporter
-from umiak.train.reports.text import Report
+from umiak.train.reports.text import ProgressReport
 from umiak.train.run.context import Settings
 from umiak.train.run.peers import Peers
 from umiak.train.run.stage_data import StageData
@@ -107,7 +107,7 @@ def _evaluated(
             if batches % run.runner.print_interval == 0:
                 told = metrics.readings()
                 reporter.report(
-                    Report(
+                    ProgressReport(
                         epoch=number,
                         epochs=of,
                         title=path,

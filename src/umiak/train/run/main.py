@@ -7,19 +7,19 @@ What has yet to be started on this node is not its business. A server imports no
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import umiak_native
 
+from umiak.adapters.rundir import RunDirectory
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
 from umiak.ps import environment, strategies
 from umiak.ps import use as use_session
-from umiak.ps.collective import CollectiveClient, Group
-from umiak.ps.local import LocalClient
+from umiak.ps.clients.collective import CollectiveClient, Group
+from umiak.ps.clients.local import LocalClient
 from umiak.ps.options import SessionOptions
 from umiak.ps.sessions import Session
 from umiak.train.checkpoints.mirror import mirrored
@@ -51,6 +51,7 @@ class RunOptions:
     resume: bool = False
     run_dir: str | None = None
     is_json: bool = False
+    is_quiet: bool = False
     columns: int | None = None
     """How wide a line may be that is renewed in place, where stderr itself is no terminal."""
 
@@ -107,9 +108,14 @@ def _trained(
     run, mirrors = mirrored(run)
     watch = Stopwatch()
     is_first = (run.group.rank or 0) == 0
-    run_dir = None if options.run_dir is None else os.path.join(options.run_dir, run.name)
+    run_dir = None if options.run_dir is None else RunDirectory(options.run_dir, run.name)
     reporter = Reporter(
-        run_dir, is_json=options.is_json, is_silent=not is_first, goes_on=options.resume, columns=options.columns
+        run_dir,
+        is_json=options.is_json,
+        is_silent=not is_first,
+        is_quiet=options.is_quiet,
+        goes_on=options.resume,
+        columns=options.columns,
     )
     try:
         if run.kind is RunnerClass.INFER:
@@ -141,11 +147,11 @@ def _trained(
         if not outcome.is_stopped:
             return Ended(stopped_by=stopping.asked_by)
         if not outcome.is_resumable:
-            reporter.talk("stopped; nothing is saved, because there is no save_checkpoint_path")
+            reporter.stopped("stopped; nothing is saved, because there is no save_checkpoint_path")
         elif outcome.saved is None:
-            reporter.talk("stopped before anything was learned: nothing is lost")
+            reporter.stopped("stopped before anything was learned: nothing is lost")
         else:
-            reporter.talk(
+            reporter.stopped(
                 f"stopped, resumable: everything is in {mirrors.spoken(outcome.saved)}; `--resume` continues from there"
             )
         # Where another trainer was asked, this one was not.
@@ -169,11 +175,11 @@ def _job(run: Run, environ: Mapping[str, str], watch: Stopwatch, framework: Fram
 
 
 def _alone(watch: Stopwatch) -> Session:
-    return _made(environment.Seat(), strategies.Sync(), lambda _: watch.timed(LocalClient()))
+    return _made(environment.PsSeat(), strategies.Sync(), lambda _: watch.timed(LocalClient()))
 
 
 def _collective(group: Group, watch: Stopwatch) -> Session:
-    seat = environment.Seat(rank=group.rank, world=group.world)
+    seat = environment.PsSeat(rank=group.rank, world=group.world)
     return _made(seat, strategies.Collective(), lambda _: watch.timed(CollectiveClient(group)))
 
 
@@ -186,7 +192,7 @@ def _ps_job(run: Run, environ: Mapping[str, str], watch: Stopwatch) -> Session:
 
 
 def _made(
-    seat: environment.Seat, strategy: Strategy | Collective, connect: Callable[[Session], umiak_native.Client]
+    seat: environment.PsSeat, strategy: Strategy | Collective, connect: Callable[[Session], umiak_native.Client]
 ) -> Session:
     job: Session = Session(seat, strategy, SessionOptions(), connect=lambda: connect(job))
     return job

@@ -16,12 +16,12 @@ from umiak.core.value import replace
 from umiak.ps.specs import SparseTable
 from umiak.train.checkpoints import runs
 from umiak.train.checkpoints.progress import Progress, finite
-from umiak.train.checkpoints.publish import Kind, Model
+from umiak.train.checkpoints.publish import Model, PublishKind
 from umiak.train.config import days
 from umiak.train.reports import text as report_text
 from umiak.train.run.arrivals import Arrivals, Arrived
 from umiak.train.run.stage_data import StageData
-from umiak.train.run.stage_loop import StagePlace, Stopped
+from umiak.train.run.stage_loop import StagePlace, StopRequested
 
 if TYPE_CHECKING:
     from umiak.train.config.days import Pass
@@ -84,7 +84,7 @@ class OnlineLoop:
     def go(self, begun: Progress) -> None:
         if self._online.save_first_base and begun.epoch == 0 and not begun.trainers:
             self._trainer.engines.tables()  # Those that nobody has asked for a row yet are made, or they would not be in it.
-            self._saver.publish(Model(kind=Kind.BASE, day=self._left[0].day, number=0))
+            self._saver.publish(Model(kind=PublishKind.BASE, day=self._left[0].day, number=0))
         for epoch, each in enumerate(self._left, start=begun.epoch):
             is_first = epoch == begun.epoch
             if not is_first:
@@ -98,7 +98,7 @@ class OnlineLoop:
     def _turn_to(self, each: Pass) -> None:
         try:
             self._wait(each)
-        except Stopped:
+        except StopRequested:
             self._save_what_is_not()
             raise
         for data in self._trainer.stages:
@@ -111,9 +111,9 @@ class OnlineLoop:
             self._save_what_is_not()
             raise _nothing_there(title, arrived)
         if arrived.is_empty:
-            self._reporter.talk(f"note: {title} is complete and has no data: it is passed over")
+            self._reporter.note(f"{title} is complete and has no data: it is passed over")
         elif arrived.missing:
-            self._reporter.talk(f"note: {title} goes without {report_text.some(arrived.missing)}, where no data is")
+            self._reporter.note(f"{title} goes without {report_text.some(arrived.missing)}, where no data is")
         behind = self._left[self._left.index(each) + 1 :]
         if self._online.prefetch and behind:
             self._arrivals.fetch_ahead(behind[0])
@@ -150,7 +150,7 @@ class OnlineLoop:
             self._end_of_day(each)
         elif (epoch + 1) % self._online.save_delta_frequency == 0:
             self._note_whole_tables()
-            self._saver.publish(Model(kind=Kind.DELTA, day=each.day, number=each.number))
+            self._saver.publish(Model(kind=PublishKind.DELTA, day=each.day, number=each.number))
         if ends or (epoch + 1) % self._online.checkpoint_per_pass == 0:
             self._checkpoint(epoch, each, is_over=ends)
 
@@ -164,11 +164,11 @@ class OnlineLoop:
             self._peers.tell({}, "shrunk")
             self._reporter.talk(f"{each.day} is over: {gone:,} rows are not worth keeping any more")
             self._reporter.event("day", day=each.day, evicted=gone)
-        self._saver.publish(Model(kind=Kind.BASE, day=each.day, number=each.number))
+        self._saver.publish(Model(kind=PublishKind.BASE, day=each.day, number=each.number))
         if tables:
             if self._runner.inference is None:
                 self._note("rows do not grow older: delete_after_unseen_days needs save_inference_path")
-            self._saver.publish(Model(kind=Kind.BATCH, day=each.day, number=each.number))
+            self._saver.publish(Model(kind=PublishKind.BATCH, day=each.day, number=each.number))
 
     # ---- what is kept
 
@@ -204,7 +204,7 @@ class OnlineLoop:
     def _note(self, text: str) -> None:
         if text not in self._noted:
             self._noted.add(text)
-            self._reporter.talk(f"note: {text}")
+            self._reporter.note(text)
 
 
 def _nothing_there(title: str, arrived: Arrived) -> UmiakError:

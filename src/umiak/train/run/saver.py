@@ -118,7 +118,7 @@ class Saver:
             )
         found, skipped = runs.newest(paths, self._run.name)
         for words in skipped:
-            self._reporter.talk(f"note: passed over: {words}")
+            self._reporter.note(f"passed over: {words}")
         told = self._peers.agree_on(found.path if found else "", "resume")
         if len(set(told)) > 1:
             what = (
@@ -136,8 +136,8 @@ class Saver:
         inside = [each for each in paths if path and _is_below(path, each)]
         if self._peers.is_first and not self._mirrors.all and not inside:
             for target in runs.put_aside(paths, self._run.name):
-                self._reporter.talk(
-                    f"note: checkpoints of an earlier run are in {target} now; `--resume` would have gone on from them"
+                self._reporter.note(
+                    f"checkpoints of an earlier run are in {target} now; `--resume` would have gone on from them"
                 )
         self._peers.tell({}, "room")
 

@@ -22,7 +22,7 @@ from umiak.train.metrics.metric_set import Readings
 from umiak.train.reading import checking, dividing
 from umiak.train.reading.checking import Seen
 from umiak.train.reading.work_queue import WorkQueue
-from umiak.train.reports.text import Report
+from umiak.train.reports.text import ProgressReport
 from umiak.train.run.feeds import LockstepFeed, StopOrSave, WorkQueueFeed
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ LOOK_EVERY_S = 0.5
 """How often trainers that do not wait for one another look what the others want."""
 
 
-class Stopped(Exception):
+class StopRequested(Exception):
     """Asked to stop; everything is saved that can be."""
 
 
@@ -111,7 +111,7 @@ class StageLoop:
         self._dump: list[dict[str, Any]] = []
 
     def go(self) -> EpochRow:
-        """To the end of the stage. `Stopped` if somebody asked for it."""
+        """To the end of the stage. `StopRequested` if somebody asked for it."""
         feed = self._feed()
         try:
             if isinstance(feed, WorkQueueFeed):
@@ -262,7 +262,7 @@ class StageLoop:
         speed = max(0, samples - self._reported) / max(now - self._reported_at, 1e-9)
         self._reported_at, self._reported = now, samples
         self._context.reporter.report(
-            Report(
+            ProgressReport(
                 epoch=self.epoch,
                 epochs=self.runner.epochs,
                 title=self.place.title,
@@ -320,7 +320,7 @@ class StageLoop:
                 # No two runs are alike here, and trainers may be more or fewer when it goes on.
                 self._engines.agree_on_buffers(self.peers)
         if wanted.stop:
-            raise Stopped
+            raise StopRequested
 
     def _held(self) -> dict[str, Any]:
         """Whose parts this trainer is given, where nodes have data of their own."""
@@ -378,8 +378,7 @@ class StageLoop:
 
     def _tell_problems(self, problems: tuple[Problem, ...]) -> None:
         for problem in problems:
-            for line in problem.lines("warning"):
-                self._context.reporter.talk(line)
+            self._context.reporter.warning(problem)
 
     def _write_dump(self) -> None:
         if self.runner.result_dump_path and self.peers.is_first:

@@ -23,7 +23,7 @@ from umiak.train.plan.plan import visible_settings
 from umiak.train.reading import base
 from umiak.train.run.context import RunState
 from umiak.train.run.saver import Saver
-from umiak.train.run.stage_loop import StageLoop, StagePlace, Stopped
+from umiak.train.run.stage_loop import StageLoop, StagePlace, StopRequested
 
 if TYPE_CHECKING:
     from umiak.train.checkpoints import runs
@@ -41,7 +41,7 @@ class RunLoop(Protocol):
         """What is said where nothing is left to do; None: something is."""
 
     def prepare(self) -> None:
-        """Before data is looked for. `Stopped` if somebody asked for it."""
+        """Before data is looked for. `StopRequested` if somebody asked for it."""
 
     def open(self, stage: Stage) -> StageData:
         """The data that a stage begins with."""
@@ -50,11 +50,11 @@ class RunLoop(Protocol):
         """How far a checkpoint has come, in words."""
 
     def go(self, begun: Progress) -> None:
-        """Everything that is left, to the end. `Stopped` if somebody asked for it."""
+        """Everything that is left, to the end. `StopRequested` if somebody asked for it."""
 
 
 @value
-class Outcome:
+class TrainOutcome:
     """How it ended."""
 
     history: tuple[EpochRow, ...]
@@ -87,17 +87,17 @@ class Trainer:
         """What is evaluated after every epoch."""
         self._loop = loop(self)
 
-    def train(self) -> Outcome:
+    def train(self) -> TrainOutcome:
         """From the beginning, or from the newest checkpoint, to the end."""
         found, begun = self.saver.start()
         if completed := self._loop.completed(begun):
             self.context.reporter.talk(completed)
-            return Outcome(history=begun.history, saved=self.saver.saved)
+            return TrainOutcome(history=begun.history, saved=self.saver.saved)
         with contextlib.ExitStack() as closing:
             try:
                 self._begin(closing, found)
                 self._loop.go(begun)
-            except Stopped:
+            except StopRequested:
                 return self._outcome(is_stopped=True, is_untouched=not self.engines)
             self.context.reporter.end(self.state.history, f"{self.settings.config}: {_title(self.run)}")
         return self._outcome()
@@ -105,7 +105,7 @@ class Trainer:
     # ---- what a loop does
 
     def train_stage(self, place: StagePlace, within: Progress | None) -> EpochRow:
-        """Learn from the data of a stage; ``within``: from the middle of it. `Stopped` if somebody asked for it."""
+        """Learn from the data of a stage; ``within``: from the middle of it. `StopRequested` if somebody asked for it."""
         loop = StageLoop(
             place,
             self.run,
@@ -150,8 +150,7 @@ class Trainer:
             if data.stage.model not in self.engines:
                 self.engines.add(data.stage.model, self._engine(data))
         for problem in self.engines.warnings():
-            for line in problem.lines("warning"):
-                self.context.reporter.talk(line)
+            self.context.reporter.warning(problem)
         for data in (*self.stages, *([self.evaluation] if self.evaluation else [])):
             model = data.stage.model
             engine = self.engines.of(model) if model in self.engines else next(iter(self.engines))
@@ -189,9 +188,9 @@ class Trainer:
             where=settings.config,
         )
 
-    def _outcome(self, *, is_stopped: bool = False, is_untouched: bool = False) -> Outcome:
+    def _outcome(self, *, is_stopped: bool = False, is_untouched: bool = False) -> TrainOutcome:
         history = tuple(self.state.history)
-        return Outcome(history=history, is_stopped=is_stopped, saved=self.saver.saved, is_untouched=is_untouched)
+        return TrainOutcome(history=history, is_stopped=is_stopped, saved=self.saver.saved, is_untouched=is_untouched)
 
 
 def _title(run: Run) -> str:

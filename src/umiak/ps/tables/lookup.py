@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from umiak.ps.client import Absent, Floats
+    from umiak.ps.clients.protocol import Absent, Floats
     from umiak.ps.communicators import Communicator
     from umiak.ps.specs import Clip, Decay, Rule, SparseTable
 
     Keys = NDArray[np.uint64]
 
 
-class Table:
+class EmbeddingTable:
     """One embedding table. It is made on the servers when it is used first, so that an optimizer can still say its rule."""
 
     def __init__(self, name: str, spec: SparseTable, communicator: Communicator, *, follows: tuple[str, ...]) -> None:
@@ -123,17 +123,17 @@ class TableRegistry:
 
     def __init__(self, communicator: Communicator) -> None:
         self._communicator = communicator
-        self._tables: dict[str, Table] = {}
+        self._tables: dict[str, EmbeddingTable] = {}
 
     @property
-    def tables(self) -> tuple[Table, ...]:
+    def tables(self) -> tuple[EmbeddingTable, ...]:
         return tuple(self._tables.values())
 
-    def table(self, name: str, spec: SparseTable, *, follows: tuple[str, ...] = ()) -> Table:
+    def table(self, name: str, spec: SparseTable, *, follows: tuple[str, ...] = ()) -> EmbeddingTable:
         """The table of that name; a second layer that says something else about it is a mistake."""
         known = self._tables.get(name)
         if known is None:
-            known = self._tables[name] = Table(name, spec, self._communicator, follows=follows)
+            known = self._tables[name] = EmbeddingTable(name, spec, self._communicator, follows=follows)
         elif replace(spec, **{part: getattr(known.spec, part) for part in known.follows}) != known.spec:
             raise bad(
                 "UM-PS-008",
@@ -171,7 +171,7 @@ class Lookup:
 
     def __init__(
         self,
-        table: Table,
+        table: EmbeddingTable,
         keys: Keys,
         offsets: Keys | None = None,
         *,

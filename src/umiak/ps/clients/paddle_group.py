@@ -17,14 +17,15 @@ import paddle
 import umiak_native
 from paddle import distributed
 
+from umiak.contracts.paddle import DISTRI_BACKEND
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from umiak.ps.client import Floats
+    from umiak.ps.clients.protocol import Floats
 
-BACKEND = "PADDLE_DISTRI_BACKEND"
 ROOM_BYTES = 1 << 14
 """What is gathered in one exchange, its length in front; what is longer takes a second one."""
 
@@ -37,9 +38,9 @@ class PaddleGroup:
     def __init__(self, *, on_cpu: bool = False) -> None:
         """``on_cpu``: they compute on the CPU, whatever devices this machine and this build of Paddle have."""
         if not distributed.is_initialized():
-            if on_cpu and os.environ.get(BACKEND, "auto") in ("", "auto"):
+            if on_cpu and os.environ.get(DISTRI_BACKEND, "auto") in ("", "auto"):
                 # Paddle reads it there alone, and without it has no exchange between CPUs.
-                os.environ[BACKEND] = "gloo"
+                os.environ[DISTRI_BACKEND] = "gloo"
             _join()
         self.rank: int = distributed.get_rank()
         self.world: int = distributed.get_world_size()

@@ -20,7 +20,7 @@ from umiak.core.value import value
 from umiak.ps import environment
 from umiak.ps.environment import SeatRole
 from umiak.ps.errors import BadRequest
-from umiak.ps.status import Look
+from umiak.ps.servers.status import Look
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

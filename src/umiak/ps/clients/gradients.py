@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from umiak.ps.client import Floats
+    from umiak.ps.clients.protocol import Floats
 
 STATISTICS = 3
 """Columns before the gradients of a pushed row with an accessor: slot, show, click."""

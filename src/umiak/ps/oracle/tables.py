@@ -1,6 +1,6 @@
-"""Tables of a parameter server, in numpy and dictionaries: slow, short, and exact.
+"""Tables of a parameter server, in numpy and dictionaries: slow, short, and exact. A decider.
 
-A decider, and a specification: whatever the native core's tables do, these do, bit for bit, and tests compare the two.
+They are a specification: whatever the native core's tables do, these do, bit for bit, and tests compare the two.
 A table is described by the same plain data that is sent to servers as JSON:
 
 >>> table = SparseTable({"dim": 2, "seed": 1, "init": {"kind": "constant", "value": 0.5},
@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from umiak.ps import oracle_rules
-from umiak.ps.oracle_rules import Floats, Rule, Settings
+from umiak.ps.oracle import rules
+from umiak.ps.oracle.rules import Floats, Rule, Settings
 
 PENDING = 1
 WIDE = 2
@@ -100,9 +100,9 @@ class SparseTable:
             case "always":
                 return True
             case "probability":
-                seed = oracle_rules.mix(~self.spec["seed"] & (2**64 - 1))
-                word = oracle_rules.draw(oracle_rules.mix(key ^ seed), 0)
-                return bool(oracle_rules.unit(word) < np.float32(self.entry["probability"]))
+                seed = rules.mix(~self.spec["seed"] & (2**64 - 1))
+                word = rules.draw(rules.mix(key ^ seed), 0)
+                return bool(rules.unit(word) < np.float32(self.entry["probability"]))
             case _:
                 return False
 
@@ -111,13 +111,13 @@ class SparseTable:
             head = np.zeros(EMBED + 1, np.float32)
             if not self.accessor["zero_init"]:
                 # Another seed than the wide part's, or both would begin with the same numbers.
-                seed = oracle_rules.mix(self.spec["seed"])
-                head[EMBED:] = oracle_rules.first_row(self.accessor["embed_init"], seed, key, 1)
+                seed = rules.mix(self.spec["seed"])
+                head[EMBED:] = rules.first_row(self.accessor["embed_init"], seed, key, 1)
             return _Row(head, self.embed_rule.first_state(1))
         return _Row(*self._first_wide(key))
 
     def _first_wide(self, key: int) -> tuple[Floats, Floats]:
-        values = oracle_rules.first_row(self.spec["init"], self.spec["seed"], key, self.dim)
+        values = rules.first_row(self.spec["init"], self.spec["seed"], key, self.dim)
         return values, self.rule.first_state(self.dim)
 
     # Changing.
@@ -147,7 +147,7 @@ class SparseTable:
                 return True
             case "score":
                 score = self._score(pushed[1], pushed[2])
-                chance = oracle_rules.unit(oracle_rules.mix(key ^ oracle_rules.mix(draw)))
+                chance = rules.unit(rules.mix(key ^ rules.mix(draw)))
                 return bool(score > 0 and (score >= 1 or chance < score))
             case _:
                 return self._admits(key)

@@ -3,7 +3,7 @@
     connect(seat, ...)     umiak_native.Client: the servers of a job
     local.LocalClient      tables in this process, for a script that runs alone
 
-A program that trains with numpy has typed tables (`umiak.ps.tables`); what these do not do, it can ask a client itself: `umiak.ps.client()`.
+A program that trains with numpy has typed tables (`umiak.ps.tables.numpy_tables`); what these do not do, it can ask a client itself: `umiak.ps.client()`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from umiak.ps.environment import Seat
+    from umiak.ps.environment import PsSeat
 
     Keys = NDArray[np.uint64] | NDArray[np.int64]
     Floats = NDArray[np.float32]
@@ -87,7 +87,7 @@ class Client(Protocol):
     def close(self) -> None: ...
 
 
-def connect(seat: Seat, *, shards: int, timeout_s: float, tls: Mapping[str, str] | None) -> umiak_native.Client:
+def connect(seat: PsSeat, *, shards: int, timeout_s: float, tls: Mapping[str, str] | None) -> umiak_native.Client:
     """A trainer's connection to all servers of its job; waits for them for up to ``timeout_s``."""
     config: dict[str, Any] = {
         "endpoints": list(seat.servers),

@@ -1,8 +1,8 @@
 """Tables that every trainer has, kept equal by exchanging gradients. An adapter, without a framework.
 
-    CollectiveClient(group)        the operations of `umiak.ps.client.Client`, for trainers without servers
+    CollectiveClient(group)        the operations of `umiak.ps.clients.protocol.Client`, for trainers without servers
 
-A `Group` is whatever lets trainers add arrays and gather bytes; `umiak.ps.paddle_group` has Paddle's. Rows are many and each step touches few,
+A `Group` is whatever lets trainers add arrays and gather bytes; `umiak.ps.clients.paddle_group` has Paddle's. Rows are many and each step touches few,
 so rows are gathered and dense gradients are added up.
 """
 
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import umiak_native
 
-from umiak.ps.local import LocalClient
+from umiak.ps.clients.local import LocalClient
 
 if TYPE_CHECKING:
-    from umiak.ps.client import Floats, Gradients, Keys
+    from umiak.ps.clients.protocol import Floats, Gradients, Keys
 
 
 class Group(Protocol):

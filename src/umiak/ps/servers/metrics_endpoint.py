@@ -18,7 +18,7 @@ import time
 from typing import TYPE_CHECKING
 
 from umiak.core.names import is_loopback
-from umiak.ps.metrics import CONTENT_TYPE
+from umiak.ps.servers.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

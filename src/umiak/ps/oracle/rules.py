@@ -1,8 +1,8 @@
-"""What a key and a gradient lead to, in numpy: the definition that the native core is compared with, bit for bit.
+"""What a key and a gradient lead to, in numpy: the definition that the native core is compared with, bit for bit. A decider.
 
-A decider: mixing of keys, first rows, clipping, optimizers. All numbers are IEEE float32 unless a line says otherwise,
+Mixing of keys, first rows, clipping, optimizers. All numbers are IEEE float32 unless a line says otherwise,
 operations are done one after the other in the order written, and sums run over the columns from the first to the last.
-`umiak.ps.oracle` makes tables of it.
+`umiak.ps.oracle.tables` makes tables of it.
 """
 
 from __future__ import annotations

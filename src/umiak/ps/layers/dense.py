@@ -22,10 +22,10 @@ from umiak.ps.errors import bad
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from umiak.ps.client import Floats
-    from umiak.ps.lookup import Table
+    from umiak.ps.clients.protocol import Floats
     from umiak.ps.sessions import Session
     from umiak.ps.specs import Array, Clip, Decay, DenseTable, Rule
+    from umiak.ps.tables.lookup import EmbeddingTable
 
 TABLE = "dense"
 _LINE = 16
@@ -56,7 +56,7 @@ class Manner:
 
 
 @value
-class Group:
+class ParameterGroup:
     """Parameters that learn alike, in a table of their own."""
 
     number: int
@@ -85,7 +85,7 @@ class Learner:
         clip: Clip | None,
         decay: Decay | None = None,
         table: str = TABLE,
-        tables: Iterable[Table] = (),
+        tables: Iterable[EmbeddingTable] = (),
         manners: Sequence[Manner] = (),
     ) -> None:
         self._session = session
@@ -165,7 +165,7 @@ class Learner:
             self._communicator.pull_dense(group.number, self.values[group.place])
         self._mark = umiak_native.fingerprint(self.values)
 
-    def _opened(self, manners: Sequence[Manner]) -> Iterator[Group]:
+    def _opened(self, manners: Sequence[Manner]) -> Iterator[ParameterGroup]:
         """A table for each manner, in the order of the arrays."""
         first = behind = 0
         for manner, alike in groupby(manners):
@@ -180,7 +180,7 @@ class Learner:
             table = f"{self.table}.{manner.name}" if manner.name else self.table
             number = self._communicator.open_dense(table, spec, self.values[place])
             numbers = slice(first, first + len(arrays))
-            yield Group(
+            yield ParameterGroup(
                 number=number,
                 table=table,
                 spec=spec,

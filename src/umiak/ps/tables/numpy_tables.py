@@ -17,15 +17,15 @@ import numpy as np
 
 from umiak.ps import specs
 from umiak.ps.errors import bad
-from umiak.ps.lookup import as_keys, checked_absent, listed
+from umiak.ps.tables.lookup import as_keys, checked_absent, listed
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from umiak.ps.client import Absent, Floats
+    from umiak.ps.clients.protocol import Absent, Floats
     from umiak.ps.communicators import Communicator
-    from umiak.ps.lookup import Keys
     from umiak.ps.specs import DenseTable, SparseTable
+    from umiak.ps.tables.lookup import Keys
 
     Values: TypeAlias = ArrayLike | Mapping[str, ArrayLike]
 

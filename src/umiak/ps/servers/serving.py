@@ -20,16 +20,17 @@ import umiak_native
 import umiak
 from umiak.core.cluster import join_host_port
 from umiak.core.problem import Exit, Problem
-from umiak.ps import environment, metrics
+from umiak.ps import environment
 from umiak.ps.errors import BadRequest, bad
-from umiak.ps.metrics_endpoint import MetricsEndpoint
+from umiak.ps.servers import metrics
+from umiak.ps.servers.metrics_endpoint import MetricsEndpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
     from typing import Any
 
-    from umiak.ps.environment import Seat
+    from umiak.ps.environment import PsSeat
     from umiak.ps.options import SessionOptions
 
 LOOK_S = 0.5
@@ -37,7 +38,7 @@ STAY_S = 0.02
 TLS_OF_SERVERS = ("cert", "key", "ca")
 
 
-def serve(seat: Seat, options: SessionOptions, *, linger_s: float = 0.0) -> int:
+def serve(seat: PsSeat, options: SessionOptions, *, linger_s: float = 0.0) -> int:
     """Serve the shards of this seat; returns the exit status for this process. ``linger_s``: how long after SIGTERM."""
     server = umiak_native.Server(json.dumps(_config(seat, options)), os.fsencode(seat.token) if seat.token else None)
     received: list[tuple[int, float]] = []
@@ -80,12 +81,12 @@ def serve(seat: Seat, options: SessionOptions, *, linger_s: float = 0.0) -> int:
     return Exit.JOB_FAILED
 
 
-def _stays(seat: Seat, verdict: str) -> bool:
+def _stays(seat: PsSeat, verdict: str) -> bool:
     """Whether somebody may still come: a trainer that was killed just behind its last word is started again, and finds its work done."""
     return seat.launched and json.loads(verdict)["ok"] is True
 
 
-def _report_early_end(seat: Seat, number: int, trainers: list[dict[str, Any]]) -> None:
+def _report_early_end(seat: PsSeat, number: int, trainers: list[dict[str, Any]]) -> None:
     """Say why a server ends that trainers still need: all that they find out is that it can't be reached."""
     waiting = [each["rank"] for each in trainers if each["state"] != "done"]
     if waiting:
@@ -93,7 +94,7 @@ def _report_early_end(seat: Seat, number: int, trainers: list[dict[str, Any]]) -
         print(f"umiak.ps: server {seat.rank} ends: received {name}; not yet done: trainer {ranks}", file=sys.stderr)
 
 
-def _metrics_endpoint(seat: Seat, options: SessionOptions, page: Callable[[], str]) -> MetricsEndpoint | None:
+def _metrics_endpoint(seat: PsSeat, options: SessionOptions, page: Callable[[], str]) -> MetricsEndpoint | None:
     """What tells Prometheus how this server is, if it was asked for. A job does not end because a port is taken."""
     address: tuple[str, int] | Problem | None = seat.metrics
     if options.metrics is not None:
@@ -114,7 +115,7 @@ def _metrics_endpoint(seat: Seat, options: SessionOptions, page: Callable[[], st
     return endpoint
 
 
-def _config(seat: Seat, options: SessionOptions) -> dict[str, Any]:
+def _config(seat: PsSeat, options: SessionOptions) -> dict[str, Any]:
     host, port = seat.endpoint
     return {
         "host": host,
@@ -131,7 +132,7 @@ def _config(seat: Seat, options: SessionOptions) -> dict[str, Any]:
     }
 
 
-def _log(seat: Seat, options: SessionOptions) -> dict[str, Any] | None:
+def _log(seat: PsSeat, options: SessionOptions) -> dict[str, Any] | None:
     """Where and how often pushes are made durable."""
     if options.durability_ms is None:
         return None

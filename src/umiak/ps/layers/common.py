@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from umiak.ps import arguments, current, lookup, specs
-from umiak.ps.dense import Learner, Manner, chosen_rule, room_for
+from umiak.ps import current, specs
 from umiak.ps.errors import bad
+from umiak.ps.layers import arguments
+from umiak.ps.layers.dense import Learner, Manner, chosen_rule, room_for
+from umiak.ps.tables import lookup
 from umiak.ps.values import Opened
 
 if TYPE_CHECKING:
@@ -26,9 +28,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
-    from umiak.ps.client import Absent, Floats
-    from umiak.ps.lookup import Keys
+    from umiak.ps.clients.protocol import Absent, Floats
     from umiak.ps.sessions import Session
+    from umiak.ps.tables.lookup import Keys
 
     Tensor = Any
     """A tensor of the framework."""

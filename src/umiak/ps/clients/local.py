@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import umiak_native
 
-from umiak.ps import localfiles
 from umiak.ps.checkpoint import told
+from umiak.ps.clients import local_files
+from umiak.ps.clients.gradients import scaled
 from umiak.ps.errors import bad
-from umiak.ps.gradients import scaled
 
 if TYPE_CHECKING:
     from typing import Any
 
     from numpy.typing import NDArray
 
-    from umiak.ps.client import Absent, Floats, Gradients, Keys
+    from umiak.ps.clients.protocol import Absent, Floats, Gradients, Keys
 
 
 class LocalClient:
-    """The operations of `umiak.ps.client.Client`, for one trainer."""
+    """The operations of `umiak.ps.clients.protocol.Client`, for one trainer."""
 
     def __init__(self, *, shards: int = 256) -> None:
         self._shards = shards
@@ -208,13 +208,13 @@ class LocalClient:
 
     def save(self, request: str) -> str:
         tables = {name: self._tables[number] for name, number in self._names.items()}
-        return json.dumps([localfiles.save(json.loads(request), tables, self._shards)])
+        return json.dumps([local_files.save(json.loads(request), tables, self._shards)])
 
     def load(self, request: str) -> str:
         wanted = json.loads(request)
         changes = []
         # All tables are read before one takes its place: a load that fails changes nothing.
-        for name, saved in localfiles.load(wanted, self._empty, self._shards).items():
+        for name, saved in local_files.load(wanted, self._empty, self._shards).items():
             number = self._names.get(name)
             if number is None:
                 self._add(name, saved)
