@@ -3,7 +3,7 @@
     run = RunDirectory("run", "alone")
     run.metrics, run.plot, run.logs       paths
     run.write_outcome({...})              by the first trainer
-    run.outcome()                         by whoever has started it; None if it was not told
+    run.outcome()                         by the process that started it; None if it was not told
 
 The launcher knows it as its log directory alone; what it keeps there is in `umiak.launch.reports.logfiles`.
 """
