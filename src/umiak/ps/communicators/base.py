@@ -140,6 +140,11 @@ class Communicator:
         self.flush()
         self.client.set(table, keys, rows)
 
+    @property
+    def heeds_set_dense(self) -> bool:
+        """Whether dense parameters that this trainer's script sets count, so that they have to be noticed."""
+        return self.rank == 0
+
     def set_dense(self, table: int, values: Floats, *, at_once: bool = False) -> None:
         """Dense parameters that the script has set: the first trainer's count. ``at_once``: before the next step.
 

@@ -81,6 +81,10 @@ class GeoCommunicator(Communicator):
     def set(self, table: int, keys: Keys, rows: Floats) -> None:
         self._rows[table].set(keys, rows)
 
+    @property
+    def heeds_set_dense(self) -> bool:
+        return True
+
     def set_dense(self, table: int, values: Floats, *, at_once: bool = False) -> None:
         """Everybody's own count for its own copy, until the next exchange brings the first trainer's."""
         if not at_once:

@@ -134,7 +134,7 @@ class Learner:
         self._communicator.learn_dense(last.number, own, self.values[last.place], share=share)
         for group in others:
             self._communicator.pull_dense(group.number, self.values[group.place])
-        self._mark = umiak_native.fingerprint(self.values)
+        self._mark = self._fingerprint()
 
     def skip(self) -> None:
         """A step without gradients. Where steps are counted, the others wait for this trainer's all the same."""
@@ -146,14 +146,18 @@ class Learner:
 
     def upload_changes(self, *, at_once: bool = False) -> None:
         """If the script has set parameters since they were fetched, the first trainer's become everybody's."""
-        if umiak_native.fingerprint(self.values) != self._mark:
+        if self._fingerprint() != self._mark:
             self.upload(at_once=at_once)
 
     def upload(self, *, at_once: bool = True) -> None:
         """Let the first trainer's parameters be everybody's: at once, or with the next step."""
         for group in self.groups:
             self._communicator.set_dense(group.number, self.values[group.place], at_once=at_once)
-        self._mark = umiak_native.fingerprint(self.values)
+        self._mark = self._fingerprint()
+
+    def _fingerprint(self) -> int:
+        """Of the parameters; where what a script sets does not count, nobody needs to look."""
+        return umiak_native.fingerprint(self.values) if self._communicator.heeds_set_dense else 0
 
     def forget_rates(self) -> None:
         """The tables may have been loaded, with learning rates of their own: the next step tells them what holds."""
@@ -163,7 +167,7 @@ class Learner:
         """The newest parameters, as the strategy sees fit."""
         for group in self.groups:
             self._communicator.pull_dense(group.number, self.values[group.place])
-        self._mark = umiak_native.fingerprint(self.values)
+        self._mark = self._fingerprint()
 
     def _opened(self, manners: Sequence[Manner]) -> Iterator[ParameterGroup]:
         """A table for each manner, in the order of the arrays."""
