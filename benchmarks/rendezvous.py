@@ -201,15 +201,15 @@ def umiak(count: int, directory: str) -> Callable[[int], Agent]:
     from umiak.adapters.loop import Loop
     from umiak.adapters.ports import HeldPorts
     from umiak.core.cluster import Cluster, Mode, Seat
-    from umiak.launch import logs
     from umiak.launch.agent import Agent as RealAgent
     from umiak.launch.events import Meeting, NodeSetting
     from umiak.launch.journal import Journal
     from umiak.launch.links import handshake, link
-    from umiak.launch.plan import Plan
+    from umiak.launch.plan import LaunchPlan
     from umiak.launch.protocol import Offer, Terms
+    from umiak.launch.reports import logs
+    from umiak.launch.reports.talk import Talk
     from umiak.launch.supervisor import Supervisor
-    from umiak.launch.talk import Talk
 
     token = b"a secret of the benchmark"
     master = frames.listen("127.0.0.1", 0)
@@ -273,7 +273,7 @@ def umiak(count: int, directory: str) -> Callable[[int], Agent]:
         def agent(done: Done) -> None:
             RealAgent(
                 loop,
-                plan=Plan(terms=terms, meeting=Meeting.ADDRESS, master_host="127.0.0.1", master_port=port),
+                plan=LaunchPlan(terms=terms, meeting=Meeting.ADDRESS, master_host="127.0.0.1", master_port=port),
                 setting=setting,
                 supervisor=NoWorkers(done),
                 held=held,

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
 from umiak import contracts, platforms
-from umiak.cli import help_ps
-from umiak.cli.reference import launch_reference
-from umiak.cli.reference_train import config_reference, train_reference
-from umiak.contracts import devices, jax, native, paddle, stacks, torch
+from umiak.cli.texts import help_ps
+from umiak.cli.texts.reference import launch_reference
+from umiak.cli.texts.reference_train import config_reference, train_reference
+from umiak.contracts import devices, jax, native, paddle, stacks, start, torch
 from umiak.core.cluster import ROLES, Cluster, Mode, Node, Role
 from umiak.core.devices import VISIBILITY, DeviceKind, Devices
 from umiak.core.value import fields
@@ -27,6 +28,7 @@ from umiak.train.config import json_schema
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
 SOURCE = Path(platforms.__file__).resolve().parents[1]
+NATIVE = Path(__file__).resolve().parents[1] / "native"
 
 
 def main(argv: list[str]) -> int:
@@ -208,9 +210,6 @@ DESCRIPTIONS = {
     "GLOO_SOCKET_IFNAME": "The interface that has the node's address; left alone, gloo looks the host's own name up.",
 }
 
-BY_SUPERVISOR = {"GLOO_SOCKET_IFNAME": "eth0", "UMIAK_TOKEN": "..."}
-"""What `launch/supervisor.py` sets beside the contract; tests/unit/test_docs.py looks whether that is all."""
-
 DEFAULTS = frozenset(["GLOO_SOCKET_IFNAME", "PYTHONUNBUFFERED", "OMP_NUM_THREADS", "TORCH_NCCL_ASYNC_ERROR_HANDLING"])
 
 JOB_ID, LOG_DIR = "ctr", "/jobs/ctr/log"
@@ -242,7 +241,7 @@ def environment_page() -> str:
         ("JAX", JAX_TEXT, jax.NAMES),
         ("Devices", DEVICE_TEXT, device_names),
         ("With --hang_timeout", HANG_TEXT, stacks.NAMES | {"PYTHONPATH"}),
-        ("With parameter servers", SERVERS_TEXT, frozenset(["UMIAK_TOKEN"])),
+        ("With parameter servers", SERVERS_TEXT, frozenset([start.TOKEN])),
         ("Unless you have set them", DEFAULT_TEXT, DEFAULTS),
     )
     left = set(seen) - {name for _, _, names in families for name in names}
@@ -297,10 +296,8 @@ def _sample(mode: Mode, kind: DeviceKind | None, role: Role) -> dict[str, str]:
         stack_file=f"{LOG_DIR}/stacks.{seat.key}",
         progress_file=f"{LOG_DIR}/progress.{seat.key}",
     )
-    beside = dict(BY_SUPERVISOR)
-    if not mode.has_servers:
-        del beside["UMIAK_TOKEN"]
-    return contracts.inherit({}, contract) | watched | beside
+    whole = contracts.inherit({}, contract) | watched
+    return start.with_start(whole, interface="eth0", token="..." if mode.has_servers else None)
 
 
 def _cluster(mode: Mode) -> Cluster:
@@ -495,6 +492,89 @@ and token: nothing that they say is secret, and nothing is believed beyond its u
 """
 
 
+# ---- modules.md
+
+KINDS = ("values", "decider", "adapter", "program", "package")
+_ADJECTIVES = "(?:small |pure |frozen )*"
+_KIND = re.compile(
+    rf"[.?:;] (?:(?:A|An) {_ADJECTIVES}(decider|adapter|program|package|value)|(Values|Deciders|Adapters))\b"
+)
+_KIND_AFTER_A_COLON = re.compile(rf": (?:an? )?{_ADJECTIVES}(value|decider|adapter)s?\b")
+
+
+class Module(NamedTuple):
+    """What a module says of itself."""
+
+    name: str
+    kind: str
+    text: str
+
+
+def modules() -> list[Module]:
+    """Every module of umiak with its kind. A package whose docstring names no other kind is a package."""
+    found = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        first = _plain(said.split("\n\n")[0])
+        kind, text = _kind_and_text(first)
+        if kind is None:
+            kind = "package" if parts[-1] == "__init__" else None
+        if kind is None:
+            raise SystemExit(f"docs/generate.py: the docstring of {name} does not say its kind: {', '.join(KINDS)}")
+        found.append(Module(name, kind, text))
+    return sorted(found)
+
+
+def _kind_and_text(first: str) -> tuple[str | None, str]:
+    """From the first paragraph of a docstring, ``Reads flags. A decider.``, its kind and the rest."""
+    match = _KIND.search(first) or _KIND_AFTER_A_COLON.search(first)
+    if match is None:
+        return None, first.rstrip(".")
+    word = next(group for group in match.groups() if group).lower().rstrip("s")
+    return "values" if word == "value" else word, first[: match.start()]
+
+
+def modules_page() -> str:
+    """Every module: those of umiak with their kinds, then those of the native core."""
+    packages: dict[str, list[Module]] = {}
+    for module in modules():
+        packages.setdefault(".".join(module.name.split(".")[:2]), []).append(module)
+    alone = [packages.pop(name)[0] for name in [name for name, inside in packages.items() if len(inside) == 1]]
+    parts = [MODULES_HEAD]
+    for title, inside in (("umiak", alone), *packages.items()):
+        rows = [f"| `{each.name}` | {each.kind} | {_cell(each.text)} |" for each in inside]
+        parts.append("\n".join([f"## {title}", "", "| module | kind | what is in it |", "|---|---|---|", *rows, ""]))
+    rows = [f"| `native/{path.relative_to(NATIVE).as_posix()}` | {_cell(text)} |" for path, text in native_files()]
+    parts.append("\n".join(["## native", "", NATIVE_TEXT, "| file | what is in it |", "|---|---|", *rows, ""]))
+    return "\n".join(parts)
+
+
+def native_files() -> list[tuple[Path, str]]:
+    """Every file of the native core with the first sentence of its documentation."""
+    found = []
+    for path in sorted((NATIVE / "src").rglob("*.rs")):
+        lines = re.match(r"(?:^//!.*\n)+", path.read_text(encoding="utf-8"), re.MULTILINE)
+        if lines is None:
+            raise SystemExit(f"docs/generate.py: native/{path.relative_to(NATIVE)} does not say what it is for")
+        text = _plain(re.sub(r"^//! ?", "", lines[0], flags=re.MULTILINE).split("\n\n")[0])
+        found.append((path, re.split(r"[.:;] (?=[A-Z])|\.$", text)[0]))
+    return found
+
+
+MODULES_HEAD = """\
+<!-- Made by `python docs/generate.py` from the docstrings of the modules. Change those, not this file. -->
+
+# Modules
+
+Every module, its kind, and the first sentence of its docstring. *Values* say what something is; *deciders* are pure: values in,
+values out; *adapters* do I/O and decide nothing; *programs* put these together. Which of them a change belongs in:
+[ARCHITECTURE.md](../../ARCHITECTURE.md#where-a-line-goes).
+"""
+NATIVE_TEXT = "The crate behind `umiak_native`: the parameter server, its client, and the slot reader.\n"
+
+
 # ---- small parts
 
 
@@ -514,6 +594,7 @@ def _cell(text: str) -> str:
 PAGES = {
     "config.md": config_reference,
     "launch.md": launch_reference,
+    "modules.md": modules_page,
     "platforms.md": platforms_page,
     "ps-status.md": help_ps.reference,
     "protocol.md": protocol_page,

@@ -632,13 +632,13 @@ class Client:
         `barrier` it does not wait until pushes are durable. The calls of a name are counted; after a `Timeout`, or an
         exception of a signal handler, the next call takes up the same turn, and if that was complete meanwhile, with the
         payload that the others have already had. The server keeps the last turn of each name, so use few names. A trainer
-        that was started anew counts from 0, and is refused ("turn-past") if the others are two turns further.
+        that was restarted counts from 0, and is refused ("turn-past") if the others are two turns further.
         """
 
     def post(self, name: str, payload: bytes, *, limit_s: float | None = None) -> list[bytes]:
         """Says something under a name, and returns what every trainer has said last, in order of rank; b"" if nothing yet.
 
-        Nobody waits. A server that is started anew has forgotten it. At most 64 names.
+        Nobody waits. A server that is restarted has forgotten it. At most 64 names.
         """
 
     def take(self, name: str, *, limit_s: float | None = None) -> int:

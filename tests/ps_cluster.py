@@ -13,9 +13,11 @@ from typing import Any, TypeVar
 
 import umiak_native
 
-from umiak.ps import serving, settings
-from umiak.ps.environment import Seat, SeatRole
-from umiak.ps.job import Job, Options
+from umiak.ps import paddle_flags
+from umiak.ps.environment import PsSeat, SeatRole
+from umiak.ps.options import SessionOptions
+from umiak.ps.servers import serving
+from umiak.ps.sessions import Session
 
 T = TypeVar("T")
 TOKEN = "for this test"
@@ -49,11 +51,14 @@ class Cluster:
         for server in self.servers:
             server.stop()
 
-    def job(self, strategy: str, rank: int = 0, **flags: Any) -> Job:
-        seat = Seat(role=SeatRole.TRAINER, rank=rank, world=self.trainers, servers=self.endpoints, token=TOKEN)
-        return Job(seat, strategy, settings.read(flags, strategy), Options(shards=self.shards, tls=self.tls))
+    def job(self, strategy: str, rank: int = 0, **flags: Any) -> Session:
+        seat = PsSeat(role=SeatRole.TRAINER, rank=rank, world=self.trainers, servers=self.endpoints, token=TOKEN)
+        found = paddle_flags.translated(strategy, flags)
+        assert not found.problems
+        options = SessionOptions(shards=self.shards, tls=self.tls, timeout_s=found.timeout_s or 60.0)
+        return Session(seat, found.strategy, options)
 
-    def train(self, strategy: str, trainer: Callable[[Job], T], **flags: Any) -> list[T]:
+    def train(self, strategy: str, trainer: Callable[[Session], T], **flags: Any) -> list[T]:
         """Run a function for every trainer, each in its thread; the results in rank order."""
 
         def run(rank: int) -> T:

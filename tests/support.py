@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import random
+import secrets
 import subprocess
 import sys
 import textwrap
@@ -19,6 +22,14 @@ from umiak.launch.protocol import Offer, Terms
 T = TypeVar("T")
 PATIENCE_S = 30.0
 """How long a test waits for what must happen; a test that passes never waits this long."""
+
+
+def chance() -> random.Random:
+    """What a test draws from. It prints its seed, which pytest shows if the test fails: UMIAK_TEST_SEED=... draws the same again."""
+    said = os.environ.get("UMIAK_TEST_SEED")
+    seed = int(said) if said else 1 if os.environ.get("CI") else secrets.randbelow(2**32)
+    print(f"drawn with UMIAK_TEST_SEED={seed}")
+    return random.Random(seed)
 
 
 def eventually(look: Callable[[], T], *, within_s: float = PATIENCE_S) -> T:

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import umiak_native
 
-from umiak.ps import oracle
+from umiak.ps.oracle import tables as oracle
 
 CONSTANT = {"kind": "constant", "value": 1.0}
 SGD = {"rule": "sgd", "learning_rate": 0.5}

@@ -4,5 +4,5 @@ import warnings
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    import umiak.train.run.evaluator
-    import umiak.train.run.trainer  # noqa: F401
+    import umiak.train.engines.paddle
+    import umiak.train.run.main  # noqa: F401

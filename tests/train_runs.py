@@ -16,7 +16,7 @@ import io
 import json
 import multiprocessing
 import os
-import random
+import secrets
 import shutil
 import signal
 import subprocess
@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.support import eventually
+from tests.support import chance, eventually
 from umiak.ps import export
 
 EPOCHS = 2
@@ -51,12 +51,13 @@ import os
 import time
 
 import paddle
-from umiak.core.value import value
+from dataclasses import dataclass
+
 from umiak.models import ClickModel
 
 
 class Model(ClickModel):
-    @value
+    @dataclass
     class Hyper:
         dim: int = 4
 
@@ -151,17 +152,20 @@ class Work:
         return Done(status, err.getvalue(), out.getvalue())
 
     @contextlib.contextmanager
-    def trainer(self, runner: str, *words: str, **company: Any) -> Iterator[Any]:
-        """A trainer of this process, as `umiak train` makes it, but for what is said of its company."""
+    def trainer(self, runner: str, *words: str, **context: Any) -> Iterator[Any]:
+        """A trainer of this process, as `umiak train` makes it, but for what is said of its context."""
         _import_paddle()
         from umiak import ps
         from umiak.cli import train
-        from umiak.ps.environment import Seat
-        from umiak.ps.job import Job, Options
-        from umiak.ps.local import LocalClient
-        from umiak.ps.settings import read
+        from umiak.ps.clients.local import LocalClient
+        from umiak.ps.environment import PsSeat
+        from umiak.ps.options import SessionOptions
+        from umiak.ps.sessions import Session
+        from umiak.ps.strategies import Sync
+        from umiak.train.engines import choice
         from umiak.train.reports.reporter import Reporter
         from umiak.train.run.context import Settings, TrainerContext
+        from umiak.train.run.epoch_loop import EpochLoop
         from umiak.train.run.peers import Peers
         from umiak.train.run.stop_signal import StopSignal
         from umiak.train.run.stopwatch import Stopwatch
@@ -172,9 +176,10 @@ class Work:
             plan = train.examined(parsed, {}).plan
             assert plan is not None
             watch = Stopwatch()
-            job = Job(Seat(), "sync", read({}, "sync"), Options(), connect=lambda: watch.timed(LocalClient()))
+            job = Session(PsSeat(), Sync(), SessionOptions(), connect=lambda: watch.timed(LocalClient()))
             ps.use(job)
             common = {
+                "framework": choice.framework(),
                 "job": job,
                 "peers": Peers(job, watch),
                 "watch": watch,
@@ -182,7 +187,7 @@ class Work:
                 "stopping": StopSignal(),
             }
             settings = Settings(config=plan.config, hyper_parameters=plan.hyper_parameters, learning=plan.learning)
-            yield Trainer(plan.acts[0], settings, TrainerContext(**{**common, **company}))
+            yield Trainer(plan.runs[0], settings, TrainerContext(**{**common, **context}), EpochLoop)
             job.finish()
 
     def start(
@@ -292,7 +297,7 @@ class Forked(Process):
     """A run in one process."""
 
     def __init__(self, cwd: Path, words: list[str], env: Mapping[str, str]) -> None:
-        self._err = cwd / f"err.{random.getrandbits(64):x}"
+        self._err = cwd / f"err.{secrets.token_hex(8)}"
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["tests.train_imports"])
         self.process = context.Process(target=_forked, args=(str(cwd), str(self._err), words, dict(env)), daemon=True)
@@ -323,10 +328,10 @@ class Started(Process):
     """A run as a process, and everything that it has started."""
 
     def __init__(self, command: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
-        self._mark = f"{cwd}#{random.getrandbits(64):x}"
+        self._mark = f"{cwd}#{secrets.token_hex(8)}"
         kept = ("PATH", "PYTHONPATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
         environ = {name: os.environ[name] for name in kept if name in os.environ}
-        self._err = cwd / f"err.{random.getrandbits(64):x}"
+        self._err = cwd / f"err.{secrets.token_hex(8)}"
         with open(self._err, "wb") as err:
             self.process = subprocess.Popen(
                 command,
@@ -380,7 +385,7 @@ class Started(Process):
                 pids = [self.process.pid]
             case _:
                 pids = self.workers(whom)
-                random.shuffle(pids)
+                chance().shuffle(pids)
                 pids = pids[:1]
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):

@@ -85,7 +85,7 @@ def gather(pages: Path) -> Nav:
 
 
 def _hidden(name: str) -> str:
-    """Functions of a package with the names of its modules, such as `ps.job`: mkdocstrings takes them for the modules."""
+    """Functions of a package with the names of its modules, such as `ps.client`: mkdocstrings takes them for the modules."""
     package = ROOT / "src" / name.replace(".", "/")
     if not package.is_dir():
         return ""

@@ -19,9 +19,9 @@ flags.add_argument("--batch", type=int, default=512)
 flags.add_argument("--progress", help="a file for one line of JSON per report")
 args = flags.parse_args()
 
-job = ps.init(args.strategy)
-if job.is_server:
-    raise SystemExit(job.serve())
+session = ps.init(args.strategy)
+if session.is_server:
+    raise SystemExit(session.serve())
 
 # Below this line there are trainers only; a server needs no framework.
 import paddle
@@ -56,17 +56,17 @@ def evaluate(model):
 paddle.seed(7)
 model = ClickModel()
 optimizer = ps.paddle.optimizer(model, "adam", learning_rate=0.003)
-steps = args.samples // (args.batch * job.world)
+steps = args.samples // (args.batch * session.world)
 every, began = max(1, steps // 20), time.monotonic()
-for step in range(job.step, steps):
-    ids, numbers, clicks, _ = samples(first=step * job.world + job.rank, count=args.batch)
+for step in range(session.step, steps):
+    ids, numbers, clicks, _ = samples(first=step * session.world + session.rank, count=args.batch)
     logits = model(paddle.to_tensor(ids), paddle.to_tensor(numbers))
     loss = paddle.nn.functional.binary_cross_entropy_with_logits(logits, paddle.to_tensor(clicks))
     loss.backward()
     optimizer.step()
     optimizer.clear_grad()
-    if job.is_first and (step + 1) % every == 0:
-        speed = (step + 1) * args.batch * job.world / (time.monotonic() - began)
+    if session.is_first and (step + 1) % every == 0:
+        speed = (step + 1) * args.batch * session.world / (time.monotonic() - began)
         reached, best = evaluate(model)
         print(
             f"step {step + 1}/{steps}  loss {float(loss):.4f}  auc {reached:.4f} of {best:.4f}  {speed:,.0f} samples/s"
@@ -74,7 +74,7 @@ for step in range(job.step, steps):
         if args.progress:
             with open(args.progress, "a") as file:
                 file.write(json.dumps({"step": step + 1, "loss": float(loss), "auc": reached, "best": best}) + "\n")
-job.barrier()
-if job.is_first:
+session.barrier()
+if session.is_first:
     optimizer.refresh()
-    print(f"trained by {job.world} with {args.strategy}: auc {evaluate(model)[0]:.4f}")
+    print(f"trained by {session.world} with {args.strategy}: auc {evaluate(model)[0]:.4f}")

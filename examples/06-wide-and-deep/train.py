@@ -20,9 +20,9 @@ flags.add_argument("--batch", type=int, default=1000, help="samples of a step, d
 flags.add_argument("--at_least", type=float, default=0.0, help="fail if the AUC is below this in the end")
 args = flags.parse_args()
 
-job = ps.init(args.strategy)
-if job.is_server:
-    raise SystemExit(job.serve())
+session = ps.init(args.strategy)
+if session.is_server:
+    raise SystemExit(session.serve())
 
 # Below this line there are trainers only; a server needs no framework.
 import data
@@ -55,15 +55,11 @@ class WideAndDeep(paddle.nn.Layer):
 
 def everybodys(name: str, keys, numbers, count: int):
     """Numbers 0 to count - 1, of which each trainer has some: they meet in a table of the servers."""
-    table = job.client.create_table(
-        name,
-        '{"kind": "sparse", "dim": 1, "seed": 0, "init": {"kind": "constant", "value": 0},'
-        ' "optimizer": {"rule": "sgd", "learning_rate": 1}}',
-    )
-    job.client.set(table, np.asarray(keys), np.asarray(numbers, dtype="float32").reshape(-1, 1))
-    job.barrier()
-    whole = job.client.pull(table, np.arange(count))[:, 0]
-    job.barrier()  # nobody writes the next ones before all have read these
+    table = session.table(ps.SparseTable(dim=1, init=ps.Constant()), name=name)
+    table.set(keys, numbers)
+    session.barrier()
+    whole = table.pull(np.arange(count))[:, 0]
+    session.barrier()  # nobody writes the next ones before all have read these
     return whole
 
 
@@ -73,13 +69,13 @@ optimizer = ps.paddle.optimizer(model, "adam", learning_rate=0.003)
 ids, numbers, clicks, _ = data.samples(args.samples, seed=1)
 test_ids, test_numbers, test_clicks, chances = data.samples(20_000, seed=2)
 best, reached, read = data.auc(test_clicks, chances), 0.0, 0
-own = np.arange(job.rank, len(test_clicks), job.world)
+own = np.arange(session.rank, len(test_clicks), session.world)
 for epoch in range(1, args.epochs + 1):
     model.train()
     losses = 0.0
     order = np.random.default_rng(epoch).permutation(len(clicks))  # the same on every trainer
     for batch in np.array_split(order, max(1, len(clicks) // args.batch)):
-        mine = batch[job.rank :: job.world]
+        mine = batch[session.rank :: session.world]
         logits = model(ids[mine], numbers[mine])
         loss = paddle.nn.functional.binary_cross_entropy_with_logits(logits, paddle.to_tensor(clicks[mine]))
         loss.backward()
@@ -87,16 +83,16 @@ for epoch in range(1, args.epochs + 1):
         optimizer.clear_grad()
         losses += float(loss) * len(mine)
         read += len(mine)
-    job.barrier()
+    session.barrier()
     optimizer.refresh()
     model.eval()
     with paddle.no_grad():
         scores = model(test_ids[own], test_numbers[own]).numpy()
     reached = data.auc(test_clicks, everybodys("scores", own, scores, len(test_clicks)))
-    loss = everybodys("losses", [job.rank], [losses], job.world).sum() / len(clicks)
-    if job.is_first:
+    loss = everybodys("losses", [session.rank], [losses], session.world).sum() / len(clicks)
+    if session.is_first:
         print(f"epoch {epoch}/{args.epochs}  loss {loss:.4f}  auc {reached:.4f} of {best:.4f}", flush=True)
-in_all = everybodys("read", [job.rank], [read], job.world).sum()
-print(f"trainer {job.rank} of {job.world}: read {read} of {in_all:.0f} samples", flush=True)
+in_all = everybodys("read", [session.rank], [read], session.world).sum()
+print(f"trainer {session.rank} of {session.world}: read {read} of {in_all:.0f} samples", flush=True)
 if reached < args.at_least:
     sys.exit(f"auc {reached:.4f} is below {args.at_least}")

@@ -2,6 +2,7 @@
 //!
 //! One thread reads a file like that of `benchmarks/reader.py` (a label, 13 numbers, 26 ids), batch by batch. Times are CPU
 //! times, so that neighbours disturb less; once from the page cache, once from memory, so that the kernel's part is seen.
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a measurement that can't be made ends with its reason")]
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 //! Pulls and pushes of about 13 thousand keys, growth, memory; times are CPU times, so that neighbours disturb less. No
 //! verdicts; the benchmarks of the whole parameter server
 //! are in `benchmarks/ps.py`.
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a measurement that can't be made ends with its reason")]
 
 use umiak_native::keys::{Init, Sharding, mix};
 use umiak_native::table::spec::{Clip, Decay, Entry, Optimizer, SparseSpec};

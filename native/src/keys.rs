@@ -3,6 +3,7 @@
 //! Everything here is a pure function of the key, so a row starts with the same numbers whatever the order in which
 //! keys arrive and however many servers there are. `umiak.ps.oracle` says the same in numpy, bit for bit.
 
+use std::hash::Hasher;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,32 @@ pub fn mix(key: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)
+}
+
+/// Hashes a key with `mix`: the same on every machine and in every run.
+#[derive(Default)]
+pub struct MixHasher(u64);
+
+impl Hasher for MixHasher {
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = mix(self.0 ^ u64::from(byte));
+        }
+    }
+
+    #[inline]
+    fn write_u64(&mut self, number: u64) {
+        self.0 = mix(self.0 ^ number);
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(u64::from(number));
+    }
 }
 
 /// The fixed number of virtual shards of a job, a power of two, and how they are dealt out to servers.

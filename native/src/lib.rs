@@ -1,8 +1,10 @@
-//! umiak's native core. Rooms from the bottom up; each imports only those above it in this list, and `python` alone knows
+//! umiak's native core. Modules from the bottom up; each imports only those above it in this list, and `python` alone knows
 //! of Python.
 
-mod crew;
+mod poison;
+
 pub mod gather;
+mod helpers;
 pub mod keys;
 pub mod reader;
 pub mod store;

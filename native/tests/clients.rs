@@ -1,4 +1,5 @@
 //! Clients against small services: what is sent, and that a broken connection neither loses nor repeats a push.
+#![allow(clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 mod common;
 
@@ -10,14 +11,15 @@ use std::thread;
 use std::time::Duration;
 
 use common::Memory;
+use umiak_native::client::context::CallOptions;
 use umiak_native::client::error::ClientError;
-use umiak_native::client::session::{Client, RowChange, Wish};
+use umiak_native::client::session::{Client, RowChange, Turn};
 use umiak_native::keys::mix;
 use umiak_native::server::connection::Limits;
 use umiak_native::server::listener::{Listener, Setup};
-use umiak_native::server::service::{Identity, Refusal, Reply, RequestError, Service};
+use umiak_native::server::service::{Identity, Refusal, Reply, Request, RequestError, Service};
 use umiak_native::table::Absent;
-use umiak_native::wire::frame::{Header, Op};
+use umiak_native::wire::frame::Op;
 
 const SPEC: &str = r#"{"kind": "sparse", "dim": 4, "seed": 1, "init": {"kind": "constant", "value": 0.0},
                        "optimizer": {"rule": "sum"}}"#;
@@ -35,17 +37,12 @@ fn client(addresses: &[SocketAddr], timeout_s: f64) -> Client {
 }
 
 /// Carries out an operation that nobody interrupts.
-macro_rules! ask {
-    ($client:expr, $turn:ident, $wish:ident, $work:expr) => {{
-        let mut on = || true;
-        let mut $turn = $client.turn(&mut || true).unwrap();
-        let $wish = &mut Wish::new(None, &mut on);
-        $work
-    }};
+fn ask<T>(client: &Client, work: impl FnOnce(&mut Turn<'_>) -> T) -> T {
+    work(&mut client.turn(CallOptions::new(None, &mut || true)).unwrap())
 }
 
 fn push(client: &Client, table: u32, keys: &[u64], rows: &[f32]) -> Result<(), ClientError> {
-    ask!(client, turn, wish, turn.change(&pushed(table, keys, rows), None, wish))
+    ask(client, |turn| turn.change(&pushed(table, keys, rows), None))
 }
 
 fn pushed<'a>(table: u32, keys: &'a [u64], rows: &'a [f32]) -> RowChange<'a> {
@@ -54,11 +51,11 @@ fn pushed<'a>(table: u32, keys: &'a [u64], rows: &'a [f32]) -> RowChange<'a> {
 
 fn pull(client: &Client, table: u32, keys: &[u64]) -> Result<Vec<f32>, ClientError> {
     let mut out = vec![-1.0; keys.len() * 4];
-    ask!(client, turn, wish, turn.pull(table, keys, &mut out, Absent::Made, 0, wish)).map(|()| out)
+    ask(client, |turn| turn.pull(table, keys, &mut out, Absent::Made, 0)).map(|()| out)
 }
 
 fn create(client: &Client) -> Result<u32, ClientError> {
-    ask!(client, turn, wish, turn.create_table("t", SPEC, wish))
+    ask(client, |turn| turn.create_table("t", SPEC))
 }
 
 #[test]
@@ -152,6 +149,66 @@ fn a_push_counts_once_however_often_the_connection_breaks() {
     assert!(proxies.iter().all(|proxy| proxy.cuts.load(Ordering::SeqCst) > 5));
 }
 
+/// Passes the first connection on until `cut`, and then swallows what comes; closes the others until `healed`.
+#[derive(Default)]
+struct Outage {
+    cut: AtomicBool,
+    healed: AtomicBool,
+    turned_away: AtomicU64,
+}
+
+impl Outage {
+    fn start(self: &Arc<Outage>, target: SocketAddr) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let outage = self.clone();
+        thread::spawn(move || {
+            for (number, near) in (0u64..).zip(listener.incoming()) {
+                let near = near.unwrap();
+                if number > 0 && !outage.healed.load(Ordering::SeqCst) {
+                    outage.turned_away.fetch_add(1, Ordering::SeqCst);
+                    continue;
+                }
+                let far = TcpStream::connect(target).unwrap();
+                for (from, to) in [(&near, &far), (&far, &near)] {
+                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    let outage = outage.clone();
+                    thread::spawn(move || {
+                        let mut bytes = [0; 4096];
+                        while let Ok(got @ 1..) = from.read(&mut bytes) {
+                            let swallowed = number == 0 && outage.cut.load(Ordering::SeqCst);
+                            if !swallowed && to.write_all(&bytes[..got]).is_err() {
+                                break;
+                            }
+                        }
+                    });
+                }
+            }
+        });
+        address
+    }
+}
+
+#[test]
+fn a_cut_before_the_first_heartbeat_is_noticed_when_it_heals() {
+    let service = Arc::new(Memory::default());
+    let listener = start(&service, 0);
+    let outage = Arc::new(Outage::default());
+    let client = client(&[outage.start(listener.address())], 60.0);
+    let table = create(&client).unwrap();
+    outage.cut.store(true, Ordering::SeqCst);
+    let healing = outage.clone();
+    let healer = thread::spawn(move || {
+        while healing.turned_away.load(Ordering::SeqCst) < 3 {
+            thread::sleep(Duration::from_millis(5));
+        }
+        healing.healed.store(true, Ordering::SeqCst);
+    });
+    push(&client, table, &[1], &[1.0; 4]).unwrap();
+    assert_eq!(pull(&client, table, &[1]).unwrap(), [1.0; 4]);
+    healer.join().unwrap();
+}
+
 #[test]
 fn a_server_that_comes_back_without_its_rows_is_found_out() {
     let service = Arc::new(Memory::default());
@@ -181,22 +238,21 @@ fn words_for_a_server_that_is_not_there_or_says_no() {
     let config = serde_json::json!({"endpoints": [address.to_string()], "job": "j"}).to_string();
     let stranger = Client::new(&config, Some(b"u")).unwrap();
     let error = create(&stranger).unwrap_err();
-    assert!(matches!(&error, ClientError::Refused(told) if told.code == "wrong-token"), "{error:?}");
+    assert!(matches!(&error, ClientError::Refused(detail) if detail.code == "wrong-token"), "{error:?}");
     let good = client(&[address], 0.3);
     let table = create(&good).unwrap();
     drop(listener);
     let error = pull(&good, table, &[1]).unwrap_err();
-    let ClientError::ServerLost(told) = &error else { panic!("{error:?}") };
-    assert!(told.message.contains(&address.to_string()), "{error}");
+    let ClientError::ServerLost(detail) = &error else { panic!("{error:?}") };
+    assert!(detail.message.contains(&address.to_string()), "{error}");
     // Interrupted while it waits for a server: nothing was sent, and the client goes on later.
-    let mut beats = 0;
-    let mut turn = good.turn(&mut || true).unwrap();
+    let mut looks = 0;
     let mut pulse = || {
-        beats += 1;
-        beats < 3
+        looks += 1;
+        looks < 3
     };
-    let wish = &mut Wish::new(None, &mut pulse);
-    let error = turn.change(&pushed(table, &[1], &[1.0; 4]), None, wish).unwrap_err();
+    let mut turn = good.turn(CallOptions::new(None, &mut pulse)).unwrap();
+    let error = turn.change(&pushed(table, &[1], &[1.0; 4]), None).unwrap_err();
     assert_eq!(error, ClientError::Interrupted);
     drop(turn);
     let _listener = start(&service, address.port());
@@ -205,7 +261,7 @@ fn words_for_a_server_that_is_not_there_or_says_no() {
     for bad in ["{}", r#"{"endpoints": ["a"], "rank": 3, "shards": 5, "timeout_s": 0}"#, r#"{"endpoints": [], "x": 1}"#]
     {
         let error = Client::new(bad, None).err().unwrap();
-        assert!(matches!(&error, ClientError::Refused(told) if told.code == "bad-config"), "{error:?}");
+        assert!(matches!(&error, ClientError::Refused(detail) if detail.code == "bad-config"), "{error:?}");
     }
 }
 
@@ -214,13 +270,12 @@ fn a_waiting_answer_says_for_whom_and_a_limit_ends_it() {
     let service = Arc::new(Memory::default());
     let listener = start(&service, 0);
     let client = client(&[listener.address()], 5.0);
-    ask!(client, turn, wish, turn.barrier("all", wish)).unwrap();
+    ask(&client, |turn| turn.barrier("all")).unwrap();
     // Nobody there at all: the limit is what ends it.
     drop(listener);
     let mut on = || true;
-    let mut turn = client.turn(&mut || true).unwrap();
-    let wish = &mut Wish::new(Some(Duration::from_millis(300)), &mut on);
-    let error = turn.barrier("all", wish).unwrap_err();
+    let mut turn = client.turn(CallOptions::new(Some(Duration::from_millis(300)), &mut on)).unwrap();
+    let error = turn.barrier("all").unwrap_err();
     assert!(matches!(&error, ClientError::Timeout(_)), "{error:?}");
 }
 
@@ -236,15 +291,9 @@ impl Service for Meeting {
         self.others.welcome(who)
     }
 
-    fn request(
-        &self,
-        who: &Identity,
-        header: &Header,
-        payload: &[u8],
-        reply: &mut dyn Reply,
-    ) -> Result<(), RequestError> {
-        if header.op != Op::Commit {
-            return self.others.request(who, header, payload, reply);
+    fn request(&self, request: Request<'_>, reply: &mut dyn Reply) -> Result<(), RequestError> {
+        if request.header.op != Op::Commit {
+            return self.others.request(request, reply);
         }
         if self.first && self.commits_of_first.fetch_add(1, Ordering::SeqCst) == 0 {
             return Err(std::io::Error::other("the connection is lost").into());
@@ -268,9 +317,8 @@ fn a_lost_server_is_called_again_though_another_one_waits() {
     let listeners = [true, false].map(|first| start(&Arc::new(meeting(first)), 0));
     let client = client(&[listeners[0].address(), listeners[1].address()], 20.0);
     let mut on = || true;
-    let mut turn = client.turn(&mut || true).unwrap();
     // The limit only ends a test that fails.
-    let wish = &mut Wish::new(Some(Duration::from_secs(15)), &mut on);
-    turn.commit(0, wish).unwrap();
+    let mut turn = client.turn(CallOptions::new(Some(Duration::from_secs(15)), &mut on)).unwrap();
+    turn.commit(0).unwrap();
     assert_eq!(commits.load(Ordering::SeqCst), 2);
 }

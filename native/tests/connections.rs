@@ -1,4 +1,5 @@
 //! The listener and its connections, with a small service behind them.
+#![allow(clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 mod common;
 

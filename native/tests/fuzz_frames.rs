@@ -2,6 +2,7 @@
 //!
 //! The generator is deterministic. `UMIAK_FUZZ_FRAMES=5000000 cargo test --release --no-default-features --test
 //! fuzz_frames` sends so many; without it a small share is sent.
+#![allow(clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 mod common;
 

@@ -26,12 +26,9 @@ else:
             return getattr(import_module(f"umiak.from_python.{_ELSEWHERE[name]}"), name)
         if name != "__version__":
             raise AttributeError(f"module 'umiak' has no attribute {name!r}")
-        from importlib.metadata import PackageNotFoundError, version
+        from umiak.adapters.version import version
 
-        try:
-            return version("umiak")
-        except PackageNotFoundError:
-            return "unknown"
+        return version()
 
 
 __all__ = ["Results", "RunError", "__version__", "progress", "run"]

@@ -1,4 +1,4 @@
-"""``python -m umiak ARGS`` is `umiak ARGS`, for environments without the command on PATH. A program."""
+"""``python -m umiak COMMAND`` is `umiak COMMAND`, for environments without the command on PATH. A program."""
 
 from __future__ import annotations
 

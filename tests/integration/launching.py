@@ -19,7 +19,7 @@ import contextlib
 import itertools
 import json
 import os
-import random
+import secrets
 import signal
 import socket
 import subprocess
@@ -58,7 +58,7 @@ def until(look: Callable[[], T], what: str, *, within_s: float = PATIENCE_S, tal
 def free_port() -> int:
     """A port of loopback that is free now, and outside of the ranges from which kernel and launcher take theirs."""
     while True:
-        port = random.randrange(10000, 19000)
+        port = 10000 + secrets.randbelow(9000)
         with socket.socket() as one, contextlib.suppress(OSError):
             one.bind(("127.0.0.1", port))
             return port

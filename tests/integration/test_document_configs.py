@@ -66,9 +66,9 @@ def saved(directory: Path) -> dict[str, Progress]:
     """The checkpoints that the guide's configs leave."""
     found = {}
     for path in sorted((directory / "increment_dnn").iterdir()):
-        milestone = from_plain(dict(checkpoint.read(path).metadata))
-        assert milestone is not None
-        found[path.name] = milestone
+        progress = from_plain(dict(checkpoint.read(path).metadata))
+        assert progress is not None
+        found[path.name] = progress
     return found
 
 

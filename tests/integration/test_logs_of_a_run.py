@@ -28,6 +28,26 @@ def test_tee_shows_the_first_everybody_or_nobody_with_a_tag(stage: Stage, flags:
     assert "line " not in launcher.stderr
 
 
+def test_quiet_leaves_the_workers_their_words_and_says_what_goes_wrong(stage: Stage) -> None:
+    launcher = stage.launch("--quiet --nproc_per_node 2", CHATTY, "3")
+    assert launcher.wait() == 0
+    assert launcher.stderr == ""
+    assert launcher.stdout.count("[trainer 0] line ") == 3
+    launcher = stage.launch("-q", stage.directory / "nowhere.py")
+    assert launcher.wait() != 0
+    assert "error: " in launcher.stderr
+    assert "LAUNCH INFO" not in launcher.stderr
+
+
+def test_verbose_shows_every_setting(stage: Stage) -> None:
+    plain, verbose = stage.launch("", CHATTY, "3"), stage.launch("--verbose", CHATTY, "3")
+    assert plain.wait() == verbose.wait() == 0
+    assert "LAUNCH INFO" in plain.stderr
+    assert "Job: default, mode collective, replicas 1[1:1], elastic False" in plain.stderr
+    assert "grace: 30" not in plain.stderr
+    assert "grace: 30" in verbose.stderr
+
+
 def test_a_log_file_is_rotated_before_it_grows_too_large(stage: Stage) -> None:
     launcher = stage.launch("--log_max_bytes 4k", CHATTY, "20000")
     assert launcher.wait() == 0

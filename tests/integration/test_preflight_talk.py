@@ -17,10 +17,10 @@ from umiak.adapters.ports import HeldPorts
 from umiak.core.cluster import Role, Seat, split_host_port
 from umiak.core.decode import encode_tagged
 from umiak.core.value import replace
-from umiak.launch.preflight import collector, doors, prober
-from umiak.launch.preflight.errand import Errand, Result
+from umiak.launch.preflight import collector, prober, sockets
+from umiak.launch.preflight.errand import CheckResult, Errand
 from umiak.launch.preflight.examination import Verdict
-from umiak.launch.preflight.member import Member
+from umiak.launch.preflight.member import CheckMember
 from umiak.launch.preflight.messages import AskTime, Facts, Here, Probed, Report
 from umiak.launch.preflight.worker import CheckWorker
 
@@ -78,7 +78,7 @@ class Exam:
         self._held = held
         self.verdict: Verdict | None = None
         self.over = 0
-        self.results: list[Result] = []
+        self.results: list[CheckResult] = []
         self.ended: list[int] = []
         addresses = [f"127.0.0.1:{port}" for port in held.numbers]
         self.store, self.nowhere, *endpoints = addresses
@@ -99,7 +99,7 @@ class Exam:
     ) -> None:
         """Listen."""
         self._held.release(int(endpoint.rpartition(":")[2]))
-        doors.Door(self.loop, endpoint, node, welcome)
+        sockets.PortListener(self.loop, endpoint, node, welcome)
 
     def worker(self, rank: int, role: Role) -> CheckWorker:
         host, port = split_host_port(self.endpoints[rank])
@@ -130,12 +130,12 @@ class Exam:
     ) -> None:
         if listens:
             self.open(self.endpoints[rank], f"n{rank}")
-        Member(
+        CheckMember(
             self.loop,
             replace(self.worker(rank, role), **more),
             Errand(result_fd=-1, first="trainer.0", patience_s=patience_s or self.patience_s),
             FACTS,
-            doors.Addresses(),
+            sockets.Addresses(),
             on_result=self.results.append,
             on_over=lambda: self.ended.append(rank),
         )
@@ -394,7 +394,7 @@ def test_who_answers_matters(loop: Loop, held: HeldPorts, banner: Here | bytes |
     done: list[Probed] = []
     # As a launcher's port it is only connected to, so that works in any case.
     prober.Prober(
-        loop, doors.Addresses(), "me", done.append, workers=[stranger.endpoint], launchers=[stranger.endpoint]
+        loop, sockets.Addresses(), "me", done.append, workers=[stranger.endpoint], launchers=[stranger.endpoint]
     )
     run_until(loop, lambda: done)
     assert done[0].tried == 2
@@ -406,7 +406,7 @@ def test_who_answers_matters(loop: Loop, held: HeldPorts, banner: Here | bytes |
 def test_names_that_nobody_knows(loop: Loop) -> None:
     done: list[Probed] = []
     names = ["no-such-host.invalid:1", "nonsense:port"]
-    prober.Prober(loop, doors.Addresses(), "me", done.append, workers=names, launchers=[])
+    prober.Prober(loop, sockets.Addresses(), "me", done.append, workers=names, launchers=[])
     run_until(loop, lambda: done)
     assert done[0].failed == 2
     whys = sorted(each.why for each in done[0].unreachable)

@@ -6,7 +6,7 @@ In CI the seeds are always the same, with most kinds of blows and two stories of
 from __future__ import annotations
 
 import os
-import random
+import secrets
 import subprocess
 import sys
 
@@ -17,7 +17,7 @@ from testbed.pytest_support import require
 from tests.integration import disks
 
 COUNT = int(os.environ.get("UMIAK_CAMPAIGN_COUNT", "9" if os.environ.get("CI") else "4"))
-FIRST_SEED = int(os.environ.get("UMIAK_CAMPAIGN_SEED", "1268" if os.environ.get("CI") else random.randrange(2**31)))
+FIRST_SEED = int(os.environ.get("UMIAK_CAMPAIGN_SEED", "1268" if os.environ.get("CI") else secrets.randbelow(2**31)))
 
 
 @pytest.mark.timeout(900)

@@ -18,7 +18,7 @@ import umiak_native
 
 from tests.integration.ps_peers import ServerProcess, client, servers, sum_spec
 from umiak.ps import specs
-from umiak.ps.local import LocalClient
+from umiak.ps.clients.local import LocalClient
 
 
 def test_rows_of_any_keys_come_back_in_their_places() -> None:
@@ -71,7 +71,7 @@ def test_skewed_batches_alone_look_each_key_up_once_and_are_a_servers_bit_for_bi
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     dice = np.random.default_rng(5)
-    spec = specs.to_json(specs.SparseTable(dim=5, seed=3, optimizer=specs.Adam()))
+    spec = specs.to_json(specs.SparseTable(dim=5, seed=3, rule=specs.Adam()))
     alone = LocalClient()
     asked: list[int] = []
 
@@ -161,6 +161,26 @@ def _do_step(mine: umiak_native.Client, table: int, keys: np.ndarray, step: int)
     mine.commit(step)
 
 
+@pytest.mark.parametrize("step", [None, 0])
+def test_adam_counts_the_pushes_of_the_whole_table_on_every_server(step: int | None) -> None:
+    """Also those of which a server has no row."""
+    spec = specs.to_json(specs.SparseTable(dim=4, rule=specs.Adam(learning_rate=0.1), seed=3))
+    batches = [np.arange(40), np.array([7]), np.array([], np.uint64), np.array([7, 8]), np.arange(40)]
+    learned = []
+    with servers(3, shards=8) as started:
+        for mine in (client(started, shards=8), LocalClient(shards=8)):
+            table = mine.create_table("t", spec)
+            mine.resume()
+            for number, keys in enumerate(batches):
+                own = None if step is None else number
+                mine.push(table, keys.astype(np.uint64), np.full((len(keys), 4), 0.5 + number, np.float32), step=own)
+                if own is not None:
+                    mine.prepare(own)
+                    mine.commit(own)
+            learned.append(mine.pull(table, np.arange(40, dtype=np.uint64), step=0 if step is None else len(batches)))
+    assert learned[0].tobytes() == learned[1].tobytes()
+
+
 def test_a_trainer_that_is_done_and_comes_back_is_where_it_was() -> None:
     """It was killed between its last word to the servers and its end."""
     with servers(2, world=2) as started:
@@ -191,9 +211,9 @@ def _train(servers_limits: dict[str, Any], limits: dict[str, Any], *, in_steps: 
     """What comes of the same work, whatever the length of frames."""
     dice = np.random.default_rng(8)
     rule = specs.Adam(learning_rate=0.5)
-    rows = specs.to_json(specs.SparseTable(dim=3, seed=2, optimizer=rule))
+    rows = specs.to_json(specs.SparseTable(dim=3, seed=2, rule=rule))
     arrays = (specs.Array(name="w", shape=(3000,)),)
-    flat = specs.to_json(specs.DenseTable(arrays=arrays, optimizer=rule, clip=specs.Clip(norm=2.0)))
+    flat = specs.to_json(specs.DenseTable(arrays=arrays, rule=rule, clip=specs.Clip(norm=2.0)))
     found = []
     with servers(2, shards=8, **servers_limits) as started:
         mine = client(started, shards=8, **limits)
@@ -571,7 +591,7 @@ def test_a_process_that_takes_anothers_place_gets_numbers_of_its_own() -> None:
         mine = client([server])
         assert mine.take("part") == 0
         server.restart()
-        with pytest.raises(umiak_native.ServerForgot, match="numbers that are not known"):
+        with pytest.raises(umiak_native.ServerForgot, match="came back without what it had"):
             mine.take("part")
 
 

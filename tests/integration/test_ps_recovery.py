@@ -20,7 +20,8 @@ import umiak_native
 from tests.integration import ps_peers
 from tests.integration.workers import ps_crew
 from tests.support import eventually, python
-from umiak.ps import checkpoint, oracle, specs
+from umiak.ps import checkpoint, specs
+from umiak.ps.oracle import tables as oracle
 
 CREW = Path(ps_crew.__file__)
 
@@ -194,7 +195,7 @@ def test_a_load_that_one_server_refuses_changes_none(tmp_path: Path) -> None:
 
 
 def rated_spec(rate: float, count: int = 1) -> str:
-    spec = specs.SparseTable(dim=2, init=specs.Constant(0.0), optimizer=specs.Sgd(rate), entry=specs.Count(count=count))
+    spec = specs.SparseTable(dim=2, init=specs.Constant(0.0), rule=specs.Sgd(rate), entry=specs.Count(count=count))
     return specs.to_json(spec)
 
 
@@ -217,7 +218,7 @@ def test_servers_load_with_the_settings_of_the_script(tmp_path: Path, capsys: py
         client.close()
     with servers(1) as (_, endpoints):
         client = trainer(endpoints)
-        client.create_table("t", specs.to_json(specs.SparseTable(dim=2, optimizer=specs.Adam())))
+        client.create_table("t", specs.to_json(specs.SparseTable(dim=2, rule=specs.Adam())))
         with pytest.raises(umiak_native.Refused, match=r"optimizer\.rule: sgd in the file, adam in the table"):
             checkpoint.load(client, path)
 
@@ -465,15 +466,15 @@ def test_a_log_that_cant_be_written_is_waited_for_as_long_as_a_dead_server(tmp_p
 
 SERVE = """
     import resource, signal, sys
-    from umiak.ps import serving
-    from umiak.ps.environment import Seat, SeatRole
-    from umiak.ps.job import Options
+    from umiak.ps.servers import serving
+    from umiak.ps.environment import PsSeat, SeatRole
+    from umiak.ps.options import SessionOptions
     rank, ports, state, most = sys.argv[1:]
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(most), int(most)))
     endpoints = tuple(f"127.0.0.1:{port}" for port in ports.split())
-    seat = Seat(role=SeatRole.SERVER, rank=int(rank), servers=endpoints)
-    sys.exit(serving.serve(seat, Options(shards=8, durability_ms=20, state_dir=state)))
+    seat = PsSeat(role=SeatRole.SERVER, rank=int(rank), servers=endpoints)
+    sys.exit(serving.serve(seat, SessionOptions(shards=8, durability_ms=20, state_dir=state)))
 """
 
 

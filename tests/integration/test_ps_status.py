@@ -18,7 +18,7 @@ import pytest
 
 from tests.integration.launching import WORKERS, Launcher, Stage, until
 from tests.integration.ps_peers import JOB, TOKEN, ServerProcess
-from umiak.ps.metrics_endpoint import MOST_CONNECTIONS, MOST_HEADER_BYTES, MetricsEndpoint
+from umiak.ps.servers.metrics_endpoint import MOST_CONNECTIONS, MOST_HEADER_BYTES, MetricsEndpoint
 
 WAITING = WORKERS / "waiting.py"
 SECRET = "a secret for the tests of metrics"
@@ -68,6 +68,8 @@ def test_a_running_job_is_found_and_shown(running: Launcher, tmp_path: Path) -> 
     assert table["bytes"] > 100 * 4 * 4
     assert all(server["pulled_rows_per_s"] > 0 for server in report["servers"])
     assert "barrier" in report["trainers"][0]["waits"]
+    quiet = status("--quiet", "--job", job)
+    assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "")
     assert report["trainers"][1]["waits"] is None
     shown = status("--job", job, "--interval", "0.1")
     assert shown.returncode == 0
@@ -121,6 +123,8 @@ def test_one_of_two_servers_does_not_answer() -> None:
         assert done.returncode == 3
         assert "1 of 2 servers answer" in done.stdout
         assert f"no answer from the parameter server at 127.0.0.1:{port}" in done.stderr
+        quiet = status("--quiet", "--servers", addresses, "--job", JOB, env={"UMIAK_TOKEN": TOKEN.decode()})
+        assert (quiet.returncode, quiet.stdout, quiet.stderr) == (3, "", done.stderr)
     finally:
         server.kill()
 

@@ -117,7 +117,7 @@ def test_every_type_is_kept_exactly(work: Work) -> None:
     assert kept["mask"].tolist() == [1, 0, 1]
     with work.trainer("alone", "-o", "runner.alone.epochs=1") as trainer:
         trainer.train()
-        (engine,) = trainer.engines.values()
+        (engine,) = trainer.engines
         buffers = engine.buffers
         before = {name: each.numpy().copy() for name, each in engine.model.state_dict().items()}
         for each in buffers._tensors.values():

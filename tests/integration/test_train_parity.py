@@ -54,30 +54,32 @@ def arrays() -> tuple[Any, Any, Any]:
 
 def with_umiak(directory: Path, rule: str, rate: float) -> tuple[list[float], dict[str, Any], Any]:
     """Losses of the steps, the first parameters by name, and the rows of all ids before the first step."""
-    from umiak.ps.environment import Seat
-    from umiak.ps.job import Job, Options
-    from umiak.ps.settings import Settings
+    from umiak.ps.environment import PsSeat
+    from umiak.ps.options import SessionOptions
+    from umiak.ps.sessions import Session
+    from umiak.ps.strategies import Sync
     from umiak.train.config.values import DenseSlot, Learning
-    from umiak.train.engines.paddle import Engine, EngineOptions, load
+    from umiak.train.engines.engine import EngineOptions
+    from umiak.train.engines.paddle import PaddleEngine, load_model
     from umiak.train.modeling import Slots
     from umiak.train.reading.batches import Arrays
 
     (directory / "model.py").write_text(MODEL)
     names = ("click", *(f"s{slot}" for slot in range(SLOTS)))
     slots = Slots(sparse=names, dense=(DenseSlot(name="price", shape=(2,)),))
-    job = Job(Seat(), "sync", Settings(), Options())
+    job = Session(PsSeat(), Sync(), SessionOptions())
     learning = Learning(rule=rule, settings={"learning_rate": rate})
-    engine = Engine(
-        load(str(directory / "model.py")),
+    engine = PaddleEngine(
+        load_model(str(directory / "model.py")),
         slots,
         job=job,
-        ways=EngineOptions(learning=learning, seed=3),
+        options=EngineOptions(learning=learning, seed=3),
         hyper_parameters={"dim": DIM},
     )
     first = {name: each.numpy().copy() for name, each in engine.model.named_parameters()}
     everything = np.arange(SLOTS * 1000, dtype=np.int64)
-    rows = engine.job.client.pull(engine.tables.made[0].number, everything, create=False)
-    board, losses = engine.board(), []
+    rows = engine.job.client.pull(engine.embeddings.made[0].number, everything, create=False)
+    board, losses = engine.metric_set(), []
     one_each = np.arange(BATCH + 1)
     ids, dense, clicks = arrays()
     for step in range(STEPS):

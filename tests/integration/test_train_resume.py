@@ -6,7 +6,6 @@ import importlib.util
 import itertools
 import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -19,6 +18,7 @@ import pytest
 
 from testbed.pytest_support import require
 from tests.slot_helpers import packed
+from tests.support import chance
 from tests.train_runs import BATCH, EPOCHS, SAMPLES, WAIT_S, Done, Whole, Work, contents, slow
 from umiak.train.checkpoints import runs
 from umiak.train.run.stop_signal import StopSignal
@@ -37,7 +37,7 @@ def paddle() -> None:
 
 def some_batches(work: Work, most: int) -> int:
     """A random number of batches, behind those that were begun already."""
-    return work.paced() + random.randrange(2, most)
+    return work.paced() + chance().randrange(2, most)
 
 
 def is_over(work: Work, runner: str) -> bool:
@@ -90,12 +90,13 @@ def disturbed(work: Work, runner: str, *how: str, words: Sequence[str] = ()) -> 
 
 
 def test_sync_training_is_the_same_bits_after_all_that_can_happen_to_it(work: Work, whole: Whole) -> None:
-    disturbed(work, "sync", random.choice(["trainer", "server"]), "stop", random.choice(["launcher", "everything"]))
+    draw = chance()
+    disturbed(work, "sync", draw.choice(["trainer", "server"]), "stop", draw.choice(["launcher", "everything"]))
     assert work.checkpoint("out", "sync", LAST) == whole.of("sync").checkpoint("out", "sync", LAST)
 
 
 def test_collective_training_too(work: Work, whole: Whole) -> None:
-    disturbed(work, "collective", random.choice(["trainer", "trainer", "launcher", "everything"]), "stop")
+    disturbed(work, "collective", chance().choice(["trainer", "trainer", "launcher", "everything"]), "stop")
     assert work.checkpoint("out", "collective", LAST) == whole.of("collective").checkpoint("out", "collective", LAST)
 
 
@@ -104,8 +105,8 @@ def test_collective_training_too(work: Work, whole: Whole) -> None:
     [("async", ("stop", "any")), ("half_async", ("any",)), ("geo", ("any",)), ("hybrid", ("any",))],
 )
 def test_trainers_that_wait_for_nobody_read_every_sample_once(work: Work, runner: str, how: tuple[str, ...]) -> None:
-    anybody = ["trainer", "server", "launcher", "everything"]
-    disturbed(work, runner, *(random.choice(anybody) if each == "any" else each for each in how))
+    draw, anybody = chance(), ["trainer", "server", "launcher", "everything"]
+    disturbed(work, runner, *(draw.choice(anybody) if each == "any" else each for each in how))
     assert work.epochs(runner)[-1]["evaluated"]["auc"] > 0.65
 
 
@@ -114,11 +115,12 @@ def test_trainers_that_wait_for_nobody_read_every_sample_once(work: Work, runner
 
 def test_killed_while_it_saves_again_and_again(work: Work, whole: Whole) -> None:
     """At least one of these kills usually meets a checkpoint that is being written; whichever it meets, nothing is lost."""
+    draw = chance()
     for _ in range(6):
         words = ["--resume"] if work.names("steps", "alone") else []
         known = {*work.names("steps", "alone"), *work.names("out", "alone")}
         started = work.fork("alone", *words, env=slow(0.01))
-        pause = random.random() < 0.5 and some_batches(work, 8)
+        pause = draw.random() < 0.5 and some_batches(work, 8)
 
         def is_time(known: set[str] = known, pause: int = pause) -> bool:
             if pause:
@@ -546,7 +548,7 @@ def test_several_phases_and_models_go_on_within_each(work: Work, phases: str, ev
         shutil.copytree(kept / name, work.path / "steps" / "alone" / name)
         found, _ = runs.newest([str(work.path / "steps" / "alone")], "alone")
         assert found is not None
-        seen.add(found.milestone.stage)
+        seen.add(found.progress.stage)
         assert work.here("alone", "--resume", *both, "-o", "runner.alone.save_step_interval=50").status == 0
         assert work.checkpoint("out", "alone", LAST) == last, name
     assert seen == ({1} if "other" in phases else {0, 1})

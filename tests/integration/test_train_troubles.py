@@ -226,13 +226,13 @@ def test_a_hyper_parameter_that_is_none(work: Work) -> None:
     check(work.here("alone", "-o", "hyper_parameters.dim=many"), "UM-TRAIN-012", "many", status=2)
 
 
-@pytest.mark.parametrize("decorator", ["@dataclass", "@dataclass(frozen=True)"])
-def test_a_dataclass_for_hyper_parameters(work: Work, decorator: str) -> None:
+@pytest.mark.parametrize("decorator", ["@dataclass(frozen=True)", "@value"])
+def test_a_frozen_class_for_hyper_parameters(work: Work, decorator: str) -> None:
     path = work.path / "model.py"
     text = (
         path.read_text()
-        .replace("    @value\n", f"    {decorator}\n")
-        .replace("import os\n", "import os\nfrom dataclasses import dataclass\n")
+        .replace("    @dataclass\n", f"    {decorator}\n")
+        .replace("import os\n", "import os\nfrom umiak.core.value import value\n")
     )
     path.write_text(text)
     done = work.here("alone", "-o", "runner.epochs=1", "-o", "hyper_parameters.dim=2")
@@ -461,7 +461,7 @@ def test_labels_that_are_missing_or_out_of_range(work: Work, whole: Whole, runne
         file.write_text("".join([*lines[:-1], f"click:2 {lines[-1]}"]))
     check(work.here(runner), "UM-TRAIN-064", "label click is 2, and the model needs 0 or 1", status=2)
     path = work.path / "model.py"
-    path.write_text(path.read_text().replace("    @value\n", "    strict_labels = False\n\n    @value\n"))
+    path.write_text(path.read_text().replace("    @dataclass\n", "    strict_labels = False\n\n    @dataclass\n"))
     assert work.here(runner).status == 0
 
 

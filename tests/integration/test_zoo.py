@@ -20,6 +20,7 @@ from umiak.core.value import replace, value
 from umiak.models import sample
 from umiak.models.sample import models
 from umiak.train import reading
+from umiak.train.config import load
 from umiak.train.config.values import Dataset
 
 pytestmark = [
@@ -86,7 +87,8 @@ def test_every_model_is_tried() -> None:
 
 
 def learn(model: str, directory: Path, trial: Trial) -> Learned:
-    from umiak.train.engines.paddle import Engine, EngineOptions, load
+    from umiak.train.engines.engine import EngineOptions
+    from umiak.train.engines.paddle import PaddleEngine, load_model
     from umiak.train.modeling import Slots
 
     best = importlib.import_module(f"umiak.models.{model}.sample").make(str(directory))
@@ -95,14 +97,14 @@ def learn(model: str, directory: Path, trial: Trial) -> Learned:
     train, test = (
         replace(found.config.dataset(f"{part}_data"), data_path=str(directory / part)) for part in ("train", "test")
     )
-    engine = Engine(
-        load(found.config.phase("train").model),
+    engine = PaddleEngine(
+        load_model(found.config.phase("train").model),
         Slots(sparse=train.sparse_slots, dense=train.dense_slots),
         job=ps.init("sync"),
-        ways=EngineOptions(learning=found.config.learning, seed=1),
+        options=EngineOptions(learning=found.config.learning, seed=1),
         hyper_parameters={**found.config.hyper_parameters, **trial.hyper},
     )
-    step, learning, judging = 0, engine.board(), engine.board()
+    step, learning, judging = 0, engine.metric_set(), engine.metric_set()
     for epoch in range(trial.epochs):
         with reading.read(train, reading.find(train), epoch=epoch) as samples:
             for batch in samples:
@@ -110,7 +112,7 @@ def learn(model: str, directory: Path, trial: Trial) -> Learned:
                 step += 1
     with reading.read(test, reading.find(test)) as samples:
         for batch in samples:
-            engine.judge(batch, judging)
+            engine.evaluate(batch, judging)
     reached = judging.readings().epoch
     return Learned(engine=engine, train=train, test=test, reached=reached, best=best, margin=trial.margin)
 
@@ -176,7 +178,7 @@ def test_a_served_model_answers_alike(learned: Learned, tmp_path: Path) -> None:
     for name, numbers in expected.items():
         assert np.ptp(numbers) > 0.1, f"{name} says the same of everything"
         assert np.abs(found[name] - numbers).max() < 1e-5, name
-    labels = {judge.label for judge in engine.model.judges().values()}
+    labels = {judge.label for judge in engine.model.metrics().values()}
     assert labels.isdisjoint(each.name for each in exported.inputs)
 
 
@@ -185,25 +187,26 @@ def test_a_model_with_a_table_for_each_slot(model: str, tmp_path: Path) -> None:
     """It learns a batch, and answers it alike as a model for serving. Tables that a model shares on purpose are one."""
     from umiak.train.config.values import EmbeddingTables
     from umiak.train.engines import paddle_export
-    from umiak.train.engines.paddle import Engine, EngineOptions, load
+    from umiak.train.engines.engine import EngineOptions
+    from umiak.train.engines.paddle import PaddleEngine, load_model
     from umiak.train.modeling import Slots
 
     importlib.import_module(f"umiak.models.{model}.sample").make(str(tmp_path), samples=300)
     _, found = load.load(f"umiak.models.{model}")
     assert found.config
     train = replace(found.config.dataset("train_data"), data_path=str(tmp_path / "train"))
-    engine = Engine(
-        load(found.config.phase("train").model),
+    engine = PaddleEngine(
+        load_model(found.config.phase("train").model),
         Slots(sparse=train.sparse_slots, dense=train.dense_slots),
         job=ps.init("sync"),
-        ways=EngineOptions(learning=found.config.learning, seed=1, embedding_tables=EmbeddingTables.PER_SLOT),
+        options=EngineOptions(learning=found.config.learning, seed=1, embedding_tables=EmbeddingTables.PER_SLOT),
         hyper_parameters={**found.config.hyper_parameters, **TRIALS[model].hyper},
     )
-    names = [each.table for each in engine.tables.made]
+    names = [each.table for each in engine.embeddings.made]
     assert len({*names}) == len(names)
     batch = first_batch(train)
-    engine.learn(batch, engine.board(), step=0)
-    for each in engine.tables.made:
+    engine.learn(batch, engine.metric_set(), step=0)
+    for each in engine.embeddings.made:
         table, dot, slot = each.table.partition(".")
         assert not dot or {*batch.sparse[slot][0]}, f"table {table} of a slot that no sample has"
     keys = np.unique(np.concatenate([ids for ids, _ in batch.sparse.values()])).astype(np.uint64)
@@ -212,7 +215,7 @@ def test_a_model_with_a_table_for_each_slot(model: str, tmp_path: Path) -> None:
         engine, str(tmp_path / "served"), lambda each: (keys, client.pull(each.number, keys, create=False))
     )
     paddle_export.check(exported, engine, batch)
-    labels = {judge.label for judge in engine.model.judges().values()}
+    labels = {judge.label for judge in engine.model.metrics().values()}
     assert labels.isdisjoint(name.rpartition(".")[2] for name in names)
 
 
@@ -232,12 +235,12 @@ def test_a_config_has_no_mistakes(
 
 @pytest.mark.parametrize("model", sorted(TRIALS))
 def test_a_model_knows_the_hyper_parameters_of_its_config(model: str) -> None:
-    from umiak.train.config import hyper
-    from umiak.train.engines.paddle import load
+    from umiak.train.engines import hyper
+    from umiak.train.engines.paddle import load_model
 
     _, found = load.load(f"umiak.models.{model}")
     assert found.config
-    kind = load(found.config.phase("train").model)
+    kind = load_model(found.config.phase("train").model)
     hyper.typed(kind.Hyper, found.config.hyper_parameters)
     hyper.typed(kind.Hyper, TRIALS[model].hyper)
 
@@ -283,7 +286,7 @@ def test_learning_goes_on_after_an_export(small: Learned, tmp_path: Path) -> Non
     engine, batch = small.engine, first_batch(small.train)
     paddle_export.export(engine, str(tmp_path / "served"), all_rows(small))
     before = engine.predict(batch)["probability"]
-    engine.learn(batch, engine.board(), step=10_000)
+    engine.learn(batch, engine.metric_set(), step=10_000)
     assert np.abs(engine.predict(batch)["probability"] - before).max() > 1e-4
 
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from umiak.core.cluster import Role
-from umiak.launch import events, machine, rendezvous
+from umiak.launch import events
+from umiak.launch.master import rendezvous
+from umiak.launch.node import machine
 from umiak.launch.protocol import Terms
 from umiak.testing.simulation import LONGEST_RETRY_S, SimNode, World
 
@@ -114,7 +116,7 @@ def start_another(world: WatchedWorld, alive: list[SimNode], whom: int) -> None:
     if name == NAMES[0]:
         world.heal()
         world.run(LONGEST_RETRY_S)  # until everyone knows of what happened during the cut
-        if any(other.coordinator and other.coordinator.phase is rendezvous.Phase.ENDED for other in alive):
+        if any(other.coordinator and other.coordinator.phase is rendezvous.MasterPhase.ENDED for other in alive):
             world.run(world.terms.grace_s)  # until a job that is over has ended; a launcher there starts the next one
     world.start(name)
     if name == NAMES[0]:
@@ -133,10 +135,13 @@ def check_story(story: Story) -> None:
         if node.name in running:
             continue
         formed = next(iter(running.values()))
-        is_done = node.machine.phase is machine.Phase.RUNNING and node.machine.cluster == formed
+        is_done = node.machine.phase is machine.NodePhase.RUNNING and node.machine.cluster == formed
         master = node if node.coordinator else world.nodes[node.master] if node.master else None
         waits = (
-            node.machine.phase is machine.Phase.JOINED and master is not None and master.alive and master.coordinator
+            node.machine.phase is machine.NodePhase.JOINED
+            and master is not None
+            and master.alive
+            and master.coordinator
         )
         assert is_done or waits, f"{node.name} is stuck: {node.machine.phase}, {node.said[-2:]}"
 

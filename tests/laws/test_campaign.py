@@ -6,7 +6,7 @@ In CI the seeds are always the same; elsewhere each run takes new ones, and a fa
 from __future__ import annotations
 
 import os
-import random
+import secrets
 import time
 
 import pytest
@@ -14,7 +14,7 @@ import pytest
 from tests.laws import campaign
 
 SECONDS = float(os.environ.get("UMIAK_CAMPAIGN_SECONDS", "60" if os.environ.get("CI") else "10"))
-FIRST_SEED = int(os.environ.get("UMIAK_CAMPAIGN_SEED", "0" if os.environ.get("CI") else random.randrange(2**31)))
+FIRST_SEED = int(os.environ.get("UMIAK_CAMPAIGN_SEED", "0" if os.environ.get("CI") else secrets.randbelow(2**31)))
 
 
 def test_no_story_of_the_campaign_breaks_a_law() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from umiak.core.decode import decode, encode
-from umiak.train.reading.dealing import Deal
+from umiak.train.reading.work_queue import WorkQueue
 
 
 @given(
@@ -18,14 +18,14 @@ from umiak.train.reading.dealing import Deal
 )
 def test_every_sample_is_given_out_once(sizes: list[int], runs: list[tuple[int, list[int]]]) -> None:
     given_out = [0] * len(sizes)
-    deal = Deal()
+    queue = WorkQueue()
     for world, turns in [*runs, (2, [0, 1] * 200)]:
         drawn = 0
         hands: list[dict[str, Any]] = [{"part": None, "position": None, "drawn": 0} for _ in range(world)]
-        for turn in turns:
-            hand = hands[turn % world]
+        for step in turns:
+            hand = hands[step % world]
             if hand["part"] is None:
-                part, position = deal.part(drawn)
+                part, position = queue.part(drawn)
                 drawn += 1
                 hand.update(drawn=drawn, part=part if part < len(sizes) else None, position=position or "0")
                 continue
@@ -36,6 +36,6 @@ def test_every_sample_is_given_out_once(sizes: list[int], runs: list[tuple[int, 
             given_out[hand["part"]] += 1
             hand["position"] = str(at + 1)
         # What is kept between runs goes through a file.
-        deal = decode(Deal, json.loads(json.dumps(encode(deal.after(hands)))))
+        queue = decode(WorkQueue, json.loads(json.dumps(encode(queue.after(hands)))))
     assert given_out == sizes
-    assert deal.leftovers == ()
+    assert queue.leftovers == ()

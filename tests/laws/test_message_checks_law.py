@@ -19,10 +19,11 @@ from umiak import contracts
 from umiak.core.cluster import Cluster, Mode, Role
 from umiak.core.decode import Malformed, encode_tagged
 from umiak.core.value import fields, is_value
-from umiak.launch import events, message_checks, protocol, words
-from umiak.launch.machine import NodeMachine
+from umiak.launch import events, message_checks, protocol
+from umiak.launch.master.rendezvous import Coordinator
+from umiak.launch.node.machine import NodeMachine
 from umiak.launch.protocol import Failure, FailureKind
-from umiak.launch.rendezvous import Coordinator
+from umiak.launch.reports import words
 
 OWN = offer("a")
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from umiak.train.metrics import METRICS, Auc, Calibration, LogLoss, PosNegRatio, PrecisionRecall, RecallK, made
+from umiak.train.metrics import METRICS, Auc, Calibration, LogLoss, PosNegRatio, PrecisionRecall, RecallK, make_metric
 from umiak.train.metrics.metric import Metric
 
 CLASSES = 4
@@ -76,12 +76,12 @@ def test_any_division_among_trainers_and_batches_in_any_order_is_one_pass(name: 
         order = data.draw(st.permutations(rows))
         parts = division(order, data.draw(st.lists(st.integers(0, 30), max_size=5)))
     settings = SETTINGS.get(name, {})
-    whole = made(name, **settings)
+    whole = make_metric(name, **settings)
     fed(name, whole, rows)
-    trainers = [made(name, **settings) for _ in range(3)]
+    trainers = [make_metric(name, **settings) for _ in range(3)]
     for part in parts:
         fed(name, data.draw(st.sampled_from(trainers)), part)
-    total = made(name, **settings)
+    total = make_metric(name, **settings)
     for trainer in data.draw(st.permutations(trainers)):
         total.merge(trainer.state())
     assert same(total.state(), whole.state())
@@ -93,7 +93,7 @@ def test_any_division_among_trainers_and_batches_in_any_order_is_one_pass(name: 
 @given(rows=samples(rough, labels), more=samples(rough, labels))
 def test_a_state_that_was_saved_goes_on_as_if_nothing_had_been(name: str, rows: list, more: list) -> None:
     settings = SETTINGS.get(name, {})
-    one, other = made(name, **settings), made(name, **settings)
+    one, other = make_metric(name, **settings), make_metric(name, **settings)
     fed(name, one, rows)
     other.load(one.state())
     assert same(one.state(), other.state(), exact=True)
@@ -101,13 +101,13 @@ def test_a_state_that_was_saved_goes_on_as_if_nothing_had_been(name: str, rows: 
         fed(name, metric, more)
     assert same(one.state(), other.state(), exact=True)
     one.reset()
-    assert same(one.state(), made(name, **settings).state(), exact=True)
+    assert same(one.state(), make_metric(name, **settings).state(), exact=True)
 
 
 @pytest.mark.parametrize("name", METRICS)
 @given(rows=samples(rough, labels))
 def test_a_number_is_missing_exactly_if_there_is_a_reason(name: str, rows: list) -> None:
-    metric = made(name, **SETTINGS.get(name, {}))
+    metric = make_metric(name, **SETTINGS.get(name, {}))
     fed(name, metric, rows)
     assert math.isnan(metric.value()) == (metric.why() is not None)
     assert metric.samples + metric.left_out == len(rows)

@@ -16,7 +16,7 @@ from tests.support import formation, offer, terms
 from umiak.core.cluster import Role
 from umiak.launch import events, protocol
 from umiak.launch.events import Meeting, NodeSetting
-from umiak.launch.machine import NodeMachine, Phase
+from umiak.launch.node.machine import NodeMachine, NodePhase
 from umiak.launch.protocol import Failure, FailureKind
 
 NAMES = "abc"
@@ -189,7 +189,7 @@ def test_a_node_takes_whatever_can_happen_and_leaves_nothing_behind(data: st.Dat
         if isinstance(event, events.Tick) and node.next_deadline is not None:
             assert node.next_deadline > now, "a tick was asked for, given, and is asked for again"
     if around.exits:
-        assert node.phase is Phase.ENDED
+        assert node.phase is NodePhase.ENDED
         assert node.next_deadline is None
         assert node.step(now, events.Tick()) == ()
         return

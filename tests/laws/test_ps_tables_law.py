@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.laws.effort import effort
-from umiak.ps import oracle
+from umiak.ps.oracle import tables as oracle
 
 OPTIMIZERS = {
     "sgd": {"rule": "sgd", "learning_rate": 0.05},

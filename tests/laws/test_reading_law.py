@@ -20,7 +20,7 @@ from umiak.data.parts import Part
 from umiak.train import reading
 from umiak.train.config.values import Dataset
 from umiak.train.reading import dividing, lines
-from umiak.train.reading.stepping import Turn
+from umiak.train.reading.batches import Step
 from umiak.train.run.feeds import LockstepFeed, StopOrSave
 from umiak.train.run.stopwatch import Stopwatch
 
@@ -150,11 +150,11 @@ def test_uneven_ends_neither_hang_nor_drop_samples(files: list[tuple[str, bytes]
         def train(rank: int) -> list[tuple[list[int], float, int]]:
             """For each step this trainer's ids, its share, and the samples of all."""
             with reading.read(dataset, found, rank=rank, world=world) as samples:
-                turns = LockstepFeed(samples, Seat(meeting, rank), Stopwatch()).turns(StopOrSave)  # type: ignore[arg-type]
+                steps = LockstepFeed(samples, Seat(meeting, rank), Stopwatch()).steps(StopOrSave)  # type: ignore[arg-type]
                 return [
-                    (turn.batch.sparse["id"][0].tolist() if turn.batch else [], turn.share, turn.total)
-                    for turn in turns
-                    if isinstance(turn, Turn)
+                    (step.batch.sparse["id"][0].tolist() if step.batch else [], step.share, step.total)
+                    for step in steps
+                    if isinstance(step, Step)
                 ]
 
         with ThreadPoolExecutor(world) as threads:

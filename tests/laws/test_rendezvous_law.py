@@ -33,7 +33,8 @@ from tests.laws.effort import effort
 from tests.support import formation, offer, setting, terms
 from umiak.core.cluster import Cluster, Role
 from umiak.core.value import replace
-from umiak.launch import events, protocol, rendezvous
+from umiak.launch import events, protocol
+from umiak.launch.master import rendezvous
 from umiak.launch.protocol import Failure, FailureKind, Terms
 
 pauses = st.sampled_from([0.0, 0.001, 0.02, 0.3, 1.0, 3.0, 5.0, 6.0, 12.0])
@@ -194,7 +195,7 @@ def test_the_master_takes_anything_and_forms_only_what_is_sound(data: st.DataObj
     now, last_generation = 0.0, previous.generation if previous else 0
     for event in data.draw(st.lists(messages(job), max_size=30)):
         now += data.draw(st.sampled_from([0.0, 0.1, 1.0, 6.0, 31.0]))
-        ended = master.phase is rendezvous.Phase.ENDED
+        ended = master.phase is rendezvous.MasterPhase.ENDED
         actions = master.step(now, event)
         formed = [
             a.message.cluster for a in actions if isinstance(a, events.Send) and isinstance(a.message, protocol.Form)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import random
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 from tests import slot_reference
 from tests.laws.effort import effort
 from tests.slot_helpers import packed, rows
+from tests.support import chance
 from umiak import data
 
 SPARSE = ["click", "1", "12", "a_slot_with_a_long_name"]
@@ -254,7 +254,7 @@ FUZZ_LINES = int(os.environ.get("UMIAK_FUZZ_LINES", "20000"))
 
 def test_noise_is_survived() -> None:
     """Arbitrary bytes, and good lines with damage, are read to their end; what is read is what the plain reading reads."""
-    draw = random.Random(os.environ.get("CI") and 1)
+    draw = chance()
     alphabet = b"  \t\n\r::click1 2d dense_feature:0.5-+eE.\x00\xff\x80\xef\xbb\xbf9876"
     good = b"click:1 1:5 12:7 12:8 d:0.5 d:1 dense_feature:0.1 dense_feature:2 dense_feature:3e-4\n"
     done = 0
@@ -283,7 +283,7 @@ def test_noise_is_survived() -> None:
 
 @pytest.mark.parametrize("packing", ["gzip", "zstd"])
 def test_damaged_packing_ends_in_an_error_or_in_samples(packing: str) -> None:
-    draw = random.Random(os.environ.get("CI") and 2)
+    draw = chance()
     whole = packed(b"click:1 1:5\n" * 500, packing, 3)
     for _ in range(300):
         damaged = bytearray(whole)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.laws.effort import effort
 from tests.train_helpers import ASYNC_CLUSTER, COLLECTIVE_CLUSTER, FLAT, LIBRARY, SINGLE, config, read
+from umiak.core.strategy_name import StrategyName
 from umiak.core.value import replace
 from umiak.schema import kinds
 from umiak.schema.keys import known
@@ -35,7 +36,6 @@ from umiak.train.config.values import (
     Runner,
     RunnerClass,
     Saving,
-    Strategy,
     TableParameters,
     TrainConfig,
 )
@@ -143,7 +143,7 @@ def runners(draw: st.DrawFn, name: str, phases: list[str]) -> Runner:
         device=device,
         device_ids=ids,
         fleet_mode=fleet,
-        strategy=draw(st.sampled_from(Strategy)) if with_servers else Strategy.ASYNC,
+        strategy=draw(st.sampled_from(StrategyName)) if with_servers else StrategyName.ASYNC,
         geo_steps=draw(counts),
         workers=len(ids) or (1 if alone else draw(counts)),
         servers=draw(counts) if with_servers else 1,
@@ -247,11 +247,11 @@ def test_every_config_has_a_plan_that_can_be_told(made: TrainConfig) -> None:
         for each in made.runners
     ]
     told = plan(replace(made, runners=tuple(short)), process_role({}), "config.yaml")
-    assert [act.name for act in told.acts] == [*made.mode]
+    assert [run.name for run in told.runs] == [*made.mode]
     text = explain.text(told)
-    for act in told.acts:
-        assert all(stage.dataset == made.dataset(made.phase(stage.name).dataset_name) for stage in act.stages)
-        assert act.name in text
+    for run in told.runs:
+        assert all(stage.dataset == made.dataset(made.phase(stage.name).dataset_name) for stage in run.stages)
+        assert run.name in text
 
 
 @given(st.lists(slot_names, unique=True, max_size=6))

@@ -19,7 +19,8 @@ from tests.scripts.telling import TERM_WORDS, master_action, take_terms
 from tests.support import formation, host_of, offer, setting, terms
 from umiak.core.cluster import Role
 from umiak.core.value import replace
-from umiak.launch import events, rendezvous
+from umiak.launch import events
+from umiak.launch.master import rendezvous
 from umiak.launch.protocol import Done, Failed, Failure, FailureKind, FromNode, Join, Leaving, Offer, Ready, Stopped
 
 WHAT = {

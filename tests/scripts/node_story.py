@@ -18,7 +18,8 @@ from __future__ import annotations
 from tests.scripts.telling import node_action, take_terms
 from tests.support import formation, offer
 from umiak.core.cluster import Role
-from umiak.launch import events, machine
+from umiak.launch import events
+from umiak.launch.node import machine
 from umiak.launch.protocol import (
     Evict,
     Failure,

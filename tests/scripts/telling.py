@@ -7,7 +7,7 @@ from typing import Any
 from tests.support import terms
 from umiak.core.value import fields
 from umiak.launch import events, protocol
-from umiak.launch.words import signal_name
+from umiak.launch.reports.words import signal_name
 
 TERM_WORDS: dict[str, tuple[str, type]] = {
     "max_restart": ("max_restart", int),

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from umiak.launch.backoff import JITTER, LONGEST_PAUSE_S, RAN_WELL_S, Backoff
+from umiak.launch.master.backoff import JITTER, LONGEST_PAUSE_S, RAN_WELL_S, Backoff
 
 
 def pauses(name: str, count: int) -> list[float]:

@@ -8,10 +8,11 @@ import sys
 
 import pytest
 
-from umiak.cli import completion_scripts, main
+from umiak.cli import main
 from umiak.cli.commands import COMMANDS
+from umiak.cli.texts import completion_scripts
 from umiak.compat.paddle_flags import OLDER, REFUSED
-from umiak.schema.flags import Origin
+from umiak.schema.flags import FlagOrigin
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -32,7 +33,7 @@ def test_a_script_knows_every_command_and_every_flag_that_is_ours_to_offer(
     for command in COMMANDS.values():
         assert command.name in script
         for flag in completion_scripts.flags(command):
-            if flag.origin in (Origin.PADDLE, Origin.UMIAK) and flag.group not in (OLDER, REFUSED):
+            if flag.origin in (FlagOrigin.PADDLE, FlagOrigin.UMIAK) and flag.group not in (OLDER, REFUSED):
                 assert (f"-l {flag.name} " if shell == "fish" else f"--{flag.name}") in script
 
 

@@ -6,12 +6,12 @@ import shlex
 
 import pytest
 
-from umiak.cli import help_text
 from umiak.cli.launch import read
 from umiak.cli.launch_flags import FLAGS
-from umiak.cli.reference import launch_reference
+from umiak.cli.texts import help_text
+from umiak.cli.texts.reference import launch_reference
 from umiak.core.value import fields
-from umiak.schema.flags import Origin
+from umiak.schema.flags import FlagOrigin
 
 
 def test_help_fits_into_a_hundred_columns() -> None:
@@ -48,7 +48,7 @@ def test_saying_a_default_of_the_help_changes_nothing(flag) -> None:
     text = help_text.default(flag)
     assert f"default: {text}" in " ".join(help_text.launch().split())
     # A flag of torchrun brings torchrun's defaults with it, so both command lines have one.
-    beside = ["--max_restarts=0"] if flag.origin is Origin.TORCHRUN else []
+    beside = ["--max_restarts=0"] if flag.origin is FlagOrigin.TORCHRUN else []
     plain = read([*beside, "x.py"], {}).options
     made = read([*beside, f"--{flag.name}={text}", "x.py"], {}).options
     # That something was said at all is known, and means something, for these.

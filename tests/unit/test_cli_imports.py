@@ -44,7 +44,7 @@ def modules_after(code: str) -> set[str]:
         "import umiak.cli.main, umiak.cli.launch",
         "import umiak.cli.launch; umiak.cli.launch.read(['--nnodes', '2', '--rank', '1', 'x.py'], {'PADDLE_NNODES': '3'})",
         "import umiak.schema.command_line, umiak.compat.paddle_launch",
-        "import umiak.cli.help_text; umiak.cli.help_text.launch()",
+        "import umiak.cli.texts.help_text; umiak.cli.texts.help_text.launch()",
     ],
 )
 def test_no_heavy_module_is_imported(code: str) -> None:

@@ -14,8 +14,9 @@ import pytest
 
 from tests.train_helpers import ASYNC_CLUSTER, FLAT, SINGLE, dataset_text, runner_text, small
 from tests.unit.test_cli_imports import HEAVY, modules_after
-from umiak.cli import help_train, train, train_start
+from umiak.cli import train, train_start
 from umiak.cli.main import main
+from umiak.cli.texts import help_train
 from umiak.cli.train_flags import FLAGS
 from umiak.core.problem import UmiakError
 from umiak.train.config import load
@@ -200,6 +201,10 @@ def test_check_without_the_framework(capsys: pytest.CaptureFixture[str]) -> None
     assert err.splitlines()[-1] == (
         "config.yaml: nothing is wrong: the config, 1 model and the first lines of 1 dataset were looked at"
     )
+    whole = err.splitlines()
+    status, out, err = ask(capsys, "--check", "--quiet")
+    assert (status, out, err.splitlines()) == (0, "", whole[:-1])
+    assert err.startswith("warning: ")
     status, out, err = ask(capsys, "--check", "--json")
     assert (status, json.loads(out), err) == (0, {"problems": [], "warnings": [NO_PADDLE]}, "")
 
@@ -387,15 +392,15 @@ def started(text: str, *words: str) -> list[str]:
     """What `umiak launch` is told for the only runner of a config."""
     Path("config.yaml").write_text(text, encoding="utf-8")
     parsed = train.parse(["-m", "config.yaml", *words], {})
-    (act,) = train.examined(parsed, {}).plan.acts
-    return train_start.command(act, parsed)
+    (run,) = train.examined(parsed, {}).plan.runs
+    return train_start.command(run, parsed)
 
 
 def test_workers_are_started_with_the_same_command() -> None:
     text = runner_text(**{"class": "local_cluster_train"}, epochs=1, server_num=2, worker_num=3)
-    assert started(text, "-o", "runner.epochs=2", "-o", "mode=r", "--resume") == shlex.split(
+    assert started(text, "-o", "runner.epochs=2", "-o", "mode=r", "--resume", "-q") == shlex.split(
         "--log_dir run/r/log --log_level WARNING --server_num 2 --trainer_num 3 -m umiak.cli.main "
-        "train -m config.yaml --run_dir run -o runner.epochs=2 -o 'mode=[\"r\"]' --resume"
+        "train -m config.yaml --run_dir run -o runner.epochs=2 -o 'mode=[\"r\"]' --resume --quiet"
     )
 
 
@@ -474,6 +479,10 @@ NO_CONFIG = (
         (
             ["-m", "x", "-x"],
             "error: unknown flag: -x [UM-CLI-001]\n  hint: `umiak train --help` lists all flags\n",
+        ),
+        (
+            ["-m", "x", "--quiet", "--verbose"],
+            "error: unknown flag: --verbose [UM-CLI-001]\n  hint: `umiak train --help` lists all flags\n",
         ),
         (
             ["-m", "x", "-b", "backend.yaml"],
@@ -627,7 +636,7 @@ def test_a_pipe_to_which_nobody_writes(monkeypatch: pytest.MonkeyPatch, capsys: 
     "code",
     [
         "import umiak.cli.train; umiak.cli.train.parse(['-m', 'x', '-o', 'a=1'], {})",
-        "import umiak.cli.help_train; umiak.cli.help_train.train()",
+        "import umiak.cli.texts.help_train; umiak.cli.texts.help_train.train()",
         "import umiak.cli.train, umiak.train.config.load, umiak.train.plan.plan, umiak.train.plan.explain",
     ],
 )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import inspect
 import os
 import re
 import shlex
 import subprocess
 import sys
+import textwrap
 import types
 from collections import Counter
 from collections.abc import Iterator
@@ -16,12 +18,16 @@ from pathlib import Path
 
 import pytest
 
+import umiak
+from tools import site
+from umiak import data, ps
 from umiak.cli import launch, main, train
 from umiak.cli.launch_flags import FLAGS
+from umiak.contracts import start
 from umiak.core.problem import Exit, UmiakError
 from umiak.launch import supervisor
 from umiak.platforms import RULES
-from umiak.schema.flags import Origin
+from umiak.schema.flags import FlagOrigin
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "umiak"
@@ -84,9 +90,8 @@ def test_a_variable_without_a_description_is_noticed(monkeypatch: pytest.MonkeyP
 
 def test_the_supervisor_sets_no_variable_that_the_page_does_not_know() -> None:
     source = Path(supervisor.__file__).read_text(encoding="utf-8")
-    set_here = re.findall(r'environ(?:\.setdefault\(|\[)"(\w+)"', source)
-    assert set_here
-    assert set(set_here) == set(generator().BY_SUPERVISOR)
+    assert re.findall(r'environ(?:\.setdefault\(|\[)"(\w+)"', source) == []
+    assert set(generator().DESCRIPTIONS) >= start.NAMES
 
 
 # ---- completeness
@@ -143,7 +148,7 @@ def test_every_flag_is_in_the_reference() -> None:
 
 def test_every_flag_of_paddle_is_in_the_page_about_moving() -> None:
     page = text_of("docs/how-to/move-from-paddle-launch.md")
-    paddles = [flag for flag in FLAGS if flag.origin in (Origin.PADDLE, Origin.OLD)]
+    paddles = [flag for flag in FLAGS if flag.origin in (FlagOrigin.PADDLE, FlagOrigin.OLD)]
     missing = [name for flag in paddles for name in flag.spellings if f"`--{name}`" not in page]
     assert missing == []
 
@@ -159,7 +164,7 @@ def test_every_flag_of_torchrun_is_in_the_page_about_moving() -> None:
     shown = {
         example.split()[0].lstrip("-").replace("-", "_") for examples, _ in torchrun_rows() for example in examples
     }
-    theirs = {flag.name for flag in FLAGS if flag.origin is Origin.TORCHRUN}
+    theirs = {flag.name for flag in FLAGS if flag.origin is FlagOrigin.TORCHRUN}
     assert theirs | {"nnodes", "nproc_per_node", "log_dir", "tee", "m", "r", "t"} == shown
 
 
@@ -217,22 +222,6 @@ def test_every_exit_status_is_in_its_page() -> None:
 def test_every_kind_of_log_is_in_its_page() -> None:
     page = text_of("docs/reference/files.md")
     assert [name for name in supervisor.LOG_NAMES.values() if f"`{name}.N`" not in page] == []
-
-
-def modules() -> set[str]:
-    names = set()
-    for path in SOURCE.rglob("*.py"):
-        parts = path.relative_to(SOURCE.parent).with_suffix("").parts
-        names.add(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
-    return names
-
-
-def test_every_module_has_its_row_and_its_kind_in_the_architecture() -> None:
-    page = text_of("ARCHITECTURE.md").split("## Three kinds of module")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| `(umiak[\w.]*)` \| (\w+) \|", page, re.MULTILINE)
-    assert [name for name, times in Counter(name for name, _ in rows).items() if times > 1] == []
-    assert {name for name, _ in rows} == modules()
-    assert {kind for _, kind in rows} == {"values", "decider", "adapter", "program", "package"}
 
 
 def test_every_page_is_in_the_index() -> None:
@@ -416,6 +405,82 @@ def test_the_check_of_commands_checks() -> None:
     assert len(found) > 40
     parsed, _ = launch._parse(umiak_words("X=1 umiak launch --nnods 2 train.py")[1:], {})
     assert parsed.problems
+
+
+# ---- Python in tables and blocks
+
+CALL = re.compile(r"`([A-Za-z_][\w.]*\([^`]*\))`")
+
+
+def calls_in_tables(page: Path) -> list[ast.Call]:
+    """Every call that a row of a table shows, and those among its arguments. ``...`` stands for arguments that are left out."""
+    rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    shown = [ast.parse(text.replace(", ...)", ")"), mode="eval") for row in rows for text in CALL.findall(row)]
+    return [node for tree in shown for node in ast.walk(tree) if isinstance(node, ast.Call)]
+
+
+def meant(call: ast.Call, page: Path) -> object | None:
+    """What a call of `ps.x` or `umiak.x` calls; in the page about `umiak.ps` its classes are written without `ps.`."""
+    owner, _, name = ast.unparse(call.func).rpartition(".")
+    if owner in ("umiak", "data"):
+        return getattr({"umiak": umiak, "data": data}[owner], name)
+    if owner == "ps" or (owner == "" and page.name == "ps.md" and name in ps.__all__):
+        return getattr(ps, name)
+    return None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_calls_in_tables_can_be_made(page: Path) -> None:
+    """Values are made, for functions the arguments are compared with the signature."""
+    for call in calls_in_tables(page):
+        function = meant(call, page)
+        if function is None:
+            continue
+        given = [each for each in call.args if ast.unparse(each) != "..."]
+        if isinstance(function, type):
+            call.args = given
+            eval(compile(ast.fix_missing_locations(ast.Expression(call)), page.name, "eval"), {**vars(ps), "ps": ps})
+        else:
+            inspect.signature(function).bind_partial(*given, **{each.arg: each.value for each in call.keywords})
+
+
+def test_the_check_of_calls_checks(tmp_path: Path) -> None:
+    page = tmp_path / "x.md"
+    page.write_text("| `ps.Uniform(least=-0.1)` |\n| `umiak.progress(now=1)` |\n`ps.nothing()`\n")
+    for call in calls_in_tables(page):
+        page.write_text(f"| `{ast.unparse(call)}` |")
+        with pytest.raises(TypeError):
+            test_calls_in_tables_can_be_made(page)
+    assert len([call for page in PAGES for call in calls_in_tables(page) if meant(call, page)]) > 30
+
+
+LESSONS = sorted([*(DOCS / "tutorials").glob("*.md"), *(ROOT / "examples").rglob("*.py"), ROOT / "README.md"])
+
+
+@pytest.mark.parametrize("page", LESSONS, ids=page_name)
+def test_what_people_are_shown_to_import_is_public(page: Path) -> None:
+    """A face of the API, or a name in its `__all__`."""
+    text = page.read_text(encoding="utf-8")
+    blocks = (
+        [text] if page.suffix == ".py" else [body for language, body in FENCE.findall(text) if language == "python"]
+    )
+    for node in (node for block in blocks for node in ast.walk(ast.parse(textwrap.dedent(block)))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names if alias.name.split(".")[0] == "umiak"]
+            assert set(names) <= set(site.API), page
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "umiak":
+            assert node.module in site.API, ast.unparse(node)
+            public = public_names(node.module) | {name.rpartition(".")[2] for name in site.API}
+            assert {alias.name for alias in node.names} <= public, ast.unparse(node)
+
+
+def public_names(face: str) -> set[str]:
+    path = SOURCE.parent / face.replace(".", "/")
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return set(ast.literal_eval(node.value))
+    return set()
 
 
 RUN = re.compile(

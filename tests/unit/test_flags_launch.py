@@ -12,7 +12,7 @@ from umiak.cli.launch_flags import FLAGS
 from umiak.core.cluster import Mode
 from umiak.core.problem import UmiakError
 from umiak.launch.options import LaunchOptions, Tee, TrainerRestart
-from umiak.schema.flags import Origin
+from umiak.schema.flags import FlagOrigin
 
 NO_ENVIRON: Mapping[str, str] = {}
 
@@ -127,8 +127,10 @@ def test_each_flag_beats_its_variable(
 
 def test_the_table_above_is_complete() -> None:
     tested = {row[0] for row in TABLE}
-    elsewhere = {"legacy", "print_config", "check", "json"}
-    flags = [flag for flag in FLAGS if not flag.refused and flag.origin is not Origin.TORCHRUN]  # see test_torchrun.py
+    elsewhere = {"legacy", "print_config", "check", "json", "quiet", "verbose"}
+    flags = [
+        flag for flag in FLAGS if not flag.refused and flag.origin is not FlagOrigin.TORCHRUN
+    ]  # see test_torchrun.py
     names = {spelling for flag in flags for spelling in flag.spellings}
     assert names == tested | elsewhere
     variables = {name for flag in flags for name in flag.env if not name.startswith("PET_")}
@@ -593,8 +595,19 @@ def test_all_problems_at_once() -> None:
 # The configuration block
 
 
-def test_the_block_of_the_document() -> None:
+def test_the_block_shows_what_differs_from_the_defaults() -> None:
     assert options("--devices 6,7 --with_gloo 0 demo.py").shown == (
+        ("devices", "6,7"),
+        ("training_script", "demo.py"),
+        ("with_gloo", "0"),
+    )
+    assert options("--nnodes 1 --log_level info demo.py").shown == (("training_script", "demo.py"),)
+
+
+def test_the_block_of_the_document() -> None:
+    """What Paddle has always shown is shown with --verbose, and everything else that has a value."""
+    whole = options("--verbose --devices 6,7 --with_gloo 0 demo.py").shown
+    assert {
         ("devices", "6,7"),
         ("elastic_level", "-1"),
         ("elastic_timeout", "30"),
@@ -617,7 +630,30 @@ def test_the_block_of_the_document() -> None:
         ("training_script", "demo.py"),
         ("training_script_args", "[]"),
         ("with_gloo", "0"),
-    )
+    } <= {*whole}
+    assert {("grace", "30"), ("tee", "0"), ("heartbeat_timeout", "5")} <= {*whole}
+    assert list(whole) == sorted(whole)
+    assert {name for name, _ in whole} & {"verbose", "quiet", "check", "max_restarts", "nproc"} == set()
+
+
+@pytest.mark.parametrize(
+    ("line", "level"),
+    [
+        ("x.py", "INFO"),
+        ("--quiet x.py", "WARNING"),
+        ("-q x.py", "WARNING"),
+        ("-q --log_level DEBUG x.py", "WARNING"),
+        ("-q --log_level ERROR x.py", "ERROR"),
+        ("--quiet=False x.py", "INFO"),
+        ("-v x.py", "INFO"),
+    ],
+)
+def test_quiet_is_a_level(line: str, level: str) -> None:
+    assert options(line).log_level == level
+
+
+def test_quiet_and_verbose() -> None:
+    assert read(["-q", "-v", "x.py"], {}).notes == ("--verbose is not used: --quiet is said as well",)
 
 
 def test_other_flags_are_shown_when_they_are_said() -> None:
@@ -628,7 +664,8 @@ def test_other_flags_are_shown_when_they_are_said() -> None:
     assert shown["grace"] == "60"
     assert shown["sort_ip"] == "True"
     assert shown["tee"] == "all"
-    assert (shown["run_mode"], shown["server_num"], shown["trainer_num"]) == ("ps", "2", "None")
+    assert (shown["run_mode"], shown["server_num"]) == ("ps", "2")
+    assert "trainer_num" not in shown
     assert (shown["training_script"], shown["training_script_args"]) == ("a.b", "['--lr', '0.1']")
     assert list(shown) == sorted(shown)
     assert dict(options("--ips a,b x.py").shown)["nnodes"] == "2"

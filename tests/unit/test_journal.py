@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 
 from tests.support import formation, offer, terms
-from umiak.launch import events, rendezvous, words
+from umiak.launch import events
 from umiak.launch.events import Lead, Meeting, NodeSetting
 from umiak.launch.journal import Journal, Start, replay
-from umiak.launch.machine import NodeMachine
+from umiak.launch.master import rendezvous
+from umiak.launch.node.machine import NodeMachine
 from umiak.launch.protocol import Finish, Form
+from umiak.launch.reports import words
 from umiak.testing import simulation
 
 SECRET = "correct-horse-battery-staple"

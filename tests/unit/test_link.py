@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from tests.support import run_until
-from umiak.adapters import frames, hostinfo, strangers
+from umiak.adapters import frames, hostinfo
 from umiak.adapters.frames import frame
 from umiak.adapters.loop import Loop
-from umiak.adapters.strangers import Room
-from umiak.launch.links import handshake
+from umiak.launch.links import handshake, strangers
 from umiak.launch.links.handshake import Caller, Listener, Visitor
 from umiak.launch.links.link import Heart, Link, message_frame
+from umiak.launch.links.strangers import Room
 
 LONG_S = 60.0
 """A heartbeat timeout that never runs out in a test."""

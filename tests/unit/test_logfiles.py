@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import output_of
-from umiak.launch.logfiles import Access, claim, open_log
+from umiak.launch.reports.logfiles import Access, claim, open_log
 
 SOMEBODY = 12345
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of other users")
@@ -135,7 +135,7 @@ def test_a_worker_without_a_log_file_is_told_of_once_and_its_last_words_are_know
     told = output_of(
         """
         import os, resource, sys
-        from umiak.launch.logs import WorkerLog
+        from umiak.launch.reports.logs import WorkerLog
         path = f"{sys.argv[1]}/workerlog.0"
         resource.setrlimit(resource.RLIMIT_NOFILE, (os.dup(0) + 0, 64))
         log = WorkerLog(path, spare_path=f"{path}.run", most_bytes=10, overwrite=False, console=None)
@@ -154,7 +154,7 @@ def test_a_log_that_can_not_be_rotated_grows_on(tmp_path: Path) -> None:
     told = output_of(
         """
         import os, resource, sys
-        from umiak.launch.logs import WorkerLog
+        from umiak.launch.reports.logs import WorkerLog
         log = WorkerLog(f"{sys.argv[1]}/workerlog.0", most_bytes=100, overwrite=False, console=None)
         for number in (1, 2):
             os.makedirs(f"{sys.argv[1]}/workerlog.0.{number}/not empty")

@@ -13,9 +13,9 @@ import pytest
 
 from tests.support import Sink, output_of, run_until
 from umiak.adapters.loop import Loop
-from umiak.launch import logs
-from umiak.launch.logfiles import open_log
-from umiak.launch.logs import Console, WorkerLog
+from umiak.launch.reports import logs
+from umiak.launch.reports.logfiles import open_log
+from umiak.launch.reports.logs import Console, WorkerLog
 
 
 def worker_log(path: Path, *, most_bytes: int = 1 << 20, overwrite: bool = False, console: Any = None) -> WorkerLog:
@@ -100,7 +100,7 @@ def test_a_full_disk_is_told_once_and_the_last_words_are_still_known() -> None:
     told = output_of(
         """
         import resource, sys, tempfile
-        from umiak.launch.logs import WorkerLog
+        from umiak.launch.reports.logs import WorkerLog
         with tempfile.TemporaryDirectory() as folder:
             log = WorkerLog(f"{folder}/workerlog.0", most_bytes=1 << 30, overwrite=False, console=None)
             log.begin("trainer 0", 0)
@@ -279,7 +279,7 @@ def test_a_pipe_of_another_user_holds_nobody_up_either() -> None:
     told = output_of(
         """
         import os
-        from umiak.launch.logs import Console
+        from umiak.launch.reports.logs import Console
         read_end, write_end = os.pipe()
         os.seteuid(12345)
         waiting = {}
@@ -328,7 +328,12 @@ def test_draining_gives_up_on_a_reader_who_does_not_read(pipe: tuple[int, int]) 
 
 def test_colours_are_for_terminals_whose_owner_did_not_say_no() -> None:
     main, terminal = os.openpty()
-    for environ, colours in (({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, False)):
+    for environ, colours in (
+        ({}, True),
+        ({"NO_COLOR": "1"}, False),
+        ({"NO_COLOR": ""}, True),
+        ({"TERM": "dumb"}, False),
+    ):
         console = Console(terminal, environ, lambda _fd, _call: None)
         assert console.is_terminal
         assert console.colours is colours

@@ -8,9 +8,9 @@ import pytest
 
 from umiak.core.cluster import Mode, Placement, Role
 from umiak.core.problem import UmiakError
-from umiak.launch.machine import Meeting
+from umiak.launch.node.machine import Meeting
 from umiak.launch.options import LaunchOptions, TrainerRestart
-from umiak.launch.plan import Local, Plan, plan
+from umiak.launch.plan import LaunchPlan, Local, plan
 
 HERE = Local(addresses=("10.0.0.2", "127.0.0.1"))
 GPUS = Local(addresses=("10.0.0.2", "127.0.0.1"), devices=4)
@@ -209,7 +209,7 @@ def test_what_follows(
     assert {name: _asked(made, name) for name in expected} == expected
 
 
-def _asked(made: Plan, name: str) -> Any:
+def _asked(made: LaunchPlan, name: str) -> Any:
     of_terms = {"mode": made.terms.mode, "job_id": made.terms.job_id, "nodes": (made.terms.least, made.terms.most)}
     return of_terms[name] if name in of_terms else getattr(made, name)
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from umiak import ps
-from umiak.ps import arguments, specs
-from umiak.ps.dense import chosen_rule
+from umiak.ps import specs
 from umiak.ps.errors import BadRequest
+from umiak.ps.layers import arguments
+from umiak.ps.layers.dense import chosen_rule
 
 
 class ClipGradByGlobalNorm:
@@ -110,13 +111,13 @@ def test_rules_name_the_fields_that_they_have(field: str, hint: str) -> None:
         ("clip", 1.0, r"clip: not what is expected here: 1\.0[\s\S]*ps\.Clip\(value"),
         ("decay", 1.0, r"decay: not what is expected here: 1\.0[\s\S]*ps\.Decay"),
         ("entry", 10, r"entry: not what is expected here: 10[\s\S]*ps\.Count"),
-        ("optimizer", "adam", r"optimizer: not what is expected here: 'adam'"),
+        ("rule", "adam", r"rule: not what is expected here: 'adam'"),
         ("dim", 16.0, r"dim: not an integer of 1 or more: 16\.0"),
         ("dim", "16", "dim: not an integer of 1 or more: '16'"),
         ("dim", 0, "dim: not an integer of 1 or more: 0"),
         ("seed", 0.5, r"seed: not an integer of 0 or more: 0\.5"),
-        ("optimizer", ps.Sgd("0.1"), "Sgd: learning_rate is not a number that can be used: '0.1'"),  # type: ignore[arg-type]
-        ("optimizer", ps.Sgd(math.nan), "Sgd: learning_rate is not a number that can be used: nan"),
+        ("rule", ps.Sgd("0.1"), "Sgd: learning_rate is not a number that can be used: '0.1'"),  # type: ignore[arg-type]
+        ("rule", ps.Sgd(math.nan), "Sgd: learning_rate is not a number that can be used: nan"),
         ("clip", ps.Clip(global_norm=1.0), "clip: global_norm is the optimizer's"),
     ],
 )
@@ -126,7 +127,7 @@ def test_parts_of_a_table_that_are_none_are_named(part: str, wrong: object, said
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
-    table = specs.SparseTable(dim=np.int64(2), optimizer=ps.Sgd(np.float32(0.5)))  # type: ignore[arg-type]
+    table = specs.SparseTable(dim=np.int64(2), rule=ps.Sgd(np.float32(0.5)))  # type: ignore[arg-type]
     assert '"learning_rate": 0.5' in specs.to_json(table)
 
 

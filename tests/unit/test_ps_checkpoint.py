@@ -17,8 +17,9 @@ from safetensors.numpy import load_file
 
 from tests import checkpoint_helpers as helpers
 from tests.checkpoint_helpers import COUNTED, CTR, DENSE, SPARSE
-from umiak.ps import checkpoint, export, localfiles, manifest
+from umiak.ps import checkpoint, export, manifest
 from umiak.ps.checkpoint import BadCheckpoint
+from umiak.ps.clients import local_files
 
 ENVIRON = {"PYTHONPATH": os.pathsep.join(sys.path), "PATH": os.environ["PATH"]}
 
@@ -363,7 +364,7 @@ class Alone:
         self.table = table
 
     def save(self, request: str) -> str:
-        return json.dumps([localfiles.save(json.loads(request), {"emb": self.table}, self.table.shards)])
+        return json.dumps([local_files.save(json.loads(request), {"emb": self.table}, self.table.shards)])
 
     def load(self, request: str) -> str:
         raise NotImplementedError

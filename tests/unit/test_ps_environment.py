@@ -8,7 +8,7 @@ import pytest
 
 from umiak import contracts
 from umiak.core.cluster import Cluster, Mode, Node, Role
-from umiak.ps.environment import Seat, SeatRole, seat
+from umiak.ps.environment import PsSeat, SeatRole, seat
 from umiak.ps.errors import BadRequest
 
 LIST = "127.0.0.1:6170,127.0.0.1:6171"
@@ -36,8 +36,8 @@ def problems(environ: dict[str, str]) -> list[str]:
 
 
 def test_without_a_job_a_process_is_alone() -> None:
-    assert seat({"HOME": "/root", "TRAINING_ROLE": " "}) == Seat()
-    assert Seat().role is SeatRole.ALONE
+    assert seat({"HOME": "/root", "TRAINING_ROLE": " "}) == PsSeat()
+    assert PsSeat().role is SeatRole.ALONE
 
 
 def test_paddles_words_for_a_trainer() -> None:
@@ -94,7 +94,7 @@ def test_a_server_that_is_not_in_the_list() -> None:
 
 
 def test_a_single_trainer_without_servers_is_alone() -> None:
-    assert seat({"UMIAK_ROLE": "trainer", "UMIAK_RANK": "0", "UMIAK_WORLD_SIZE": "1"}) == Seat()
+    assert seat({"UMIAK_ROLE": "trainer", "UMIAK_RANK": "0", "UMIAK_WORLD_SIZE": "1"}) == PsSeat()
 
 
 @pytest.mark.parametrize("host", ["10.0.0.1", "server-0", "[fe80::1]", "127.example.org"])

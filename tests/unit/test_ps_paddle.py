@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from umiak import ps
-from umiak.ps import manifest, settings
-from umiak.ps.environment import Seat
+from umiak.ps import manifest
+from umiak.ps.environment import PsSeat
 from umiak.ps.errors import BadRequest
-from umiak.ps.job import Job, Options
+from umiak.ps.options import SessionOptions
+from umiak.ps.sessions import Session
+from umiak.ps.strategies import by_name
 
 pytestmark = [
     pytest.mark.paddle,
@@ -24,8 +26,8 @@ ONES = ps.Constant(value=1.0)
 
 
 @pytest.fixture
-def job() -> Job:
-    return ps.use(Job(Seat(), "async", settings.Settings(), Options(shards=4)))
+def job() -> Session:
+    return ps.use(Session(PsSeat(), ps.Async(), SessionOptions(shards=4)))
 
 
 @pytest.fixture
@@ -147,7 +149,7 @@ def test_a_rule_of_its_own_and_a_rule_that_comes_too_late(job, paddle) -> None:
     own = ps.paddle.Embedding(dim=2, table="own", rule="adagrad")
     follower = ps.paddle.Embedding(dim=2, table="follower")
     follower(np.array([1]))
-    assert own.rows.spec.optimizer == ps.Adagrad()
+    assert own.rows.spec.rule == ps.Adagrad()
     with pytest.raises(BadRequest, match="before the model is used first"):
         ps.paddle.optimizer(follower, SGD)
     with pytest.raises(BadRequest, match="no such rule"):
@@ -331,7 +333,7 @@ def test_the_global_norm_is_that_of_dense_parameters_and_rows_together(job, padd
 
 
 def test_clipping_by_the_global_norm_is_the_oracles_bit_for_bit(job, paddle) -> None:
-    from umiak.ps import oracle_rules
+    from umiak.ps.oracle import rules
 
     random = np.random.default_rng(3)
     model = paddle.nn.Sequential(paddle.nn.Linear(3, 5), ps.paddle.Embedding(dim=4, init=ONES))
@@ -345,7 +347,7 @@ def test_clipping_by_the_global_norm_is_the_oracles_bit_for_bit(job, paddle) -> 
     (embedding([5, 6, 5]) * paddle.to_tensor(found)).sum().backward()
     optimizer.step()
     merged = np.stack([found[0] + found[2], found[1]])
-    *dense, rows = oracle_rules.clip_together(0.7, [*gradients, merged])
+    *dense, rows = rules.clip_together(0.7, [*gradients, merged])
     for parameter, old, gradient in zip(linear.parameters(), before, dense, strict=True):
         assert (parameter.numpy() == old - gradient).all()
     assert (embedding.rows.rows(np.array([5, 6], np.uint64)) == np.float32(1.0) - rows).all()
@@ -472,7 +474,7 @@ def set_other_memory(model, paddle) -> None:
 @pytest.mark.parametrize("strategy", ["sync", "async"])
 def test_weights_that_are_set_later_are_learned_from(paddle, set_weights, dtype: str, strategy: str) -> None:
     """In memory that is shared with the client (float32), and in copies."""
-    ps.use(Job(Seat(), strategy, settings.Settings(), Options(shards=4)))
+    ps.use(Session(PsSeat(), by_name(strategy), SessionOptions(shards=4)))
     model = paddle.nn.Linear(3, 2)
     model.to(dtype=dtype)
     optimizer = ps.paddle.optimizer(model, SGD)

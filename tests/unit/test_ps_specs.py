@@ -9,14 +9,14 @@ import math
 import pytest
 import umiak_native
 
-from umiak.ps import settings, specs
-from umiak.ps.dense import chosen_rule
+from umiak.ps import specs
 from umiak.ps.errors import BadRequest
+from umiak.ps.layers.dense import chosen_rule
 
 SPARSE = [
     specs.SparseTable(dim=4),
-    *[specs.SparseTable(dim=4, optimizer=specs.rule(name)) for name in specs.RULES],
-    *[specs.SparseTable(dim=4, optimizer=specs.paddle_rule(name)) for name in specs.PADDLE_RULES],
+    *[specs.SparseTable(dim=4, rule=specs.rule(name)) for name in specs.RULES],
+    *[specs.SparseTable(dim=4, rule=specs.paddle_rule(name)) for name in specs.PADDLE_RULES],
     *[specs.SparseTable(dim=4, init=init) for init in (specs.Constant(), specs.Uniform(), specs.Normal())],
     *[specs.SparseTable(dim=4, entry=entry) for entry in (specs.Always(), specs.Count(), specs.Probability())],
     specs.SparseTable(dim=4, clip=specs.Clip(value=1.0, norm=2.0, weight=3.0)),
@@ -55,34 +55,6 @@ def test_paddles_names_mean_paddles_rules() -> None:
     )
 
 
-@pytest.mark.parametrize("prefix", ["", "communicator_", "FLAGS_communicator_"])
-def test_flags_of_the_communicator(prefix: str) -> None:
-    flags = {"max_merge_var_num": 3, "send_queue_size": "5", "max_send_grad_num_before_recv": 2, "is_sgd_optimizer": 1}
-    found = settings.read({prefix + name: given for name, given in flags.items()}, "async")
-    assert (found.merge, found.queue, found.pull_every, found.sum_merged) == (3, 5, 2, True)
-
-
-def test_flags_beside_the_communicator_and_those_without_effect() -> None:
-    found = settings.read({"FLAGS_rpc_deadline": 300000, "k_steps": 7, "FLAGS_rpc_retry_times": 3}, "geo")
-    assert (found.timeout_s, found.geo_steps) == (300.0, 7)
-    silent = {f"FLAGS_communicator_{name}": 1 for name in settings.NO_EFFECT}
-    assert settings.read(silent, "sync") == settings.Settings()
-
-
-def test_half_async_merges_unless_told_otherwise() -> None:
-    assert settings.read({}, "half_async").merge == 4
-    assert settings.read({"max_merge_var_num": 2}, "half_async").merge == 2
-    assert settings.read({}, "async").merge == 1
-
-
-def test_everything_that_is_wrong_is_said() -> None:
-    with pytest.raises(BadRequest) as caught:
-        settings.read({"max_merge_var_num": 0, "send_queue_size": "many", "speed": 9}, "fast")
-    assert [problem.code for problem in caught.value.problems] == ["UM-PS-007"] * 4
-    assert "no such strategy: fast" in str(caught.value)
-    assert "no such setting: speed" in str(caught.value)
-
-
 def test_what_a_new_row_holds_may_be_written_without_names() -> None:
     from umiak import ps
 
@@ -110,7 +82,7 @@ def test_what_a_new_row_holds_written_wrong(given: tuple, named: dict, said: str
 @pytest.mark.parametrize("number", [math.nan, math.inf, 1e39])
 def test_a_number_that_is_none_is_named(number: float) -> None:
     with pytest.raises(BadRequest, match=r"Adam: learning_rate is not a number that can be used.*UM-PS-008"):
-        specs.to_json(specs.SparseTable(dim=2, optimizer=specs.Adam(learning_rate=number)))
+        specs.to_json(specs.SparseTable(dim=2, rule=specs.Adam(learning_rate=number)))
     with pytest.raises(BadRequest, match=r"Clip: norm"):
         specs.to_json(specs.DenseTable(arrays=(), clip=specs.Clip(norm=number)))
 

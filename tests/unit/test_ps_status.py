@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from umiak.core.problem import Problem
-from umiak.ps import environment, looking, metrics, status
+from umiak.ps import environment
 from umiak.ps.errors import BadRequest
-from umiak.ps.status import Look
+from umiak.ps.servers import discovery, metrics, status
+from umiak.ps.servers.status import Look
 
 
 def said(server: int = 0, *, pulls: int = 0, life: str = "a", **more: object) -> dict[str, object]:
@@ -128,9 +129,9 @@ def test_jobs_are_found_by_the_environment_of_their_servers(tmp_path: Path) -> N
         path.mkdir()
         (path / "environ").write_bytes(b"\0".join(os.fsencode(f"{name}={text}") for name, text in environ.items()))
     (tmp_path / "self").mkdir()
-    found = looking.jobs(looking.read_processes(str(tmp_path)))
-    assert found == [looking.Job(name="ctr", servers=("127.0.0.1:5", "127.0.0.1:6"), token="0123456789abcdef")]
-    assert looking.read_processes(str(tmp_path / "nothing")) == []
+    found = discovery.jobs(discovery.read_processes(str(tmp_path)))
+    assert found == [discovery.JobServers(name="ctr", servers=("127.0.0.1:5", "127.0.0.1:6"), token="0123456789abcdef")]
+    assert discovery.read_processes(str(tmp_path / "nothing")) == []
 
 
 @pytest.mark.parametrize(

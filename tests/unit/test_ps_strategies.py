@@ -13,22 +13,26 @@ import trustme
 import umiak_native
 
 from tests.ps_cluster import Cluster
-from umiak.ps import settings, specs
-from umiak.ps.collective import CollectiveClient
-from umiak.ps.dense import Learner
-from umiak.ps.environment import Seat
+from umiak.core.strategy_name import StrategyName
+from umiak.ps import specs
+from umiak.ps.clients.collective import CollectiveClient
+from umiak.ps.clients.local import LocalClient
+from umiak.ps.environment import PsSeat
 from umiak.ps.errors import BadRequest
-from umiak.ps.job import Job, Options
-from umiak.ps.local import LocalClient
+from umiak.ps.layers.dense import Learner
+from umiak.ps.options import SessionOptions
+from umiak.ps.paddle_flags import translated
+from umiak.ps.sessions import Session
+from umiak.ps.strategies import Collective
 
 KEYS = np.arange(40, dtype=np.int64)
-PLAIN = specs.SparseTable(dim=3, init=specs.Constant(value=1.0), optimizer=specs.Sgd(learning_rate=0.5))
-DENSE = specs.DenseTable(arrays=(specs.Array(name="w", shape=(5, 7)),), optimizer=specs.Sgd(learning_rate=0.5))
+PLAIN = specs.SparseTable(dim=3, init=specs.Constant(value=1.0), rule=specs.Sgd(learning_rate=0.5))
+DENSE = specs.DenseTable(arrays=(specs.Array(name="w", shape=(5, 7)),), rule=specs.Sgd(learning_rate=0.5))
 START = np.arange(35, dtype=np.float32)
 
 
-def alone(strategy: str = "async", **flags: object) -> Job:
-    return Job(Seat(), strategy, settings.read(flags, strategy), Options(shards=4))
+def alone(strategy: str = "async", **flags: object) -> Session:
+    return Session(PsSeat(), translated(strategy, flags).strategy, SessionOptions(shards=4))
 
 
 def gradients(rank: int, step: int, width: int = 3) -> np.ndarray:
@@ -37,12 +41,12 @@ def gradients(rank: int, step: int, width: int = 3) -> np.ndarray:
 
 def test_sync_is_bit_equal_to_one_process_that_adds_in_rank_order() -> None:
     rule = specs.Adam(learning_rate=0.1)
-    spec = specs.SparseTable(dim=3, seed=5, optimizer=rule)
-    dense = specs.DenseTable(arrays=DENSE.arrays, optimizer=rule)
+    spec = specs.SparseTable(dim=3, seed=5, rule=rule)
+    dense = specs.DenseTable(arrays=DENSE.arrays, rule=rule)
     steps = 6
 
-    def trainer(job: Job) -> tuple[np.ndarray, np.ndarray]:
-        strategy = job.strategy
+    def trainer(job: Session) -> tuple[np.ndarray, np.ndarray]:
+        strategy = job.communicator
         table, flat = strategy.open("rows", spec), strategy.open_dense("dense", dense, START)
         for step in range(steps):
             mine = KEYS[job.rank :: 3]  # a third of the keys are common to both, in turn
@@ -72,30 +76,30 @@ def test_sync_is_bit_equal_to_one_process_that_adds_in_rank_order() -> None:
 @pytest.mark.parametrize("with_servers", [False, True])
 def test_two_backward_passes_and_one_step_are_two_trainers(with_servers: bool) -> None:
     """Bit for bit, also where a batch has a key several times, in one look or in several."""
-    spec = specs.SparseTable(dim=3, seed=5, optimizer=specs.Adam(learning_rate=0.1))
+    spec = specs.SparseTable(dim=3, seed=5, rule=specs.Adam(learning_rate=0.1))
 
-    def look(job: Job, rank: int, step: int, factor: float) -> None:
-        table = job.book.table("rows", spec)
+    def look(job: Session, rank: int, step: int, factor: float) -> None:
+        table = job.registry.table("rows", spec)
         keys = np.random.default_rng([rank, step]).integers(0, 5, 40).astype(np.uint64)
         for part in (slice(0, 25), slice(25, 40)):
             table.rows(keys[part])
         for part in (slice(25, 40), slice(0, 25)):
             table.collect(keys[part], gradients(rank, step)[part] * np.float32(factor))
 
-    def trainer(job: Job) -> np.ndarray:
+    def trainer(job: Session) -> np.ndarray:
         for step in range(6):
             look(job, job.rank, step, 1.0)
-            job.book.push()
-            job.strategy.end_step()
-        return job.book.table("rows", spec).rows(KEYS[:5].astype(np.uint64))
+            job.registry.push()
+            job.communicator.end_step()
+        return job.registry.table("rows", spec).rows(KEYS[:5].astype(np.uint64))
 
-    def one(job: Job) -> np.ndarray:
+    def one(job: Session) -> np.ndarray:
         for step in range(6):
             for rank in range(2):
                 look(job, rank, step, 0.5)
-            job.book.push()
-            job.strategy.end_step()
-        return job.book.table("rows", spec).rows(KEYS[:5].astype(np.uint64))
+            job.registry.push()
+            job.communicator.end_step()
+        return job.registry.table("rows", spec).rows(KEYS[:5].astype(np.uint64))
 
     with Cluster() as cluster:
         both = cluster.train("sync", trainer)
@@ -108,8 +112,8 @@ def test_two_backward_passes_and_one_step_are_two_trainers(with_servers: bool) -
 
 
 def test_async_applies_everything_once() -> None:
-    def trainer(job: Job) -> tuple[np.ndarray, np.ndarray]:
-        strategy = job.strategy
+    def trainer(job: Session) -> tuple[np.ndarray, np.ndarray]:
+        strategy = job.communicator
         table, flat = strategy.open("rows", PLAIN), strategy.open_dense("dense", DENSE, START)
         for _ in range(5):
             strategy.push(table, KEYS, np.ones((40, 3), np.float32))
@@ -127,50 +131,50 @@ def test_async_applies_everything_once() -> None:
 
 def test_a_queue_hands_its_failure_to_the_loop() -> None:
     job = alone("async", send_queue_size=2)
-    table = job.strategy.open("rows", PLAIN)
-    job.strategy.push(table + 7, KEYS, np.ones((40, 3), np.float32))
-    job.strategy.end_step()
+    table = job.communicator.open("rows", PLAIN)
+    job.communicator.push(table + 7, KEYS, np.ones((40, 3), np.float32))
+    job.communicator.end_step()
     with pytest.raises(IndexError):
         job.flush()
-    job.strategy.close()
+    job.communicator.close()
     job.abandon()
 
 
 def test_dense_parameters_are_fetched_as_rarely_as_asked() -> None:
     job = alone("async", max_send_grad_num_before_recv=3)
-    flat = job.strategy.open_dense("dense", DENSE, START)
+    flat = job.communicator.open_dense("dense", DENSE, START)
     seen = []
     values = START.copy()
     for _ in range(6):
-        job.strategy.push_dense(flat, np.ones(35, np.float32))
-        job.strategy.end_step()
-        job.strategy.pull_dense(flat, values)
+        job.communicator.push_dense(flat, np.ones(35, np.float32))
+        job.communicator.end_step()
+        job.communicator.pull_dense(flat, values)
         seen.append(float(values[0]))
     assert seen == [0, 0, -1.5, -1.5, -1.5, -3.0]
 
 
 def test_half_async_sends_the_mean_of_its_steps() -> None:
     job = alone("half_async", max_merge_var_num=2)
-    table, flat = job.strategy.open("rows", PLAIN), job.strategy.open_dense("dense", DENSE, START)
+    table, flat = job.communicator.open("rows", PLAIN), job.communicator.open_dense("dense", DENSE, START)
     values = START.copy()
     for step in range(3):
-        job.strategy.push(table, KEYS[:1], np.full((1, 3), 2.0 + step, np.float32))
-        job.strategy.push_dense(flat, np.full(35, 2.0 + step, np.float32))
-        job.strategy.end_step()
-        job.strategy.pull_dense(flat, values)
+        job.communicator.push(table, KEYS[:1], np.full((1, 3), 2.0 + step, np.float32))
+        job.communicator.push_dense(flat, np.full(35, 2.0 + step, np.float32))
+        job.communicator.end_step()
+        job.communicator.pull_dense(flat, values)
     # Two steps went as their mean of 2.5, the third waits.
-    assert job.strategy.pull(table, KEYS[:1])[0, 0] == 1 - 0.5 * 2.5
+    assert job.communicator.pull(table, KEYS[:1])[0, 0] == 1 - 0.5 * 2.5
     assert values[0] == -0.5 * 2.5
     job.flush()
-    assert job.strategy.pull(table, KEYS[:1])[0, 0] == 1 - 0.5 * (2.5 + 4)
-    assert job.strategy.pull_dense(flat, values)[0] == -0.5 * (2.5 + 4)
+    assert job.communicator.pull(table, KEYS[:1])[0, 0] == 1 - 0.5 * (2.5 + 4)
+    assert job.communicator.pull_dense(flat, values)[0] == -0.5 * (2.5 + 4)
 
 
 def test_hybrid_applies_rows_at_once_and_dense_parameters_together() -> None:
     seen = threading.Barrier(2)
 
-    def trainer(job: Job) -> tuple[float, float, np.ndarray]:
-        strategy = job.strategy
+    def trainer(job: Session) -> tuple[float, float, np.ndarray]:
+        strategy = job.communicator
         table, flat = strategy.open("rows", PLAIN), strategy.open_dense("dense", DENSE, START)
         strategy.push(table, KEYS, np.ones((40, 3), np.float32))
         strategy.push_dense(flat, np.ones(35, np.float32))
@@ -189,8 +193,8 @@ def test_hybrid_applies_rows_at_once_and_dense_parameters_together() -> None:
 def test_geo_exchanges_differences() -> None:
     met = threading.Barrier(2)
 
-    def trainer(job: Job) -> list[float]:
-        strategy = job.strategy
+    def trainer(job: Session) -> list[float]:
+        strategy = job.communicator
         table, flat = strategy.open("rows", PLAIN), strategy.open_dense("dense", DENSE, START)
         seen: list[float] = []
         own = 1.0 + job.rank
@@ -216,23 +220,23 @@ def test_geo_exchanges_differences() -> None:
 
 def test_geo_refuses_what_it_cannot_train() -> None:
     with Cluster(trainers=1) as cluster, cluster.job("geo") as job, pytest.raises(BadRequest, match="geo can't train"):
-        job.strategy.open("rows", specs.paddle_ctr_table())
+        job.communicator.open("rows", specs.paddle_ctr_table())
 
 
 @pytest.mark.parametrize("strategy", ["sync", "async"])
 def test_a_new_learning_rate_counts_from_the_next_step(strategy: str) -> None:
-    def trainer(job: Job) -> np.ndarray:
-        table = job.strategy.open("rows", PLAIN)
+    def trainer(job: Session) -> np.ndarray:
+        table = job.communicator.open("rows", PLAIN)
         for step in range(4):
             if step == 2:
                 job.barrier()
-                job.strategy.set_learning_rate(table, 5.0)
+                job.communicator.set_learning_rate(table, 5.0)
                 job.barrier()
-            job.strategy.pull(table, KEYS)
-            job.strategy.push(table, KEYS, np.ones((40, 3), np.float32), share=0.5)
-            job.strategy.end_step()
+            job.communicator.pull(table, KEYS)
+            job.communicator.push(table, KEYS, np.ones((40, 3), np.float32), share=0.5)
+            job.communicator.end_step()
         job.barrier()
-        return job.strategy.pull(table, KEYS)
+        return job.communicator.pull(table, KEYS)
 
     with Cluster() as cluster:
         for rows in cluster.train(strategy, trainer):
@@ -240,9 +244,9 @@ def test_a_new_learning_rate_counts_from_the_next_step(strategy: str) -> None:
 
 
 def test_the_first_trainers_values_are_everybodys() -> None:
-    def trainer(job: Job) -> np.ndarray:
-        flat = job.strategy.open_dense("dense", DENSE, START + 100 * job.rank)
-        return job.strategy.pull_dense(flat)
+    def trainer(job: Session) -> np.ndarray:
+        flat = job.communicator.open_dense("dense", DENSE, START + 100 * job.rank)
+        return job.communicator.pull_dense(flat)
 
     with Cluster(trainers=3) as cluster:
         assert all(np.array_equal(values, START) for values in cluster.train("async", trainer))
@@ -254,22 +258,22 @@ def test_waiting_for_the_first_values_has_an_end() -> None:
         pytest.raises(BadRequest, match="UM-PS-009"),
         cluster.job("async", 1, rpc_deadline=300) as job,
     ):
-        job.strategy.open_dense("dense", DENSE, START)
+        job.communicator.open_dense("dense", DENSE, START)
 
 
-@pytest.mark.parametrize("strategy", settings.STRATEGIES)
+@pytest.mark.parametrize("strategy", [name.value for name in StrategyName])
 def test_alone_gives_what_one_trainer_and_one_server_give(strategy: str) -> None:
-    spec = specs.SparseTable(dim=3, seed=1, optimizer=specs.Adam())
+    spec = specs.SparseTable(dim=3, seed=1, rule=specs.Adam())
 
-    def trainer(job: Job) -> tuple[np.ndarray, np.ndarray]:
-        table, flat = job.strategy.open("rows", spec), job.strategy.open_dense("dense", DENSE, START)
+    def trainer(job: Session) -> tuple[np.ndarray, np.ndarray]:
+        table, flat = job.communicator.open("rows", spec), job.communicator.open_dense("dense", DENSE, START)
         for step in range(5):
-            job.strategy.pull(table, KEYS)
-            job.strategy.push(table, KEYS, gradients(0, step))
-            job.strategy.push_dense(flat, gradients(0, step).ravel()[:35])
-            job.strategy.end_step()
+            job.communicator.pull(table, KEYS)
+            job.communicator.push(table, KEYS, gradients(0, step))
+            job.communicator.push_dense(flat, gradients(0, step).ravel()[:35])
+            job.communicator.end_step()
         job.barrier()
-        return job.strategy.pull(table, KEYS), job.strategy.pull_dense(flat)
+        return job.communicator.pull(table, KEYS), job.communicator.pull_dense(flat)
 
     with Cluster(servers=1, trainers=1) as cluster:
         (together,) = cluster.train(strategy, trainer)
@@ -283,24 +287,24 @@ def test_alone_gives_what_one_trainer_and_one_server_give(strategy: str) -> None
 
 @pytest.mark.parametrize("strategy", ["sync", "async", "half_async", "hybrid"])
 def test_a_step_in_one_call_is_the_same_step(strategy: str) -> None:
-    def trainer(job: Job) -> tuple[np.ndarray, np.ndarray]:
+    def trainer(job: Session) -> tuple[np.ndarray, np.ndarray]:
         values = []
         for name in ("apart", "together"):
-            table = job.strategy.open_dense(name, DENSE, START)
-            out = job.strategy.pull_dense(table, START.copy())
+            table = job.communicator.open_dense(name, DENSE, START)
+            out = job.communicator.pull_dense(table, START.copy())
             for step in range(4):
                 pieces = [gradients(7, step).ravel()[:20], gradients(7, step).ravel()[20:35]]
                 if name == "apart":
-                    job.strategy.push_dense(table, pieces, share=0.25)
-                    job.strategy.end_step()
-                    job.strategy.pull_dense(table, out)
+                    job.communicator.push_dense(table, pieces, share=0.25)
+                    job.communicator.end_step()
+                    job.communicator.pull_dense(table, out)
                 else:
-                    job.strategy.learn_dense(table, pieces, out, share=0.25)
+                    job.communicator.learn_dense(table, pieces, out, share=0.25)
                 job.barrier()
-            job.strategy.flush()
+            job.communicator.flush()
             job.barrier()
-            job.strategy.catch_up()
-            values.append(job.strategy.pull_dense(table, out).copy())
+            job.communicator.catch_up()
+            values.append(job.communicator.pull_dense(table, out).copy())
         return values[0], values[1]
 
     with Cluster() as cluster:
@@ -315,26 +319,26 @@ def test_shares_and_means_are_of_gradients_and_not_of_shows(strategy: str, shows
         embed_optimizer=specs.Sgd(learning_rate=1.0), embed_init=specs.Constant(value=0.0), show_scale=False
     )
     job = alone(strategy, max_merge_var_num=2)
-    table = job.strategy.open("rows", specs.SparseTable(dim=2, accessor=accessor))
+    table = job.communicator.open("rows", specs.SparseTable(dim=2, accessor=accessor))
     shown = np.array([[3, 1, 1, -8, 0, 0], [3, 1, 0, -8, 0, 0]], np.float32)
     for _ in range(int(shows) // 2):
-        job.strategy.push(table, np.array([5, 5]), shown, share=0.25)
-        job.strategy.end_step()
-    found_shows, clicks, weight = job.strategy.pull(table, np.array([5]))[0, :3].tolist()
+        job.communicator.push(table, np.array([5, 5]), shown, share=0.25)
+        job.communicator.end_step()
+    found_shows, clicks, weight = job.communicator.pull(table, np.array([5]))[0, :3].tolist()
     assert (found_shows, clicks, weight) == (shows, shows / 2, 4.0)
 
 
-@pytest.mark.parametrize("strategy", settings.STRATEGIES)
+@pytest.mark.parametrize("strategy", [name.value for name in StrategyName])
 def test_rows_that_nobody_has_can_be_read_as_zeros(strategy: str) -> None:
-    def trainer(job: Job) -> list[np.ndarray]:
-        table = job.strategy.open("rows", PLAIN)
+    def trainer(job: Session) -> list[np.ndarray]:
+        table = job.communicator.open("rows", PLAIN)
         mine = np.array([[job.rank, 7]])
-        job.strategy.pull(table, mine)
+        job.communicator.pull(table, mine)
         job.barrier()
-        read = job.strategy.pull(table, np.array([0, 1, 7, 8]), create=False, absent="zeros")
+        read = job.communicator.pull(table, np.array([0, 1, 7, 8]), create=False, absent="zeros")
         job.barrier()
         # What was read as zeros begins as it should all the same.
-        return [read[:, 0], job.strategy.pull(table, np.array([8, 9]))[:, 0]]
+        return [read[:, 0], job.communicator.pull(table, np.array([8, 9]))[:, 0]]
 
     with Cluster() as cluster:
         for read, begun in cluster.train(strategy, trainer):
@@ -345,7 +349,7 @@ def test_rows_that_nobody_has_can_be_read_as_zeros(strategy: str) -> None:
 
 
 def test_trainers_gather_and_take_numbers() -> None:
-    def trainer(job: Job) -> tuple[list[bytes], list[bytes], int]:
+    def trainer(job: Session) -> tuple[list[bytes], list[bytes], int]:
         return job.gather(b"%d" % job.rank), job.gather(b"x", "other"), job.take("part")
 
     with Cluster(trainers=3) as cluster:
@@ -358,9 +362,9 @@ def test_trainers_gather_and_take_numbers() -> None:
 
 
 def test_no_keys_are_no_rows_with_servers_and_without() -> None:
-    def shapes(job: Job) -> list[tuple[int, ...]]:
-        table = job.strategy.open("rows", PLAIN)
-        return [job.strategy.pull(table, np.zeros(shape, np.int64)).shape for shape in ((0,), (0, 4))]
+    def shapes(job: Session) -> list[tuple[int, ...]]:
+        table = job.communicator.open("rows", PLAIN)
+        return [job.communicator.pull(table, np.zeros(shape, np.int64)).shape for shape in ((0,), (0, 4))]
 
     with Cluster() as cluster:
         assert [*cluster.train("async", shapes), shapes(alone())] == [[(0, 3), (0, 4, 3)]] * 3
@@ -375,8 +379,8 @@ def test_certificates_are_shown_and_checked(tmp_path: Path) -> None:
     tls = {"cert": "job.pem", "key": "job.key", "ca": "ca.pem"}
     tls = {name: str(tmp_path / file) for name, file in tls.items()}
 
-    def trainer(job: Job) -> np.ndarray:
-        return job.strategy.pull(job.strategy.open("rows", PLAIN), KEYS)
+    def trainer(job: Session) -> np.ndarray:
+        return job.communicator.pull(job.communicator.open("rows", PLAIN), KEYS)
 
     with Cluster(tls={**tls, "name": "job.example"}) as cluster:
         assert all(np.all(rows == 1) for rows in cluster.train("async", trainer))
@@ -387,7 +391,7 @@ def test_certificates_are_shown_and_checked(tmp_path: Path) -> None:
 # ---- weights that a script sets after its optimizer was made
 
 
-def learner_of(job: Job) -> Learner:
+def learner_of(job: Session) -> Learner:
     rule = specs.Sgd(learning_rate=0.5)
     return Learner(job, DENSE.arrays, np.full(35, 1.0 + job.rank, np.float32), rule=rule, clip=None)
 
@@ -397,7 +401,7 @@ def learner_of(job: Job) -> Learner:
 def test_weights_that_are_set_count_from_the_next_step_on(strategy: str, setters: tuple[int, ...]) -> None:
     """The first trainer's, whoever else has set some; and the same numbers for everybody in the same step."""
 
-    def trainer(job: Job) -> list[float]:
+    def trainer(job: Session) -> list[float]:
         learner, seen = learner_of(job), []
         for step in range(3):
             if step == 1 and job.rank in setters:
@@ -413,14 +417,14 @@ def test_weights_that_are_set_count_from_the_next_step_on(strategy: str, setters
 
 
 def test_weights_can_be_uploaded_at_once() -> None:
-    def trainer(job: Job) -> float:
+    def trainer(job: Session) -> float:
         learner = learner_of(job)
         learner.step([np.full(35, 2.0, np.float32)], share=None, factor=1.0)
         job.barrier("before")
         learner.values[:] = 100.0 * (job.rank + 1)
         learner.upload()
         job.barrier("behind")
-        job.strategy.restart_dense()
+        job.communicator.restart_dense()
         learner.fetch()
         return float(learner.values[-1])
 
@@ -430,7 +434,7 @@ def test_weights_can_be_uploaded_at_once() -> None:
 
 
 def test_in_geo_everybody_goes_on_from_what_the_first_trainer_has_set() -> None:
-    def trainer(job: Job) -> float:
+    def trainer(job: Session) -> float:
         learner = learner_of(job)
         learner.values[:] = 64.0
         for _ in range(4):
@@ -461,7 +465,7 @@ def test_without_steps_in_common_set_weights_are_uploaded_with_the_next_step(str
 
 
 class ThreadGroup:
-    """Trainers in threads of this process, that exchange as `umiak.ps.collective.Group` says."""
+    """Trainers in threads of this process, that exchange as `umiak.ps.clients.collective.Group` says."""
 
     def __init__(self, rank: int, brought: list[object], meet: threading.Barrier) -> None:
         self.rank, self.world, self._brought, self._meet = rank, len(brought), brought, meet
@@ -487,17 +491,17 @@ def test_collective_trainers_take_over_what_the_first_one_has_set() -> None:
 
     def trainer(rank: int) -> list[float]:
         client = CollectiveClient(ThreadGroup(rank, brought, meet), shards=4)
-        seat = Seat(rank=rank, world=2)
-        job = Job(seat, "collective", settings.Settings(), Options(shards=4), connect=lambda: client)
-        rows = job.strategy.open("rows", PLAIN)
+        seat = PsSeat(rank=rank, world=2)
+        job = Session(seat, Collective(), SessionOptions(shards=4), connect=lambda: client)
+        rows = job.communicator.open("rows", PLAIN)
         learner, seen = learner_of(job), []
         for step in range(3):
-            job.strategy.push(rows, KEYS, np.ones((40, 3), np.float32))
+            job.communicator.push(rows, KEYS, np.ones((40, 3), np.float32))
             if step == 1 and rank == 0:
                 learner.values[:] = 100.0
             learner.step([np.full(35, 2.0, np.float32)], share=None, factor=1.0)
             seen.append(float(learner.values[-1]))
-        assert np.all(job.strategy.pull(rows, KEYS) == 1 - 3 * 0.5)
+        assert np.all(job.communicator.pull(rows, KEYS) == 1 - 3 * 0.5)
         return seen
 
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -510,8 +514,8 @@ def test_collective_trainers_take_over_what_the_first_one_has_set() -> None:
 def test_a_trainer_without_more_steps_does_not_stop_the_others() -> None:
     """Their gradients are then the mean over those that are left."""
 
-    def trainer(job: Job) -> tuple[np.ndarray, np.ndarray, int]:
-        strategy = job.strategy
+    def trainer(job: Session) -> tuple[np.ndarray, np.ndarray, int]:
+        strategy = job.communicator
         table, flat = strategy.open("rows", PLAIN), strategy.open_dense("dense", DENSE, START)
         for _ in range(2 if job.rank else 5):
             strategy.pull(table, KEYS)
@@ -535,11 +539,11 @@ def test_a_trainer_without_more_steps_does_not_stop_the_others() -> None:
 
 
 def test_a_share_that_was_said_stays_as_it_is() -> None:
-    def trainer(job: Job) -> np.ndarray:
-        flat = job.strategy.open_dense("dense", DENSE, START)
+    def trainer(job: Session) -> np.ndarray:
+        flat = job.communicator.open_dense("dense", DENSE, START)
         for _ in range(1 if job.rank else 2):
-            job.strategy.push_dense(flat, np.full(35, 2.0, np.float32), share=0.25)
-            job.strategy.end_step()
+            job.communicator.push_dense(flat, np.full(35, 2.0, np.float32), share=0.25)
+            job.communicator.end_step()
         job.finish_steps()
         job.barrier("end")
         return job.client.pull_dense(flat)
@@ -553,16 +557,16 @@ def test_a_share_that_was_said_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize("strategy", ["sync", "async", "half_async", "geo", "hybrid"])
 def test_reading_creates_no_rows_anywhere(strategy: str) -> None:
-    def trainer(job: Job) -> np.ndarray:
-        spec = specs.SparseTable(dim=3, seed=5, optimizer=specs.Sgd(learning_rate=0.5))
-        table = job.strategy.open("rows", spec)
-        read = job.strategy.pull(table, KEYS, create=False)
+    def trainer(job: Session) -> np.ndarray:
+        spec = specs.SparseTable(dim=3, seed=5, rule=specs.Sgd(learning_rate=0.5))
+        table = job.communicator.open("rows", spec)
+        read = job.communicator.pull(table, KEYS, create=False)
         assert '"rows":0' in job.client.status().replace(" ", "")
         assert '"rows":1' not in job.client.status().replace(" ", "")
         if strategy == "geo":
-            assert len(job.strategy._rows[table].latest) == 0  # type: ignore[attr-defined]
+            assert len(job.communicator._rows[table].latest) == 0  # type: ignore[attr-defined]
         job.barrier("read")
-        assert np.array_equal(read, job.strategy.pull(table, KEYS)), "they begin with what was read"
+        assert np.array_equal(read, job.communicator.pull(table, KEYS)), "they begin with what was read"
         return read
 
     with Cluster() as cluster:

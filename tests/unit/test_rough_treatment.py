@@ -20,8 +20,8 @@ from tests.unit.test_logs import lines_of, pipe, worker_log
 from umiak.adapters.ports import HeldPorts
 from umiak.launch import events
 from umiak.launch.events import Meeting, NodeSetting
-from umiak.launch.logs import Console
-from umiak.launch.machine import NodeMachine
+from umiak.launch.node.machine import NodeMachine
+from umiak.launch.reports.logs import Console
 from umiak.testing import simulation
 from umiak.testing.simulation import World
 
@@ -190,7 +190,7 @@ def test_a_journal_that_a_full_disk_cut_short_can_be_replayed_as_far_as_it_goes(
         from tests.support import offer, terms
         from umiak.launch import events
         from umiak.launch.journal import Journal, Start
-        from umiak.launch.machine import NodeMachine
+        from umiak.launch.node.machine import NodeMachine
         setting = events.NodeSetting(terms=terms("1"), offer=offer("a"))
         journal = Journal(sys.argv[1])
         journal.begin("run", 0.0, setting)

@@ -7,16 +7,25 @@ import pytest
 from umiak.core.nearest import nearest
 from umiak.core.shown import without_password
 from umiak.schema.command_line import convert, parse
-from umiak.schema.flags import Flag, Kind, Source
+from umiak.schema.flags import Flag, FlagKind, FlagSource
 
 FLAGS = (
     Flag(name="nnodes", help="h", group="g", default="1", env=("NNODES", "OLD_NNODES"), old=("np",)),
-    Flag(name="rank", help="h", group="g", kind=Kind.NUMBER, default=-1, least=-1, env=("RANK",)),
+    Flag(name="rank", help="h", group="g", kind=FlagKind.NUMBER, default=-1, least=-1, env=("RANK",)),
     Flag(name="devices", help="h", group="g", aliases=("gpus",), env=("DEVICES",)),
-    Flag(name="sort_ip", help="h", group="g", kind=Kind.TRUTH, default=False, env=("SORT_IP",)),
-    Flag(name="check", help="h", group="g", kind=Kind.SWITCH, default=False),
-    Flag(name="grace", help="h", group="g", kind=Kind.SECONDS, default=30.0, least=0, elsewhere=("shutdown_timeout",)),
-    Flag(name="mode", help="h", group="g", kind=Kind.CHOICE, choices=("group", "alone"), synonyms=(("solo", "alone"),)),
+    Flag(name="sort_ip", help="h", group="g", kind=FlagKind.TRUTH, default=False, env=("SORT_IP",)),
+    Flag(name="check", help="h", group="g", kind=FlagKind.SWITCH, default=False),
+    Flag(
+        name="grace", help="h", group="g", kind=FlagKind.SECONDS, default=30.0, least=0, elsewhere=("shutdown_timeout",)
+    ),
+    Flag(
+        name="mode",
+        help="h",
+        group="g",
+        kind=FlagKind.CHOICE,
+        choices=("group", "alone"),
+        synonyms=(("solo", "alone"),),
+    ),
 )
 
 
@@ -53,7 +62,7 @@ def test_every_way_of_writing_a_flag(line: str, name: str, expected: object) -> 
     parsed = read(line)
     assert parsed.problems == ()
     assert parsed[name].value == expected
-    assert parsed[name].source is Source.COMMAND
+    assert parsed[name].source is FlagSource.COMMAND
     assert parsed.program == ("x.py",)
 
 
@@ -81,9 +90,9 @@ def test_module_and_double_dash_end_the_flags() -> None:
 def test_values_know_where_they_come_from() -> None:
     parsed = read("--rank 1 x.py", NNODES="2")
     assert [parsed[name].source for name in ("rank", "nnodes", "devices")] == [
-        Source.COMMAND,
-        Source.ENVIRONMENT,
-        Source.DEFAULT,
+        FlagSource.COMMAND,
+        FlagSource.ENVIRONMENT,
+        FlagSource.DEFAULT,
     ]
     assert parsed["nnodes"].spoken == "NNODES=2"
     assert parsed["rank"].spoken == "--rank 1"
@@ -134,7 +143,7 @@ def test_all_mistakes_are_found_at_once() -> None:
         ("UM-CLI-003", "unknown value: --mode grup"),
     ]
     assert parsed.program == ("x.py",)
-    assert parsed["rank"].source is Source.DEFAULT
+    assert parsed["rank"].source is FlagSource.DEFAULT
     assert all(problem.hint for problem in parsed.problems)
 
 
@@ -187,32 +196,32 @@ def test_help_and_version_are_seen_among_mistakes() -> None:
 @pytest.mark.parametrize(
     ("kind", "text", "expected"),
     [
-        (Kind.NUMBER, "12", 12),
-        (Kind.NUMBER, " 12 ", 12),
-        (Kind.SECONDS, "90s", 90.0),
-        (Kind.SECONDS, "1.5m", 90.0),
-        (Kind.SECONDS, "2H", 7200.0),
-        (Kind.SECONDS, ".5", 0.5),
-        (Kind.SIZE, "1000", 1000),
-        (Kind.SIZE, "10M", 10 << 20),
-        (Kind.SIZE, "1.5g", 3 << 29),
-        (Kind.SIZE, "512KiB", 512 << 10),
-        (Kind.SIZE, "1TB", 1 << 40),
+        (FlagKind.NUMBER, "12", 12),
+        (FlagKind.NUMBER, " 12 ", 12),
+        (FlagKind.SECONDS, "90s", 90.0),
+        (FlagKind.SECONDS, "1.5m", 90.0),
+        (FlagKind.SECONDS, "2H", 7200.0),
+        (FlagKind.SECONDS, ".5", 0.5),
+        (FlagKind.SIZE, "1000", 1000),
+        (FlagKind.SIZE, "10M", 10 << 20),
+        (FlagKind.SIZE, "1.5g", 3 << 29),
+        (FlagKind.SIZE, "512KiB", 512 << 10),
+        (FlagKind.SIZE, "1TB", 1 << 40),
     ],
 )
-def test_numbers_with_units(kind: Kind, text: str, expected: float) -> None:
+def test_numbers_with_units(kind: FlagKind, text: str, expected: float) -> None:
     assert convert(Flag(name="x", help="h", group="g", kind=kind), text) == expected
 
 
-@pytest.mark.parametrize("kind", [Kind.NUMBER, Kind.SECONDS, Kind.SIZE])
+@pytest.mark.parametrize("kind", [FlagKind.NUMBER, FlagKind.SECONDS, FlagKind.SIZE])
 @pytest.mark.parametrize("text", ["", " ", "x", "nan", "inf", "1_0", "--1", "1e3", "1 2", "0x1", "-", "+", "."])
-def test_what_is_no_number(kind: Kind, text: str) -> None:
+def test_what_is_no_number(kind: FlagKind, text: str) -> None:
     with pytest.raises(ValueError, match="not a"):
         convert(Flag(name="x", help="h", group="g", kind=kind), text)
 
 
 def test_the_least_number() -> None:
-    flag = Flag(name="x", help="h", group="g", kind=Kind.NUMBER, least=1)
+    flag = Flag(name="x", help="h", group="g", kind=FlagKind.NUMBER, least=1)
     assert convert(flag, "1") == 1
     with pytest.raises(ValueError, match="less than 1"):
         convert(flag, "0")
@@ -247,7 +256,7 @@ def test_passwords_are_covered() -> None:
 ONLY_FLAGS = (
     Flag(name="model", help="h", group="g", letter="m"),
     Flag(name="override", help="h", group="g", letter="o", many=True),
-    Flag(name="explain", help="h", group="g", kind=Kind.SWITCH, default=False),
+    Flag(name="explain", help="h", group="g", kind=FlagKind.SWITCH, default=False),
 )
 
 

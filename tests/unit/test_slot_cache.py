@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import random
 import threading
 from pathlib import Path
 
 import pytest
 
 from tests.slot_helpers import CRITEO_DENSE, CRITEO_SPARSE, criteo, packed, rows
+from tests.support import chance
 from umiak import data
 
 SLOTS = {"sparse": CRITEO_SPARSE, "dense": CRITEO_DENSE}
@@ -89,7 +89,7 @@ def test_a_torn_or_damaged_cache_is_never_trusted(train: Path) -> None:
     list(data.SlotReader(train, **SLOTS, cache=True))
     (cache,) = caches(train.parent)
     whole = cache.read_bytes()
-    draw = random.Random(os.environ.get("CI") and 3)
+    draw = chance()
     damages = [whole[:length] for length in (0, 1, 8, 17, 100, len(whole) // 2, len(whole) - 33, len(whole) - 1)]
     damages += [whole + b"x", b"UMSLOTS\x02" + whole[8:], bytes(len(whole)), b"something else entirely"]
     for _ in range(150):

@@ -6,10 +6,10 @@ import pytest
 
 from tests.support import terms
 from umiak.core.cluster import Cluster, Node
-from umiak.launch import takeover
 from umiak.launch.events import TakeoverCalled
+from umiak.launch.master import takeover
+from umiak.launch.master.takeover import Reply
 from umiak.launch.protocol import Form, FromMaster
-from umiak.launch.takeover import Reply
 from umiak.testing.simulation import SimNode, World
 
 OWN = Cluster(

@@ -11,7 +11,7 @@ from tests.support import Sink
 from umiak.core.problem import Problem
 from umiak.launch.events import Exit
 from umiak.launch.protocol import Failure, FailureKind
-from umiak.launch.talk import Talk
+from umiak.launch.reports.talk import Talk
 
 STAMP = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}"
 
@@ -57,7 +57,7 @@ def test_colours_mark_what_the_words_say_already() -> None:
         talk.say("text", "ERROR")
         talk.say("text", "INFO")
     assert "\x1b[" not in plain_text()
-    without = re.sub(r"\x1b\[\d*m", "", coloured_text())
+    without = re.sub(r"\x1b\[[\d;]*m", "", coloured_text())
     assert re.sub(STAMP, "@", without) == re.sub(STAMP, "@", plain_text())
     assert coloured_text() != without
 

@@ -13,7 +13,7 @@ from umiak.core.cluster import Placement
 from umiak.core.devices import DeviceKind
 from umiak.core.problem import UmiakError
 from umiak.launch.events import Meeting
-from umiak.launch.options import LaunchOptions, Runner, Tee
+from umiak.launch.options import LaunchOptions, ProgramStart, Tee
 from umiak.launch.plan import Local, plan
 from umiak.launch.supervisor import command_for
 
@@ -75,9 +75,9 @@ TABLE: list[tuple[str, dict[str, object]]] = [
     ("--max-restarts 3", {"max_restart": 3, "restart_wanted": True}),
     ("--role reader", {"role_name": "reader"}),
     ("--module", {"is_module": True}),
-    ("--no-python", {"runner": Runner.DIRECT}),
-    ("--run-path", {"runner": Runner.PYTHON}),
-    ("--run-path --no-python", {"runner": Runner.PYTHON}),
+    ("--no-python", {"runner": ProgramStart.DIRECT}),
+    ("--run-path", {"runner": ProgramStart.PYTHON}),
+    ("--run-path --no-python", {"runner": ProgramStart.PYTHON}),
     ("--log-dir out", {"log_dir": "out"}),
     ("-r 3", {"tee": Tee.NONE, "tee_except": ()}),
     ("-r3", {"tee": Tee.NONE}),
@@ -121,11 +121,11 @@ BY_VARIABLE: list[tuple[dict[str, str], dict[str, object]]] = [
     ({"PET_MAX_RESTARTS": "2"}, {"max_restart": 2, "restart_wanted": True}),
     ({"PET_RDZV_CONF": "join_timeout=7"}, {"join_timeout_s": 7.0}),
     ({"PET_MODULE": "1"}, {"is_module": True}),
-    ({"PET_NO_PYTHON": "1"}, {"runner": Runner.DIRECT}),
+    ({"PET_NO_PYTHON": "1"}, {"runner": ProgramStart.DIRECT}),
     ({"PET_LOG_DIR": "out", "PET_TEE": "3", "PET_ROLE": "r"}, {"log_dir": "out", "tee": Tee.ALL, "role_name": "r"}),
     ({"PET_LOCAL_ADDR": "10.0.0.9", "PET_REDIRECTS": "3"}, {"host": "10.0.0.9", "tee": Tee.NONE}),
     ({"PET_LOCAL_RANKS_FILTER": "1"}, {"tee": Tee.NONE, "tee_except": (1,)}),
-    ({"PET_RUN_PATH": "1", "PET_SHUTDOWN_TIMEOUT": "9"}, {"runner": Runner.PYTHON, "grace_s": 9.0}),
+    ({"PET_RUN_PATH": "1", "PET_SHUTDOWN_TIMEOUT": "9"}, {"runner": ProgramStart.PYTHON, "grace_s": 9.0}),
     ({"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "9"}, {"grace_s": 9.0}),
     ({"PET_SIGNALS_TO_HANDLE": "SIGTERM"}, {"signals": "SIGTERM"}),
 ]
@@ -235,7 +235,7 @@ def test_torchruns_defaults_hold_beside_its_flags_only() -> None:
         "workers_per_node": (None, 1),
         "max_restart": (3, 0),
         "restart_wanted": (True, True),
-        "runner": (Runner.BY_NAME, Runner.PYTHON),
+        "runner": (ProgramStart.BY_NAME, ProgramStart.PYTHON),
         "tee": (Tee.FIRST, Tee.ALL),
         "keep_proxy": (False, True),
         "devices_shared": (False, True),

@@ -15,7 +15,7 @@ pytest.importorskip("umiak_native")
 from umiak.train.config.days import Pass, passes
 from umiak.train.config.values import Online
 from umiak.train.run.arrivals import Arrivals, Arrived, look
-from umiak.train.run.stage_loop import Stopped
+from umiak.train.run.stage_loop import StopRequested
 from umiak.train.run.stop_signal import StopSignal
 
 ONLINE = Online(start_day="20260131", end_day="20260131", split_interval=720, split_per_pass=2, data_donefile="done")
@@ -119,10 +119,10 @@ def test_whoever_is_asked_stops_everybody(tmp_path: Path) -> None:
         stopping.ask(15)
 
     arrivals, _ = waiting(tmp_path, Clock({100: ask}), stopping=stopping)
-    with pytest.raises(Stopped):
+    with pytest.raises(StopRequested):
         arrivals.wait(WANTED)
     arrivals, _ = waiting(tmp_path, Clock(), trainers=Trainers({"seen": None, "stop": True}))
-    with pytest.raises(Stopped):
+    with pytest.raises(StopRequested):
         arrivals.wait(WANTED)
 
 

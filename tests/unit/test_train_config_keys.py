@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.train_helpers import config, dataset_text, phase_text, runner_text, small
+from umiak.core.strategy_name import StrategyName
 from umiak.train.config import slots
 from umiak.train.config.values import (
     DatasetType,
@@ -18,7 +19,6 @@ from umiak.train.config.values import (
     Online,
     RunnerClass,
     Saving,
-    Strategy,
     TableParameters,
 )
 
@@ -40,12 +40,12 @@ from umiak.train.config.values import (
         ({"class": "local_cluster_train", "device": "gpu", "fleet_mode": "ps"}, {"fleet_mode": FleetMode.PS}),
         ({"class": "local_cluster_train"}, {"fleet_mode": FleetMode.PS}),
         ({"class": "local_cluster_train", "fleet_mode": "collective"}, {"fleet_mode": FleetMode.COLLECTIVE}),
-        ({"class": "cluster_train", "distribute_strategy": "half_async"}, {"strategy": Strategy.HALF_ASYNC}),
-        ({"class": "cluster_train", "distribute_strategy": "sync"}, {"strategy": Strategy.SYNC}),
-        ({"class": "cluster_train", "distribute_strategy": "hybrid"}, {"strategy": Strategy.HYBRID}),
+        ({"class": "cluster_train", "distribute_strategy": "half_async"}, {"strategy": StrategyName.HALF_ASYNC}),
+        ({"class": "cluster_train", "distribute_strategy": "sync"}, {"strategy": StrategyName.SYNC}),
+        ({"class": "cluster_train", "distribute_strategy": "hybrid"}, {"strategy": StrategyName.HYBRID}),
         (
             {"class": "cluster_train", "distribute_strategy": "geo", "geo_step": 7},
-            {"strategy": Strategy.GEO, "geo_steps": 7},
+            {"strategy": StrategyName.GEO, "geo_steps": 7},
         ),
         ({"device": "gpu", "selected_gpus": '"3"'}, {"device_ids": (3,), "workers": 1}),
         ({"device": "gpu", "selected_gpus": "3"}, {"device_ids": (3,)}),

@@ -10,8 +10,9 @@ import pytest
 
 from umiak.core.problem import UmiakError
 from umiak.core.value import value
-from umiak.ps import environment, export, settings
-from umiak.ps.job import Job, Options
+from umiak.ps import environment, export, strategies
+from umiak.ps.options import SessionOptions
+from umiak.ps.sessions import Session
 from umiak.train.config.values import RowRule, TableParameters
 from umiak.train.reading.batches import Arrays as Batch
 
@@ -26,8 +27,8 @@ PADDING = 2**64 - 1
 COUNTED = TableParameters(embed=SGD, embedx=SGD, embedx_threshold=2.0, show_scale=False)
 
 
-def job() -> Job:
-    return Job(environment.Seat(), "sync", settings.read({}, "sync"), Options(shards=4))
+def job() -> Session:
+    return Session(environment.PsSeat(), strategies.Sync(), SessionOptions(shards=4))
 
 
 def model(dim: int = 3, padded: bool = False):
@@ -55,13 +56,18 @@ def model(dim: int = 3, padded: bool = False):
     return Model
 
 
-def engine(own: Job, kind, tables: dict[str, TableParameters] | None = None, **ways):
+def engine(own: Session, kind, tables: dict[str, TableParameters] | None = None, **ways):
     from umiak.train.config.values import Slots
-    from umiak.train.engines.paddle import Engine, EngineOptions
+    from umiak.train.engines.engine import EngineOptions
+    from umiak.train.engines.paddle import PaddleEngine
 
     named = {"embedding": COUNTED} if tables is None else tables
-    return Engine(
-        kind, Slots(sparse=("click", "1", "2")), job=own, ways=EngineOptions(tables=named, **ways), hyper_parameters={}
+    return PaddleEngine(
+        kind,
+        Slots(sparse=("click", "1", "2")),
+        job=own,
+        options=EngineOptions(tables=named, **ways),
+        hyper_parameters={},
     )
 
 
@@ -77,7 +83,7 @@ def batch(clicks: list[int], first: list[list[int]], second: list[list[int]]) ->
     )
 
 
-def rows(own: Job, path: Path) -> dict[int, list[float]]:
+def rows(own: Session, path: Path) -> dict[int, list[float]]:
     """Show, click, embed_w and the wide part of every row."""
     own.save(str(path))
     found = export.contents(path)["embedding"]["rows"]
@@ -96,9 +102,9 @@ SEVERAL = batch([1, 0, 0], [[7], [7, 7], []], [[9], [9], [9]])
 def test_shows_and_clicks(tmp_path: Path, given: Batch, expected: dict[int, list[float]], padded: bool) -> None:
     own = job()
     made = engine(own, model(padded=padded))
-    made.learn(given, made.board(), step=0)
+    made.learn(given, made.metric_set(), step=0)
     assert {key: row[:2] for key, row in rows(own, tmp_path / "a").items()} == expected
-    made.judge(given, made.board())
+    made.evaluate(given, made.metric_set())
     assert {key: row[:2] for key, row in rows(own, tmp_path / "b").items()} == expected, "evaluation counts nothing"
 
 
@@ -106,7 +112,7 @@ def test_shows_and_clicks(tmp_path: Path, given: Batch, expected: dict[int, list
 def test_rows_learn_from_the_sum_over_samples(tmp_path: Path, scale: int) -> None:
     own = job()
     made = engine(own, model(), gradient_scale=scale)
-    made.learn(ONE_EACH, made.board(), step=0)
+    made.learn(ONE_EACH, made.metric_set(), step=0)
     found = rows(own, tmp_path / "a")
     # The logit is 0, so a sample's gradient is 0.5 - its label; embed_w begins at 0 and the learning rate is 1.
     assert {key: row[2] for key, row in found.items()} == pytest.approx({7: 0.0, 8: -0.5, 9: -0.5})
@@ -116,7 +122,7 @@ def test_the_wide_part_comes_late(tmp_path: Path) -> None:
     own = job()
     made = engine(own, model())
     for step in range(3):
-        made.learn(ONE_EACH, made.board(), step=step)
+        made.learn(ONE_EACH, made.metric_set(), step=step)
     found = rows(own, tmp_path / "a")
     # Three clicks of 1 and more for 7 and 9; 8 was shown three times for 0.1 each.
     assert found[8][3:] == [0, 0]
@@ -131,8 +137,8 @@ def test_the_wide_part_comes_late(tmp_path: Path) -> None:
 def test_other_tables_are_as_they_were() -> None:
     own = job()
     made = engine(own, model(), {})
-    made.learn(ONE_EACH, made.board(), step=0)
-    (table,) = own.book.tables
+    made.learn(ONE_EACH, made.metric_set(), step=0)
+    (table,) = own.registry.tables
     assert table.spec.accessor is None
     assert table.spec.dim == 3
 
@@ -153,7 +159,7 @@ def test_rows_that_do_not_fit(dim: int, said: TableParameters, what: str) -> Non
 
 
 def test_a_table_that_no_model_has() -> None:
-    from umiak.train.engines.paddle import check_tables
+    from umiak.train.engines.engine_set import check_tables
 
     named = {"embeding": COUNTED}
     with pytest.raises(UmiakError) as raised:

@@ -7,10 +7,9 @@ import pytest
 from umiak.core.problem import UmiakError
 from umiak.data.parts import File, Part
 from umiak.train.reading import dividing
-from umiak.train.reading.batches import empty
-from umiak.train.reading.dealing import Deal
+from umiak.train.reading.batches import Step, empty
 from umiak.train.reading.dividing import Holder
-from umiak.train.reading.stepping import Turn
+from umiak.train.reading.work_queue import WorkQueue
 
 FILES = (
     File(path="a", size=100),
@@ -64,21 +63,23 @@ def place(part: int | None, position: str | None, drawn: int) -> dict[str, objec
 
 
 def test_what_was_begun_comes_first_after_a_stop() -> None:
-    deal = Deal(trainers=3)
-    assert [deal.part(number) for number in range(3)] == [(0, None), (1, None), (2, None)]
-    deal = deal.after([place(0, "here", 1), place(None, None, 3), place(1, "there", 2)])
-    assert deal == Deal(leftovers=((0, "here"), (1, "there")), begun=3, trainers=3)
-    assert [deal.part(number) for number in range(4)] == [(0, "here"), (1, "there"), (3, None), (4, None)]
+    queue = WorkQueue(trainers=3)
+    assert [queue.part(number) for number in range(3)] == [(0, None), (1, None), (2, None)]
+    queue = queue.after([place(0, "here", 1), place(None, None, 3), place(1, "there", 2)])
+    assert queue == WorkQueue(leftovers=((0, "here"), (1, "there")), begun=3, trainers=3)
+    assert [queue.part(number) for number in range(4)] == [(0, "here"), (1, "there"), (3, None), (4, None)]
     # Stopped again before everything that was left was drawn.
-    assert deal.after([place(0, "further", 1)]) == Deal(leftovers=((0, "further"), (1, "there")), begun=3, trainers=3)
+    assert queue.after([place(0, "further", 1)]) == WorkQueue(
+        leftovers=((0, "further"), (1, "there")), begun=3, trainers=3
+    )
 
 
 # ---- steps in common
 
 
 def test_a_trainer_counts_by_its_share() -> None:
-    turn = Turn(batch=None, sizes=(1, 4, 2), rank=0)
-    assert (turn.size, turn.total, turn.share) == (1, 7, 1 / 7)
+    step = Step(batch=None, sizes=(1, 4, 2), rank=0)
+    assert (step.size, step.total, step.share) == (1, 7, 1 / 7)
 
 
 def test_a_batch_without_samples_has_all_slots() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.train_helpers import FLAT, config, problems, read, runner_text, warnings
+from umiak.core.strategy_name import StrategyName
 from umiak.schema.keys import Key
 from umiak.train.config import flat_keys
 from umiak.train.config.values import (
@@ -17,7 +18,6 @@ from umiak.train.config.values import (
     Runner,
     RunnerClass,
     Saving,
-    Strategy,
     TableParameters,
 )
 
@@ -117,9 +117,9 @@ def test_paths_begin_at_the_config_or_where_it_says() -> None:
         ({"use_fleet": "true"}, {"kind": RunnerClass.CLUSTER_TRAIN, "fleet_mode": FleetMode.COLLECTIVE}),
         (
             {"sync_mode": "sync"},
-            {"kind": RunnerClass.CLUSTER_TRAIN, "fleet_mode": FleetMode.PS, "strategy": Strategy.SYNC},
+            {"kind": RunnerClass.CLUSTER_TRAIN, "fleet_mode": FleetMode.PS, "strategy": StrategyName.SYNC},
         ),
-        ({"sync_mode": "geo", "geo_step": 400}, {"strategy": Strategy.GEO, "geo_steps": 400}),
+        ({"sync_mode": "geo", "geo_step": 400}, {"strategy": StrategyName.GEO, "geo_steps": 400}),
         (
             {"sync_mode": "async", "worker_num": 2, "server_num": 3},
             {"kind": RunnerClass.LOCAL_CLUSTER_TRAIN, "fleet_mode": FleetMode.PS, "workers": 2, "servers": 3},

@@ -9,7 +9,7 @@ import pytest
 
 from umiak.core.problem import UmiakError
 from umiak.core.value import value
-from umiak.train.config import hyper
+from umiak.train.engines import hyper
 
 
 @value

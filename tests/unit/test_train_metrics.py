@@ -22,7 +22,7 @@ from umiak.train.metrics import (
     PosNegRatio,
     PrecisionRecall,
     RecallK,
-    made,
+    make_metric,
 )
 from umiak.train.metrics.metric import Metric
 
@@ -344,7 +344,7 @@ def test_what_does_not_fit_is_refused(metric: Metric, predictions: object, label
 
 
 def test_metrics_by_name() -> None:
-    assert [repr(made(name)) for name in METRICS] == [
+    assert [repr(make_metric(name)) for name in METRICS] == [
         "Auc(bins=4096)",
         "LogLoss(clip=1e-07)",
         "Accuracy(threshold=0.5)",
@@ -354,8 +354,8 @@ def test_metrics_by_name() -> None:
         "Calibration()",
         "Mean()",
     ]
-    assert repr(made("recall_k", k=5)) == "RecallK(k=5)"
-    assert {type(made(name)) for name in PADDLEREC} == {Auc, PrecisionRecall, RecallK, PosNegRatio}
+    assert repr(make_metric("recall_k", k=5)) == "RecallK(k=5)"
+    assert {type(make_metric(name)) for name in PADDLEREC} == {Auc, PrecisionRecall, RecallK, PosNegRatio}
 
 
 @pytest.mark.parametrize(
@@ -376,7 +376,7 @@ def test_metrics_by_name() -> None:
 )
 def test_wrong_names_and_settings(name: str, settings: dict, code: str, what: str, hint: str | None) -> None:
     with pytest.raises(UmiakError) as error:
-        made(name, **settings)
+        make_metric(name, **settings)
     (problem,) = error.value.problems
     assert problem.code == code
     assert problem.what.endswith(what)
@@ -417,7 +417,7 @@ def test_the_page_names_every_metric_setting_and_number() -> None:
     page = PAGE.read_text(encoding="utf-8")
     sections = dict(re.findall(r"^## `(\w+)`\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
     assert list(sections) == list(METRICS)
-    for name, metric in ((name, made(name)) for name in METRICS):
+    for name, metric in ((name, make_metric(name)) for name in METRICS):
         for word in [*metric._settings, *metric.values()]:
             plain = word.removeprefix("macro_").removeprefix("micro_")
             assert f"`{word}`" in sections[name] or f"_{plain}`" in sections[name], f"{name}: {word}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from itertools import chain
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -94,3 +95,18 @@ def test_both_ways_to_multiply_vectors_are_the_same(size: int) -> None:
     weight = layer.weight.numpy().reshape(3, 6, size)
     found = layer(paddle.to_tensor(x, "float32"), paddle.to_tensor(first, "float32"))
     assert np.allclose(found.numpy(), np.einsum("bdi,bdj,ijk->bdk", x, first, weight), atol=1e-5)
+
+
+def test_a_model_whose_metrics_have_their_old_name_is_refused(tmp_path: Path) -> None:
+    """Else it would be trained without a word about what it is evaluated by."""
+    from umiak.train.engines.paddle import load_model
+
+    file = tmp_path / "model.py"
+    file.write_text(
+        "from umiak.models import ClickModel\n\nclass Model(ClickModel):\n    def judges(self):\n        return {}\n"
+    )
+    with pytest.raises(UmiakError, match="has a method judges, which is called metrics now") as error:
+        load_model(str(file), "config.yaml")
+    assert error.value.problems[0].code == "UM-TRAIN-013"
+    file.write_text(file.read_text().replace("judges", "metrics"))
+    assert load_model(str(file)).__name__ == "Model"

@@ -11,10 +11,11 @@ from tests.train_helpers import ASYNC_CLUSTER, COLLECTIVE_CLUSTER, FLAT, PS_CLUS
 from umiak import platforms
 from umiak.core.decode import encode
 from umiak.core.problem import UmiakError
+from umiak.core.strategy_name import StrategyName
 from umiak.testing import environments
-from umiak.train.config.values import FleetMode, Strategy
+from umiak.train.config.values import FleetMode
 from umiak.train.plan import explain
-from umiak.train.plan.plan import Act, Crew, Duty, Plan, obstacles, plan
+from umiak.train.plan.plan import Plan, Run, RunRole, WorkerGroup, obstacles, plan
 from umiak.train.plan.process_role import process_role
 
 SERVERS = "10.0.0.1:36000,10.0.0.2:36000"
@@ -27,8 +28,8 @@ def planned(text: str, environ: dict[str, str] | None = None) -> Plan:
     return plan(config(text), process_role(environ, platforms.detect(environ)), "config.yaml")
 
 
-def crew(text: str, environ: dict[str, str] | None = None) -> Crew:
-    return planned(text, environ).acts[0].crew
+def group(text: str, environ: dict[str, str] | None = None) -> WorkerGroup:
+    return planned(text, environ).runs[0].group
 
 
 def refused(text: str, environ: dict[str, str]) -> list[str]:
@@ -68,15 +69,17 @@ def pod(role: str, rank: int, **more: str) -> dict[str, str]:
 
 
 def test_alone() -> None:
-    assert crew(SINGLE) == Crew(duty=Duty.ALONE, why="class train")
-    assert crew(runner_text(class_="infer", init_model_path="m")) == Crew(duty=Duty.ALONE, why="class infer")
+    assert group(SINGLE) == WorkerGroup(role=RunRole.ALONE, why="class train")
+    assert group(runner_text(class_="infer", init_model_path="m")) == WorkerGroup(role=RunRole.ALONE, why="class infer")
 
 
 def test_on_this_machine_with_servers() -> None:
-    assert crew(runner_text(**LOCAL, worker_num=3, server_num=2, distribute_strategy="geo", geo_step=9)) == Crew(
-        duty=Duty.LAUNCHER,
+    assert group(
+        runner_text(**LOCAL, worker_num=3, server_num=2, distribute_strategy="geo", geo_step=9)
+    ) == WorkerGroup(
+        role=RunRole.LAUNCHER,
         fleet_mode=FleetMode.PS,
-        strategy=Strategy.GEO,
+        strategy=StrategyName.GEO,
         geo_steps=9,
         trainers=3,
         servers=2,
@@ -87,19 +90,19 @@ def test_on_this_machine_with_servers() -> None:
 
 
 def test_on_this_machine_collectively() -> None:
-    made = crew(runner_text(**LOCAL, device="gpu", selected_gpus='"0,1"'))
-    assert (made.duty, made.fleet_mode, made.strategy) == (Duty.LAUNCHER, FleetMode.COLLECTIVE, None)
+    made = group(runner_text(**LOCAL, device="gpu", selected_gpus='"0,1"'))
+    assert (made.role, made.fleet_mode, made.strategy) == (RunRole.LAUNCHER, FleetMode.COLLECTIVE, None)
     assert (made.trainers, made.trainers_here, made.servers, made.servers_here) == (2, 2, 0, 0)
-    assert crew(runner_text(device="gpu", selected_gpus='"0,1"')).trainers_here == 2
-    one = crew(runner_text(**LOCAL, device="gpu"))
+    assert group(runner_text(device="gpu", selected_gpus='"0,1"')).trainers_here == 2
+    one = group(runner_text(**LOCAL, device="gpu"))
     assert (one.trainers, one.trainers_here) == (1, 1)
-    on_cpu = crew(runner_text(**LOCAL, fleet_mode="collective", worker_num=2))
+    on_cpu = group(runner_text(**LOCAL, fleet_mode="collective", worker_num=2))
     assert (on_cpu.fleet_mode, on_cpu.trainers, on_cpu.servers) == (FleetMode.COLLECTIVE, 2, 0)
 
 
 def test_a_cluster_is_needed() -> None:
     made = planned(PS_CLUSTER)
-    assert made.acts[0].crew.duty is Duty.OUTSIDE
+    assert made.runs[0].group.role is RunRole.OUTSIDE
     (problem,) = obstacles(made)
     assert problem.code == "UM-TRAIN-004"
     assert problem.what == "runner ps_cluster has class cluster_train, and this is not a node of a cluster"
@@ -108,27 +111,30 @@ def test_a_cluster_is_needed() -> None:
 
 @pytest.mark.parametrize("text", [ASYNC_CLUSTER, PS_CLUSTER, runner_text(**LOCAL)])
 def test_workers_of_our_launcher(text: str) -> None:
-    made = crew(text, worker("trainer", 1))
-    assert (made.duty, made.rank, made.trainers, made.servers) == (Duty.TRAINER, 1, 2, 2)
-    assert made.strategy is Strategy.ASYNC
-    made = crew(text, worker("server", 1))
-    assert (made.duty, made.rank, made.trainers, made.servers) == (Duty.SERVER, 1, 2, 2)
+    made = group(text, worker("trainer", 1))
+    assert (made.role, made.rank, made.trainers, made.servers) == (RunRole.TRAINER, 1, 2, 2)
+    assert made.strategy is StrategyName.ASYNC
+    made = group(text, worker("server", 1))
+    assert (made.role, made.rank, made.trainers, made.servers) == (RunRole.SERVER, 1, 2, 2)
 
 
 def test_a_config_that_does_not_say_where_it_is_run() -> None:
     text = FLAT.replace("  epochs: 3", "  epochs: 3\n  sync_mode: geo")
-    assert crew(text) == Crew(duty=Duty.ALONE, why="no cluster")
-    made = crew(text, worker("trainer", 1))
-    assert (made.duty, made.rank, made.strategy) == (Duty.TRAINER, 1, Strategy.GEO)
-    assert crew(text, environments.environment("slurm", nodes=2, rank=1)).duty is Duty.LAUNCHER
+    assert group(text) == WorkerGroup(role=RunRole.ALONE, why="no cluster")
+    made = group(text, worker("trainer", 1))
+    assert (made.role, made.rank, made.strategy) == (RunRole.TRAINER, 1, StrategyName.GEO)
+    assert group(text, environments.environment("slurm", nodes=2, rank=1)).role is RunRole.LAUNCHER
 
 
 def test_workers_without_servers() -> None:
-    made = crew(COLLECTIVE_CLUSTER, worker("trainer", 1, servers=""))
-    assert (made.duty, made.rank, made.trainers, made.servers, made.strategy) == (Duty.TRAINER, 1, 2, 0, None)
-    assert crew(runner_text(device="gpu", selected_gpus='"0,1"'), worker("trainer", 0, servers="")).duty is Duty.TRAINER
-    assert crew(PS_CLUSTER, worker("trainer", 0, trainers=1, servers="")).duty is Duty.ALONE
-    assert crew(SINGLE, worker("trainer", 0, trainers=1, servers="")).duty is Duty.ALONE
+    made = group(COLLECTIVE_CLUSTER, worker("trainer", 1, servers=""))
+    assert (made.role, made.rank, made.trainers, made.servers, made.strategy) == (RunRole.TRAINER, 1, 2, 0, None)
+    assert (
+        group(runner_text(device="gpu", selected_gpus='"0,1"'), worker("trainer", 0, servers="")).role
+        is RunRole.TRAINER
+    )
+    assert group(PS_CLUSTER, worker("trainer", 0, trainers=1, servers="")).role is RunRole.ALONE
+    assert group(SINGLE, worker("trainer", 0, trainers=1, servers="")).role is RunRole.ALONE
 
 
 def test_children_of_paddles_launcher() -> None:
@@ -138,54 +144,54 @@ def test_children_of_paddles_launcher() -> None:
         "PADDLE_TRAINERS_NUM": "2",
         "PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:6170,10.0.0.1:6171",
     }
-    made = crew(COLLECTIVE_CLUSTER, environ)
-    assert (made.duty, made.rank, made.trainers) == (Duty.TRAINER, 1, 2)
+    made = group(COLLECTIVE_CLUSTER, environ)
+    assert (made.role, made.rank, made.trainers) == (RunRole.TRAINER, 1, 2)
 
 
 def test_nodes_of_paddlecloud() -> None:
-    made = crew(PS_CLUSTER, pod("TRAINER", 1))
-    assert (made.duty, made.rank, made.trainers, made.servers) == (Duty.TRAINER, 1, 2, 2)
-    made = crew(PS_CLUSTER, pod("PSERVER", 1))
-    assert (made.duty, made.rank) == (Duty.SERVER, 1)
+    made = group(PS_CLUSTER, pod("TRAINER", 1))
+    assert (made.role, made.rank, made.trainers, made.servers) == (RunRole.TRAINER, 1, 2, 2)
+    made = group(PS_CLUSTER, pod("PSERVER", 1))
+    assert (made.role, made.rank) == (RunRole.SERVER, 1)
     older = {
         "PADDLE_TRAINING_ROLE" if name == "TRAINING_ROLE" else name: item for name, item in pod("PSERVER", 0).items()
     }
-    assert crew(PS_CLUSTER, older).duty is Duty.SERVER
+    assert group(PS_CLUSTER, older).role is RunRole.SERVER
 
 
 @pytest.mark.parametrize("platform", ["slurm", "openmpi", "modelarts", "umiak"])
 def test_nodes_of_a_platform(platform: str) -> None:
     environ = environments.environment(platform, nodes=2, rank=1)
-    made = crew(PS_CLUSTER, environ)
-    assert made.duty is Duty.LAUNCHER
+    made = group(PS_CLUSTER, environ)
+    assert made.role is RunRole.LAUNCHER
     assert (made.trainers, made.servers, made.trainers_here, made.servers_here) == (2, 2, 1, 1)
     assert made.why.startswith(f"{platform}: ")
-    made = crew(COLLECTIVE_CLUSTER, environ)
-    assert (made.duty, made.trainers_here, made.servers_here) == (Duty.LAUNCHER, None, 0)
+    made = group(COLLECTIVE_CLUSTER, environ)
+    assert (made.role, made.trainers_here, made.servers_here) == (RunRole.LAUNCHER, None, 0)
 
 
 def test_a_node_with_a_role() -> None:
     environ = {"UMIAK_NNODES": "3", "UMIAK_NODE_RANK": "0", "UMIAK_NODE_ROLE": "server"}
-    made = crew(PS_CLUSTER, environ)
-    assert (made.duty, made.trainers_here, made.servers_here) == (Duty.LAUNCHER, 0, 1)
-    made = crew(PS_CLUSTER, {**environ, "UMIAK_NODE_ROLE": "trainer"})
-    assert (made.duty, made.trainers_here, made.servers_here) == (Duty.LAUNCHER, 1, 0)
+    made = group(PS_CLUSTER, environ)
+    assert (made.role, made.trainers_here, made.servers_here) == (RunRole.LAUNCHER, 0, 1)
+    made = group(PS_CLUSTER, {**environ, "UMIAK_NODE_ROLE": "trainer"})
+    assert (made.role, made.trainers_here, made.servers_here) == (RunRole.LAUNCHER, 1, 0)
 
 
 def test_infer_is_done_by_one() -> None:
     text = runner_text(class_="infer", init_model_path="m")
-    assert crew(text, worker("trainer", 0)).duty is Duty.ALONE
-    assert crew(text, worker("trainer", 1)).duty is Duty.IDLE
-    assert crew(text, worker("server", 0)).duty is Duty.IDLE
-    assert crew(text, environments.environment("slurm", nodes=2, rank=1)).duty is Duty.IDLE
-    assert crew(text, environments.environment("slurm", nodes=2, rank=0)).duty is Duty.ALONE
+    assert group(text, worker("trainer", 0)).role is RunRole.ALONE
+    assert group(text, worker("trainer", 1)).role is RunRole.IDLE
+    assert group(text, worker("server", 0)).role is RunRole.IDLE
+    assert group(text, environments.environment("slurm", nodes=2, rank=1)).role is RunRole.IDLE
+    assert group(text, environments.environment("slurm", nodes=2, rank=0)).role is RunRole.ALONE
 
 
 def test_online_learning() -> None:
     given: dict[str, Any] = {"class": "online_learning", "start_day": 20260101, "end_day": 20260102}
-    assert crew(runner_text(**given)).duty is Duty.ALONE
-    assert crew(runner_text(**given, worker_num=2)).duty is Duty.LAUNCHER
-    assert crew(runner_text(**given), worker("trainer", 1)).duty is Duty.TRAINER
+    assert group(runner_text(**given)).role is RunRole.ALONE
+    assert group(runner_text(**given, worker_num=2)).role is RunRole.LAUNCHER
+    assert group(runner_text(**given), worker("trainer", 1)).role is RunRole.TRAINER
 
 
 # ---- what can't be
@@ -258,17 +264,17 @@ def test_all_runners_are_looked_at() -> None:
 def test_a_plan_has_everything() -> None:
     found = config(FLAT, "mode=[train, infer]", directory="ctr")
     made = plan(found, process_role({}), "ctr/config.yaml")
-    train, infer = made.acts
-    assert [act.name for act in made.acts] == ["train", "infer"]
+    train, infer = made.runs
+    assert [run.name for run in made.runs] == ["train", "infer"]
     assert (made.config, made.workspace) == ("ctr/config.yaml", "ctr")
     assert made.hyper_parameters["fc_sizes"] == (512, 256, 128, 32)
-    assert (train.epochs, train.print_interval, train.seed) == (3, 10, 12345)
-    assert train.checkpoint == found.runner("train").checkpoint
+    assert (train.runner.epochs, train.runner.print_interval, train.runner.seed) == (3, 10, 12345)
+    assert train.runner is found.runner("train"), "nothing of a runner is copied"
     (stage,) = train.stages
     assert (stage.name, stage.model, stage.threads, stage.shuffle_files) == ("train", "ctr/model.py", 1, False)
     assert stage.dataset is found.dataset("train")
-    assert infer.init_model_path == "output_model_dnn"
-    assert infer.infer_epochs == (0, 3)
+    assert infer.runner.init_model_path == "output_model_dnn"
+    assert infer.runner.infer_epochs == (0, 3)
     assert (train.is_training, infer.is_training) == (True, False)
 
 
@@ -279,8 +285,8 @@ def test_a_plan_is_the_same_for_the_same_config_and_place() -> None:
 def test_a_plan_is_plain_data() -> None:
     plain = encode(planned(FLAT, {}))
     assert json.loads(json.dumps(plain)) == plain
-    assert plain["acts"][0]["stages"][0]["dataset"]["batch_size"] == 512
-    assert {*plain["acts"][0]} == {*Act.__annotations__}
+    assert plain["runs"][0]["stages"][0]["dataset"]["batch_size"] == 512
+    assert {*plain["runs"][0]} == {*Run.__annotations__}
 
 
 # ---- in words

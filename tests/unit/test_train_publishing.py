@@ -9,15 +9,16 @@ import pytest
 
 pytest.importorskip("umiak_native")
 
-from umiak.ps import checkpoint, environment, settings
-from umiak.ps.job import Job, Options
+from umiak.ps import checkpoint, environment, strategies
+from umiak.ps.options import SessionOptions
+from umiak.ps.sessions import Session
 from umiak.train.checkpoints import publish, runs
 from umiak.train.checkpoints.progress import Progress
-from umiak.train.checkpoints.publish import Kind, Model
+from umiak.train.checkpoints.publish import Model, PublishKind
 
 
-def job() -> Job:
-    made = Job(environment.Seat(), "sync", settings.read({}, "sync"), Options(shards=4))
+def job() -> Session:
+    made = Session(environment.PsSeat(), strategies.Sync(), SessionOptions(shards=4))
     made.client.create_table("net", json.dumps(DENSE))
     return made
 
@@ -30,29 +31,32 @@ DENSE = {
 }
 
 
-def milestone(until: str, epoch: int, batch: int = 0, runner: str = "r") -> Progress:
+def progress(until: str, epoch: int, batch: int = 0, runner: str = "r") -> Progress:
     return Progress(runner=runner, mode="alone", trainers_in_all=1, seed=1, epoch=epoch, batch=batch, until=until)
 
 
 def test_names_of_models() -> None:
     names = [
-        Model(kind=Kind.BASE, day="20260131", number=0),
-        Model(kind=Kind.BASE, day="20260131", number=24),
-        Model(kind=Kind.DELTA, day="20260131", number=6),
-        Model(kind=Kind.BATCH, day="20260131", number=24),
+        Model(kind=PublishKind.BASE, day="20260131", number=0),
+        Model(kind=PublishKind.BASE, day="20260131", number=24),
+        Model(kind=PublishKind.DELTA, day="20260131", number=6),
+        Model(kind=PublishKind.BATCH, day="20260131", number=24),
     ]
     assert [each.name for each in names] == ["20260131/base-0", "20260131/base", "20260131/delta-6", "20260131/batch"]
 
 
 def test_what_is_published_is_in_the_list(tmp_path: Path) -> None:
     own = job()
-    for model in (Model(kind=Kind.DELTA, day="20260131", number=6), Model(kind=Kind.BASE, day="20260131", number=24)):
+    for model in (
+        Model(kind=PublishKind.DELTA, day="20260131", number=6),
+        Model(kind=PublishKind.BASE, day="20260131", number=24),
+    ):
         at = publish.publish(own, str(tmp_path), model)
         assert checkpoint.read(at).metadata == {
             "umiak_published": {"day": "20260131", "pass": model.number, "kind": model.kind.value}
         }
     # Published again by a run that was resumed: the new one takes the old one's place.
-    publish.publish(own, str(tmp_path), Model(kind=Kind.BASE, day="20260131", number=24))
+    publish.publish(own, str(tmp_path), Model(kind=PublishKind.BASE, day="20260131", number=24))
     lines = [json.loads(line) for line in (tmp_path / "donefile.jsonl").read_text().splitlines()]
     assert [(each["day"], each["pass"], each["kind"], each["path"]) for each in lines] == [
         ("20260131", 6, "delta", "20260131/delta-6"),
@@ -74,15 +78,15 @@ def test_half_a_line_is_ended_first(tmp_path: Path) -> None:
 def test_the_newest_pass_is_found(tmp_path: Path) -> None:
     own, root = job(), str(tmp_path)
     assert runs.newest([root], "r")[0] is None
-    runs.save(own, runs.pass_path(root, "20260131", 9), milestone("20260131/0800", 9))
-    runs.save(own, runs.pass_path(root, "20260131", 10), milestone("20260131/0900", 10))
-    runs.save(own, runs.pass_step_path(root, "20260131", 11, 40), milestone("20260131/0900", 10, 40))
-    publish.publish(own, root, Model(kind=Kind.BASE, day="20260131", number=24))
+    runs.save(own, runs.pass_path(root, "20260131", 9), progress("20260131/0800", 9))
+    runs.save(own, runs.pass_path(root, "20260131", 10), progress("20260131/0900", 10))
+    runs.save(own, runs.pass_step_path(root, "20260131", 11, 40), progress("20260131/0900", 10, 40))
+    publish.publish(own, root, Model(kind=PublishKind.BASE, day="20260131", number=24))
     found, _ = runs.newest([root], "r")
     assert found is not None
     assert found.path == f"{root}/20260131/11_batch_40"
     # A run with another first day counts its passes from there; what it has trained on decides.
-    runs.save(own, runs.pass_path(root, "20260201", 1), milestone("20260201/0000", 1))
+    runs.save(own, runs.pass_path(root, "20260201", 1), progress("20260201/0000", 1))
     found, _ = runs.newest([root], "r")
     assert found is not None
     assert found.path == f"{root}/20260201/1"
@@ -95,7 +99,7 @@ def test_the_newest_pass_is_found(tmp_path: Path) -> None:
 
 
 def test_one_that_was_never_finished_is_told(tmp_path: Path) -> None:
-    runs.save(job(), runs.pass_path(str(tmp_path), "20260131", 1), milestone("20260131/0000", 1))
+    runs.save(job(), runs.pass_path(str(tmp_path), "20260131", 1), progress("20260131/0000", 1))
     (tmp_path / "20260131" / "2.partial").mkdir()
     found, skipped = runs.newest([str(tmp_path)], "r")
     assert found is not None
@@ -105,7 +109,7 @@ def test_one_that_was_never_finished_is_told(tmp_path: Path) -> None:
 def test_old_passes_are_removed(tmp_path: Path) -> None:
     own, root = job(), str(tmp_path)
     for number, day in enumerate(("20260131", "20260131", "20260201")):
-        runs.save(own, runs.pass_path(root, day, number + 1), milestone(f"{day}/0{number}00", number + 1))
+        runs.save(own, runs.pass_path(root, day, number + 1), progress(f"{day}/0{number}00", number + 1))
     runs.keep(root, 2, steps=False)
     assert [Path(each).relative_to(root).as_posix() for each in runs.models_below(root, None)] == [
         "20260131/2",

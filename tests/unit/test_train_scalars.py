@@ -57,4 +57,4 @@ def test_one_that_fails_is_a_note_and_no_more(packages: Path) -> None:
     scalars = Scalars("run/x", notes.append)
     scalars.put("train/loss", 0.5, 100)
     scalars.close()
-    assert notes == ["note: no scalars for visualdl: OSError: no room"]
+    assert notes == ["no scalars for visualdl: OSError: no room"]

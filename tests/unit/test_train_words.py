@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import io
+import json
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import pytest
 
+from umiak.adapters.rundir import RunDirectory
+from umiak.core.problem import Problem
 from umiak.core.value import replace
 from umiak.train.checkpoints.progress import EpochRow
 from umiak.train.reports import chart
 from umiak.train.reports import text as report_text
 from umiak.train.reports.chart import Curve
-from umiak.train.reports.text import Report
+from umiak.train.reports.reporter import Reporter
+from umiak.train.reports.text import ProgressReport
 
 
-def report(**more: object) -> Report:
+def report(**more: object) -> ProgressReport:
     said = {
         "epoch": 0,
         "epochs": 4,
@@ -27,7 +33,7 @@ def report(**more: object) -> Report:
         "left_s": 192.0,
         "shares": {"reading": 0.001, "pull": 0.11, "compute": 0.7, "push": 0.189},
     }
-    return Report(**{**said, **more})  # type: ignore[arg-type]
+    return ProgressReport(**{**said, **more})  # type: ignore[arg-type]
 
 
 def test_a_line_of_progress() -> None:
@@ -109,3 +115,28 @@ def test_a_drawing_for_terminals() -> None:
         "           0100 samples",
     ]
     assert chart.drawing(Curve(name="auc", points=())) == []
+
+
+@pytest.mark.parametrize("is_quiet", [False, True])
+def test_quiet_says_notes_and_warnings_and_writes_everything_down(tmp_path: Path, is_quiet: bool) -> None:
+    err = io.StringIO()
+    reporter = Reporter(RunDirectory(str(tmp_path), "r"), err=err, is_quiet=is_quiet)
+    reporter.talk("starts from here")
+    reporter.report(report())
+    reporter.note("passed over")
+    reporter.warning(
+        Problem(code="UM-DATA-009", what="a slot is never there", why="nobody has written it", hint="leave it out")
+    )
+    reporter.stopped("stopped, resumable")
+    reporter.close()
+    said = err.getvalue().splitlines()
+    assert said[-5:] == [
+        "note: passed over",
+        "warning: a slot is never there [UM-DATA-009]",
+        "  because: nobody has written it",
+        "  hint: leave it out",
+        "stopped, resumable",
+    ]
+    assert (said[:-5] == []) is is_quiet
+    written = [json.loads(line)["event"] for line in (tmp_path / "r" / "metrics.jsonl").read_text().splitlines()]
+    assert written == ["progress"]

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from tests.support import output_of
-from umiak.core.value import fields, is_value, replace, value
+from umiak.core.value import fields, from_fields, is_value, replace, value
 from umiak.ps import specs
 
 
@@ -101,12 +101,27 @@ def test_two_values_do_not_share_their_fields() -> None:
 
 
 def test_making_values_imports_neither_dataclasses_nor_inspect() -> None:
-    code = "import sys; import umiak.launch.machine; print(sorted({'dataclasses', 'inspect', 'typing'} & set(sys.modules)))"
+    code = "import sys; import umiak.launch.node.machine; print(sorted({'dataclasses', 'inspect', 'typing'} & set(sys.modules)))"
     assert output_of(code) == "[]\n"
 
 
+def test_no_two_values_share_a_default_that_can_be_changed() -> None:
+    @value
+    class Crew:
+        names: list[str] = ["anna"]
+        seats: dict[str, int] = {}
+
+    first, second, third = Crew(), Crew(), Crew(seats={"bo": 2})
+    first.names.append("bo")
+    first.seats["anna"] = 1
+    assert (second.names, second.seats) == (["anna"], {})
+    assert third == Crew(seats={"bo": 2})
+    given = {"cy": 3}
+    assert Crew(seats=given).seats is given
+
+
 def test_values_can_be_copied_and_pickled() -> None:
-    spec = specs.SparseTable(dim=4, optimizer=specs.Adam(learning_rate=0.5), accessor=specs.Accessor())
+    spec = specs.SparseTable(dim=4, rule=specs.Adam(learning_rate=0.5), accessor=specs.Accessor())
     for another in (copy.copy(spec), copy.deepcopy(spec), pickle.loads(pickle.dumps(spec))):
         assert another == spec
         assert type(another) is specs.SparseTable
@@ -115,3 +130,16 @@ def test_values_can_be_copied_and_pickled() -> None:
 def test_fields_without_names_are_told_by_name() -> None:
     with pytest.raises(TypeError, match=re.escape("Boat takes its fields by name: Boat(name='umiak', seats=4)")):
         Boat("umiak", 4)  # type: ignore[misc]
+
+
+def test_a_value_from_the_fields_of_another() -> None:
+    @value
+    class Raft:
+        name: str
+        logs: int
+        seats: int = 1
+
+    assert from_fields(Raft, Boat(name="a", seats=4), logs=3) == Raft(name="a", seats=4, logs=3)
+    assert from_fields(Raft, Boat(name="a", seats=4), name="b", logs=3) == Raft(name="b", seats=4, logs=3)
+    with pytest.raises(TypeError):
+        from_fields(Raft, Boat(name="a"))

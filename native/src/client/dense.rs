@@ -6,10 +6,12 @@
 
 use std::ops::Range;
 
-use super::delivery::{Body, Order, State, unexpected};
+use super::delivery::unexpected;
 use super::error::{ClientError, Outcome};
 use super::exchange::Answer;
-use super::session::{Turn, Wish};
+use super::orders::{Body, Order};
+use super::session::Turn;
+use super::state::State;
 use crate::wire::frame::{Header, Op, flag};
 
 /// Numbers for all elements of a dense table: arrays that follow each other, each number times `scale`.
@@ -47,32 +49,25 @@ impl Pieces<'_> {
 
 impl Turn<'_> {
     /// Gradients or values of all elements.
-    pub fn change_dense(
-        &mut self,
-        header: Header,
-        table: u32,
-        pieces: Pieces<'_>,
-        step: Option<u64>,
-        wish: &mut Wish<'_>,
-    ) -> Outcome<()> {
-        let (state, waiting) = self.split();
+    pub fn change_dense(&mut self, header: Header, table: u32, pieces: Pieces<'_>, step: Option<u64>) -> Outcome<()> {
+        let (state, context) = self.split();
         let parts = state.parts(table, pieces.len())?;
-        state.connect_all(waiting, wish)?;
+        state.connect_all(context)?;
         let flags = header.flags | if step.is_some() { pieces.flags() } else { 0 };
         let header = state.numbered(Header { flags, ..header }, step);
         let rounds = state.dense_rounds(header, table, pieces, &parts)?;
-        state.send(rounds, waiting, wish).map(drop)
+        state.send(rounds, context).map(drop)
     }
 
-    pub fn pull_dense(&mut self, table: u32, out: &mut [f32], step: u64, wish: &mut Wish<'_>) -> Outcome<()> {
-        let (state, waiting) = self.split();
+    pub fn pull_dense(&mut self, table: u32, out: &mut [f32], step: u64) -> Outcome<()> {
+        let (state, context) = self.split();
         let parts = state.parts(table, out.len())?;
-        state.connect_all(waiting, wish)?;
+        state.connect_all(context)?;
         let header = Header { seq: step, ..Header::of(Op::PullDense) };
         let mut orders: Vec<Order<'_>> =
             parts.iter().map(|(link, _)| Order::new(*link, header, Some(table as usize), Body::Bytes(&[]))).collect();
         expect_values(&mut orders, &parts, out);
-        for answer in state.perform(&mut orders, &mut |_, _, _| {}, waiting, wish)? {
+        for answer in state.perform(&mut orders, &mut |_, _, _| {}, context)? {
             if !matches!(answer, Answer::Rows(_)) {
                 return Err(unexpected(&answer));
             }
@@ -87,12 +82,11 @@ impl Turn<'_> {
         gradients: Pieces<'_>,
         out: &mut [f32],
         step: Option<u64>,
-        wish: &mut Wish<'_>,
     ) -> Outcome<()> {
-        let (state, waiting) = self.split();
+        let (state, context) = self.split();
         let parts = state.parts(table, gradients.len())?;
         state.parts(table, out.len())?;
-        state.connect_all(waiting, wish)?;
+        state.connect_all(context)?;
         let flags = if step.is_some() { flag::LAST | gradients.flags() } else { flag::VALUES };
         let header = state.numbered(Header { flags, dim: 1, ..Header::of(Op::PushDense) }, step);
         let mut rounds = state.dense_rounds(header, table, gradients, &parts)?;
@@ -100,23 +94,23 @@ impl Turn<'_> {
         let Some(step) = step else {
             expect_values(&mut last, &parts, out);
             rounds.push(last);
-            let answers = state.send(rounds, waiting, wish)?;
+            let answers = state.send(rounds, context)?;
             // A server that was away has had its part while it was connected to, and said nothing of the values.
             return match answers.iter().all(|answer| matches!(answer, Answer::Rows(_))) {
                 true => Ok(()),
-                false => self.pull_dense(table, out, 0, wish),
+                false => self.pull_dense(table, out, 0),
             };
         };
         for_the_others(state, &parts, Header { seq: step, ..Header::of(Op::Prepare) }, &mut last);
         rounds.push(last);
-        state.send(rounds, waiting, wish)?;
+        state.send(rounds, context)?;
         state.step_prepared(step);
         let header = Header { seq: step, flags: flag::VALUES, ..Header::of(Op::Commit) };
         let mut orders: Vec<Order<'_>> =
             parts.iter().map(|(link, _)| Order::new(*link, header, Some(table as usize), Body::Bytes(&[]))).collect();
         expect_values(&mut orders, &parts, out);
         for_the_others(state, &parts, Header { flags: 0, ..header }, &mut orders);
-        state.perform(&mut orders, &mut |_, _, _| {}, waiting, wish)?;
+        state.perform(&mut orders, &mut |_, _, _| {}, context)?;
         state.steps_closed(step, true);
         Ok(())
     }

@@ -11,16 +11,13 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
 
-use super::error::Told;
+use super::context::{Pulse, TICK};
+use super::error::ErrorDetail;
 use crate::wire::auth::{self, Challenge, Hello, Role};
 use crate::wire::codec;
 use crate::wire::frame::{HEADER, Header, Op};
 use crate::wire::stream::{self, Stream, advance, again};
 
-/// Called at least every 0.2 s while something is waited for; `false` ends the waiting.
-pub type Pulse<'a> = &'a mut dyn FnMut() -> bool;
-
-pub const TICK: Duration = Duration::from_millis(100);
 /// One attempt. A server that lives answers in milliseconds.
 const ATTEMPT: Duration = Duration::from_secs(5);
 /// Of which connecting: the kernel repeats itself after one second, and then after pauses that a new attempt has not.
@@ -29,7 +26,7 @@ const MOST_WELCOME: u64 = 16 << 20;
 
 /// How a caller of one server presents itself.
 #[derive(Clone)]
-pub struct Card {
+pub struct Credentials {
     pub endpoint: String,
     pub token: Vec<u8>,
     pub tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
@@ -44,7 +41,7 @@ pub enum NoEntry {
     /// May be different in a moment.
     Away(String),
     /// Will not be different.
-    Refused(Told),
+    Refused(ErrorDetail),
     Interrupted,
 }
 
@@ -54,34 +51,34 @@ pub fn passes(code: &str) -> bool {
 }
 
 /// Connects, shakes hands, and returns the connection with what the server said in its welcome.
-pub fn enter(card: &Card, pulse: Pulse<'_>) -> Result<(Stream, Value), NoEntry> {
-    let socket = connect(&card.endpoint, pulse)?;
+pub fn enter(credentials: &Credentials, pulse: Pulse<'_>) -> Result<(Stream, Value), NoEntry> {
+    let socket = connect(&credentials.endpoint, pulse)?;
     let ready = stream::tune(&socket)
         .and_then(|()| socket.set_read_timeout(Some(TICK)))
         .and_then(|()| socket.set_write_timeout(Some(TICK)));
     ready.map_err(|error| NoEntry::Away(error.to_string()))?;
     let stream =
-        Stream::client(Arc::new(socket), card.tls.as_ref()).map_err(|error| NoEntry::Away(error.to_string()))?;
+        Stream::client(Arc::new(socket), credentials.tls.as_ref()).map_err(|error| NoEntry::Away(error.to_string()))?;
     let mut talk = Talk { stream, pulse, deadline: Instant::now() + ATTEMPT };
     let nonce = auth::random::<{ auth::NONCE }>().map_err(|error| NoEntry::Away(error.to_string()))?;
     let hello = Hello {
         nonce: auth::to_hex(&nonce),
-        rank: card.rank,
-        incarnation: card.incarnation,
-        kind: card.kind.into(),
-        job: card.job.clone(),
+        rank: credentials.rank,
+        incarnation: credentials.incarnation,
+        kind: credentials.kind.into(),
+        job: credentials.job.clone(),
     };
     talk.send(Op::Hello, &json!(hello))?;
     let challenge: Challenge = talk.receive(Op::Challenge)?;
-    let Some(proof) = auth::prove(&card.token, Role::Client, &hello, &challenge) else {
-        return Err(NoEntry::Refused(Told::new("foreign", "the server's challenge is not one", None)));
+    let Some(proof) = auth::prove(&credentials.token, Role::Client, &hello, &challenge) else {
+        return Err(NoEntry::Refused(ErrorDetail::new("foreign", "the server's challenge is not one", None)));
     };
     talk.send(Op::Proof, &json!({"proof": proof}))?;
     let mut welcome: Value = talk.receive(Op::Welcome)?;
     let theirs = welcome.as_object_mut().and_then(|fields| fields.remove("proof"));
     let theirs = theirs.as_ref().and_then(Value::as_str).unwrap_or_default();
-    if !auth::verify(&card.token, Role::Server, &hello, &challenge, theirs) {
-        return Err(NoEntry::Refused(Told::new(
+    if !auth::verify(&credentials.token, Role::Server, &hello, &challenge, theirs) {
+        return Err(NoEntry::Refused(ErrorDetail::new(
             "wrong-token",
             "the server does not have this job's token",
             Some("something else may be listening at this address; all processes of a job need the same UMIAK_TOKEN"),
@@ -91,8 +88,8 @@ pub fn enter(card: &Card, pulse: Pulse<'_>) -> Result<(Stream, Value), NoEntry> 
 }
 
 /// Connects as somebody who only looks, and returns how the server says that it is. One attempt.
-pub fn status(card: &Card, pulse: Pulse<'_>) -> Result<Value, NoEntry> {
-    let (stream, _) = enter(card, &mut *pulse)?;
+pub fn status(credentials: &Credentials, pulse: Pulse<'_>) -> Result<Value, NoEntry> {
+    let (stream, _) = enter(credentials, &mut *pulse)?;
     let mut talk = Talk { stream, pulse, deadline: Instant::now() + ATTEMPT };
     talk.send_bytes(Op::Status, &[])?;
     let status = talk.receive(Op::Json);
@@ -151,7 +148,7 @@ impl Talk<'_> {
         let mut head = [0; HEADER];
         self.read_exact(&mut head)?;
         let header = codec::read_header(&head, MOST_WELCOME).map_err(|fault| {
-            NoEntry::Refused(Told::new(
+            NoEntry::Refused(ErrorDetail::new(
                 fault.code,
                 fault.message,
                 Some("is this a server of this job, of this version?"),
@@ -159,10 +156,10 @@ impl Talk<'_> {
         })?;
         let mut payload = vec![0; header.length as usize];
         self.read_exact(&mut payload)?;
-        let garbled = |what: String| NoEntry::Refused(Told::new("foreign", what, None));
+        let garbled = |what: String| NoEntry::Refused(ErrorDetail::new("foreign", what, None));
         if header.op == Op::Error {
-            let told: Told = serde_json::from_slice(&payload).map_err(|error| garbled(error.to_string()))?;
-            return Err(if passes(&told.code) { NoEntry::Away(told.message) } else { NoEntry::Refused(told) });
+            let detail: ErrorDetail = serde_json::from_slice(&payload).map_err(|error| garbled(error.to_string()))?;
+            return Err(if passes(&detail.code) { NoEntry::Away(detail.message) } else { NoEntry::Refused(detail) });
         }
         if header.op != expected {
             return Err(garbled(format!("the server sent {:?} instead of {expected:?}", header.op)));
@@ -188,7 +185,7 @@ impl Talk<'_> {
             let tls = error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>());
             return Err(if tls {
                 let hint = "the server's certificate, its name, and the file of trusted certificates must fit together";
-                NoEntry::Refused(Told::new("tls", format!("no TLS connection: {error}"), Some(hint)))
+                NoEntry::Refused(ErrorDetail::new("tls", format!("no TLS connection: {error}"), Some(hint)))
             } else {
                 NoEntry::Away(error.to_string())
             });

@@ -2,28 +2,28 @@
 
 use std::fmt;
 
-/// A server's `Error` frame, or this side's own refusal in the same shape.
+/// What a server's `Error` frame says, or this side's own refusal in the same shape.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
-pub struct Told {
+pub struct ErrorDetail {
     pub code: String,
     pub message: String,
     #[serde(default)]
     pub hint: Option<String>,
 }
 
-impl Told {
-    pub fn new(code: &str, message: impl Into<String>, hint: Option<&str>) -> Told {
-        Told { code: code.into(), message: message.into(), hint: hint.map(Into::into) }
+impl ErrorDetail {
+    pub fn new(code: &str, message: impl Into<String>, hint: Option<&str>) -> ErrorDetail {
+        ErrorDetail { code: code.into(), message: message.into(), hint: hint.map(Into::into) }
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientError {
-    Refused(Told),
-    TrainerLost(Told),
-    ServerLost(Told),
-    ServerForgot(Told),
-    Timeout(Told),
+    Refused(ErrorDetail),
+    TrainerLost(ErrorDetail),
+    ServerLost(ErrorDetail),
+    ServerForgot(ErrorDetail),
+    Timeout(ErrorDetail),
     /// The caller's pulse said stop.
     Interrupted,
 }
@@ -32,15 +32,15 @@ pub type Outcome<T> = Result<T, ClientError>;
 
 impl ClientError {
     pub fn refused(code: &str, message: impl Into<String>) -> ClientError {
-        ClientError::Refused(Told::new(code, message, None))
+        ClientError::Refused(ErrorDetail::new(code, message, None))
     }
 
     /// What a server said becomes the error that callers know.
-    pub fn told(told: Told) -> ClientError {
-        match told.code.as_str() {
-            "trainer-lost" => ClientError::TrainerLost(told),
-            "server-forgot" => ClientError::ServerForgot(told),
-            _ => ClientError::Refused(told),
+    pub fn from_server(detail: ErrorDetail) -> ClientError {
+        match detail.code.as_str() {
+            "trainer-lost" => ClientError::TrainerLost(detail),
+            "server-forgot" => ClientError::ServerForgot(detail),
+            _ => ClientError::Refused(detail),
         }
     }
 }
@@ -48,13 +48,13 @@ impl ClientError {
 impl fmt::Display for ClientError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ClientError::Refused(told)
-            | ClientError::TrainerLost(told)
-            | ClientError::ServerLost(told)
-            | ClientError::ServerForgot(told)
-            | ClientError::Timeout(told) => match &told.hint {
-                None => to.write_str(&told.message),
-                Some(hint) => write!(to, "{}\nhint: {hint}", told.message),
+            ClientError::Refused(detail)
+            | ClientError::TrainerLost(detail)
+            | ClientError::ServerLost(detail)
+            | ClientError::ServerForgot(detail)
+            | ClientError::Timeout(detail) => match &detail.hint {
+                None => to.write_str(&detail.message),
+                Some(hint) => write!(to, "{}\nhint: {hint}", detail.message),
             },
             ClientError::Interrupted => to.write_str("interrupted"),
         }

@@ -1,16 +1,15 @@
 //! Requests to several servers at once, and their answers as they come. An adapter: one loop over non-blocking sockets.
 //!
-//! One request per connection at a time. A call that fails breaks its connection and no other; the caller connects anew
+//! One request per connection at a time. A call that fails breaks its connection and no other; the caller connects again
 //! and calls again.
 
 use std::io::{self, ErrorKind, IoSlice};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::dial::{Pulse, TICK};
-use super::error::Told;
+use super::context::{CallContext, Stop, TICK};
+use super::error::ErrorDetail;
 use crate::wire::codec;
 use crate::wire::frame::{HEADER, Header, Op, flag};
 use crate::wire::stream::{Stream, again, poll};
@@ -41,11 +40,11 @@ pub enum Answer {
     Ok(Header),
     /// All rows have gone where they should. After a change: the newest one that is durable.
     Rows(u64),
-    KeyedRows(Vec<u64>, Vec<f32>, u32),
+    KeyedRows(Vec<u64>, Vec<f32>),
     Json(Value),
     /// After them the newest change that is durable.
     Strings(Vec<Vec<u8>>, u64),
-    Refused(Told),
+    Refused(ErrorDetail),
 }
 
 impl Answer {
@@ -57,19 +56,6 @@ impl Answer {
             _ => 0,
         }
     }
-}
-
-#[derive(Debug)]
-pub enum Stop {
-    Interrupted,
-    /// The time for the whole operation is over.
-    Limit,
-}
-
-pub struct Clock {
-    /// How long a server may say nothing.
-    pub silence: Duration,
-    pub limit: Option<Instant>,
 }
 
 struct Progress {
@@ -86,15 +72,14 @@ struct Progress {
     done: Option<io::Result<Answer>>,
 }
 
-/// Carries out all calls. The answers are in the order of the calls; an error is a connection that is of no use any more.
-/// After a `Stop`, neither are those of the calls that had no answer yet.
+/// Carries out all calls. A server may say nothing for `silence`. The answers are in the order of the calls; an error is a
+/// connection that is of no use any more. After a `Stop`, neither are those of the calls that had no answer yet.
 pub fn exchange(
     calls: &mut [Call<'_>],
     sink: Sink<'_>,
     inbox: &mut Vec<u64>,
-    waiting: &Mutex<Option<String>>,
-    clock: &Clock,
-    pulse: Pulse<'_>,
+    silence: Duration,
+    context: &mut CallContext<'_>,
 ) -> Result<Vec<io::Result<Answer>>, Stop> {
     inbox.resize(INBOX / 8, 0);
     let now = Instant::now();
@@ -139,10 +124,10 @@ pub fn exchange(
         let now = Instant::now();
         if ready == 0 || now - pulsed >= TICK {
             pulsed = now;
-            if !pulse() {
+            if !context.goes_on() {
                 return Err(Stop::Interrupted);
             }
-            if clock.limit.is_some_and(|limit| now >= limit) {
+            if context.is_over(now) {
                 return Err(Stop::Limit);
             }
         }
@@ -151,15 +136,15 @@ pub fn exchange(
                 continue;
             }
             if fds[index].revents == 0 {
-                if now.saturating_duration_since(state.heard) > clock.silence {
-                    let words = format!("it said nothing for {:.0} s", clock.silence.as_secs_f64());
+                if now.saturating_duration_since(state.heard) > silence {
+                    let words = format!("it said nothing for {:.0} s", silence.as_secs_f64());
                     state.done = Some(Err(io::Error::new(ErrorKind::TimedOut, words)));
                 }
                 continue;
             }
             state.heard = now;
             send(call, state);
-            state.done = receive(call, state, index, sink, inbox, waiting).transpose();
+            state.done = receive(call, state, index, sink, inbox, context).transpose();
         }
     }
     Ok(states.into_iter().filter_map(|state| state.done).collect())
@@ -208,7 +193,7 @@ fn receive(
     index: usize,
     sink: Sink<'_>,
     inbox: &mut Vec<u64>,
-    waiting: &Mutex<Option<String>>,
+    context: &CallContext<'_>,
 ) -> io::Result<Option<Answer>> {
     loop {
         let Some(header) = state.reply else {
@@ -243,7 +228,7 @@ fn receive(
             Op::Rows if streamed => Answer::Rows(header.seq),
             Op::Rows => {
                 let (keys, rest) = codec::keys(bytes, header.rows).unwrap_or_default();
-                Answer::KeyedRows(keys.into_owned(), codec::floats(rest).into_owned(), header.dim)
+                Answer::KeyedRows(keys.into_owned(), codec::floats(rest).into_owned())
             }
             Op::Json => Answer::Json(serde_json::from_slice(bytes).map_err(garbled)?),
             Op::Bytes => {
@@ -253,8 +238,7 @@ fn receive(
             }
             Op::Error => Answer::Refused(serde_json::from_slice(bytes).map_err(garbled)?),
             Op::Wait => {
-                let text = String::from_utf8_lossy(bytes).into_owned();
-                *waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(text);
+                context.waits_for(String::from_utf8_lossy(bytes).into_owned());
                 (state.reply, state.head_have, state.waits) = (None, 0, true);
                 continue;
             }

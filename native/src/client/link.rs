@@ -8,15 +8,15 @@ use std::time::Instant;
 
 use serde::Deserialize;
 
-use super::dial::Card;
-use super::error::Told;
+use super::dial::Credentials;
+use super::error::ErrorDetail;
 use crate::wire::codec;
 use crate::wire::frame::{Header, Op, flag};
 use crate::wire::stream::Stream;
 
 /// A change on its way to one server, kept until the server has it for good.
 pub struct Frame {
-    /// Without the table's number, which is another one after a server began anew.
+    /// Without the table's number, which is another one after a server restarted.
     pub header: Header,
     /// The table's number in this client.
     pub table: usize,
@@ -58,10 +58,13 @@ pub struct OpenStep {
 
 /// What a server says in its welcome.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct Words {
+pub struct Welcome {
     /// Another one after every restart.
     #[serde(default)]
     pub life: String,
+    /// It keeps a log.
+    #[serde(default)]
+    pub log: bool,
     #[serde(default)]
     pub server: Option<usize>,
     #[serde(default)]
@@ -70,9 +73,6 @@ pub struct Words {
     pub shards: Option<usize>,
     #[serde(default)]
     pub world: Option<usize>,
-    /// It keeps a log.
-    #[serde(default)]
-    pub log: bool,
     #[serde(default)]
     pub step: u64,
     /// The newest numbered change of this rank that it has carried out, and the newest that it would not lose.
@@ -97,12 +97,12 @@ fn yes() -> bool {
 }
 
 pub struct Link {
-    pub card: Card,
+    pub credentials: Credentials,
     pub stream: Option<Stream>,
     pub since: Instant,
-    /// Its newest welcome, as it was and as it is understood.
-    pub welcome: serde_json::Value,
-    pub words: Words,
+    /// Its newest welcome, as it is understood and as it was.
+    pub welcome: Welcome,
+    pub welcome_json: serde_json::Value,
     /// It has been reached before,
     pub known: bool,
     /// and in its present life has answered more than that a table is there.
@@ -128,13 +128,13 @@ pub enum Todo {
 }
 
 impl Link {
-    pub fn new(card: Card) -> Link {
+    pub fn new(credentials: Credentials) -> Link {
         Link {
-            card,
+            credentials,
             stream: None,
             since: Instant::now(),
-            welcome: serde_json::Value::Null,
-            words: Words::default(),
+            welcome: Welcome::default(),
+            welcome_json: serde_json::Value::Null,
             known: false,
             used: false,
             numbers: Vec::new(),
@@ -147,40 +147,40 @@ impl Link {
         }
     }
 
-    pub fn todo(&self, words: &Words) -> Result<Vec<Todo>, Told> {
-        if self.known && words.applied < self.let_go {
+    pub fn todo(&self, welcome: &Welcome) -> Result<Vec<Todo>, ErrorDetail> {
+        if self.known && welcome.applied < self.let_go {
             return Err(self.forgot(format!(
                 "it has changes up to number {}, and had acknowledged number {} for good",
-                words.applied, self.let_go
+                welcome.applied, self.let_go
             )));
         }
-        if self.used && !words.log && words.life != self.words.life {
+        if self.used && !welcome.log && welcome.life != self.welcome.life {
             return Err(self.forgot("it was started again and keeps no log".to_owned()));
         }
         let mut todo = Vec::new();
         for frame in &self.kept {
-            if frame.header.seq <= words.applied {
+            if frame.header.seq <= welcome.applied {
                 frame.acknowledge();
             } else {
                 todo.push(Todo::Send(frame.clone()));
             }
         }
         if let Some(committed) = self.committed
-            && words.next <= committed
+            && welcome.next <= committed
         {
-            if words.next < committed || !words.prepared {
+            if welcome.next < committed || !welcome.prepared {
                 return Err(self.forgot(format!(
                     "it is at step {} of this trainer, and had acknowledged step {committed}",
-                    words.next
+                    welcome.next
                 )));
             }
             todo.push(Todo::Step(Op::Commit, committed));
         }
         if let Some(open) = &self.open
-            && words.next <= open.step
+            && welcome.next <= open.step
         {
-            let prepared = words.next == open.step && words.prepared;
-            if prepared && words.yours {
+            let prepared = welcome.next == open.step && welcome.prepared;
+            if prepared && welcome.yours {
                 open.frames.iter().for_each(|frame| frame.acknowledge());
             } else {
                 if prepared {
@@ -191,17 +191,17 @@ impl Link {
                     todo.push(Todo::Step(Op::Prepare, open.step));
                 }
             }
-        } else if self.resumed == Some(words.next) && words.prepared && !words.yours {
+        } else if self.resumed == Some(welcome.next) && welcome.prepared && !welcome.yours {
             // A kill has brought back what was aborted before this process had anything of its own to bring.
-            todo.push(Todo::Step(Op::Abort, words.next));
+            todo.push(Todo::Step(Op::Abort, welcome.next));
         }
         Ok(todo)
     }
 
-    fn forgot(&self, how: String) -> Told {
-        Told::new(
+    fn forgot(&self, how: String) -> ErrorDetail {
+        ErrorDetail::new(
             "server-forgot",
-            format!("server {} came back without what it had: {how}", self.card.endpoint),
+            format!("server {} came back without what it had: {how}", self.credentials.endpoint),
             Some("load the newest checkpoint; with a log (state directory) a server comes back with everything"),
         )
     }
@@ -265,7 +265,8 @@ mod tests {
 
     fn link() -> Link {
         let (token, job, endpoint) = (Vec::new(), String::new(), "h:1".to_owned());
-        let mut link = Link::new(Card { endpoint, token, tls: None, rank: 0, incarnation: 1, kind: "data", job });
+        let mut link =
+            Link::new(Credentials { endpoint, token, tls: None, rank: 0, incarnation: 1, kind: "data", job });
         link.known = true;
         link
     }
@@ -276,16 +277,16 @@ mod tests {
     }
 
     /// What is to be done, in short: numbers of changes, and steps with their operation.
-    fn told(link: &Link, words: Words) -> Result<String, Told> {
+    fn to_tell(link: &Link, welcome: Welcome) -> Result<String, ErrorDetail> {
         let name = |todo: &Todo| match todo {
             Todo::Send(frame) => frame.header.seq.to_string(),
             Todo::Step(op, step) => format!("{op:?} {step}"),
         };
-        Ok(link.todo(&words)?.iter().map(name).collect::<Vec<_>>().join(", "))
+        Ok(link.todo(&welcome)?.iter().map(name).collect::<Vec<_>>().join(", "))
     }
 
-    fn at(next: u64, prepared: bool, yours: bool) -> Words {
-        Words { next, prepared, yours, applied: 99, ..Words::default() }
+    fn at(next: u64, prepared: bool, yours: bool) -> Welcome {
+        Welcome { next, prepared, yours, applied: 99, ..Welcome::default() }
     }
 
     #[test]
@@ -296,10 +297,10 @@ mod tests {
         let mut spare = Vec::new();
         link.let_go(1, &mut spare);
         assert_eq!((link.let_go, link.kept.len(), link.kept_bytes, spare.len()), (1, 3, 36, 1));
-        assert_eq!(told(&link, Words { applied: 1, ..Words::default() }).unwrap(), "2, 3, 4");
-        assert_eq!(told(&link, Words { applied: 3, ..Words::default() }).unwrap(), "4");
+        assert_eq!(to_tell(&link, Welcome { applied: 1, ..Welcome::default() }).unwrap(), "2, 3, 4");
+        assert_eq!(to_tell(&link, Welcome { applied: 3, ..Welcome::default() }).unwrap(), "4");
         assert!(link.kept[1].is_acknowledged() && !link.kept[2].is_acknowledged());
-        assert_eq!(told(&link, Words::default()).unwrap_err().code, "server-forgot");
+        assert_eq!(to_tell(&link, Welcome::default()).unwrap_err().code, "server-forgot");
         // Not acknowledged, though durable: an answer that was lost. It stays until the next word about it.
         link.let_go(9, &mut spare);
         assert_eq!(link.kept.len(), 1);
@@ -307,15 +308,15 @@ mod tests {
 
     #[test]
     fn a_server_without_a_log_that_was_started_again_has_forgotten_what_it_answered() {
-        let life = |life: &str, log| Words { life: life.to_owned(), log, ..Words::default() };
+        let life = |life: &str, log| Welcome { life: life.to_owned(), log, ..Welcome::default() };
         let mut link = link();
-        link.words = life("a", false);
-        assert!(told(&link, life("b", false)).is_ok(), "nothing had come of it");
+        link.welcome = life("a", false);
+        assert!(to_tell(&link, life("b", false)).is_ok(), "nothing had come of it");
         link.used = true;
-        assert_eq!(told(&link, life("b", false)).unwrap_err().code, "server-forgot");
-        assert!(told(&link, life("a", false)).is_ok(), "only the connection was lost");
-        link.words = life("a", true);
-        assert!(told(&link, life("b", true)).is_ok());
+        assert_eq!(to_tell(&link, life("b", false)).unwrap_err().code, "server-forgot");
+        assert!(to_tell(&link, life("a", false)).is_ok(), "only the connection was lost");
+        link.welcome = life("a", true);
+        assert!(to_tell(&link, life("b", true)).is_ok());
     }
 
     #[test]
@@ -324,30 +325,30 @@ mod tests {
         link.committed = Some(4);
         link.keep(frame(5, flag::STEP));
         link.keep(frame(5, flag::STEP));
-        assert_eq!(told(&link, at(6, false, false)).unwrap(), "");
-        assert_eq!(told(&link, at(5, true, true)).unwrap(), "");
-        assert_eq!(told(&link, at(5, true, false)).unwrap(), "Abort 5, 5, 5");
-        assert_eq!(told(&link, at(5, false, false)).unwrap(), "5, 5");
-        assert_eq!(told(&link, at(4, true, true)).unwrap(), "Commit 4, 5, 5");
-        assert_eq!(told(&link, at(4, false, false)).unwrap_err().code, "server-forgot");
-        assert_eq!(told(&link, at(3, true, true)).unwrap_err().code, "server-forgot");
+        assert_eq!(to_tell(&link, at(6, false, false)).unwrap(), "");
+        assert_eq!(to_tell(&link, at(5, true, true)).unwrap(), "");
+        assert_eq!(to_tell(&link, at(5, true, false)).unwrap(), "Abort 5, 5, 5");
+        assert_eq!(to_tell(&link, at(5, false, false)).unwrap(), "5, 5");
+        assert_eq!(to_tell(&link, at(4, true, true)).unwrap(), "Commit 4, 5, 5");
+        assert_eq!(to_tell(&link, at(4, false, false)).unwrap_err().code, "server-forgot");
+        assert_eq!(to_tell(&link, at(3, true, true)).unwrap_err().code, "server-forgot");
         if let Some(open) = &mut link.open {
             open.prepared = true;
         }
-        assert_eq!(told(&link, at(5, false, false)).unwrap(), "5, 5, Prepare 5");
+        assert_eq!(to_tell(&link, at(5, false, false)).unwrap(), "5, 5, Prepare 5");
         link.close_step(5, &mut Vec::new());
-        assert_eq!(told(&link, at(5, false, false)).unwrap(), "");
+        assert_eq!(to_tell(&link, at(5, false, false)).unwrap(), "");
     }
 
     #[test]
     fn what_an_earlier_process_had_prepared_stays_aborted() {
         let mut link = link();
-        assert_eq!(told(&link, at(5, true, false)).unwrap(), "");
+        assert_eq!(to_tell(&link, at(5, true, false)).unwrap(), "");
         link.resumed = Some(5);
         link.committed = Some(4);
-        assert_eq!(told(&link, at(5, true, false)).unwrap(), "Abort 5");
-        assert_eq!(told(&link, at(5, true, true)).unwrap(), "");
-        assert_eq!(told(&link, at(5, false, false)).unwrap(), "");
-        assert_eq!(told(&link, at(4, true, false)).unwrap(), "Commit 4");
+        assert_eq!(to_tell(&link, at(5, true, false)).unwrap(), "Abort 5");
+        assert_eq!(to_tell(&link, at(5, true, true)).unwrap(), "");
+        assert_eq!(to_tell(&link, at(5, false, false)).unwrap(), "");
+        assert_eq!(to_tell(&link, at(4, true, false)).unwrap(), "Commit 4");
     }
 }

@@ -2,24 +2,32 @@
 //!
 //! ```text
 //! session     what a trainer can ask for; one operation at a time
-//!   dense     the same for dense tables                    steps      and for synchronous steps
-//!   delivery  orders to servers, which get there whatever happens     (an adapter)
-//!   plan      which key goes where, each once                         (a decider)
-//!   exchange  requests to all servers, answers as they come           (an adapter)
-//!   link      one server: its connection, and what it does not have for good yet
-//!   dial      connecting, and the handshake                           (an adapter)
-//!   beats     a thread per server that says that this trainer lives
+//!   dense       the same for dense tables                  steps      and for synchronous steps
+//!   state       what the client knows and has under way    context    what goes with one operation
+//!   delivery    orders to servers, which get there whatever happens     (an adapter)
+//!   connecting  and what servers that came back must be told            (an adapter)
+//!   orders      what is asked of one server                patience   how long servers may be away
+//!   plan        which key goes where, each once                         (a decider)
+//!   exchange    requests to all servers, answers as they come           (an adapter)
+//!   link        one server: its connection, and what it does not have for good yet
+//!   dial        connecting, and the handshake                           (an adapter)
+//!   heartbeats  a thread per server that says that this trainer lives
 //! ```
 
-pub mod beats;
 pub mod config;
-pub mod delivery;
+mod connecting;
+pub mod context;
+mod delivery;
 pub mod dense;
 pub mod dial;
 pub mod error;
-pub mod exchange;
-pub mod link;
-pub mod plan;
+mod exchange;
+mod heartbeats;
+mod link;
+mod orders;
+mod patience;
+mod plan;
 pub mod session;
-pub mod steps;
+mod state;
+mod steps;
 pub mod tables;

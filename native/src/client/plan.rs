@@ -1,7 +1,8 @@
 //! Which key goes where: each key once, in the order of virtual shards, so that a server's keys lie together and within
 //! them those of a shard. A decider; its buffers are kept from call to call.
 
-use crate::keys::{Sharding, mix};
+use crate::keys::Sharding;
+use crate::table::kernels;
 
 /// How many rows before its turn the memory of a row is asked for.
 const AHEAD: usize = 12;
@@ -31,13 +32,12 @@ pub struct Plan {
     firsts: Vec<u32>,
     /// Later occurrences: where in the caller's array, and which of `keys` it is.
     repeats: Vec<(u32, u32)>,
-    /// For each of the caller's keys, which of `keys` it is.
+    /// For each of the caller's keys, which of `keys` it is. Empty until rows are spread for the first time.
     places: Vec<u32>,
-    /// For each of the caller's keys, its shard and 16 bits of its mixed value.
-    marks: Vec<u32>,
+    mixed: Vec<u64>,
     /// Per shard: how many keys, then where they begin, then where they end.
     ends: Vec<u32>,
-    /// Keys in the order of shards, with their marks and where the caller has them.
+    /// Keys in the order of shards, with bits of their mixed value and where the caller has them.
     grouped: Vec<(u64, u32, u32)>,
     seen: Vec<u32>,
     /// What this is a plan of: the caller's keys, and how they are dealt out.
@@ -57,11 +57,12 @@ impl Plan {
         let largest = self.group(keys, sharding);
         self.keys.resize(keys.len(), 0);
         self.firsts.resize(keys.len(), 0);
-        self.places.resize(keys.len(), 0);
         self.repeats.clear();
+        self.places.clear();
         self.bounds.clear();
         self.seen.clear();
         self.seen.resize(slots(largest), 0);
+        let (once, firsts) = (&mut self.keys[..], &mut self.firsts[..]);
         let (mut begin, mut found) = (0, 0);
         for (shard, end) in self.ends.iter().enumerate() {
             while self.bounds.len() <= sharding.server_of(shard, servers) {
@@ -70,25 +71,25 @@ impl Plan {
             // What earlier shards left in `seen` is not above this, and so as good as empty.
             let before = found as u32;
             let bucket = &self.grouped[begin..*end as usize];
-            let mask = slots(bucket.len()) - 1;
+            let seen = &mut self.seen[..slots(bucket.len())];
+            let mask = seen.len() - 1;
             for (key, mark, index) in bucket {
-                let hash = if mask <= 0xFFFF { *mark as usize } else { mix(*key) as usize };
-                let mut slot = hash & mask;
-                self.places[*index as usize] = loop {
-                    let which = self.seen[slot];
+                let mut slot = *mark as usize & mask;
+                loop {
+                    let which = seen[slot];
                     if which <= before {
-                        self.keys[found] = *key;
-                        self.firsts[found] = *index;
+                        once[found] = *key;
+                        firsts[found] = *index;
                         found += 1;
-                        self.seen[slot] = found as u32;
-                        break found as u32 - 1;
+                        seen[slot] = found as u32;
+                        break;
                     }
-                    if self.keys[which as usize - 1] == *key {
+                    if once[which as usize - 1] == *key {
                         self.repeats.push((*index, which - 1));
-                        break (which - 1) | REPEATED;
+                        break;
                     }
                     slot = (slot + 1) & mask;
-                };
+                }
             }
             begin = *end as usize;
         }
@@ -102,32 +103,45 @@ impl Plan {
 
     /// A stable counting sort; the size of the largest group.
     fn group(&mut self, keys: &[u64], sharding: Sharding) -> usize {
+        self.mixed.resize(keys.len(), 0);
+        kernels::mix_all(keys, &mut self.mixed);
         self.ends.clear();
         self.ends.resize(sharding.count(), 0);
-        self.marks.clear();
-        self.marks.extend(keys.iter().map(|key| {
-            let mixed = mix(*key);
-            let shard = sharding.shard_of(mixed);
-            self.ends[shard] += 1;
-            (shard as u32) << 16 | (mixed as u32 & 0xFFFF)
-        }));
+        let ends = &mut self.ends[..];
+        for mixed in &self.mixed {
+            ends[sharding.shard_of(*mixed)] += 1;
+        }
         let (mut start, mut largest) = (0, 0);
-        for count in &mut self.ends {
+        for count in &mut *ends {
             largest = largest.max(*count);
             start += std::mem::replace(count, start);
         }
         self.grouped.resize(keys.len(), (0, 0, 0));
-        for ((index, key), mark) in (0..).zip(keys).zip(&self.marks) {
-            let at = &mut self.ends[(*mark >> 16) as usize];
-            self.grouped[*at as usize] = (*key, *mark, index);
+        let grouped = &mut self.grouped[..];
+        for ((index, key), mixed) in (0..).zip(keys).zip(&self.mixed) {
+            let at = &mut ends[sharding.shard_of(*mixed)];
+            grouped[*at as usize] = (*key, *mixed as u32, index);
             *at += 1;
         }
         largest as usize
     }
 
+    fn find_places(&mut self) {
+        self.places.resize(self.of.len(), 0);
+        for (place, first) in (0..).zip(&self.firsts) {
+            self.places[*first as usize] = place;
+        }
+        for (index, which) in &self.repeats {
+            self.places[*index as usize] = which | REPEATED;
+        }
+    }
+
     /// The plan's keys and the caller's rows, one per key; one part per server. Rows are read from front to back, because
     /// writing here and there is cheaper than reading so.
-    pub fn spread(&self, rows: &[f32], width: usize, merge: Merge, parts: &mut [(Vec<u64>, Vec<f32>)]) {
+    pub fn spread(&mut self, rows: &[f32], width: usize, merge: Merge, parts: &mut [(Vec<u64>, Vec<f32>)]) {
+        if self.places.is_empty() {
+            self.find_places();
+        }
         for ((keys, rows), bounds) in parts.iter_mut().zip(self.bounds.windows(2)) {
             keys.clear();
             keys.extend_from_slice(&self.keys[bounds[0]..bounds[1]]);
@@ -242,6 +256,7 @@ fn copy_row(into: &mut [f32], row: &[f32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::mix;
 
     #[test]
     fn each_key_goes_once_to_its_server_and_comes_back_to_all_its_places() {

@@ -1,19 +1,23 @@
 //! What a trainer can ask of a job's servers; one operation at a time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::config::{Config, Kind};
-use super::delivery::{Body, Order, State, unexpected};
-use super::dial::{Card, Pulse};
-use super::error::{ClientError, Outcome, Told};
+use super::context::{CallContext, CallOptions, Waiting};
+use super::delivery::unexpected;
+use super::dial::Credentials;
+use super::error::{ClientError, ErrorDetail, Outcome};
 use super::exchange::Answer;
 use super::link::{Frame, Link};
+use super::orders::{Body, Order};
 use super::plan::{Merge, Plan};
+use super::state::State;
 use super::tables::Table;
+use crate::poison::Unpoisoned;
 use crate::table::Absent;
 use crate::wire::auth;
 use crate::wire::codec;
@@ -21,28 +25,36 @@ use crate::wire::frame::{Header, Op, flag};
 use crate::wire::stream;
 
 pub struct Client {
-    pub(super) state: Mutex<State>,
+    state: Mutex<State>,
     /// Rung when somebody leaves `state`.
     turn: (Mutex<()>, Condvar),
     /// The thread that is inside, so that a signal handler's call does not wait for itself.
     inside: AtomicU64,
-    waiting: Mutex<Option<String>>,
+    waiting: Waiting,
     /// The process that made it. A fork has copies of its sockets, and none of its threads.
     process: u32,
 }
 
-/// The turn of one caller.
+/// The turn of one caller. Fields are dropped in their order: the state is free before the next one is called.
 pub struct Turn<'a> {
-    pub(super) state: Option<MutexGuard<'a, State>>,
-    pub(super) client: &'a Client,
+    state: MutexGuard<'a, State>,
+    context: CallContext<'a>,
+    next: Next<'a>,
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.client.inside.store(0, Ordering::SeqCst);
-        *self.client.words() = None;
-        self.state = None;
-        self.client.turn.1.notify_one();
+        self.next.0.inside.store(0, Ordering::SeqCst);
+        self.next.0.waiting.set(None);
+    }
+}
+
+/// Calls who waits for its turn.
+struct Next<'a>(&'a Client);
+
+impl Drop for Next<'_> {
+    fn drop(&mut self) {
+        self.0.turn.1.notify_one();
     }
 }
 
@@ -64,7 +76,7 @@ impl Client {
                 None => None,
                 Some(files) => Some(stream::client_tls(files, endpoint).map_err(bad)?),
             };
-            links.push(Link::new(Card {
+            links.push(Link::new(Credentials {
                 endpoint: endpoint.clone(),
                 token: token.unwrap_or_default().to_vec(),
                 tls,
@@ -86,25 +98,21 @@ impl Client {
             inbox: Vec::new(),
             turns: Default::default(),
             said: Vec::new(),
-            beats: None,
+            heartbeats: None,
             closed: false,
         };
         Ok(Client {
             state: Mutex::new(state),
             turn: (Mutex::new(()), Condvar::new()),
             inside: AtomicU64::new(0),
-            waiting: Mutex::new(None),
+            waiting: Waiting::default(),
             process: std::process::id(),
         })
     }
 
-    fn words(&self) -> MutexGuard<'_, Option<String>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// What the operation that is under way waits for.
     pub fn waiting_for(&self) -> Option<String> {
-        self.words().clone()
+        self.waiting.get()
     }
 
     /// Whether this process is a fork of the one that made it.
@@ -113,10 +121,10 @@ impl Client {
     }
 
     /// Waits for the operations of other threads.
-    pub fn turn(&self, pulse: Pulse<'_>) -> Outcome<Turn<'_>> {
+    pub fn turn<'a>(&'a self, options: CallOptions<'a>) -> Outcome<Turn<'a>> {
         if self.is_forked() {
             let words = "a client belongs to the process that made it, and this is a fork of that one";
-            return Err(ClientError::Refused(Told::new("forked", words, Some("make a client after the fork"))));
+            return Err(ClientError::Refused(ErrorDetail::new("forked", words, Some("make a client after the fork"))));
         }
         if self.inside.load(Ordering::SeqCst) == thread_number() {
             let words = "this client is in the middle of an operation that a signal has interrupted";
@@ -126,15 +134,16 @@ impl Client {
             match self.state.try_lock() {
                 Ok(state) => {
                     self.inside.store(thread_number(), Ordering::SeqCst);
-                    return Ok(Turn { state: Some(state), client: self });
+                    let context = CallContext::new(options, &self.waiting);
+                    return Ok(Turn { state, context, next: Next(self) });
                 }
                 Err(TryLockError::Poisoned(_)) => {
                     return Err(ClientError::refused("internal", "an earlier operation failed: a defect of umiak"));
                 }
                 Err(TryLockError::WouldBlock) => {
-                    let guard = self.turn.0.lock().unwrap_or_else(PoisonError::into_inner);
+                    let guard = self.turn.0.lock().unpoisoned();
                     drop(self.turn.1.wait_timeout(guard, Duration::from_millis(20)));
-                    if !pulse() {
+                    if !(options.pulse)() {
                         return Err(ClientError::Interrupted);
                     }
                 }
@@ -156,41 +165,21 @@ pub struct RowChange<'a> {
     pub mean: bool,
 }
 
-/// The limits of one operation, and who is asked whether it may go on.
-pub struct Wish<'a> {
-    /// For the whole operation, however many requests it takes.
-    pub limit: Option<Duration>,
-    /// The moment at which that is over.
-    pub until: Option<Instant>,
-    pub pulse: Pulse<'a>,
-}
-
-impl<'a> Wish<'a> {
-    pub fn new(limit: Option<Duration>, pulse: Pulse<'a>) -> Wish<'a> {
-        Wish { limit, until: limit.map(|limit| Instant::now() + limit), pulse }
+impl<'a> Turn<'a> {
+    pub(super) fn split(&mut self) -> (&mut State, &mut CallContext<'a>) {
+        (&mut self.state, &mut self.context)
     }
 
-    pub(super) fn is_over(&self) -> bool {
-        self.until.is_some_and(|until| Instant::now() >= until)
-    }
-}
-
-impl Turn<'_> {
-    pub(super) fn split(&mut self) -> (&mut State, &Mutex<Option<String>>) {
-        // It is there until the turn is dropped.
-        (self.state.as_mut().expect("a turn has its state"), &self.client.waiting)
-    }
-
-    pub fn connect(&mut self, wish: &mut Wish<'_>) -> Outcome<Value> {
-        let (state, waiting) = self.split();
-        state.connect_all(waiting, wish)?;
-        Ok(state.links.iter().map(|link| link.welcome.clone()).collect())
+    pub fn connect(&mut self) -> Outcome<Value> {
+        let (state, context) = self.split();
+        state.connect_all(context)?;
+        Ok(state.links.iter().map(|link| link.welcome_json.clone()).collect())
     }
 
     pub fn close(&mut self) {
         let (state, _) = self.split();
         state.closed = true;
-        state.beats = None;
+        state.heartbeats = None;
         for link in &mut state.links {
             if let Some(mut stream) = link.stream.take() {
                 stream.close();
@@ -207,13 +196,13 @@ impl Turn<'_> {
         self.split().0.table(table)
     }
 
-    pub fn create_table(&mut self, name: &str, spec: &str, wish: &mut Wish<'_>) -> Outcome<u32> {
-        let (state, waiting) = self.split();
+    pub fn create_table(&mut self, name: &str, spec: &str) -> Outcome<u32> {
+        let (state, context) = self.split();
         let table = Table::new(name, spec, state.sharding, state.links.len())?;
-        state.connect_all(waiting, wish)?;
+        state.connect_all(context)?;
         let known = state.tables.iter().position(|known| known.name == name);
         let header = Header { length: table.request.len() as u64, ..Header::of(Op::Create) };
-        let answers = state.tell_all(header, &table.request, waiting, wish)?;
+        let answers = state.tell_all(header, &table.request, context)?;
         let handle = known.unwrap_or(state.tables.len());
         for (link, answer) in answers.into_iter().enumerate() {
             state.created(link, handle, answer)?;
@@ -225,17 +214,8 @@ impl Turn<'_> {
         Ok(handle as u32)
     }
 
-    #[allow(clippy::too_many_arguments)]
-    pub fn pull(
-        &mut self,
-        table: u32,
-        keys: &[u64],
-        out: &mut [f32],
-        absent: Absent,
-        step: u64,
-        wish: &mut Wish<'_>,
-    ) -> Outcome<()> {
-        let (state, waiting) = self.split();
+    pub fn pull(&mut self, table: u32, keys: &[u64], out: &mut [f32], absent: Absent, step: u64) -> Outcome<()> {
+        let (state, context) = self.split();
         let (width, _, _) = state.table(table)?.sparse()?;
         if out.len() != keys.len() * width {
             return Err(ClientError::refused(
@@ -243,7 +223,7 @@ impl Turn<'_> {
                 format!("{} keys are not {} floats", keys.len(), out.len()),
             ));
         }
-        state.connect_all(waiting, wish)?;
+        state.connect_all(context)?;
         let mut plan = std::mem::take(&mut state.plan);
         plan.make(keys, state.sharding, state.links.len());
         let flags = match absent {
@@ -271,7 +251,7 @@ impl Turn<'_> {
                 }
             }
             let mut sink = |order: usize, row: usize, rows: &[f32]| plan.scatter(bases[order] + row, rows, width, out);
-            done = state.perform(&mut orders, &mut sink, waiting, wish);
+            done = state.perform(&mut orders, &mut sink, context);
             let strange = |answers: &Vec<Answer>| answers.iter().any(|answer| !matches!(answer, Answer::Rows(_)));
             if done.as_ref().map_or(true, strange) {
                 break;
@@ -290,10 +270,11 @@ impl Turn<'_> {
     }
 
     /// Push, set and add: rows that change something, in a push times `scale`. With `step`, a part of a synchronous step.
-    pub fn change(&mut self, change: &RowChange<'_>, step: Option<u64>, wish: &mut Wish<'_>) -> Outcome<()> {
-        let (state, waiting) = self.split();
+    pub fn change(&mut self, change: &RowChange<'_>, step: Option<u64>) -> Outcome<()> {
+        let (state, context) = self.split();
         let RowChange { op, table, keys, rows, scale, mean } = *change;
         let (pull_width, push_width, has_slot) = state.table(table)?.sparse()?;
+        let to_all = op == Op::Push && state.table(table)?.counts_pushes();
         let (width, merge) = match op {
             Op::Push if has_slot => (push_width, Merge::Statistics(scale)),
             Op::Push => (push_width, Merge::Sum(scale)),
@@ -304,7 +285,7 @@ impl Turn<'_> {
             let words = format!("{} keys need {} floats, not {}", keys.len(), keys.len() * width, rows.len());
             return Err(ClientError::refused("wrong-shape", words));
         }
-        state.connect_all(waiting, wish)?;
+        state.connect_all(context)?;
         let mut plan = std::mem::take(&mut state.plan);
         plan.make(keys, state.sharding, state.links.len());
         let flags = if mean && step.is_some() { flag::MEAN } else { 0 };
@@ -313,31 +294,31 @@ impl Turn<'_> {
         plan.spread(rows, width, merge, &mut parts);
         state.plan = plan;
         let mut of_links = Vec::with_capacity(parts.len());
-        for (link, (keys, rows)) in parts.into_iter().enumerate().filter(|(_, (keys, _))| !keys.is_empty()) {
+        for (link, (keys, rows)) in parts.into_iter().enumerate().filter(|(_, (keys, _))| to_all || !keys.is_empty()) {
             of_links.push((link, state.frames(header, table as usize, keys, rows, width)?));
         }
-        state.send(State::rounds(of_links), waiting, wish).map(drop)
+        state.send(State::rounds(of_links), context).map(drop)
     }
 
-    pub fn set_learning_rate(&mut self, table: u32, rate: f32, step: Option<u64>, wish: &mut Wish<'_>) -> Outcome<()> {
-        let (state, waiting) = self.split();
+    pub fn set_learning_rate(&mut self, table: u32, rate: f32, step: Option<u64>) -> Outcome<()> {
+        let (state, context) = self.split();
         state.table(table)?;
-        state.connect_all(waiting, wish)?;
+        state.connect_all(context)?;
         let header = state.numbered(Header { rows: 1, dim: 1, ..Header::of(Op::LearningRate) }, step);
         let frame = || Arc::new(Frame::new(header, table as usize, Vec::new(), vec![rate]));
         let orders = (0..state.links.len()).map(|link| Order::of_frame(link, frame())).collect();
-        state.send(vec![orders], waiting, wish).map(drop)
+        state.send(vec![orders], context).map(drop)
     }
 
     /// Rows that went.
-    pub fn shrink(&mut self, table: u32, wish: &mut Wish<'_>) -> Outcome<u64> {
-        let (state, waiting) = self.split();
+    pub fn shrink(&mut self, table: u32) -> Outcome<u64> {
+        let (state, context) = self.split();
         state.table(table)?;
-        state.connect_all(waiting, wish)?;
+        state.connect_all(context)?;
         let header = state.numbered(Header::of(Op::Shrink), None);
         let frame = || Arc::new(Frame::new(header, table as usize, Vec::new(), Vec::new()));
         let orders = (0..state.links.len()).map(|link| Order::of_frame(link, frame())).collect();
-        let answers = state.send(vec![orders], waiting, wish)?;
+        let answers = state.send(vec![orders], context)?;
         Ok(answers
             .iter()
             .map(|answer| match answer {
@@ -348,17 +329,17 @@ impl Turn<'_> {
     }
 
     /// Keys that others changed, and their values.
-    pub fn changed(&mut self, table: u32, wish: &mut Wish<'_>) -> Outcome<(Vec<u64>, Vec<f32>)> {
-        let (state, waiting) = self.split();
+    pub fn changed(&mut self, table: u32) -> Outcome<(Vec<u64>, Vec<f32>)> {
+        let (state, context) = self.split();
         state.table(table)?.sparse()?;
-        state.connect_all(waiting, wish)?;
+        state.connect_all(context)?;
         state.seq += 1;
         let header = Header { seq: state.seq, ..Header::of(Op::Changed) };
         let order = |link| Order::new(link, header, Some(table as usize), Body::Bytes(&[]));
         let mut orders: Vec<Order<'_>> = (0..state.links.len()).map(order).collect();
         let (mut keys, mut rows) = (Vec::new(), Vec::new());
-        for answer in state.perform(&mut orders, &mut |_, _, _| {}, waiting, wish)? {
-            let Answer::KeyedRows(more, values, _) = answer else { return Err(unexpected(&answer)) };
+        for answer in state.perform(&mut orders, &mut |_, _, _| {}, context)? {
+            let Answer::KeyedRows(more, values) = answer else { return Err(unexpected(&answer)) };
             keys.extend(more);
             rows.extend(values);
         }
@@ -366,32 +347,32 @@ impl Turn<'_> {
     }
 
     /// Waits until all living trainers are there, each with everything that it has changed.
-    pub fn barrier(&mut self, name: &str, wish: &mut Wish<'_>) -> Outcome<()> {
-        let (state, waiting) = self.split();
-        state.connect_all(waiting, wish)?;
+    pub fn barrier(&mut self, name: &str) -> Outcome<()> {
+        let (state, context) = self.split();
+        state.connect_all(context)?;
         // A server that is killed while others wait here could not get it from this trainer before they go on.
-        state.settle(waiting, wish)?;
+        state.settle(context)?;
         let turn = state.turns.barriers.get(name).copied().unwrap_or(0);
         let bytes = json!({"name": name, "turn": turn}).to_string().into_bytes();
         let header = Header { length: bytes.len() as u64, ..Header::of(Op::Barrier) };
         // One place to meet is enough.
         let mut orders = [Order::new(0, header, None, Body::Bytes(&bytes))];
-        state.perform(&mut orders, &mut |_, _, _| {}, waiting, wish)?;
+        state.perform(&mut orders, &mut |_, _, _| {}, context)?;
         state.turns.barriers.insert(name.into(), turn + 1);
         Ok(())
     }
 
     /// What all living trainers bring, in order of rank. Nothing is settled: what was pushed may still be on its way to disk.
-    pub fn gather(&mut self, name: &str, payload: &[u8], wish: &mut Wish<'_>) -> Outcome<Vec<Vec<u8>>> {
+    pub fn gather(&mut self, name: &str, payload: &[u8]) -> Outcome<Vec<Vec<u8>>> {
         check_gathered("gather", name, payload)?;
-        let (state, waiting) = self.split();
-        state.connect_all(waiting, wish)?;
+        let (state, context) = self.split();
+        state.connect_all(context)?;
         let turn = state.turns.gathers.get(name).copied().unwrap_or(0);
         let bytes = [name.as_bytes(), payload].concat();
         let (rows, length) = (name.len() as u32, bytes.len() as u64);
         let header = Header { rows, seq: turn, length, ..Header::of(Op::Gather) };
         let mut orders = [Order::new(0, header, None, Body::Bytes(&bytes))];
-        let answer = state.perform(&mut orders, &mut |_, _, _| {}, waiting, wish)?.pop();
+        let answer = state.perform(&mut orders, &mut |_, _, _| {}, context)?.pop();
         match answer {
             Some(Answer::Strings(strings, _)) if strings.len() == state.config.world => {
                 state.turns.gathers.insert(name.into(), turn + 1);
@@ -402,29 +383,29 @@ impl Turn<'_> {
     }
 
     /// Says something, and hears what everybody has said last under that name; waits for nobody.
-    pub fn post(&mut self, name: &str, payload: &[u8], wish: &mut Wish<'_>) -> Outcome<Vec<Vec<u8>>> {
+    pub fn post(&mut self, name: &str, payload: &[u8]) -> Outcome<Vec<Vec<u8>>> {
         check_gathered("post", name, payload)?;
-        let (state, waiting) = self.split();
-        state.connect_all(waiting, wish)?;
+        let (state, context) = self.split();
+        state.connect_all(context)?;
         let bytes = [name.as_bytes(), payload].concat();
         let (rows, length) = (name.len() as u32, bytes.len() as u64);
         let header = Header { rows, length, ..Header::of(Op::Post) };
         let mut orders = [Order::new(0, header, None, Body::Bytes(&bytes))];
-        match state.perform(&mut orders, &mut |_, _, _| {}, waiting, wish)?.pop() {
+        match state.perform(&mut orders, &mut |_, _, _| {}, context)?.pop() {
             Some(Answer::Strings(strings, _)) if strings.len() == state.config.world => Ok(strings),
             answer => Err(unexpected(&answer)),
         }
     }
 
     /// A number that nobody else gets, counted from 0.
-    pub fn take(&mut self, name: &str, wish: &mut Wish<'_>) -> Outcome<u64> {
+    pub fn take(&mut self, name: &str) -> Outcome<u64> {
         check_name(name)?;
-        let (state, waiting) = self.split();
-        state.connect_all(waiting, wish)?;
+        let (state, context) = self.split();
+        state.connect_all(context)?;
         let turn = state.turns.takes.get(name).copied().unwrap_or(0);
         let header = Header { seq: turn, length: name.len() as u64, ..Header::of(Op::Take) };
         let mut orders = [Order::new(0, header, None, Body::Bytes(name.as_bytes()))];
-        let answer = state.perform(&mut orders, &mut |_, _, _| {}, waiting, wish)?.pop();
+        let answer = state.perform(&mut orders, &mut |_, _, _| {}, context)?.pop();
         let number = match &answer {
             Some(Answer::Json(value)) => value["number"].as_u64(),
             _ => None,
@@ -435,22 +416,22 @@ impl Turn<'_> {
     }
 
     /// All servers load, or none: they are asked to check first.
-    pub fn load(&mut self, text: &str, wish: &mut Wish<'_>) -> Outcome<Value> {
+    pub fn load(&mut self, text: &str) -> Outcome<Value> {
         if self.split().0.links.len() > 1
             && let Ok(Value::Object(mut fields)) = serde_json::from_str(text)
         {
             fields.insert("check".into(), true.into());
-            self.ask_all(Op::Load, &Value::Object(fields).to_string(), wish)?;
+            self.ask_all(Op::Load, &Value::Object(fields).to_string())?;
         }
-        self.ask_all(Op::Load, text, wish)
+        self.ask_all(Op::Load, text)
     }
 
     /// The same text to all servers; their answers.
-    pub fn ask_all(&mut self, op: Op, text: &str, wish: &mut Wish<'_>) -> Outcome<Value> {
-        let (state, waiting) = self.split();
-        state.connect_all(waiting, wish)?;
+    pub fn ask_all(&mut self, op: Op, text: &str) -> Outcome<Value> {
+        let (state, context) = self.split();
+        state.connect_all(context)?;
         let header = Header { length: text.len() as u64, ..Header::of(op) };
-        let answers = state.tell_all(header, text.as_bytes(), waiting, wish)?;
+        let answers = state.tell_all(header, text.as_bytes(), context)?;
         let value = |answer| match answer {
             Answer::Json(value) => value,
             _ => Value::Null,
@@ -463,7 +444,11 @@ fn check_gathered(op: &str, name: &str, payload: &[u8]) -> Outcome<()> {
     check_name(name)?;
     if payload.len() as u64 > codec::MOST_GATHERED {
         let words = format!("{op} {name:?}: {} bytes are more than {}", payload.len(), codec::MOST_GATHERED);
-        return Err(ClientError::Refused(Told::new("too-long", words, Some("gather what is small, or in parts"))));
+        return Err(ClientError::Refused(ErrorDetail::new(
+            "too-long",
+            words,
+            Some("gather what is small, or in parts"),
+        )));
     }
     Ok(())
 }

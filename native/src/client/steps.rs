@@ -1,5 +1,5 @@
-//! Synchronous steps from a trainer's side: prepare on all servers, then commit on all; and how a trainer that was started
-//! anew finds out where it stood.
+//! Synchronous steps from a trainer's side: prepare on all servers, then commit on all; and how a trainer that was
+//! restarted finds out where it stood.
 //!
 //! ```text
 //! some server has committed step t        -> the others have prepared it: commit it there too, go on with t + 1
@@ -8,54 +8,55 @@
 
 use std::time::Duration;
 
-use super::delivery::{Body, Order, State, nap};
 use super::error::{ClientError, Outcome};
-use super::link::Words;
-use super::session::{Turn, Wish};
+use super::link::Welcome;
+use super::orders::{Body, Order};
+use super::session::Turn;
+use super::state::State;
 use crate::wire::frame::{Header, Op, flag};
 
-/// How often a step is chosen anew because the servers went on without this trainer meanwhile.
+/// How often a step is chosen again because the servers went on without this trainer meanwhile.
 const ATTEMPTS: usize = 100;
 
 impl Turn<'_> {
-    pub fn prepare(&mut self, step: u64, wish: &mut Wish<'_>) -> Outcome<()> {
-        let (state, waiting) = self.split();
-        state.connect_all(waiting, wish)?;
-        state.tell_all(Header { seq: step, ..Header::of(Op::Prepare) }, &[], waiting, wish)?;
+    pub fn prepare(&mut self, step: u64) -> Outcome<()> {
+        let (state, context) = self.split();
+        state.connect_all(context)?;
+        state.tell_all(Header { seq: step, ..Header::of(Op::Prepare) }, &[], context)?;
         state.step = Some(step);
         state.step_prepared(step);
         Ok(())
     }
 
-    pub fn commit(&mut self, step: u64, wish: &mut Wish<'_>) -> Outcome<()> {
-        let (state, waiting) = self.split();
-        state.connect_all(waiting, wish)?;
-        state.tell_all(Header { seq: step, ..Header::of(Op::Commit) }, &[], waiting, wish)?;
+    pub fn commit(&mut self, step: u64) -> Outcome<()> {
+        let (state, context) = self.split();
+        state.connect_all(context)?;
+        state.tell_all(Header { seq: step, ..Header::of(Op::Commit) }, &[], context)?;
         state.steps_closed(step, true);
         Ok(())
     }
 
-    pub fn abort(&mut self, step: u64, wish: &mut Wish<'_>) -> Outcome<()> {
-        let (state, waiting) = self.split();
-        state.connect_all(waiting, wish)?;
-        state.tell_all(Header { seq: step, ..Header::of(Op::Abort) }, &[], waiting, wish)?;
+    pub fn abort(&mut self, step: u64) -> Outcome<()> {
+        let (state, context) = self.split();
+        state.connect_all(context)?;
+        state.tell_all(Header { seq: step, ..Header::of(Op::Abort) }, &[], context)?;
         state.steps_closed(step, false);
         Ok(())
     }
 
-    pub fn done(&mut self, wish: &mut Wish<'_>) -> Outcome<()> {
-        let (state, waiting) = self.split();
-        state.connect_all(waiting, wish)?;
+    pub fn done(&mut self) -> Outcome<()> {
+        let (state, context) = self.split();
+        state.connect_all(context)?;
         // Nobody could send it again.
-        state.settle(waiting, wish)?;
-        state.tell_all(Header::of(Op::Done), &[], waiting, wish).map(|_| ())
+        state.settle(context)?;
+        state.tell_all(Header::of(Op::Done), &[], context).map(|_| ())
     }
 
     /// This trainer takes no more steps; everything else goes on.
-    pub fn finish_steps(&mut self, wish: &mut Wish<'_>) -> Outcome<()> {
-        let (state, waiting) = self.split();
-        state.connect_all(waiting, wish)?;
-        state.tell_all(Header { flags: flag::STEP, ..Header::of(Op::Done) }, &[], waiting, wish).map(|_| ())
+    pub fn finish_steps(&mut self) -> Outcome<()> {
+        let (state, context) = self.split();
+        state.connect_all(context)?;
+        state.tell_all(Header { flags: flag::STEP, ..Header::of(Op::Done) }, &[], context).map(|_| ())
     }
 
     /// The step that comes next, as far as this client knows.
@@ -64,30 +65,30 @@ impl Turn<'_> {
     }
 
     /// The step to go on with. New connections are made, because only a welcome says where a server stands.
-    pub fn resume(&mut self, wish: &mut Wish<'_>) -> Outcome<u64> {
-        let (state, waiting) = self.split();
+    pub fn resume(&mut self) -> Outcome<u64> {
+        let (state, context) = self.split();
         for _ in 0..ATTEMPTS {
             state.links.iter_mut().for_each(|link| link.stream = None);
-            state.connect_all(waiting, wish)?;
+            state.connect_all(context)?;
             // Done before, or given up by somebody: it joins again, and says so everywhere. Where the others have gone on
             // without it, a little ahead of them.
-            let given_up = state.links.iter().any(|link| !link.words.joined);
-            let next = state.links.iter().map(|link| link.words.next).max().unwrap_or(0);
-            let latest = state.links.iter().map(|link| link.words.step).max().unwrap_or(0);
+            let given_up = state.links.iter().any(|link| !link.welcome.joined);
+            let next = state.links.iter().map(|link| link.welcome.next).max().unwrap_or(0);
+            let latest = state.links.iter().map(|link| link.welcome.step).max().unwrap_or(0);
             let step = if given_up && latest > next { latest + 2 } else { next };
             let mut orders = Vec::new();
             for (index, link) in state.links.iter().enumerate() {
-                let op = match link.words {
+                let op = match link.welcome {
                     _ if given_up => Op::Abort,
-                    Words { next, .. } if next < step => Op::Commit,
-                    Words { prepared: true, .. } => Op::Abort,
+                    Welcome { next, .. } if next < step => Op::Commit,
+                    Welcome { prepared: true, .. } => Op::Abort,
                     _ => continue,
                 };
-                let seq = if op == Op::Commit { link.words.next } else { step };
+                let seq = if op == Op::Commit { link.welcome.next } else { step };
                 let header = Header { seq, ..Header::of(op) };
                 orders.push(Order::new(index, header, None, Body::Bytes(&[])));
             }
-            match state.perform(&mut orders, &mut |_, _, _| {}, waiting, wish) {
+            match state.perform(&mut orders, &mut |_, _, _| {}, context) {
                 Ok(_) => {
                     for link in &mut state.links {
                         link.open = None;
@@ -99,8 +100,8 @@ impl Turn<'_> {
                     return Ok(step);
                 }
                 // The others go on meanwhile, and do not everywhere notice at the same moment that this one is away.
-                Err(ClientError::Refused(told)) if matches!(told.code.as_str(), "step-past" | "step-order") => {
-                    nap(Duration::from_millis(100), wish.pulse)?;
+                Err(ClientError::Refused(detail)) if matches!(detail.code.as_str(), "step-past" | "step-order") => {
+                    context.nap(Duration::from_millis(100))?;
                 }
                 Err(error) => return Err(error),
             }

@@ -4,18 +4,27 @@ use std::ops::Range;
 
 use super::error::ClientError;
 use crate::keys::Sharding;
-use crate::table::spec::TableSpec;
+use crate::table::spec::{Optimizer, TableSpec};
 
 pub struct Table {
     pub name: String,
-    /// As the caller gave it; sent again to a server that starts anew.
+    /// As the caller gave it; sent again to a server that restarts.
     pub request: Vec<u8>,
     pub shape: Shape,
 }
 
 pub enum Shape {
-    Sparse { pull_width: usize, push_width: usize, has_slot: bool },
-    Dense { elements: usize, parts: Vec<Range<usize>> },
+    /// `counts`: its rule counts the pushes of the whole table, so every server hears of each.
+    Sparse {
+        pull_width: usize,
+        push_width: usize,
+        has_slot: bool,
+        counts: bool,
+    },
+    Dense {
+        elements: usize,
+        parts: Vec<Range<usize>>,
+    },
 }
 
 impl Table {
@@ -27,7 +36,9 @@ impl Table {
             TableSpec::Sparse(spec) => {
                 let has_slot = spec.accessor.is_some();
                 let (more_pulled, more_pushed) = if has_slot { (3, 4) } else { (0, 0) };
-                Shape::Sparse { pull_width: spec.dim + more_pulled, push_width: spec.dim + more_pushed, has_slot }
+                let counts = matches!(spec.optimizer, Optimizer::Adam { .. });
+                let (pull_width, push_width) = (spec.dim + more_pulled, spec.dim + more_pushed);
+                Shape::Sparse { pull_width, push_width, has_slot, counts }
             }
             TableSpec::Dense(spec) => {
                 let mut elements =
@@ -57,11 +68,15 @@ impl Table {
 
     pub fn sparse(&self) -> Result<(usize, usize, bool), ClientError> {
         match &self.shape {
-            Shape::Sparse { pull_width, push_width, has_slot } => Ok((*pull_width, *push_width, *has_slot)),
+            Shape::Sparse { pull_width, push_width, has_slot, .. } => Ok((*pull_width, *push_width, *has_slot)),
             Shape::Dense { .. } => {
                 Err(ClientError::refused("wrong-table", format!("{:?} is a dense table", self.name)))
             }
         }
+    }
+
+    pub fn counts_pushes(&self) -> bool {
+        matches!(self.shape, Shape::Sparse { counts: true, .. })
     }
 
     pub fn dense(&self) -> Result<(usize, &[Range<usize>]), ClientError> {

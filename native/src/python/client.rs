@@ -11,10 +11,11 @@ use serde::Deserialize;
 
 use super::errors;
 use super::table::absence;
+use crate::client::context::CallOptions;
 use crate::client::dense::Pieces;
-use crate::client::dial::{self, Card, NoEntry};
-use crate::client::error::{ClientError, Outcome, Told};
-use crate::client::session::{self, RowChange, Turn, Wish};
+use crate::client::dial::{self, Credentials, NoEntry};
+use crate::client::error::{ClientError, ErrorDetail, Outcome};
+use crate::client::session::{self, RowChange, Turn};
 use crate::wire::frame::{Header, Op, flag};
 use crate::wire::stream::{self, TlsFiles};
 
@@ -31,7 +32,7 @@ impl Client {
         &self,
         py: Python<'_>,
         limit_s: Option<f64>,
-        work: impl FnOnce(&mut Turn<'_>, &mut Wish<'_>) -> Outcome<T> + Send,
+        work: impl FnOnce(&mut Turn<'_>) -> Outcome<T> + Send,
     ) -> PyResult<T> {
         let limit = limit_s.map(errors::duration).transpose()?;
         let mut raised = None;
@@ -47,8 +48,7 @@ impl Client {
                 raised = Python::attach(|py| py.check_signals()).err();
                 raised.is_none()
             };
-            let mut turn = self.inner.turn(&mut pulse)?;
-            work(&mut turn, &mut Wish::new(limit, &mut pulse))
+            work(&mut self.inner.turn(CallOptions::new(limit, &mut pulse))?)
         });
         match (outcome, raised) {
             (Err(ClientError::Interrupted), Some(raised)) => Err(raised),
@@ -187,12 +187,12 @@ impl Client {
     }
 
     fn connect(&self, py: Python<'_>) -> PyResult<String> {
-        self.run(py, None, |turn, wish| turn.connect(wish)).map(|welcomes| welcomes.to_string())
+        self.run(py, None, |turn| turn.connect()).map(|welcomes| welcomes.to_string())
     }
 
     fn create_table(&self, py: Python<'_>, name: &str, spec: &str) -> PyResult<u32> {
-        let (table, said) = self.run(py, None, |turn, wish| {
-            let table = turn.create_table(name, spec, wish)?;
+        let (table, said) = self.run(py, None, |turn| {
+            let table = turn.create_table(name, spec)?;
             Ok((table, turn.take_said()))
         })?;
         for line in said {
@@ -206,11 +206,11 @@ impl Client {
     }
 
     fn pull_width(&self, py: Python<'_>, table: u32) -> PyResult<usize> {
-        self.run(py, None, |turn, _| Ok(turn.table(table)?.pull_width()))
+        self.run(py, None, |turn| Ok(turn.table(table)?.pull_width()))
     }
 
     fn push_width(&self, py: Python<'_>, table: u32) -> PyResult<usize> {
-        self.run(py, None, |turn, _| Ok(turn.table(table)?.push_width()))
+        self.run(py, None, |turn| Ok(turn.table(table)?.push_width()))
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -227,7 +227,7 @@ impl Client {
         limit_s: Option<f64>,
     ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
         let absent = absence(create, absent)?;
-        let width = self.run(py, None, |turn, _| Ok(turn.table(table)?.sparse()?.0))?;
+        let width = self.run(py, None, |turn| Ok(turn.table(table)?.sparse()?.0))?;
         let keys = Keys::take(&keys)?;
         let shape = [keys.shape(), &[width]].concat();
         let array = to_fill(py, out, &shape)?;
@@ -235,7 +235,7 @@ impl Client {
             let mut filled = array.try_readwrite().map_err(|error| PyValueError::new_err(error.to_string()))?;
             let out = filled.as_slice_mut().map_err(|error| PyValueError::new_err(error.to_string()))?;
             let keys = keys.slice();
-            self.run(py, limit_s, |turn, wish| turn.pull(table, keys, out, absent, step, wish))?;
+            self.run(py, limit_s, |turn| turn.pull(table, keys, out, absent, step))?;
         }
         Ok(array)
     }
@@ -264,8 +264,8 @@ impl Client {
     }
 
     fn changed<'py>(&self, py: Python<'py>, table: u32) -> PyResult<KeysAndRows<'py>> {
-        let (keys, rows, width) = self.run(py, None, |turn, wish| {
-            let (keys, rows) = turn.changed(table, wish)?;
+        let (keys, rows, width) = self.run(py, None, |turn| {
+            let (keys, rows) = turn.changed(table)?;
             Ok((keys, rows, turn.table(table)?.pull_width()))
         })?;
         let count = keys.len();
@@ -281,12 +281,12 @@ impl Client {
         step: u64,
         limit_s: Option<f64>,
     ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
-        let elements = self.run(py, None, |turn, _| Ok(turn.table(table)?.dense()?.0))?;
+        let elements = self.run(py, None, |turn| Ok(turn.table(table)?.dense()?.0))?;
         let array = to_fill(py, out, &[elements])?;
         {
             let mut filled = array.try_readwrite().map_err(|error| PyValueError::new_err(error.to_string()))?;
             let out = filled.as_slice_mut().map_err(|error| PyValueError::new_err(error.to_string()))?;
-            self.run(py, limit_s, |turn, wish| turn.pull_dense(table, out, step, wish))?;
+            self.run(py, limit_s, |turn| turn.pull_dense(table, out, step))?;
         }
         Ok(array)
     }
@@ -305,7 +305,7 @@ impl Client {
         let arrays: Vec<&[f32]> = gradients.iter().map(Rows::slice).collect();
         let pieces = Pieces { arrays: &arrays, scale, mean };
         let header = Header { dim: 1, ..Header::of(Op::PushDense) };
-        self.run(py, None, |turn, wish| turn.change_dense(header, table, pieces, step, wish))
+        self.run(py, None, |turn| turn.change_dense(header, table, pieces, step))
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -323,12 +323,12 @@ impl Client {
         let gradients = take_pieces(&gradients)?;
         let arrays: Vec<&[f32]> = gradients.iter().map(Rows::slice).collect();
         let pieces = Pieces { arrays: &arrays, scale, mean };
-        let elements = self.run(py, None, |turn, _| Ok(turn.table(table)?.dense()?.0))?;
+        let elements = self.run(py, None, |turn| Ok(turn.table(table)?.dense()?.0))?;
         let array = to_fill(py, Some(out), &[elements])?;
         {
             let mut filled = array.try_readwrite().map_err(|error| PyValueError::new_err(error.to_string()))?;
             let out = filled.as_slice_mut().map_err(|error| PyValueError::new_err(error.to_string()))?;
-            self.run(py, None, |turn, wish| turn.learn_dense(table, pieces, out, step, wish))?;
+            self.run(py, None, |turn| turn.learn_dense(table, pieces, out, step))?;
         }
         Ok(array)
     }
@@ -346,48 +346,48 @@ impl Client {
         let pieces = Pieces { arrays: &[values.slice()], scale: 1.0, mean: false };
         let flags = if if_unset { flag::IF_UNSET } else { 0 };
         let header = Header { flags, dim: 1, ..Header::of(Op::SetDense) };
-        self.run(py, None, |turn, wish| turn.change_dense(header, table, pieces, step, wish))
+        self.run(py, None, |turn| turn.change_dense(header, table, pieces, step))
     }
 
     #[pyo3(signature = (table, learning_rate, *, step=None))]
     fn set_learning_rate(&self, py: Python<'_>, table: u32, learning_rate: f32, step: Option<u64>) -> PyResult<()> {
-        self.run(py, None, |turn, wish| turn.set_learning_rate(table, learning_rate, step, wish))
+        self.run(py, None, |turn| turn.set_learning_rate(table, learning_rate, step))
     }
 
     fn shrink(&self, py: Python<'_>, table: u32) -> PyResult<u64> {
-        self.run(py, None, |turn, wish| turn.shrink(table, wish))
+        self.run(py, None, |turn| turn.shrink(table))
     }
 
     #[pyo3(signature = (step, *, limit_s=None))]
     fn prepare(&self, py: Python<'_>, step: u64, limit_s: Option<f64>) -> PyResult<()> {
-        self.run(py, limit_s, |turn, wish| turn.prepare(step, wish))
+        self.run(py, limit_s, |turn| turn.prepare(step))
     }
 
     #[pyo3(signature = (step, *, limit_s=None))]
     fn commit(&self, py: Python<'_>, step: u64, limit_s: Option<f64>) -> PyResult<()> {
-        self.run(py, limit_s, |turn, wish| turn.commit(step, wish))
+        self.run(py, limit_s, |turn| turn.commit(step))
     }
 
     fn abort(&self, py: Python<'_>, step: u64) -> PyResult<()> {
-        self.run(py, None, |turn, wish| turn.abort(step, wish))
+        self.run(py, None, |turn| turn.abort(step))
     }
 
     fn resume(&self, py: Python<'_>) -> PyResult<u64> {
-        self.run(py, None, |turn, wish| turn.resume(wish))
+        self.run(py, None, |turn| turn.resume())
     }
 
     #[getter]
     fn step(&self, py: Python<'_>) -> PyResult<Option<u64>> {
-        self.run(py, None, |turn, _| Ok(turn.step()))
+        self.run(py, None, |turn| Ok(turn.step()))
     }
 
     fn finish_steps(&self, py: Python<'_>) -> PyResult<()> {
-        self.run(py, None, |turn, wish| turn.finish_steps(wish))
+        self.run(py, None, |turn| turn.finish_steps())
     }
 
     #[pyo3(signature = (name, *, limit_s=None))]
     fn barrier(&self, py: Python<'_>, name: &str, limit_s: Option<f64>) -> PyResult<()> {
-        self.run(py, limit_s, |turn, wish| turn.barrier(name, wish))
+        self.run(py, limit_s, |turn| turn.barrier(name))
     }
 
     #[pyo3(signature = (name, payload, *, limit_s=None))]
@@ -398,7 +398,7 @@ impl Client {
         payload: &[u8],
         limit_s: Option<f64>,
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-        let strings = self.run(py, limit_s, |turn, wish| turn.gather(name, payload, wish))?;
+        let strings = self.run(py, limit_s, |turn| turn.gather(name, payload))?;
         Ok(strings.iter().map(|string| PyBytes::new(py, string)).collect())
     }
 
@@ -410,29 +410,29 @@ impl Client {
         payload: &[u8],
         limit_s: Option<f64>,
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-        let strings = self.run(py, limit_s, |turn, wish| turn.post(name, payload, wish))?;
+        let strings = self.run(py, limit_s, |turn| turn.post(name, payload))?;
         Ok(strings.iter().map(|string| PyBytes::new(py, string)).collect())
     }
 
     #[pyo3(signature = (name, *, limit_s=None))]
     fn take(&self, py: Python<'_>, name: &str, limit_s: Option<f64>) -> PyResult<u64> {
-        self.run(py, limit_s, |turn, wish| turn.take(name, wish))
+        self.run(py, limit_s, |turn| turn.take(name))
     }
 
     fn done(&self, py: Python<'_>) -> PyResult<()> {
-        self.run(py, None, |turn, wish| turn.done(wish))
+        self.run(py, None, |turn| turn.done())
     }
 
     fn save(&self, py: Python<'_>, request: &str) -> PyResult<String> {
-        self.run(py, None, |turn, wish| turn.ask_all(Op::Save, request, wish)).map(|answers| answers.to_string())
+        self.run(py, None, |turn| turn.ask_all(Op::Save, request)).map(|answers| answers.to_string())
     }
 
     fn load(&self, py: Python<'_>, request: &str) -> PyResult<String> {
-        self.run(py, None, |turn, wish| turn.load(request, wish)).map(|answers| answers.to_string())
+        self.run(py, None, |turn| turn.load(request)).map(|answers| answers.to_string())
     }
 
     fn status(&self, py: Python<'_>) -> PyResult<String> {
-        self.run(py, None, |turn, wish| turn.ask_all(Op::Status, "", wish)).map(|answers| answers.to_string())
+        self.run(py, None, |turn| turn.ask_all(Op::Status, "")).map(|answers| answers.to_string())
     }
 
     fn waiting_for(&self) -> Option<String> {
@@ -440,7 +440,7 @@ impl Client {
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        self.run(py, None, |turn, _| {
+        self.run(py, None, |turn| {
             turn.close();
             Ok(())
         })
@@ -463,7 +463,7 @@ impl Client {
             return Err(PyValueError::new_err(words));
         }
         let change = RowChange { op, table, keys: keys.slice(), rows: rows.slice(), scale, mean };
-        self.run(py, None, |turn, wish| turn.change(&change, step, wish))
+        self.run(py, None, |turn| turn.change(&change, step))
     }
 }
 
@@ -473,8 +473,8 @@ impl Drop for Client {
         if self.inner.is_forked() {
             return;
         }
-        if let Ok(mut turn) = self.inner.turn(&mut || false) {
-            // Threads that beat know nothing of Python, so they may be waited for with the GIL held.
+        if let Ok(mut turn) = self.inner.turn(CallOptions::new(None, &mut || false)) {
+            // Threads that send heartbeats know nothing of Python, so they may be waited for with the GIL held.
             turn.close();
         }
         // SAFETY: it is dropped here and nowhere else, and nothing uses it afterwards.
@@ -502,7 +502,7 @@ fn server_status(py: Python<'_>, config: &str, token: Option<&[u8]>) -> PyResult
         None => None,
         Some(files) => Some(stream::client_tls(files, &look.endpoint).map_err(refused)?),
     };
-    let card = Card {
+    let credentials = Credentials {
         endpoint: look.endpoint,
         token: token.unwrap_or_default().to_vec(),
         tls,
@@ -520,15 +520,15 @@ fn server_status(py: Python<'_>, config: &str, token: Option<&[u8]>) -> PyResult
                 false
             }
         };
-        dial::status(&card, &mut pulse)
+        dial::status(&credentials, &mut pulse)
     });
-    let told = match status {
+    let error = match status {
         Ok(status) => return Ok(status.to_string()),
-        Err(NoEntry::Refused(told)) => ClientError::told(told),
-        Err(NoEntry::Away(why)) => ClientError::ServerLost(Told::new("server-lost", why, None)),
+        Err(NoEntry::Refused(detail)) => ClientError::from_server(detail),
+        Err(NoEntry::Away(why)) => ClientError::ServerLost(ErrorDetail::new("server-lost", why, None)),
         Err(NoEntry::Interrupted) => ClientError::Interrupted,
     };
-    Err(raised.unwrap_or_else(|| errors::from_client(py, told)))
+    Err(raised.unwrap_or_else(|| errors::from_client(py, error)))
 }
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -6,7 +6,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::client::error::{ClientError, Told};
+use crate::client::error::{ClientError, ErrorDetail};
 use crate::server::service::Refusal;
 
 create_exception!(umiak_native, PsError, PyRuntimeError);
@@ -31,23 +31,23 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// An exception with its message, its code and its hint.
-fn raise<E: pyo3::type_object::PyTypeInfo>(py: Python<'_>, text: String, told: &Told) -> PyErr {
+fn raise<E: pyo3::type_object::PyTypeInfo>(py: Python<'_>, text: String, detail: &ErrorDetail) -> PyErr {
     let error = PyErr::from_type(py.get_type::<E>(), text);
     let value = error.value(py);
     // An exception takes attributes; if this one does not, the message is still right.
-    let _ = value.setattr("code", &told.code);
-    let _ = value.setattr("hint", told.hint.as_deref());
+    let _ = value.setattr("code", &detail.code);
+    let _ = value.setattr("hint", detail.hint.as_deref());
     error
 }
 
 pub fn from_client(py: Python<'_>, error: ClientError) -> PyErr {
     let text = error.to_string();
     match error {
-        ClientError::Refused(told) => raise::<Refused>(py, text, &told),
-        ClientError::TrainerLost(told) => raise::<TrainerLost>(py, text, &told),
-        ClientError::ServerLost(told) => raise::<ServerLost>(py, text, &told),
-        ClientError::ServerForgot(told) => raise::<ServerForgot>(py, text, &told),
-        ClientError::Timeout(told) => raise::<Timeout>(py, text, &told),
+        ClientError::Refused(detail) => raise::<Refused>(py, text, &detail),
+        ClientError::TrainerLost(detail) => raise::<TrainerLost>(py, text, &detail),
+        ClientError::ServerLost(detail) => raise::<ServerLost>(py, text, &detail),
+        ClientError::ServerForgot(detail) => raise::<ServerForgot>(py, text, &detail),
+        ClientError::Timeout(detail) => raise::<Timeout>(py, text, &detail),
         ClientError::Interrupted => PyRuntimeError::new_err(text),
     }
 }
@@ -60,5 +60,5 @@ pub fn duration(seconds: f64) -> PyResult<Duration> {
 
 pub fn refused(py: Python<'_>, refusal: Refusal) -> PyErr {
     let Refusal { code, message, hint } = refusal;
-    from_client(py, ClientError::Refused(Told { code: code.into(), message, hint }))
+    from_client(py, ClientError::Refused(ErrorDetail { code: code.into(), message, hint }))
 }

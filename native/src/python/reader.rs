@@ -4,7 +4,7 @@
 use std::io::{self, Read};
 use std::os::fd::{BorrowedFd, RawFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use numpy::{Element, IntoPyArray, PyArrayMethods, PyReadonlyArray1};
 use pyo3::create_exception;
@@ -12,6 +12,7 @@ use pyo3::exceptions::{PyException, PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::poison::Unpoisoned;
 use crate::reader::batches::{Reader, Settings};
 use crate::reader::columns::{self, Columns};
 use crate::reader::fault::Fault;
@@ -173,7 +174,7 @@ impl Drop for SlotReader {
 
 impl SlotReader {
     fn held(&self) -> std::sync::MutexGuard<'_, Option<Reader>> {
-        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reader.lock().unpoisoned()
     }
 }
 
@@ -197,7 +198,7 @@ impl Batch {
     }
 
     fn sparse_arrays<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let columns = std::mem::take(&mut self.columns.lock().unwrap_or_else(PoisonError::into_inner).sparse);
+        let columns = std::mem::take(&mut self.columns.lock().unpoisoned().sparse);
         let made = PyDict::new(py);
         for (name, column) in self.schema.sparse.iter().zip(columns) {
             let offsets = column.offsets.into_pyarray(py);
@@ -213,7 +214,7 @@ impl Batch {
 
     /// Before the arrays are made: out of the columns.
     fn stacked(&self, slots: &[String]) -> PyResult<Vec<u64>> {
-        let columns = self.columns.lock().unwrap_or_else(PoisonError::into_inner);
+        let columns = self.columns.lock().unpoisoned();
         let one = |slot: &String| {
             let number = self.schema.sparse.iter().position(|name| name == slot);
             let column = number.and_then(|number| columns.sparse.get(number)).ok_or_else(|| no_slot(slot))?;
@@ -224,7 +225,7 @@ impl Batch {
     }
 
     fn dense_arrays<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let columns = std::mem::take(&mut self.columns.lock().unwrap_or_else(PoisonError::into_inner).dense);
+        let columns = std::mem::take(&mut self.columns.lock().unpoisoned().dense);
         let made = PyDict::new(py);
         for (slot, column) in self.schema.dense.iter().zip(columns) {
             made.set_item(&slot.name, column.values.into_pyarray(py).reshape([self.size, slot.dim])?)?;
@@ -258,8 +259,7 @@ impl Batch {
 
     /// Ids of slots with one per sample, as a matrix: a row for each sample, a column for each slot that is named.
     fn matrix<'py>(&self, py: Python<'py>, slots: Vec<String>) -> PyResult<Bound<'py, PyAny>> {
-        let made =
-            self.sparse.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|made| made.bind(py).clone());
+        let made = self.sparse.lock().unpoisoned().as_ref().map(|made| made.bind(py).clone());
         let shape = [self.size, slots.len()];
         if self.unsigned {
             let ids = match made {
@@ -286,11 +286,11 @@ fn once<'py>(
     kept: &Mutex<Option<Py<PyDict>>>,
     make: impl FnOnce() -> PyResult<Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    if let Some(made) = kept.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+    if let Some(made) = kept.lock().unpoisoned().as_ref() {
         return Ok(made.bind(py).clone());
     }
     let made = make()?;
-    *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(made.clone().unbind());
+    *kept.lock().unpoisoned() = Some(made.clone().unbind());
     Ok(made)
 }
 

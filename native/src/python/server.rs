@@ -1,14 +1,15 @@
 //! `Server`: a listener and the state behind it.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use serde::Deserialize;
 
 use super::errors;
-use crate::client::dial::TICK;
+use crate::client::context::TICK;
+use crate::poison::Unpoisoned;
 use crate::server::config::{EngineConfig, OnLoss};
 use crate::server::connection::Limits;
 use crate::server::engine::Engine;
@@ -159,7 +160,7 @@ impl Running {
 
 impl Server {
     fn running(&self) -> MutexGuard<'_, Option<Running>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock().unpoisoned()
     }
 
     fn engine(&self) -> Result<Arc<Engine>, Refusal> {

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use serde_json::Value;
 
+use crate::poison::Unpoisoned;
 use crate::store::log::{self, Lsn};
 use crate::store::manifest::Manifest;
 use crate::store::shardfile::{ShardHead, ShardWriter};
@@ -220,7 +221,7 @@ struct Log {
 impl Log {
     /// A share of the log, so that nothing is locked while somebody waits.
     fn open_log(&self) -> PyResult<std::sync::Arc<log::Log>> {
-        let held = self.log.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let held = self.log.lock().unpoisoned();
         held.clone().ok_or_else(|| PyValueError::new_err("the log is closed"))
     }
 }
@@ -293,7 +294,7 @@ impl Log {
     }
 
     fn close(&self, py: Python<'_>) {
-        let log = self.log.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let log = self.log.lock().unpoisoned().take();
         py.detach(|| drop(log));
     }
 }

@@ -2,7 +2,7 @@
 //! docs/reference/slot-format.md.
 //!
 //! A cache is only used if it was made completely, from this very file, for these very slots; each block is checked when it
-//! is used first. Anything else makes the caller build it anew.
+//! is used first. Anything else makes the caller build it again.
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher, RandomState};

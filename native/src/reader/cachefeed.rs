@@ -187,7 +187,7 @@ impl CacheFeed {
             fs::remove_file(&path).map(|()| path)
         });
         let path = path.map_err(|error| {
-            let what = "its cache can't be made anew".to_string();
+            let what = "its cache can't be made again".to_string();
             Fault::File { file: input.name.clone(), what, error }
         })?;
         self.open = None;

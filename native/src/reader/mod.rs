@@ -16,8 +16,6 @@ pub mod batches;
 mod cache;
 mod cachefeed;
 pub mod columns;
-#[cfg(target_arch = "x86_64")]
-mod eights;
 pub mod fault;
 mod marks;
 mod number;
@@ -25,6 +23,8 @@ mod parser;
 mod pool;
 pub mod schema;
 mod shuffle;
+#[cfg(target_arch = "x86_64")]
+mod simd8;
 pub mod source;
 mod steps;
 mod tally;

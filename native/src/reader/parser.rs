@@ -496,6 +496,7 @@ impl Hasher for Fnv {
     }
 }
 
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(test)]
+#[cfg(target_arch = "x86_64")]
 #[path = "parser_test.rs"]
 mod tests;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use super::parser::{Bad, Cursor, Parser};
 use super::schema::{Schema, Slot};
 use super::source::{Idle, Place, Source};
 use super::tally::Counts;
+use crate::poison::Unpoisoned;
 
 /// Blocks that may be finished and not taken, per thread.
 const AHEAD: u64 = 3;
@@ -111,7 +112,7 @@ impl Pool {
             if queue.total.is_some_and(|total| queue.taken >= total) {
                 return Ok(None);
             }
-            queue = self.shared.filled.wait_timeout(queue, PATIENCE).unwrap_or_else(PoisonError::into_inner).0;
+            queue = self.shared.filled.wait_timeout(queue, PATIENCE).unpoisoned().0;
             if let Some(idle) = &self.idle {
                 drop(queue);
                 idle().map_err(|error| Fault::File { file: "reader".into(), what: "interrupted".into(), error })?;
@@ -158,7 +159,7 @@ impl Shared {
         let (source, number) = &mut *source;
         let mut queue = held(&self.queue);
         while !self.stop.load(Ordering::Relaxed) && *number - queue.taken >= self.most_ahead {
-            queue = self.emptied.wait_timeout(queue, PATIENCE).unwrap_or_else(PoisonError::into_inner).0;
+            queue = self.emptied.wait_timeout(queue, PATIENCE).unpoisoned().0;
         }
         if self.stop.load(Ordering::Relaxed) || queue.total.is_some() {
             return None;
@@ -186,5 +187,5 @@ impl Shared {
 
 /// A thread that panics here leaves nothing half done.
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock().unpoisoned()
 }

@@ -1,9 +1,9 @@
 //! Lines that go as predicted are read eight at a time. When that is worth an attempt is decided here; how it is done, in
-//! `eights`.
+//! `simd8`.
 
 use super::columns::{Columns, Dense};
-use super::eights::{self, Begins, Room};
 use super::marks::Marks;
+use super::simd8::{self, Begins, Room};
 use super::steps::{Step, Target};
 
 /// Lines that are read together before columns are told of them, and how few are as fast when they are read alone.
@@ -28,7 +28,7 @@ impl Together {
     /// None where the processor can't do it.
     pub fn here() -> Option<Self> {
         let patience = *ALONE.start();
-        eights::is_here().then(|| Self { rooms: Vec::new(), begins: Vec::new(), alone: 0, patience })
+        simd8::is_here().then(|| Self { rooms: Vec::new(), begins: Vec::new(), alone: 0, patience })
     }
 
     /// From now on lines that go by these steps are read together; none if there are no steps. A line must have one value in
@@ -80,14 +80,14 @@ impl Together {
             self.alone = alike;
             return 0;
         }
-        out.reserve(alike.next_multiple_of(eights::LINES));
+        out.reserve(alike.next_multiple_of(simd8::LINES));
         make_room(steps, &mut self.rooms, out);
         let mut read = 0;
         while read < alike {
-            let lines = (alike - read).min(eights::LINES);
+            let lines = (alike - read).min(simd8::LINES);
             let starts = marks.starts_from(first + read * apart);
             // SAFETY: so many lines are alike, and there is room for them. Their rooms were made for these steps.
-            let good = unsafe { eights::read(text, starts, apart, lines, steps, &self.rooms, &mut self.begins) };
+            let good = unsafe { simd8::read(text, starts, apart, lines, steps, &self.rooms, &mut self.begins) };
             if !good {
                 break;
             }
@@ -100,7 +100,7 @@ impl Together {
             self.alone = self.patience;
             self.patience = (2 * self.patience).min(*ALONE.end());
         }
-        if read >= 2 * eights::LINES {
+        if read >= 2 * simd8::LINES {
             self.patience = *ALONE.start();
         }
         if read > 0 {

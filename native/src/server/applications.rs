@@ -3,95 +3,20 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use super::engine::{Core, Engine};
+use super::coordination::Core;
+use super::engine::Engine;
 use super::gathers::Gathered;
-use super::operations::Creation;
+use super::payloads::Creation;
+use super::pieces::{Joined, Piece, whole_pieces};
 use super::records::{self, Author, Decision, Record};
-use super::registry::{Entry, Wish};
+use super::registry::{Entry, Wanted};
 use super::steps::Outcome;
 use crate::keys;
 use crate::table::Table;
 use crate::wire::codec;
 use crate::wire::frame::{Header, Op, flag};
-
-/// Part of a synchronous step: a frame that waits for its time.
-pub struct Piece {
-    pub header: Header,
-    /// The payload, on an address for u64.
-    words: Vec<u64>,
-}
-
-impl Piece {
-    /// A copy, in memory that was used before.
-    pub fn new(header: &Header, payload: &[u8], mut words: Vec<u64>) -> Self {
-        words.clear();
-        let whole = (payload.len() / 8) as u32;
-        if let Some((copied, rest)) = codec::keys(payload, whole) {
-            words.extend_from_slice(&copied);
-            let mut last = [0; 8];
-            last[..rest.len()].copy_from_slice(rest);
-            words.push(u64::from_le_bytes(last));
-        }
-        Self { header: *header, words }
-    }
-
-    /// The change of which these are the parts.
-    pub fn join(parts: &[&Piece]) -> Option<Self> {
-        let last = parts.last()?.header;
-        let (mut header, keyed) = (last, matches!(last.op, Op::Push | Op::Set | Op::Add));
-        header.flags &= !(flag::PART | flag::FIRST | flag::MORE);
-        header.rows = parts.iter().map(|part| part.header.rows).sum();
-        header.length = parts.iter().map(|part| part.header.length).sum();
-        let mut words = vec![0; (header.length as usize).div_ceil(8) + 1];
-        let mut room = &mut codec::key_bytes_mut(&mut words)[..];
-        let mut put = |bytes: &[u8]| {
-            let (here, rest) = std::mem::take(&mut room).split_at_mut(bytes.len());
-            here.copy_from_slice(bytes);
-            room = rest;
-        };
-        // All keys come before all rows.
-        let split = |part: &Piece| if keyed { 8 * part.header.rows as usize } else { 0 };
-        parts.iter().for_each(|part| put(&part.payload()[..split(part)]));
-        parts.iter().for_each(|part| put(&part.payload()[split(part)..]));
-        Some(Self { header, words })
-    }
-
-    pub fn payload(&self) -> &[u8] {
-        &codec::key_bytes(&self.words)[..self.header.length as usize]
-    }
-}
-
-/// Buffers of pieces that were applied, for those to come: fresh memory costs more than what is copied into it.
-#[derive(Default)]
-pub(super) struct Shelf(Mutex<Vec<Vec<u64>>>);
-
-impl Shelf {
-    /// Words in all that are kept.
-    const MOST: usize = 8 << 20;
-
-    fn buffers(&self) -> MutexGuard<'_, Vec<Vec<u64>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn take(&self) -> Vec<u64> {
-        self.buffers().pop().unwrap_or_default()
-    }
-
-    fn put(&self, used: impl Iterator<Item = Vec<u64>>) {
-        let mut buffers = self.buffers();
-        let mut kept: usize = buffers.iter().map(Vec::capacity).sum();
-        for words in used {
-            kept += words.capacity();
-            if kept > Self::MOST {
-                break;
-            }
-            buffers.push(words);
-        }
-    }
-}
 
 type Keyed<'a> = (Cow<'a, [u64]>, Cow<'a, [f32]>);
 
@@ -186,7 +111,7 @@ impl Engine {
                 by_table.entry(piece.header.table).or_default().push(piece);
             }
             for (number, pieces) in by_table {
-                let Ok(entry) = self.entry(number) else { continue };
+                let Ok(entry) = self.tables.get(number) else { continue };
                 let (settings, pushes): (Vec<&Piece>, Vec<&Piece>) =
                     pieces.into_iter().partition(|piece| matches!(piece.header.op, Op::LearningRate | Op::SetDense));
                 for piece in whole_pieces(&settings).iter().map(Joined::piece) {
@@ -195,12 +120,10 @@ impl Engine {
                 }
                 apply_summed(&entry, &pushes, more, keys::draw(u64::MAX, step));
             }
-            let pieces = parts.into_iter().flat_map(|(_, pieces)| pieces);
-            self.shelf.put(pieces.filter_map(Arc::into_inner).map(|piece| piece.words));
+            self.buffers.put(parts.into_iter().flat_map(|(_, pieces)| pieces));
         }
         if core.steps.step() != before {
-            self.step.store(core.steps.step(), Ordering::Release);
-            self.changed.notify_all();
+            self.coordination.publish_step(core);
         }
     }
 
@@ -221,7 +144,7 @@ impl Engine {
     pub(super) fn apply_done(&self, core: &mut Core, rank: u32) {
         core.members.done(rank);
         core.steps.leave(rank);
-        core.last_done = self.now();
+        core.ending.last_done = self.lifetime.now();
         self.apply_ripe(core);
     }
 
@@ -242,7 +165,7 @@ impl Engine {
             if rank as usize >= self.config.world {
                 return Err(format!("it is of trainer {rank}, and there are {}", self.config.world));
             }
-            let now = self.now();
+            let now = self.lifetime.now();
             let members = &mut self.core().members;
             members.arrives(rank, author.incarnation, now);
             members.left(rank, author.incarnation, now);
@@ -250,13 +173,11 @@ impl Engine {
         match header.op {
             Op::Create => {
                 let creation: Creation = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
-                let mut registry = self.registry();
-                match registry.wish(&creation.name, &creation.spec)? {
-                    Wish::Have(_) => {}
-                    Wish::Change(entry) => registry.add(entry.with_spec(creation.spec, &entry)?),
-                    Wish::Make => {
-                        registry.add(Entry::make(&creation.name, creation.spec, self.sharding, self.owned.clone())?);
-                    }
+                let mut registry = self.tables.write();
+                match registry.want(&creation.name, &creation.spec)? {
+                    Wanted::Have(_) => {}
+                    Wanted::Change(entry) => registry.add(entry.with_spec(creation.spec, &entry)?),
+                    Wanted::Make => registry.add(self.tables.make(&creation.name, creation.spec)?),
                 }
             }
             Op::Done => {
@@ -270,7 +191,7 @@ impl Engine {
             Op::Take => {
                 let rank = author.rank.ok_or("an observer takes no numbers")?;
                 let name = std::str::from_utf8(payload).map_err(|_| "its name is no text")?;
-                self.core().counters.give(name, rank, author.incarnation, header.seq, 0);
+                self.core().meetings.counters.give(name, rank, author.incarnation, header.seq, 0);
             }
             Op::Load => self.apply_load(payload).map_err(|refusal| refusal.message)?,
             Op::Prepare | Op::Commit | Op::Abort => {
@@ -278,16 +199,16 @@ impl Engine {
             }
             _ if header.flags & flag::STEP != 0 => {
                 self.check_change(&header, payload).map_err(|refusal| refusal.message)?;
-                let piece = Piece::new(&header, payload, self.shelf.take());
+                let piece = Piece::new(&header, payload, self.buffers.take());
                 self.apply_step(&mut self.core(), author, &header, Some(piece))?;
             }
             _ => {
                 let entry = self.check_change(&header, payload).map_err(|refusal| refusal.message)?;
                 match author.rank {
                     Some(rank) => {
-                        let mut lane = self.lane(rank);
-                        if self.apply_whole(&mut lane.parts, author, &header, payload, &entry).1 {
-                            lane.carried_out(header.seq, 0);
+                        let mut session = self.sessions.of(rank);
+                        if self.apply_whole(&mut session.parts, author, &header, payload, &entry).1 {
+                            session.carried_out(header.seq, 0);
                         }
                     }
                     None => drop(self.apply_change(author, &header, payload, &entry)),
@@ -302,7 +223,7 @@ impl Engine {
         if count as usize != self.config.world {
             return Err(format!("it is of {count} trainers, and there are {}", self.config.world));
         }
-        self.core().gathers.completes(name, Gathered { turn, count, bytes: strings.to_vec(), lsn: 0 });
+        self.core().meetings.gathers.completes(name, Gathered { turn, count, bytes: strings.to_vec(), lsn: 0 });
         Ok(())
     }
 
@@ -315,7 +236,7 @@ impl Engine {
         match decision {
             Decision::Lost { rank } => self.apply_lost(&mut core, known(*rank)?),
             Decision::Untied { rank } => self.untie(&mut core, known(*rank)?),
-            Decision::Barrier { name, turn } => core.barriers.completes(name, *turn),
+            Decision::Barrier { name, turn } => core.meetings.barriers.completes(name, *turn, 0),
             Decision::Saved { mode } => {
                 drop(core);
                 self.age(*mode)?;
@@ -333,40 +254,6 @@ fn raised<'a>(piece: &Piece, rows: Cow<'a, [f32]>, more: Option<f32>, counted: u
         row.iter_mut().skip(counted).for_each(|number| *number *= more);
     }
     Cow::Owned(rows)
-}
-
-enum Joined<'a> {
-    Whole(&'a Piece),
-    Made(Piece),
-}
-
-impl Joined<'_> {
-    fn piece(&self) -> &Piece {
-        match self {
-            Joined::Whole(piece) => piece,
-            Joined::Made(piece) => piece,
-        }
-    }
-}
-
-/// Those that came in parts are put together. The parts of a trainer follow each other.
-fn whole_pieces<'a>(pieces: &[&'a Piece]) -> Vec<Joined<'a>> {
-    let (mut whole, mut parts) = (Vec::with_capacity(pieces.len()), Vec::new());
-    for piece in pieces {
-        if piece.header.flags & flag::PART == 0 {
-            whole.push(Joined::Whole(piece));
-            continue;
-        }
-        if piece.header.flags & flag::FIRST != 0 {
-            parts.clear();
-        }
-        parts.push(*piece);
-        if piece.header.flags & flag::MORE == 0 {
-            whole.extend(Piece::join(&parts).map(Joined::Made));
-            parts.clear();
-        }
-    }
-    whole
 }
 
 /// All pieces of one step for one table, summed in their order and applied as one push.

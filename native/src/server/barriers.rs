@@ -1,7 +1,7 @@
 //! Places where trainers wait for one another. A decider.
 //!
 //! A barrier has a name and a turn. Once complete it stays complete, so that a trainer that lost the answer, or that was
-//! started anew and walks the same way again, passes it at once instead of waiting for those who are long gone.
+//! restarted and walks the same way again, passes it at once instead of waiting for those who are long gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,6 +10,8 @@ pub struct Barriers {
     /// Per name, how many turns are complete.
     complete: BTreeMap<String, u64>,
     waiting: BTreeMap<(String, u64), BTreeSet<u32>>,
+    /// Where the log has the newest completion; 0 is before everything.
+    lsn: u64,
 }
 
 impl Barriers {
@@ -42,10 +44,15 @@ impl Barriers {
         self.waiting.iter().filter(|(_, ranks)| full(ranks)).map(|(barrier, _)| barrier.clone()).collect()
     }
 
-    pub fn completes(&mut self, name: &str, turn: u64) {
+    pub fn completes(&mut self, name: &str, turn: u64, lsn: u64) {
+        self.lsn = self.lsn.max(lsn);
         self.waiting.retain(|(waiting, at), _| waiting != name || *at > turn);
         let turns = self.complete.entry(name.to_owned()).or_default();
         *turns = (*turns).max(turn.saturating_add(1));
+    }
+
+    pub fn lsn(&self) -> u64 {
+        self.lsn
     }
 
     pub fn remember(&self) -> BTreeMap<String, u64> {
@@ -53,7 +60,7 @@ impl Barriers {
     }
 
     pub fn restore(complete: BTreeMap<String, u64>) -> Self {
-        Self { complete, waiting: BTreeMap::new() }
+        Self { complete, ..Self::default() }
     }
 }
 
@@ -69,7 +76,8 @@ mod tests {
         assert_eq!(barriers.missing("start", 0, &[0, 1, 2]), [1]);
         assert!(barriers.full(&[0, 1, 2]).is_empty());
         assert_eq!(barriers.full(&[0, 2]), [("start".to_owned(), 0)], "one was lost");
-        barriers.completes("start", 0);
+        barriers.completes("start", 0, 7);
+        assert_eq!(barriers.lsn(), 7);
         assert!(barriers.is_complete("start", 0) && !barriers.is_complete("start", 1));
         assert!(barriers.full(&[0, 2]).is_empty());
     }
@@ -77,7 +85,7 @@ mod tests {
     #[test]
     fn a_complete_barrier_stays_open_also_after_a_restart() {
         let mut barriers = Barriers::default();
-        barriers.completes("epoch", 3);
+        barriers.completes("epoch", 3, 0);
         let mut again = Barriers::restore(barriers.remember());
         assert!(again.is_complete("epoch", 3) && again.is_complete("epoch", 0) && !again.is_complete("epoch", 4));
         again.arrives("epoch", 2, 1);
@@ -85,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_started_anew_has_not_arrived() {
+    fn a_restarted_trainer_has_not_arrived() {
         let mut barriers = Barriers::default();
         barriers.arrives("start", 0, 1);
         barriers.withdraw(1);

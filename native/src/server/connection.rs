@@ -12,15 +12,16 @@
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::locks;
-use super::service::{Fill, Identity, Kind, Refusal, Reply, RequestError, Service};
-use crate::crew;
+use super::service::{Fill, Identity, Kind, Refusal, Reply, Request, RequestError, Service};
+use crate::helpers;
+use crate::poison::Unpoisoned;
 use crate::wire::auth::{self, Challenge, Hello, Proof, Role};
 use crate::wire::codec::{self, Buffer, Fault};
 use crate::wire::frame::{HEADER, Header, Op, flag};
@@ -59,9 +60,9 @@ impl Default for Limits {
 pub const SLICE: Duration = Duration::from_millis(500);
 /// A buffer that was not used for this long is given back.
 const IDLE: Duration = Duration::from_secs(5);
-/// Answers of many rows are made and sent in blocks of about this many bytes, so many of them ahead.
-const BLOCK: usize = 128 << 10;
-const BLOCKS: usize = 8;
+/// Answers of many rows are made and sent in equal blocks of at most this many bytes, so many of them ahead.
+const BLOCK: usize = 256 << 10;
+const BLOCKS: usize = 4;
 
 /// What all connections of a server share.
 pub struct Terms<'a> {
@@ -162,7 +163,7 @@ fn converse(terms: &Terms<'_>, line: &mut Line<'_>, who: &Identity) -> End {
             return Fault::new("bad-frame", what).into();
         }
         let Line { stream, buffer, .. } = line;
-        let payload = buffer.bytes(header.length as usize);
+        let request = Request { who, header: &header, payload: buffer.bytes(header.length as usize) };
         let mut answer = Answer {
             stream,
             scratch: &mut scratch,
@@ -172,7 +173,7 @@ fn converse(terms: &Terms<'_>, line: &mut Line<'_>, who: &Identity) -> End {
             answered: false,
             broken: false,
         };
-        let outcome = catch_unwind(AssertUnwindSafe(|| terms.service.request(who, &header, payload, &mut answer)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| terms.service.request(request, &mut answer)));
         match outcome {
             Ok(Ok(())) if answer.answered && !answer.broken => {}
             Ok(Err(RequestError::Refused(refusal))) if !answer.answered && !answer.broken => {
@@ -402,7 +403,8 @@ impl Reply for Answer<'_> {
         }
         locks::may_wait();
         let (total, width) = (rows as usize, dim as usize);
-        let per_block = (BLOCK / 4 / width.max(1)).clamp(1, total.max(1));
+        let blocks = (total * width * 4).div_ceil(BLOCK).max(1);
+        let per_block = total.div_ceil(blocks).max(1);
         let per_round = (BLOCKS * per_block).min(total);
         self.scratch.resize(self.scratch.len().max(per_round * width), 0.0);
         let length = (total * width * 4) as u64;
@@ -417,12 +419,12 @@ impl Reply for Answer<'_> {
             let floats = &mut self.scratch[..round.len() * width];
             let blocks: Vec<Mutex<&mut [f32]>> =
                 floats.chunks_mut((per_block * width).max(1)).map(Mutex::new).collect();
-            let block = |number: usize| blocks[number].lock().unwrap_or_else(PoisonError::into_inner);
+            let block = |number: usize| blocks[number].lock().unpoisoned();
             let make = |number: usize| {
                 let start = round.start + number * per_block;
                 fill(start..(start + per_block).min(round.end), &mut block(number));
             };
-            crew::ahead(blocks.len(), &make, |need| {
+            helpers::ahead(blocks.len(), &make, |need| {
                 for number in 0..blocks.len().max(1) {
                     let floats = blocks.get(number).map(|_| {
                         need(number);

@@ -2,8 +2,10 @@
 //! a table shrinks, a checkpoint takes a table's place) has it alone. Unlike a `RwLock` it can be waited at for a while only,
 //! so that a connection can tell its client what it waits for; and whoever wants it alone goes before newcomers.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
+
+use crate::poison::Unpoisoned;
 
 #[derive(Default)]
 struct Traffic {
@@ -26,7 +28,7 @@ pub struct Alone<'a>(&'a Gate);
 
 impl Gate {
     fn traffic(&self) -> MutexGuard<'_, Traffic> {
-        self.traffic.lock().unwrap_or_else(PoisonError::into_inner)
+        self.traffic.lock().unpoisoned()
     }
 
     /// `None` if somebody had it alone for all that time.
@@ -35,7 +37,7 @@ impl Gate {
         if traffic.alone || traffic.queueing > 0 {
             let closed = |traffic: &mut Traffic| traffic.alone || traffic.queueing > 0;
             let waited = self.changed.wait_timeout_while(traffic, patience, closed);
-            let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            let (guard, timeout) = waited.unpoisoned();
             if timeout.timed_out() {
                 return None;
             }
@@ -49,7 +51,7 @@ impl Gate {
         let mut traffic = self.traffic();
         traffic.queueing += 1;
         let busy = |traffic: &mut Traffic| traffic.alone || traffic.inside > 0;
-        traffic = self.changed.wait_while(traffic, busy).unwrap_or_else(PoisonError::into_inner);
+        traffic = self.changed.wait_while(traffic, busy).unpoisoned();
         traffic.queueing -= 1;
         traffic.alone = true;
         Alone(self)

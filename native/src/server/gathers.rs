@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_elsewhere_or_started_anew_has_not_come() {
+    fn who_is_elsewhere_or_restarted_has_not_come() {
         let mut gathers = Gathers::default();
         bring(&mut gathers, 0, 0, "x");
         gathers.arrives("b", 0, 0, b"y".to_vec());

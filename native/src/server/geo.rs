@@ -5,30 +5,25 @@
 
 use super::engine::Engine;
 use super::refusals;
-use super::service::{Identity, Reply, RequestError};
+use super::service::{Reply, Request, RequestError};
 use crate::table::{Absent, Table};
-use crate::wire::frame::Header;
 
 /// An answer is cut off after the shard with which it becomes longer than this; the next one begins there.
 const MOST_BYTES: usize = 64 << 20;
 
 impl Engine {
-    pub(super) fn tell_changed(
-        &self,
-        who: &Identity,
-        header: &Header,
-        reply: &mut dyn Reply,
-    ) -> Result<(), RequestError> {
-        let entry = self.entry(header.table)?;
+    pub(super) fn tell_changed(&self, request: Request<'_>, reply: &mut dyn Reply) -> Result<(), RequestError> {
+        let Request { who, header, .. } = request;
+        let entry = self.tables.get(header.table)?;
         let Table::Sparse(table) = &entry.table else {
             return Err(refusals::bad_request(format!("{:?} is a dense table: pull it", entry.name)).into());
         };
         let width = table.pull_width();
         let (keys, rows) = {
-            let mut lane = self.lane_of(who)?;
+            let mut session = self.sessions.held_by(who)?;
             entry.track(self.config.world);
             let (mut keys, mut rows) = (Vec::new(), Vec::new());
-            if let Some((seq, told)) = lane.told.remove(&header.table)
+            if let Some((seq, told)) = session.told.remove(&header.table)
                 && seq == header.seq
                 && seq != 0
             {
@@ -36,20 +31,21 @@ impl Engine {
                 rows.resize(keys.len() * width, 0.0);
                 table.pull(&keys, &mut rows, Absent::Initial);
             }
-            let shards = self.owned.len();
-            let from = lane.cursors.get(&header.table).copied().unwrap_or(0);
+            let owned = self.tables.owned();
+            let shards = owned.len();
+            let from = session.cursors.get(&header.table).copied().unwrap_or(0);
             for turn in 0..shards {
                 if rows.len() * 4 + keys.len() * 8 > MOST_BYTES {
                     break;
                 }
                 let at = (from + turn) % shards;
-                let shard = self.owned.start + at;
+                let shard = owned.start + at;
                 let (more_keys, more_rows) = table.take_changed(who.rank as usize, shard..shard + 1);
                 keys.extend(more_keys);
                 rows.extend(more_rows);
-                lane.cursors.insert(header.table, (at + 1) % shards);
+                session.cursors.insert(header.table, (at + 1) % shards);
             }
-            lane.told.insert(header.table, (header.seq, keys.clone()));
+            session.told.insert(header.table, (header.seq, keys.clone()));
             (keys, rows)
         };
         Ok(reply.keyed_rows(&keys, &rows, width as u32)?)

@@ -16,6 +16,7 @@ use rustls::ServerConfig;
 
 use super::connection::{self, Limits, SLICE, Terms};
 use super::service::{Refusal, Service};
+use crate::poison::Unpoisoned;
 use crate::wire::frame::{Header, Op};
 use crate::wire::stream::{Stream, poll, tune};
 
@@ -59,7 +60,7 @@ struct Guest {
 impl Shared {
     fn guests(&self) -> MutexGuard<'_, HashMap<u64, Guest>> {
         // No panic happens while it is held that would leave the map half changed.
-        self.guests.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.guests.lock().unpoisoned()
     }
 }
 
@@ -137,10 +138,7 @@ impl Listener {
         }
         while !guests.is_empty() {
             let Some(left) = deadline.checked_duration_since(Instant::now()) else { break };
-            guests = match self.shared.left.wait_timeout(guests, left) {
-                Ok((guests, _)) => guests,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
+            guests = self.shared.left.wait_timeout(guests, left).unpoisoned().0;
         }
     }
 }

@@ -8,61 +8,33 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use serde::Deserialize;
 use serde_json::json;
 
 use super::engine::Engine;
 use super::members::State;
-use super::operations::{author, parse};
+use super::payloads::parse;
+use super::refusals;
 use super::registry::{Entry, Registry};
-use super::service::{Identity, Refusal, Reply, RequestError};
+use super::service::{Refusal, Reply, Request, RequestError};
+use super::staging::{LoadRequest, Loaded, Staged};
 use super::steps::Steps;
-use super::{records, refusals};
+use crate::poison::Unpoisoned;
 use crate::store::shardfile;
 use crate::store::shardread::{self, ShardReader};
 use crate::table::{Table, differences};
-use crate::wire::frame::{Header, Op};
-
-/// A checkpoint that was checked, and that nobody wanted after all, is kept for so long, in milliseconds.
-const STALE: u64 = 60_000;
+use crate::wire::frame::Op;
 
 /// Threads that read files.
 const READERS: usize = 2;
 
-#[derive(Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Wanted {
-    path: PathBuf,
-    /// Names of files; without them, all shard files that are there.
-    #[serde(default)]
-    files: Option<Vec<String>>,
-    /// From here on, the steps of all trainers.
-    #[serde(default)]
-    step: Option<u64>,
-    /// Only read and checked, not put in its place.
-    #[serde(default)]
-    check: bool,
-}
-
-/// Tables that were read, and in words what of their settings is not as it was saved.
-pub(super) type Tables = (Registry, Vec<String>);
-
-/// New tables beside the old ones.
-pub(super) struct Staged {
-    wanted: Wanted,
-    tracked: Vec<String>,
-    tables: Tables,
-    since: u64,
-}
-
 impl Engine {
     /// Tables made of shard files: all of this server's shards, or a refusal. Those that are there already keep their
     /// settings, which are those of the trainers' script.
-    pub(super) fn read_tables(&self, files: &[PathBuf], tracked: &[String]) -> Result<Tables, String> {
-        let old = self.tables();
+    pub(super) fn read_tables(&self, files: &[PathBuf], tracked: &[String]) -> Result<Loaded, String> {
+        let old = self.tables.registry();
         let made: Mutex<BTreeMap<String, Arc<Entry>>> = Mutex::default();
         let found: Mutex<Vec<usize>> = Mutex::default();
         let failure: Mutex<Option<String>> = Mutex::default();
@@ -72,9 +44,9 @@ impl Engine {
                 scope.spawn(|| {
                     while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
                         match self.read_file(file, &old, tracked, &made) {
-                            Ok(shard) => found.lock().unwrap_or_else(PoisonError::into_inner).extend(shard),
+                            Ok(shard) => found.lock().unpoisoned().extend(shard),
                             Err(problem) => {
-                                failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(problem);
+                                failure.lock().unpoisoned().get_or_insert(problem);
                                 return;
                             }
                         }
@@ -82,16 +54,16 @@ impl Engine {
                 });
             }
         });
-        if let Some(problem) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(problem) = failure.into_inner().unpoisoned() {
             return Err(problem);
         }
-        let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut found = found.into_inner().unpoisoned();
         found.sort_unstable();
-        if let Some(missing) = missing_shard(&found, self.owned.clone()) {
+        if let Some(missing) = missing_shard(&found, self.tables.owned()) {
             return Err(missing);
         }
         let (mut registry, mut changes) = (Registry::default(), Vec::new());
-        for entry in made.into_inner().unwrap_or_else(PoisonError::into_inner).into_values() {
+        for entry in made.into_inner().unpoisoned().into_values() {
             match old.by_name(&entry.name) {
                 Some(old) => {
                     changes.extend(differences::change(&entry.name, &entry.spec, &old.spec));
@@ -117,7 +89,7 @@ impl Engine {
             let text = format!("is of a job with {shards} virtual shards, and this one has {}", self.config.shards);
             return Err(format!("{}: {text}", file.display()));
         }
-        if !self.owned.contains(&shard) {
+        if !self.tables.owned().contains(&shard) {
             return Ok(None);
         }
         let mut current: Option<Arc<Entry>> = None;
@@ -133,16 +105,14 @@ impl Engine {
                             return Err(problem(text));
                         }
                     }
-                    let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut made = made.lock().unpoisoned();
                     let entry = match made.get(&head.name) {
                         Some(entry) if entry.spec != head.spec => {
                             return Err(problem(format!("describes table {:?} unlike the other files", head.name)));
                         }
                         Some(entry) => entry.clone(),
                         None => {
-                            let spec = head.spec.clone();
-                            let entry =
-                                Entry::make(&head.name, spec, self.sharding, self.owned.clone()).map_err(problem)?;
+                            let entry = self.tables.make(&head.name, head.spec.clone()).map_err(problem)?;
                             // Before its rows come, so that all of them count as changed: nobody knows who has seen what.
                             if tracked.contains(&head.name) {
                                 entry.track(self.config.world);
@@ -173,41 +143,27 @@ impl Engine {
         Ok(Some(shard))
     }
 
-    fn tracked(&self) -> Vec<String> {
-        self.tables().all().filter(|entry| entry.is_tracked()).map(|entry| entry.name.clone()).collect()
-    }
-
-    fn staged(&self) -> MutexGuard<'_, Option<Staged>> {
-        self.staged.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn drop_stale(&self) {
-        let stale = self.staged().take_if(|staged| self.now() >= staged.since + STALE);
-        // Many rows may go, and nobody waits for that at the lock.
-        drop(stale);
-    }
-
     /// What was read for this very request, if nothing has changed about the tables since.
-    fn take_staged(&self, wanted: &Wanted) -> Option<Tables> {
-        let staged = self.staged().take()?;
-        let old = self.tables();
+    fn take_staged(&self, request: &LoadRequest) -> Option<Loaded> {
+        let staged = self.staging.take(request)?;
+        let old = self.tables.registry();
         let fits = |entry: &Arc<Entry>| old.by_name(&entry.name).is_none_or(|old| old.spec == entry.spec);
-        let same = Wanted { check: false, ..staged.wanted } == *wanted && staged.tracked == self.tracked();
-        (same && staged.tables.0.all().all(fits)).then_some(staged.tables)
+        let same = staged.tracked == self.tables.tracked() && staged.loaded.0.all().all(fits);
+        same.then_some(staged.loaded)
     }
 
-    fn read_wanted(&self, wanted: &Wanted) -> Result<Tables, Refusal> {
+    fn read_wanted(&self, wanted: &LoadRequest) -> Result<Loaded, Refusal> {
         let failed = |text: String| refusals::load_failed(text);
         let files: Vec<PathBuf> = match &wanted.files {
             Some(names) => names.iter().map(|name| wanted.path.join(name)).collect(),
-            None => self.owned.clone().map(|shard| wanted.path.join(shardfile::file_name(shard))).collect(),
+            None => self.tables.owned().map(|shard| wanted.path.join(shardfile::file_name(shard))).collect(),
         };
-        self.read_tables(&files, &self.tracked()).map_err(failed)
+        self.read_tables(&files, &self.tables.tracked()).map_err(failed)
     }
 
     /// The new tables take their place. The caller has the gate alone.
     fn install(&self, tables: &Registry, step: Option<u64>) {
-        let mut registry = self.registry();
+        let mut registry = self.tables.write();
         for entry in tables.all() {
             registry.add(entry.clone());
         }
@@ -219,30 +175,24 @@ impl Engine {
                 .collect();
             core.steps = Steps::starting_at(step, self.config.world);
             gone.into_iter().for_each(|rank| core.steps.leave(rank));
-            self.step.store(step, Ordering::Release);
+            self.coordination.publish_step(&core);
         }
-        self.changed.notify_all();
+        self.coordination.notify();
     }
 
     pub(super) fn apply_load(&self, payload: &[u8]) -> Result<(), Refusal> {
-        let wanted: Wanted = parse(Op::Load, payload)?;
+        let wanted: LoadRequest = parse(Op::Load, payload)?;
         let (tables, _) = self.read_wanted(&wanted)?;
         self.install(&tables, wanted.step);
         Ok(())
     }
 
-    pub(super) fn load(
-        &self,
-        who: &Identity,
-        header: &Header,
-        payload: &[u8],
-        reply: &mut dyn Reply,
-    ) -> Result<(), RequestError> {
-        let wanted: Wanted = parse(Op::Load, payload)?;
+    pub(super) fn load(&self, request: Request<'_>, reply: &mut dyn Reply) -> Result<(), RequestError> {
+        let wanted: LoadRequest = parse(Op::Load, request.payload)?;
         let (lsn, changes) = {
-            let _writing = self.take_writing(who, reply)?;
-            let tracked = self.tracked();
-            let tables = std::thread::scope(|scope| {
+            let _writing = self.take_writing(request.who, reply)?;
+            let tracked = self.tables.tracked();
+            let loaded = std::thread::scope(|scope| {
                 let read = || match wanted.check {
                     true => self.read_wanted(&wanted),
                     false => self.take_staged(&wanted).map_or_else(|| self.read_wanted(&wanted), Ok),
@@ -259,28 +209,28 @@ impl Engine {
                 reading.join().unwrap_or_else(|_| Err(refusals::load_failed("the thread that reads came to grief")))
             })?;
             if wanted.check {
-                let since = self.now();
-                let staged = self.staged().replace(Staged { wanted, tracked, tables, since });
-                drop(staged);
+                let since = self.lifetime.now();
+                self.staging.put(Staged { request: wanted, tracked, loaded, since });
                 return Ok(reply.json(&json!({"server": self.config.server, "checked": true}))?);
             }
             let _alone = self.alone();
-            let lsn = self.append(&[&records::operation_head(author(who), header), payload])?;
-            self.install(&tables.0, wanted.step);
-            (lsn, tables.1)
+            let lsn = self.durability.append_request(request)?;
+            self.install(&loaded.0, wanted.step);
+            (lsn, loaded.1)
         };
-        self.wait_durable(lsn)?;
+        self.durability.wait(lsn)?;
         // So that a restart does not need the checkpoint's files any more.
-        self.ask_for_snapshot();
+        self.durability.schedule.ask();
         let rows: serde_json::Map<String, serde_json::Value> = self
-            .tables()
+            .tables
+            .registry()
             .all()
             .filter_map(|entry| match &entry.table {
                 Table::Sparse(table) => Some((entry.name.clone(), json!(table.len()))),
                 Table::Dense(_) => None,
             })
             .collect();
-        let step = self.step.load(Ordering::Acquire);
+        let step = self.coordination.step();
         let server = self.config.server;
         Ok(reply.json(&json!({"server": server, "step": step, "rows": rows, "changes": changes}))?)
     }

@@ -3,12 +3,12 @@
 //! ```text
 //! writing   the right to write tables to disk, or to do what must not happen meanwhile
 //! gate      changes pass it together; a moment in which nothing changes has it alone
-//! lane      one rank's operations, in order; one lane at a time
+//! session   one rank's operations, in order; one session at a time
 //! core      steps, members, meetings
 //! registry  which tables there are
 //! ```
 //!
-//! Locks inside tables, the log, the shelf and the list of threads are the last ones: nobody takes another while holding
+//! Locks inside tables, the log, the buffer pool and the list of threads are the last ones: nobody takes another while holding
 //! them. From the gate on, nobody writes to a socket or waits for the disk while holding one.
 //!
 //! In debug builds and in all tests each thread remembers what it holds, and taking a lock out of order panics, also when
@@ -16,14 +16,16 @@
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Condvar, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
+
+use crate::poison::Unpoisoned;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
     Writing,
     Gate,
-    Lane,
+    Session,
     Core,
     Registry,
 }
@@ -35,6 +37,7 @@ mod held {
 
     thread_local!(static HELD: RefCell<Vec<Rank>> = const { RefCell::new(Vec::new()) });
 
+    #[expect(clippy::panic, reason = "a defect that debug builds and tests are to find")]
     pub fn take(rank: Rank) {
         HELD.with_borrow_mut(|held| {
             if let Some(last) = held.iter().max().filter(|last| **last >= rank) {
@@ -52,8 +55,11 @@ mod held {
         });
     }
 
-    pub fn from(rank: Rank) -> Option<Rank> {
-        HELD.with_borrow(|held| held.iter().copied().find(|each| *each >= rank))
+    #[expect(clippy::panic, reason = "a defect that debug builds and tests are to find")]
+    pub fn none_from(rank: Rank) {
+        if let Some(rank) = HELD.with_borrow(|held| held.iter().copied().find(|each| *each >= rank)) {
+            panic!("a thread that holds {rank:?} waits for a socket or the disk");
+        }
     }
 }
 
@@ -105,9 +111,7 @@ pub fn take_if<G>(rank: Rank, lock: impl FnOnce() -> Option<G>) -> Option<Ranked
 /// Says that what follows may take long: a socket or the disk is waited for.
 pub fn may_wait() {
     #[cfg(any(test, debug_assertions))]
-    if let Some(rank) = held::from(Rank::Gate) {
-        panic!("a thread that holds {rank:?} waits for a socket or the disk");
-    }
+    held::none_from(Rank::Gate);
 }
 
 impl<G: Deref> Deref for Ranked<G> {
@@ -130,7 +134,7 @@ impl<T> Guard<'_, T> {
     /// Gives the lock up until the bell rings, or for so long.
     pub fn wait_timeout(self, bell: &Condvar, timeout: Duration) -> Self {
         let Ranked { guard, held } = self;
-        let guard = bell.wait_timeout(guard, timeout).unwrap_or_else(PoisonError::into_inner).0;
+        let guard = bell.wait_timeout(guard, timeout).unpoisoned().0;
         Ranked { guard, held }
     }
 }
@@ -147,7 +151,7 @@ impl<T> Lock<T> {
     }
 
     pub fn lock(&self) -> Guard<'_, T> {
-        take(self.rank, || self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+        take(self.rank, || self.inner.lock().unpoisoned())
     }
 
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
@@ -169,10 +173,10 @@ mod tests {
 
     #[test]
     fn locks_are_taken_in_one_order_only() {
-        let locks = || (Lock::new(Rank::Lane, 1), Lock::new(Rank::Lane, 2), Lock::new(Rank::Core, 3));
+        let locks = || (Lock::new(Rank::Session, 1), Lock::new(Rank::Session, 2), Lock::new(Rank::Core, 3));
         assert!(!panics(move || {
-            let (lane, other, core) = locks();
-            drop((lane.lock(), core.lock()));
+            let (session, other, core) = locks();
+            drop((session.lock(), core.lock()));
             drop((other.lock(), core.try_lock()));
         }));
         assert!(panics(move || drop((locks().2.lock(), locks().0.lock()))), "backwards");
@@ -188,8 +192,8 @@ mod tests {
             may_wait();
         }));
         assert!(panics(|| {
-            let lane = Lock::new(Rank::Lane, ());
-            let _lane = lane.lock();
+            let session = Lock::new(Rank::Session, ());
+            let _session = session.lock();
             may_wait();
         }));
         may_wait();

@@ -18,7 +18,7 @@ pub struct Patience {
     pub grace: u64,
     /// The same for one that has never come.
     pub arrive: u64,
-    /// Without beats for so long, a connected trainer is called silent.
+    /// Without heartbeats for so long, a connected trainer is called silent.
     pub silent: u64,
 }
 
@@ -112,7 +112,7 @@ impl Members {
         self.seats[rank as usize].connections
     }
 
-    /// The whole grace begins anew for everybody: a server that has just come back blames nobody for its own absence.
+    /// The whole grace begins again for everybody: a server that has just come back blames nobody for its own absence.
     pub fn forgive(&mut self, now: u64) {
         self.seats.iter_mut().for_each(|member| member.heard = now);
     }
@@ -282,7 +282,7 @@ mod tests {
         members.heard(0, 1, 50_000);
         members.left(0, 1, 50_000);
         assert_eq!(members.connections(0), 1);
-        assert_eq!(members.overdue(60_011), [0], "the old one's beats do not count");
+        assert_eq!(members.overdue(60_011), [0], "the old one's heartbeats do not count");
     }
 
     #[test]

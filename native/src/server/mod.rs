@@ -16,6 +16,7 @@
 //! and not done again. An answer's `seq` is the newest durable number (without a log: the newest applied). After a
 //! reconnect, those above `applied` are sent again in order. The server forgot if `applied` is below what was reported durable,
 //! or if it has another `life`, no log, and had answered more than Create.
+//! A Push without rows is a push all the same: a rule such as Adam counts those of the whole table, on every server.
 //! Changed has a number too: asked again with the same one, it tells the same keys again; a higher one acknowledges.
 //!
 //! **Steps.** Push, PushDense and LearningRate with the flag STEP: `seq` is the step. First the pieces of t, then Prepare(t)
@@ -30,7 +31,7 @@
 //! next == t - 1 (then prepared)      the commit was lost in a kill: Commit(t - 1), then as above
 //! ```
 //!
-//! A trainer that was started anew connects to all servers, takes t = the highest `next`, and goes by the same table. Not
+//! A trainer that was restarted connects to all servers, takes t = the highest `next`, and goes by the same table. Not
 //! `joined`: it was done or had been given up. It takes t, or the highest `step` + 2 if a `step` is beyond t, and says Abort(t)
 //! everywhere, which means "I take part from t on"; refused with `step-past`, it tries a higher one.
 //! Pull and PullDense with `seq` = s wait until the server's step is s.
@@ -47,28 +48,42 @@
 
 mod applications;
 mod barriers;
+mod blackboard;
 pub mod config;
 pub mod connection;
+mod coordination;
 mod counters;
+mod durability;
 pub mod engine;
 mod gate;
 mod gathers;
 mod geo;
-mod lane;
+mod lifetime;
 pub mod listener;
 mod loading;
 mod locks;
+mod meetings;
 mod members;
 mod operations;
-mod posts;
+mod payloads;
+mod pieces;
 mod records;
 mod recovery;
 mod refusals;
 mod registry;
+mod requests;
+mod schedule;
 pub mod service;
+mod session;
 mod snapshots;
+mod staging;
+mod state_dir;
 mod steps;
 mod traffic;
 pub mod upkeep;
+mod verdict;
 mod waiting;
 mod waits;
+
+#[cfg(test)]
+mod tests;

@@ -4,69 +4,33 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
-
-use super::applications::Piece;
 use super::counters;
 use super::engine::Engine;
-use super::records::{self, Author};
+use super::payloads::{Creation, name, parse};
+use super::pieces::Piece;
 use super::refusals;
-use super::registry::{Entry, Wish, described_otherwise};
-use super::service::{Identity, Kind, Refusal, Reply, RequestError};
+use super::registry::{Entry, Wanted, described_otherwise};
+use super::service::{Kind, Refusal, Reply, Request, RequestError};
 use super::steps::Outcome;
-use crate::keys;
 use crate::table::spec::{Optimizer, TableSpec};
 use crate::table::{Absent, Table, differences};
 use crate::wire::codec;
 use crate::wire::frame::{Header, Op, flag};
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Creation {
-    pub name: String,
-    pub spec: TableSpec,
-}
-
-pub(super) fn author(who: &Identity) -> Author {
-    match who.kind {
-        Kind::Observer => Author { rank: None, incarnation: who.incarnation },
-        _ => Author { rank: Some(who.rank), incarnation: who.incarnation },
-    }
-}
-
-pub(super) fn parse<'a, T: Deserialize<'a>>(op: Op, payload: &'a [u8]) -> Result<T, Refusal> {
-    serde_json::from_slice(payload).map_err(|error| refusals::bad_request(format!("{op:?}: {error}")))
-}
-
-/// Names are kept for ever, so they have a limit.
-pub(super) fn name(op: Op, bytes: &[u8]) -> Result<&str, Refusal> {
-    match std::str::from_utf8(bytes) {
-        Ok(name) if name.len() as u64 <= codec::MOST_NAME => Ok(name),
-        _ => Err(refusals::bad_request(format!("{op:?}: a name is a text of at most {} bytes", codec::MOST_NAME))),
-    }
-}
-
 impl Engine {
-    // --- requests ---------------------------------------------------------------------------------------------------
-
-    pub(super) fn create(
-        &self,
-        who: &Identity,
-        header: &Header,
-        payload: &[u8],
-        reply: &mut dyn Reply,
-    ) -> Result<(), RequestError> {
-        let creation: Creation = parse(Op::Create, payload)?;
+    pub(super) fn create(&self, request: Request<'_>, reply: &mut dyn Reply) -> Result<(), RequestError> {
+        let who = request.who;
+        let creation: Creation = parse(Op::Create, request.payload)?;
         let made = {
             let _pass = self.enter(who, reply)?;
-            let mut registry = self.registry();
-            match registry.wish(&creation.name, &creation.spec).map_err(refusals::other_spec)? {
-                Wish::Have(entry) => Some((entry, 0)),
-                Wish::Change(_) => None,
-                Wish::Make => {
-                    let made = Entry::make(&creation.name, creation.spec.clone(), self.sharding, self.owned.clone());
+            let mut registry = self.tables.write();
+            match registry.want(&creation.name, &creation.spec).map_err(refusals::other_spec)? {
+                Wanted::Have(entry) => Some((entry, 0)),
+                Wanted::Change(_) => None,
+                Wanted::Make => {
+                    let made = self.tables.make(&creation.name, creation.spec.clone());
                     let entry = made.map_err(refusals::bad_request)?;
-                    let lsn = self.append(&[&records::operation_head(author(who), header), payload])?;
+                    let lsn = self.durability.append_request(request)?;
                     registry.add(entry.clone());
                     Some((entry, lsn))
                 }
@@ -74,12 +38,12 @@ impl Engine {
         };
         let (entry, lsn, change) = match made {
             Some((entry, lsn)) => (entry, lsn, None),
-            None => self.change_settings(who, header, payload, creation, reply)?,
+            None => self.change_settings(request, creation, reply)?,
         };
         if who.kind != Kind::Observer {
             entry.agreed().insert(who.rank, who.incarnation);
         }
-        self.wait_durable(lsn)?;
+        self.durability.wait(lsn)?;
         match change {
             Some(change) => Ok(reply.json(&serde_json::json!({"table": entry.number, "change": change}))?),
             None => Ok(reply.ok(entry.number, self.durable_seq_of(who))?),
@@ -90,51 +54,44 @@ impl Engine {
     /// all trainers, those of their script count. Nothing else changes meanwhile, so that a replay does the same.
     fn change_settings(
         &self,
-        who: &Identity,
-        header: &Header,
-        payload: &[u8],
+        request: Request<'_>,
         creation: Creation,
         reply: &mut dyn Reply,
     ) -> Result<(Arc<Entry>, u64, Option<String>), RequestError> {
         let Creation { name, spec } = creation;
-        let _writing = self.take_writing(who, reply)?;
+        let _writing = self.take_writing(request.who, reply)?;
         let _alone = self.alone();
         let here: Vec<(u32, u64)> = {
             let members = &self.core().members;
-            let here = |rank: &u32| *rank == who.rank || members.connections(*rank) > 0;
+            let here = |rank: &u32| *rank == request.who.rank || members.connections(*rank) > 0;
             let ranks = (0..self.config.world as u32).filter(here);
             ranks.filter_map(|rank| Some((rank, members.incarnation(rank)?))).collect()
         };
-        let mut registry = self.registry();
-        let entry = match registry.wish(&name, &spec).map_err(refusals::other_spec)? {
-            Wish::Change(entry) => entry,
-            Wish::Have(entry) => return Ok((entry, 0, None)),
-            Wish::Make => return Err(refusals::busy().into()),
+        let mut registry = self.tables.write();
+        let entry = match registry.want(&name, &spec).map_err(refusals::other_spec)? {
+            Wanted::Change(entry) => entry,
+            Wanted::Have(entry) => return Ok((entry, 0, None)),
+            Wanted::Make => return Err(refusals::busy().into()),
         };
         if here.iter().any(|(rank, incarnation)| entry.agreed().get(rank) == Some(incarnation)) {
             return Err(refusals::other_spec(described_otherwise(&entry, &spec)).into());
         }
         let change = differences::change(&name, &entry.spec, &spec);
         check_settings(&spec).map_err(refusals::bad_request)?;
-        let lsn = self.append(&[&records::operation_head(author(who), header), payload])?;
+        let lsn = self.durability.append_request(request)?;
         let entry = entry.with_spec(spec, &entry).map_err(refusals::bad_request)?;
         registry.add(entry.clone());
         Ok((entry, lsn, change))
     }
 
-    pub(super) fn pull(
-        &self,
-        who: &Identity,
-        header: &Header,
-        payload: &[u8],
-        reply: &mut dyn Reply,
-    ) -> Result<(), RequestError> {
+    pub(super) fn pull(&self, request: Request<'_>, reply: &mut dyn Reply) -> Result<(), RequestError> {
+        let Request { who, header, payload } = request;
         self.wait_for_step(who, header.seq, reply)?;
-        let entry = self.entry(header.table)?;
+        let entry = self.tables.get(header.table)?;
         match (&entry.table, header.op) {
             (Table::Sparse(table), Op::Pull) => {
                 let (keys, _) = codec::keys(payload, header.rows).ok_or_else(too_short)?;
-                self.check_owner(&keys)?;
+                self.tables.check_owner(&keys)?;
                 let absent = match header.flags {
                     flags if flags & flag::CREATE != 0 => Absent::Made,
                     flags if flags & flag::ZEROS != 0 => Absent::Zeros,
@@ -149,13 +106,8 @@ impl Engine {
     }
 
     /// A change that takes effect at once, and once only.
-    pub(super) fn change(
-        &self,
-        who: &Identity,
-        header: &Header,
-        payload: &[u8],
-        reply: &mut dyn Reply,
-    ) -> Result<(), RequestError> {
+    pub(super) fn change(&self, request: Request<'_>, reply: &mut dyn Reply) -> Result<(), RequestError> {
+        let Request { who, header, payload } = request;
         self.check_change(header, payload)?;
         let (mut lsn, mut removed) = (0, 0);
         {
@@ -163,49 +115,44 @@ impl Engine {
             let _writing = if header.op == Op::Shrink { Some(self.take_writing(who, reply)?) } else { None };
             let _alone = if header.op == Op::Shrink { Some(self.alone()) } else { None };
             let _pass = if header.op == Op::Shrink { None } else { Some(self.enter(who, reply)?) };
-            let mut lane = if who.kind == Kind::Observer { None } else { Some(self.lane_of(who)?) };
-            if !lane.as_ref().is_some_and(|lane| lane.has(header.seq)) {
+            let mut session = if who.kind == Kind::Observer { None } else { Some(self.sessions.held_by(who)?) };
+            if !session.as_ref().is_some_and(|session| session.has(header.seq)) {
                 // Looked up again: a checkpoint may have taken the table's place.
                 let entry = self.check_change(header, payload)?;
                 let mut nobodys = Vec::new();
-                let parts = lane.as_mut().map_or(&mut nobodys, |lane| &mut lane.parts);
+                let parts = session.as_mut().map_or(&mut nobodys, |session| &mut session.parts);
                 check_parts(header, parts, &entry)?;
-                lsn = self.append(&[&records::operation_head(author(who), header), payload])?;
-                let (gone, whole) = self.apply_whole(parts, author(who), header, payload, &entry);
+                lsn = self.durability.append_request(request)?;
+                let (gone, whole) = self.apply_whole(parts, request.author(), header, payload, &entry);
                 removed = gone;
-                if let Some(lane) = lane.as_mut().filter(|_| whole) {
-                    lane.carried_out(header.seq, lsn);
+                if let Some(session) = session.as_mut().filter(|_| whole) {
+                    session.carried_out(header.seq, lsn);
                 }
             }
         }
         if who.kind == Kind::Observer {
             // It has no number under which it could ask again.
-            self.wait_durable(lsn)?;
+            self.durability.wait(lsn)?;
         }
         if header.op == Op::Shrink {
             return Ok(reply.json(&serde_json::json!({"removed": removed}))?);
         }
-        self.acknowledge(who, header, reply)
+        self.acknowledge(request, reply)
     }
 
     /// A number that nobody else gets. The answer waits for the disk: a server that forgot it would give it out again.
-    pub(super) fn take(
-        &self,
-        who: &Identity,
-        header: &Header,
-        payload: &[u8],
-        reply: &mut dyn Reply,
-    ) -> Result<(), RequestError> {
-        let (name, turn) = (name(Op::Take, payload)?, header.seq);
+    pub(super) fn take(&self, request: Request<'_>, reply: &mut dyn Reply) -> Result<(), RequestError> {
+        let who = request.who;
+        let (name, turn) = (name(Op::Take, request.payload)?, request.header.seq);
         let (number, lsn) = {
             let _pass = self.enter(who, reply)?;
-            let _lane = self.lane_of(who)?;
-            let counters = &mut self.core().counters;
+            let _session = self.sessions.held_by(who)?;
+            let counters = &mut self.core().meetings.counters;
             match counters.taken(name, who.rank, who.incarnation, turn) {
                 // Perhaps given a moment ago and not on disk yet.
                 Ok(Some(taken)) => (taken.number, taken.lsn),
                 Ok(None) => {
-                    let lsn = self.append(&[&records::operation_head(author(who), header), payload])?;
+                    let lsn = self.durability.append_request(request)?;
                     (counters.give(name, who.rank, who.incarnation, turn, lsn), lsn)
                 }
                 Err(counters::Disorder::Past(last)) => {
@@ -219,30 +166,25 @@ impl Engine {
                 }
             }
         };
-        self.wait_durable(lsn)?;
+        self.durability.wait(lsn)?;
         Ok(reply.json(&serde_json::json!({"number": number}))?)
     }
 
     /// A piece, or one of the turns, of a synchronous step.
-    pub(super) fn step_request(
-        &self,
-        who: &Identity,
-        header: &Header,
-        payload: &[u8],
-        reply: &mut dyn Reply,
-    ) -> Result<(), RequestError> {
+    pub(super) fn step_request(&self, request: Request<'_>, reply: &mut dyn Reply) -> Result<(), RequestError> {
+        let Request { who, header, payload } = request;
         let (rank, step) = (who.rank, header.seq);
         let is_piece = !matches!(header.op, Op::Prepare | Op::Commit | Op::Abort);
-        let prepares = header.op == Op::Prepare || is_piece && header.flags & flag::LAST != 0;
+        let prepares = header.op == Op::Prepare || is_piece && request.has(flag::LAST);
         if is_piece {
             self.wait_for_step(who, step.saturating_sub(1), reply)?;
         }
         // Copied before anything is locked.
-        let piece = is_piece.then(|| Piece::new(header, payload, self.shelf.take()));
+        let piece = is_piece.then(|| Piece::new(header, payload, self.buffers.take()));
         let mut lsn = 0;
         {
             let _pass = self.enter(who, reply)?;
-            let _lane = self.lane_of(who)?;
+            let _session = self.sessions.held_by(who)?;
             let mut core = self.core();
             let standing = core.steps.standing(rank);
             let foreign = standing.prepared.is_some_and(|life| life != who.incarnation);
@@ -259,36 +201,30 @@ impl Engine {
                 if is_piece {
                     self.check_change(header, payload)?;
                 }
-                lsn = self.append(&[&records::operation_head(author(who), header), payload])?;
-                self.apply_step(&mut core, author(who), header, piece).map_err(refusals::bad_request)?;
+                lsn = self.durability.append_request(request)?;
+                self.apply_step(&mut core, request.author(), header, piece).map_err(refusals::bad_request)?;
             } else if prepares {
                 // Prepared before, perhaps a moment ago and not on disk yet.
-                lsn = self.log.get().map_or(0, |log| log.last());
+                lsn = self.durability.last();
             }
         }
         if prepares {
-            self.wait_durable(lsn)?;
+            self.durability.wait(lsn)?;
         }
-        if header.op == Op::Commit && header.flags & flag::VALUES != 0 {
+        if header.op == Op::Commit && request.has(flag::VALUES) {
             self.wait_for_step(who, step + 1, reply)?;
         }
-        self.acknowledge(who, header, reply)
+        self.acknowledge(request, reply)
     }
 
     /// The answer to a change: that it is here, or what came of it.
-    fn acknowledge(&self, who: &Identity, header: &Header, reply: &mut dyn Reply) -> Result<(), RequestError> {
-        let durable_seq = self.durable_seq_of(who);
-        if header.flags & flag::VALUES != 0 {
-            return tell_values(&*self.entry(header.table)?, durable_seq, reply);
+    fn acknowledge(&self, request: Request<'_>, reply: &mut dyn Reply) -> Result<(), RequestError> {
+        let (table, durable_seq) = (request.header.table, self.durable_seq_of(request.who));
+        if request.has(flag::VALUES) {
+            return tell_values(&*self.tables.get(table)?, durable_seq, reply);
         }
-        Ok(reply.ok(header.table, durable_seq)?)
+        Ok(reply.ok(table, durable_seq)?)
     }
-
-    pub(super) fn durable_seq_of(&self, who: &Identity) -> u64 {
-        if who.kind == Kind::Observer { 0 } else { self.lane(who.rank).durable_seq(self.log.get()) }
-    }
-
-    // --- checks -----------------------------------------------------------------------------------------------------
 
     /// Whether a change fits its table; everything that could go wrong with it, before it is logged.
     pub(super) fn check_change(&self, header: &Header, payload: &[u8]) -> Result<Arc<Entry>, Refusal> {
@@ -296,7 +232,7 @@ impl Engine {
         if header.length != payload.len() as u64 {
             return Err(too_short());
         }
-        let entry = self.entry(header.table)?;
+        let entry = self.tables.get(header.table)?;
         let columns = |wanted: usize| match header.dim as usize {
             dim if dim == wanted => Ok(()),
             dim => Err(refusals::bad_request(format!(
@@ -345,24 +281,9 @@ impl Engine {
         if matches!(header.op, Op::Push | Op::Set | Op::Add)
             && let Some((keys, _)) = codec::keys(payload, header.rows)
         {
-            self.check_owner(&keys)?;
+            self.tables.check_owner(&keys)?;
         }
         Ok(entry)
-    }
-
-    /// Keys of another server's shards mean that client and server count servers differently. The first and the last are
-    /// enough to see it: clients send keys in the order of shards.
-    fn check_owner(&self, keys: &[u64]) -> Result<(), Refusal> {
-        for key in keys.first().into_iter().chain(keys.last()) {
-            let shard = self.sharding.shard_of(keys::mix(*key));
-            if !self.owned.contains(&shard) {
-                return Err(refusals::bad_request(format!(
-                    "key {key} is of shard {shard}, and this server has shards {:?}: it counts {} servers",
-                    self.owned, self.config.servers
-                )));
-            }
-        }
-        Ok(())
     }
 }
 

@@ -55,7 +55,7 @@ pub fn server_forgot(message: impl Into<String>) -> Refusal {
 }
 
 pub fn turn_past(message: impl Into<String>) -> Refusal {
-    refusal("turn-past", message, Some("a trainer that was started anew begins again with a name that is not in use"))
+    refusal("turn-past", message, Some("a trainer that was restarted begins again with a name that is not in use"))
 }
 
 pub fn disorder(disorder: &Disorder) -> Refusal {

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 
+use super::records::Author;
 use crate::wire::frame::Header;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,26 @@ pub struct Identity {
     pub peer: SocketAddr,
 }
 
+/// What is asked, and who asks.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    pub who: &'a Identity,
+    pub header: &'a Header,
+    pub payload: &'a [u8],
+}
+
+impl Request<'_> {
+    /// As the log names who asks.
+    pub fn author(&self) -> Author {
+        let rank = (self.who.kind != Kind::Observer).then_some(self.who.rank);
+        Author { rank, incarnation: self.who.incarnation }
+    }
+
+    pub fn has(&self, flag: u16) -> bool {
+        self.header.flags & flag != 0
+    }
+}
+
 /// Why a request was not carried out. It becomes an `Error` frame and then an exception.
 #[derive(Clone, Debug)]
 pub struct Refusal {
@@ -40,13 +61,7 @@ pub trait Service: Send + Sync + 'static {
     fn welcome(&self, who: &Identity) -> Result<serde_json::Value, Refusal>;
 
     /// Answers with exactly one of `Reply`'s final calls, after any number of `wait`s; or with a refusal.
-    fn request(
-        &self,
-        who: &Identity,
-        header: &Header,
-        payload: &[u8],
-        reply: &mut dyn Reply,
-    ) -> Result<(), RequestError>;
+    fn request(&self, request: Request<'_>, reply: &mut dyn Reply) -> Result<(), RequestError>;
 
     /// The connection has closed.
     fn gone(&self, who: &Identity);

@@ -15,23 +15,25 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::applications::Piece;
+use super::coordination::Core;
 use super::counters::Counters;
-use super::engine::{Core, Engine};
+use super::engine::Engine;
 use super::gathers::Gathered;
 use super::members::Remembered;
-use super::operations::parse;
+use super::payloads::parse;
+use super::pieces::Piece;
 use super::records::{self, Author, Decision};
 use super::registry::Entry;
-use super::service::{Identity, Refusal, Reply, RequestError};
+use super::service::{Refusal, Reply, Request, RequestError};
 use super::steps::Kept;
-use super::{recovery, refusals};
+use super::{refusals, state_dir};
+use crate::poison::Unpoisoned;
 use crate::store::log::Log;
 use crate::store::manifest::{Manifest, TableEntry};
 use crate::store::shardfile::{self, ShardHead, ShardSummary, ShardWriter};
@@ -45,7 +47,7 @@ const WRITERS: usize = 2;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct SaveRequest {
     path: PathBuf,
     #[serde(default = "all_rows")]
     mode: SaveMode,
@@ -122,7 +124,7 @@ impl Engine {
     /// The caller has the gate alone, and the right to write.
     fn freeze(&self, core: &Core, mode: SaveMode) -> Result<Moment, String> {
         let mut moment = Moment { tables: Vec::new(), step: core.steps.step(), saved: false };
-        for entry in self.tables().all() {
+        for entry in self.tables.registry().all() {
             let state = match &entry.table {
                 Table::Sparse(table) => table.freeze(mode).map(|()| table.state())?,
                 Table::Dense(table) => table.freeze().map(|()| table.state())?,
@@ -140,35 +142,36 @@ impl Engine {
         written: &AtomicUsize,
     ) -> Result<Vec<ShardSummary>, String> {
         let summaries = Mutex::new(Vec::new());
-        let next = AtomicUsize::new(self.owned.start);
+        let owned = self.tables.owned();
+        let next = AtomicUsize::new(owned.start);
         let failure: Mutex<Option<String>> = Mutex::new(None);
-        let lock = |failure: &Mutex<Option<String>>| failure.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let lock = |failure: &Mutex<Option<String>>| failure.lock().unpoisoned().is_some();
         std::thread::scope(|scope| {
-            for _ in 0..WRITERS.min(self.owned.len()) {
+            for _ in 0..WRITERS.min(owned.len()) {
                 scope.spawn(|| {
                     loop {
                         let shard = next.fetch_add(1, Ordering::Relaxed);
-                        if shard >= self.owned.end || lock(&failure) {
+                        if shard >= owned.end || lock(&failure) {
                             return;
                         }
-                        let outcome = match self.stopped.load(Ordering::SeqCst) {
+                        let outcome = match self.lifetime.is_stopped() {
                             true => Err("the server is being stopped".to_owned()),
                             false => self.write_shard(moment, dir, order, shard).map_err(|error| error.to_string()),
                         };
                         match outcome {
-                            Ok(summary) => summaries.lock().unwrap_or_else(PoisonError::into_inner).push(summary),
-                            Err(text) => *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(text),
+                            Ok(summary) => summaries.lock().unpoisoned().push(summary),
+                            Err(text) => *failure.lock().unpoisoned() = Some(text),
                         }
                         written.fetch_add(1, Ordering::Relaxed);
                     }
                 });
             }
         });
-        if let Some(failure) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(failure) = failure.into_inner().unpoisoned() {
             return Err(failure);
         }
         sync_dir(dir).map_err(|error| error.to_string())?;
-        let mut summaries = summaries.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut summaries = summaries.into_inner().unpoisoned();
         summaries.sort_by_key(|summary| summary.shard);
         Ok(summaries)
     }
@@ -196,12 +199,12 @@ impl Engine {
 
     // --- checkpoints ------------------------------------------------------------------------------------------------
 
-    pub(super) fn save(&self, who: &Identity, payload: &[u8], reply: &mut dyn Reply) -> Result<(), RequestError> {
-        let wanted: Wanted = parse(Op::Save, payload)?;
+    pub(super) fn save(&self, request: Request<'_>, reply: &mut dyn Reply) -> Result<(), RequestError> {
+        let wanted: SaveRequest = parse(Op::Save, request.payload)?;
         if let Some(step) = wanted.step {
-            self.wait_for_step(who, step, reply)?;
+            self.wait_for_step(request.who, step, reply)?;
         }
-        let _writing = self.take_writing(who, reply)?;
+        let _writing = self.take_writing(request.who, reply)?;
         std::fs::create_dir_all(&wanted.path)
             .map_err(|error| refusals::save_failed(format!("{}: {error}", wanted.path.display())))?;
         let mut moment = self.begin_save(&wanted)?;
@@ -216,7 +219,8 @@ impl Engine {
                     Err(RecvTimeoutError::Timeout) => {
                         let done = written.load(Ordering::Relaxed);
                         // A client that went away does not hurt the save.
-                        let _ = reply.wait(&format!("saving: {done} of {} shards are written", self.owned.len()));
+                        let _ =
+                            reply.wait(&format!("saving: {done} of {} shards are written", self.tables.owned().len()));
                     }
                     Err(RecvTimeoutError::Disconnected) => {
                         break Err(refusals::save_failed("the thread that writes came to grief").into());
@@ -227,7 +231,7 @@ impl Engine {
         moment.saved = outcome.is_ok();
         if !moment.saved && wanted.mode != SaveMode::All {
             // The log says that the rows were saved: a snapshot makes that part of it unnecessary.
-            self.ask_for_snapshot();
+            self.durability.schedule.ask();
         }
         let files = outcome?;
         let tables: serde_json::Map<String, Value> = moment
@@ -240,7 +244,7 @@ impl Engine {
         Ok(reply.json(&answer)?)
     }
 
-    fn begin_save(&self, wanted: &Wanted) -> Result<Moment, Refusal> {
+    fn begin_save(&self, wanted: &SaveRequest) -> Result<Moment, Refusal> {
         let _alone = self.alone();
         let core = self.core();
         if let Some(step) = wanted.step
@@ -251,7 +255,7 @@ impl Engine {
         }
         let moment = self.freeze(&core, wanted.mode).map_err(refusals::save_failed)?;
         if wanted.mode != SaveMode::All {
-            self.decide(&Decision::Saved { mode: wanted.mode })?;
+            self.durability.decide(&Decision::Saved { mode: wanted.mode })?;
         }
         Ok(moment)
     }
@@ -268,17 +272,17 @@ impl Engine {
 
     /// Writes the whole state to disk, and lets go of the log before it.
     pub(super) fn snapshot(&self) -> Result<(), String> {
-        let (Some(log), Some(state_dir)) = (self.log.get(), &self.config.state_dir) else { return Ok(()) };
-        let _writing = self.writing.lock();
+        let (Some(log), Some(state_dir)) = (self.durability.log(), &self.config.state_dir) else { return Ok(()) };
+        let _writing = self.durability.write();
         let (moment, mut rest, kept, gathered, parts) = {
             let _alone = self.alone();
-            // Lanes come before the core. Nothing is carried out in between: the gate is closed.
-            let applied = (0..self.config.world as u32).map(|rank| self.lane(rank).last_seq).collect();
+            // Sessions come before the core. Nothing is carried out in between: the gate is closed.
+            let applied = self.sessions.applied();
             let core = self.core();
             let moment = self.freeze(&core, SaveMode::All)?;
             let (_, kept) = core.steps.keep();
             let mut rest = self.rest(&core, &kept, applied);
-            let gathered = core.gathers.remember();
+            let gathered = core.meetings.gathers.remember();
             drop(core);
             rest.lsn = log.rotate();
             (moment, rest, kept, gathered, self.log_parts(log)?)
@@ -289,7 +293,7 @@ impl Engine {
             return Ok(());
         }
         let partial = state_dir.join(format!("{name}.partial"));
-        recovery::remove(&partial)?;
+        state_dir::remove(&partial)?;
         std::fs::create_dir_all(&partial).map_err(|error| format!("{}: {error}", partial.display()))?;
         let files = self.write_shards(&moment, &partial, Order::Any, &AtomicUsize::new(0))?;
         rest.pieces = Some(write_pieces(&partial, &kept)?);
@@ -313,9 +317,9 @@ impl Engine {
         log.wait_durable(parts.max(rest.lsn - 1))?;
         std::fs::rename(&partial, state_dir.join(&name)).map_err(io)?;
         sync_dir(state_dir).map_err(io)?;
-        recovery::remove_snapshots_before(state_dir, rest.lsn)?;
+        state_dir::remove_snapshots_before(state_dir, rest.lsn)?;
         log.drop_before(rest.lsn)?;
-        self.snapshots.fetch_add(1, Ordering::Relaxed);
+        self.durability.schedule.count();
         Ok(())
     }
 
@@ -324,10 +328,10 @@ impl Engine {
     fn log_parts(&self, log: &Log) -> Result<u64, String> {
         let mut last = 0;
         for rank in 0..self.config.world as u32 {
-            let lane = self.lane(rank);
-            let author = Author { rank: Some(rank), incarnation: lane.incarnation() };
+            let session = self.sessions.of(rank);
+            let author = Author { rank: Some(rank), incarnation: session.incarnation() };
             // A checkpoint may have been loaded in between, without their table.
-            for part in lane.parts.iter().filter(|part| self.check_change(&part.header, part.payload()).is_ok()) {
+            for part in session.parts.iter().filter(|part| self.check_change(&part.header, part.payload()).is_ok()) {
                 last = log.append(&[&records::operation_head(author, &part.header), part.payload()])?;
             }
         }
@@ -342,16 +346,15 @@ impl Engine {
             prepared: kept.prepared,
             sealed: kept.sealed.iter().map(|(step, _)| *step).collect(),
         };
-        let tracked = self.tables().all().filter(|entry| entry.is_tracked()).map(|entry| entry.name.clone()).collect();
         Rest {
             lsn: 0,
             members: core.members.remember(),
             applied,
-            barriers: core.barriers.remember(),
-            counters: core.counters.clone(),
+            barriers: core.meetings.barriers.remember(),
+            counters: core.meetings.counters.clone(),
             step: core.steps.step(),
             seats: kept.iter().map(seat).collect(),
-            tracked,
+            tracked: self.tables.tracked(),
             pieces: None,
             gathered: None,
         }

@@ -55,7 +55,7 @@ fn calls_out_of_order_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn an_aborted_step_is_brought_anew() {
+fn an_aborted_step_is_brought_again() {
     let mut steps = Steps::new(1);
     steps.offer(0, 0, "old").unwrap();
     assert!(steps.has_loose_ends(0));

@@ -9,6 +9,7 @@ use crate::wire::frame::{Header, Op};
 /// Requests, and the rows in them. Only ever growing.
 #[derive(Debug, Default)]
 pub struct Traffic {
+    requests: AtomicU64,
     pulls: AtomicU64,
     pulled_rows: AtomicU64,
     pushes: AtomicU64,
@@ -19,6 +20,7 @@ pub struct Traffic {
 
 impl Traffic {
     pub fn count(&self, header: &Header) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
         let (requests, rows) = match header.op {
             Op::Pull => (&self.pulls, Some(&self.pulled_rows)),
             Op::Push | Op::Add => (&self.pushes, Some(&self.pushed_rows)),
@@ -30,6 +32,11 @@ impl Traffic {
         if let Some(rows) = rows {
             rows.fetch_add(u64::from(header.rows), Ordering::Relaxed);
         }
+    }
+
+    /// All that was asked, of whatever kind.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
     }
 
     pub fn told(&self) -> Value {

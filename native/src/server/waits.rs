@@ -30,6 +30,8 @@ struct Wait {
     rank: u32,
     place: Place,
     since: u64,
+    /// What its client was told last.
+    told: Option<String>,
     ended: Option<String>,
 }
 
@@ -43,12 +45,23 @@ impl Waits {
     /// Returns a number for `end`.
     pub fn begin(&mut self, rank: u32, place: Place, now: u64) -> u64 {
         self.next += 1;
-        self.waits.insert(self.next, Wait { rank, place, since: now, ended: None });
+        self.waits.insert(self.next, Wait { rank, place, since: now, told: None, ended: None });
         self.next
     }
 
     pub fn end(&mut self, wait: u64) {
         self.waits.remove(&wait);
+    }
+
+    pub fn tell(&mut self, wait: u64, text: &str) {
+        if let Some(wait) = self.waits.get_mut(&wait) {
+            wait.told = Some(text.to_owned());
+        }
+    }
+
+    /// What a trainer that has waited for a second or more waits for.
+    pub fn told(&self, rank: u32) -> Option<&str> {
+        self.waits.values().rev().find(|wait| wait.rank == rank)?.told.as_deref()
     }
 
     /// Why this one can't come to an end, if that was noticed.
@@ -133,6 +146,8 @@ mod tests {
         assert_eq!(waits.end_mutual(7_000, 5_000, |_| true, missing).as_deref(), Some(text));
         assert_eq!([first, second].map(|wait| waits.why_ended(wait)), [Some(text); 2]);
         assert_eq!(waits.end_mutual(8_000, 5_000, |_| true, missing), None, "it is said once");
+        waits.tell(second, "barrier \"end\" waits for trainer 0");
+        assert_eq!((waits.told(0), waits.told(1)), (None, Some("barrier \"end\" waits for trainer 0")));
         waits.end(first);
         assert_eq!((waits.why_ended(first), waits.why_ended(second)), (None, Some(text)));
     }

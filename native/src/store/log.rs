@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,7 @@ use super::buffer::{self, Buffer};
 use super::segment::{self, HEAD, Lock, Segment};
 pub use super::segment::{Lsn, MOST_RECORD, Replayed, Visit};
 use super::{StoreError, Trouble, sync_dir};
+use crate::poison::Unpoisoned;
 
 /// Appenders wait for the disk beyond this many bytes.
 const MOST_WAITING: usize = 64 << 20;
@@ -301,7 +302,7 @@ impl Drop for Log {
 impl Shared {
     /// A panic elsewhere leaves the state as it was between two steps, which is a good one.
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unpoisoned()
     }
 
     /// From now on nothing can be written.
@@ -313,7 +314,7 @@ impl Shared {
     }
 
     fn wait_done<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.done.wait(state).unwrap_or_else(PoisonError::into_inner)
+        self.done.wait(state).unpoisoned()
     }
 }
 
@@ -366,7 +367,7 @@ impl Writer {
                 if state.stopping {
                     return None;
                 }
-                state = self.shared.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self.shared.work.wait(state).unpoisoned();
                 continue;
             }
             let full = state.filling.buffer.len() > MOST_WAITING;
@@ -376,7 +377,7 @@ impl Writer {
                 break;
             }
             let waited = self.shared.work.wait_timeout(state, self.interval - passed);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state = waited.unpoisoned().0;
         }
         (state.since, state.hurry) = (None, false);
         // This thread has put it back after the batch before.

@@ -103,6 +103,10 @@ impl Plan {
         self.mixed[item]
     }
 
+    pub fn mixed_of(&self, run: &Run) -> &[u64] {
+        &self.mixed[run.start..run.end]
+    }
+
     /// The place of an item in the call.
     #[inline(always)]
     pub fn place(&self, item: usize) -> usize {

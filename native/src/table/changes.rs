@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, RwLock};
 
+use crate::poison::Unpoisoned;
 use crate::table::shard::{Shard, Store};
 use crate::table::slab::Bits;
 
@@ -14,13 +15,12 @@ pub struct Changes {
 impl Changes {
     /// From now on, changes are kept for so many trainers.
     pub fn track(&self, trainers: usize) {
-        *self.trainers.write().unwrap_or_else(std::sync::PoisonError::into_inner) =
-            (0..trainers).map(|_| Bits::new()).collect();
+        *self.trainers.write().unpoisoned() = (0..trainers).map(|_| Bits::new()).collect();
     }
 
     /// What a call that changes rows marks them in.
     pub fn marks(&self) -> Arc<[Bits]> {
-        Arc::clone(&self.trainers.read().unwrap_or_else(std::sync::PoisonError::into_inner))
+        Arc::clone(&self.trainers.read().unpoisoned())
     }
 }
 

@@ -4,11 +4,12 @@
 //! freezing costs nothing and a push afterwards copies each chunk once.
 
 use std::ops::Range;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use serde_json::{Value, json};
 
 use crate::keys::Sharding;
+use crate::poison::Unpoisoned;
 use crate::table::kernels::{self, Job, Shape};
 use crate::table::rules::Rule;
 use crate::table::spec::DenseSpec;
@@ -255,11 +256,11 @@ impl DenseTable {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Inner> {
-        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+        self.inner.read().unpoisoned()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Inner> {
-        self.inner.write().unwrap_or_else(PoisonError::into_inner)
+        self.inner.write().unpoisoned()
     }
 }
 

@@ -4,46 +4,14 @@
 //! already. What a save does to rows (an accessor's modes) counts from the frozen moment too: a row that is written
 //! before the save is over gets it right then, the others when the moment is let go.
 
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
-use std::sync::Arc;
-
 use crate::keys::mix;
-use crate::table::shard::{MixHasher, Pending, Shard, Store};
+use crate::table::frozen::Pending;
+use crate::table::shard::{Shard, Store};
 use crate::table::spec::{Ctr, SaveMode};
 use crate::table::{RowBatch, ctr, row_flag};
 
 /// Rows that a scan reads before it lets go of the lock.
 const AT_ONCE: usize = 512;
-
-pub struct Frozen {
-    mode: SaveMode,
-    /// Slots that were in use: those with an ordinal below this.
-    rows: usize,
-    scanned: usize,
-    /// Slots that were written since, with the number of their copy; those without one were scanned before, or were free.
-    written: HashMap<u32, Option<usize>, BuildHasherDefault<MixHasher>>,
-    copies: RowBatch,
-    /// Slots and keys whose delta_score was reset early, and what it was.
-    resets: Vec<(u32, u64, f32)>,
-    pending: Arc<Pending>,
-    pending_scanned: bool,
-}
-
-impl Frozen {
-    pub fn new(shard: &Shard, mode: SaveMode) -> Self {
-        Self {
-            mode,
-            rows: shard.slots.used(),
-            scanned: 0,
-            written: HashMap::default(),
-            copies: RowBatch::default(),
-            resets: Vec::new(),
-            pending: Arc::clone(&shard.pending),
-            pending_scanned: false,
-        }
-    }
-}
 
 /// Must be called before a row is changed or removed while its shard is frozen.
 #[cold]

@@ -68,7 +68,9 @@ impl Buckets {
     fn take(&self, depth: u32) -> NonNull<Entry> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.slab.grow(number + 1);
+        #[expect(clippy::expect_used, reason = "the line above has seen to it")]
         let bucket = NonNull::new(self.slab.row(number as u32)).expect("the slab has grown");
+        debug_assert!((bucket.as_ptr() as usize).is_multiple_of(BUCKET_BYTES));
         // SAFETY: this bucket's memory was just made, and this caller has it alone.
         unsafe { bucket.as_ptr().write(Entry { key: 0, number: limit_of(number), wide: depth }) };
         bucket
@@ -106,7 +108,6 @@ fn home(hash: u64) -> usize {
 }
 
 /// The search, entry by entry, until it is found or a place is empty.
-#[inline(never)]
 fn search(entries: &[Entry; BUCKET], mut place: usize, key: u64) -> Option<&Entry> {
     loop {
         let entry = &entries[place % BUCKET];
@@ -123,6 +124,42 @@ fn search(entries: &[Entry; BUCKET], mut place: usize, key: u64) -> Option<&Entr
 #[inline(always)]
 fn next(place: usize) -> usize {
     if place == PLACES { 1 } else { place + 1 }
+}
+
+/// The cache line of a bucket in which the search for a key begins, and mostly ends.
+#[derive(Clone, Copy)]
+pub struct Line(*const [Entry; PER_LINE]);
+
+/// Of an index without buckets.
+static NO_LINE: [Entry; PER_LINE] = [Entry { key: 0, number: 0, wide: 0 }; PER_LINE];
+
+impl Line {
+    #[inline(always)]
+    pub fn address(self) -> *const u8 {
+        self.0.cast()
+    }
+
+    /// The key's entry, if it is in this line. If not, it may still be elsewhere: behind a line that is full, or in another
+    /// bucket, if this one was split since the line was asked for.
+    ///
+    /// # Safety
+    /// The index that gave the line must be alive, and nobody may change it meanwhile.
+    #[inline(always)]
+    pub unsafe fn find<'a>(self, key: u64) -> Option<&'a Entry> {
+        // SAFETY: buckets are never freed while their index lives.
+        let entries = unsafe { &*self.0 };
+        // The four keys of the line at once: which of them it is can't be foreseen, and a wrong guess costs more than all
+        // four comparisons. An empty entry may hold a key, but never before the entry that is looked for.
+        let same = |n: usize| u32::from(entries[n].key == key) << n;
+        // A bucket begins with its head, at a border of as many bytes as it has.
+        let head = u32::from((self.0 as usize).is_multiple_of(BUCKET_BYTES));
+        let matches = (same(0) | same(1) | same(2) | same(3)) & !head;
+        if matches == 0 {
+            return None;
+        }
+        let entry = &entries[matches.trailing_zeros() as usize % PER_LINE];
+        (entry.number != 0).then_some(entry)
+    }
 }
 
 #[derive(Default)]
@@ -150,32 +187,23 @@ impl Index {
         ((hash >> 1) >> (63 - self.depth)) as usize
     }
 
-    /// Where the search for a hash will begin: for prefetching.
+    /// Where the search for a hash begins.
     #[inline(always)]
-    pub fn hint(&self, hash: u64) -> *const u8 {
+    pub fn line(&self, hash: u64) -> Line {
         match self.directory.get(self.cell(hash)) {
-            Some(bucket) => bucket.as_ptr().wrapping_add(home(hash)).cast(),
-            None => std::ptr::null(),
+            Some(bucket) => Line(bucket.as_ptr().wrapping_add(home(hash) / PER_LINE * PER_LINE).cast()),
+            None => Line(&raw const NO_LINE),
         }
     }
 
-    #[inline(always)]
     pub fn find(&self, hash: u64, key: u64) -> Option<&Entry> {
+        // SAFETY: the line is this index's, which is borrowed.
+        if let Some(entry) = unsafe { self.line(hash).find(key) } {
+            return Some(entry);
+        }
         let bucket = self.directory.get(self.cell(hash))?;
         // SAFETY: the directory holds addresses of buckets of `BUCKET` entries, owned by this index, which is borrowed.
         let entries = unsafe { bucket.cast::<[Entry; BUCKET]>().as_ref() };
-        let line = home(hash) / PER_LINE % LINES * PER_LINE;
-        // The four keys of the line at once: which of them it is can't be foreseen, and a wrong guess costs more than all
-        // four comparisons. An empty entry may hold a key, but never before the entry that is looked for.
-        let same = |n: usize| u32::from(entries[line + n].key == key) << n;
-        let head = u32::from(line == 0);
-        let matches = (same(0) | same(1) | same(2) | same(3)) & !head;
-        if matches != 0 {
-            let entry = &entries[line + matches.trailing_zeros() as usize % PER_LINE];
-            if entry.number != 0 {
-                return Some(entry);
-            }
-        }
         search(entries, home(hash), key)
     }
 

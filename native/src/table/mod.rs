@@ -1,7 +1,8 @@
 //! Tables: rows by key, arrays by name, and the rules that change them.
 //!
 //! ```text
-//! sparse      a table: pull, push, load, shrink          dense       named arrays with the same rules
+//! sparse      a table: pull, push, shrink                dense       named arrays with the same rules
+//! saving      what of it goes to disk and comes back     frozen      what a shard keeps of a moment that is saved
 //! ctr, ctr_push      rows with click-through statistics
 //! freeze      a moment that is saved while pushes go on  changes     what others changed, for geo
 //! lookup      keys to rows, in stages                    batch       keys in groups by shard, in windows
@@ -10,7 +11,7 @@
 //! rules       numbers of a push  kernels gradient to row       spec    what a table is       differences  between two of these
 //! ```
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 mod batch;
 mod changes;
@@ -19,11 +20,13 @@ mod ctr_push;
 pub mod dense;
 pub mod differences;
 mod freeze;
+mod frozen;
 mod index;
 pub mod kernels;
 mod lookup;
 mod memory;
 pub mod rules;
+mod saving;
 mod shard;
 mod slab;
 mod slots;
@@ -34,6 +37,7 @@ pub use dense::DenseTable;
 pub use sparse::{Absent, SparseTable};
 
 use crate::keys::Sharding;
+use crate::poison::Unpoisoned;
 use crate::table::differences::layout_differences;
 use crate::table::spec::TableSpec;
 
@@ -117,5 +121,5 @@ impl Memory {
 
 /// A lock whose holder may have panicked: rows are changed one by one and whole, so what is there can be used.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock().unpoisoned()
 }

@@ -1,13 +1,10 @@
 //! One shard of a sparse table: what its lock guards. And the store: the memory that all shards of a table share, of
 //! which each owns the slots that it was given.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-use crate::keys::mix;
 use crate::table::Memory;
-use crate::table::freeze::Frozen;
+use crate::table::frozen::{Frozen, Pending};
 use crate::table::index::{Buckets, Index};
 use crate::table::slab::Slab;
 use crate::table::slots::{Extents, Slots};
@@ -20,32 +17,6 @@ pub struct Shard {
     /// Keys without a row, and the pushes that they have had. Shared with a frozen moment until one of them changes.
     pub pending: Arc<Pending>,
     pub frozen: Option<Box<Frozen>>,
-}
-
-pub type Pending = HashMap<u64, u32, BuildHasherDefault<MixHasher>>;
-
-/// Hashes a key with `mix`: the same on every machine and in every run.
-#[derive(Default)]
-pub struct MixHasher(u64);
-
-impl Hasher for MixHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = mix(self.0 ^ u64::from(byte));
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = mix(self.0 ^ number);
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.write_u64(u64::from(number));
-    }
 }
 
 /// The widths of a table's parts.

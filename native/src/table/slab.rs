@@ -86,6 +86,7 @@ impl<T: Plain> Slab<T> {
         if rows == 0 || self.width == 0 {
             return;
         }
+        #[expect(clippy::expect_used, reason = "there is no memory for more, as every allocation says it")]
         let row = u32::try_from(rows - 1).expect("slots are counted in 32 bits");
         let last = self.place(row).0;
         if !self.blocks[last].load(Ordering::Acquire).is_null() {
@@ -153,6 +154,7 @@ impl<T: Plain> Slab<T> {
 fn zeroed(bytes: usize, phase: usize) -> (MmapMut, *mut u8) {
     let large = bytes >= HUGE;
     let length = if large { bytes + phase + HUGE } else { bytes };
+    #[expect(clippy::panic, reason = "there is no memory for more, as every allocation says it")]
     let mut map = MmapOptions::new()
         .len(length)
         .map_anon()

@@ -5,35 +5,32 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use serde_json::{Value, json};
-
-use crate::crew;
 use crate::gather;
+use crate::helpers;
 use crate::keys::{Sharding, draw, mix, unit};
 use crate::table::batch::{self, copy_row, prefetch_row};
 use crate::table::changes::{self, Changes};
 use crate::table::ctr_push::CtrPush;
-use crate::table::freeze::{self, Frozen};
+use crate::table::freeze;
 use crate::table::kernels::{self, Job, Shape};
-use crate::table::lookup::{self, Block, Found, JobList, NOWHERE};
+use crate::table::lookup::{self, Block, Found, JobList, NOWHERE, Near};
 use crate::table::rules::{Rule, Step};
 use crate::table::shard::{Layout, Shard, Store};
 use crate::table::slab::Bits;
-use crate::table::spec::{Entry, SaveMode, SparseSpec};
-use crate::table::{Memory, RowBatch, ctr, lock, row_flag};
+use crate::table::spec::{Entry, SparseSpec};
+use crate::table::{Memory, ctr, lock};
 
 pub struct SparseTable {
-    spec: SparseSpec,
-    sharding: Sharding,
+    pub(super) spec: SparseSpec,
+    pub(super) sharding: Sharding,
     // Shared with tables that `with_spec` has made of this one.
     pub(super) store: Arc<Store>,
-    shards: Arc<[Mutex<Shard>]>,
-    rules: Arc<Mutex<Rules>>,
-    changes: Arc<Changes>,
+    pub(super) shards: Arc<[Mutex<Shard>]>,
+    pub(super) rules: Arc<Mutex<Rules>>,
+    pub(super) changes: Arc<Changes>,
 }
 
 /// What becomes of a row that is asked for and is not there.
@@ -58,9 +55,10 @@ impl Absent {
     }
 }
 
-struct Rules {
-    main: Rule,
-    embed: Option<Rule>,
+/// Those of its rows, and with an accessor those of a row's first weight.
+pub(super) struct Rules {
+    pub main: Rule,
+    pub embed: Option<Rule>,
 }
 
 impl SparseTable {
@@ -138,7 +136,7 @@ impl SparseTable {
             let made = absent == Absent::Made && self.admits(keys[place]);
             if made { self.create(shard, hash, keys[place]) } else { NOWHERE }
         };
-        let ready = |_: &mut Shard, found: Found| self.prefetch_values(found);
+        let ready = |_: Near<'_, '_>, found: Found| self.prefetch_values(found);
         self.each_block(keys, missing, ready, |block| {
             for (place, found) in block.rows() {
                 let row = &mut out[place * width..(place + 1) * width];
@@ -164,7 +162,7 @@ impl SparseTable {
         let steps = self.begin_step();
         let marks = self.changes.marks();
         let parts = batch::parts(keys, self.sharding);
-        crew::together(parts.len(), &|part| {
+        helpers::together(parts.len(), &|part| {
             let Range { start, end } = parts[part];
             self.push_part(&keys[start..end], &rows[start * width..end * width], draw, steps, &marks);
         });
@@ -184,9 +182,9 @@ impl SparseTable {
             let admitted = self.admits_push(shard, keys[place], row(place), draw);
             if admitted { self.create(shard, hash, keys[place]) } else { NOWHERE }
         };
-        let ready = |shard: &mut Shard, found: Found| {
+        let ready = |mut near: Near<'_, '_>, found: Found| {
             self.prefetch_all(found);
-            self.before_write(shard, found, marks);
+            self.before_write(near.shard(), found, marks);
         };
         match &self.spec.accessor {
             None => self.each_block(keys, missing, ready, |block| {
@@ -247,9 +245,9 @@ impl SparseTable {
             forget_pending(shard, keys[place]);
             self.create(shard, hash, keys[place])
         };
-        let ready = |shard: &mut Shard, found: Found| {
+        let ready = |mut near: Near<'_, '_>, found: Found| {
             self.prefetch_values(found);
-            self.before_write(shard, found, &marks);
+            self.before_write(near.shard(), found, &marks);
         };
         self.each_block(keys, missing, ready, |block| {
             for (place, found) in block.rows() {
@@ -352,163 +350,6 @@ impl SparseTable {
         (keys, rows)
     }
 
-    /// Marks this moment, to be read by `scan` while pushes go on. No push may run while this does.
-    pub fn freeze(&self, mode: SaveMode) -> Result<(), String> {
-        if lock(&self.shards[0]).frozen.is_some() {
-            return Err("the table is being saved already".into());
-        }
-        for shard in self.shards.iter() {
-            let shard = &mut *lock(shard);
-            shard.frozen = Some(Box::new(Frozen::new(shard, mode)));
-        }
-        Ok(())
-    }
-
-    /// The rows that a save of the frozen moment takes, in batches. Each shard can be scanned once.
-    pub fn scan(&self, shard: usize, sink: &mut dyn FnMut(&RowBatch) -> io::Result<()>) -> io::Result<()> {
-        let mut batch = RowBatch::default();
-        loop {
-            batch.clear();
-            let more = {
-                let shard = &mut *lock(&self.shards[shard]);
-                if shard.frozen.is_none() {
-                    return Err(io::Error::other("the table is not frozen: there is no moment to scan"));
-                }
-                freeze::scan_some(&self.store, self.spec.accessor.as_ref(), shard, &mut batch)
-            };
-            if !more {
-                return Ok(());
-            }
-            let width = self.spec.saved_width();
-            if batch.keys.len() > MOST_SCANNED {
-                for start in (0..batch.keys.len()).step_by(MOST_SCANNED) {
-                    let end = (start + MOST_SCANNED).min(batch.keys.len());
-                    sink(&RowBatch {
-                        keys: batch.keys[start..end].to_vec(),
-                        flags: batch.flags[start..end].to_vec(),
-                        data: batch.data[start * width..end * width].to_vec(),
-                    })?;
-                }
-            } else if !batch.keys.is_empty() {
-                sink(&batch)?;
-            }
-        }
-    }
-
-    /// The same in the order of keys, whatever the order in which rows were made: equal tables give equal bytes. All rows of
-    /// the shard are collected first.
-    pub fn scan_sorted(&self, shard: usize, sink: &mut dyn FnMut(&RowBatch) -> io::Result<()>) -> io::Result<()> {
-        let mut all = RowBatch::default();
-        self.scan(shard, &mut |batch| {
-            all.keys.extend_from_slice(&batch.keys);
-            all.flags.extend_from_slice(&batch.flags);
-            all.data.extend_from_slice(&batch.data);
-            Ok(())
-        })?;
-        let width = self.spec.saved_width();
-        let mut order: Vec<u32> = (0..all.keys.len() as u32).collect();
-        order.sort_unstable_by_key(|at| all.keys[*at as usize]);
-        let mut batch = RowBatch::default();
-        for part in order.chunks(MOST_SCANNED) {
-            batch.clear();
-            for at in part.iter().map(|at| *at as usize) {
-                batch.keys.push(all.keys[at]);
-                batch.flags.push(all.flags[at]);
-                batch.data.extend_from_slice(&all.data[at * width..(at + 1) * width]);
-            }
-            sink(&batch)?;
-        }
-        Ok(())
-    }
-
-    /// Lets go of the frozen moment. `saved`: what was scanned is safe, so that the mode's after-effects hold.
-    pub fn thaw(&self, saved: bool) {
-        for shard in self.shards.iter() {
-            freeze::thaw(&self.store, self.spec.accessor.as_ref(), &mut lock(shard), saved);
-        }
-    }
-
-    /// Takes saved rows in, over whatever these keys have.
-    pub fn load(&self, batch: &RowBatch) -> Result<(), String> {
-        let width = self.spec.saved_width();
-        if batch.flags.len() != batch.keys.len() || batch.data.len() != batch.keys.len() * width {
-            return Err(format!(
-                "saved rows that don't fit: {} keys, {} flags and {} numbers, for rows of {width} columns",
-                batch.keys.len(),
-                batch.flags.len(),
-                batch.data.len()
-            ));
-        }
-        let counts = matches!(self.spec.entry, Entry::Count { .. });
-        let accessor = self.spec.accessor.as_ref();
-        for &flags in &batch.flags {
-            let pending = flags & row_flag::PENDING != 0;
-            let wide = flags & row_flag::WIDE != 0;
-            let count = flags >> row_flag::COUNT_SHIFT;
-            if (pending && !counts) || (wide && (pending || accessor.is_none())) || (!pending && count != 0) {
-                return Err(format!("a saved row that this table can't have: flags {flags}"));
-            }
-        }
-        let marks = self.changes.marks();
-        for ((&key, &flags), data) in batch.keys.iter().zip(&batch.flags).zip(batch.data.chunks_exact(width)) {
-            let mixed = mix(key);
-            let shard = &mut *lock(&self.shards[self.sharding.shard_of(mixed)]);
-            self.load_row(shard, self.store.buckets.hash(mixed), key, flags, data, &marks);
-        }
-        Ok(())
-    }
-
-    fn load_row(&self, shard: &mut Shard, hash: u64, key: u64, flags: u32, data: &[f32], marks: &[Bits]) {
-        let found = shard.index.find(hash, key).map(|entry| Found { slot: entry.slot(), wide: entry.wide });
-        if flags & row_flag::PENDING != 0 {
-            if found.is_none() {
-                Arc::make_mut(&mut shard.pending).insert(key, flags >> row_flag::COUNT_SHIFT);
-            }
-            return;
-        }
-        forget_pending(shard, key);
-        let mut found = found.unwrap_or_else(|| self.create(shard, hash, key));
-        self.before_write(shard, found, marks);
-        if flags & row_flag::WIDE != 0 && found.wide == 0 {
-            found.wide = self.store.new_wide_slot(shard) + 1;
-            shard.index.set_wide(hash, key, found.wide);
-        }
-        if flags & row_flag::WIDE == 0 && found.wide != 0 {
-            shard.wide.give_back(found.wide - 1);
-            shard.index.set_wide(hash, key, 0);
-        }
-        let layout = &self.store.layout;
-        let (values, rest) = data.split_at(layout.values);
-        let (state, rest) = rest.split_at(layout.state);
-        let (wide_values, wide_state) = rest.split_at(layout.wide_values);
-        // SAFETY: the slots belong to the shard, which is borrowed mutably.
-        unsafe {
-            self.store.values(found.slot).copy_from_slice(values);
-            self.store.state(found.slot).copy_from_slice(state);
-            if flags & row_flag::WIDE != 0 {
-                self.store.wide_values(found.wide - 1).copy_from_slice(wide_values);
-                self.store.wide_state(found.wide - 1).copy_from_slice(wide_state);
-            }
-        }
-    }
-
-    /// What belongs to the table and not to a row: the learning rate, Adam's powers.
-    pub fn state(&self) -> Value {
-        let rules = lock(&self.rules);
-        json!({"main": rules.main.state(), "embed": rules.embed.map(|embed| embed.state())})
-    }
-
-    pub fn restore(&self, state: &Value) -> Result<(), String> {
-        let mut rules = lock(&self.rules);
-        let mut restored = (rules.main, rules.embed);
-        restored.0.restore(&state["main"])?;
-        if let Some(embed) = &mut restored.1 {
-            embed.restore(&state["embed"])?;
-        }
-        (rules.main, rules.embed) = restored;
-        Ok(())
-    }
-
     fn begin_step(&self) -> (Step, Option<Step>, f32) {
         let mut rules = lock(&self.rules);
         (rules.main.step(), rules.embed.as_mut().map(Rule::step), rules.main.learning_rate())
@@ -519,7 +360,7 @@ impl SparseTable {
         &self,
         keys: &[u64],
         missing: impl FnMut(&mut Shard, u64, usize) -> Found,
-        ready: impl FnMut(&mut Shard, Found),
+        ready: impl FnMut(Near<'_, '_>, Found),
         work: impl FnMut(&mut Block<'_, '_>),
     ) {
         lookup::each_block(&self.store, &self.shards, self.sharding, keys, missing, ready, work);
@@ -543,7 +384,7 @@ impl SparseTable {
     }
 
     #[inline(always)]
-    fn before_write(&self, shard: &mut Shard, found: Found, marks: &[Bits]) {
+    pub(super) fn before_write(&self, shard: &mut Shard, found: Found, marks: &[Bits]) {
         if shard.frozen.is_some() {
             freeze::before_write(&self.store, self.spec.accessor.as_ref(), shard, found.slot, found.wide);
         }
@@ -610,7 +451,7 @@ impl SparseTable {
     }
 
     /// Makes the row of a key that has none.
-    fn create(&self, shard: &mut Shard, hash: u64, key: u64) -> Found {
+    pub(super) fn create(&self, shard: &mut Shard, hash: u64, key: u64) -> Found {
         let (slot, fresh) = self.store.new_slot(shard, key);
         shard.index.insert(&self.store.buckets, hash, key, slot, 0);
         // SAFETY: the slot was just given to the shard, which is borrowed mutably.
@@ -645,10 +486,8 @@ impl SparseTable {
 }
 
 /// A key stops waiting. The map may be shared with a frozen moment, so it is touched only if need be.
-fn forget_pending(shard: &mut Shard, key: u64) {
+pub(super) fn forget_pending(shard: &mut Shard, key: u64) {
     if shard.pending.contains_key(&key) {
         Arc::make_mut(&mut shard.pending).remove(&key);
     }
 }
-
-const MOST_SCANNED: usize = 1024;

@@ -279,7 +279,7 @@ pub enum SaveMode {
     Full,
 }
 
-/// Collects what is wrong, so that a person can mend all of it at once.
+/// Collects what is wrong, so that a person can fix all of it at once.
 #[derive(Default)]
 struct Problems(Vec<String>);
 

@@ -1,5 +1,6 @@
 //! What tests of connections share: a small service that holds rows in memory, and a caller that speaks frames by hand.
 #![allow(dead_code)]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use umiak_native::server::service::{Identity, Refusal, Reply, RequestError, Service};
+use umiak_native::server::service::{Identity, Refusal, Reply, Request, RequestError, Service};
 use umiak_native::wire::auth::{self, Challenge, Hello, Role};
 use umiak_native::wire::codec;
 use umiak_native::wire::frame::{HEADER, Header, Op};
@@ -38,13 +39,8 @@ impl Service for Memory {
         Ok(json!({"life": "1", "applied": applied, "durable": durable, "log": self.log, "step": 0}))
     }
 
-    fn request(
-        &self,
-        who: &Identity,
-        header: &Header,
-        payload: &[u8],
-        reply: &mut dyn Reply,
-    ) -> Result<(), RequestError> {
+    fn request(&self, request: Request<'_>, reply: &mut dyn Reply) -> Result<(), RequestError> {
+        let Request { who, header, payload } = request;
         match header.op {
             Op::Beat => reply.ok(0, 0)?,
             Op::Create => reply.ok(7, 0)?,

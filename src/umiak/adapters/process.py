@@ -192,10 +192,10 @@ def kill_descendants(
                 pass
             except PermissionError:
                 untouchable.add(pid)  # it runs as somebody else (sudo): not ours to end
-        _reap_adopted(spare)
+        reap_adopted(spare)
         meanwhile()
         os.sched_yield()
-    _reap_adopted(spare)
+    reap_adopted(spare)
     return len(killed)
 
 
@@ -213,10 +213,6 @@ def reap_orphans(spare: Sequence[int]) -> None:
 
 def reap_adopted(spare: Sequence[int]) -> None:
     """Collect orphans that became our children and have ended, but none of ``spare``."""
-    _reap_adopted(spare)
-
-
-def _reap_adopted(spare: Sequence[int]) -> None:
     for pid, state in _children(os.getpid()):
         if state == "Z" and pid not in spare:
             try:

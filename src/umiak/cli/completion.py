@@ -45,7 +45,7 @@ def main(argv: Sequence[str], _environ: Mapping[str, str], printer: Printer) -> 
     if argv[1:]:
         what = f"unexpected argument: {argv[1]}"
         raise UmiakError(Problem(code="UM-CLI-005", what=what, hint=f"`umiak completion {argv[0]}` takes none"))
-    from umiak.cli import completion_scripts
+    from umiak.cli.texts import completion_scripts
 
     printer.data(completion_scripts.SHELLS[argv[0]]())
     return Exit.DONE

@@ -1,4 +1,4 @@
-"""`umiak launch`: reads the command line and hands the job to the launcher.
+"""`umiak launch`: reads the command line and hands the job to the launcher. A program.
 
     read(argv, environ)             what is asked for, or an UmiakError with everything that is wrong
     main(argv, environ, printer)    the command itself
@@ -14,7 +14,7 @@ from umiak.core.problem import Exit, UmiakError
 from umiak.core.value import value
 from umiak.launch.options import LaunchOptions
 from umiak.schema import command_line
-from umiak.schema.flags import Findings
+from umiak.schema.flags import FlagFindings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,14 +37,14 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     """Run `umiak launch`. The result is the exit status."""
     parsed, notes = _parse(argv, environ)
     if parsed.wants_help:
-        from umiak.cli import help_text
+        from umiak.cli.texts import help_text
 
         printer.data(help_text.launch())
         return Exit.DONE
     if parsed.wants_version:
-        from umiak import __version__
+        from umiak.adapters.version import version
 
-        printer.data(f"umiak {__version__}")
+        printer.data(f"umiak {version()}")
         return Exit.DONE
     request = _request(parsed, notes)
     from umiak.launch import program
@@ -63,7 +63,7 @@ def _parse(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[Parsed, tup
 
 
 def _request(parsed: Parsed, notes: tuple[str, ...]) -> Request:
-    findings = Findings(parsed)
+    findings = FlagFindings(parsed)
     in_our_words = torchrun.translated(parsed, findings)
     options = with_own(paddle_launch.options(in_our_words, findings), in_our_words, findings)
     options = torchrun.with_torchrun(options, parsed, findings)

@@ -1,28 +1,29 @@
-"""The flags that `umiak launch` has beyond Paddle's: a table, and what its rows mean. Pure.
+"""The flags that `umiak launch` has beyond Paddle's: a table, and what its rows mean. A decider.
 
 Their variables begin with UMIAK_. ``--check`` and ``--json`` have none, because they ask for something else than the job,
-and a variable that is forgotten in a shell would ask for it for ever.
+and a variable that is forgotten in a shell would ask for it for ever. Nor have ``--quiet`` and ``--verbose``: PADDLE_LOG_LEVEL
+is there.
 """
 
 from __future__ import annotations
 
-from umiak.compat import paddle_flags, paddle_old_flags, torchrun_flags
+from umiak.compat import paddle_flags, paddle_launch, paddle_old_flags, torchrun_flags
 from umiak.core.value import replace
 from umiak.launch.options import TrainerRestart
-from umiak.schema.flags import Flag, Kind, Origin
+from umiak.schema.flags import Flag, FlagKind, FlagOrigin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from umiak.launch.options import LaunchOptions
-    from umiak.schema.flags import Findings, Parsed
+    from umiak.schema.flags import FlagFindings, Parsed
 
 OWN = (
     Flag(
         name="join_timeout",
         help="Time to wait for missing nodes; then the job fails and names them.",
         group=paddle_flags.NODES,
-        origin=Origin.UMIAK,
-        kind=Kind.SECONDS,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SECONDS,
         default=600.0,
         least=0.1,
         metavar="SECONDS",
@@ -32,7 +33,7 @@ OWN = (
         name="topology",
         help="Platform to read the cluster from (slurm, openmpi, modelarts, ...). Default: auto-detect; none: disable.",
         group=paddle_flags.NODES,
-        origin=Origin.UMIAK,
+        origin=FlagOrigin.UMIAK,
         metavar="NAME",
         env=("UMIAK_TOPOLOGY",),
     ),
@@ -40,8 +41,8 @@ OWN = (
         name="heartbeat_timeout",
         help="Treat a node as lost after this long without a heartbeat.",
         group=paddle_flags.FAILURES,
-        origin=Origin.UMIAK,
-        kind=Kind.SECONDS,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SECONDS,
         default=5.0,
         least=0.1,
         metavar="SECONDS",
@@ -52,8 +53,8 @@ OWN = (
         help="Treat a worker as hung and failed after this long without progress; the script reports progress with "
         "umiak.progress(). Default: off.",
         group=paddle_flags.FAILURES,
-        origin=Origin.UMIAK,
-        kind=Kind.SECONDS,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SECONDS,
         least=0.1,
         metavar="SECONDS",
         env=("UMIAK_HANG_TIMEOUT",),
@@ -62,8 +63,8 @@ OWN = (
         name="grace",
         help="Time workers have to exit after the launcher receives SIGTERM or Ctrl-C; then they are killed.",
         group=paddle_flags.FAILURES,
-        origin=Origin.UMIAK,
-        kind=Kind.SECONDS,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SECONDS,
         default=30.0,
         least=0,
         metavar="SECONDS",
@@ -73,8 +74,8 @@ OWN = (
         name="failure_grace",
         help="Time workers have to exit when the job stops because of a failure or a change of nodes.",
         group=paddle_flags.FAILURES,
-        origin=Origin.UMIAK,
-        kind=Kind.SECONDS,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SECONDS,
         default=5.0,
         least=0,
         metavar="SECONDS",
@@ -84,8 +85,8 @@ OWN = (
         name="trainer_restart",
         help="With parameter servers: restart the whole group when a trainer fails, or that trainer alone.",
         group=paddle_flags.FAILURES,
-        origin=Origin.UMIAK,
-        kind=Kind.CHOICE,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.CHOICE,
         default="group",
         choices=("group", "alone"),
         metavar="group|alone",
@@ -96,7 +97,7 @@ OWN = (
         help="Show worker output live, beside the log files: of the first worker (0), of all workers with a tag, or of none. "
         "torchrun's 1, 2, 3 and RANK:STD lists are accepted too.",
         group=paddle_flags.SEEN,
-        origin=Origin.UMIAK,
+        origin=FlagOrigin.UMIAK,
         letter="t",
         default="0",
         metavar="0|all|none",
@@ -106,8 +107,8 @@ OWN = (
         name="log_max_bytes",
         help="Rotate a log file when it exceeds this size; two old files are kept.",
         group=paddle_flags.SEEN,
-        origin=Origin.UMIAK,
-        kind=Kind.SIZE,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SIZE,
         default=256 * 1024 * 1024,
         least=1024,
         metavar="SIZE",
@@ -117,7 +118,7 @@ OWN = (
         name="log_mode",
         help="Permissions of log files, e.g. 0640. Default: readable by the owner only; 0640 with --log_group.",
         group=paddle_flags.SEEN,
-        origin=Origin.UMIAK,
+        origin=FlagOrigin.UMIAK,
         metavar="MODE",
         env=("UMIAK_LOG_MODE",),
     ),
@@ -125,7 +126,7 @@ OWN = (
         name="log_group",
         help="Group that owns the log files, for a log collector that runs as another user.",
         group=paddle_flags.SEEN,
-        origin=Origin.UMIAK,
+        origin=FlagOrigin.UMIAK,
         metavar="GROUP",
         env=("UMIAK_LOG_GROUP",),
     ),
@@ -134,18 +135,37 @@ OWN = (
         help="Pass http_proxy and https_proxy on to workers. By default they are removed, as Paddle does, unless flags of "
         "torchrun are used.",
         group=paddle_flags.WORKERS,
-        origin=Origin.UMIAK,
-        kind=Kind.TRUTH,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.TRUTH,
         default=False,
         metavar="BOOL",
         env=("UMIAK_KEEP_PROXY",),
     ),
     Flag(
+        name="quiet",
+        help="Print warnings, errors and worker output only: --log_level WARNING. A command for the other nodes is still printed.",
+        group=paddle_flags.SEEN,
+        origin=FlagOrigin.UMIAK,
+        letter="q",
+        kind=FlagKind.SWITCH,
+        default=False,
+        elsewhere=("silent",),
+    ),
+    Flag(
+        name="verbose",
+        help="Print every setting at the start, not only those that differ from the defaults.",
+        group=paddle_flags.SEEN,
+        origin=FlagOrigin.UMIAK,
+        letter="v",
+        kind=FlagKind.SWITCH,
+        default=False,
+    ),
+    Flag(
         name="check",
         help="Connect and check the nodes without starting anything. No program is required.",
         group=paddle_flags.SEEN,
-        origin=Origin.UMIAK,
-        kind=Kind.SWITCH,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SWITCH,
         default=False,
         elsewhere=("dry_run", "dryrun"),
     ),
@@ -153,8 +173,8 @@ OWN = (
         name="json",
         help="With --check: print the result as JSON to stdout.",
         group=paddle_flags.SEEN,
-        origin=Origin.UMIAK,
-        kind=Kind.SWITCH,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SWITCH,
         default=False,
     ),
 )
@@ -162,7 +182,7 @@ OWN = (
 FLAGS = paddle_flags.FLAGS + OWN + torchrun_flags.FLAGS + paddle_old_flags.FLAGS
 
 
-def with_own(made: LaunchOptions, parsed: Parsed, findings: Findings) -> LaunchOptions:
+def with_own(made: LaunchOptions, parsed: Parsed, findings: FlagFindings) -> LaunchOptions:
     """Paddle's options, and umiak's own on top."""
     made = replace(
         made,
@@ -174,17 +194,28 @@ def with_own(made: LaunchOptions, parsed: Parsed, findings: Findings) -> LaunchO
         failure_grace_s=parsed.seconds("failure_grace"),
         trainer_restart=TrainerRestart(parsed.text("trainer_restart")),
         keep_proxy=parsed.truth("keep_proxy"),
+        log_level=_log_level(made, parsed, findings),
         log_max_bytes=parsed.number("log_max_bytes"),
         log_mode=_log_mode(parsed, findings),
         log_group=parsed.text("log_group") or None,
         check=parsed.truth("check"),
         as_json=parsed.truth("json"),
     )
+    if made.shown and parsed.truth("verbose"):
+        made = replace(made, shown=paddle_launch.shown(parsed, made, whole=True))
     _check_program(made, parsed, findings)
     return made
 
 
-def _log_mode(parsed: Parsed, findings: Findings) -> int | None:
+def _log_level(made: LaunchOptions, parsed: Parsed, findings: FlagFindings) -> str:
+    if not parsed.truth("quiet"):
+        return made.log_level
+    if parsed.truth("verbose"):
+        findings.note("--verbose is not used: --quiet is said as well")
+    return max(made.log_level, "WARNING", key=paddle_flags.LEVELS.index)
+
+
+def _log_mode(parsed: Parsed, findings: FlagFindings) -> int | None:
     setting = parsed["log_mode"]
     if not setting.said:
         return None
@@ -201,7 +232,7 @@ def _log_mode(parsed: Parsed, findings: Findings) -> int | None:
     return mode
 
 
-def _topology(made: LaunchOptions, parsed: Parsed, findings: Findings) -> str | None:
+def _topology(made: LaunchOptions, parsed: Parsed, findings: FlagFindings) -> str | None:
     setting, old = parsed["topology"], parsed["use_paddlecloud"]
     if not setting.said:
         return made.topology
@@ -219,7 +250,7 @@ def _topology(made: LaunchOptions, parsed: Parsed, findings: Findings) -> str | 
     return name
 
 
-def _check_program(made: LaunchOptions, parsed: Parsed, findings: Findings) -> None:
+def _check_program(made: LaunchOptions, parsed: Parsed, findings: FlagFindings) -> None:
     if parsed.program[:1] == ("run_check",) and not parsed.is_module:
         findings.problem(
             "UM-LAUNCH-116",

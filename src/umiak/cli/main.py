@@ -1,4 +1,4 @@
-"""The `umiak` command: finds the subcommand, runs it, and turns whatever happens into an exit status.
+"""The `umiak` command: finds the subcommand, runs it, and turns whatever happens into an exit status. A program.
 
 A subcommand is a module of umiak.cli with ``main(argv, environ, printer) -> int``, named in the table of commands (`cli.commands`)
 and imported only when it is called, so that one command never pays for another.
@@ -48,9 +48,9 @@ def _run(words: list[str], environ: Mapping[str, str], printer: Printer) -> int:
         printer.data(_help())
         return Exit.DONE
     if words[0] in ("-V", "--version"):
-        from umiak import __version__
+        from umiak.adapters.version import version
 
-        printer.data(f"umiak {__version__}")
+        printer.data(f"umiak {version()}")
         return Exit.DONE
     command = COMMANDS.get(words[0])
     if command is None:
@@ -69,7 +69,7 @@ def _complete_streams() -> None:
 
 
 def _help() -> str:
-    from umiak.cli import help_text
+    from umiak.cli.texts import help_text
 
     return help_text.commands({name: command.summary for name, command in COMMANDS.items()})
 
@@ -89,16 +89,16 @@ def _unknown(word: str) -> Problem:
 
 
 def _admit(error: Exception, printer: Printer) -> None:
-    """Say that it is our fault, with what somebody needs to mend it."""
+    """Say that it is our fault, with what somebody needs to fix it."""
     import traceback
 
-    from umiak import __version__
+    from umiak.adapters.version import version
 
     for line in "".join(traceback.format_exception(error)).rstrip().splitlines():
         printer.talk(line)
     python = ".".join(str(part) for part in sys.version_info[:3])
     printer.talk("error: this is a bug in umiak, not in your job")
-    printer.talk(f"  hint: please report it with the lines above, umiak {__version__} and Python {python}")
+    printer.talk(f"  hint: please report it with the lines above, umiak {version()} and Python {python}")
 
 
 if __name__ == "__main__":

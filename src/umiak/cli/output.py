@@ -1,13 +1,14 @@
-"""How umiak speaks: data to stdout, talk to stderr. An adapter, and the only place that prints.
+"""How umiak speaks: data to stdout, talk to stderr. An adapter.
 
 A Printer is handed to each command. Colour only repeats what the words say (``error:``, ``hint:``, ``note:``); it is used on
-terminals, and never where NO_COLOR is set.
+terminals, and never where NO_COLOR is set (`core.colours`).
 """
 
 from __future__ import annotations
 
 import os
 
+from umiak.core import colours
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import inert
 
@@ -15,9 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import TextIO
-
-RED, YELLOW, CYAN, RESET = "\x1b[1;31m", "\x1b[33m", "\x1b[36m", "\x1b[0m"
-COLOURS = {"error:": RED, "because:": YELLOW, "hint:": CYAN, "note:": YELLOW, "warning:": YELLOW}
 
 
 class Printer:
@@ -58,9 +56,10 @@ class Printer:
             return line
         indented = line.lstrip()
         word = indented.partition(" ")[0]
-        if word not in COLOURS:
+        if not word.endswith(":"):
             return line
-        return f"{line[: len(line) - len(indented)]}{COLOURS[word]}{word}{RESET}{indented[len(word) :]}"
+        painted = colours.painted(word, colours.MEANINGS.get(word[:-1]))
+        return f"{line[: len(line) - len(indented)]}{painted}{indented[len(word) :]}"
 
 
 def _put(stream: TextIO, text: str) -> None:
@@ -75,7 +74,5 @@ def _put(stream: TextIO, text: str) -> None:
 
 
 def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Whether this stream is a terminal and nobody asked for plain text (https://no-color.org)."""
-    if environ.get("NO_COLOR") or environ.get("TERM") == "dumb":
-        return False
-    return stream.isatty()
+    """Whether this stream is a terminal and nobody asked for plain text."""
+    return colours.are_wanted(environ) and stream.isatty()

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import time
 
-from umiak.cli import help_ps
 from umiak.cli.ps_flags import FLAGS
+from umiak.cli.texts import help_ps
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.schema import command_line
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from umiak.cli.output import Printer
-    from umiak.ps.looking import Job
+    from umiak.ps.servers.discovery import JobServers
     from umiak.schema.flags import Parsed
 
 CLEAR = "\x1b[H\x1b[2J"
@@ -44,20 +44,21 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     return _status(parsed, _job(parsed, environ), printer)
 
 
-def _job(parsed: Parsed, environ: Mapping[str, str]) -> Job:
+def _job(parsed: Parsed, environ: Mapping[str, str]) -> JobServers:
     """Which servers are asked, and with which token."""
     from umiak.launch import job_token
-    from umiak.ps import environment, looking
+    from umiak.ps import environment
+    from umiak.ps.servers import discovery
 
     secret = job_token.read(environ)
     token = secret.decode(errors="surrogateescape") if secret else None
-    here = looking.jobs(looking.read_processes())
+    here = discovery.jobs(discovery.read_processes())
     name = parsed.text("job") if parsed.said("job") else None
     if parsed.said("servers"):
         servers = environment.addresses(parsed.text("servers"), parsed["servers"].said_as)
         known = [job for job in here if {*servers} & {*job.servers}]
-        found = known[0] if known else looking.Job(name=DEFAULT_JOB, servers=servers)
-        return looking.Job(name=name or found.name, servers=servers, token=token or found.token)
+        found = known[0] if known else discovery.JobServers(name=DEFAULT_JOB, servers=servers)
+        return discovery.JobServers(name=name or found.name, servers=servers, token=token or found.token)
     found_here = [job for job in here if name in (None, job.name)]
     if not found_here:
         hint = "`umiak ps status --servers HOST:PORT,...`; the launcher's log directory has the addresses in envlog.server.0"
@@ -69,23 +70,26 @@ def _job(parsed: Parsed, environ: Mapping[str, str]) -> Job:
             Problem(code="UM-PS-174", what=f"{len(found_here)} jobs with parameter servers run here", hint=choices)
         )
     job = found_here[0]
-    return looking.Job(name=job.name, servers=job.servers, token=token or job.token)
+    return discovery.JobServers(name=job.name, servers=job.servers, token=token or job.token)
 
 
-def _status(parsed: Parsed, job: Job, printer: Printer) -> int:
-    from umiak.ps import looking, status
+def _status(parsed: Parsed, job: JobServers, printer: Printer) -> int:
+    from umiak.ps.servers import discovery, status
 
     tls = {theirs: parsed.text(own) for own, theirs in _TLS.items() if parsed.said(own)} or None
     interval_s = parsed.seconds("interval") or 1.0
     watch, as_json = parsed.truth("watch"), parsed.truth("json")
-    before, then = looking.look(job, tls), time.monotonic()
+    before, then = discovery.look(job, tls), time.monotonic()
     _check(before)
+    if parsed.truth("quiet") and not watch:
+        return _verdict(status.report(before, before, interval_s), printer)
     while True:
         time.sleep(interval_s)
-        looks, now = looking.look(job, tls), time.monotonic()
+        looks, now = discovery.look(job, tls), time.monotonic()
         report = status.report(looks, before, now - then)
         screen = CLEAR if watch and not as_json and printer.out.isatty() else ""
-        printer.data(json.dumps(report) if as_json else screen + status.text(report))
+        if not parsed.truth("quiet"):
+            printer.data(json.dumps(report) if as_json else screen + status.text(report))
         if not watch:
             return _verdict(report, printer)
         before, then = looks, now

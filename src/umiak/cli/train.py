@@ -1,4 +1,4 @@
-"""`umiak train`: reads a config, makes the plan, and shows it or hands it to the trainer.
+"""`umiak train`: reads a config, makes the plan, and shows it or hands it to the trainer. A program.
 
     main(argv, environ, printer)    the command itself
 
@@ -28,14 +28,14 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     """Run `umiak train`. The result is the exit status."""
     parsed = parse(argv, environ)
     if parsed.wants_help:
-        from umiak.cli import help_train
+        from umiak.cli.texts import help_train
 
         printer.data(help_train.train())
         return Exit.DONE
     if parsed.wants_version:
-        from umiak import __version__
+        from umiak.adapters.version import version
 
-        printer.data(f"umiak {__version__}")
+        printer.data(f"umiak {version()}")
         return Exit.DONE
     if parsed.truth("schema") and not parsed.problems:
         from umiak.train.config import json_schema
@@ -132,7 +132,8 @@ def _answer(parsed: Parsed, found: Examined, environ: Mapping[str, str], printer
     if found.plan is None:
         raise UmiakError(*found.problems, exit_status=found.exit_status)
     if parsed.truth("check"):
-        printer.talk(f"{found.plan.config}: nothing is wrong: {found.seen} were looked at")
+        if not parsed.truth("quiet"):
+            printer.talk(f"{found.plan.config}: nothing is wrong: {found.seen} were looked at")
         return Exit.DONE
     if parsed.truth("explain"):
         from umiak.core.shown import inert
@@ -158,38 +159,49 @@ def _answer_as_json(parsed: Parsed, found: Examined, printer: Printer) -> int:
 
 
 def _spelled(plan: Any) -> dict[str, Any]:
-    """A plan's keys in the words of the field."""
+    """A plan's keys in the words of the field, and those of each runner beside its processes and phases."""
     runs = []
-    for act in plan.pop("acts"):
-        crew, stages = act.pop("crew"), act.pop("stages")
-        runs.append({**act, "process_group": {"role": crew.pop("duty"), **crew}, "phases": stages})
+    for run in plan.pop("runs"):
+        runner, group = run["runner"], run["group"]
+        evaluated = runner.pop("evaluation") or {}
+        runs.append(
+            {
+                **runner,
+                "process_group": group,
+                "phases": run["stages"],
+                "evaluation": run["evaluation"],
+                "patience": evaluated.get("patience"),
+                "stop_metric": evaluated.get("metric"),
+            }
+        )
     return {"runs": runs, **plan}
 
 
 def _train(made: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Printer) -> int:
     from umiak.cli import train_start
-    from umiak.train.plan.plan import Duty, obstacles
+    from umiak.train.plan.plan import RunRole, obstacles
 
     in_the_way = (*obstacles(made), *_missing_packages(made))
     if in_the_way:
         raise UmiakError(*in_the_way)
-    for number, act in enumerate(made.acts, start=1):
-        if act.crew.duty is Duty.LAUNCHER:
-            ended = train_start.launched(act, made, parsed, environ, printer)
+    for number, run in enumerate(made.runs, start=1):
+        if run.group.role is RunRole.LAUNCHER:
+            ended = train_start.launched(run, made, parsed, environ, printer)
         else:
-            from umiak.train.run.main import RunOptions, perform
+            from umiak.train.run.main import RunOptions, execute
 
-            wanted = RunOptions(
+            options = RunOptions(
                 resume=parsed.truth("resume"),
                 run_dir=parsed.text("run_dir"),
                 is_json=parsed.truth("json"),
+                is_quiet=parsed.truth("quiet"),
                 columns=parsed.number("live"),
             )
-            ended = perform(act, made, wanted, environ)
+            ended = execute(run, made, options, environ)
         if ended.status != Exit.DONE:
             return ended.status
-        if ended.stopped_by is not None and number < len(made.acts):
-            printer.talk(f"stopped: runner {made.acts[number].name} is not begun")
+        if ended.stopped_by is not None and number < len(made.runs):
+            printer.talk(f"stopped: runner {made.runs[number].name} is not begun")
             return 128 + ended.stopped_by
     return Exit.DONE
 
@@ -199,11 +211,11 @@ def _missing_packages(made: Plan) -> list[Problem]:
     import importlib.util
 
     from umiak.adapters import installation
-    from umiak.train.plan.plan import Duty
+    from umiak.train.plan.plan import RunRole
 
-    duties = {act.crew.duty for act in made.acts} - {Duty.IDLE}
-    needed = ["numpy", "umiak_native"] if duties else []
-    if duties - {Duty.SERVER}:
+    roles = {run.group.role for run in made.runs} - {RunRole.IDLE}
+    needed = ["numpy", "umiak_native"] if roles else []
+    if roles - {RunRole.SERVER}:
         needed.append("paddle")
     return [
         Problem(

@@ -1,17 +1,19 @@
 """How `umiak train` starts workers on this node: as `umiak launch` with the same command for each. An adapter.
 
-    command(act, parsed)                the words of the launcher, and of every worker behind them
-    launched(act, plan, parsed, ...)    runs it; how it ended
+    command(run, parsed)                the words of the launcher, and of every worker behind them
+    launched(run, plan, parsed, ...)    runs it; how it ended
 
 Each worker is `umiak train` again, and finds out from its environment which trainer or server it is.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 
+from umiak.adapters.rundir import RunDirectory
 from umiak.train.config.values import FleetMode
 from umiak.train.plan.plan import Ended
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from umiak.cli.output import Printer
     from umiak.schema.flags import Parsed
-    from umiak.train.plan.plan import Act, Plan
+    from umiak.train.plan.plan import Plan, Run
 
 MODULE = "umiak.cli.main"
 STOPPED = (130, 143)
@@ -32,65 +34,61 @@ QUIET = {"GLOG_minloglevel": "2"}
 """Keeps what Paddle's core has to say, short of errors, out of a run's talk, where nobody has said otherwise."""
 
 
-def launched(act: Act, plan: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Printer) -> Ended:
-    """Start the workers of an act and wait for them."""
+def launched(run: Run, plan: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Printer) -> Ended:
+    """Start the workers of a run and wait for them."""
     from umiak.cli import launch
 
     del plan
-    outcome = outcome_file(parsed.text("run_dir"), act.name)
-    _forget(outcome)
+    directory = RunDirectory(parsed.text("run_dir"), run.name)
+    with contextlib.suppress(OSError):
+        directory.forget_outcome()
     waiting, heeded = os.getpid(), signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    status = launch.main(command(act, parsed, _columns(printer)), {**QUIET, **environ}, printer)
+    status = launch.main(command(run, parsed, _columns(printer)), {**QUIET, **environ}, printer)
     if os.getpid() != waiting:
         raise SystemExit(status)  # the half of the launcher that did the work; what comes next is done by the other one
     signal.pthread_sigmask(signal.SIG_SETMASK, heeded)
     if status not in STOPPED:
         return Ended(status=status)
     number = status - 128
-    told = _told(outcome)
+    told = directory.outcome()
     if told is None:
         return Ended(status=status, stopped_by=number)
     if not told.get("stopped"):
-        printer.talk(f"runner {act.name}: received {_name(number)} after training was complete")
+        printer.talk(f"runner {run.name}: received {_name(number)} after training was complete")
         return Ended(stopped_by=number)
     if told.get("resumable"):
         # The launcher's last line is about the signal: without this one it reads as if something were lost.
-        printer.talk(f"runner {act.name}: stopped by {_name(number)}, nothing is lost{_where(told)}")
+        printer.talk(f"runner {run.name}: stopped by {_name(number)}, nothing is lost{_where(told)}")
     return Ended(status=status, stopped_by=number)
 
 
-def command(act: Act, parsed: Parsed, columns: int | None = None) -> list[str]:
+def command(run: Run, parsed: Parsed, columns: int | None = None) -> list[str]:
     """The words after `umiak launch`; ``columns`` of the terminal that shows it, if it is one."""
-    return [*_launcher(act, parsed), "-m", MODULE, "train", *_worker(act, parsed, columns)]
+    return [*_launcher(run, parsed), "-m", MODULE, "train", *_worker(run, parsed, columns)]
 
 
-def outcome_file(run_dir: str, runner: str) -> str:
-    """Where the first trainer leaves how it ended."""
-    return os.path.join(run_dir, runner, "outcome.json")
-
-
-def _launcher(act: Act, parsed: Parsed) -> list[str]:
-    crew = act.crew
+def _launcher(run: Run, parsed: Parsed) -> list[str]:
+    group = run.group
     # The trainer speaks for itself; of the launcher only what goes wrong is told.
-    words = ["--log_dir", os.path.join(parsed.text("run_dir"), act.name, "log"), "--log_level", "WARNING"]
+    words = ["--log_dir", RunDirectory(parsed.text("run_dir"), run.name).logs, "--log_level", "WARNING"]
     if parsed.text("topology"):
         words += ["--topology", parsed.text("topology")]
-    if crew.fleet_mode is FleetMode.PS:
-        return [*words, "--server_num", str(crew.servers_here), "--trainer_num", str(crew.trainers_here or 0)]
-    if act.device_ids:
-        return [*words, "--devices", ",".join(map(str, act.device_ids))]
-    return [*words, "--nproc_per_node", str(crew.trainers_here)] if crew.trainers_here else words
+    if group.fleet_mode is FleetMode.PS:
+        return [*words, "--server_num", str(group.servers_here), "--trainer_num", str(group.trainers_here or 0)]
+    if run.runner.device_ids:
+        return [*words, "--devices", ",".join(map(str, run.runner.device_ids))]
+    return [*words, "--nproc_per_node", str(group.trainers_here)] if group.trainers_here else words
 
 
-def _worker(act: Act, parsed: Parsed, columns: int | None) -> list[str]:
+def _worker(run: Run, parsed: Parsed, columns: int | None) -> list[str]:
     words = ["-m", parsed.text("model"), "--run_dir", parsed.text("run_dir")]
     for said in parsed.texts.get("override", ()):
         if not said.startswith("mode="):
             words += ["-o", said]
-    words += ["-o", f"mode={json.dumps([act.name])}"]
+    words += ["-o", f"mode={json.dumps([run.name])}"]
     if columns is not None:
         words += ["--live", str(columns)]
-    for name in ("resume", "json"):
+    for name in ("resume", "json", "quiet"):
         if parsed.truth(name):
             words.append(f"--{name}")
     return words
@@ -111,20 +109,3 @@ def _columns(printer: Printer) -> int | None:
         return max(40, os.get_terminal_size(printer.err.fileno()).columns - len("[trainer 0] ") - 1)
     except (OSError, ValueError):
         return None  # no terminal
-
-
-def _forget(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        pass
-
-
-def _told(path: str) -> dict[str, object] | None:
-    """How the first trainer ended; None if it has not told."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            told: dict[str, object] = json.load(file)
-            return told
-    except (OSError, ValueError):
-        return None

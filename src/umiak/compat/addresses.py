@@ -1,4 +1,4 @@
-"""Reads what people write for nodes and where they are: ``2:4``, ``10.0.0.1:80``, ``etcd://a:2379,b:2379``. Pure.
+"""Reads what people write for nodes and where they are: ``2:4``, ``10.0.0.1:80``, ``etcd://a:2379,b:2379``. A decider.
 
 Every function takes the text of one flag and gives a value, or raises ValueError with a phrase that says what is wrong
 with it, to which the caller adds the flag: ``no port: --master 10.0.0.1``.
@@ -6,11 +6,11 @@ with it, to which the caller adds the flag: ``no port: --master 10.0.0.1``.
 
 from __future__ import annotations
 
+from umiak.core import default_ports
 from umiak.core.cluster import MOST_NODES, join_host_port, split_host_port
 from umiak.core.names import is_digits, is_host, is_loopback
 
 ETCD = "etcd://"
-ETCD_PORT = 2379
 
 
 def node_range(text: str) -> tuple[int, int]:
@@ -38,7 +38,7 @@ def master(text: str) -> str:
         return endpoint(rest.rstrip("/"))
     if scheme != "etcd":
         raise ValueError(f"neither a host and port nor an etcd address, but {scheme}")
-    return ETCD + ",".join(endpoint(one, default_port=ETCD_PORT) for one in split(rest.rstrip("/"), ","))
+    return ETCD + ",".join(endpoint(one, default_port=default_ports.ETCD) for one in split(rest.rstrip("/"), ","))
 
 
 def endpoint(text: str, *, default_port: int | None = None) -> str:

@@ -1,4 +1,4 @@
-"""What the flags of ``paddle.distributed.launch`` mean: a parsed command line in, LaunchOptions out. Pure.
+"""What the flags of ``paddle.distributed.launch`` mean: a parsed command line in, LaunchOptions out. A decider.
 
     options(parsed, findings)      the job that the flags ask for; whatever is wrong is added to the findings
     inherited(environ)             the environment without variables that are not meant as flags of this launch
@@ -14,7 +14,7 @@ from umiak.compat import addresses, paddle_servers, torchrun
 from umiak.core.cluster import Mode
 from umiak.core.value import replace
 from umiak.launch.options import LaunchOptions
-from umiak.schema.flags import Findings, Kind, Origin, Parsed, Source
+from umiak.schema.flags import Flag, FlagFindings, FlagKind, FlagOrigin, FlagSource, Parsed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,12 +23,8 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-# The block that Paddle prints at the start has always held these; other flags are shown when they are said.
-ALWAYS_SHOWN = (
-    *("devices", "elastic_level", "elastic_timeout", "gloo_port", "host", "job_id", "legacy", "log_dir", "log_level"),
-    *("master", "max_restart", "nnodes", "nproc_per_node", "rank", "run_mode", "server_num", "servers", "trainer_num"),
-    *("trainers", "with_gloo"),
-)
+NOT_SHOWN = ("check", "json", "print_config", "quiet", "verbose")
+"""Flags that say what is shown, not what is run."""
 SERVER_FLAGS = ("server_num", "trainer_num", "servers", "trainers")
 LONGEST_JOB_ID = 128
 HETER_FLAGS = ("heter_worker_num", "heter_workers", "heter_devices")
@@ -39,7 +35,7 @@ WORKER_WORDS = ("PADDLE_MASTER", "PADDLE_NNODES", "PADDLE_TRAINER_ID", "PADDLE_D
 PLATFORM_MARKS = ("PADDLE_TRAINER_ENDPOINTS", "DISTRIBUTED_TRAINER_ENDPOINTS", "PADDLE_TRAINERS", "TRAINING_ROLE")
 
 
-def options(parsed: Parsed, findings: Findings) -> LaunchOptions:
+def options(parsed: Parsed, findings: FlagFindings) -> LaunchOptions:
     """The job that Paddle's flags ask for."""
     _refuse(parsed, findings)
     mode = _mode(parsed, findings)
@@ -78,7 +74,7 @@ def options(parsed: Parsed, findings: Findings) -> LaunchOptions:
     )
     if mode.has_servers:
         made = paddle_servers.with_servers(made, parsed, findings)
-        if parsed["nproc_per_node"].source is Source.COMMAND:
+        if parsed["nproc_per_node"].source is FlagSource.COMMAND:
             findings.note(f"{parsed['nproc_per_node'].spoken} is not used: with servers, --trainer_num says how many")
     made = _with_nodes(made, parsed, findings)
     _check_ports(made, findings)
@@ -108,20 +104,35 @@ def inherited(environ: Mapping[str, str]) -> tuple[Mapping[str, str], tuple[str,
     return kept, (f"not taken for flags, since they are another launch's ({mark} is set): {', '.join(dropped)}",)
 
 
-def shown(parsed: Parsed, made: LaunchOptions) -> tuple[tuple[str, str], ...]:
-    """Names and texts for the configuration block, in Paddle's spelling and sorted as Paddle sorts them."""
+def shown(parsed: Parsed, made: LaunchOptions, *, whole: bool = False) -> tuple[tuple[str, str], ...]:
+    """Names and texts for the configuration block, in Paddle's spelling and sorted as Paddle sorts them.
+
+    What differs from the defaults; ``whole``: everything, except other launchers' names for it where nobody has said them.
+    """
     texts = {
         name: _text(setting.value)
         for name, setting in parsed.settings.items()
-        if name in ALWAYS_SHOWN or (setting.said and setting.value != setting.flag.default)
+        if name not in NOT_SHOWN
+        and ((whole and _is_ours(setting.flag)) or (setting.said and setting.value != setting.flag.default))
     }
-    texts["run_mode"] = made.mode.value
-    texts["master"] = _text(made.master)
-    texts["host"] = _text(made.host)
-    texts["nnodes"] = f"{made.least_nodes}:{made.most_nodes}" if made.elastic else f"{made.most_nodes}"
-    texts["training_script"] = made.program[0] if made.program else "None"
-    texts["training_script_args"] = str(list(made.program[1:]))
+    nodes = f"{made.least_nodes}:{made.most_nodes}" if made.elastic else f"{made.most_nodes}"
+    args = str(list(made.program[1:]))
+    for name, text, default in (
+        ("run_mode", made.mode.value, Mode.COLLECTIVE.value),
+        ("master", _text(made.master), "None"),
+        ("host", _text(made.host), "None"),
+        ("nnodes", nodes, "1"),
+        ("training_script", made.program[0] if made.program else "None", ""),
+        ("training_script_args", args, "[]"),
+    ):
+        texts.pop(name, None)
+        if whole or text != default:
+            texts[name] = text
     return tuple(sorted(texts.items()))
+
+
+def _is_ours(flag: Flag) -> bool:
+    return flag.origin in (FlagOrigin.PADDLE, FlagOrigin.UMIAK) and not flag.refused
 
 
 NODES_HINT = "write --nnodes 2, or --nnodes 2:4 for a job that may have 2, 3 or 4 nodes"
@@ -131,7 +142,14 @@ MASTER_HINT = "write --master 10.0.0.1:8090, --master [fe80::1]:8090 or --master
 
 
 def _read(
-    parsed: Parsed, name: str, reader: Callable[[str], T], findings: Findings, code: str, hint: str, *, text: str = ""
+    parsed: Parsed,
+    name: str,
+    reader: Callable[[str], T],
+    findings: FlagFindings,
+    code: str,
+    hint: str,
+    *,
+    text: str = "",
 ) -> T | None:
     """One flag's text, read; ``None`` if there is none or it can't be read, which is then a problem."""
     text = text or parsed.text(name)
@@ -144,7 +162,7 @@ def _read(
         return None
 
 
-def _refuse(parsed: Parsed, findings: Findings) -> None:
+def _refuse(parsed: Parsed, findings: FlagFindings) -> None:
     for setting in parsed.settings.values():
         if setting.flag.refused and setting.said and setting.value:
             findings.problem(
@@ -160,7 +178,7 @@ def _refuse(parsed: Parsed, findings: Findings) -> None:
         )
 
 
-def _mode(parsed: Parsed, findings: Findings) -> Mode:
+def _mode(parsed: Parsed, findings: FlagFindings) -> Mode:
     """``--run_mode``, or what the flags about servers and heter workers make of it."""
     heter = [name for name in HETER_FLAGS if parsed.said(name)]
     servers = [name for name in SERVER_FLAGS if parsed.said(name)]
@@ -180,7 +198,7 @@ def _mode(parsed: Parsed, findings: Findings) -> Mode:
                 why=f"{other.said_as} asks for {needed} mode",
                 hint=f"leave out {other.said_as}, or write --run_mode {needed}",
             )
-        elif wanted.source is Source.COMMAND:
+        elif wanted.source is FlagSource.COMMAND:
             findings.note(f"{wanted.spoken} is used; the environment says {other.spoken}")
         else:
             findings.note(f"{other.spoken} is used; the environment says {wanted.spoken}")
@@ -197,17 +215,17 @@ def _with_gloo(parsed: Parsed, mode: Mode) -> int:
         return int(parsed.text("with_gloo"))
     old = parsed.truth("legacy") or any(
         setting.said
-        and setting.source is Source.COMMAND
-        and (setting.flag.origin is Origin.OLD or setting.said_as.lstrip("-").replace("-", "_") in setting.flag.old)
+        and setting.source is FlagSource.COMMAND
+        and (setting.flag.origin is FlagOrigin.OLD or setting.said_as.lstrip("-").replace("-", "_") in setting.flag.old)
         for setting in parsed.settings.values()
     )
     return 0 if old else int(parsed.text("with_gloo"))
 
 
-def _meeting(parsed: Parsed, findings: Findings) -> tuple[str | None, tuple[str, ...]]:
+def _meeting(parsed: Parsed, findings: FlagFindings) -> tuple[str | None, tuple[str, ...]]:
     """Where the nodes meet: the master, or the list of all nodes."""
     ways = [name for name in ("master", "elastic_server", "ips") if parsed.said(name)]
-    ways.sort(key=lambda name: parsed[name].source is not Source.COMMAND)
+    ways.sort(key=lambda name: parsed[name].source is not FlagSource.COMMAND)
     for name in ways[1:]:
         first, other = parsed[ways[0]], parsed[name]
         if first.source is other.source and _master_text(parsed, ways[0]) != _master_text(parsed, name):
@@ -233,7 +251,7 @@ def _master_text(parsed: Parsed, name: str) -> str:
     return addresses.ETCD + text if name == "elastic_server" and "://" not in text else text
 
 
-def _with_nodes(made: LaunchOptions, parsed: Parsed, findings: Findings) -> LaunchOptions:
+def _with_nodes(made: LaunchOptions, parsed: Parsed, findings: FlagFindings) -> LaunchOptions:
     """The number of nodes where a list fixes it, and this node's rank among them."""
     lists = (*made.server_endpoints, *made.trainer_endpoints, *made.heter_endpoints)
     listed = len(made.node_hosts) or len({addresses.host_of(one) for one in lists})
@@ -241,7 +259,7 @@ def _with_nodes(made: LaunchOptions, parsed: Parsed, findings: Findings) -> Laun
         name = "ips" if made.node_hosts else "servers" if parsed.said("servers") else "trainers"
         setting, count = parsed[name], parsed["nnodes"]
         if made.nodes_said and (made.least_nodes, made.most_nodes) != (listed, listed):
-            if setting.source is count.source or count.source is Source.COMMAND:
+            if setting.source is count.source or count.source is FlagSource.COMMAND:
                 findings.problem(
                     "UM-LAUNCH-111",
                     f"two numbers of nodes: {count.spoken}, and {listed} in {setting.spoken}",
@@ -260,7 +278,7 @@ def _with_nodes(made: LaunchOptions, parsed: Parsed, findings: Findings) -> Laun
     return replace(made, rank=_rank(made, parsed, findings))
 
 
-def _rank(made: LaunchOptions, parsed: Parsed, findings: Findings) -> int | None:
+def _rank(made: LaunchOptions, parsed: Parsed, findings: FlagFindings) -> int | None:
     setting, rank = parsed["rank"], parsed.number("rank")
     if rank is None or rank < 0 or (setting.said_as == "PADDLE_TRAINER_ID" and not made.nodes_said):
         return None
@@ -284,7 +302,7 @@ def _for_other_nodes(parsed: Parsed) -> tuple[str, ...]:
     for name, setting in parsed.settings.items():
         if name in OF_ONE_NODE or not setting.said or setting.said_as not in setting.flag.env:
             continue
-        words += [f"--{name}={setting.text}"] if setting.flag.kind is Kind.SWITCH else [f"--{name}", setting.text]
+        words += [f"--{name}={setting.text}"] if setting.flag.kind is FlagKind.SWITCH else [f"--{name}", setting.text]
     own = {spelling for name in OF_ONE_NODE for spelling in parsed[name].flag.spellings}
     flags = iter(parsed.argv[: len(parsed.argv) - len(parsed.program)])
     for word in flags:
@@ -296,15 +314,15 @@ def _for_other_nodes(parsed: Parsed) -> tuple[str, ...]:
     return (*words, *parsed.program)
 
 
-def _log_dir(parsed: Parsed, findings: Findings) -> str:
+def _log_dir(parsed: Parsed, findings: FlagFindings) -> str:
     setting = parsed["log_dir"]
-    if setting.value == "" and setting.source is Source.COMMAND:
+    if setting.value == "" and setting.source is FlagSource.COMMAND:
         hint = "name a directory, as in --log_dir log, or leave it out"
         findings.problem("UM-LAUNCH-140", f"no directory: {setting.said_as} is empty", hint=hint)
     return parsed.text("log_dir") or "log"
 
 
-def _job_id(parsed: Parsed, findings: Findings) -> str:
+def _job_id(parsed: Parsed, findings: FlagFindings) -> str:
     job_id = parsed.text("job_id") or "default"
     plain = job_id.isprintable() and len(job_id) <= LONGEST_JOB_ID
     if not plain or job_id[0] in ".-" or not all(letter.isalnum() or letter in "-._:" for letter in job_id):
@@ -318,7 +336,7 @@ def _job_id(parsed: Parsed, findings: Findings) -> str:
     return job_id
 
 
-def _check_ports(made: LaunchOptions, findings: Findings) -> None:
+def _check_ports(made: LaunchOptions, findings: FlagFindings) -> None:
     last = (made.start_port or 0) + (made.workers_per_node or 1) - 1
     for name, port in (("--start_port", last), ("--gloo_port", made.gloo_port or 0)):
         if port > 65535:

@@ -1,4 +1,4 @@
-"""What Paddle's flags say about servers, trainers and heter workers in parameter-server mode. Pure; part of paddle_launch.
+"""What Paddle's flags say about servers, trainers and heter workers in parameter-server mode. A decider, part of paddle_launch.
 
 Either each node runs so many of them (``--server_num 2 --trainer_num 4``), or lists name every one (``--servers``,
 ``--trainers``), and each node runs those at its own address. Lists need no meeting of nodes, so whatever else must
@@ -8,6 +8,7 @@ be agreed (gloo's port, the ports of workers that were listed without one) has t
 from __future__ import annotations
 
 from umiak.compat import addresses
+from umiak.core import default_ports
 from umiak.core.cluster import MOST_WORKERS_ON_NODE, Mode, join_host_port, split_host_port
 from umiak.core.names import is_digits
 from umiak.core.value import replace
@@ -15,17 +16,15 @@ from umiak.core.value import replace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from umiak.launch.options import LaunchOptions
-    from umiak.schema.flags import Findings, Parsed
+    from umiak.schema.flags import FlagFindings, Parsed
 
     Lists = dict[str, tuple[str, ...]]
 
-# The first port that the old launcher gave to workers which were listed without one.
-OLD_FIRST_PORT = 6170
 HETER_DEVICES = ("cpu", "gpu", "xpu")
 COUNTS = {"servers": "server_num", "trainers": "trainer_num", "heter_workers": "heter_worker_num"}
 
 
-def with_servers(made: LaunchOptions, parsed: Parsed, findings: Findings) -> LaunchOptions:
+def with_servers(made: LaunchOptions, parsed: Parsed, findings: FlagFindings) -> LaunchOptions:
     """The options with everything that concerns servers, trainers and heter workers."""
     names = tuple(COUNTS) if made.mode is Mode.PS_HETER else ("servers", "trainers")
     for name in (*names, *(COUNTS[name] for name in names), "heter_devices"):
@@ -54,7 +53,7 @@ def with_servers(made: LaunchOptions, parsed: Parsed, findings: Findings) -> Lau
     )
 
 
-def _has_stages(parsed: Parsed, name: str, findings: Findings) -> bool:
+def _has_stages(parsed: Parsed, name: str, findings: FlagFindings) -> bool:
     """Paddle could chain heter workers in several stages, with semicolons between them."""
     stages = parsed.text(name).rstrip(";").count(";") + 1
     if stages > 1:
@@ -67,7 +66,7 @@ def _has_stages(parsed: Parsed, name: str, findings: Findings) -> bool:
     return stages > 1
 
 
-def _count(parsed: Parsed, name: str, findings: Findings) -> int:
+def _count(parsed: Parsed, name: str, findings: FlagFindings) -> int:
     """How many each node runs: 1 if nothing is said. The number of heter workers is a text in Paddle."""
     text = parsed.text(name).rstrip(";").strip()
     if text and (not is_digits(text) or len(text) > 9 or int(text) > MOST_WORKERS_ON_NODE):
@@ -77,7 +76,7 @@ def _count(parsed: Parsed, name: str, findings: Findings) -> int:
     return int(text) if text else 1
 
 
-def _listed(parsed: Parsed, name: str, servers: int, findings: Findings) -> tuple[str, ...]:
+def _listed(parsed: Parsed, name: str, servers: int, findings: FlagFindings) -> tuple[str, ...]:
     text = parsed.text(name).rstrip(";")
     if not text:
         return ()
@@ -96,10 +95,10 @@ def _with_old_ports(text: str, servers: int) -> str:
     pairs = [split_host_port(one) for one in addresses.split(text, ",")]
     if all(port for _, port in pairs):
         return text
-    return ",".join(join_host_port(host, OLD_FIRST_PORT + servers + i) for i, (host, _) in enumerate(pairs))
+    return ",".join(join_host_port(host, default_ports.OLD_FIRST + servers + i) for i, (host, _) in enumerate(pairs))
 
 
-def _check_count(parsed: Parsed, name: str, listed: int, findings: Findings) -> None:
+def _check_count(parsed: Parsed, name: str, listed: int, findings: FlagFindings) -> None:
     """A list says how many there are; a number beside it must say the same, or be the environment's."""
     count, names = parsed[COUNTS[name]], parsed[name]
     if not (count.said and names.said and listed) or str(count.value) == str(listed):
@@ -114,7 +113,7 @@ def _check_count(parsed: Parsed, name: str, listed: int, findings: Findings) -> 
         findings.note(f"{names.spoken} says how many there are; {count.spoken} is not used")
 
 
-def _complete(lists: Lists, counts: dict[str, int], parsed: Parsed, findings: Findings) -> Lists:
+def _complete(lists: Lists, counts: dict[str, int], parsed: Parsed, findings: FlagFindings) -> Lists:
     """Lists go together: one for each role. On a single host a missing one can be made up, as the old launcher did."""
     known = [one for items in lists.values() for one in items]
     missing = [name for name, items in lists.items() if not items and counts[name]]
@@ -131,11 +130,15 @@ def _complete(lists: Lists, counts: dict[str, int], parsed: Parsed, findings: Fi
         )
         return lists
     host = hosts.pop()
-    free = (one for one in (join_host_port(host, port) for port in range(OLD_FIRST_PORT, 65536)) if one not in known)
+    free = (
+        one
+        for one in (join_host_port(host, port) for port in range(default_ports.OLD_FIRST, 65536))
+        if one not in known
+    )
     return {name: items or tuple(next(free) for _ in range(counts[name])) for name, items in lists.items()}
 
 
-def _heter_device(parsed: Parsed, findings: Findings) -> str | None:
+def _heter_device(parsed: Parsed, findings: FlagFindings) -> str | None:
     device = parsed.text("heter_devices").rstrip(";").strip().lower()
     if device and device not in HETER_DEVICES:
         hint = f"it is one of {', '.join(HETER_DEVICES)}"

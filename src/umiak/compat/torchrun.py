@@ -1,4 +1,4 @@
-"""What the flags of torchrun mean: its settings in umiak's and Paddle's terms. Pure.
+"""What the flags of torchrun mean: its settings in umiak's and Paddle's terms. A decider.
 
     translated(parsed, findings)               the command line with torchrun's flags rewritten to those that mean the same
     with_torchrun(made, parsed, findings)      the options, and what only torchrun's flags can say on top
@@ -18,15 +18,15 @@ from umiak.compat import addresses, torchrun_console
 from umiak.contracts.setting import SIGNALS
 from umiak.core.cluster import join_host_port, split_host_port
 from umiak.core.value import replace
-from umiak.launch.options import Runner
-from umiak.schema.flags import Origin, Setting, Source
+from umiak.launch.options import ProgramStart
+from umiak.schema.flags import FlagOrigin, FlagSource, Setting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from umiak.launch.options import LaunchOptions
-    from umiak.schema.flags import Findings, Parsed, Value
+    from umiak.schema.flags import FlagFindings, Parsed, Value
 
 STATIC_PORT = 29500
 C10D_PORT = 29400
@@ -54,7 +54,7 @@ def is_torchruns(parsed: Parsed) -> bool:
     return any(
         setting.said
         and (
-            setting.flag.origin is Origin.TORCHRUN
+            setting.flag.origin is FlagOrigin.TORCHRUN
             or setting.said_as.startswith("PET_")
             or (setting.flag.name == "tee" and torchrun_console.is_torchruns(setting.text))
         )
@@ -77,14 +77,14 @@ def outer_variables(environ: Mapping[str, str], *, is_worker: bool) -> tuple[str
     return tuple(name for name in environ if name.startswith("PET_"))
 
 
-def translated(parsed: Parsed, findings: Findings) -> Parsed:
+def translated(parsed: Parsed, findings: FlagFindings) -> Parsed:
     """The same command line without torchrun's own words, as far as there are others for them."""
     if not is_torchruns(parsed):
         return parsed
     return _Translation(parsed, findings).run()
 
 
-def with_torchrun(made: LaunchOptions, parsed: Parsed, findings: Findings) -> LaunchOptions:
+def with_torchrun(made: LaunchOptions, parsed: Parsed, findings: FlagFindings) -> LaunchOptions:
     """The options, with what only torchrun's flags can say. ``parsed`` may be translated or not."""
     tee, tee_except = torchrun_console.shown(parsed, findings, torchruns=is_torchruns(parsed))
     made = replace(made, tee=tee, tee_except=tee_except)
@@ -116,7 +116,7 @@ def with_torchrun(made: LaunchOptions, parsed: Parsed, findings: Findings) -> La
 class _Translation:
     """One command line on its way from torchrun's words to ours."""
 
-    def __init__(self, parsed: Parsed, findings: Findings) -> None:
+    def __init__(self, parsed: Parsed, findings: FlagFindings) -> None:
         self.parsed = parsed
         self.findings = findings
         self.settings = dict(parsed.settings)
@@ -148,9 +148,9 @@ class _Translation:
                     hint=f"leave out {setting.said_as}",
                 )
                 return
-            first, other = (own, setting) if own.source is Source.COMMAND else (setting, own)
+            first, other = (own, setting) if own.source is FlagSource.COMMAND else (setting, own)
             self.findings.note(f"{first.spoken} is used; the environment says {other.spoken}")
-        if not own.said or setting.source is Source.COMMAND:
+        if not own.said or setting.source is FlagSource.COMMAND:
             self._say(ours, setting.value, setting)
 
     def _default(self, ours: str, found: Value) -> None:
@@ -194,13 +194,13 @@ class _Translation:
         if not text or by is None:
             return
         own = parsed["master"]
-        if own.said and own.source is by.source is Source.COMMAND:
+        if own.said and own.source is by.source is FlagSource.COMMAND:
             self.findings.problem(
                 "UM-LAUNCH-160",
                 f"two ways for the nodes to meet: {own.spoken} and {by.spoken}",
                 hint=f"leave out {by.said_as} or {own.said_as}",
             )
-        elif own.said and by.source is Source.ENVIRONMENT:
+        elif own.said and by.source is FlagSource.ENVIRONMENT:
             self.findings.note(f"{own.spoken} is used; the environment says {by.spoken}")
         else:
             self._say("master", text, by)
@@ -344,19 +344,19 @@ def _store_port(parsed: Parsed, *, alone: bool) -> int | None:
     return STATIC_PORT if parsed.said("master_addr") and not alone else None
 
 
-def _runner(made: LaunchOptions, parsed: Parsed, findings: Findings) -> Runner:
+def _runner(made: LaunchOptions, parsed: Parsed, findings: FlagFindings) -> ProgramStart:
     if parsed.truth("run_path") or not parsed.truth("no_python"):
-        return Runner.PYTHON
+        return ProgramStart.PYTHON
     if made.is_module or parsed.truth("module"):
         findings.problem(
             "UM-LAUNCH-165",
             f"a module can't be run without Python: -m and {parsed['no_python'].spoken}",
             hint=f"leave out {parsed['no_python'].said_as}",
         )
-    return Runner.DIRECT
+    return ProgramStart.DIRECT
 
 
-def _signals(parsed: Parsed, findings: Findings) -> str:
+def _signals(parsed: Parsed, findings: FlagFindings) -> str:
     setting = parsed["signals_to_handle"]
     asked = [name.strip() for name in parsed.text("signals_to_handle").split(",") if name.strip()]
     others = [name for name in asked if name not in SIGNALS.split(",")]
@@ -373,7 +373,7 @@ def _signals(parsed: Parsed, findings: Findings) -> str:
     return ",".join(asked) or SIGNALS
 
 
-def _check_words(made: LaunchOptions, findings: Findings) -> None:
+def _check_words(made: LaunchOptions, findings: FlagFindings) -> None:
     """torchrun puts the local rank into the arguments of the program; here it stays in the environment."""
     for word in made.program[1:]:
         if "${local_rank}" in word:
@@ -384,7 +384,7 @@ def _check_words(made: LaunchOptions, findings: Findings) -> None:
             )
 
 
-def _tell_ignored(parsed: Parsed, findings: Findings) -> None:
+def _tell_ignored(parsed: Parsed, findings: FlagFindings) -> None:
     for setting in parsed.settings.values():
         if setting.flag.ignored and setting.said and setting.value != setting.flag.default:
             findings.note(f"{setting.spoken} changes nothing: {setting.flag.ignored}")

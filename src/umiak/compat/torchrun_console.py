@@ -1,4 +1,4 @@
-"""Whose output is on the console: ``--tee``, and torchrun's ``--redirects``, ``--tee`` and ``--local-ranks-filter``. Pure.
+"""Whose output is on the console: ``--tee``, and torchrun's ``--redirects``, ``--tee`` and ``--local-ranks-filter``. A decider.
 
 torchrun shows everybody's output unless it is redirected to a file; what is redirected can be shown all the same (tee), and a
 filter hides what is left. umiak keeps a file for every worker anyway, with stdout and stderr in one, so only the question of
@@ -11,7 +11,7 @@ from umiak.launch.options import Tee
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from umiak.schema.flags import Findings, Parsed
+    from umiak.schema.flags import FlagFindings, Parsed
 
 STREAMS = {"0": "no stream", "1": "stdout", "2": "stderr", "3": "both streams"}
 OWN_WORDS = tuple(tee.value for tee in Tee)
@@ -22,7 +22,7 @@ def is_torchruns(text: str) -> bool:
     return text.strip().lower() not in OWN_WORDS and _streams(text) is not None
 
 
-def shown(parsed: Parsed, findings: Findings, *, torchruns: bool) -> tuple[Tee, tuple[int, ...]]:
+def shown(parsed: Parsed, findings: FlagFindings, *, torchruns: bool) -> tuple[Tee, tuple[int, ...]]:
     """What is shown, and the local ranks of which the opposite is true. Problems and notes go to the findings."""
     tee, redirects, ranks = parsed["tee"], parsed["redirects"], _ranks(parsed, findings)
     word = parsed.text("tee").lower() if tee.said else ""
@@ -64,7 +64,7 @@ def _filtered(tee: Tee, opposite: tuple[int, ...], ranks: tuple[int, ...]) -> tu
     )
 
 
-def _read(parsed: Parsed, name: str, findings: Findings) -> dict[int | None, str] | None:
+def _read(parsed: Parsed, name: str, findings: FlagFindings) -> dict[int | None, str] | None:
     setting = parsed[name]
     found = _streams(parsed.text(name))
     if found is None:
@@ -91,7 +91,7 @@ def _streams(text: str) -> dict[int | None, str] | None:
     return found
 
 
-def _ranks(parsed: Parsed, findings: Findings) -> tuple[int, ...]:
+def _ranks(parsed: Parsed, findings: FlagFindings) -> tuple[int, ...]:
     words = (
         [word.strip() for word in parsed.text("local_ranks_filter").split(",")]
         if parsed.said("local_ranks_filter")

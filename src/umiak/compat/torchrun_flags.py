@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from umiak.compat.paddle_flags import REFUSED
 from umiak.contracts.setting import SIGNALS
-from umiak.schema.flags import Flag, Kind, Origin
+from umiak.schema.flags import Flag, FlagKind, FlagOrigin
 
 TORCHRUN = "Flags of torchrun"
 BACKENDS = ("static", "c10d", "etcd", "etcd-v2")
@@ -18,7 +18,7 @@ BACKENDS = ("static", "c10d", "etcd", "etcd-v2")
 
 def _flag(name: str, help_: str, **more: object) -> Flag:
     env = (f"PET_{name.upper()}", *more.pop("env", ()))  # type: ignore[misc]
-    fields: dict[str, object] = {"group": TORCHRUN, "origin": Origin.TORCHRUN, "env": env, **more}
+    fields: dict[str, object] = {"group": TORCHRUN, "origin": FlagOrigin.TORCHRUN, "env": env, **more}
     return Flag(name=name, help=help_, **fields)  # type: ignore[arg-type]
 
 
@@ -26,13 +26,13 @@ FLAGS = (
     _flag(
         "standalone",
         "Run on this node only, ignoring any platform.",
-        kind=Kind.SWITCH,
+        kind=FlagKind.SWITCH,
         default=False,
     ),
     _flag(
         "node_rank",
         "With the static backend: same as --rank.",
-        kind=Kind.NUMBER,
+        kind=FlagKind.NUMBER,
         least=0,
         metavar="N",
         elsewhere=("machine_rank",),
@@ -46,7 +46,7 @@ FLAGS = (
         "master_port",
         "With the static backend: port of the first worker's store, MASTER_PORT. The launchers use the port 10000 below it, or "
         "above it if it is below 20000.",
-        kind=Kind.NUMBER,
+        kind=FlagKind.NUMBER,
         least=1,
         metavar="PORT",
     ),
@@ -59,7 +59,7 @@ FLAGS = (
         "rdzv_backend",
         "Rendezvous backend. static: at --master_addr, node 0 leads; c10d: at --rdzv_endpoint, the node with that address "
         "leads; etcd, etcd-v2: in etcd.",
-        kind=Kind.CHOICE,
+        kind=FlagKind.CHOICE,
         default="static",
         choices=BACKENDS,
         synonyms=(("etcd_v2", "etcd-v2"),),
@@ -83,7 +83,7 @@ FLAGS = (
     _flag(
         "max_restarts",
         "Same as --max_restart. Default with other flags of torchrun: 0.",
-        kind=Kind.NUMBER,
+        kind=FlagKind.NUMBER,
         least=0,
         metavar="N",
     ),
@@ -96,19 +96,19 @@ FLAGS = (
     _flag(
         "module",
         "Run the program as a Python module. Same as -m, but other flags may follow.",
-        kind=Kind.SWITCH,
+        kind=FlagKind.SWITCH,
         default=False,
     ),
     _flag(
         "no_python",
         "Execute the program directly, even if its name ends with .py.",
-        kind=Kind.SWITCH,
+        kind=FlagKind.SWITCH,
         default=False,
     ),
     _flag(
         "run_path",
         "Run the program with Python, whatever its name.",
-        kind=Kind.SWITCH,
+        kind=FlagKind.SWITCH,
         default=False,
     ),
     _flag(
@@ -125,7 +125,7 @@ FLAGS = (
     _flag(
         "shutdown_timeout",
         "Same as --grace and --failure_grace.",
-        kind=Kind.SECONDS,
+        kind=FlagKind.SECONDS,
         least=0,
         metavar="SECONDS",
         env=("TORCH_ELASTIC_SHUTDOWN_TIMEOUT",),
@@ -139,7 +139,7 @@ FLAGS = (
     _flag(
         "monitor_interval",
         "Accepted without effect.",
-        kind=Kind.SECONDS,
+        kind=FlagKind.SECONDS,
         least=0,
         metavar="SECONDS",
         ignored="workers are not polled, their end is noticed at once",
@@ -147,7 +147,7 @@ FLAGS = (
     _flag(
         "start_method",
         "Accepted without effect.",
-        kind=Kind.CHOICE,
+        kind=FlagKind.CHOICE,
         default="spawn",
         choices=("spawn", "fork", "forkserver"),
         metavar="NAME",
@@ -191,7 +191,7 @@ FLAGS = (
     _flag(
         "numa_binding",
         "Accepted without effect.",
-        kind=Kind.CHOICE,
+        kind=FlagKind.CHOICE,
         choices=("node", "socket", "exclusive", "core-complex"),
         metavar="MODE",
         ignored="workers are not bound to CPUs; `numactl` in a small script can do it",
@@ -199,7 +199,7 @@ FLAGS = (
     _flag(
         "virtual_local_rank",
         "Set LOCAL_RANK to 0 for every worker, each with one visible device.",
-        kind=Kind.SWITCH,
+        kind=FlagKind.SWITCH,
         default=False,
         group=REFUSED,
         refused="workers of a node see the same devices and different values of LOCAL_RANK; let the script use cuda:LOCAL_RANK",

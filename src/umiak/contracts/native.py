@@ -11,29 +11,38 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from umiak.contracts.worker import Worker
 
+JOB_ID = "UMIAK_JOB_ID"
+GENERATION = "UMIAK_GENERATION"
+RESTART_COUNT = "UMIAK_RESTART_COUNT"
+ROLE = "UMIAK_ROLE"
+RANK = "UMIAK_RANK"
+WORLD_SIZE = "UMIAK_WORLD_SIZE"
+NODE = "UMIAK_NODE"
 SERVERS = "UMIAK_SERVERS"
 TRAINERS = "UMIAK_TRAINERS"
 HETERS = "UMIAK_HETERS"
 WORKERS_ON_HOST = "UMIAK_WORKERS_ON_HOST"
+PS_METRICS = "UMIAK_PS_METRICS"
+"""Not part of the contract: said by the person who starts the job, and passed on."""
 
 NAMES = frozenset(
     [
-        "UMIAK_JOB_ID",
-        "UMIAK_GENERATION",
-        "UMIAK_RESTART_COUNT",
-        "UMIAK_ROLE",
-        "UMIAK_RANK",
-        "UMIAK_WORLD_SIZE",
+        JOB_ID,
+        GENERATION,
+        RESTART_COUNT,
+        ROLE,
+        RANK,
+        WORLD_SIZE,
         "UMIAK_LOCAL_RANK",
         "UMIAK_LOCAL_SIZE",
-        "UMIAK_NODE",
+        NODE,
         "UMIAK_WORKER_NODE_RANK",
-        "UMIAK_WORKERS_ON_HOST",
+        WORKERS_ON_HOST,
         "UMIAK_ENDPOINT",
         "UMIAK_STORE",
-        "UMIAK_SERVERS",
-        "UMIAK_TRAINERS",
-        "UMIAK_HETERS",
+        SERVERS,
+        TRAINERS,
+        HETERS,
     ]
 )
 """Every name that this family may set."""
@@ -43,15 +52,15 @@ def environment(worker: Worker) -> dict[str, str]:
     """umiak's variables for one worker."""
     seat, cluster = worker.seat, worker.cluster
     variables = {
-        "UMIAK_JOB_ID": cluster.job_id,
-        "UMIAK_GENERATION": str(cluster.generation),
-        "UMIAK_RESTART_COUNT": str(worker.setting.restart_count),
-        "UMIAK_ROLE": seat.role.value,
-        "UMIAK_RANK": str(seat.rank),
-        "UMIAK_WORLD_SIZE": str(worker.world),
+        JOB_ID: cluster.job_id,
+        GENERATION: str(cluster.generation),
+        RESTART_COUNT: str(worker.setting.restart_count),
+        ROLE: seat.role.value,
+        RANK: str(seat.rank),
+        WORLD_SIZE: str(worker.world),
         "UMIAK_LOCAL_RANK": str(seat.local_rank),
         "UMIAK_LOCAL_SIZE": str(seat.local_size),
-        "UMIAK_NODE": seat.node,
+        NODE: seat.node,
         "UMIAK_WORKER_NODE_RANK": str(seat.node_rank),
         WORKERS_ON_HOST: str(worker.workers_on_host),
         "UMIAK_ENDPOINT": seat.endpoint,

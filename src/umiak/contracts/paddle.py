@@ -21,7 +21,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from umiak.contracts.worker import Worker
 
+JOB_ID = "PADDLE_JOB_ID"
+DISTRI_BACKEND = "PADDLE_DISTRI_BACKEND"
+PADDLEREC_ROLE = "PADDLE_PADDLEREC_ROLE"
+"""Set by PaddleRec's own scripts on each node of a cluster, to WORKER."""
 BACKUP_PATH = "PADDLE_BACKUP_ENV_PATH"
+LOG_DIR = "PADDLE_LOG_DIR"
+GLOO_ENDPOINT = "PADDLE_GLOO_HTTP_ENDPOINT"
 ENDPOINTS = "PADDLE_TRAINER_ENDPOINTS"
 
 NAMES = frozenset(
@@ -29,8 +35,8 @@ NAMES = frozenset(
         "POD_NAME",
         "POD_IP",
         "PADDLE_NNODES",
-        "PADDLE_JOB_ID",
-        "PADDLE_LOG_DIR",
+        JOB_ID,
+        LOG_DIR,
         "PADDLE_TRAINERS_NUM",
         "PADDLE_TRAINER_ENDPOINTS",
         "PADDLE_BACKUP_ENV_PATH",
@@ -43,7 +49,7 @@ NAMES = frozenset(
         "PADDLE_LOCAL_RANK",
         "PADDLE_RANK_IN_NODE",
         "PADDLE_AUTO_CLUSTER",
-        "PADDLE_DISTRI_BACKEND",
+        DISTRI_BACKEND,
         "PADDLE_XCCL_BACKEND",
         "TRAINING_ROLE",
         "PADDLE_ROLE",
@@ -51,7 +57,7 @@ NAMES = frozenset(
         "PADDLE_PSERVERS_IP_PORT_LIST",
         "PADDLE_WITH_GLOO",
         "PADDLE_GLOO_RENDEZVOUS",
-        "PADDLE_GLOO_HTTP_ENDPOINT",
+        GLOO_ENDPOINT,
         "PADDLE_GLOO_FS_PATH",
         "STAGE_ID",
         "STAGE_NUM",
@@ -77,8 +83,8 @@ def environment(worker: Worker) -> dict[str, str]:
         "POD_NAME": seat.node,
         "POD_IP": seat.host,
         "PADDLE_NNODES": str(worker.hosts),
-        "PADDLE_JOB_ID": worker.cluster.job_id,
-        "PADDLE_LOG_DIR": setting.log_dir,
+        JOB_ID: worker.cluster.job_id,
+        LOG_DIR: setting.log_dir,
         "PADDLE_TRAINERS_NUM": str(len(worker.trainers)),
         ENDPOINTS: ",".join(worker.trainers),
         BACKUP_PATH: os.path.join(setting.log_dir, f"backup_env.{_backup_word(worker)}.json"),
@@ -122,11 +128,11 @@ def _backend(worker: Worker) -> dict[str, str]:
     devices, asked = worker.devices, worker.setting.backend
     variables: dict[str, str] = {}
     if devices is None:
-        variables["PADDLE_DISTRI_BACKEND"] = "gloo"
+        variables[DISTRI_BACKEND] = "gloo"
     elif devices.kind is DeviceKind.NPU:
-        variables = {"PADDLE_DISTRI_BACKEND": "xccl", "PADDLE_XCCL_BACKEND": devices.kind.paddle_word}
+        variables = {DISTRI_BACKEND: "xccl", "PADDLE_XCCL_BACKEND": devices.kind.paddle_word}
     if asked is not None and asked != "auto":
-        variables["PADDLE_DISTRI_BACKEND"] = asked
+        variables[DISTRI_BACKEND] = asked
     return variables
 
 
@@ -151,7 +157,7 @@ def _gloo(worker: Worker) -> dict[str, str]:
     return {
         "PADDLE_WITH_GLOO": str(setting.with_gloo),
         "PADDLE_GLOO_RENDEZVOUS": "3",
-        "PADDLE_GLOO_HTTP_ENDPOINT": endpoint,
+        GLOO_ENDPOINT: endpoint,
         "PADDLE_GLOO_FS_PATH": os.path.join(setting.log_dir, f"gloo.{cluster.generation}"),
     }
 

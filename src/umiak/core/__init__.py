@@ -1,1 +1,1 @@
-"""The words that everything else is written in: values and pure functions, standard library only."""
+"""The words that everything else is written in: values and pure functions, standard library only. A package."""

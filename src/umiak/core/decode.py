@@ -1,4 +1,4 @@
-"""Values to plain data and back, with every field checked: for frames from the network, journals and files.
+"""Values to plain data and back, with every field checked: for frames from the network, journals and files. A decider.
 
     encode(Node(name="a", ...))      -> {"name": "a", ...}
     decode(Node, {"name": "a", ...}) -> Node(...), or a Malformed that says which field is wrong and how

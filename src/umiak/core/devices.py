@@ -1,4 +1,4 @@
-"""Accelerators as values: which kind a node has, which of them are visible, which a person chose.
+"""Accelerators: which kind a node has, which of them are visible, which a person chose. Values.
 
     Devices(kind=DeviceKind.GPU, ids=("0", "1", "2", "3"), chosen=("2", "3"))
 

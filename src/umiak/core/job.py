@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from umiak.core.devices import DeviceKind
 
 
-class Framework(str, Enum):
+class FrameworkName(str, Enum):
     """What the script imports: it decides what is looked for on the nodes before a job is sent there."""
 
     PADDLE = "paddle"
@@ -112,7 +112,7 @@ class Job:
     command: tuple[str, ...]
     """A script with its arguments, ``-m`` and a module, or a program; `umiak launch` starts it on every node."""
     roles: tuple[RoleSpec, ...] = (RoleSpec(),)
-    framework: Framework = Framework.NONE
+    framework: FrameworkName = FrameworkName.NONE
     image: str = ""
     """Where nodes are containers."""
     env: tuple[tuple[str, str], ...] = ()

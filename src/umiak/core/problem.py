@@ -1,4 +1,4 @@
-"""Problems: what went wrong, said so that a person can mend it. Values, plus the one exception that carries them.
+"""Problems: what went wrong, said so that a person can fix it. Values, plus the one exception that carries them.
 
 A problem has a stable code (``UM-LAUNCH-001``) with a heading in docs/reference/errors.md, what happened
 with the offending value, why if that is known, and a hint with the command or change that mends it.
@@ -48,3 +48,10 @@ class UmiakError(Exception):
         super().__init__("; ".join(problem.what for problem in problems))
         self.problems = problems
         self.exit_status = exit_status
+
+
+class BadRequest(UmiakError):
+    """A mistake in a call from Python that a person can correct: its text, which ends a traceback, has causes and hints as well."""
+
+    def __str__(self) -> str:
+        return "\n".join(line for problem in self.problems for line in problem.lines())

@@ -1,4 +1,4 @@
-"""Values: frozen, slotted, keyword-only classes, made without the standard ``dataclasses`` module.
+"""Frozen, slotted, keyword-only classes, made without the standard ``dataclasses`` module. Values.
 
 A value says what something *is*; it has no behaviour beyond questions about itself and is never
 changed, only replaced (``replace(node, host="10.0.0.2")``). Type checkers treat ``@value`` exactly
@@ -48,6 +48,7 @@ else:
             __slots__=names,
             __fields__=names,
             __defaults_by_name__=defaults,
+            __changeable__=tuple(name for name, default in defaults.items() if type(default) in (dict, list, set)),
             __match_args__=names,
             __init__=_init,
             __repr__=_repr,
@@ -102,6 +103,12 @@ def replace(item: T, **changes: Any) -> T:
     return type(item)(**{**dict(_items(item)), **changes})
 
 
+def from_fields(cls: type[T], source: Any, **others: Any) -> T:
+    """A value with every field that another value has under the same name, and with others: a field that both have is in both."""
+    shared = [name for name in fields(cls) if name not in others and name in fields(source)]
+    return cls(**{name: getattr(source, name) for name in shared}, **others)
+
+
 def _items(item: Any) -> Iterator[tuple[str, Any]]:
     return ((name, getattr(item, name)) for name in item.__fields__)
 
@@ -110,6 +117,9 @@ def _init(self: Any, *unnamed: Any, **given: Any) -> None:
     if unnamed:
         raise TypeError(_named_instead(type(self), unnamed))
     filled = {**self.__defaults_by_name__, **given}
+    for name in self.__changeable__:  # no two values share what could be changed in one of them
+        if name not in given:
+            filled[name] = filled[name].copy()
     try:
         for name, set_field in self.__setters__:
             set_field(self, filled[name])

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from umiak.core.problem import Problem, UmiakError
+from umiak.core.problem import BadRequest, Problem
 from umiak.data import parts
 from umiak.data.parts import Part
 
@@ -28,13 +28,6 @@ Native = (
     | tuple[bytes, str]
     | tuple[Callable[[], object], str]
 )
-
-
-class BadRequest(UmiakError):
-    """Something that a person can correct in a call; its text has the hint as well."""
-
-    def __str__(self) -> str:
-        return "\n".join(line for problem in self.problems for line in problem.lines())
 
 
 def several(inputs: Input | Sequence[Input]) -> list[Input]:

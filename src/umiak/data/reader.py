@@ -14,9 +14,9 @@ from typing import Any, Literal, SupportsFloat, SupportsIndex
 import umiak_native
 from umiak_native import Batch
 
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import BadRequest, Exit, Problem, UmiakError
 from umiak.data import statistics
-from umiak.data.inputs import BadRequest, Input, is_file, native, several
+from umiak.data.inputs import Input, is_file, native, several
 from umiak.data.parts import Part
 
 __all__ = ["Batch", "ReadError", "SlotReader"]

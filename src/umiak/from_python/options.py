@@ -12,7 +12,7 @@ from umiak.cli.launch_flags import FLAGS
 from umiak.compat import paddle_flags
 from umiak.core.nearest import nearest
 from umiak.core.problem import Problem
-from umiak.schema.flags import Flag, Kind, Origin
+from umiak.schema.flags import Flag, FlagKind, FlagOrigin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def argv(options: Mapping[str, object], *, for_function: bool) -> tuple[list[str
     """The words of a command line, and what is wrong with the options."""
     there = known(for_function=for_function)
     words = [*ONE_NODE] if for_function else []
-    if options.get("log_level") is None:
+    if options.get("log_level") is None and not options.get("verbose"):
         words.append(f"--log_level={QUIET}")
     problems = []
     for name, given in options.items():
@@ -56,7 +56,12 @@ def environment(environ: Mapping[str, str], *, for_function: bool) -> dict[str, 
 
 
 def _is_option(flag: Flag, for_function: bool) -> bool:
-    if flag.refused or flag.ignored or flag.name in START_NOTHING or flag.origin not in (Origin.PADDLE, Origin.UMIAK):
+    if (
+        flag.refused
+        or flag.ignored
+        or flag.name in START_NOTHING
+        or flag.origin not in (FlagOrigin.PADDLE, FlagOrigin.UMIAK)
+    ):
         return False
     if flag.group == paddle_flags.OLDER:
         return False
@@ -68,7 +73,7 @@ def _is_option(flag: Flag, for_function: bool) -> bool:
 def _text(flag: Flag, given: object) -> str:
     if isinstance(given, (list, tuple, range)):
         return ",".join(str(each) for each in given)
-    if flag.kind is Kind.CHOICE and isinstance(given, bool):
+    if flag.kind is FlagKind.CHOICE and isinstance(given, bool):
         return str(int(given))
     return str(given)
 

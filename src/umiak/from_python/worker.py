@@ -17,6 +17,7 @@ import sys
 import time
 import traceback
 
+from umiak.contracts import native, paddle
 from umiak.from_python import exchange
 
 TYPE_CHECKING = False
@@ -31,9 +32,9 @@ def main(argv: list[str]) -> int:
     """Do the part of this rank; the exit status."""
     (path,) = argv
     environ = os.environ
-    attempt = f"{environ['UMIAK_GENERATION']}-{environ['UMIAK_RESTART_COUNT']}"
-    name = f"{attempt}.{environ['UMIAK_ROLE']}.{environ['UMIAK_RANK']}"
-    start = {"log_dir": environ["PADDLE_LOG_DIR"], "node": environ["UMIAK_NODE"], "world": environ["UMIAK_WORLD_SIZE"]}
+    attempt = f"{environ[native.GENERATION]}-{environ[native.RESTART_COUNT]}"
+    name = f"{attempt}.{environ[native.ROLE]}.{environ[native.RANK]}"
+    start = {"log_dir": environ[paddle.LOG_DIR], "node": environ[native.NODE], "world": environ[native.WORLD_SIZE]}
     exchange.put(path, f"start.{name}.json", json.dumps(start).encode())
     stage = LOAD
     try:

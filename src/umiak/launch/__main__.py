@@ -1,4 +1,4 @@
-"""``python -m umiak.launch ARGS`` is `umiak launch ARGS`: a second door to the same program.
+"""``python -m umiak.launch ARGS`` is `umiak launch ARGS`: a second door to it. A program.
 
 It takes the place of ``python -m paddle.distributed.launch ARGS`` in scripts and job files, where only the module's
 name has to be changed.

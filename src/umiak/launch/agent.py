@@ -15,12 +15,13 @@ from umiak.adapters.ports import HeldPorts
 from umiak.core.decode import Malformed, encode_tagged
 from umiak.core.problem import UmiakError
 from umiak.core.shown import one_line
-from umiak.launch import admission, calls, events, message_checks, rendezvous
+from umiak.launch import calls, events, message_checks
 from umiak.launch.events import Meeting
 from umiak.launch.journal import Start
 from umiak.launch.links import handshake
 from umiak.launch.links.link import Link, message_frame
-from umiak.launch.machine import NodeMachine
+from umiak.launch.master import admission, rendezvous
+from umiak.launch.node.machine import NodeMachine
 from umiak.launch.protocol import Form, Join, Moved, Refuse, Standby
 from umiak.launch.reachability import ReachabilityCheck
 
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
     from umiak.launch.links.etcd_election import Election
     from umiak.launch.links.handshake import Caller, Listener, Visitor
     from umiak.launch.links.link import Heart
-    from umiak.launch.plan import Plan
+    from umiak.launch.plan import LaunchPlan
     from umiak.launch.protocol import FromMaster, Offer
+    from umiak.launch.reports.talk import Talk
     from umiak.launch.supervisor import Supervisor
-    from umiak.launch.talk import Talk
 
 LINGER_S = 3.0
 """How long a master that ends waits until every node has its last message."""
@@ -53,7 +54,7 @@ class Agent:
         self,
         loop: Loop,
         *,
-        plan: Plan,
+        plan: LaunchPlan,
         setting: NodeSetting,
         supervisor: Supervisor,
         held: HeldPorts,
@@ -474,7 +475,7 @@ class Agent:
 
     def _call_rivals(self, coordinator: rendezvous.Coordinator) -> None:
         """Tell those who may lead this job without knowing it that it is led from here, again and again."""
-        if coordinator is not self._coordinator or coordinator.phase is rendezvous.Phase.ENDED:
+        if coordinator is not self._coordinator or coordinator.phase is rendezvous.MasterPhase.ENDED:
             return
         for host, port in coordinator.rivals():
             self._call_rival(host, port)

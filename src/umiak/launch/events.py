@@ -1,4 +1,4 @@
-"""What happens to a launcher, and what it decides: closed unions of values, for a node and for the master.
+"""What happens to a launcher, and what it decides, a node's and the master's: closed unions. Values.
 
 Events are fed to the deciders `machine` (a node) and `rendezvous` (the master) and are journalled; actions are what the
 deciders answer, for `agent` to perform.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 
+from umiak.contracts.start import REQUIRE_TOKEN, TOKEN, TOKEN_FILE
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
 
@@ -42,10 +43,10 @@ class MadeUp:
 def read(environ: Mapping[str, str]) -> bytes | None:
     """The job's secret, from UMIAK_TOKEN or the file that UMIAK_TOKEN_FILE names."""
     # A variable need not be text: fsencode gives back the bytes that it holds.
-    token = os.fsencode(environ.get("UMIAK_TOKEN", "")).strip()
+    token = os.fsencode(environ.get(TOKEN, "")).strip()
     if token:
-        return _long_enough(token, "UMIAK_TOKEN")
-    path = environ.get("UMIAK_TOKEN_FILE")
+        return _long_enough(token, TOKEN)
+    path = environ.get(TOKEN_FILE)
     if not path:
         return None
     try:
@@ -58,14 +59,14 @@ def read(environ: Mapping[str, str]) -> bytes | None:
         ) from None
     if not token:
         raise UmiakError(Problem(code="UM-LAUNCH-204", what=f"the token file is empty: {path}"))
-    return _long_enough(token, f"UMIAK_TOKEN_FILE={path}")
+    return _long_enough(token, f"{TOKEN_FILE}={path}")
 
 
 def is_required(environ: Mapping[str, str]) -> bool:
     """Whether a job that others can reach must have a token: UMIAK_REQUIRE_TOKEN."""
-    text = environ.get("UMIAK_REQUIRE_TOKEN", "").strip().lower()
+    text = environ.get(REQUIRE_TOKEN, "").strip().lower()
     if text not in ("", "0", "false", "no", "off", "1", "true", "yes", "on"):
-        what = f"not a boolean: UMIAK_REQUIRE_TOKEN={text}"
+        what = f"not a boolean: {REQUIRE_TOKEN}={text}"
         raise UmiakError(Problem(code="UM-CLI-003", what=what, hint="write 1 or 0"))
     return text in ("1", "true", "yes", "on")
 

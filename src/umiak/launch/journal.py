@@ -17,8 +17,10 @@ import os
 from umiak.core.cluster import Cluster
 from umiak.core.decode import decode, decode_tagged, encode
 from umiak.core.value import fields, is_value
-from umiak.launch import events, machine, rendezvous
-from umiak.launch.logfiles import PRIVATE, Access, open_log
+from umiak.launch import events
+from umiak.launch.master import rendezvous
+from umiak.launch.node import machine
+from umiak.launch.reports.logfiles import PRIVATE, Access, open_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

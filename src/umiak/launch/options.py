@@ -1,4 +1,4 @@
-"""What a person asked `umiak launch` for: one frozen value, made by the command line, read by everything behind it."""
+"""What a person asked `umiak launch` for: made by the command line, read by everything behind it. A value."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TrainerRestart(str, Enum):
     ALONE = "alone"
 
 
-class Runner(str, Enum):
+class ProgramStart(str, Enum):
     """How a program that is no module is started."""
 
     BY_NAME = "by name"
@@ -43,7 +43,7 @@ class LaunchOptions:
     """What a worker runs: the script, module or executable with its arguments."""
     is_module: bool = False
     """``-m package.module``: the first word of ``program`` is a Python module."""
-    runner: Runner = Runner.BY_NAME
+    runner: ProgramStart = ProgramStart.BY_NAME
 
     # Who takes part
     job_id: str = "default"

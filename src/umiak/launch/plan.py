@@ -1,6 +1,6 @@
 """From what was asked and where we are to what this node will do: a pure decider.
 
-    plan(options, placement, local) -> Plan
+    plan(options, placement, local) -> LaunchPlan
 
 ``options`` is what a person typed, ``placement`` what the platform's environment says, ``local`` what this machine knows of
 itself. What was typed wins; the platform fills in the rest; contradictions are errors, all of them at once.
@@ -8,24 +8,25 @@ itself. What was typed wins; the platform fills in the rest; contradictions are 
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
+from umiak.core import default_ports
 from umiak.core.cluster import Mode, Placement, Role, join_host_port, split_host_port
 from umiak.core.devices import DeviceKind
 from umiak.core.names import is_host, is_loopback
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.shown import inert
-from umiak.core.value import value
+from umiak.core.value import from_fields, value
 from umiak.launch.events import Meeting
 from umiak.launch.options import LaunchOptions
 from umiak.launch.protocol import Terms
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 FENCE_BEATS = 1.25
 """After a cut, one side may notice the silence up to a beat before the other one; a quarter more is for late timers."""
-DEFAULT_START_PORT = 6070
-"""First port of workers with ``--ips``, as with Paddle."""
-LISTS_MASTER_PORT = 6768
-"""Where launchers meet that were given whole endpoint lists and no master."""
-LISTS_GLOO_PORT, LISTS_STORE_PORT = 6767, 6769
-"""With such lists: where gloo meets unless ``--gloo_port`` says otherwise, and the trainers' store, or the next free one."""
 
 
 @value
@@ -39,12 +40,12 @@ class Local:
     device_kind: DeviceKind | None = None
     cpus: int = 1
     """How many CPUs this process may use."""
-    resolved: dict[str, str] = {}  # read only
+    resolved: Mapping[str, str] = MappingProxyType({})
     """Host names of the options and the placement, with the addresses that they have here."""
 
 
 @value
-class Plan:
+class LaunchPlan:
     """What this node will do."""
 
     terms: Terms
@@ -81,7 +82,7 @@ class Plan:
         return self.servers + self.trainers + self.heters + 1 + self.terms.mode.has_servers
 
 
-def plan(options: LaunchOptions, placement: Placement | None, local: Local) -> Plan:
+def plan(options: LaunchOptions, placement: Placement | None, local: Local) -> LaunchPlan:
     """What this node will do. UmiakError with every contradiction that was found."""
     return _Planner(options, placement, local).plan()
 
@@ -105,7 +106,7 @@ class _Planner:
         if self.mode is Mode.PS and self.heter_endpoints:
             self.mode = Mode.PS_HETER
 
-    def plan(self) -> Plan:
+    def plan(self) -> LaunchPlan:
         least, most = self._node_range()
         hosts = self._hosts()
         rank = self._rank(hosts)
@@ -125,7 +126,7 @@ class _Planner:
             local_master = rank == 0
         elif self.options.is_host is not None:
             local_master = self.options.is_host
-        return Plan(
+        return LaunchPlan(
             terms=self._terms(least, most),
             meeting=meeting,
             master_host=master_host,
@@ -147,23 +148,15 @@ class _Planner:
 
     def _terms(self, least: int, most: int) -> Terms:
         options = self.options
-        return Terms(
-            job_id=options.job_id
-            if options.job_id != "default" or not self.placement.job_id
-            else self.placement.job_id,
+        is_named = options.job_id != "default" or not self.placement.job_id
+        return from_fields(
+            Terms,
+            options,
+            job_id=options.job_id if is_named else self.placement.job_id,
             mode=self.mode,
             least=least,
             most=most,
-            max_restart=options.max_restart,
-            restart_wanted=options.restart_wanted,
-            elastic_level=options.elastic_level,
-            elastic_timeout_s=options.elastic_timeout_s,
-            join_timeout_s=options.join_timeout_s,
-            heartbeat_timeout_s=options.heartbeat_timeout_s,
             failure_grace_s=min(options.failure_grace_s, options.grace_s),
-            grace_s=options.grace_s,
-            trainer_restart=options.trainer_restart,
-            sort_ip=options.sort_ip,
             fence_s=FENCE_BEATS * min(1.0, options.heartbeat_timeout_s / 5),
         )
 
@@ -237,12 +230,12 @@ class _Planner:
         # A list of hosts says where the nodes meet: at the first one. A master that was typed wins over both.
         from_hosts = ""
         if hosts and (options.node_hosts or options.server_endpoints or options.trainer_endpoints):
-            port = (options.start_port or DEFAULT_START_PORT) - 1 if options.node_hosts else LISTS_MASTER_PORT
+            port = (options.start_port or default_ports.START) - 1 if options.node_hosts else default_ports.MASTER
             from_hosts = join_host_port(hosts[0], port)
         master = options.master or from_hosts or self.placement.master or ""
         if master.startswith("etcd://"):
             endpoints = [split_host_port(part) for part in master.removeprefix("etcd://").split(",")]
-            return Meeting.ETCD, "", 0, tuple((host, port or 2379) for host, port in endpoints)
+            return Meeting.ETCD, "", 0, tuple((host, port or default_ports.ETCD) for host, port in endpoints)
         if most == 1 and not options.check:
             return Meeting.ALONE, "", 0, ()
         if not master and self._rank(hosts):
@@ -254,7 +247,7 @@ class _Planner:
         if not master:
             return (Meeting.ALONE if most == 1 else Meeting.ADDRESS), "", 0, ()
         master_host, master_port = split_host_port(master)
-        return Meeting.ADDRESS, master_host, master_port or LISTS_MASTER_PORT, ()
+        return Meeting.ADDRESS, master_host, master_port or default_ports.MASTER, ()
 
     def _workers(self, rank: int | None) -> tuple[int, int, int, tuple[int, ...]]:
         """How many trainers, servers and heter workers this node runs, and their fixed ports."""
@@ -270,7 +263,7 @@ class _Planner:
         count = options.workers_per_node or self._counted() or self.placement.workers or self.local.devices or 1
         ports: tuple[int, ...] = ()
         if options.node_hosts:
-            first = options.start_port or DEFAULT_START_PORT
+            first = options.start_port or default_ports.START
             ports = tuple(range(first, first + count + 1))
         elif options.start_port is not None:
             ports = tuple(range(options.start_port, options.start_port + count + 1))
@@ -306,12 +299,12 @@ class _Planner:
 
     def _gloo_and_store_ports(self) -> tuple[int, int]:
         """Two ports that no endpoint of the lists has, the same on every node."""
-        gloo = self.options.gloo_port or LISTS_GLOO_PORT
+        gloo = self.options.gloo_port or default_ports.GLOO
         endpoints = (*self.server_endpoints, *self.trainer_endpoints, *self.heter_endpoints)
-        taken = {gloo, LISTS_MASTER_PORT, *(split_host_port(endpoint)[1] for endpoint in endpoints)}
+        taken = {gloo, default_ports.MASTER, *(split_host_port(endpoint)[1] for endpoint in endpoints)}
         if self.options.master and not self.options.master.startswith("etcd://"):
             taken.add(split_host_port(self.options.master)[1])
-        return gloo, next(port for port in range(LISTS_STORE_PORT, 65536) if port not in taken)
+        return gloo, next(port for port in range(default_ports.STORE, 65536) if port not in taken)
 
     def _workers_of_role(self, rank: int | None) -> tuple[int, int, int, tuple[int, ...]]:
         placement = self.placement

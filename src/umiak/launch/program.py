@@ -1,4 +1,4 @@
-"""`umiak launch` from its options to its exit status: puts the parts together and runs the agent. The composition root.
+"""`umiak launch` from its options to its exit status: puts the parts together and runs the agent. A program.
 
     options -> platforms.detect -> plan -> ports, listener, logs -> Agent.run()
 
@@ -19,23 +19,25 @@ from umiak.adapters import devices as device_files
 from umiak.adapters import frames, hostinfo, process, watchdog
 from umiak.adapters.loop import Loop
 from umiak.adapters.ports import HeldPorts
-from umiak.adapters.strangers import room_for
 from umiak.contracts import devices
+from umiak.contracts.start import TOKEN, TOKEN_FILE
 from umiak.core.cluster import join_host_port, split_host_port
 from umiak.core.devices import DeviceKind
 from umiak.core.names import is_digits, is_loopback
 from umiak.core.problem import Exit, Problem, UmiakError
-from umiak.core.value import replace
-from umiak.launch import job_token, logfiles, logs, supervisor, words
+from umiak.core.value import from_fields, replace
+from umiak.launch import job_token, supervisor
 from umiak.launch.agent import Agent
 from umiak.launch.events import Meeting, NodeSetting
 from umiak.launch.journal import Journal
 from umiak.launch.links import handshake, link
-from umiak.launch.logfiles import Access
-from umiak.launch.options import Runner
-from umiak.launch.plan import Local, Plan, plan
+from umiak.launch.links.strangers import room_for
+from umiak.launch.options import ProgramStart
+from umiak.launch.plan import LaunchPlan, Local, plan
 from umiak.launch.protocol import Offer
-from umiak.launch.talk import Talk
+from umiak.launch.reports import logfiles, logs, words
+from umiak.launch.reports.logfiles import Access
+from umiak.launch.reports.talk import Talk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -242,7 +244,7 @@ class _Launch:
         """What Python, or the kernel, would refuse on every node is refused before anything starts."""
         options = self.options
         script = options.program[0] if options.program else ""
-        is_script = options.runner is Runner.PYTHON or script.endswith((".py", ".pyxes"))
+        is_script = options.runner is ProgramStart.PYTHON or script.endswith((".py", ".pyxes"))
         if options.is_module or not script:
             return
         problem = None
@@ -308,7 +310,7 @@ class _Launch:
         self.plan = replace(self.plan, may_lead=leads)
         return listener, token
 
-    def _with_reachable_host(self, plan_: Plan) -> Plan:
+    def _with_reachable_host(self, plan_: LaunchPlan) -> LaunchPlan:
         """Without a name that a list or the platform has for this node, where it means loopback here, as on Debian.
 
         A worker would bind that, and its peers would not reach it. The address on the route to the master is taken then.
@@ -319,7 +321,7 @@ class _Launch:
         return replace(plan_, host="") if is_loopback(hostinfo.resolve(host)) else plan_
 
     @staticmethod
-    def _own_host(plan_: Plan) -> str:
+    def _own_host(plan_: LaunchPlan) -> str:
         """A master's own address: the one that the others were given, if it is an address of this machine."""
         address = hostinfo.resolve(plan_.master_host)
         if address in hostinfo.addresses() and not address.startswith("127.0.1."):
@@ -334,9 +336,9 @@ class _Launch:
         start = ["umiak", "launch"] if os.path.basename(sys.argv[0]) == "umiak" else ["python", "-m", "umiak.launch"]
         command = shlex.join([*start, "--master", master, *self.options.program_argv])
         path = self.made_up.shown if self.made_up else ""
-        if not path and not self.environ.get("UMIAK_TOKEN"):
-            path = shlex.quote(os.path.abspath(self.environ["UMIAK_TOKEN_FILE"]))
-        self.talk.command_for_other_nodes(f"UMIAK_TOKEN_FILE={path} {command}" if path else command)
+        if not path and not self.environ.get(TOKEN):
+            path = shlex.quote(os.path.abspath(self.environ[TOKEN_FILE]))
+        self.talk.command_for_other_nodes(f"{TOKEN_FILE}={path} {command}" if path else command)
         if not path:
             self.talk.say("the other nodes need the same UMIAK_TOKEN in their environment")
             return
@@ -356,18 +358,8 @@ class _Launch:
 
     def _setting(self, held: HeldPorts, listener: socket.socket | None) -> NodeSetting:
         plan_ = self.plan
-        offer = Offer(
-            name=self.name,
-            host=plan_.host,
-            ports=held.numbers,
-            trainers=plan_.trainers,
-            servers=plan_.servers,
-            heters=plan_.heters,
-            link_port=listener.getsockname()[1] if listener else 0,
-            rank=plan_.rank,
-            first_local_rank=plan_.first_local_rank,
-            local_size=plan_.local_size,
-        )
+        link_port = listener.getsockname()[1] if listener else 0
+        offer = from_fields(Offer, plan_, name=self.name, ports=held.numbers, link_port=link_port)
         return NodeSetting(
             terms=plan_.terms,
             offer=offer,

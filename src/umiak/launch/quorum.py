@@ -1,4 +1,4 @@
-"""Who may go on after nodes were lost: the rule that keeps two halves of a job from training at once. Pure.
+"""Who may go on after nodes were lost: the rule that keeps two halves of a job from training at once. A decider.
 
 A *closed* connection is a death: the launcher is gone, and its workers with it. *Silence* may be a cut: the other side may
 be alive and training. So, of the nodes of the last generation, leave out those that are known to be dead; of the rest,

@@ -16,13 +16,14 @@ from umiak import contracts
 from umiak.adapters import hostinfo, process
 from umiak.contracts import stacks
 from umiak.contracts.paddle import BACKUP_PATH
+from umiak.contracts.start import with_start
 from umiak.contracts.torch import ERROR_FILE
 from umiak.core.cluster import Role
 from umiak.core.value import replace, value
-from umiak.launch import lastwords, logs
-from umiak.launch.logfiles import PRIVATE, Access, open_log
-from umiak.launch.options import Runner, Tee
+from umiak.launch.options import ProgramStart, Tee
 from umiak.launch.protocol import Failure, FailureKind
+from umiak.launch.reports import failure_excerpt, logs
+from umiak.launch.reports.logfiles import PRIVATE, Access, open_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,13 +118,8 @@ class Supervisor:
         if not self._write_contract(contract, whole, seat):
             # A full disk, say: the worker gets everything in its environment, and is not sent to a file that is not whole.
             contract = {name: text for name, text in whole.items() if name != BACKUP_PATH}
-        environ = contracts.inherit(self._program.environ, contract)
-        interface = hostinfo.interface_with(seat.host)
-        if interface:
-            # Left alone, gloo (in Paddle and in PyTorch) looks up this machine's own name and, on Debian, finds 127.0.1.1.
-            environ.setdefault("GLOO_SOCKET_IFNAME", interface)
-        if self._program.token is not None:
-            environ["UMIAK_TOKEN"] = self._program.token
+        inherited = contracts.inherit(self._program.environ, contract)
+        environ = with_start(inherited, interface=hostinfo.interface_with(seat.host), token=self._program.token)
         error_file = contract.get(ERROR_FILE, "")
         if error_file:
             self._write(error_file, "")  # torch would make one that others can read
@@ -254,7 +250,7 @@ class Supervisor:
             return None
         kind = FailureKind.KILLED if code < 0 else FailureKind.EXITED
         failure = self._failure(worker.seat, kind, worker.log)
-        message, traceback = lastwords.recorded_error(_text_of(worker.error_file))
+        message, traceback = failure_excerpt.recorded_error(_text_of(worker.error_file))
         starved = code == -signal.SIGKILL and process.out_of_memory_kills() > worker.memory_kills
         return replace(
             failure,
@@ -263,7 +259,7 @@ class Supervisor:
             out_of_memory=starved,
             what=message,
             traceback=traceback or failure.traceback,
-            port_taken=code != 0 and lastwords.port_was_taken(failure.log_end + failure.traceback + traceback),
+            port_taken=code != 0 and failure_excerpt.port_was_taken(failure.log_end + failure.traceback + traceback),
         )
 
     def _failure(self, seat: Seat, kind: FailureKind, log: logs.WorkerLog, what: str = "") -> Failure:
@@ -277,8 +273,8 @@ class Supervisor:
             key=seat.key,
             what=what,
             log_path=log.path,
-            log_end=lastwords.end_of(log.tail),
-            traceback=lastwords.traceback_in(log.tail),
+            log_end=failure_excerpt.end_of(log.tail),
+            traceback=failure_excerpt.traceback_in(log.tail),
         )
 
     # ---- hangs
@@ -392,13 +388,15 @@ class Supervisor:
             os.close(fd)
 
 
-def command_for(program: tuple[str, ...], *, is_module: bool, runner: Runner = Runner.BY_NAME) -> tuple[str, ...]:
+def command_for(
+    program: tuple[str, ...], *, is_module: bool, runner: ProgramStart = ProgramStart.BY_NAME
+) -> tuple[str, ...]:
     """The words to execute: Python for scripts and modules, anything else as it is."""
     if is_module:
         return (sys.executable, "-u", "-m", *program)
-    if runner is Runner.PYTHON or (runner is Runner.BY_NAME and program[0].endswith(".py")):
+    if runner is ProgramStart.PYTHON or (runner is ProgramStart.BY_NAME and program[0].endswith(".py")):
         return (sys.executable, "-u", *program)
-    if runner is Runner.BY_NAME and program[0].endswith(".pyxes"):
+    if runner is ProgramStart.BY_NAME and program[0].endswith(".pyxes"):
         return (sys.executable, *program)
     if "/" not in program[0] and os.path.isfile(program[0]) and os.access(program[0], os.X_OK):
         return (f"./{program[0]}", *program[1:])

@@ -1,15 +1,16 @@
-"""The model zoo, and what models are written with. A package.
+"""The model zoo, and everything that models are written with: the one face for authors of models. A package.
 
-    from umiak.models import ClickModel          # the base of a model of your own
+    from umiak.models import Auc, ClickModel, ModelMetric, Uniform
 
-A model has a directory: ``config.yaml``, ``model.py``, and ``sample.py``, which makes data with a known signal. `umiak train -m umiak.models.rank.dnn`
+A model of the zoo has a directory: ``config.yaml``, ``model.py``, and ``sample.py``, which makes data with a known signal. `umiak train -m umiak.models.rank.dnn`
 names one, `python -m umiak.models.sample rank.dnn` makes its data. README.md lists them all.
 
 blocks     parts that several models are built from
 samples    what the makers of sample data have in common
 sample     their command
 
-Asking for one of the names here imports Paddle, importing this package does not: makers of data and the command line do without it.
+Importing this package imports nothing else: makers of data and the command line do without a framework. Asking for a model's base or its inputs imports Paddle,
+asking for a metric or an initializer does not.
 """
 
 from __future__ import annotations
@@ -18,23 +19,105 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from umiak.core.problem import Problem, UmiakError
+    from umiak.ps.specs import (
+        Adagrad,
+        AdagradScaled,
+        AdagradShared,
+        Adam,
+        AdamRow,
+        Constant,
+        Ftrl,
+        Momentum,
+        Normal,
+        RmsProp,
+        Sgd,
+        Uniform,
+    )
+    from umiak.train.config.values import DenseSlot, Slots
+    from umiak.train.metrics import make_metric
+    from umiak.train.metrics.classes import Accuracy, PrecisionRecall, RecallK
+    from umiak.train.metrics.clicks import Auc, Calibration, LogLoss, Mean
+    from umiak.train.metrics.metric import Metric
+    from umiak.train.metrics.metric_set import MetricSet
+    from umiak.train.metrics.pairs import PosNegRatio
     from umiak.train.modeling import (
         ClickModel,
         Embedding,
         Ids,
         Inputs,
-        Judge,
         Model,
+        ModelMetric,
         Padded,
-        Slots,
+        Results,
         Tables,
         cross_entropy,
     )
+    from umiak.train.reading.base import ReaderBase
 
-__all__ = ["ClickModel", "Embedding", "Ids", "Inputs", "Judge", "Model", "Padded", "Slots", "Tables", "cross_entropy"]
+__all__ = [
+    "Accuracy",
+    "Adagrad",
+    "AdagradScaled",
+    "AdagradShared",
+    "Adam",
+    "AdamRow",
+    "Auc",
+    "Calibration",
+    "ClickModel",
+    "Constant",
+    "DenseSlot",
+    "Embedding",
+    "Ftrl",
+    "Ids",
+    "Inputs",
+    "LogLoss",
+    "Mean",
+    "Metric",
+    "MetricSet",
+    "Model",
+    "ModelMetric",
+    "Momentum",
+    "Normal",
+    "Padded",
+    "PosNegRatio",
+    "PrecisionRecall",
+    "Problem",
+    "ReaderBase",
+    "RecallK",
+    "Results",
+    "RmsProp",
+    "Sgd",
+    "Slots",
+    "Tables",
+    "UmiakError",
+    "Uniform",
+    "cross_entropy",
+    "make_metric",
+]
+
+_MODELING = ("ClickModel", "Embedding", "Ids", "Inputs", "Model", "ModelMetric", "Padded", "Results", "Tables")
+_METRICS = ("Accuracy", "Auc", "Calibration", "LogLoss", "Mean", "PosNegRatio", "PrecisionRecall", "RecallK")
+_INITIALIZERS = ("Constant", "Normal", "Uniform")
+_RULES = ("Adagrad", "AdagradScaled", "AdagradShared", "Adam", "AdamRow", "Ftrl", "Momentum", "RmsProp", "Sgd")
+_HOMES = {
+    **dict.fromkeys((*_MODELING, "cross_entropy"), "umiak.train.modeling"),
+    **dict.fromkeys((*_METRICS, "make_metric"), "umiak.train.metrics"),
+    "Metric": "umiak.train.metrics.metric",
+    "MetricSet": "umiak.train.metrics.metric_set",
+    **dict.fromkeys((*_INITIALIZERS, *_RULES), "umiak.ps.specs"),
+    **dict.fromkeys(("DenseSlot", "Slots"), "umiak.train.config.values"),
+    "ReaderBase": "umiak.train.reading.base",
+    **dict.fromkeys(("Problem", "UmiakError"), "umiak.core.problem"),
+}
+"""Where each name is made. It is imported when it is asked for."""
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module 'umiak.models' has no attribute {name!r}")
-    return getattr(importlib.import_module("umiak.train.modeling"), name)
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__]

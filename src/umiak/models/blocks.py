@@ -20,10 +20,10 @@ import paddle
 from paddle import nn
 from paddle.nn import functional
 
-from umiak.ps import specs
+from umiak.models import Constant
 
 if TYPE_CHECKING:
-    from umiak.train.modeling import Inputs, Slots, Tables
+    from umiak.models import Inputs, Slots, Tables
 
 # ---- ways in
 
@@ -70,7 +70,7 @@ class Wide(nn.Layer):  # type: ignore[misc]
     def __init__(self, features: Sequence[str], slots: Slots, tables: Tables) -> None:
         super().__init__()
         self.features = tuple(features)
-        self.weights = tables.embedding(1, table="wide", init=specs.Constant())
+        self.weights = tables.embedding(1, table="wide", init=Constant())
         self.dense = nn.Linear(slots.dense_width, 1) if slots.dense_width else None
         self.bias = None if self.dense else self.create_parameter([1], is_bias=True)
 

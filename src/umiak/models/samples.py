@@ -9,7 +9,7 @@
     make("umiak_data/rank/lr")          train/part-0000, ..., test/part-0000, ..., best.json
 
 A `Sample` knows the probabilities that its labels were drawn from. Nobody can do better than these: ``best.json`` has the AUC that they reach on the
-test part, one for each judge of the model. The same seed makes the same bytes.
+test part, one for each metric of the model. The same seed makes the same bytes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FINE = 1 << 20
 
 @value
 class Truth:
-    """What a judge looks at, at its best."""
+    """What a metric looks at, at its best."""
 
     label: str
     probability: Floats
@@ -47,22 +47,22 @@ class Truth:
 
 @value
 class Sample:
-    """Drawn samples: the first ``train`` of them to learn from, the others to be judged by."""
+    """Drawn samples: the first ``train`` of them to learn from, the others to evaluate with."""
 
     columns: tuple[Tokens, ...]
     """The slots of features, one after the other."""
     labels: dict[str, Whole]
     truths: dict[str, Truth]
-    """By the name of the judge."""
+    """By the name of the metric."""
     train: int
 
     def best(self) -> dict[str, float]:
         """What the true probabilities reach on the test part."""
         found = {}
-        for judge, truth in self.truths.items():
+        for name, truth in self.truths.items():
             metric = Auc(bins=FINE)
             metric.update(truth.probability[self.train :], self.labels[truth.label][self.train :])
-            found[judge] = round(metric.values()["auc"], 5)
+            found[name] = round(metric.values()["auc"], 5)
         return found
 
     def write(self, directory: str) -> dict[str, float]:
@@ -98,7 +98,7 @@ def maker(draw: Draw) -> Make:
     """A function that draws and writes."""
 
     def make(directory: str, samples: int = SAMPLES, seed: int = SEED) -> dict[str, float]:
-        """Write sample data below a directory; returns the best that any model can reach, by judge."""
+        """Write sample data below a directory; returns the best that any model can reach, by metric."""
         return draw(samples, seed).write(directory)
 
     return make

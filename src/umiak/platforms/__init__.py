@@ -28,12 +28,9 @@ if TYPE_CHECKING:
     from umiak.core.cluster import Placement
     from umiak.platforms.reading import Reader
 
-MASTER_PORT = 6768
-"""Where nodes meet on the first host if the platform supplies no port; below the kernel's ephemeral range."""
-
 
 @value
-class Rule:
+class PlatformRule:
     """How one platform is recognised."""
 
     name: str
@@ -46,8 +43,8 @@ class Rule:
     """What it reads besides, for messages and for the documentation; ``<ROLE>`` and ``<i>`` stand for many."""
 
 
-def _rule(name: str, place: str, markers: str, also: str = "") -> Rule:
-    return Rule(name=name, place=place, markers=tuple(markers.split()), variables=tuple(also.split()))
+def _rule(name: str, place: str, markers: str, also: str = "") -> PlatformRule:
+    return PlatformRule(name=name, place=place, markers=tuple(markers.split()), variables=tuple(also.split()))
 
 
 # fmt: off
@@ -147,7 +144,7 @@ def detect(
     return None
 
 
-def _apply(rule: Rule, environ: Mapping[str, str], read: Callable[[str], str | None]) -> Placement | None:
+def _apply(rule: PlatformRule, environ: Mapping[str, str], read: Callable[[str], str | None]) -> Placement | None:
     if not any(environ.get(marker) for marker in rule.markers):
         return None
     from importlib import import_module
@@ -184,13 +181,13 @@ def _forced(name: str, environ: Mapping[str, str], read: Callable[[str], str | N
 
 
 def _unknown(name: str) -> Problem:
-    from difflib import get_close_matches
+    from umiak.core.nearest import nearest
 
     known = [rule.name for rule in RULES]
-    near = get_close_matches(name, [*known, "none"], n=1)
+    near = nearest(name, [*known, "none"])
     return Problem(
         code="UM-PLATFORM-001",
         where="--topology",
         what=f"no such platform: {name}",
-        hint=f"did you mean `--topology {near[0]}`?" if near else f"known are: {', '.join(known)}, none",
+        hint=f"did you mean `--topology {near}`?" if near else f"known are: {', '.join(known)}, none",
     )

@@ -1,4 +1,4 @@
-"""Baidu AIHC (Baige): PyTorchJob variables at the level of nodes, and a mark of its own.
+"""Baidu AIHC (Baige): PyTorchJob variables at the level of nodes, and a mark of its own. A decider.
 
 RANK and WORLD_SIZE count nodes, NPROC_PER_NODE is the number of cards, MASTER_ADDR is ``<job>-master-0``. There is no
 list of hosts: launchers find one another at the master. A TensorFlow job has TF_CONFIG instead, which is left to its

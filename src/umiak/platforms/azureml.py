@@ -1,4 +1,4 @@
-"""Azure Machine Learning: MPI's variables or torch's, and the address of the first node.
+"""Azure Machine Learning: MPI's variables or torch's, and the address of the first node. A decider.
 
 An MPI job has Open MPI's ranks and AZ_BATCH_MASTER_NODE (``host:port``); on a single node the address is in
 AZ_BATCHAI_MPI_MASTER_NODE, without a port. A PyTorch job has torch's variables per process. NODE_RANK alone numbers

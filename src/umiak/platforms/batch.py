@@ -1,4 +1,4 @@
-"""LSF and PBS: batch systems that write the job's hosts into a file.
+"""LSF and PBS: batch systems that write the job's hosts into a file. A decider.
 
 LSF: inside jsrun, JSM's variables number processes and LSB_DJOB_RANKFILE lists the hosts. Without jsrun, hosts are
 read from that file or from LSB_MCPU_HOSTS (``a 4 b 4``).

@@ -1,4 +1,4 @@
-"""SkyPilot and dstack: tools that rent machines and start one command on each.
+"""SkyPilot and dstack: tools that rent machines and start one command on each. A decider.
 
 Both number nodes from 0 and list addresses one to a line, the first being the head node; neither gives a port. Their
 counts of GPUs per node are not read: how many workers a node starts is decided by the devices that it sees.

@@ -1,4 +1,4 @@
-"""Kubeflow: PaddleJob of training-operator v1, and what Trainer v2 tells its torch, JAX and XGBoost pods.
+"""Kubeflow: PaddleJob of training-operator v1, and what Trainer v2 tells its torch, JAX and XGBoost pods. A decider.
 
 A v1 PaddleJob pod knows the meeting point and the number of pods, not its rank: the launchers agree on ranks among
 themselves. In parameter-server mode each pod also learns that it holds one server, or one trainer.

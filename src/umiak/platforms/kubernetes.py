@@ -1,4 +1,4 @@
-"""Plain Kubernetes: Indexed Jobs, and JobSets, which are made of them.
+"""Plain Kubernetes: Indexed Jobs, and JobSets, which are made of them. A decider.
 
 An Indexed Job gives each pod JOB_COMPLETION_INDEX and nothing else: a rank, but no count, and its pods may well be
 unrelated tasks. A JobSet gives labels, which a manifest hands to its pods under the names that are usual for them:

@@ -1,4 +1,4 @@
-"""Volcano Engine's machine learning platform: roles, hosts *and* ports, the most complete contract of all.
+"""Volcano Engine's machine learning platform: roles, hosts *and* ports, the most complete contract of all. A decider.
 
 MLP_ROLE and MLP_ROLE_INDEX say who this is; for every role there are MLP_<ROLE>_NUM, MLP_<ROLE>_ALL_HOSTS and, for
 each member, MLP_<ROLE>_<i>_HOST and MLP_<ROLE>_<i>_PORT. Roles are WORKER, CHIEF, PS, SERVER, SCHEDULER, EVALUATOR.

@@ -1,4 +1,4 @@
-"""Huawei ModelArts, whose training jobs are Volcano jobs with variables of their own, and its older training module.
+"""Huawei ModelArts, whose training jobs are Volcano jobs with variables of their own, and its older training module. A decider.
 
 New: MA_NUM_HOSTS nodes, VC_TASK_INDEX is this one, VC_WORKER_HOSTS names all in order, without ports. A job with
 parameter servers has one VC_<TASK>_HOSTS per role and says the own role in MA_TASK_NAME.

@@ -1,4 +1,4 @@
-"""mpirun and its relatives: Open MPI, MVAPICH, MPICH or Intel MPI, and what any PMI starter leaves behind.
+"""mpirun and its relatives: Open MPI, MVAPICH, MPICH or Intel MPI, and what any PMI starter leaves behind. A decider.
 
 Each process gets its rank, the number of all, and mostly the same two numbers for its host. With one process to a host
 this is the placement of a *node*; otherwise of a *process* that starts one worker.

@@ -1,4 +1,4 @@
-"""umiak's own contract: what a submission writes for a node, and what a worker of ours carries.
+"""umiak's own contract: what a submission writes for a node, and what a worker of ours carries. A decider.
 
     UMIAK_NNODES=2  UMIAK_NODE_RANK=1  UMIAK_HOSTS=a,b  UMIAK_MASTER=a:6768
 

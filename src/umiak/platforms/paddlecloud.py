@@ -1,4 +1,4 @@
-"""Contracts made for Paddle: the PaddleJob operators' pods, and children of Paddle's own launcher.
+"""Contracts made for Paddle: the PaddleJob operators' pods, and children of Paddle's own launcher. A decider.
 
 A PaddleJob pod gets every endpoint of every role from one ConfigMap, its role in TRAINING_ROLE, its number *within the
 role* in PADDLE_TRAINER_ID and its address in POD_IP. An elastic job gets no list at all, but an etcd to meet at. A node of a

@@ -1,4 +1,4 @@
-"""Reading an environment without trusting it: typed access that collects problems, and the checks all rules share.
+"""Reading an environment without trusting it: typed access that collects problems, and the checks all rules share. A decider.
 
 A `Reader` is handed to one rule. Its methods return what a variable says, or `None`; what is malformed is noted and
 reading goes on, so that `settle` can raise everything that is wrong in one go. An empty variable counts as not set:
@@ -13,10 +13,10 @@ The kinds of problem, with their codes:
 
 from __future__ import annotations
 
+from umiak.core import default_ports
 from umiak.core.cluster import MOST_NODES, Placement, join_host_port, split_host_port
 from umiak.core.names import is_digits
 from umiak.core.problem import Problem, UmiakError
-from umiak.platforms import MASTER_PORT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Reader:
             return split_host_port(item)
         except ValueError:
             self.wrong("009", name, f"not a host or host:port: {item}")
-            return item, MASTER_PORT
+            return item, default_ports.MASTER
 
     def master(self, name: str) -> str | None:
         """A meeting point: ``host:port``, completed with our port if it has none, or ``etcd://...`` as it is."""
@@ -187,7 +187,7 @@ def whole(text: str) -> int | None:
 
 def meeting_point(host: str, port: int | None = None) -> str:
     """``host:port``, with our own port where none is known."""
-    return join_host_port(host, MASTER_PORT if port is None else port)
+    return join_host_port(host, default_ports.MASTER if port is None else port)
 
 
 def port_of_job(number: int) -> int:

@@ -1,4 +1,4 @@
-"""Jobs whose nodes have roles: from named groups of hosts to one rank order. Pure.
+"""Jobs whose nodes have roles: from named groups of hosts to one rank order. A decider.
 
 Platforms name their groups in their own words (ps, server, worker, chief, ...). Servers get the first ranks, then
 trainers, then heter workers; a chief or master is trainer 0. Groups that watch a job without training in it
@@ -11,8 +11,8 @@ first host's port, if it has one, is where the nodes meet.
 
 from __future__ import annotations
 
+from umiak.core import default_ports
 from umiak.core.cluster import ROLES, Placement, Role, join_host_port
-from umiak.platforms import MASTER_PORT
 from umiak.platforms.reading import meeting_point
 
 TYPE_CHECKING = False
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
     from umiak.platforms.reading import Reader
 
-PORTS = {Role.SERVER: MASTER_PORT + 1, Role.TRAINER: MASTER_PORT + 3, Role.HETER: MASTER_PORT + 5}
+PORTS = {
+    Role.SERVER: default_ports.MASTER + 1,
+    Role.TRAINER: default_ports.MASTER + 3,
+    Role.HETER: default_ports.MASTER + 5,
+}
 """The port of a server, a trainer and a heter worker, where the platform gives none; each has the next one to spare."""
 
 WORDS = {

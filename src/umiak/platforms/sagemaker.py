@@ -1,4 +1,4 @@
-"""Amazon SageMaker: the hosts as JSON, and this one's name.
+"""Amazon SageMaker: the hosts as JSON, and this one's name. A decider.
 
 SM_HOSTS lists all hosts (``["algo-1", "algo-2"]``) and SM_CURRENT_HOST is one of them; its place in the list is the
 rank. There are no ports. A heterogeneous cluster has named instance groups in SM_RESOURCE_CONFIG; where one of them is

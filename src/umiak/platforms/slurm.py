@@ -1,4 +1,4 @@
-"""Slurm, inside a step: one launcher per task that srun started.
+"""Slurm, inside a step: one launcher per task that srun started. A decider.
 
 With one task to a node this is the placement of a *node*. With several, each launcher is one *process*: it starts one
 worker, and SLURM_LOCALID is its number on the host.
@@ -13,8 +13,8 @@ Traps
 
 from __future__ import annotations
 
+from umiak.core import default_ports
 from umiak.core.cluster import Placement
-from umiak.platforms import MASTER_PORT
 from umiak.platforms.reading import meeting_point, port_of_job, whole
 
 TYPE_CHECKING = False
@@ -48,7 +48,7 @@ def place(reader: Reader) -> Placement | None:
         nodes=tasks if per_process else nodes,
         rank=rank if per_process else node,
         hosts=() if per_process else hosts,
-        master=meeting_point(hosts[0], MASTER_PORT if job is None else port_of_job(job)),
+        master=meeting_point(hosts[0], default_ports.MASTER if job is None else port_of_job(job)),
         host=reader.text("SLURMD_NODENAME"),
         job_id=reader.text("SLURM_JOB_ID"),
         workers=1 if per_process else None,

@@ -1,4 +1,4 @@
-"""TF_CONFIG and CLUSTER_SPEC: the cluster as JSON, with roles, hosts and ports.
+"""TF_CONFIG and CLUSTER_SPEC: the cluster as JSON, with roles, hosts and ports. A decider.
 
     {"cluster": {"ps": ["a:2222"], "worker": ["b:2222", "c:2222"]}, "task": {"type": "worker", "index": 1}}
 

@@ -1,4 +1,4 @@
-"""MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE: one contract, two meanings.
+"""MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE: one contract, two meanings. A decider.
 
 Kubeflow's PyTorchJob, PAI-DLC and AIHC number *nodes* with RANK and WORLD_SIZE and say how many processes each should
 start with NPROC_PER_NODE. torchrun, Ray Train and their like number *processes*, and those have a LOCAL_RANK. So
@@ -12,8 +12,8 @@ Traps
 
 from __future__ import annotations
 
+from umiak.core import default_ports
 from umiak.core.cluster import Placement
-from umiak.platforms import MASTER_PORT
 from umiak.platforms.reading import meeting_point
 
 TYPE_CHECKING = False
@@ -53,7 +53,7 @@ def read(reader: Reader, *, job_id: str | None = None, master: str | None = None
 
 
 def _port(reader: Reader) -> int:
-    port = reader.port("MASTER_PORT") or MASTER_PORT
+    port = reader.port("MASTER_PORT") or default_ports.MASTER
     if reader.text("TORCHELASTIC_USE_AGENT_STORE") == "True":
         return port + 1 if port < 65535 else port - 1
     return port

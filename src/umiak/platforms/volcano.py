@@ -1,4 +1,4 @@
-"""Volcano jobs with the env and svc plugins.
+"""Volcano jobs with the env and svc plugins. A decider.
 
 Every container gets VC_<TASK>_HOSTS and VC_<TASK>_NUM for every task of the job, and its index in VC_TASK_INDEX (or
 the older VK_TASK_INDEX). Hosts are ``<job>-<task>-<i>.<job>``, without ports.

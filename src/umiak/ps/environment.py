@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from umiak.contracts import native, paddle, start
 from umiak.contracts import seat as worker_seat
 from umiak.contracts.seat import Topic
 from umiak.core.cluster import Role, split_host_port
@@ -30,7 +31,7 @@ _HOW_TO_MAKE_ONE = (
     'on one node: export UMIAK_TOKEN="$(umiak token)"; on every other node the same one, before `umiak launch`'
 )
 SHORTEST_TOKEN = 16
-"""In characters: whoever pretends to be a server can try tokens on what a trainer says to it."""
+"""In characters: a process that pretends to be a server can try tokens on what a trainer says to it."""
 
 
 MOST_PORT = 65535
@@ -53,7 +54,7 @@ _CODES = {
 
 
 @value
-class Seat:
+class PsSeat:
     """This process's place in its job."""
 
     role: SeatRole = SeatRole.ALONE
@@ -81,49 +82,49 @@ class Seat:
         return host, port
 
 
-def seat(environ: Mapping[str, str]) -> Seat:
+def seat(environ: Mapping[str, str]) -> PsSeat:
     """This process's seat. `BadRequest` with everything that is wrong."""
     reading = worker_seat.read(environ)
     problems = _problems(reading.complaints)
     found = reading.found
     if found is None or not found.has_role:
         _raise(problems)
-        return Seat()
+        return PsSeat()
     if found.role is Role.HETER:
         what = f"{found.variable}: umiak.ps has no heter workers: {found.word}"
         problems.insert(0, Problem(code="UM-PS-001", what=what, hint="start trainers instead"))
     if found.role is not Role.SERVER and not found.servers:
         _raise([*problems, *_without_servers(found)])
-        return Seat()
+        return PsSeat()
     is_server = found.role is Role.SERVER
-    token = _text(environ, "UMIAK_TOKEN")
+    token = _text(environ, start.TOKEN)
     if token is None and any(not is_loopback(split_host_port(item)[0]) for item in found.servers):
         what = "servers that can be reached from other machines need a token, and UMIAK_TOKEN is not set"
         problems.append(Problem(code="UM-PS-006", what=what, hint=_HOW_TO_MAKE_ONE))
     if token is not None and len(token) < SHORTEST_TOKEN:
         what = f"a UMIAK_TOKEN of {len(token)} characters, at least {SHORTEST_TOKEN} are required"
         problems.append(Problem(code="UM-PS-033", what=what, hint=_HOW_TO_MAKE_ONE))
-    said_restarts = _text(environ, "UMIAK_RESTART_COUNT") or "0"
+    said_restarts = _text(environ, native.RESTART_COUNT) or "0"
     restarts = worker_seat.whole(said_restarts)
     if restarts is None:
-        what = f"UMIAK_RESTART_COUNT: expected an integer, 0 or more: {said_restarts}"
+        what = f"{native.RESTART_COUNT}: expected an integer, 0 or more: {said_restarts}"
         problems.append(Problem(code="UM-PS-004", what=what, hint=_LAUNCH))
-    metrics = _text(environ, "UMIAK_PS_METRICS") if is_server else None
-    told = metrics_address(metrics, "UMIAK_PS_METRICS", found.rank, has_token=token is not None) if metrics else None
+    metrics = _text(environ, native.PS_METRICS) if is_server else None
+    told = metrics_address(metrics, native.PS_METRICS, found.rank, has_token=token is not None) if metrics else None
     if isinstance(told, Problem):
         problems.append(told)
     _raise(problems)
-    return Seat(
+    return PsSeat(
         role=SeatRole.SERVER if is_server else SeatRole.TRAINER,
         rank=found.rank,
         world=found.trainers,
         servers=found.servers,
-        job=_text(environ, "UMIAK_JOB_ID") or _text(environ, "PADDLE_JOB_ID") or "",
+        job=_text(environ, native.JOB_ID) or _text(environ, paddle.JOB_ID) or "",
         token=token,
         state_dir=_state_dir(environ, found.rank) if is_server else None,
         restarts=restarts or 0,
         metrics=None if isinstance(told, Problem) else told,
-        launched=_text(environ, "UMIAK_GENERATION") is not None,
+        launched=_text(environ, native.GENERATION) is not None,
     )
 
 
@@ -175,6 +176,6 @@ def _text(environ: Mapping[str, str], name: str) -> str | None:
 
 def _state_dir(environ: Mapping[str, str], rank: int) -> str | None:
     """Below the log directory, with the launcher's name of this run, so that another run never takes it for its own."""
-    log_dir = _text(environ, "PADDLE_LOG_DIR")
-    run = "-".join(_text(environ, name) or "0" for name in ("UMIAK_NODE", "UMIAK_GENERATION"))
+    log_dir = _text(environ, paddle.LOG_DIR)
+    run = "-".join(_text(environ, name) or "0" for name in (native.NODE, native.GENERATION))
     return f"{log_dir}/ps/server.{rank}/{run}" if log_dir else None

@@ -6,14 +6,9 @@ What servers and connections report while a job runs are `umiak_native.PsError` 
 
 from __future__ import annotations
 
-from umiak.core.problem import Problem, UmiakError
+from umiak.core.problem import BadRequest, Problem
 
-
-class BadRequest(UmiakError):
-    """Something that a person can fix: each problem with its code and a hint. It ends a script's traceback."""
-
-    def __str__(self) -> str:
-        return "\n".join(line for problem in self.problems for line in problem.lines())
+__all__ = ["BadRequest", "bad"]
 
 
 def bad(code: str, what: str, hint: str | None = None) -> BadRequest:

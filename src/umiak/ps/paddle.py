@@ -20,18 +20,20 @@ import numpy as np
 import paddle
 from paddle.utils import dlpack
 
-from umiak.ps import arguments, layers, specs
-from umiak.ps.dense import TABLE, Manner, chosen_rule
+from umiak.ps import specs
 from umiak.ps.errors import bad
+from umiak.ps.layers import arguments
+from umiak.ps.layers import common as layers
+from umiak.ps.layers.dense import TABLE, Manner, chosen_rule
 
 if TYPE_CHECKING:
     from typing import Any
 
     from numpy.typing import NDArray
 
-    from umiak.ps.client import Floats
-    from umiak.ps.job import Job
-    from umiak.ps.lookup import Reading
+    from umiak.ps.clients.protocol import Floats
+    from umiak.ps.sessions import Session
+    from umiak.ps.tables.lookup import Lookup
 
 __all__ = ["Embedding", "Optimizer", "optimizer"]
 
@@ -56,24 +58,24 @@ class Embedding(layers.Embedding, paddle.nn.Layer):  # type: ignore[misc]
     def _array(self, ids: paddle.Tensor) -> NDArray[Any]:
         return np.from_dlpack(ids.detach() if ids.place.is_cpu_place() else ids.cpu())
 
-    def _pull(self, reading: Reading) -> paddle.Tensor:
+    def _pull(self, lookup: Lookup) -> paddle.Tensor:
         if self.training and paddle.is_grad_enabled():
-            return _Rows.apply(self._anchor[0], reading)
-        return dlpack.from_dlpack(reading.rows(create=False, absent=self._absent))
+            return _Rows.apply(self._anchor[0], lookup)
+        return dlpack.from_dlpack(lookup.rows(create=False, absent=self._absent))
 
 
 class _Rows(paddle.autograd.PyLayer):  # type: ignore[misc]
     """Forward: a pull. Backward: gradients are kept for the end of the step."""
 
     @staticmethod
-    def forward(ctx: Any, anchor: paddle.Tensor, reading: Reading) -> paddle.Tensor:
-        ctx.reading = reading
+    def forward(ctx: Any, anchor: paddle.Tensor, lookup: Lookup) -> paddle.Tensor:
+        ctx.lookup = lookup
         ctx.nothing = anchor.detach()
-        return dlpack.from_dlpack(reading.rows(create=True))
+        return dlpack.from_dlpack(lookup.rows(create=True))
 
     @staticmethod
     def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
-        ctx.reading.collect(_floats(gradient))
+        ctx.lookup.collect(_floats(gradient))
         return ctx.nothing
 
 
@@ -84,7 +86,7 @@ class Optimizer(layers.Optimizer):
         """Forget gradients that were not pushed."""
         for parameter in self._parameters:
             parameter.clear_gradient(set_to_zero)
-        self._job.book.forget()
+        self._session.registry.forget()
 
     clear_gradients = clear_grad
 
@@ -106,7 +108,9 @@ class Optimizer(layers.Optimizer):
     def _floats(tensor: paddle.Tensor) -> Floats:
         return _floats(tensor)
 
-    def _scheduled(self) -> float:
+    def _current_factor(self) -> float:
+        if self._schedule is None:
+            return self._factor
         factor: float = self._schedule() / self._schedule.base_lr
         return factor
 
@@ -143,7 +147,7 @@ class Optimizer(layers.Optimizer):
 
 def optimizer(
     model: paddle.nn.Layer,
-    rule: specs.Optimizer | str = "adam",
+    rule: specs.Rule | str = "adam",
     *,
     learning_rate: Any = None,
     clip: specs.Clip | None = None,
@@ -151,7 +155,7 @@ def optimizer(
     weight_decay: Any = None,
     grad_clip: Any = None,
     table: str = TABLE,
-    job: Job | None = None,
+    session: Session | None = None,
     **unknown: object,
 ) -> Optimizer:
     """An optimizer for a model: its dense parameters, and those of its embeddings that have no rule of their own.
@@ -175,7 +179,15 @@ def optimizer(
     clips = clip is not None and any(each is not None for each in (clip.value, clip.norm, clip.global_norm))
     manners = {name: manner for name, each in parameters.items() if (manner := _manner(each, clips=clips)) != Manner()}
     return Optimizer.of(
-        parameters, chosen, schedule, clip=clip, decay=decay, table=table, job=job, embeddings=inner, manners=manners
+        parameters,
+        chosen,
+        schedule,
+        clip=clip,
+        decay=decay,
+        table=table,
+        session=session,
+        embeddings=inner,
+        manners=manners,
     )
 
 

@@ -1,6 +1,6 @@
 """What a table is: typed values that become the JSON which the native core checks. Values and a decider.
 
-    SparseTable(dim=16, optimizer=Adam(learning_rate=1e-3))        rows by key
+    SparseTable(dim=16, rule=Adam(learning_rate=1e-3))             rows by key
     DenseTable(arrays=(Array(name="fc.w", shape=(400, 1)),))       named arrays, laid end to end
     paddle_rule("std-adagrad")                                     a rule by the name that PaddleRec has for it
 
@@ -9,6 +9,8 @@ specs can exchange rows and checkpoints.
 """
 
 from __future__ import annotations
+
+import math
 
 from umiak.core.value import fields, is_value, positional_value, value
 from umiak.ps.errors import bad
@@ -113,7 +115,7 @@ class Sum:
     """``w += g``: for differences instead of gradients, as ``geo`` sends them"""
 
 
-Optimizer = Sgd | Momentum | Adagrad | AdagradScaled | AdagradShared | Adam | AdamRow | Ftrl | RmsProp | Sum
+Rule = Sgd | Momentum | Adagrad | AdagradScaled | AdagradShared | Adam | AdamRow | Ftrl | RmsProp | Sum
 
 RULES: dict[str, type[Any]] = {
     "sgd": Sgd,
@@ -243,7 +245,7 @@ class Accessor:
     ``click_coeff * click + nonclk_coeff * (show - click)`` reaches ``embedx_threshold``.
     """
 
-    embed_optimizer: Optimizer = AdagradShared()
+    embed_optimizer: Rule = AdagradShared()
     embed_init: Init = Uniform(low=-1e-4, high=1e-4)
     nonclk_coeff: float = 0.1
     click_coeff: float = 1.0
@@ -265,26 +267,23 @@ class SparseTable:
     dim: int
     seed: int = 0
     init: Init = Uniform()
-    optimizer: Optimizer = Adam()
+    rule: Rule = Adam()
     clip: Clip = Clip()
     decay: Decay = Decay()
     entry: Entry = Always()
     accessor: Accessor | None = None
 
 
-@value
+@positional_value
 class Array:
-    """One array of a dense table."""
+    """One array of a dense table: ``Array("fc.w", (400, 1))``."""
 
     name: str
     shape: tuple[int, ...]
 
     @property
     def size(self) -> int:
-        size = 1
-        for length in self.shape:
-            size *= length
-        return size
+        return math.prod(self.shape)
 
 
 @value
@@ -292,12 +291,15 @@ class DenseTable:
     """Named float32 arrays, laid end to end and split over the servers."""
 
     arrays: tuple[Array, ...]
-    optimizer: Optimizer = Adam()
+    rule: Rule = Adam()
     clip: Clip = Clip()
     decay: Decay = Decay()
 
 
 TableSpec = SparseTable | DenseTable
+TABLES: tuple[type[Any], ...] = (SparseTable, DenseTable)
+for _table in TABLES:
+    _table.__hints__ = {"optimizer": "write rule=", "shape": "write arrays=(ps.Array(name, shape),)"}
 
 if TYPE_CHECKING:
     from typing import TypeVar
@@ -306,20 +308,20 @@ if TYPE_CHECKING:
     """One of the two."""
 
 
-def rule(name: str, **settings: Any) -> Optimizer:
+def rule(name: str, **settings: Any) -> Rule:
     """A rule by its own name: ``rule("adam", learning_rate=0.01)``. KeyError if there is none."""
-    made: Optimizer = RULES[name](**settings)
+    made: Rule = RULES[name](**settings)
     return made
 
 
-def paddle_rule(name: str, **settings: Any) -> Optimizer:
+def paddle_rule(name: str, **settings: Any) -> Rule:
     """A rule by Paddle's name (naive, adagrad, std-adagrad, adam), with Paddle's learning rate of 0.05."""
-    made: Optimizer = PADDLE_RULES[name](**{"learning_rate": 0.05, **settings})
+    made: Rule = PADDLE_RULES[name](**{"learning_rate": 0.05, **settings})
     return made
 
 
 def paddle_ctr_table(
-    embedx_dim: int = 8, *, seed: int = 0, embed: Optimizer | None = None, embedx: Optimizer | None = None
+    embedx_dim: int = 8, *, seed: int = 0, embed: Rule | None = None, embedx: Rule | None = None
 ) -> SparseTable:
     """A click-through table with the numbers of PaddleRec's sample: start within 1e-4 of zero, weights within 10."""
     start = Uniform(low=-1e-4, high=1e-4)
@@ -327,7 +329,7 @@ def paddle_ctr_table(
         dim=embedx_dim,
         seed=seed,
         init=start,
-        optimizer=embedx or AdagradShared(),
+        rule=embedx or AdagradShared(),
         clip=Clip(weight=10.0),
         accessor=Accessor(embed_optimizer=embed or AdagradShared(), embed_init=start),
     )
@@ -351,7 +353,7 @@ def plain(spec: TableSpec) -> dict[str, Any]:
         return {
             "kind": "dense",
             "arrays": arrays,
-            "optimizer": _rule(spec.optimizer),
+            "optimizer": _rule(spec.rule),
             "clip": _clip(spec.clip),
             **_decay(spec.decay),
         }
@@ -361,7 +363,7 @@ def plain(spec: TableSpec) -> dict[str, Any]:
         "dim": _own(spec.dim),
         "seed": _own(spec.seed),
         "init": _tagged(spec.init, "kind", _INITS),
-        "optimizer": _rule(spec.optimizer),
+        "optimizer": _rule(spec.rule),
         "clip": _clip(spec.clip),
         **_decay(spec.decay),
         "entry": _tagged(spec.entry, "by", _ENTRIES),
@@ -376,7 +378,7 @@ def plain(spec: TableSpec) -> dict[str, Any]:
 
 _KINDS: dict[str, tuple[tuple[type[Any], ...], str]] = {
     "init": (tuple(_INITS.values()), "ps.Constant(0.0), ps.Uniform(-0.01, 0.01) or ps.Normal(0.0, 0.01)"),
-    "optimizer": (tuple(RULES.values()), "a rule such as ps.Adam(learning_rate=0.001)"),
+    "rule": (tuple(RULES.values()), "a rule such as ps.Adam(learning_rate=0.001)"),
     "clip": ((Clip,), "ps.Clip(value=1.0), ps.Clip(norm=1.0); for an optimizer also ps.Clip(global_norm=1.0)"),
     "decay": ((Decay,), "ps.Decay(l2=0.01) or ps.Decay(decoupled=0.01)"),
     "entry": (tuple(_ENTRIES.values()), "ps.Count(count=10) or ps.Probability(probability=0.1)"),
@@ -390,6 +392,11 @@ def check(spec: TableSpec) -> None:
     for name in fields(spec):
         if name in _KINDS:
             check_part(name, getattr(spec, name))
+    if isinstance(spec, DenseTable) and (
+        not isinstance(spec.arrays, (tuple, list)) or any(type(each) is not Array for each in spec.arrays)
+    ):
+        hint = 'arrays=(ps.Array("w", (400, 1)), ps.Array("b", (1,)))'
+        raise bad("UM-PS-008", f"arrays: not what is expected here: {spec.arrays!r}", hint)
     if isinstance(spec, SparseTable):
         for name, least in (("dim", 1), ("seed", 0)):
             number = getattr(spec, name)
@@ -424,6 +431,11 @@ def pull_width(spec: SparseTable) -> int:
     return spec.dim if spec.accessor is None else 3 + spec.dim
 
 
+def push_width(spec: SparseTable) -> int:
+    """Columns of a pushed row: with an accessor slot, show, click and the narrow weight's gradient stand in front."""
+    return spec.dim + (4 if spec.accessor else 0)
+
+
 def _clip(clip: Clip) -> dict[str, Any]:
     return {name: number for name, number in _fields(clip).items() if name != "global_norm"}
 
@@ -432,8 +444,8 @@ def _decay(decay: Decay) -> dict[str, Any]:
     return {} if decay == Decay() else {"decay": _fields(decay)}
 
 
-def _rule(optimizer: Optimizer) -> dict[str, Any]:
-    return _tagged(optimizer, "rule", RULES)
+def _rule(rule: Rule) -> dict[str, Any]:
+    return _tagged(rule, "rule", RULES)
 
 
 def _tagged(item: object, tag: str, names: dict[str, type[Any]]) -> dict[str, Any]:

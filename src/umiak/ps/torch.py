@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from umiak.ps import arguments, layers
-from umiak.ps.dense import TABLE, chosen_rule
+from umiak.ps.clients.gradients import STATISTICS
 from umiak.ps.errors import bad
+from umiak.ps.layers import arguments
+from umiak.ps.layers import common as layers
+from umiak.ps.layers.dense import TABLE, chosen_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,9 +30,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from umiak.ps import specs
-    from umiak.ps.client import Floats
-    from umiak.ps.job import Job
-    from umiak.ps.lookup import Reading
+    from umiak.ps.clients.protocol import Floats
+    from umiak.ps.layers.dense import Learner
+    from umiak.ps.sessions import Session
+    from umiak.ps.tables.lookup import EmbeddingTable, Lookup
 
 __all__ = ["Embedding", "Optimizer", "optimizer"]
 
@@ -49,51 +52,113 @@ class Embedding(layers.Embedding, torch.nn.Module):  # type: ignore[misc]
         found: NDArray[Any] = ids.detach().cpu().numpy()
         return found
 
-    def _pull(self, reading: Reading) -> torch.Tensor:
+    def _pull(self, lookup: Lookup) -> torch.Tensor:
         if self.training and torch.is_grad_enabled():
-            return _Rows.apply(self._anchor[0], reading)
-        return torch.from_numpy(reading.rows(create=False, absent=self._absent))
+            return _Rows.apply(self._anchor[0], lookup)
+        return torch.from_numpy(lookup.rows(create=False, absent=self._absent))
 
 
 class _Rows(torch.autograd.Function):  # type: ignore[misc]
     """Forward: a pull. Backward: gradients are kept for the end of the step."""
 
     @staticmethod
-    def forward(ctx: Any, _anchor: torch.Tensor, reading: Reading) -> torch.Tensor:
-        ctx.reading = reading
-        return torch.from_numpy(reading.rows(create=True))
+    def forward(ctx: Any, _anchor: torch.Tensor, lookup: Lookup) -> torch.Tensor:
+        ctx.lookup = lookup
+        return torch.from_numpy(lookup.rows(create=True))
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[None, None]:  # type: ignore[override, unused-ignore]
-        ctx.reading.collect(_floats(gradient))
+        ctx.lookup.collect(_floats(gradient))
         return None, None
 
 
-class Optimizer(layers.Optimizer):
-    """Learns everything that the servers hold. As PyTorch's optimizers: `step`, `zero_grad`, `state_dict`."""
+class Optimizer(layers.Optimizer, torch.optim.Optimizer):  # type: ignore[misc]
+    """Learns everything that the servers hold. A `torch.optim.Optimizer`, so that schedulers, `torch.amp.GradScaler` and others take it.
 
-    def zero_grad(self) -> None:
+    It has one group of parameters: the model's dense ones, and one for each embedding table, whose ``grad`` are the rows that were
+    collected for the next push. ``lr`` of the group holds from the next step on; tables with rules of their own follow in proportion.
+    """
+
+    def __init__(self, parameters: dict[str, torch.Tensor], learner: Learner, schedule: Any, session: Session) -> None:
+        layers.Optimizer.__init__(self, parameters, learner, schedule, session)
+        group = [*self._parameters, *(_TableParameter.of(table) for table in learner.tables)]
+        torch.optim.Optimizer.__init__(self, [{"params": group}], {"lr": learner.learning_rate})
+
+    def step(self, closure: Callable[[], Any] | None = None, *, share: float | None = None) -> Any:
+        """Push this step's gradients and fetch the parameters. ``closure`` computes them first; returns what it returns.
+
+        ``share``: this batch's part of all trainers' samples.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        if getattr(self, "found_inf", None) is not None and not self._take_scaled():
+            self._take_changes()
+            self._learner.skip()
+            self._show()
+            return loss
+        layers.Optimizer.step(self, share=share)
+        return loss
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget gradients that were not pushed."""
         for parameter in self._parameters:
-            parameter.grad = None
-        self._job.book.forget()
+            if set_to_none or parameter.grad is None:
+                parameter.grad = None
+            else:
+                parameter.grad.detach_().zero_()
+        self._session.registry.forget()
 
     clear_grad = zero_grad
 
-    def state_dict(self) -> dict[str, Any]:
-        """What is not on the servers. Moments and parameters are in the servers' checkpoint."""
-        return {"factor": self._factor}
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """The one group there is: its tables are made with the optimizer."""
+        if self.param_groups:
+            hint = (
+                "make the optimizer when the model is whole: optimizer(model, ...) finds everything in it that learns"
+            )
+            raise bad("UM-PS-171", "an optimizer of parameter servers has one group of parameters", hint)
+        super().add_param_group(param_group)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._factor = state["factor"]
+    def get_lr(self) -> float:
+        return float(self.param_groups[0]["lr"])
+
+    def set_lr(self, learning_rate: float) -> None:
+        layers.Optimizer.set_lr(self, learning_rate)
+        self.param_groups[0]["lr"] = learning_rate
+
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        """Whether a GradScaler leaves it to `step` what becomes of gradients that are not finite: a step that is skipped here
+        must be taken all the same where the other trainers wait for it.
+        """
+        return self._session.world > 1 and self._session.communicator.counts_steps
+
+    def _take_scaled(self) -> bool:
+        """Divide all gradients by what a GradScaler has multiplied them by, unless it has. False if they are not finite."""
+        if float(self.found_inf):
+            return False
+        if self.grad_scale is not None:
+            factor = 1.0 / float(self.grad_scale)
+            for parameter in self.param_groups[0]["params"]:
+                gradient = parameter.grad
+                if gradient is not None:
+                    gradient.mul_(factor)
+        return True
 
     @staticmethod
     def _floats(tensor: torch.Tensor) -> Floats:
         return _floats(tensor)
 
-    def _scheduled(self) -> float:
-        factor: float = self._schedule(self._job.step)
-        return factor
+    def _current_factor(self) -> float:
+        group, base = self.param_groups[0], self._learner.learning_rate
+        if self._schedule is not None:
+            factor: float = self._schedule(self._session.step)
+            group["lr"] = factor * base
+            return factor
+        rate = float(group["lr"])
+        return 1.0 if rate == base else rate / base
 
     def _share_memory(self) -> None:
         """Let parameters on the CPU be views of the array that is fetched into; the others are copied to."""
@@ -132,9 +197,37 @@ class Optimizer(layers.Optimizer):
             self._show()
 
 
+class _TableParameter(torch.Tensor):  # type: ignore[misc]
+    """An embedding table among the parameters of an optimizer. It is empty; its gradients are those of the rows that were looked up.
+
+    They are merged when somebody asks for them, and what is done to them in place is done to what will be pushed.
+    """
+
+    @classmethod
+    def of(cls, table: EmbeddingTable) -> _TableParameter:
+        made: _TableParameter = torch.zeros(0, table.spec.dim).as_subclass(cls)
+        made._table = table
+        return made
+
+    @property
+    def grad(self) -> torch.Tensor | None:
+        if not self._table.has_gradients:
+            return None
+        rows = self._table.merged()
+        return torch.from_numpy(rows if self._table.spec.accessor is None else rows[:, STATISTICS:])
+
+    @grad.setter
+    def grad(self, gradient: torch.Tensor | None) -> None:
+        own = self.grad
+        if gradient is None:
+            self._table.forget()
+        elif own is not None:
+            own.copy_(gradient)
+
+
 def optimizer(
     model: torch.nn.Module,
-    rule: specs.Optimizer | str = "adam",
+    rule: specs.Rule | str = "adam",
     *,
     learning_rate: float | None = None,
     schedule: Callable[[int], float] | None = None,
@@ -143,12 +236,13 @@ def optimizer(
     weight_decay: float | None = None,
     grad_clip: specs.Clip | None = None,
     table: str = TABLE,
-    job: Job | None = None,
+    session: Session | None = None,
     **unknown: object,
 ) -> Optimizer:
     """An optimizer for a model: its dense parameters, and those of its embeddings that have no rule of their own.
 
-    ``schedule`` tells for each step what all learning rates are multiplied by, as in `torch.optim.lr_scheduler.LambdaLR`.
+    The schedulers of `torch.optim.lr_scheduler` take it. ``schedule`` is for those who need none: it tells for each step what all learning
+    rates are multiplied by, and holds before them.
     ``decay`` and ``clip`` also hold for those embeddings, unless they say their own. ``weight_decay`` is PyTorch's word: L2, with
     ``"AdamW"`` decoupled.
     """
@@ -160,7 +254,7 @@ def optimizer(
     chosen = chosen_rule(arguments.rule(rule), arguments.learning_rate(learning_rate))
     embeddings = model.modules()
     return Optimizer.of(
-        parameters, chosen, schedule, clip=clip, decay=decay, table=table, job=job, embeddings=embeddings
+        parameters, chosen, schedule, clip=clip, decay=decay, table=table, session=session, embeddings=embeddings
     )
 
 

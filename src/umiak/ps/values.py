@@ -1,7 +1,7 @@
 """Values of a checkpoint for tables that learn otherwise: another rule, another strategy. An adapter.
 
-    values.fits(path, tables, shards=256)     whether `Job.load` takes it as it is, optimizer's state and all
-    values.copy(path, client, tables)         only what the tables hold; moments begin anew
+    values.fits(path, tables, shards=256)     whether `Session.load` takes it as it is, optimizer's state and all
+    values.copy(path, client, tables)         only what the tables hold; moments start again
 
 Rows are read shard by shard and set through the client, so any number of servers will do.
 """
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from umiak.ps.client import Client
+    from umiak.ps.clients.protocol import Client
     from umiak.ps.specs import TableSpec
 
 
 @value
 class Opened:
-    """A table of this job."""
+    """A table of this session."""
 
     number: int
     spec: TableSpec

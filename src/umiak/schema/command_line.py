@@ -1,4 +1,4 @@
-"""Reads a command line with a table of flags: words and environment in, settings and problems out. Pure.
+"""Reads a command line with a table of flags: words and environment in, settings and problems out. A decider.
 
     parse(FLAGS, ["--nnodes", "2", "train.py", "--lr", "0.1"], {"PADDLE_RANK": "1"})
 
@@ -17,7 +17,7 @@ from umiak.core.names import is_digits
 from umiak.core.nearest import nearest
 from umiak.core.problem import Problem
 from umiak.core.shown import without_password
-from umiak.schema.flags import Flag, Kind, Parsed, Setting, Source
+from umiak.schema.flags import Flag, FlagKind, FlagSource, Parsed, Setting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,24 +70,24 @@ def parse(
 
 def convert(flag: Flag, text: str) -> Value:
     """The value that a text stands for. ValueError says what is wrong with the text, without repeating it."""
-    if flag.kind is Kind.TEXT:
+    if flag.kind is FlagKind.TEXT:
         return text.strip()
-    if flag.kind in (Kind.TRUTH, Kind.SWITCH):
+    if flag.kind in (FlagKind.TRUTH, FlagKind.SWITCH):
         return _truth(text)
-    if flag.kind is Kind.CHOICE:
+    if flag.kind is FlagKind.CHOICE:
         return _choice(flag, text)
     if text.strip().lower() in flag.words:
         return text.strip().lower()
     number: int | float
-    if flag.kind is Kind.NUMBER:
+    if flag.kind is FlagKind.NUMBER:
         number = _whole(text)
-    elif flag.kind is Kind.SECONDS:
+    elif flag.kind is FlagKind.SECONDS:
         number = _seconds(text)
     else:
         number = _bytes(text)
     if flag.least is not None and number < flag.least:
         raise ValueError(f"less than {flag.least:g}")
-    most = MOST_BYTES if flag.kind is Kind.SIZE else flag.most
+    most = MOST_BYTES if flag.kind is FlagKind.SIZE else flag.most
     if number > most:
         raise ValueError(f"more than {most:.15g}")
     return number
@@ -153,10 +153,10 @@ class _Words:
                 return position
             else:
                 found = True
-                if flag.kind is Kind.TRUTH and following is not None and self._is_bare(following):
+                if flag.kind is FlagKind.TRUTH and following is not None and self._is_bare(following):
                     self._problem_neither(typed, following)
                     position += 1
-        self.said[flag.name] = Setting(flag=flag, value=found, source=Source.COMMAND, said_as=typed, text=text)
+        self.said[flag.name] = Setting(flag=flag, value=found, source=FlagSource.COMMAND, said_as=typed, text=text)
         if flag.many:
             texts = self.texts.setdefault(flag.name, [])
             texts.append(text)
@@ -208,7 +208,7 @@ def _belongs(following: str | None, flag: Flag) -> bool:
         return False
     if flag.takes_value:
         return not _looks_like_flag(following)
-    return flag.kind is Kind.TRUTH and following.lower() in TRUE_WORDS + FALSE_WORDS
+    return flag.kind is FlagKind.TRUTH and following.lower() in TRUE_WORDS + FALSE_WORDS
 
 
 def _looks_like_flag(word: str) -> bool:
@@ -217,7 +217,7 @@ def _looks_like_flag(word: str) -> bool:
 
 def _from_environment(flag: Flag, environ: Mapping[str, str]) -> list[Setting]:
     return [
-        Setting(flag=flag, value=None, source=Source.ENVIRONMENT, said_as=name, text=environ[name])
+        Setting(flag=flag, value=None, source=FlagSource.ENVIRONMENT, said_as=name, text=environ[name])
         for name in flag.env
         if environ.get(name)  # An empty variable is how a shell says "not set".
     ]
@@ -252,12 +252,12 @@ def _converted(setting: Setting) -> Value:
 
 def _bad_value(setting: Setting, reason: str) -> Problem:
     flag = setting.flag
-    if flag.kind is Kind.CHOICE:
+    if flag.kind is FlagKind.CHOICE:
         meant = nearest(setting.text.strip().lower(), (choice.lower() for choice in flag.choices))
         hint = f"it is one of {', '.join(flag.choices)}"
         if meant:
             hint = f"did you mean `{meant}`? {hint}"
-    elif flag.least is None or flag.kind is Kind.SIZE:
+    elif flag.least is None or flag.kind is FlagKind.SIZE:
         hint = f"expected {flag.kind.value}"
     else:
         words = f", or one of {', '.join(flag.words)}" if flag.words else ""

@@ -1,9 +1,9 @@
-"""What a flag is, and what was said with it: the values between a command line and its meaning.
+"""What a flag is, and what was said with it, between a command line and its meaning. Values.
 
     Flag       one row of a table: its names, its environment variables, what kind of value it takes
     Setting    one flag's value, with who said it: the command line, the environment, or nobody
     Parsed     a whole command line, read; the meaning is found elsewhere (paddle_launch)
-    Findings   problems and notes, collected while a meaning is looked for
+    FlagFindings   problems and notes, collected while a meaning is looked for
 
 The reading itself is in umiak.schema.command_line. Tables of flags are plain tuples, so that help, reference documentation
 and tests are made from the same rows.
@@ -12,6 +12,7 @@ and tests are made from the same rows.
 from __future__ import annotations
 
 from enum import Enum
+from types import MappingProxyType
 
 from umiak.core.problem import Problem
 from umiak.core.shown import without_password
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     Value: TypeAlias = "str | int | float | bool | None"
 
 
-class Kind(Enum):
+class FlagKind(Enum):
     """What stands after a flag; the values are phrases for hints: ``expected ...``."""
 
     TEXT = "text"
@@ -37,7 +38,7 @@ class Kind(Enum):
     CHOICE = "one of a few words"
 
 
-class Origin(Enum):
+class FlagOrigin(Enum):
     """Where a flag comes from."""
 
     PADDLE = "paddle"
@@ -46,7 +47,7 @@ class Origin(Enum):
     TORCHRUN = "torchrun"
 
 
-class Source(Enum):
+class FlagSource(Enum):
     """Who said it."""
 
     COMMAND = "command line"
@@ -61,8 +62,8 @@ class Flag:
     name: str
     help: str
     group: str
-    origin: Origin = Origin.PADDLE
-    kind: Kind = Kind.TEXT
+    origin: FlagOrigin = FlagOrigin.PADDLE
+    kind: FlagKind = FlagKind.TEXT
     default: Value = None
     metavar: str = "TEXT"
     letter: str = ""
@@ -99,7 +100,7 @@ class Flag:
     @property
     def takes_value(self) -> bool:
         """Whether the next word always belongs to the flag."""
-        return self.kind not in (Kind.TRUTH, Kind.SWITCH)
+        return self.kind not in (FlagKind.TRUTH, FlagKind.SWITCH)
 
 
 @value
@@ -108,7 +109,7 @@ class Setting:
 
     flag: Flag
     value: Value
-    source: Source = Source.DEFAULT
+    source: FlagSource = FlagSource.DEFAULT
     said_as: str = ""
     """The flag as it was typed (``--gpus``), or the variable (``PADDLE_DEVICES``)."""
     text: str = ""
@@ -117,13 +118,13 @@ class Setting:
     @property
     def said(self) -> bool:
         """Whether anybody said it, and said more than nothing: ``--ips=`` from an empty shell variable says nothing."""
-        return self.source is not Source.DEFAULT and self.value != ""
+        return self.source is not FlagSource.DEFAULT and self.value != ""
 
     @property
     def spoken(self) -> str:
         """The setting as one would type it: ``--nnodes 2``, ``PADDLE_NNODES=2``, ``--check``."""
         shown = without_password(self.text)
-        if self.source is Source.ENVIRONMENT:
+        if self.source is FlagSource.ENVIRONMENT:
             return f"{self.said_as}={shown}"
         return f"{self.said_as} {shown}".rstrip()
 
@@ -136,7 +137,7 @@ class Parsed:
     program: tuple[str, ...] = ()
     is_module: bool = False
     argv: tuple[str, ...] = ()
-    texts: Mapping[str, tuple[str, ...]] = {}
+    texts: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     """For flags that may be said several times: every word, in order."""
     wants_help: bool = False
     wants_version: bool = False
@@ -174,7 +175,7 @@ class Parsed:
         return self.settings[name].value is True
 
 
-class Findings:
+class FlagFindings:
     """Problems and notes, collected. The only thing here that changes; it lives for one translation."""
 
     def __init__(self, parsed: Parsed) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from umiak.core.cluster import Role
 from umiak.core.devices import DeviceKind
-from umiak.core.job import FileSet, Framework, Job, Replicas, Resource, RoleSpec
+from umiak.core.job import FileSet, FrameworkName, Job, Replicas, Resource, RoleSpec
 from umiak.core.names import is_name
 from umiak.core.value import value
 from umiak.schema import sections, yaml_tree
@@ -61,7 +61,7 @@ def _job(tree: Section, findings: Findings) -> Job:
         name=name,
         command=said.get("command") or (),
         roles=roles,
-        framework=Framework(said.get("framework")),
+        framework=FrameworkName(said.get("framework")),
         image=said.text("image") or "",
         env=said.get("env") or (),
         secrets=said.get("secrets") or (),

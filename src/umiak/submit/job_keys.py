@@ -11,7 +11,7 @@ import re
 from umiak.core.cluster import Role
 from umiak.core.decode import Malformed
 from umiak.core.devices import DeviceKind
-from umiak.core.job import Framework, Replicas, Transfer, replicas
+from umiak.core.job import FrameworkName, Replicas, Transfer, replicas
 from umiak.schema import kinds
 from umiak.schema.keys import BadValue, Key, Kind, WrongType, words
 from umiak.schema.kinds import word_of
@@ -169,8 +169,8 @@ JOB = (
         name="framework",
         meaning="Framework that the script imports; nodes are checked for it.",
         kind=kinds.CHOICE,
-        choices=words(Framework),
-        default=Framework.NONE.value,
+        choices=words(FrameworkName),
+        default=FrameworkName.NONE.value,
     ),
     Key(name="image", meaning="Container image, where nodes are containers.", kind=kinds.TEXT),
     *ROLE,

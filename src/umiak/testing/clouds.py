@@ -1,4 +1,4 @@
-"""Simulated clouds and tools that rent machines, and umiak's own contract."""
+"""Simulated clouds and tools that rent machines, and umiak's own contract. A decider."""
 
 from __future__ import annotations
 

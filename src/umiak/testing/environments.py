@@ -1,4 +1,4 @@
-"""Simulated platforms: the variables that a node, or a process, of each platform would find.
+"""Simulated platforms: the variables that a node, or a process, of each platform would find. A decider.
 
     environ = environment("slurm", nodes=4, rank=2)                 # one task to a node
     environ = environment("openmpi", nodes=2, rank=3, per_node=2)   # rank counts processes then

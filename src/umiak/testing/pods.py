@@ -1,4 +1,4 @@
-"""Simulated pods: what operators and schedulers on Kubernetes put into a container."""
+"""Simulated pods: what operators and schedulers on Kubernetes put into a container. A decider."""
 
 from __future__ import annotations
 

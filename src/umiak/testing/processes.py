@@ -1,4 +1,4 @@
-"""Simulated starters of processes and batch systems: torchrun, mpirun, srun and their like."""
+"""Simulated starters of processes and batch systems: torchrun, mpirun, srun and their like. A decider."""
 
 from __future__ import annotations
 

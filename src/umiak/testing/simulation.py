@@ -1,4 +1,4 @@
-"""A cluster that exists in memory only: launchers' deciders, a network that delays and cuts, and virtual time.
+"""A cluster that exists in memory only: launchers' deciders, a network that delays and cuts, and virtual time. A decider.
 
     world = World(terms, seed=7)
     world.start("a"); world.start("b")
@@ -19,9 +19,10 @@ import heapq
 import random
 from functools import partial
 
-from umiak.launch import admission, events, rendezvous
+from umiak.launch import events
 from umiak.launch.events import Meeting, NodeSetting
-from umiak.launch.machine import NodeMachine
+from umiak.launch.master import admission, rendezvous
+from umiak.launch.node.machine import NodeMachine
 from umiak.launch.protocol import Failure, FailureKind, Join, Moved, Offer
 
 TYPE_CHECKING = False
@@ -530,7 +531,11 @@ class World:
 
     def call_rivals(self, leader: SimNode, coordinator: rendezvous.Coordinator) -> None:
         """A master that took over calls those who may lead without knowing of it, again and again."""
-        if not leader.alive or leader.coordinator is not coordinator or coordinator.phase is rendezvous.Phase.ENDED:
+        if (
+            not leader.alive
+            or leader.coordinator is not coordinator
+            or coordinator.phase is rendezvous.MasterPhase.ENDED
+        ):
             return
         for host, port in coordinator.rivals() if not leader.frozen else ():
             there, _ = self._at(leader, host, port)

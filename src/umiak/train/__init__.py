@@ -3,7 +3,7 @@
 config        what a config says: keys, layouts, values; `load` finds and reads it
 plan          config and environment to who does what
 reading       a dataset of a config to batches
-metrics       what a model is judged by
+metrics       what a model is evaluated by
 modeling      what models are written with
 engines       what computes
 checkpoints   what a run keeps and publishes

@@ -11,12 +11,15 @@ import sys
 import numpy as np
 
 from umiak import ps
-from umiak.ps import settings
-from umiak.ps.environment import Seat
-from umiak.ps.job import Job, Options
+from umiak.core.strategy_name import StrategyName
+from umiak.ps import strategies
+from umiak.ps.environment import PsSeat
+from umiak.ps.options import SessionOptions
+from umiak.ps.sessions import Session
 
 STEPS, BATCH, SLOTS, IDS, NUMBERS, EXACT_STEPS = 120, 256, 4, 60, 3, 12
-FLAGS = {"geo": {"k_steps": 4}, "half_async": {"max_merge_var_num": 2}}
+STRATEGIES = {name: strategies.by_name(name) for name in StrategyName}
+STRATEGIES |= {"geo": ps.Geo(every=4), "half_async": ps.HalfAsync(merge=2)}
 
 job = ps.init("async", timeout_s=60)
 if job.is_server:
@@ -46,8 +49,10 @@ def auc(clicks, scores):
 class Model(paddle.nn.Layer):
     def __init__(self, own, name):
         super().__init__()
-        self.rows = ps.paddle.Embedding(dim=4, table=f"rows of {name}", job=own)
-        self.wide = ps.paddle.Embedding(dim=1, table=f"wide of {name}", rule=ps.Adagrad(learning_rate=0.14), job=own)
+        self.rows = ps.paddle.Embedding(dim=4, table=f"rows of {name}", session=own)
+        self.wide = ps.paddle.Embedding(
+            dim=1, table=f"wide of {name}", rule=ps.Adagrad(learning_rate=0.14), session=own
+        )
         self.tower = paddle.nn.Sequential(
             paddle.nn.Linear(SLOTS * 4 + NUMBERS, 16), paddle.nn.ReLU(), paddle.nn.Linear(16, 1)
         )
@@ -60,7 +65,7 @@ class Model(paddle.nn.Layer):
 def made(own, name):
     paddle.seed(5 + own.rank)  # only the first trainer's weights count
     model = Model(own, name)
-    return model, ps.paddle.optimizer(model, "adam", learning_rate=0.02, table=f"dense of {name}", job=own)
+    return model, ps.paddle.optimizer(model, "adam", learning_rate=0.02, table=f"dense of {name}", session=own)
 
 
 def backward(model, number):
@@ -73,7 +78,7 @@ def backward(model, number):
 def learn(own, name, steps=STEPS):
     model, optimizer = made(own, name)
     for step in range(steps):
-        for number in range(job.world) if own.seat == Seat() else (own.rank,):
+        for number in range(job.world) if own.seat == PsSeat() else (own.rank,):
             backward(model, step * job.world + number)
             optimizer.step()
             optimizer.clear_grad()
@@ -96,22 +101,22 @@ def numbers_of(model):
 
 
 def one_process_with_the_same_micro_batches():
-    solo = Job(Seat(), "sync", settings.Settings(), Options())
+    solo = Session(PsSeat(), ps.Sync(), SessionOptions())
     model, optimizer = made(solo, "exact")
     for step in range(EXACT_STEPS):
         for number in range(job.world):
             backward(model, step * job.world + number)
-            solo.book.push(1 / job.world)
-            solo.strategy.push_dense(optimizer._learner.number, optimizer._gradients(), share=1 / job.world)
+            solo.registry.push(1 / job.world)
+            solo.communicator.push_dense(optimizer._learner.number, optimizer._gradients(), share=1 / job.world)
             optimizer.clear_grad()
-        solo.strategy.end_step()
+        solo.communicator.end_step()
         optimizer.refresh()
     return model
 
 
 def one_process_that_accumulates():
     """As many backward passes as there are trainers, and one step."""
-    solo = Job(Seat(), "sync", settings.Settings(), Options())
+    solo = Session(PsSeat(), ps.Sync(), SessionOptions())
     model, optimizer = made(solo, "exact")
     for step in range(EXACT_STEPS):
         for number in range(job.world):
@@ -122,17 +127,17 @@ def one_process_that_accumulates():
 
 
 def with_strategy(name):
-    own = Job(job.seat, name, settings.read(FLAGS.get(name, {}), name), job.options)
+    own = Session(job.seat, STRATEGIES[name], job.options)
     own._client = job.client
     return own
 
 
 results = {}
-for strategy in settings.STRATEGIES:
-    results[strategy] = reached(learn(with_strategy(strategy), strategy))
+for strategy in StrategyName:
+    results[strategy.value] = reached(learn(with_strategy(strategy), strategy.value))
 exact = numbers_of(learn(with_strategy("sync"), "exact", EXACT_STEPS))
 if job.is_first:
-    results["alone"] = reached(learn(Job(Seat(), "async", settings.Settings(), Options()), "alone"))
+    results["alone"] = reached(learn(Session(PsSeat(), ps.Async(), SessionOptions()), "alone"))
     results["same bits"] = exact == numbers_of(one_process_with_the_same_micro_batches())
     results["same bits accumulated"] = exact == numbers_of(one_process_that_accumulates())
     with open(sys.argv[1] + ".part", "w") as file:

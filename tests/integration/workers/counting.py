@@ -45,9 +45,9 @@ if job.is_server:
         (args.directory / "server.1").write_text(str(os.getpid()))
     sys.exit(job.serve())
 
-rows = specs.SparseTable(dim=2, init=specs.Constant(value=0.0), optimizer=specs.Sgd(learning_rate=1.0))
-dense = specs.DenseTable(arrays=(specs.Array(name="w", shape=(3, 100)),), optimizer=specs.Sgd(learning_rate=1.0))
-strategy = job.strategy
+rows = specs.SparseTable(dim=2, init=specs.Constant(value=0.0), rule=specs.Sgd(learning_rate=1.0))
+dense = specs.DenseTable(arrays=(specs.Array(name="w", shape=(3, 100)),), rule=specs.Sgd(learning_rate=1.0))
+strategy = job.communicator
 table = strategy.open("rows", rows)
 flat = strategy.open_dense("dense", dense, np.zeros(300, np.float32))
 if args.load:

@@ -64,7 +64,7 @@ def told_by(directory, rank):
 
 class Script:
     def __init__(self, plan, job):
-        self.plan, self.job, self.strategy = plan, job, job.strategy
+        self.plan, self.job, self.strategy = plan, job, job.communicator
         self.directory = Path(plan["dir"])
         self.paced = os.open(self.directory / "paced", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
@@ -103,11 +103,9 @@ class Script:
         """sync: bit for bit the same, whatever happens."""
         plan, job, strategy = self.plan, self.job, self.strategy
         rows = specs.SparseTable(
-            dim=4, init=specs.Uniform(low=-0.5, high=0.5), optimizer=specs.Adagrad(learning_rate=0.1), seed=11
+            dim=4, init=specs.Uniform(low=-0.5, high=0.5), rule=specs.Adagrad(learning_rate=0.1), seed=11
         )
-        dense = specs.DenseTable(
-            arrays=(specs.Array(name="w", shape=(100,)),), optimizer=specs.Adam(learning_rate=0.01)
-        )
+        dense = specs.DenseTable(arrays=(specs.Array(name="w", shape=(100,)),), rule=specs.Adam(learning_rate=0.01))
         words = strategy.open("words", rows)
         bias = strategy.open_dense("bias", dense, np.zeros(100, np.float32))
         if plan["loads"]:
@@ -176,8 +174,8 @@ class Script:
     def count(self):
         """Every other strategy: what was pushed is there once."""
         plan, job, strategy = self.plan, self.job, self.strategy
-        rows = specs.SparseTable(dim=2, init=specs.Constant(value=0.0), optimizer=specs.Sgd(learning_rate=1.0))
-        dense = specs.DenseTable(arrays=(specs.Array(name="t", shape=(60,)),), optimizer=specs.Sgd(learning_rate=1.0))
+        rows = specs.SparseTable(dim=2, init=specs.Constant(value=0.0), rule=specs.Sgd(learning_rate=1.0))
+        dense = specs.DenseTable(arrays=(specs.Array(name="t", shape=(60,)),), rule=specs.Sgd(learning_rate=1.0))
         counts = strategy.open("counts", rows)
         totals = strategy.open_dense("totals", dense, np.zeros(60, np.float32))
         lives = told_by(self.directory, job.rank)

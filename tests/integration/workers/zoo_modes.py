@@ -10,37 +10,37 @@ import os
 import sys
 
 from umiak.ps.environment import seat
-from umiak.ps.job import Job, Options
-from umiak.ps.settings import read
+from umiak.ps.options import SessionOptions
+from umiak.ps.sessions import Session
+from umiak.ps.strategies import Collective, Geo, by_name
 
 strategy, directory, *wanted = sys.argv[1:]
 if strategy == "collective":
-    from umiak.ps.collective import CollectiveClient
-    from umiak.ps.environment import Seat
-    from umiak.ps.paddle_group import PaddleGroup
+    from umiak.ps.clients.collective import CollectiveClient
+    from umiak.ps.clients.paddle_group import PaddleGroup
+    from umiak.ps.environment import PsSeat
 
     group = PaddleGroup()
-    job = Job(
-        Seat(rank=group.rank, world=group.world),
-        strategy,
-        read({}, "sync"),
-        Options(),
+    job = Session(
+        PsSeat(rank=group.rank, world=group.world),
+        Collective(),
+        SessionOptions(),
         connect=lambda: CollectiveClient(group),
     )
 else:
-    flags = {"k_steps": 10} if strategy == "geo" else {}
-    job = Job(seat(os.environ), strategy, read(flags, strategy), Options())
+    job = Session(seat(os.environ), Geo(every=10) if strategy == "geo" else by_name(strategy), SessionOptions())
     if job.is_server:
         raise SystemExit(job.serve())
 
 from umiak.core.value import replace
 from umiak.train.config import load
 from umiak.train.config.values import RunnerClass
+from umiak.train.engines import choice
 from umiak.train.plan.plan import plan
 from umiak.train.plan.process_role import process_role
 from umiak.train.reports.reporter import Reporter
 from umiak.train.run.context import Settings, TrainerContext
-from umiak.train.run.main import FREE
+from umiak.train.run.epoch_loop import EpochLoop
 from umiak.train.run.peers import Peers
 from umiak.train.run.stop_signal import StopSignal
 from umiak.train.run.stopwatch import Stopwatch
@@ -52,11 +52,12 @@ for each in wanted:
     _, found = load.load(f"umiak.models.{model}", json.loads(overrides))
     assert found.config, found.problems
     made = plan(found.config, process_role({}, None))
-    act = next(act for act in made.acts if act.kind is RunnerClass.TRAIN)
+    run = next(run for run in made.runs if run.kind is RunnerClass.TRAIN)
     watch = Stopwatch()
-    company = TrainerContext(
+    context = TrainerContext(
+        framework=choice.framework(),
         job=job,
-        peers=Peers(job, watch, waits_for_nobody=strategy in FREE),
+        peers=Peers(job, watch, waits_for_nobody=strategy in ("async", "half_async", "geo")),
         watch=watch,
         reporter=Reporter(None, is_silent=True),
         stopping=StopSignal(),
@@ -64,7 +65,7 @@ for each in wanted:
     settings = Settings(
         hyper_parameters=made.hyper_parameters, learning=made.learning, prefix=f"{model}/", config=made.config
     )
-    outcome = Trainer(replace(act, checkpoint=None), settings, company).train()
+    outcome = Trainer(replace(run, runner=replace(run.runner, checkpoint=None)), settings, context, EpochLoop).train()
     reached[model] = {"samples": outcome.history[-1].samples, **outcome.history[-1].evaluated}
 job.finish()
 if job.is_first:

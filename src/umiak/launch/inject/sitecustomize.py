@@ -1,4 +1,4 @@
-"""Makes a Python worker show where it hangs. Python imports this file by itself at start-up; see contracts/stacks.py.
+"""Makes a Python worker show where it hangs. Python imports this file by itself at start-up; see contracts/stacks.py. An adapter.
 
 This directory holds nothing else, and comes first on the PYTHONPATH of workers that run under ``--hang_timeout``. When
 such a worker gets the signal UMIAK_STACK_SIGNAL, the stacks of all its threads are appended to UMIAK_STACK_FILE, even

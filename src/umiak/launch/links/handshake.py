@@ -24,10 +24,10 @@ import time
 
 from umiak.adapters import hostinfo
 from umiak.adapters.frames import FramedSocket, frame, ignore
-from umiak.adapters.strangers import Room, Strangers
 from umiak.core.names import is_host, is_loopback, is_port
 from umiak.core.shown import one_line
 from umiak.launch.links.link import HOLD, Link
+from umiak.launch.links.strangers import Room, Strangers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

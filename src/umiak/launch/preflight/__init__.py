@@ -7,7 +7,7 @@ ports and start a worker in every seat as always, so what is examined is what th
     both       errand        what a launcher sends its workers to do, and what they bring back
     worker     __main__      one worker: opens its seat's port, takes part, ends with the check
                worker        its seat, and where everybody listens
-               doors         listening on ports, and connecting to them
+               sockets       listening on ports, and connecting to them
                facts         what its node knows of itself
                member        its talk with the collector
                prober        tries the connections to the other nodes

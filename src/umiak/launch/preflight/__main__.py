@@ -13,10 +13,10 @@ import sys
 from umiak.adapters.loop import Loop
 from umiak.core.cluster import Role
 from umiak.core.problem import Problem
-from umiak.launch.preflight import doors, facts, table
+from umiak.launch.preflight import facts, sockets, table
 from umiak.launch.preflight.collector import Collector
-from umiak.launch.preflight.errand import Errand, Result, bring, read_errand
-from umiak.launch.preflight.member import Member
+from umiak.launch.preflight.errand import CheckResult, Errand, bring, read_errand
+from umiak.launch.preflight.member import CheckMember
 from umiak.launch.preflight.worker import read_worker
 
 TYPE_CHECKING = False
@@ -46,9 +46,9 @@ class _Worker:
         self._problem: Problem | None = None
         # Before the limit is raised: what the node allows is one of its facts.
         found = facts.gather(errand) if self._speaks else None
-        doors.raise_descriptor_limit()
+        sockets.raise_descriptor_limit()
         for endpoint in worker.doors:
-            doors.Door(loop, endpoint, worker.seat.node, _let_stand)
+            sockets.PortListener(loop, endpoint, worker.seat.node, _let_stand)
         if worker.collects:
             collector = Collector(
                 loop,
@@ -58,15 +58,15 @@ class _Worker:
                 on_verdict=self._judged,
                 on_over=self._over,
             )
-            doors.Door(loop, worker.store, worker.seat.node, collector.welcome)
-        addresses = doors.Addresses()
+            sockets.PortListener(loop, worker.store, worker.seat.node, collector.welcome)
+        addresses = sockets.Addresses()
         addresses.learn(worker.all_doors if self._speaks else (worker.store,), LOOK_UP_S)
-        Member(loop, worker, errand, found, addresses, on_result=self._bring, on_over=self._over)
+        CheckMember(loop, worker, errand, found, addresses, on_result=self._bring, on_over=self._over)
 
     def run(self) -> None:
         self._loop.run()
 
-    def _bring(self, result: Result) -> None:
+    def _bring(self, result: CheckResult) -> None:
         """Tell the launcher, if this worker speaks for the node."""
         self._problem = result.problem
         if self._speaks:
@@ -79,7 +79,7 @@ class _Worker:
         problem = None
         if not verdict.ready:
             problem = Problem(code="UM-CHECK-001", what=f"the nodes are {table.in_words(verdict)}")
-        bring(self._errand.result_fd, Result(final=True, problem=problem, shown=text))
+        bring(self._errand.result_fd, CheckResult(final=True, problem=problem, shown=text))
 
     def _over(self) -> None:
         """A server stays until its launcher ends it: one that ends by itself would count as failed."""

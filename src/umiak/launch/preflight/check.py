@@ -1,4 +1,4 @@
-"""The launcher's side of `--check`: what is different from an ordinary launch, and the outcome at the end.
+"""The launcher's side of `--check`: what is different from an ordinary launch, and the outcome at the end. An adapter.
 
 A check never restarts anything, shows no worker's output and has a job id of its own, so that it neither joins a running
 job nor lets in a node that was started without `--check`.
@@ -15,14 +15,14 @@ from umiak.core.problem import Exit, Problem
 from umiak.core.value import replace
 from umiak.launch.options import Tee
 from umiak.launch.preflight.errand import Errand, errand_word, open_results, read_result
-from umiak.launch.talk import Talk
+from umiak.launch.reports.talk import Talk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from umiak.core.devices import Devices
     from umiak.launch import events
     from umiak.launch.options import LaunchOptions
-    from umiak.launch.plan import Plan
+    from umiak.launch.plan import LaunchPlan
     from umiak.launch.protocol import Offer
 
 JOB_SUFFIX = ".check"
@@ -52,7 +52,7 @@ class Check:
         )
         """What the launch works with instead."""
 
-    def plan(self, plan: Plan) -> Plan:
+    def plan(self, plan: LaunchPlan) -> LaunchPlan:
         """The same plan for a job of the check's own."""
         return replace(plan, terms=replace(plan.terms, job_id=plan.terms.job_id + JOB_SUFFIX))
 

@@ -41,7 +41,7 @@ def _probing_s(count: int) -> float:
     return prober.longest_s(count) + SPARE_TIME_S
 
 
-class Phase(str, Enum):
+class CheckPhase(str, Enum):
     """How far the check is."""
 
     GATHERING = "gathering"
@@ -78,7 +78,7 @@ class Collector:
         self._loop, self._endpoints, self._store, self._patience_s = loop, endpoints, store, patience_s
         self._on_verdict, self._on_over = on_verdict, on_over
         self._workers = sum(len(each) for each in endpoints.values())
-        self._phase = Phase.GATHERING
+        self._phase = CheckPhase.GATHERING
         self._guests: dict[tuple[Role, int], _Guest] = {}  # by seat
         self._speakers: dict[str, _Guest] = {}  # the first worker of each node, by the node's name
         self._awaited: set[_Guest] = set()  # whom this phase waits for, once all guests are known
@@ -99,7 +99,7 @@ class Collector:
         match message:
             case AskTime():
                 guest.send(Time(at=time.time()))
-            case Report() if self._phase is not Phase.GATHERING:
+            case Report() if self._phase is not CheckPhase.GATHERING:
                 guest.send(Outcome(ready=False, summary=f"the report of {message.host} arrived too late"))
             case Report() if self._is_expected(guest, message):
                 guest.report = message
@@ -108,7 +108,7 @@ class Collector:
                     self._speakers.setdefault(message.node, guest)
                 if len(self._guests) == self._workers:
                     self._start_probing()
-            case Probed() if self._phase is Phase.PROBING and guest in self._awaited:
+            case Probed() if self._phase is CheckPhase.PROBING and guest in self._awaited:
                 guest.probed = message
                 self._wait_no_longer_for(guest)
             case _:
@@ -136,15 +136,15 @@ class Collector:
 
     def _go_on(self) -> None:
         """To the next phase, if nobody is left to wait for."""
-        if self._phase is Phase.PROBING and not self._awaited:
+        if self._phase is CheckPhase.PROBING and not self._awaited:
             self._tell()
-        elif self._phase is Phase.TELLING and not self._awaited:
+        elif self._phase is CheckPhase.TELLING and not self._awaited:
             self._end()
 
     # ---- probing
 
     def _start_probing(self) -> None:
-        self._phase = Phase.PROBING
+        self._phase = CheckPhase.PROBING
         self._timer.cancel()
         reports = self._reports()
         doors: dict[str, list[str]] = {}
@@ -166,7 +166,7 @@ class Collector:
     # ---- the end
 
     def _tell(self) -> None:
-        self._phase = Phase.TELLING
+        self._phase = CheckPhase.TELLING
         self._timer.cancel()
         judged = judge(
             Examination(
@@ -186,6 +186,6 @@ class Collector:
         self._go_on()
 
     def _end(self) -> None:
-        self._phase = Phase.OVER
+        self._phase = CheckPhase.OVER
         self._timer.cancel()
         self._on_over()

@@ -1,4 +1,4 @@
-"""Between a launcher and the workers of its check: what it sends them to do, and what they bring back. Values and a file.
+"""Between a launcher and the workers of its check: what it sends them to do, and what they bring back. An adapter: values and a file.
 
 The errand travels as one word of JSON on the command line and holds no secret. The result comes back through a file
 without a name (memfd) that the workers inherit: nothing is left on disk, a full disk does no harm, and launchers that share
@@ -39,7 +39,7 @@ class Errand:
 
 
 @value
-class Result:
+class CheckResult:
     """How the check ended, as this node knows it."""
 
     final: bool
@@ -69,14 +69,14 @@ def open_results() -> int:
     return fd
 
 
-def bring(fd: int, result: Result) -> None:
+def bring(fd: int, result: CheckResult) -> None:
     """Append a result; the file's position is shared by all who inherited it, so lines never overwrite one another."""
     data = json.dumps(encode(result)).encode() + b"\n"
     while data:
         data = data[os.write(fd, data) :]
 
 
-def read_result(fd: int) -> Result | None:
+def read_result(fd: int) -> CheckResult | None:
     """The result that counts; None if no worker brought any."""
     pieces = []
     at = 0
@@ -85,6 +85,6 @@ def read_result(fd: int) -> Result | None:
         at += len(piece)
     # A worker that was killed while it wrote may have left half a line at the end.
     lines = b"".join(pieces).split(b"\n")[:-1]
-    results = [decode(Result, json.loads(line)) for line in lines]
+    results = [decode(CheckResult, json.loads(line)) for line in lines]
     final = [result for result in results if result.final]
     return (final or results)[-1] if results else None

@@ -7,8 +7,8 @@ import resource
 import socket
 import sys
 
-import umiak
 from umiak.adapters import hostinfo
+from umiak.adapters.version import version
 from umiak.launch.preflight.messages import Facts
 
 TYPE_CHECKING = False
@@ -29,7 +29,7 @@ def gather(errand: Errand) -> Facts:
     return Facts(
         hostname=hostname,
         own_address="" if meant == hostname else meant,
-        umiak=umiak.__version__,
+        umiak=version(),
         python=".".join(str(part) for part in sys.version_info[:3]),
         frameworks=frameworks(),
         device_kind=errand.device_kind,

@@ -1,6 +1,6 @@
-"""Every worker's side of the check: reach the collector, compare clocks, report, try the connections, hear the outcome.
+"""Every worker's side of the check: reach the collector, compare clocks, report, try the connections, hear the outcome. An adapter.
 
-An adapter. It tells its owner `Result`s: preliminary ones while the collector can't be reached, then a final one.
+An adapter. It tells its owner `CheckResult`s: preliminary ones while the collector can't be reached, then a final one.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from umiak.core.decode import Malformed, decode_tagged, encode_tagged
 from umiak.core.problem import Problem
 from umiak.core.shown import one_line
 from umiak.launch.message_checks import harmless
-from umiak.launch.preflight import collector, doors, prober, table
-from umiak.launch.preflight.errand import Result
+from umiak.launch.preflight import collector, prober, sockets, table
+from umiak.launch.preflight.errand import CheckResult
 from umiak.launch.preflight.messages import FROM_COLLECTOR_BYTES, TO_MEMBER, AskTime, Here, Outcome, Probe, Report, Time
 
 TYPE_CHECKING = False
@@ -36,7 +36,7 @@ AGAIN_AFTER_S = 0.1
 CLOCK_QUESTIONS = 5
 
 
-class Member:
+class CheckMember:
     """One worker's talk with the collector."""
 
     def __init__(
@@ -45,9 +45,9 @@ class Member:
         worker: CheckWorker,
         errand: Errand,
         facts: Facts | None,
-        addresses: doors.Addresses,
+        addresses: sockets.Addresses,
         *,
-        on_result: Callable[[Result], None],
+        on_result: Callable[[CheckResult], None],
         on_over: Callable[[], None],
     ) -> None:
         self._loop, self._worker, self._errand, self._facts = loop, worker, errand, facts
@@ -78,7 +78,7 @@ class Member:
             self._not_reached(address)
             return
         limit_s = min(ATTEMPT_S, max(0.5, self._until - self._loop.now()))
-        doors.Dial(self._loop, address, limit_s, on_connected=self._connected, on_failed=self._not_reached)
+        sockets.Connecting(self._loop, address, limit_s, on_connected=self._connected, on_failed=self._not_reached)
 
     def _connected(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -113,7 +113,7 @@ class Member:
 
     def _lost(self, how: str) -> None:
         what = f"the collector of the check at {self._worker.store} {how}"
-        self._on_result(Result(final=False, problem=Problem(code="UM-CHECK-003", what=what)))
+        self._on_result(CheckResult(final=False, problem=Problem(code="UM-CHECK-003", what=what)))
         self._end()
 
     def _tell_unreached(self, why: str) -> None:
@@ -127,7 +127,7 @@ class Member:
             why="the first trainer listens there, and every other worker needs it",
             hint=f"let port {port} of {host} through the firewalls, or name another address for that node with --host",
         )
-        self._on_result(Result(final=False, problem=problem))
+        self._on_result(CheckResult(final=False, problem=problem))
 
     # ---- talking to it
 
@@ -218,16 +218,16 @@ class Member:
             return
         self._over = True
         if self._framed and self._sock and not self._framed.ended:
-            doors.close_without_trace(self._sock)
+            sockets.close_without_trace(self._sock)
             self._framed.close()
         self._on_over()
 
 
-def _result(outcome: Outcome, host: str) -> Result:
+def _result(outcome: Outcome, host: str) -> CheckResult:
     summary = table.printable(outcome.summary)
     where = f"the whole table is on the console of {host}"
     if outcome.ready:
-        return Result(final=True, note=f"{summary}; {where}")
-    return Result(
+        return CheckResult(final=True, note=f"{summary}; {where}")
+    return CheckResult(
         final=True, problem=Problem(code="UM-CHECK-001", what=f"the nodes are not ready: {summary}", hint=where)
     )

@@ -7,7 +7,7 @@ from collections import deque
 from umiak.adapters import frames
 from umiak.core.decode import Malformed, decode_tagged
 from umiak.launch.message_checks import harmless
-from umiak.launch.preflight import doors
+from umiak.launch.preflight import sockets
 from umiak.launch.preflight.messages import BANNER_BYTES, MOST_FAILURES, Here, Probed, Unreachable
 
 TYPE_CHECKING = False
@@ -45,7 +45,7 @@ class Prober:
     def __init__(
         self,
         loop: Loop,
-        addresses: doors.Addresses,
+        addresses: sockets.Addresses,
         node: str,
         on_done: Callable[[Probed], None],
         *,
@@ -93,10 +93,10 @@ class _Trial:
         if isinstance(address, str):
             prober.loop.soon(lambda: prober.ended(endpoint, address))
             return
-        doors.Dial(prober.loop, address, CONNECT_S, on_connected=self._connected, on_failed=self._over)
+        sockets.Connecting(prober.loop, address, CONNECT_S, on_connected=self._connected, on_failed=self._over)
 
     def _connected(self, sock: socket.socket) -> None:
-        doors.close_without_trace(sock)
+        sockets.close_without_trace(sock)
         if not self._is_worker:
             sock.close()
             self._over("")

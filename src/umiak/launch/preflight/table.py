@@ -1,4 +1,4 @@
-"""A verdict as people and as programs read it. Pure functions to text.
+"""A verdict as people and as programs read it. A decider.
 
     node  host      name  Python  umiak  frameworks    devices  clock    program
     0     10.0.0.1  a     3.11.7  0.1.0  paddle 3.3.1  8 gpu    +0.0 ms  3f2a91bc

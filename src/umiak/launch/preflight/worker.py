@@ -12,8 +12,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_GLOO = "PADDLE_GLOO_HTTP_ENDPOINT"
-
 
 @value
 class CheckWorker:
@@ -49,7 +47,7 @@ def read_worker(environ: Mapping[str, str]) -> CheckWorker:
     contract = {**_backup(environ), **environ}
     found = seat.read(contract).found
     assert found is not None  # its launcher said it
-    gloo = contract.get(_GLOO, "")
+    gloo = contract.get(paddle.GLOO_ENDPOINT, "")
     return CheckWorker(
         seat=found.seat,
         store=found.store,

@@ -1,6 +1,6 @@
 """Checkpoints and models behind URLs: kept in a local directory, sent from there and fetched to there. An adapter.
 
-    act, mirrors = mirrored(act)          paths of the act that are URLs become local ones
+    run, mirrors = mirrored(run)          paths of the run that are URLs become local ones
     mirrors.fetch()                       before a run looks for what is there
     mirrors.send("/tmp/.../3")            after something was saved; its last file is the one that says that it is whole
     mirrors.prune("/tmp/.../")            what is gone here goes there, too
@@ -22,7 +22,7 @@ from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import without_password
 from umiak.core.value import replace, value
 from umiak.ps import manifest
-from umiak.train.plan.plan import Act
+from umiak.train.plan.plan import Run
 
 LAST = (manifest.FILE_NAME, "signature.json")
 """The files that say that a directory is whole: sent last, removed first."""
@@ -101,7 +101,7 @@ class Mirror:
 
 
 class Mirrors:
-    """All mirrors of an act. Where no path is a URL, nothing happens."""
+    """All mirrors of a run. Where no path is a URL, nothing happens."""
 
     def __init__(self, mirrors: tuple[Mirror, ...] = ()) -> None:
         self.all = mirrors
@@ -132,12 +132,10 @@ class Mirrors:
         return path
 
 
-def mirrored(act: Act) -> tuple[Act, Mirrors]:
-    """The act with local paths in the place of URLs, and what connects the two."""
-    if act.online and act.inference and storage.is_url(act.inference.path):
-        what = (
-            f"online learning publishes models in a directory, not behind a URL: {without_password(act.inference.path)}"
-        )
+def mirrored(run: Run) -> tuple[Run, Mirrors]:
+    """The run with local paths in the place of URLs, and what connects the two."""
+    if run.runner.online and run.runner.inference and storage.is_url(run.runner.inference.path):
+        what = f"online learning publishes models in a directory, not behind a URL: {without_password(run.runner.inference.path)}"
         raise UmiakError(
             Problem(code="UM-TRAIN-040", what=what, hint="let save_inference_path be a local or a mounted directory")
         )
@@ -149,16 +147,17 @@ def mirrored(act: Act) -> tuple[Act, Mirrors]:
         mirror = mirrors.setdefault(path, Mirror(url=path, path=_directory(path)))
         return mirror.path
 
-    made = replace(
-        act,
-        init_model_path=local(act.init_model_path) if act.init_model_path else None,
-        checkpoint=replace(act.checkpoint, path=local(act.checkpoint.path)) if act.checkpoint else None,
-        step_checkpoint=replace(act.step_checkpoint, path=local(act.step_checkpoint.path))
-        if act.step_checkpoint
+    runner = run.runner
+    local_runner = replace(
+        runner,
+        init_model_path=local(runner.init_model_path) if runner.init_model_path else None,
+        checkpoint=replace(runner.checkpoint, path=local(runner.checkpoint.path)) if runner.checkpoint else None,
+        step_checkpoint=replace(runner.step_checkpoint, path=local(runner.step_checkpoint.path))
+        if runner.step_checkpoint
         else None,
-        inference=replace(act.inference, path=local(act.inference.path)) if act.inference else None,
+        inference=replace(runner.inference, path=local(runner.inference.path)) if runner.inference else None,
     )
-    return made, Mirrors(tuple(mirrors.values()))
+    return replace(run, runner=local_runner), Mirrors(tuple(mirrors.values()))
 
 
 def _directory(url: str) -> str:

@@ -36,7 +36,7 @@ class EpochRow:
     """The metrics of training; None where a metric has no meaning."""
     evaluated: dict[str, float | None] = {}
     day: str = ""
-    """Of a pass; then ``evaluated`` was judged before it was trained on."""
+    """Of a pass; then ``evaluated`` is from before it was trained on."""
     number: int = 0
     """Of a pass, in its day."""
     model: str = ""
@@ -66,7 +66,7 @@ class Progress:
 
     runner: str
     run: str = ""
-    """Which run of it: another each time that one begins anew."""
+    """Which run of it: another each time that one begins from scratch."""
     mode: str
     """How trainers work together: alone, collective, or a strategy."""
     trainers_in_all: int
@@ -95,12 +95,12 @@ class Progress:
     until: str = ""
     """Online learning: the last directory of the last pass that is done, ``YYYYMMDD/HHMM``."""
     evaluated: dict[str, float | None] = {}
-    """Within a pass: what it was judged by before it was trained on."""
+    """Within a pass: what it was evaluated with before it was trained on."""
 
 
-def to_plain(milestone: Progress) -> dict[str, Any]:
+def to_plain(progress: Progress) -> dict[str, Any]:
     """As it stands in a checkpoint's metadata."""
-    plain: dict[str, Any] = encode(milestone)
+    plain: dict[str, Any] = encode(progress)
     return {KEY: plain}
 
 

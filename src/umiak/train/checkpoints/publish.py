@@ -1,4 +1,4 @@
-"""Models for serving from online learning, and the list by which a serving system follows them. An adapter.
+"""Inference models from online learning, and the list by which a serving system follows them. An adapter.
 
     PATH/DAY/base            at the end of a day: rows that are worth serving
     PATH/DAY/base-0          before the first pass, if that was asked for
@@ -19,7 +19,7 @@ from enum import Enum
 from typing import Any
 
 from umiak.core.value import value
-from umiak.ps.job import Job
+from umiak.ps.sessions import Session
 from umiak.train.checkpoints import runs
 
 LIST = "donefile.jsonl"
@@ -27,7 +27,7 @@ KEY = "umiak_published"
 """Where it stands in the metadata of a model."""
 
 
-class Kind(str, Enum):
+class PublishKind(str, Enum):
     """What of the tables is in a model; the values are words of the list."""
 
     BASE = "base"
@@ -37,14 +37,14 @@ class Kind(str, Enum):
     @property
     def mode(self) -> str:
         """How `umiak.ps` calls it."""
-        return "full" if self is Kind.BATCH else self.value
+        return "full" if self is PublishKind.BATCH else self.value
 
 
 @value
 class Model:
-    """A model for serving."""
+    """An inference model."""
 
-    kind: Kind
+    kind: PublishKind
     day: str
     number: int
     """The pass that it was made after; 0: before the first one."""
@@ -52,11 +52,11 @@ class Model:
     @property
     def name(self) -> str:
         """Its directory, below the path of models."""
-        number = f"-{self.number}" if self.kind is Kind.DELTA or self.number == 0 else ""
+        number = f"-{self.number}" if self.kind is PublishKind.DELTA or self.number == 0 else ""
         return os.path.join(self.day, f"{self.kind.value}{number}")
 
 
-def publish(job: Job, path: str, model: Model) -> str:
+def publish(job: Session, path: str, model: Model) -> str:
     """Save a model and write it into the list. Every trainer calls it; the first one does it. Returns where it is."""
     at = os.path.join(path, model.name)
     plain: dict[str, Any] = {"day": model.day, "pass": model.number, "kind": model.kind.value}

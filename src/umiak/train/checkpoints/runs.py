@@ -26,8 +26,8 @@ import umiak_native
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
 from umiak.ps import checkpoint, values
-from umiak.ps.job import Job
 from umiak.ps.manifest import FILE_NAME, BadCheckpoint, Manifest
+from umiak.ps.sessions import Session
 from umiak.ps.values import Opened
 from umiak.train.checkpoints.progress import Progress, from_plain, to_plain
 from umiak.train.config.days import is_day
@@ -50,7 +50,7 @@ class Saved:
     """A checkpoint of a run."""
 
     path: str
-    milestone: Progress
+    progress: Progress
     saved: float = 0.0
     """When, in seconds since 1970."""
 
@@ -75,12 +75,12 @@ def pass_step_path(path: str, day: str, number: int, batch: int) -> str:
     return os.path.join(path, day, f"{number}_batch_{batch}")
 
 
-def save(job: Job, path: str, milestone: Progress) -> None:
+def save(job: Session, path: str, progress: Progress) -> None:
     """Save all tables with how far the run has come. Every trainer calls it; the first one saves."""
-    put(job, path, to_plain(milestone))
+    put(job, path, to_plain(progress))
 
 
-def put(job: Job, path: str, metadata: Mapping[str, Any], *, mode: str = "all") -> None:
+def put(job: Session, path: str, metadata: Mapping[str, Any], *, mode: str = "all") -> None:
     """Save what of the tables ``mode`` asks for; one of that name is replaced. Every trainer calls it; the first one saves."""
     # One of the same name, of an earlier run or of the same place, stays until the new one is whole.
     made = path
@@ -98,14 +98,14 @@ def put(job: Job, path: str, metadata: Mapping[str, Any], *, mode: str = "all") 
         raise _failed(path, _words(error)) from error
 
 
-def start_from(job: Job, path: str, tables: Mapping[str, Opened]) -> bool:
+def start_from(job: Session, path: str, tables: Mapping[str, Opened]) -> bool:
     """Take a checkpoint over; False: its values alone, because its tables learn otherwise. Every trainer calls it."""
     try:
         whole = values.fits(path, tables, shards=job.options.shards)
         if whole:
             job.load(path)
             return True
-        if job.is_first or job.strategy.keeps_tables:
+        if job.is_first or job.communicator.keeps_tables:
             values.copy(path, job.client, tables)
     except (umiak_native.BadFile, umiak_native.Refused) as error:
         raise UmiakError(
@@ -118,7 +118,7 @@ def start_from(job: Job, path: str, tables: Mapping[str, Opened]) -> bool:
             exit_status=Exit.REFUSED,
         ) from error
     job.barrier("values")
-    job.strategy.reload()
+    job.communicator.reload()
     return False
 
 
@@ -141,11 +141,11 @@ def _try_path(path: str) -> None:
 def put_aside(paths: Iterable[str | None], runner: str) -> tuple[str, ...]:
     """Move what earlier runs of this runner have saved to directories of their own; returns these.
 
-    A run that begins anew would mix its checkpoints with theirs.
+    A run that begins from scratch would mix its checkpoints with theirs.
     """
     made = []
     for path in dict.fromkeys(path for path in paths if path):
-        found = [saved.path for saved in _all(path) if saved.milestone.runner == runner]
+        found = [saved.path for saved in _all(path) if saved.progress.runner == runner]
         if not found:
             continue
         number = next(n for n in itertools.count(1) if not os.path.exists(os.path.join(path, f"{PREVIOUS}{n}")))
@@ -196,11 +196,11 @@ def newest(paths: Iterable[str | None], runner: str) -> tuple[Saved | None, tupl
     for path in dict.fromkeys(path for path in paths if path):
         for each in (Path(path), *_days(path)):
             skipped += checkpoint.newest(each).skipped
-        found += [saved for saved in _all(path) if saved.milestone.runner == runner]
+        found += [saved for saved in _all(path) if saved.progress.runner == runner]
     if not found:
         return None, tuple(skipped)
-    run = max(found, key=lambda saved: saved.saved).milestone.run
-    return max((saved for saved in found if saved.milestone.run == run), key=_reach), tuple(skipped)
+    run = max(found, key=lambda saved: saved.saved).progress.run
+    return max((saved for saved in found if saved.progress.run == run), key=_reach), tuple(skipped)
 
 
 def models_below(path: str, epochs: tuple[int, int] | None) -> tuple[str, ...]:
@@ -233,14 +233,14 @@ def seed_of(path: str) -> int | None:
 def _all(path: str) -> list[Saved]:
     found = []
     for each, manifest in _whole(path):
-        milestone = from_plain(dict(manifest.metadata))
-        if milestone is not None:
-            found.append(Saved(path=str(each), milestone=milestone, saved=manifest.saved))
+        progress = from_plain(dict(manifest.metadata))
+        if progress is not None:
+            found.append(Saved(path=str(each), progress=progress, saved=manifest.saved))
     return found
 
 
 def _whole(path: str) -> list[tuple[Path, Manifest]]:
-    """Whole checkpoints in a directory, and in those of its days; there, models for serving may stand beside them."""
+    """Whole checkpoints in a directory, and in those of its days; there, inference models may stand beside them."""
     found = []
     within_days = [each for day in _days(path) for each in _inner(day) if _is_ours(each.name)]
     for each in [*_inner(path), *within_days]:
@@ -279,8 +279,8 @@ def _order(path: Path) -> tuple[str, int, int, str]:
 
 
 def _reach(saved: Saved) -> tuple[str, int, int, int, int]:
-    milestone = saved.milestone
-    return milestone.until, milestone.epoch, milestone.stage, milestone.batch, milestone.step
+    progress = saved.progress
+    return progress.until, progress.epoch, progress.stage, progress.batch, progress.step
 
 
 def _room(path: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from umiak.core.strategy_name import StrategyName
 from umiak.schema import kinds
 from umiak.schema.keys import Key, words
 from umiak.train.config.keys import ONLINE_KEYS, Origin
 from umiak.train.config.kinds import DENSE, SPARSE
-from umiak.train.config.values import DatasetType, EmbeddingTables, NodeData, Strategy
+from umiak.train.config.values import DatasetType, EmbeddingTables, NodeData
 
 _NATIVE = "both types use umiak's own reader: declare slots, or name a reader class with train_reader_path"
 _METRICS = "metrics are the model's own"
@@ -91,7 +92,7 @@ FLAT = (
         name="sync_mode",
         meaning="`class: cluster_train` with `fleet_mode: ps`, this `distribute_strategy` and `alone_allowed`.",
         kind=kinds.CHOICE,
-        choices=words(Strategy),
+        choices=words(StrategyName),
         refused_words=(
             (
                 "heter",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from umiak.core.strategy_name import StrategyName
 from umiak.schema import kinds
 from umiak.schema.keys import Key, words
 from umiak.schema.sections import UnknownKeys
@@ -19,7 +20,6 @@ from umiak.train.config.values import (
     FleetMode,
     NodeData,
     RunnerClass,
-    Strategy,
 )
 
 
@@ -167,7 +167,7 @@ RUNNER = (
         meaning="Update strategy of the parameter servers; `hybrid` is umiak's own.",
         kind=kinds.CHOICE,
         default="async",
-        choices=words(Strategy),
+        choices=words(StrategyName),
     ),
     Key(
         name="geo_step",

@@ -5,10 +5,12 @@ What PaddleRec let pass in silence is told: a key without effect is a warning, o
 
 from __future__ import annotations
 
+from umiak.core.strategy_name import StrategyName
+from umiak.core.value import fields
 from umiak.schema.findings import Findings, Place, choices
 from umiak.schema.yaml_tree import Listing
 from umiak.train.config.days import DAY_MINUTES
-from umiak.train.config.keys import ONLINE
+from umiak.train.config.keys import ONLINE, RUNNER
 from umiak.train.config.values import (
     Device,
     Evaluation,
@@ -19,13 +21,16 @@ from umiak.train.config.values import (
     Runner,
     RunnerClass,
     Saving,
-    Strategy,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from umiak.schema.sections import Said
 
+_DECIDED = ("name", "device", "phases", "fleet_mode", "epochs", "init_model_path", "node_data", "alone_allowed", "amp")
+"""Keys that are called as a field is, and depend on others."""
+AS_SAID = tuple([key.name for key in RUNNER if key.name in fields(Runner) and key.name not in _DECIDED])
+"""Keys that are fields of a `Runner` just as they are written: a new one needs its row, its field, and who uses it."""
 _TRAINED = (RunnerClass.TRAIN, RunnerClass.LOCAL_CLUSTER_TRAIN, RunnerClass.CLUSTER_TRAIN)
 
 
@@ -91,19 +96,17 @@ class _Making:
             node_data=self._node_data(),
             epochs=self._epochs(),
             phases=self.phases,
-            seed=said.get("seed"),
             init_model_path=self._init_model_path(),
             infer_epochs=self._infer_epochs(),
             checkpoint=self._checkpoint(),
             step_checkpoint=self._step_checkpoint(),
             save_minutes=self._save_minutes(),
-            keep_checkpoints=said.get("keep_checkpoints"),
             evaluation=self._evaluation(),
             amp=self._amp(),
             inference=self._inference(),
-            print_interval=said.number("print_interval"),
             result_dump_path=said.text("runner_result_dump_path"),
             online=self._online(),
+            **{name: said.get(name) for name in AS_SAID},
         )
 
     # ---- who
@@ -121,14 +124,14 @@ class _Making:
             self._impossible("fleet_mode", "online learning needs parameter servers", "write `fleet_mode: ps`")
         return found
 
-    def _strategy(self) -> Strategy:
+    def _strategy(self) -> StrategyName:
         if self.said.said("distribute_strategy") and self.is_alone:
             self._no_effect("distribute_strategy", self._alone())
         elif self.said.said("distribute_strategy") and self.fleet_mode is FleetMode.COLLECTIVE:
             self._no_effect("distribute_strategy", "collective trainers have no parameter servers")
         else:
-            return Strategy(self.said.get("distribute_strategy"))
-        return Strategy.ASYNC
+            return StrategyName(self.said.get("distribute_strategy"))
+        return StrategyName.ASYNC
 
     def _workers(self) -> int:
         said, count = self.said, len(self.ids)

@@ -12,9 +12,11 @@ Everything here is already checked: names lead somewhere, numbers make sense, ``
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 
 from umiak.core.problem import Problem, UmiakError
+from umiak.core.strategy_name import StrategyName
 from umiak.core.value import value
 
 TYPE_CHECKING = False
@@ -50,16 +52,6 @@ class FleetMode(str, Enum):
     COLLECTIVE = "collective"
 
 
-class Strategy(str, Enum):
-    """How trainers and parameter servers work together; the words of `umiak.ps`."""
-
-    SYNC = "sync"
-    ASYNC = "async"
-    HALF_ASYNC = "half_async"
-    GEO = "geo"
-    HYBRID = "hybrid"
-
-
 class NodeData(str, Enum):
     """What the nodes of a cluster see of the data."""
 
@@ -91,10 +83,7 @@ class DenseSlot:
     @property
     def width(self) -> int:
         """How many values a sample has."""
-        width = 1
-        for size in self.shape:
-            width *= size
-        return width
+        return math.prod(self.shape)
 
     @property
     def spoken(self) -> str:
@@ -184,7 +173,7 @@ class Saving:
 
 @value
 class Inference:
-    """A model for serving, saved again and again."""
+    """An inference model, saved again and again."""
 
     path: str
     every: int
@@ -235,7 +224,7 @@ class Runner:
     device_ids: tuple[int, ...] = ()
     """One process for each of these; none: they are not chosen."""
     fleet_mode: FleetMode = FleetMode.PS
-    strategy: Strategy = Strategy.ASYNC
+    strategy: StrategyName = StrategyName.ASYNC
     geo_steps: int = 100
     workers: int = 1
     """Trainers on each node."""

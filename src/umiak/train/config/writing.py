@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from umiak.schema.keys import known
 from umiak.train.config import tables
+from umiak.train.config.runners import AS_SAID
 from umiak.train.config.values import (
     Dataset,
     Device,
@@ -48,12 +49,11 @@ def _runner(runner: Runner) -> dict[str, Any]:
         "class": runner.kind.value,
         "device": runner.device.value,
         "phases": [*runner.phases],
-        "print_interval": runner.print_interval,
         "epochs": runner.epochs,
         "init_model_path": runner.init_model_path,
         "runner_result_dump_path": runner.result_dump_path,
-        "seed": runner.seed,
         "geo_step": runner.geo_steps,
+        **{name: getattr(runner, name) for name in AS_SAID},
     }
     if runner.device is not Device.CPU and runner.device_ids:
         made["selected_gpus"] = ",".join(map(str, runner.device_ids))
@@ -100,7 +100,7 @@ def _online(online: Online) -> dict[str, Any]:
 
 def _watched(runner: Runner) -> dict[str, Any]:
     """How a run is looked after."""
-    made: dict[str, Any] = {"keep_checkpoints": runner.keep_checkpoints, "amp": runner.amp}
+    made: dict[str, Any] = {"amp": runner.amp}
     if runner.save_minutes:
         made["save_minutes_interval"] = runner.save_minutes
     if runner.evaluation:

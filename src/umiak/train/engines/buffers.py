@@ -14,18 +14,18 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import zlib
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import paddle
 from numpy.typing import NDArray
 
 from umiak.ps import specs
-from umiak.ps.job import Job
+from umiak.ps.sessions import Session
 from umiak.ps.values import Opened
+from umiak.train.engines.engine import EnginePeers
 
 CHUNK = 100_000
 """Numbers that trainers exchange at a time: a message has at most 1 MiB."""
@@ -34,21 +34,10 @@ MOST_OWN_BYTES = 1 << 19
 HALVES = (paddle.float16, paddle.bfloat16)
 
 
-class BufferPeers(Protocol):
-    """What buffers ask of the other trainers: `umiak.train.run.peers`."""
-
-    world: int
-
-    @property
-    def is_first(self) -> bool: ...
-    def tell(self, message: dict[str, Any], name: str = "tell") -> list[dict[str, Any]]: ...
-    def add(self, vector: NDArray[np.float64]) -> NDArray[np.float64]: ...
-
-
 class Buffers:
     """The buffers and frozen parameters of one model."""
 
-    def __init__(self, model: paddle.nn.Layer, job: Job, *, table: str) -> None:
+    def __init__(self, model: paddle.nn.Layer, job: Session, *, table: str) -> None:
         self._job = job
         self._tensors = _kept(model)
         self.table = table
@@ -57,7 +46,7 @@ class Buffers:
                 [specs.Array(name=name, shape=_coded(_array(each)).shape) for name, each in self._tensors.items()]
             ),
             # Nothing is ever pushed: values are set.
-            optimizer=specs.Sum(),
+            rule=specs.Sum(),
         )
         self._number: int | None = None
         if self._tensors:
@@ -80,12 +69,12 @@ class Buffers:
             _set(tensor, _decoded(flat[at : at + size], array))
             at += size
 
-    def store(self, peers: BufferPeers) -> None:
+    def store(self, peers: EnginePeers) -> None:
         """What all trainers have in common into the table. Every trainer calls it."""
         if self._number is not None:
             self._put(self._common(peers))
 
-    def agree(self, peers: BufferPeers) -> None:
+    def agree(self, peers: EnginePeers) -> None:
         """Everybody takes over what all have in common. Every trainer calls it."""
         if self._number is not None and peers.world > 1:
             for tensor, array in zip(self._tensors.values(), self._common(peers), strict=True):
@@ -109,12 +98,12 @@ class Buffers:
     # ---- between trainers
 
     def _put(self, arrays: Iterable[NDArray[Any]], *, if_unset: bool = False) -> None:
-        if self._job.is_first or self._job.strategy.keeps_tables:
+        if self._job.is_first or self._job.communicator.keeps_tables:
             assert self._number is not None
             flat = np.concatenate([_coded(each).reshape(-1) for each in arrays])
             self._job.client.set_dense(self._number, flat, if_unset=if_unset)
 
-    def _common(self, peers: BufferPeers) -> list[NDArray[Any]]:
+    def _common(self, peers: EnginePeers) -> list[NDArray[Any]]:
         arrays = self._arrays()
         if peers.world == 1:
             return arrays
@@ -128,20 +117,6 @@ class Buffers:
 
     def _arrays(self) -> list[NDArray[Any]]:
         return [_array(each) for each in self._tensors.values()]
-
-
-def own_of(buffers: Iterable[Buffers]) -> str:
-    """What one trainer has of its own in all models: JSON."""
-    found = {each.table: text for each in buffers if (text := each.own())}
-    return json.dumps(found) if found else ""
-
-
-def set_own_of(buffers: Iterable[Buffers], text: str) -> None:
-    """The same back into the models; those that are not in it keep what they have."""
-    found: Mapping[str, str] = json.loads(text) if text else {}
-    for each in buffers:
-        if each.table in found:
-            each.set_own(found[each.table])
 
 
 def _kept(model: paddle.nn.Layer) -> dict[str, paddle.Tensor]:
@@ -158,7 +133,7 @@ def _set(tensor: paddle.Tensor, array: NDArray[Any]) -> None:
     tensor.set_value(paddle.to_tensor(array).astype(tensor.dtype) if tensor.dtype in HALVES else array)
 
 
-def _merged(array: NDArray[Any], peers: BufferPeers) -> NDArray[Any]:
+def _merged(array: NDArray[Any], peers: EnginePeers) -> NDArray[Any]:
     """The mean of everybody's, or the first trainer's."""
     is_mean = array.dtype.kind == "f"
     own = (array if is_mean else _coded(array)).astype(np.float64).reshape(-1)

@@ -1,11 +1,8 @@
-"""The way between a trainer and a model that is written for Paddle: makes it, lets it learn, judges it. An adapter, for Paddle.
+"""The engine for models that are written for Paddle: makes them, lets them learn, evaluates them. An adapter, for Paddle.
 
-    engine = Engine(load("model.py"), slots, job=job, ...)
-    board = engine.board()
-    loss = engine.learn(batch, board, step=0)       one step; the board sees what the model is judged by
-    loss = engine.judge(batch, board)               the same without learning
+    engine = PaddleFramework().engine("model.py", slots, job=job, options=EngineOptions(seed=7), hyper_parameters={})
 
-A trainer knows an engine by these and nothing else of how a model is written, so that another kind of model is another engine.
+What a run asks of it is said by `umiak.train.engines.engine`.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ import math
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import ModuleType, TracebackType
 from typing import Any
@@ -27,18 +24,23 @@ import umiak_native
 from numpy.typing import NDArray
 
 from umiak.core.problem import Exit, Problem, UmiakError
-from umiak.core.value import value
+from umiak.ps import export as ps_export
 from umiak.ps import specs
-from umiak.ps.job import Job
+from umiak.ps.clients.collective import Group
+from umiak.ps.environment import PsSeat
 from umiak.ps.paddle import needs_clip, optimizer
+from umiak.ps.sessions import Session
+from umiak.ps.strategies import Sync
 from umiak.ps.values import Opened
 from umiak.schema.findings import choices
-from umiak.train.config import hyper, model_text
+from umiak.train.checkpoints import runs
 from umiak.train.config.optimizers import factor
-from umiak.train.config.values import Device, EmbeddingTables, Learning, Slots, TableParameters
+from umiak.train.config.values import Device, EmbeddingTables, Slots
+from umiak.train.engines import hyper, model_text, paddle_export
 from umiak.train.engines.buffers import Buffers
-from umiak.train.metrics.board import Board
+from umiak.train.engines.engine import LOSS, EngineOptions
 from umiak.train.metrics.clicks import Auc, Calibration, LogLoss, Mean
+from umiak.train.metrics.metric_set import MetricSet
 from umiak.train.metrics.pairs import PosNegRatio
 from umiak.train.modeling.embedding import Tables
 from umiak.train.modeling.inputs import BatchInputs
@@ -48,66 +50,79 @@ from umiak.train.reading.checking import Seen
 
 BINARY = (Auc, LogLoss, Calibration, PosNegRatio)
 """Metrics whose labels are 0 or 1."""
-LOSS = "loss"
 SUMMED, LEFT_TO_THE_MODEL = 1, 2
 """Values of ``gradient_scale``; 0 is the mean."""
 
 
-@value
-class EngineOptions:
-    """How an engine computes."""
+class PaddleFramework:
+    """PaddlePaddle, as a run uses it."""
 
-    learning: Learning = Learning()
-    seed: int = 0
-    device: Device = Device.CPU
-    amp: bool = False
-    threads: int = 1
-    gradient_scale: int = 0
-    tables: dict[str, TableParameters] = {}
-    """Those that count shows and clicks."""
-    embedding_tables: EmbeddingTables = EmbeddingTables.SHARED
-    prefix: str = ""
-    """Before the names of this model's tables, where a job has several models."""
+    def engine(
+        self,
+        model: str,
+        slots: Slots,
+        *,
+        job: Session,
+        options: EngineOptions,
+        hyper_parameters: Mapping[str, Any],
+        where: str | None = None,
+    ) -> PaddleEngine:
+        kind = load_model(model, where)
+        return PaddleEngine(kind, slots, job=job, options=options, hyper_parameters=hyper_parameters, where=where)
+
+    def hyper_class(self, model: str, where: str | None = None) -> type[Any]:
+        return load_model(model, where).Hyper
+
+    def can_use(self, device: Device) -> bool:
+        try:
+            paddle.set_device(device.value)
+        except (ValueError, RuntimeError):
+            return False
+        return True
+
+    def group(self, *, on_cpu: bool) -> Group:
+        from umiak.ps.clients.paddle_group import PaddleGroup
+
+        return PaddleGroup(on_cpu=on_cpu)
 
 
-class Engine:
-    """A model with its optimizer and its board."""
+class PaddleEngine:
+    """A model with its optimizer and its metrics."""
 
     def __init__(
         self,
         kind: type[Model],
         slots: Slots,
         *,
-        job: Job,
-        ways: EngineOptions,
+        job: Session,
+        options: EngineOptions,
         hyper_parameters: Mapping[str, Any],
         where: str | None = None,
     ) -> None:
-        self._made_of = (kind, slots, ways, hyper_parameters, where)
+        self._made_of = (kind, slots, options, hyper_parameters, where)
         self.job = job
-        self.seed = ways.seed
-        self._ways = ways
-        _use(ways.device)
-        paddle.base.core.set_num_threads(ways.threads)
-        learning = ways.learning
+        self._options = options
+        _use(options.device)
+        paddle.base.core.set_num_threads(options.threads)
+        learning = options.learning
         chosen = hyper.typed(kind.Hyper, hyper_parameters, where)
         self.warnings = hyper.passed_on(kind.Hyper, hyper_parameters, where)
-        paddle.seed(ways.seed)
+        paddle.seed(options.seed)
         clip = specs.Clip(value=learning.clip_value, norm=learning.clip_norm)
         decay = specs.Decay(l2=learning.weight_decay, decoupled=learning.decoupled_weight_decay)
-        self.tables = Tables(
+        self.embeddings = Tables(
             job,
-            seed=ways.seed,
-            prefix=ways.prefix,
+            seed=options.seed,
+            prefix=options.prefix,
             settings={"clip": clip, "decay": decay, "absent": "zeros"},
-            counted=ways.tables,
-            per_slot=ways.embedding_tables is EmbeddingTables.PER_SLOT,
+            counted=options.tables,
+            per_slot=options.embedding_tables is EmbeddingTables.PER_SLOT,
         )
         self.slots = slots
         self._file = inspect.getfile(kind)
         with self._own_code():
-            self.model = kind(chosen, slots, self.tables)
-            self.tables.divide(self.model, slots)
+            self.model = kind(chosen, slots, self.embeddings)
+            self.embeddings.divide(self.model, slots)
         rule = specs.rule(learning.rule, **learning.settings)
         self._base_rate = float(getattr(rule, "learning_rate", 1.0))
         self.optimizer = optimizer(
@@ -115,40 +130,44 @@ class Engine:
             rule,
             clip=specs.Clip(value=learning.clip_value, global_norm=learning.clip_global_norm),
             decay=decay,
-            table=f"{ways.prefix}dense",
-            job=job,
+            table=f"{options.prefix}dense",
+            session=job,
         )
-        self.buffers = Buffers(self.model, job, table=f"{ways.prefix}dense.buffers")
+        self.buffers = Buffers(self.model, job, table=f"{options.prefix}dense.buffers")
         self._has_learned = False
-        self._judges = self.model.judges()
+        self._metrics = self.model.metrics()
         self._ragged: set[tuple[str, ...]] = set()
-        self._clicks = next((judge.label for judge in self._judges.values()), None)
+        self._clicks = next((each.label for each in self._metrics.values()), None)
 
-    def copied(self, job: Job) -> Engine:
-        """The same model anew, with its tables in another job."""
-        kind, slots, ways, hyper_parameters, where = self._made_of
-        return Engine(kind, slots, job=job, ways=ways, hyper_parameters=hyper_parameters, where=where)
+    def _copied(self, job: Session) -> PaddleEngine:
+        """The same model again, with its tables in another job."""
+        kind, slots, options, hyper_parameters, where = self._made_of
+        return PaddleEngine(kind, slots, job=job, options=options, hyper_parameters=hyper_parameters, where=where)
 
-    def board(self) -> Board:
-        """An empty board for the loss and everything that the model is judged by."""
-        return Board({LOSS: Mean(), **{name: judge.metric for name, judge in self._judges.items()}})
+    def metric_set(self) -> MetricSet:
+        """An empty one for the loss and everything that the model is evaluated by."""
+        return MetricSet({LOSS: Mean(), **{name: each.metric for name, each in self._metrics.items()}})
+
+    @property
+    def table_names(self) -> tuple[str, ...]:
+        return tuple(self.embeddings.names)
 
     # ---- one batch
 
-    def learn(self, batch: Batch | None, board: Board, *, step: int, share: float | None = None) -> float:
+    def learn(self, batch: Batch | None, metrics: MetricSet, *, step: int, share: float | None = None) -> float:
         """One step of everybody; ``share`` is this trainer's part in it. Without a batch it only takes part."""
         self._set_rate(step)
         if batch is None:
             self.optimizer.step(share=0.0)
             return 0.0
         # What is random in a step depends on the seed, the step and the trainer alone: so a resumed run goes the same way.
-        paddle.seed((self._ways.seed * 1_000_003 + step) * 4099 + self.job.rank)
+        paddle.seed((self._options.seed * 1_000_003 + step) * 4099 + self.job.rank)
         self.model.train()
         inputs = BatchInputs(batch, self.slots, self._ragged)
         self._check_labels(inputs)
         with (
             self._counting(inputs, share),
-            paddle.amp.auto_cast(dtype="bfloat16") if self._ways.amp else nullcontext(),
+            paddle.amp.auto_cast(dtype="bfloat16") if self._options.amp else nullcontext(),
             self._own_code(),
         ):
             results = self.model(inputs)
@@ -156,16 +175,16 @@ class Engine:
             number = float(loss)
         if not math.isfinite(number):
             raise _diverged(number, step)
-        if self._ways.gradient_scale == SUMMED:
+        if self._options.gradient_scale == SUMMED:
             loss = loss * batch.size
         self._backward(loss)
         self._clip_dense()
         self.optimizer.step(share=share)
         self.optimizer.clear_grad()
-        self._look(results, inputs, number, board)
+        self._look(results, inputs, number, metrics)
         return number
 
-    def judge(self, batch: Batch, board: Board) -> float:
+    def evaluate(self, batch: Batch, metrics: MetricSet) -> float:
         """Look at a batch without learning from it."""
         self.model.eval()
         inputs = BatchInputs(batch, self.slots, self._ragged)
@@ -173,7 +192,7 @@ class Engine:
         with paddle.no_grad(), self._own_code():
             results = self.model(inputs)
             number = float(self.model.loss(results, inputs))
-        self._look(results, inputs, number, board)
+        self._look(results, inputs, number, metrics)
         return number
 
     def predict(self, batch: Batch) -> dict[str, NDArray[np.float32]]:
@@ -182,6 +201,32 @@ class Engine:
         with paddle.no_grad():
             results = self.model(BatchInputs(batch, self.slots, self._ragged))
         return {name: results[name].numpy() for name in self.model.outputs or results}
+
+    def export(
+        self,
+        path: str,
+        checkpoint: str,
+        *,
+        feeds: Sequence[str] = (),
+        fetches: Sequence[str] = (),
+        sample: Callable[[], Batch | None],
+    ) -> None:
+        """Write an inference model as a checkpoint has it: what trainers hold of their own, as in geo, is not in it."""
+        alone = Session(PsSeat(), Sync(), self.job.options)
+        engine = self._copied(alone)
+        runs.start_from(alone, checkpoint, engine.tables())
+        engine.restore()
+        done = paddle_export.export(
+            engine,
+            path,
+            lambda embedding: ps_export.rows(checkpoint, embedding.table),
+            feeds=feeds,
+            fetches=fetches,
+        )
+        batch = sample()
+        if batch is not None:
+            paddle_export.check(done, engine, batch)
+        alone.abandon()
 
     def refresh(self) -> None:
         """The tables have changed under the model: take them over."""
@@ -192,7 +237,7 @@ class Engine:
         self.refresh()
         self.buffers.fetch()
 
-    def checkpoint_tables(self) -> dict[str, Opened]:
+    def tables(self) -> dict[str, Opened]:
         """All tables that a checkpoint of this model has."""
         return {**self.optimizer.tables(), **self.buffers.tables()}
 
@@ -200,7 +245,7 @@ class Engine:
         """UmiakError if samples had no label: they would be learned from as if it were 0."""
         if seen is None or not self.model.strict_labels:
             return
-        labels = dict.fromkeys(judge.label for judge in self._judges.values())
+        labels = dict.fromkeys(each.label for each in self._metrics.values())
         missing = [(name, seen.missing[name]) for name in labels if seen.missing.get(name)]
         if missing:
             raise UmiakError(
@@ -218,7 +263,7 @@ class Engine:
     def _check_labels(self, inputs: BatchInputs) -> None:
         if not self.model.strict_labels:
             return
-        for name in dict.fromkeys(judge.label for judge in self._judges.values() if isinstance(judge.metric, BINARY)):
+        for name in dict.fromkeys(each.label for each in self._metrics.values() if isinstance(each.metric, BINARY)):
             labels = inputs.column(name)[:, 0]
             wrong = labels[(labels != 0) & (labels != 1)]
             if wrong.size:
@@ -238,7 +283,7 @@ class Engine:
         if self._has_learned:
             return
         self._has_learned = (
-            any(each.grad is not None for each in self.model.parameters()) or self.job.book.has_gradients
+            any(each.grad is not None for each in self.model.parameters()) or self.job.registry.has_gradients
         )
         if not self._has_learned:
             raise UmiakError(
@@ -263,26 +308,26 @@ class Engine:
             raise _models_own(error, self._file) from error
 
     def _counting(self, inputs: BatchInputs, share: float | None) -> AbstractContextManager[None]:
-        """Tell the tables that count who clicked: whoever has a label above 0, the first that the model is judged by."""
-        if not self.tables.are_counting:
+        """Tell the tables that count who clicked: whoever has a label above 0, the first that the model is evaluated by."""
+        if not self.embeddings.are_counting:
             return nullcontext()
         clicks = None if self._clicks is None else (inputs.column(self._clicks)[:, 0] > 0).astype(np.float32)
-        return self.tables.counting(clicks, self._samples_of_gradients(inputs.size, share))
+        return self.embeddings.counting(clicks, self._samples_of_gradients(inputs.size, share))
 
     def _samples_of_gradients(self, samples: int, share: float | None) -> float:
         """What undoes the mean over the samples of a step. Rows that count learn from the sum, as Paddle's do."""
-        if self._ways.gradient_scale == LEFT_TO_THE_MODEL:
+        if self._options.gradient_scale == LEFT_TO_THE_MODEL:
             return 1.0
-        own = 1.0 if self._ways.gradient_scale == SUMMED else float(samples)
-        return own / share if share and self.job.strategy.averages_rows else own
+        own = 1.0 if self._options.gradient_scale == SUMMED else float(samples)
+        return own / share if share and self.job.communicator.averages_rows else own
 
     def _set_rate(self, step: int) -> None:
-        rate = self._base_rate * factor(self._ways.learning.schedule, step)
+        rate = self._base_rate * factor(self._options.learning.schedule, step)
         if rate != self.optimizer.get_lr():
             self.optimizer.set_lr(rate)
 
     def _clip_dense(self) -> None:
-        most = self._ways.learning.clip_norm
+        most = self._options.learning.clip_norm
         if most is None:
             return
         gradients = [each.grad for each in self.model.parameters() if each.grad is not None and needs_clip(each)]
@@ -292,14 +337,14 @@ class Engine:
                 for each in gradients:
                     each.scale_(most / norm)
 
-    def _look(self, results: Mapping[str, paddle.Tensor], inputs: BatchInputs, loss: float, board: Board) -> None:
+    def _look(self, results: Mapping[str, paddle.Tensor], inputs: BatchInputs, loss: float, metrics: MetricSet) -> None:
         size = inputs.size
-        board.update(losses=loss, samples=size, only=(LOSS,))
+        metrics.update(losses=loss, samples=size, only=(LOSS,))
         seen: dict[tuple[str, str, str | None], list[str]] = {}
-        for name, judge in self._judges.items():
-            seen.setdefault((judge.result, judge.label, judge.groups), []).append(name)
+        for name, each in self._metrics.items():
+            seen.setdefault((each.result, each.label, each.groups), []).append(name)
         for (result, label, groups), names in seen.items():
-            board.update(
+            metrics.update(
                 results[result].detach().astype("float32").numpy(),
                 inputs.column(label)[:, 0],
                 groups=None if groups is None else inputs.column(groups)[:, 0],
@@ -307,7 +352,7 @@ class Engine:
             )
 
 
-def load(path: str, where: str | None = None) -> type[Model]:
+def load_model(path: str, where: str | None = None) -> type[Model]:
     """The class ``Model`` of a file."""
     module = _module(path, where)
     kind = getattr(module, "Model", None)
@@ -325,33 +370,11 @@ def load(path: str, where: str | None = None) -> type[Model]:
                 where=where,
             )
         )
+    if hasattr(kind, "judges"):  # its metrics would be passed over without a word
+        what = f"class Model of {path} has a method judges, which is called metrics now"
+        hint = "rename it, and write ModelMetric for Judge"
+        raise UmiakError(Problem(code="UM-TRAIN-013", what=what, hint=hint, where=where))
     return kind
-
-
-def check_tables(engines: Iterable[Engine], named: Mapping[str, TableParameters], where: str | None) -> None:
-    """UmiakError if ``table_parameters`` names a table that no model has."""
-    known = list(dict.fromkeys(name for engine in engines for name in engine.tables.names))
-    unknown = [name for name in named if name not in known]
-    if unknown:
-        raise UmiakError(
-            *[
-                Problem(
-                    code="UM-TRAIN-032",
-                    what=f"table_parameters: no model has a table {name}",
-                    hint=choices(name, known),
-                    where=where,
-                )
-                for name in unknown
-            ]
-        )
-
-
-def slots_of(batch: Batch) -> Slots:
-    """The slots of a batch, where nobody has declared them."""
-    from umiak.train.config.values import DenseSlot
-
-    dense = [DenseSlot(name=name, shape=(array.shape[1],)) for name, array in batch.dense.items()]
-    return Slots(sparse=tuple(batch.sparse), dense=tuple(dense))
 
 
 def _module(path: str, where: str | None) -> ModuleType:
@@ -402,7 +425,7 @@ def _models_own(error: BaseException, file: str) -> UmiakError:
     """The failure of a model's code, with its place in the model's file. Its traceback begins there: the way to it is ours."""
     own = [
         at
-        for at in _ways(error.__traceback__)
+        for at in _frames(error.__traceback__)
         if os.path.abspath(at.tb_frame.f_code.co_filename) == os.path.abspath(file)
     ]
     is_text = isinstance(error, SyntaxError)
@@ -416,7 +439,7 @@ def _models_own(error: BaseException, file: str) -> UmiakError:
     return UmiakError(Problem(code="UM-TRAIN-021", what=what, where=where), exit_status=Exit.JOB_FAILED)
 
 
-def _ways(at: TracebackType | None) -> Iterator[TracebackType]:
+def _frames(at: TracebackType | None) -> Iterator[TracebackType]:
     while at is not None:
         yield at
         at = at.tb_next

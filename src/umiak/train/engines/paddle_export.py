@@ -1,4 +1,4 @@
-"""A model for serving: what an engine has learned, as files that `paddle.inference` reads. An adapter, for Paddle.
+"""An inference model: what an engine has learned, as files that `paddle.inference` reads. An adapter, for Paddle.
 
     def rows_of(embedding):                 all keys of its table, and their rows
         ...
@@ -18,7 +18,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import paddle
@@ -32,12 +32,24 @@ from umiak.train.modeling.inputs import PADDING, ServedInputs
 from umiak.train.modeling.model import Model
 
 if TYPE_CHECKING:
-    from umiak.train.engines.paddle import Engine
-    from umiak.train.modeling.embedding import Embedding
+    from umiak.train.modeling.embedding import Embedding, Tables
     from umiak.train.reading.batches import Batch
 
     Rows = Callable[[Embedding], tuple[NDArray[np.uint64], NDArray[np.float32]]]
     """The keys of an embedding's table, and a row for each."""
+
+
+class Exportable(Protocol):
+    """What of an engine for Paddle is written."""
+
+    @property
+    def model(self) -> Model: ...
+    @property
+    def slots(self) -> Slots: ...
+    @property
+    def embeddings(self) -> Tables: ...
+    def predict(self, batch: Batch) -> dict[str, NDArray[np.float32]]: ...
+
 
 NAME = "inference"
 SIGNATURE = "signature.json"
@@ -79,7 +91,7 @@ class Exported:
 
 
 def export(
-    engine: Engine, path: str, rows_of: Rows, feeds: Sequence[str] = (), fetches: Sequence[str] = ()
+    engine: Exportable, path: str, rows_of: Rows, feeds: Sequence[str] = (), fetches: Sequence[str] = ()
 ) -> Exported:
     """Write the model as it is now into a directory, in the place of one that is there.
 
@@ -91,7 +103,7 @@ def export(
     partial = f"{path}.partial"
     try:
         with ExitStack() as rows, paddle.no_grad():
-            for embedding in engine.tables.made:
+            for embedding in engine.embeddings.made:
                 keys, values = rows_of(embedding)
                 rows.enter_context(embedding.served(keys.view(np.int64), values))
             inputs, outputs = _signature(model, slots)
@@ -108,7 +120,7 @@ def export(
     return done
 
 
-def check(done: Exported, engine: Engine, batch: Batch) -> None:
+def check(done: Exported, engine: Exportable, batch: Batch) -> None:
     """Ask the written model about a batch, as a server would. UmiakError if it answers otherwise than the model that was trained."""
     expected = engine.predict(batch)
     answers = answered(done.path, {each.name: _array(each, batch) for each in done.inputs})

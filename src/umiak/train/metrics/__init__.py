@@ -1,14 +1,14 @@
-"""Metrics by name: what a model is judged by, in states that can be added up. A decider.
+"""Metrics by name: what a model is evaluated by, in states that can be added up. A decider.
 
-    made("auc")                  -> Auc(bins=4096)
-    made("recall_k", k=50)       -> RecallK(k=50)
+    make_metric("auc")               -> Auc(bins=4096)
+    make_metric("recall_k", k=50)    -> RecallK(k=50)
 
 batch     one batch as metrics look at it
 metric    what all metrics have in common
 clicks    AUC, log loss, calibration, means
 classes   accuracy, precision and recall, recall at k
 pairs     the positive-negative ratio
-board     several metrics at once, made global by one exchange
+metric_set  several metrics at once, made global by one exchange
 
 For trainers: it needs numpy, so the command line does not import it.
 """
@@ -51,7 +51,7 @@ PADDLEREC = {
 """Names that PaddleRec has for some of them."""
 
 
-def made(name: str, **settings: Any) -> Metric:
+def make_metric(name: str, **settings: Any) -> Metric:
     """The metric of that name."""
     kind = METRICS.get(PADDLEREC.get(name, name))
     if kind is None:

@@ -1,6 +1,6 @@
 """One batch as metrics look at it: what a model predicted, what was true, and which samples can be judged at all. A decider.
 
-    batch = Batch(predictions, labels)
+    batch = MetricBatch(predictions, labels)
     batch.binary(probabilities=True)   -> scores, labels, how many samples were used and how many left out
 
 Several metrics look at the same batch; what they need of it is worked out once. A prediction that is not a finite number, a
@@ -41,7 +41,7 @@ class Judged(NamedTuple):
     """Which samples of the batch these are; none if all are."""
 
 
-class Batch:
+class MetricBatch:
     """Predictions and labels of some samples, and, where a metric asks for them, groups and losses.
 
     Predictions are one number per sample, or one per class; of two classes the second one is the positive one, as Paddle's

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from umiak.train.metrics.batch import Batch, misfit
+from umiak.train.metrics.batch import MetricBatch, misfit
 from umiak.train.metrics.metric import NAN, Scored, ratio, setting
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Accuracy(Scored):
         self._threshold = threshold
         super().__init__(threshold=threshold)
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: MetricBatch) -> None:
         chosen, labels, counts = _decisions(batch, self._threshold)
         self._state["right"] += np.count_nonzero(chosen == labels)
         self._state["samples"] += counts
@@ -60,7 +60,7 @@ class PrecisionRecall(Scored):
         super().__init__(classes=classes, threshold=threshold)
         self.main = "f1" if classes == 2 else "macro_f1"
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: MetricBatch) -> None:
         if max(batch.columns, 2) != self._classes:
             raise misfit(f"{self!r} was given {batch.columns} scores per sample")
         chosen, labels, counts = _decisions(batch, self._threshold)
@@ -104,7 +104,7 @@ class RecallK(Scored):
         self._k = k
         super().__init__(k=k)
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: MetricBatch) -> None:
         if batch.columns < self._k:
             raise misfit(f"the first {self._k} of {batch.columns} scores per sample: a smaller k is required")
         scores, labels, counts, _ = batch.classes()
@@ -123,7 +123,7 @@ class RecallK(Scored):
         return {"recall": ratio(self._state["found"][0], self.samples)}
 
 
-def _decisions(batch: Batch, threshold: float) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
+def _decisions(batch: MetricBatch, threshold: float) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
     """The class that each sample is put into, the one that it belongs to, and how many there are."""
     if batch.columns <= 2:
         scores, positive, counts, _ = batch.binary(probabilities=True)

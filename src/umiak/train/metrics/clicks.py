@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from umiak.train.metrics.batch import NOT_FINITE, USED, Batch, misfit
+from umiak.train.metrics.batch import NOT_FINITE, USED, MetricBatch, misfit
 from umiak.train.metrics.metric import Metric, Scored, ratio, setting
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Auc(Scored):
         self._bins = bins
         super().__init__(bins=bins)
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: MetricBatch) -> None:
         scores, positive, counts, _ = batch.binary(probabilities=True)
         places = (scores * (self._bins - 1)).astype(np.int64)
         places += positive * self._bins
@@ -71,7 +71,7 @@ class LogLoss(Scored):
         self._clip = clip
         super().__init__(clip=clip)
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: MetricBatch) -> None:
         scores, positive, counts, _ = batch.binary(probabilities=True)
         likely = np.where(positive, scores, 1.0 - scores.astype(np.float64))
         self._state["total"] -= np.log(np.clip(likely, self._clip, 1 - self._clip)).sum()
@@ -92,7 +92,7 @@ class Calibration(Scored):
 
     main = "ratio"
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: MetricBatch) -> None:
         scores, positive, counts, _ = batch.binary(probabilities=True)
         self._state["predicted"] += scores.sum(dtype=np.float64)
         self._state["positive"] += np.count_nonzero(positive)
@@ -121,9 +121,9 @@ class Mean(Metric):
 
     def update(self, losses: ArrayLike, samples: int | None = None) -> None:
         """One loss per sample, or the mean of so many."""
-        self.take(Batch(losses=losses, samples=samples))
+        self.take(MetricBatch(losses=losses, samples=samples))
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: MetricBatch) -> None:
         if batch.losses is None:
             raise misfit("losses are required")
         if batch.losses.ndim:

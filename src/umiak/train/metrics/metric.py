@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from umiak.core.problem import Problem, UmiakError
-from umiak.train.metrics.batch import BAD_LABEL, NOT_FINITE, OUTSIDE, USED, Batch
+from umiak.train.metrics.batch import BAD_LABEL, NOT_FINITE, OUTSIDE, USED, MetricBatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,7 +50,7 @@ class Metric:
         self._settings = settings
         self._state = self._zeros()
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: MetricBatch) -> None:
         """Count a batch in."""
         raise NotImplementedError
 
@@ -157,7 +157,7 @@ class Scored(Metric):
 
     def update(self, predictions: ArrayLike, labels: ArrayLike) -> None:
         """Count a batch in."""
-        self.take(Batch(predictions, labels))
+        self.take(MetricBatch(predictions, labels))
 
 
 def ratio(part: float, whole: float) -> float:

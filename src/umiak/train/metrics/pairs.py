@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from umiak.train.metrics.batch import NOT_FINITE, USED, Batch, misfit
+from umiak.train.metrics.batch import NOT_FINITE, USED, MetricBatch, misfit
 from umiak.train.metrics.metric import NAN, Metric
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class PosNegRatio(Metric):
 
     def update(self, predictions: ArrayLike, labels: ArrayLike, groups: ArrayLike | None = None) -> None:
         """Count in all pairs of a batch, group by group."""
-        self.take(Batch(predictions, labels, groups=groups))
+        self.take(MetricBatch(predictions, labels, groups=groups))
 
     def update_pairs(self, positive: ArrayLike, negative: ArrayLike) -> None:
         """Count in pairs that somebody has made: the scores of the positive samples and, in the same order, of the negative ones."""
@@ -49,7 +49,7 @@ class PosNegRatio(Metric):
         self._state["samples"][USED] += 2 * above.size
         self._state["samples"][NOT_FINITE] += 2 * (good.size - above.size)
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: MetricBatch) -> None:
         scores, positive, counts, kept = batch.binary(probabilities=False)
         groups = batch.groups if batch.groups is None or kept is None else batch.groups[kept]
         self._state["pairs"] += _pairs(scores, positive, groups)

@@ -1,14 +1,14 @@
 """How models are written for `umiak train`: what a model is, what it is given, and what it gives back. A package.
 
-model       `Model`, the base of all, and `Judge`, a metric with what it looks at
+model       `Model`, the base of all, and `ModelMetric`, a metric with what it looks at
 clicks      `ClickModel`, for models with one answer: the probability of a click
-inputs      one batch as a model sees it, in training and in a model for serving
+inputs      one batch as a model sees it, in training and in an inference model
 embedding   rows by id; where they live is the plan's business
 
-    from umiak.train.modeling import ClickModel
+    from umiak.models import ClickModel
 
     class Model(ClickModel):
-        @value
+        @dataclass
         class Hyper:
             dim: int = 8
 
@@ -20,7 +20,7 @@ embedding   rows by id; where they live is the plan's business
         def logit(self, inputs):
             return self.top(self.embedding(inputs.ids(*self.features)).flatten(1))
 
-It imports Paddle, so the command line does not import it.
+It imports Paddle, so the command line does not import it. Authors of models find all of it, and metrics and initializers, in `umiak.models`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,18 @@ from umiak.train.config.values import Slots
 from umiak.train.modeling.clicks import ClickModel, cross_entropy
 from umiak.train.modeling.embedding import Embedding, Tables
 from umiak.train.modeling.inputs import Ids, Inputs, Padded
-from umiak.train.modeling.model import Judge, Model
+from umiak.train.modeling.model import Model, ModelMetric, Results
 
-__all__ = ["ClickModel", "Embedding", "Ids", "Inputs", "Judge", "Model", "Padded", "Slots", "Tables", "cross_entropy"]
+__all__ = [
+    "ClickModel",
+    "Embedding",
+    "Ids",
+    "Inputs",
+    "Model",
+    "ModelMetric",
+    "Padded",
+    "Results",
+    "Slots",
+    "Tables",
+    "cross_entropy",
+]

@@ -53,7 +53,7 @@ def accessor(said: TableParameters) -> specs.Accessor:
     )
 
 
-def _rule(part: RowRule) -> specs.Optimizer:
+def _rule(part: RowRule) -> specs.Rule:
     return specs.rule(part.rule, **part.settings)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import paddle
 
 from umiak.train.metrics.clicks import Auc
-from umiak.train.modeling.model import Judge, Model
+from umiak.train.modeling.model import Model, ModelMetric
 
 if TYPE_CHECKING:
     from umiak.train.config.values import Slots
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ClickModel(Model):
-    """The first sparse slot is the label, the others are features. A model says its logit; its loss is the log loss, and its judge AUC."""
+    """The first sparse slot is the label, the others are features. A model says its logit; its loss is the log loss, and its metric AUC."""
 
     outputs: tuple[str, ...] = ("probability",)
 
@@ -36,8 +36,8 @@ class ClickModel(Model):
     def loss(self, results: Results, inputs: Inputs) -> paddle.Tensor:
         return cross_entropy(results["logit"], inputs.numbers(self.label)).mean()
 
-    def judges(self) -> dict[str, Judge]:
-        return {"auc": Judge(metric=Auc(), result="probability", label=self.label)}
+    def metrics(self) -> dict[str, ModelMetric]:
+        return {"auc": ModelMetric(metric=Auc(), result="probability", label=self.label)}
 
 
 def cross_entropy(logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:

@@ -1,4 +1,4 @@
-"""Rows by id for models: in a process of its own, on parameter servers, or in a model for serving. An adapter, for Paddle.
+"""Rows by id for models: in a process of its own, on parameter servers, or in an inference model. An adapter, for Paddle.
 
     self.embedding = tables.embedding(16)                       in a model's __init__
     rows = self.embedding(inputs.ids("1", "2"))                 [samples, slots, 16]: the ids of a slot are added up
@@ -6,7 +6,7 @@
 
 Where rows live is decided by the `umiak.ps` job that `Tables` was given. With ``table_parameters`` a table has an accessor: of a row's ``dim`` numbers the
 first comes with the id, and the others when it was shown and clicked often enough, until then they are zeros. A model need not know. An id that has no row reads as zeros outside of training, in
-evaluation and in a model for serving alike.
+evaluation and in an inference model alike.
 
 With ``embedding_tables: per_slot`` in the config an embedding is a `SlotEmbedding`: each slot that the model looks up in it has a table of its own.
 """
@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from umiak.core.problem import Problem, UmiakError
 from umiak.ps import specs
-from umiak.ps.job import Job
 from umiak.ps.paddle import Embedding as Rows
+from umiak.ps.sessions import Session
 from umiak.train.config.values import Slots, TableParameters
 from umiak.train.modeling import accessing
 from umiak.train.modeling.inputs import PADDING, Ids, Padded, ServedInputs
@@ -35,7 +35,7 @@ class Tables:
 
     def __init__(
         self,
-        job: Job,
+        job: Session,
         *,
         seed: int = 0,
         prefix: str = "",
@@ -49,7 +49,7 @@ class Tables:
         self._prefix = prefix
         self._settings = settings or {}
         self._counted = counted or {}
-        self._count = Count()
+        self._count = BatchCounts()
         self._per_slot = per_slot
         self._undivided: list[SlotEmbedding] = []
         self.made: list[Embedding] = []
@@ -65,13 +65,13 @@ class Tables:
         table: str = "embedding",
         pooling: str = "sum",
         init: specs.Init | None = None,
-        rule: specs.Optimizer | str | None = None,
+        rule: specs.Rule | str | None = None,
         shared: bool = False,
     ) -> Embedding | SlotEmbedding:
         """Rows of ``dim`` numbers. ``rule`` is how they learn, if not as the optimizer says; of a table with an accessor its
         parameters say that, and how rows begin. ``shared``: equal ids of all slots are one row, whatever the config says.
         """
-        settings = {"init": init, "rule": rule, "seed": self._seed, "job": self._job, **self._settings}
+        settings = {"init": init, "rule": rule, "seed": self._seed, "session": self._job, **self._settings}
         counted = self._counted.get(table)
         if counted is not None:
             settings |= accessing.settings(table, dim, counted, self._settings.get("clip") or specs.Clip())
@@ -165,7 +165,7 @@ class SlotEmbedding(paddle.nn.Layer):  # type: ignore[misc]
         )
 
 
-class Count:
+class BatchCounts:
     """What is to be counted of the batch that is learned."""
 
     def __init__(self) -> None:
@@ -179,7 +179,7 @@ class Embedding(paddle.nn.Layer):  # type: ignore[misc]
     """A table as a layer."""
 
     def __init__(
-        self, dim: int, *, table: str, pooling: str, settings: dict[str, Any], count: Count | None = None
+        self, dim: int, *, table: str, pooling: str, settings: dict[str, Any], count: BatchCounts | None = None
     ) -> None:
         super().__init__()
         self.dim = dim
@@ -217,7 +217,7 @@ class Embedding(paddle.nn.Layer):  # type: ignore[misc]
         """The table's number for a client of the job."""
         return self._pooled.rows.number
 
-    # ---- in a model for serving
+    # ---- in an inference model
 
     @contextmanager
     def served(self, keys: NDArray[np.int64], rows: NDArray[np.float32]) -> Iterator[None]:

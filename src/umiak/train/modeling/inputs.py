@@ -5,7 +5,7 @@
     inputs.padded("history", 50)          for an embedding: one row per id, up to 50, and a mask
     inputs.numbers("click")               a slot with one id per sample as float32: [samples, 1]
 
-`BatchInputs` has a batch of a reader; `ServedInputs` has the tensors of a model for serving, which are traced. There, a sparse slot is a matrix
+`BatchInputs` has a batch of a reader; `ServedInputs` has the tensors of an inference model, which are traced. There, a sparse slot is a matrix
 of ids, a row for each sample, filled up with `PADDING`.
 """
 
@@ -52,7 +52,7 @@ class Padded:
     """Ids of one slot as a matrix, filled up with `PADDING`, and a mask that is 1 where there is an id and 0 behind."""
 
     ids: Any
-    """An array in training, a tensor in a model for serving."""
+    """An array in training, a tensor in an inference model."""
     mask: paddle.Tensor
     slot: str = ""
 
@@ -147,7 +147,7 @@ class BatchInputs(Inputs):
 
 
 class ServedInputs(Inputs):
-    """The inputs of a model for serving."""
+    """The inputs of an inference model."""
 
     def __init__(self, tensors: Mapping[str, paddle.Tensor], slots: Slots) -> None:
         super().__init__(slots)

@@ -1,4 +1,4 @@
-"""What a model is: a Paddle layer that knows its inputs, its loss and what it is judged by. An adapter, for Paddle.
+"""What a model is: a Paddle layer that knows its inputs, its loss and its metrics. An adapter, for Paddle.
 
 `umiak train` makes it, feeds it and saves it. A model says nothing about where its rows live, how many trainers there are or who
 optimizes it: the same file runs alone, with parameter servers and collectively.
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from umiak.train.modeling.embedding import Tables
     from umiak.train.modeling.inputs import Inputs
 
-    Results = dict[str, paddle.Tensor]
-    """What a model computes, by name; each has a row per sample."""
+Results = dict[str, paddle.Tensor]
+"""What a model computes, by name; each has a row per sample."""
 
 
 @value
-class Judge:
+class ModelMetric:
     """A metric, and what of a batch it looks at."""
 
     metric: Metric
@@ -44,11 +44,11 @@ class Model(paddle.nn.Layer):  # type: ignore[misc]
     """The base of models. A file of a config's ``model`` has a class ``Model`` that is one."""
 
     Hyper: type[Any] = NoHyper
-    """A ``@dataclass``, or a `umiak.core.value.value`, with a field for each key of ``hyper_parameters`` that the model reads, ``optimizer`` aside."""
+    """A ``@dataclass`` with a field for each key of ``hyper_parameters`` that the model reads, ``optimizer`` aside."""
     strict_labels: bool = True
     """Whether a sample without a label, or with one that its metric has no meaning for, is an error."""
     outputs: tuple[str, ...] = ()
-    """The results that a model for serving answers with; none named: all of them."""
+    """The results that an inference model answers with; none named: all of them."""
 
     def __init__(self, hyper: Any, slots: Slots, tables: Tables) -> None:
         super().__init__()
@@ -64,6 +64,6 @@ class Model(paddle.nn.Layer):  # type: ignore[misc]
         """One number: the mean over the samples of the batch."""
         raise NotImplementedError(f"{type(self).__name__} has no loss")
 
-    def judges(self) -> dict[str, Judge]:
-        """What the model is judged by, besides its loss."""
+    def metrics(self) -> dict[str, ModelMetric]:
+        """What the model is evaluated by, besides its loss."""
         return {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from umiak.core.shown import without_password
 from umiak.core.value import value
 from umiak.train.config import days
-from umiak.train.config.values import EmbeddingTables, FleetMode, NodeData, RunnerClass, Saving, Strategy
-from umiak.train.plan.plan import Act, Crew, Duty, Plan, Stage
+from umiak.train.config.values import EmbeddingTables, FleetMode, NodeData, RunnerClass, Saving
+from umiak.train.plan.plan import Plan, Run, RunRole, Stage, WorkerGroup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,27 +29,27 @@ def text(made: Plan, *, plain: bool = False) -> str:
     """The plan as lines; ``plain`` draws the tree with letters that every terminal has."""
     root = Branch(
         text=f"{made.config}, workspace {made.workspace}",
-        inner=tuple([act(each, made.embedding_tables) for each in made.acts]),
+        inner=tuple([run(each, made.embedding_tables) for each in made.runs]),
     )
     return "\n".join([root.text, *_drawn(root.inner, "", plain)])
 
 
-def act(each: Act, tables: EmbeddingTables = EmbeddingTables.SHARED) -> Branch:
+def run(each: Run, tables: EmbeddingTables = EmbeddingTables.SHARED) -> Branch:
     """One runner."""
-    head = f"{each.name}: {each.kind.value} on {each.device.value}"
-    if each.device_ids:
-        head += f" {', '.join(map(str, each.device_ids))}"
-    lines = [_leaf(f"who: {who(each.crew)} ({each.crew.why})")]
-    if each.crew.duty is Duty.IDLE:
+    head = f"{each.name}: {each.kind.value} on {each.runner.device.value}"
+    if each.runner.device_ids:
+        head += f" {', '.join(map(str, each.runner.device_ids))}"
+    lines = [_leaf(f"who: {who(each.group)} ({each.group.why})")]
+    if each.group.role is RunRole.IDLE:
         return Branch(text=head, inner=tuple(lines))
     lines.append(_leaf(_how_long(each)))
-    if each.crew.duty is not Duty.SERVER:
+    if each.group.role is not RunRole.SERVER:
         lines += [_stage(stage, tables) for stage in each.stages]
-        if each.crew.is_divided:
-            lines.append(_leaf(f"data: {_division(each.crew)}"))
+        if each.group.is_divided:
+            lines.append(_leaf(f"data: {_division(each.group)}"))
         if each.evaluation:
             lines.append(_evaluation(each, each.evaluation))
-    if each.init_model_path:
+    if each.runner.init_model_path:
         lines.append(_leaf(f"{'starts from' if each.is_training else 'evaluates'}: {_start(each)}"))
     lines += [_leaf(f"saves: {line}") for line in _saves(each)]
     if each.is_training and not _saves(each):
@@ -57,51 +57,50 @@ def act(each: Act, tables: EmbeddingTables = EmbeddingTables.SHARED) -> Branch:
     return Branch(text=head, inner=tuple(lines))
 
 
-def who(crew: Crew) -> str:
+def who(group: WorkerGroup) -> str:
     """Who takes part, and what this process is."""
-    if crew.duty is Duty.ALONE:
+    if group.role is RunRole.ALONE:
         return "this process, alone"
-    if crew.duty is Duty.IDLE:
+    if group.role is RunRole.IDLE:
         return "another process; this one has nothing to do"
-    if crew.duty is Duty.TRAINER:
-        servers = f" with {_counted(crew.servers, 'parameter server')}" if crew.servers else ""
-        return f"trainer {crew.rank} of {crew.trainers}{servers}, {_together(crew)}"
-    if crew.duty is Duty.SERVER:
-        return f"parameter server {crew.rank} of {crew.servers} for {_counted(crew.trainers, 'trainer')}, {_together(crew)}"
-    group = [_counted(crew.trainers, "trainer")]
-    if crew.fleet_mode is FleetMode.PS:
-        group.append(_counted(crew.servers, "parameter server"))
-    said = f"{' and '.join(group)}, {_together(crew)}"
-    if crew.duty is Duty.OUTSIDE:
+    if group.role is RunRole.TRAINER:
+        servers = f" with {_counted(group.servers, 'parameter server')}" if group.servers else ""
+        return f"trainer {group.rank} of {group.trainers}{servers}, {_together(group)}"
+    if group.role is RunRole.SERVER:
+        return f"parameter server {group.rank} of {group.servers} for {_counted(group.trainers, 'trainer')}, {_together(group)}"
+    members = [_counted(group.trainers, "trainer")]
+    if group.fleet_mode is FleetMode.PS:
+        members.append(_counted(group.servers, "parameter server"))
+    said = f"{' and '.join(members)}, {_together(group)}"
+    if group.role is RunRole.OUTSIDE:
         return f"{said}; needs a cluster"
-    here = [_counted(crew.servers_here, "parameter server")] if crew.servers_here else []
-    if crew.trainers_here is None:
+    here = [_counted(group.servers_here, "parameter server")] if group.servers_here else []
+    if group.trainers_here is None:
         here.append("a trainer for each device")
-    elif crew.trainers_here:
-        here.append(_counted(crew.trainers_here, "trainer"))
+    elif group.trainers_here:
+        here.append(_counted(group.trainers_here, "trainer"))
     return f"{said}; started on this node: {', then '.join(here)}"
 
 
-def _division(crew: Crew) -> str:
+def _division(group: WorkerGroup) -> str:
     """Who reads what, and what becomes of a trainer that has nothing left to read."""
-    is_free = crew.strategy in (Strategy.ASYNC, Strategy.HALF_ASYNC, Strategy.GEO)
     whose = "each sample goes to one of them"
-    if crew.node_data is NodeData.OWN:
-        trainers, whose = "its trainers", f"each node reads all that it has ({crew.node_data_why})"
+    if group.node_data is NodeData.OWN:
+        trainers, whose = "its trainers", f"each node reads all that it has ({group.node_data_why})"
     else:
         trainers = "the trainers"
-    if is_free:
-        rest = "; one that runs out waits for the others" if crew.node_data is NodeData.OWN else ""
+    if group.is_free:
+        rest = "; one that runs out waits for the others" if group.node_data is NodeData.OWN else ""
         said = f"handed out in parts to {trainers}, each part to one that is free, {whose}{rest}"
     else:
         said = f"divided among {trainers}, {whose}; one that runs out takes part in the others' steps without samples"
-    return f"each node's own part is {said}" if crew.node_data is NodeData.OWN else said
+    return f"each node's own part is {said}" if group.node_data is NodeData.OWN else said
 
 
-def _together(crew: Crew) -> str:
-    if crew.strategy is None:
+def _together(group: WorkerGroup) -> str:
+    if group.strategy is None:
         return "collective"
-    return f"{crew.strategy.value}{f', an exchange every {crew.geo_steps} batches' if crew.geo_steps else ''}"
+    return f"{group.strategy.value}{f', an exchange every {group.geo_steps} batches' if group.geo_steps else ''}"
 
 
 def _counted(count: int | None, what: str) -> str:
@@ -110,10 +109,10 @@ def _counted(count: int | None, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _how_long(each: Act) -> str:
-    told = f"a line every {_times(each.print_interval, 'batch')}"
-    if each.online:
-        online = each.online
+def _how_long(each: Run) -> str:
+    told = f"a line every {_times(each.runner.print_interval, 'batch')}"
+    if each.runner.online:
+        online = each.runner.online
         per_day = days.passes_per_day(online)
         span = f"{online.start_day} to {online.end_day}" if online.end_day > online.start_day else online.start_day
         wait = f", waiting for {online.data_donefile}" if online.data_donefile else ""
@@ -122,7 +121,7 @@ def _how_long(each: Act) -> str:
         return f"days: {span}, {passes} a day{wait}; {told}"
     if each.kind is RunnerClass.INFER:
         return f"once through the data; {told}"
-    return f"epochs: {each.epochs}; {told}"
+    return f"epochs: {each.runner.epochs}; {told}"
 
 
 def _stage(stage: Stage, tables: EmbeddingTables) -> Branch:
@@ -148,8 +147,9 @@ def _tables(dataset: Dataset, tables: EmbeddingTables) -> list[Branch]:
     ]
 
 
-def _evaluation(each: Act, stage: Stage) -> Branch:
-    patience = f"; ends after {_times(each.patience, 'epoch')} without progress" if each.patience else ""
+def _evaluation(each: Run, stage: Stage) -> Branch:
+    epochs = each.runner.evaluation.patience if each.runner.evaluation else None
+    patience = f"; ends after {_times(epochs, 'epoch')} without progress" if epochs else ""
     return Branch(text=f"evaluated after every epoch: {stage.name}{patience}", inner=(_dataset(stage.dataset),))
 
 
@@ -174,41 +174,43 @@ def _shown(names: Sequence[str]) -> str:
     return " ".join(names if len(names) <= SHOWN_SLOTS else [*names[: SHOWN_SLOTS - 1], "...", names[-1]])
 
 
-def _start(each: Act) -> str:
+def _start(each: Run) -> str:
     if each.is_training:
-        return each.init_model_path or ""
-    if each.infer_epochs is None:
-        return f"{each.init_model_path}, every checkpoint that is there"
-    first, end = each.infer_epochs
+        return each.runner.init_model_path or ""
+    if each.runner.infer_epochs is None:
+        return f"{each.runner.init_model_path}, every checkpoint that is there"
+    first, end = each.runner.infer_epochs
     span = f"epochs {first} to {end - 1}" if end - 1 > first else f"epoch {first}"
-    return f"{each.init_model_path}, {span}"
+    return f"{each.runner.init_model_path}, {span}"
 
 
-def _saves(each: Act) -> list[str]:
+def _saves(each: Run) -> list[str]:
     lines = []
-    within = "DAY/PASS_batch_B" if each.online else "epoch_E_batch_B"
-    if each.online and each.checkpoint:
-        every = _times(each.online.checkpoint_per_pass, "pass")
-        lines.append(f"{each.checkpoint.path}/DAY/PASS, every {every} and the last one")
-    elif each.checkpoint:
+    within = "DAY/PASS_batch_B" if each.runner.online else "epoch_E_batch_B"
+    if each.runner.online and each.runner.checkpoint:
+        every = _times(each.runner.online.checkpoint_per_pass, "pass")
+        lines.append(f"{each.runner.checkpoint.path}/DAY/PASS, every {every} and the last one")
+    elif each.runner.checkpoint:
         lines.append(
-            f"{each.checkpoint.path}/EPOCH (from 0), every {_times(each.checkpoint.every, 'epoch')} and the last one"
+            f"{each.runner.checkpoint.path}/EPOCH (from 0), every {_times(each.runner.checkpoint.every, 'epoch')} and the last one"
         )
-    if each.step_checkpoint:
-        every = _times(each.step_checkpoint.every, "batch")
-        lines.append(f"{each.step_checkpoint.path}/{within}, every {every}")
-    if each.save_minutes:
-        where = (each.step_checkpoint or each.checkpoint or Saving(path="", every=1)).path
-        minutes = "minute" if each.save_minutes == 1 else f"{each.save_minutes} minutes"
+    if each.runner.step_checkpoint:
+        every = _times(each.runner.step_checkpoint.every, "batch")
+        lines.append(f"{each.runner.step_checkpoint.path}/{within}, every {every}")
+    if each.runner.save_minutes:
+        where = (each.runner.step_checkpoint or each.runner.checkpoint or Saving(path="", every=1)).path
+        minutes = "minute" if each.runner.save_minutes == 1 else f"{each.runner.save_minutes} minutes"
         lines.append(f"{where}/{within}, every {minutes}")
-    if each.online and each.inference:
-        every = _times(each.online.save_delta_frequency, "pass")
-        lines.append(f"inference models {each.inference.path}: a delta every {every}, a base at the end of a day")
-    elif each.inference:
-        every = _times(each.inference.every, "epoch")
-        lines.append(f"inference models {each.inference.path}/EPOCH (from 0), every {every} and the last one")
-    if each.result_dump_path:
-        lines.append(f"{each.result_dump_path}, the metrics of each batch")
+    if each.runner.online and each.runner.inference:
+        every = _times(each.runner.online.save_delta_frequency, "pass")
+        lines.append(
+            f"inference models {each.runner.inference.path}: a delta every {every}, a base at the end of a day"
+        )
+    elif each.runner.inference:
+        every = _times(each.runner.inference.every, "epoch")
+        lines.append(f"inference models {each.runner.inference.path}/EPOCH (from 0), every {every} and the last one")
+    if each.runner.result_dump_path:
+        lines.append(f"{each.runner.result_dump_path}, the metrics of each batch")
     return lines
 
 

@@ -2,7 +2,7 @@
 
     plan(config, standing) -> Plan
 
-A plan has one act for each runner of ``mode``, in that order, and each act has everything that a trainer needs: it never looks at
+A plan has one run for each runner of ``mode``, in that order, and each run has everything that a trainer needs: it never looks at
 the config again. What can't be done here is a problem; all of them are raised at once.
 
     alone      this process trains, or evaluates, by itself
@@ -20,20 +20,17 @@ from enum import Enum
 from umiak.contracts.seat import WorkerSeat
 from umiak.core.cluster import Role
 from umiak.core.problem import Problem, UmiakError
+from umiak.core.strategy_name import StrategyName
 from umiak.core.value import replace, value
 from umiak.train.config.values import (
     Dataset,
     Device,
     EmbeddingTables,
     FleetMode,
-    Inference,
     Learning,
     NodeData,
-    Online,
     Runner,
     RunnerClass,
-    Saving,
-    Strategy,
     TableParameters,
     TrainConfig,
 )
@@ -44,7 +41,7 @@ if TYPE_CHECKING:
     from umiak.train.config.values import Free
 
 
-class Duty(str, Enum):
+class RunRole(str, Enum):
     """What this process does in a runner."""
 
     ALONE = "alone"
@@ -56,13 +53,13 @@ class Duty(str, Enum):
 
 
 @value
-class Crew:
+class WorkerGroup:
     """Who takes part in a runner, and what this process is among them."""
 
-    duty: Duty
+    role: RunRole
     fleet_mode: FleetMode | None = None
     """None: one process, nobody to work with."""
-    strategy: Strategy | None = None
+    strategy: StrategyName | None = None
     """None: no parameter servers."""
     geo_steps: int | None = None
     trainers: int | None = 1
@@ -74,13 +71,18 @@ class Crew:
     rank: int | None = None
     """A trainer's or a server's number."""
     why: str = ""
-    """What led to this duty, in words."""
+    """What led to this role, in words."""
     node_data: NodeData = NodeData.SHARED
     node_data_why: str = ""
     """What says that each node has data of its own."""
 
     @property
-    def together(self) -> str:
+    def is_free(self) -> bool:
+        """Whether no trainer waits for another one."""
+        return self.strategy is not None and not self.strategy.waits_for_others
+
+    @property
+    def mode(self) -> str:
         """How trainers work together, in a word."""
         if self.strategy is not None:
             return self.strategy.value
@@ -105,33 +107,23 @@ class Stage:
 
 
 @value
-class Act:
+class Run:
     """One runner, ready to be run."""
 
-    name: str
-    kind: RunnerClass
-    crew: Crew
-    device: Device
-    device_ids: tuple[int, ...]
-    epochs: int
+    runner: Runner
+    group: WorkerGroup
     stages: tuple[Stage, ...]
     """Run in this order in every epoch."""
-    seed: int | None
-    init_model_path: str | None
-    infer_epochs: tuple[int, int] | None
-    checkpoint: Saving | None
-    step_checkpoint: Saving | None
-    save_minutes: int | None
-    keep_checkpoints: int | None
-    evaluation: Stage | None
+    evaluation: Stage | None = None
     """Run after every epoch, without learning."""
-    patience: int | None
-    stop_metric: str | None
-    amp: bool
-    inference: Inference | None
-    print_interval: int
-    result_dump_path: str | None
-    online: Online | None
+
+    @property
+    def name(self) -> str:
+        return self.runner.name
+
+    @property
+    def kind(self) -> RunnerClass:
+        return self.runner.kind
 
     @property
     def is_training(self) -> bool:
@@ -140,11 +132,11 @@ class Act:
 
 @value
 class Ended:
-    """How an act ended in this process."""
+    """How a run ended in this process."""
 
     status: int = 0
     stopped_by: int | None = None
-    """The signal that asked for the end, if one did: then the next act is not begun."""
+    """The signal that asked for the end, if one did: then the next run is not begun."""
 
 
 @value
@@ -154,7 +146,7 @@ class Plan:
     config: str
     """The file that it was made from."""
     workspace: str
-    acts: tuple[Act, ...]
+    runs: tuple[Run, ...]
     hyper_parameters: Free
     learning: Learning
     table_parameters: dict[str, TableParameters]
@@ -167,13 +159,13 @@ class Plan:
 def plan(config: TrainConfig, where: ProcessRole, file: str = "") -> Plan:
     """Who does what. UmiakError with everything that can't be done here."""
     problems = [*where.problems]
-    acts = tuple([_act(config, config.runner(name), where, problems) for name in config.mode])
+    runs = tuple([_run_of(config, config.runner(name), where, problems) for name in config.mode])
     if problems:
         raise UmiakError(*dict.fromkeys(problems))
     return Plan(
         config=file,
         workspace=config.workspace,
-        acts=acts,
+        runs=runs,
         hyper_parameters=config.hyper_parameters,
         learning=config.learning,
         table_parameters=config.table_parameters,
@@ -204,52 +196,34 @@ def obstacles(made: Plan) -> tuple[Problem, ...]:
         [
             Problem(
                 code="UM-TRAIN-004",
-                what=f"runner {act.name} has class {act.kind.value}, and this is not a node of a cluster",
+                what=f"runner {run.name} has class {run.kind.value}, and this is not a node of a cluster",
                 why="no variable of a launcher or a platform is set here",
                 hint="run it on every node of a cluster; or, to train on this machine, write `class: local_cluster_train`",
             )
-            for act in made.acts
-            if act.crew.duty is Duty.OUTSIDE
+            for run in made.runs
+            if run.group.role is RunRole.OUTSIDE
         ]
     )
 
 
-def _act(config: TrainConfig, runner: Runner, where: ProcessRole, problems: list[Problem]) -> Act:
-    return Act(
-        name=runner.name,
-        kind=runner.kind,
-        crew=_with_data(_Casting(runner, where, problems).crew(), runner, where),
-        device=runner.device,
-        device_ids=runner.device_ids,
-        epochs=runner.epochs,
+def _run_of(config: TrainConfig, runner: Runner, where: ProcessRole, problems: list[Problem]) -> Run:
+    return Run(
+        runner=runner,
+        group=_with_data(_Grouping(runner, where, problems).group(), runner, where),
         stages=tuple([_stage(config, name) for name in runner.phases]),
-        seed=runner.seed,
-        init_model_path=runner.init_model_path,
-        infer_epochs=runner.infer_epochs,
-        checkpoint=runner.checkpoint,
-        step_checkpoint=runner.step_checkpoint,
-        save_minutes=runner.save_minutes,
-        keep_checkpoints=runner.keep_checkpoints,
         evaluation=_stage(config, runner.evaluation.phase) if runner.evaluation else None,
-        patience=runner.evaluation.patience if runner.evaluation else None,
-        stop_metric=runner.evaluation.metric if runner.evaluation else None,
-        amp=runner.amp,
-        inference=runner.inference,
-        print_interval=runner.print_interval,
-        result_dump_path=runner.result_dump_path,
-        online=runner.online,
     )
 
 
-def _with_data(crew: Crew, runner: Runner, where: ProcessRole) -> Crew:
+def _with_data(group: WorkerGroup, runner: Runner, where: ProcessRole) -> WorkerGroup:
     """What the config says of the nodes' data, or else the platform."""
-    if runner.kind is not RunnerClass.CLUSTER_TRAIN or not crew.is_divided:
-        return crew
+    if runner.kind is not RunnerClass.CLUSTER_TRAIN or not group.is_divided:
+        return group
     if runner.node_data is not None:
-        return replace(crew, node_data=runner.node_data, node_data_why=f"node_data: {runner.node_data.value}")
+        return replace(group, node_data=runner.node_data, node_data_why=f"node_data: {runner.node_data.value}")
     if where.has_own_data:
-        return replace(crew, node_data=NodeData.OWN, node_data_why="PADDLEREC_CLUSTER_TYPE=MPI")
-    return crew
+        return replace(group, node_data=NodeData.OWN, node_data_why="PADDLEREC_CLUSTER_TYPE=MPI")
+    return group
 
 
 def _stage(config: TrainConfig, name: str) -> Stage:
@@ -271,7 +245,7 @@ _NEEDED = {
 """What a platform tells a node, with and without parameter servers."""
 
 
-class _Casting:
+class _Grouping:
     """Who is who in one runner."""
 
     def __init__(self, runner: Runner, where: ProcessRole, problems: list[Problem]) -> None:
@@ -280,7 +254,7 @@ class _Casting:
         self.problems = problems
         self.has_servers = runner.fleet_mode is FleetMode.PS
 
-    def crew(self) -> Crew:
+    def group(self) -> WorkerGroup:
         runner, seat = self.runner, self.where.seat
         if runner.kind is RunnerClass.INFER:
             return self._infer(seat)
@@ -289,7 +263,7 @@ class _Casting:
         if seat is not None:
             return self._seated(seat)
         if runner.kind in (RunnerClass.TRAIN, RunnerClass.LOCAL_CLUSTER_TRAIN):
-            return self._group(Duty.LAUNCHER, nodes=1, why=f"class {runner.kind.value}")
+            return self._group(RunRole.LAUNCHER, nodes=1, why=f"class {runner.kind.value}")
         if self.where.placement is not None:
             return self._node()
         if self.where.is_node:
@@ -298,20 +272,20 @@ class _Casting:
                 hint=f"set {_NEEDED[self.has_servers]}, or use `umiak launch`",
             )
         if runner.kind is RunnerClass.ONLINE_LEARNING and max(runner.workers, runner.servers) > 1:
-            return self._group(Duty.LAUNCHER, nodes=1, why="worker_num and server_num")
+            return self._group(RunRole.LAUNCHER, nodes=1, why="worker_num and server_num")
         if runner.kind is RunnerClass.ONLINE_LEARNING or runner.alone_allowed:
-            return Crew(duty=Duty.ALONE, why="no cluster")
-        return self._group(Duty.OUTSIDE, nodes=None, why="no cluster")
+            return WorkerGroup(role=RunRole.ALONE, why="no cluster")
+        return self._group(RunRole.OUTSIDE, nodes=None, why="no cluster")
 
-    def _infer(self, seat: WorkerSeat | None) -> Crew:
+    def _infer(self, seat: WorkerSeat | None) -> WorkerGroup:
         if seat is not None and (seat.role is Role.SERVER or seat.rank > 0):
-            return Crew(duty=Duty.IDLE, why="trainer 0 evaluates")
+            return WorkerGroup(role=RunRole.IDLE, why="trainer 0 evaluates")
         placement = self.where.placement
         if placement is not None and (placement.rank or 0) > 0:
-            return Crew(duty=Duty.IDLE, why="node 0 evaluates")
-        return Crew(duty=Duty.ALONE, why="class infer")
+            return WorkerGroup(role=RunRole.IDLE, why="node 0 evaluates")
+        return WorkerGroup(role=RunRole.ALONE, why="class infer")
 
-    def _single(self, seat: WorkerSeat | None) -> Crew:
+    def _single(self, seat: WorkerSeat | None) -> WorkerGroup:
         crowded = seat is not None and (seat.trainers > 1 or seat.role is Role.SERVER)
         if seat is not None and crowded:
             who = "a parameter server" if seat.role is Role.SERVER else f"trainer {seat.rank} of {seat.trainers}"
@@ -319,9 +293,9 @@ class _Casting:
                 f"class train is for one process, and this is {who} ({seat.said_by})",
                 hint="write `class: cluster_train`",
             )
-        return Crew(duty=Duty.ALONE, why="class train")
+        return WorkerGroup(role=RunRole.ALONE, why="class train")
 
-    def _seated(self, seat: WorkerSeat) -> Crew:
+    def _seated(self, seat: WorkerSeat) -> WorkerGroup:
         runner, servers = self.runner, len(seat.servers)
         if seat.role is Role.SERVER and not self.has_servers:
             self._problem(
@@ -330,13 +304,13 @@ class _Casting:
             )
         if seat.role is Role.TRAINER and self.has_servers and not servers:
             if seat.trainers == 1:
-                return Crew(duty=Duty.ALONE, why=f"{seat.said_by}, one trainer and no server")
+                return WorkerGroup(role=RunRole.ALONE, why=f"{seat.said_by}, one trainer and no server")
             self._problem(
                 f"fleet_mode is ps, and there is no parameter server for {seat.trainers} trainers",
                 hint=f"`umiak launch --server_num 1 --trainer_num {seat.trainers} ...` starts one as well",
             )
-        return Crew(
-            duty=Duty.SERVER if seat.role is Role.SERVER else Duty.TRAINER,
+        return WorkerGroup(
+            role=RunRole.SERVER if seat.role is Role.SERVER else RunRole.TRAINER,
             fleet_mode=runner.fleet_mode,
             strategy=runner.strategy if self.has_servers else None,
             geo_steps=self._geo_steps(),
@@ -346,17 +320,17 @@ class _Casting:
             why=seat.said_by,
         )
 
-    def _node(self) -> Crew:
+    def _node(self) -> WorkerGroup:
         """This node has a place in a cluster, and no workers yet."""
         placement = self.where.placement
         assert placement is not None
         why = f"{placement.platform}: {placement.reason}"
         if placement.role is None:
-            return self._group(Duty.LAUNCHER, nodes=placement.nodes, why=why)
-        made = self._group(Duty.LAUNCHER, nodes=None, why=why)
+            return self._group(RunRole.LAUNCHER, nodes=placement.nodes, why=why)
+        made = self._group(RunRole.LAUNCHER, nodes=None, why=why)
         is_server = placement.role is Role.SERVER
-        return Crew(
-            duty=made.duty,
+        return WorkerGroup(
+            role=made.role,
             fleet_mode=made.fleet_mode,
             strategy=made.strategy,
             geo_steps=made.geo_steps,
@@ -367,7 +341,7 @@ class _Casting:
             why=made.why,
         )
 
-    def _group(self, duty: Duty, *, nodes: int | None, why: str) -> Crew:
+    def _group(self, role: RunRole, *, nodes: int | None, why: str) -> WorkerGroup:
         """So many on every node."""
         runner = self.runner
         # On accelerators that nobody chose, a launcher on a cluster finds out how many there are.
@@ -376,20 +350,20 @@ class _Casting:
         finds_out = nobody_chose and not is_local and not self.has_servers
         here = None if finds_out else runner.workers
         servers_here = runner.servers if self.has_servers else 0
-        return Crew(
-            duty=duty,
+        return WorkerGroup(
+            role=role,
             fleet_mode=runner.fleet_mode,
             strategy=runner.strategy if self.has_servers else None,
             geo_steps=self._geo_steps(),
             trainers=None if nodes is None or here is None else nodes * here,
             servers=0 if not self.has_servers else None if nodes is None else nodes * servers_here,
-            trainers_here=here if duty is Duty.LAUNCHER else None,
-            servers_here=servers_here if duty is Duty.LAUNCHER else 0,
+            trainers_here=here if role is RunRole.LAUNCHER else None,
+            servers_here=servers_here if role is RunRole.LAUNCHER else 0,
             why=why,
         )
 
     def _geo_steps(self) -> int | None:
-        return self.runner.geo_steps if self.has_servers and self.runner.strategy is Strategy.GEO else None
+        return self.runner.geo_steps if self.has_servers and self.runner.strategy is StrategyName.GEO else None
 
     def _problem(self, what: str, *, hint: str) -> None:
         self.problems.append(Problem(code="UM-TRAIN-003", what=f"runner {self.runner.name}: {what}", hint=hint))

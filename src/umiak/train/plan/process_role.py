@@ -10,6 +10,7 @@ are known, and it trains or serves. On a node where only the node's place is kno
 from __future__ import annotations
 
 from umiak.contracts import seat
+from umiak.contracts.paddle import PADDLEREC_ROLE
 from umiak.contracts.seat import Complaint, SeatReading, Topic, WorkerSeat
 from umiak.core.cluster import Placement, Role
 from umiak.core.problem import Problem
@@ -50,7 +51,7 @@ def process_role(environ: Mapping[str, str], placement: Placement | None = None)
     return ProcessRole(
         seat=found,
         placement=None if found else placement,
-        is_node=_word(environ, "PADDLE_PADDLEREC_ROLE") == "WORKER",
+        is_node=_word(environ, PADDLEREC_ROLE) == "WORKER",
         has_own_data=_word(environ, "PADDLEREC_CLUSTER_TYPE") == "MPI",
         problems=tuple(problems),
     )

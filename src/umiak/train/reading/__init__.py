@@ -1,9 +1,9 @@
 """Data for training: a dataset of a config to batches for one trainer. A package.
 
 finding    the files of a data_path, the same for every trainer
-dividing   who reads what                                              dealing   parts handed out on demand
-stepping   steps in common, though data does not come out even         checking  do the declared slots fit?
-samples    a trainer's batches of an epoch                             batches, positions   what comes out
+dividing   who reads what                                              work_queue  parts handed out on demand
+batches    what comes out, and steps in common                         checking  do the declared slots fit?
+samples    a trainer's batches of an epoch                             positions   where a reader stands
 base       a class for readers of users; pool, worker, exchange, lines and columns run them in processes
 
 found = reading.find(dataset)
@@ -15,19 +15,20 @@ with reading.read(dataset, found, rank=0, world=2, epoch=0, seed=1) as samples:
 
 from __future__ import annotations
 
-from umiak.train.reading.batches import Arrays, Batch
+from umiak.train.config.values import Dataset
+from umiak.train.reading.batches import Arrays, Batch, Step
 from umiak.train.reading.finding import Files, agree, find
 from umiak.train.reading.opening import check, check_seen, processes, read, read_part
 from umiak.train.reading.pool import UserCodeError
 from umiak.train.reading.samples import Samples
-from umiak.train.reading.stepping import Turn
 
 __all__ = [
     "Arrays",
     "Batch",
+    "Dataset",
     "Files",
     "Samples",
-    "Turn",
+    "Step",
     "UserCodeError",
     "agree",
     "check",

@@ -1,6 +1,6 @@
 """The base of reader classes that were written for PaddleRec, and the modules they import it from. An adapter: it adds modules.
 
-    from paddlerec.core.reader import ReaderBase          # or: from umiak.train.reading.base import ReaderBase
+    from paddlerec.core.reader import ReaderBase          # or: from umiak.models import ReaderBase
     from paddlerec.core.utils import envs
 
     class Reader(ReaderBase):

@@ -1,4 +1,4 @@
-"""Batches: what a model gets, whoever read them. Values.
+"""Batches: what a model gets, whichever reader made them; and steps that trainers take together with them. Values.
 
 The native reader's batches are handed on as they are; those of a user's reader class are `Arrays`, which look the same:
 
@@ -6,6 +6,16 @@ The native reader's batches are handed on as they are; those of a user's reader 
     batch.dense["price"]            float32, a row for each sample
     ids, offsets = batch.sparse["1"]    int64 ids, one sample after the other, and where each sample's ids begin
     batch.matrix(["click", "1"])    slots with exactly one id in every sample, side by side
+
+In a step in common all trainers take part. One that has run out does so without samples, until nobody has any; so nobody waits for somebody who has left,
+and no sample is dropped. A trainer's gradient, a mean over its own samples, counts by its share:
+
+    sizes of the batches    512 512 40    (trainer 2's last one)
+    shares                  0.481 0.481 0.038
+    sizes of the next       512 90 0
+    shares                  0.850 0.150 0.0
+
+The sum of shares times means is the mean over all samples of the step, as if one trainer had them all.
 """
 
 from __future__ import annotations
@@ -62,3 +72,28 @@ def empty(sparse: Sequence[str] = (), dense: Mapping[str, int] | None = None) ->
         dense={name: np.empty((0, width), np.float32) for name, width in (dense or {}).items()},
         sparse={name: (np.empty(0, np.int64), np.zeros(1, np.int64)) for name in sparse},
     )
+
+
+@value
+class Step:
+    """One trainer's part in a step of all."""
+
+    batch: Batch | None
+    """None: this trainer has run out."""
+    sizes: tuple[int, ...]
+    """Samples of every trainer in this step."""
+    rank: int
+
+    @property
+    def size(self) -> int:
+        return self.sizes[self.rank]
+
+    @property
+    def total(self) -> int:
+        """Samples of all trainers."""
+        return sum(self.sizes)
+
+    @property
+    def share(self) -> float:
+        """What this trainer's gradient counts where gradients are summed."""
+        return self.size / self.total

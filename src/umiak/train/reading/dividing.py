@@ -4,7 +4,7 @@ Two ways, each reading every sample exactly once per epoch:
 
     share    before the epoch, each trainer gets about the same number of bytes: for sync and collective training, where all
              trainers take the same number of steps anyway, and for one trainer
-    hand     many small parts, handed out to whoever has nothing to do (`dealing`): for training where nobody waits
+    hand     many small parts, handed out to idle trainers (`work_queue`): for training where nobody waits
 
 Everybody who asks with the same files and numbers gets the same answer, so nothing needs to be sent around. Where each node has its own part of
 the data, both are done among the trainers that see the same files: their `Holding`.

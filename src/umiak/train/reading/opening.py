@@ -64,7 +64,7 @@ def read_part(
     pool: Pool | None = None,
     **reader: Any,
 ) -> Samples:
-    """One part that was handed out: see `dealing`."""
+    """One part that was handed out: see `work_queue`."""
     said = f"{part.path} {part.start}-{'' if part.end is None else part.end}"
     of = Share(dataset=dataset.name, epoch=epoch, seed=seed, files=found.digest, share=said)
     return _reading(dataset, found, (part,), of, position, _class(dataset, config, settings), pool, reader)

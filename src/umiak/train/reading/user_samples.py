@@ -22,7 +22,7 @@ from umiak.train.reading.samples import Samples
 
 
 @value
-class Place:
+class ReadPosition:
     """The line of the last sample that was given out."""
 
     part: int = 0
@@ -51,7 +51,7 @@ class UserSamples(Samples):
         super().__init__(of)
         self.given = begin.samples if begin else 0
         self._own = own
-        self._place = _place(begin.at) if begin else Place()
+        self._place = _place(begin.at) if begin else ReadPosition()
         self._batch_size = dataset.batch_size
         self._waiting: list[Result] = []
         self._is_own_pool = pool is None or not pool.is_open
@@ -96,7 +96,7 @@ class UserSamples(Samples):
             raise StopIteration
         taken, self._waiting = _cut(self._waiting, min(waiting, self._batch_size))
         offset, samples = taken[-1].places[-1].tolist()
-        self._place = Place(part=taken[-1].part, offset=offset, samples=samples)
+        self._place = ReadPosition(part=taken[-1].part, offset=offset, samples=samples)
         return self._batch(taken)
 
     def _at(self) -> str:
@@ -120,9 +120,9 @@ class UserSamples(Samples):
         return Arrays(size=size, dense=dense, sparse=sparse)
 
 
-def _place(text: str) -> Place:
+def _place(text: str) -> ReadPosition:
     try:
-        return decode(Place, json.loads(text))
+        return decode(ReadPosition, json.loads(text))
     except (Malformed, ValueError) as error:
         problem = Problem(code="UM-DATA-003", what=f"not a position of a reader class: {error}")
         raise UmiakError(problem) from error

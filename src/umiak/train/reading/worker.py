@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-class Failed(Exception):
+class UserCodeFailed(Exception):
     """The user's code did not work: said in words, with its traceback if it raised."""
 
     def __init__(self, what: str, *, trace: str = "", offset: int | None = None, hint: str | None = None) -> None:
@@ -67,7 +67,7 @@ def _answer(questions: IO[bytes], answers: IO[bytes]) -> None:
                     exchange.send(answers, {})
                 case "read":
                     exchange.send(answers, *_read(reader, blocks[0], head["offset"], head["skip"], known))
-        except Failed as failed:
+        except UserCodeFailed as failed:
             exchange.send(answers, {"failed": failed.told})
 
 
@@ -81,35 +81,37 @@ def load(file: str, name: str, config: str | None, settings: Mapping[str, Any]) 
         classes = [each for each, item in vars(module).items() if isinstance(item, type)]
         meant = nearest(name, classes)
         hint = f"did you mean `{meant}`? reader_class_name names it" if meant else "reader_class_name names it"
-        raise Failed(f"{file} has no class {name}", hint=hint)
+        raise UserCodeFailed(f"{file} has no class {name}", hint=hint)
     if not callable(getattr(kind, "generate_sample", None)):
         if hasattr(kind, "__iter__"):
-            raise Failed(
+            raise UserCodeFailed(
                 f"class {name} of {file} reads files itself, which can't be divided and resumed",
                 hint="give it a method generate_sample(line) instead of __iter__; or declare slots, and umiak reads the lines",
             )
-        raise Failed(f"class {name} of {file} has no method generate_sample")
+        raise UserCodeFailed(f"class {name} of {file} has no method generate_sample")
     try:
         made = kind(config) if _wants_config(kind) else kind()
         if callable(getattr(made, "init", None)):
             made.init()
     except BaseException as error:
-        raise Failed(f"class {name} of {file} can't be made: {_said(error)}", trace=_trace(error, file)) from error
+        raise UserCodeFailed(
+            f"class {name} of {file} can't be made: {_said(error)}", trace=_trace(error, file)
+        ) from error
     return made
 
 
 def _module(file: str) -> Any:
     spec = importlib.util.spec_from_file_location("umiak_user_reader", file)
     if spec is None or spec.loader is None or not os.path.isfile(file):
-        raise Failed(f"there is no Python file {file}", hint="data_converter names it")
+        raise UserCodeFailed(f"there is no Python file {file}", hint="data_converter names it")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
     except SyntaxError as error:
-        raise Failed(f"{error.filename}:{error.lineno}: not Python: {error.msg}") from error
+        raise UserCodeFailed(f"{error.filename}:{error.lineno}: not Python: {error.msg}") from error
     except BaseException as error:
-        raise Failed(f"{file}: it can't be imported: {_said(error)}", trace=_trace(error, file)) from error
+        raise UserCodeFailed(f"{file}: it can't be imported: {_said(error)}", trace=_trace(error, file)) from error
     return module
 
 
@@ -144,7 +146,7 @@ def _read(
     try:
         arrays = columns.arrays_of(rows, known)
     except columns.Misfit as misfit:
-        raise Failed(misfit.args[0], offset=places[misfit.args[1]][0]) from misfit
+        raise UserCodeFailed(misfit.args[0], offset=places[misfit.args[1]][0]) from misfit
     blocks = [np.array(places, np.int64).reshape(-1, 2)]
     for values, lengths in arrays:
         blocks += [values] if lengths is None else [values, lengths]
@@ -158,7 +160,7 @@ def _lines(text: bytes, offset: int) -> Iterator[tuple[int, str]]:
         try:
             yield offset, line.removesuffix(b"\n").removesuffix(b"\r").decode()
         except UnicodeDecodeError as error:
-            raise Failed(f"not UTF-8: {error.reason}", offset=offset) from error
+            raise UserCodeFailed(f"not UTF-8: {error.reason}", offset=offset) from error
         offset += len(line)
 
 
@@ -180,14 +182,14 @@ def _samples(reader: Any, line: str, offset: int) -> Iterator[Any]:
         raise
     except BaseException as error:
         trace = _trace(error, sys.modules["umiak_user_reader"].__file__ or "")
-        raise Failed(f"{type(reader).__name__} raised {_said(error)}", trace=trace, offset=offset) from error
+        raise UserCodeFailed(f"{type(reader).__name__} raised {_said(error)}", trace=trace, offset=offset) from error
 
 
 def _fitting(offset: int, check: Callable[..., Any], *given: Any) -> Any:
     try:
         return check(*given)
     except columns.Misfit as misfit:
-        raise Failed(str(misfit), offset=offset) from misfit
+        raise UserCodeFailed(str(misfit), offset=offset) from misfit
 
 
 def _said(error: BaseException) -> str:

@@ -6,8 +6,6 @@ stderr; ``--json`` sends what ``metrics.jsonl`` gets to stdout, too.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import math
 import os
@@ -16,14 +14,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.adapters.rundir import RunDirectory
+from umiak.core.problem import Problem
 from umiak.train.checkpoints.progress import EpochRow, finite
 from umiak.train.reports import chart
 from umiak.train.reports import text as report_text
 from umiak.train.reports.scalars import Scalars
-from umiak.train.reports.text import Report
+from umiak.train.reports.text import ProgressReport
 
-OUTCOME = "outcome.json"
 LIVE_EVERY_S = 0.2
 
 
@@ -32,12 +30,13 @@ class Reporter:
 
     def __init__(
         self,
-        run_dir: str | None,
+        run_dir: RunDirectory | None,
         *,
         err: TextIO | None = None,
         out: TextIO | None = None,
         is_json: bool = False,
         is_silent: bool = False,
+        is_quiet: bool = False,
         goes_on: bool = False,
         columns: int | None = None,
     ) -> None:
@@ -46,6 +45,8 @@ class Reporter:
         self._run_dir = run_dir
         self._is_json = is_json
         self._is_silent = is_silent
+        self._is_quiet = is_quiet
+        """What goes well is not said, only written down."""
         self._columns = columns
         self._is_live = columns is not None or self._err.isatty()
         self._is_blocked = False
@@ -61,29 +62,40 @@ class Reporter:
         self._points: dict[str, list[tuple[float, float]]] = {}
         self._marks: dict[str, list[tuple[float, float]]] = {}
         if run_dir is not None and not is_silent:
-            os.makedirs(run_dir, exist_ok=True)
-            self._file = _locked(os.path.join(run_dir, "metrics.jsonl"), goes_on=goes_on)
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.join(run_dir, OUTCOME))  # an earlier run's
-            self._scalars = Scalars(run_dir, self.talk)
+            self._file = run_dir.open_metrics(goes_on=goes_on)
+            run_dir.forget_outcome()
+            self._scalars = Scalars(run_dir.path, self.note)
 
     def talk(self, line: str) -> None:
         """One line that stays."""
-        if self._is_silent:
-            return
-        self._clear()
-        self._put(self._err, f"{line}\n")
+        if not self._is_quiet:
+            self._say(line)
+
+    def note(self, text: str) -> None:
+        """Something that may not be what was meant; ``--quiet`` does not leave it out."""
+        self._say(f"note: {text}")
+
+    def warning(self, problem: Problem) -> None:
+        """Something that is probably wrong, with its cause and its remedy; ``--quiet`` does not leave it out."""
+        for line in problem.lines("warning"):
+            self._say(line)
+
+    def stopped(self, line: str) -> None:
+        """Why the run ends before its time: a part of its exit status, so ``--quiet`` does not leave it out."""
+        self._say(line)
 
     def go_on(self, rows: Sequence[EpochRow]) -> None:
         """These epochs were told by an earlier run: the picture begins behind them."""
         self._samples = sum(row.samples for row in rows)
 
-    def report(self, report: Report) -> None:
+    def report(self, report: ProgressReport) -> None:
         """How it goes."""
         if self._is_silent:
             return
         self._write({"event": "progress", **_plain(report)})
         self._note(report.recent, self._samples + report.samples, "train")
+        if self._is_quiet:
+            return
         line = report_text.progress(report)
         if self._is_live:
             now = time.monotonic()
@@ -121,21 +133,17 @@ class Reporter:
             for name in self._points
         ]
         if curves and self._run_dir is not None:
-            path = os.path.join(self._run_dir, "curve.svg")
-            with open(path, "w", encoding="utf-8") as file:
+            with open(self._run_dir.plot, "w", encoding="utf-8") as file:
                 file.write(chart.svg(curves, title))
             told = next((curve for curve in curves if curve.name == "auc"), curves[0])
             for line in chart.drawing(told):
                 self.talk(line)
-            self.talk(f"plot: {path}")
+            self.talk(f"plot: {self._run_dir.plot}")
 
     def outcome(self, *, is_stopped: bool, is_resumable: bool, saved: str | None) -> None:
         """How it ended, for whoever has started this process."""
         if self._run_dir is not None and not self._is_silent:
-            path = os.path.join(self._run_dir, OUTCOME)
-            with open(f"{path}.tmp", "w", encoding="utf-8") as file:
-                json.dump({"resumable": is_resumable, "stopped": is_stopped, "saved": saved}, file)
-            os.replace(f"{path}.tmp", path)
+            self._run_dir.write_outcome({"resumable": is_resumable, "stopped": is_stopped, "saved": saved})
 
     def close(self) -> None:
         self._clear()
@@ -146,6 +154,11 @@ class Reporter:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def _say(self, line: str) -> None:
+        if not self._is_silent:
+            self._clear()
+            self._put(self._err, f"{line}\n")
 
     def _note(self, numbers: Mapping[str, float | None], samples: int, kind: str) -> None:
         """For the picture, and for whoever else likes to see numbers."""
@@ -191,29 +204,7 @@ class Reporter:
             self._is_blocked = True
 
 
-def _locked(path: str, *, goes_on: bool) -> TextIO:
-    """A file that no other run writes to, empty unless this run goes on."""
-    file = open(path, "a", encoding="utf-8")  # noqa: SIM115
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
-        raise UmiakError(
-            Problem(
-                code="UM-TRAIN-065",
-                what=f"another run writes to this run directory: {os.path.dirname(path)}",
-                hint="wait for it, or choose another: `--run_dir`; both would also save to the same save_checkpoint_path",
-            ),
-            exit_status=Exit.REFUSED,
-        ) from None
-    except OSError:
-        pass  # a file system without locks
-    if not goes_on:
-        file.truncate(0)
-    return file
-
-
-def _plain(report: Report) -> dict[str, Any]:
+def _plain(report: ProgressReport) -> dict[str, Any]:
     return {
         "epoch": report.epoch,
         "stage": report.stage,

@@ -41,7 +41,7 @@ class Scalars:
             made = call()
         except Exception as error:  # noqa: BLE001 - somebody else's code, and only a courtesy
             self._writers.pop(package, None)
-            self._note(f"note: no scalars for {package}: {type(error).__name__}: {error}")
+            self._note(f"no scalars for {package}: {type(error).__name__}: {error}")
             return
         if not keep:
             self._writers[package] = made

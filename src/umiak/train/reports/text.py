@@ -19,7 +19,7 @@ LEAST_SHARE = 0.005
 
 
 @value
-class Report:
+class ProgressReport:
     """How training goes at one moment."""
 
     epoch: int
@@ -41,7 +41,7 @@ class Report:
     """What is trained on, in a few words, if not an epoch."""
 
 
-def progress(report: Report) -> str:
+def progress(report: ProgressReport) -> str:
     """``epoch 1/4  batch 120  31,200 samples/s  loss 0.4312  auc 0.7812  3m 12s left  compute 70%, push 16%``"""
     parts = [
         report.title or f"epoch {report.epoch + 1}/{report.epochs}",

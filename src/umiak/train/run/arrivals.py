@@ -26,7 +26,7 @@ from umiak.train.config.values import Online
 from umiak.train.reading import finding
 from umiak.train.reports.text import waiting
 from umiak.train.run.peers import Peers
-from umiak.train.run.stage_loop import Stopped
+from umiak.train.run.stage_loop import StopRequested
 from umiak.train.run.stop_signal import StopSignal
 
 NAP_S = 0.5
@@ -73,7 +73,7 @@ class Arrivals:
         self._sleep = sleep
 
     def wait(self, wanted: Pass) -> Arrived:
-        """What of a pass is there, when it is. Every trainer calls it; `Stopped` if one of them was asked to stop."""
+        """What of a pass is there, when it is. Every trainer calls it; `StopRequested` if one of them was asked to stop."""
         looked = talked = -float("inf")
         seen: Arrived | None = None
         while True:
@@ -84,7 +84,7 @@ class Arrivals:
                 {"seen": encode(seen) if seen else None, "stop": self._stopping.is_asked}, "data"
             )
             if any(each["stop"] for each in told):
-                raise Stopped
+                raise StopRequested
             first = _decoded(told[0]["seen"])
             if not first.awaited:
                 return first

@@ -22,9 +22,9 @@ from typing import Any
 from umiak.core.decode import decode
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import replace, value
-from umiak.train.config import model_text
 from umiak.train.config.values import Dataset, Device, Online, RunnerClass
-from umiak.train.plan.plan import Act, Plan, Stage, visible_settings
+from umiak.train.engines import model_text
+from umiak.train.plan.plan import Plan, Run, Stage, visible_settings
 
 IMPORT_LIMIT_S = 120.0
 """A model whose file takes longer to import does something else."""
@@ -34,7 +34,7 @@ NEEDED_FOR_DATA = ("numpy", "umiak_native")
 
 
 @value
-class Found:
+class CheckFindings:
     """What came of looking."""
 
     problems: tuple[Problem, ...] = ()
@@ -43,11 +43,11 @@ class Found:
     """What was looked at, in words."""
 
 
-def examine(plan: Plan) -> Found:
+def examine(plan: Plan) -> CheckFindings:
     """Look at everything that a plan needs."""
     problems: list[Problem] = []
     warnings: list[Problem] = []
-    stages = [each for act in plan.acts for each in _stages(act)]
+    stages = [each for run in plan.runs for each in _stages(run)]
     models = tuple(dict.fromkeys(stage.model for stage in stages))
     can_import = importlib.util.find_spec("paddle") is not None and not _missing(NEEDED_FOR_DATA)
     readable = [model for model in models if not _add(problems, _model(model, plan, by_text=not can_import))]
@@ -68,7 +68,7 @@ def examine(plan: Plan) -> Found:
         warnings.append(_not_seen("the data", NEEDED_FOR_DATA))
     _add(problems, _directories(plan))
     counts = [_count(len(models), "model"), _count(len(datasets), "dataset")]
-    return Found(
+    return CheckFindings(
         problems=tuple(dict.fromkeys(problems)),
         warnings=tuple(dict.fromkeys(warnings)),
         seen=f"the config, {counts[0]} and the first lines of {counts[1]}"
@@ -90,15 +90,15 @@ def _add(problems: list[Problem], found: Iterator[Problem]) -> bool:
     return len(problems) > before
 
 
-def _stages(act: Act) -> list[Stage]:
-    return [*act.stages, *([act.evaluation] if act.evaluation else [])]
+def _stages(run: Run) -> list[Stage]:
+    return [*run.stages, *([run.evaluation] if run.evaluation else [])]
 
 
 def _datasets(plan: Plan) -> list[tuple[Dataset, Online | None]]:
     found: dict[str, tuple[Dataset, Online | None]] = {}
-    for act in plan.acts:
-        for stage in _stages(act):
-            found.setdefault(stage.dataset.name, (stage.dataset, act.online))
+    for run in plan.runs:
+        for stage in _stages(run):
+            found.setdefault(stage.dataset.name, (stage.dataset, run.runner.online))
     return list(found.values())
 
 
@@ -116,7 +116,7 @@ def _model(path: str, plan: Plan, *, by_text: bool) -> Iterator[Problem]:
     elif by_text and seen.hyper is not None:
         from dataclasses import field, make_dataclass
 
-        from umiak.train.config import hyper
+        from umiak.train.engines import hyper
 
         fields = [(each.name, Any, field(default=None) if each.is_optional else field()) for each in seen.hyper]
         hyper.typed(make_dataclass("Hyper", fields, kw_only=True), plan.hyper_parameters, plan.config)
@@ -124,7 +124,7 @@ def _model(path: str, plan: Plan, *, by_text: bool) -> Iterator[Problem]:
 
 def _imported(path: str, plan: Plan, warnings: list[Problem]) -> Iterator[Problem]:
     """What a process finds that imports it."""
-    first = plan.acts[0]
+    first = plan.runs[0]
     question = {
         "model": path,
         "hyper_parameters": plan.hyper_parameters,
@@ -174,7 +174,7 @@ def _ended(path: str, status: int, said: bytes) -> Problem:
 
 
 def _devices(plan: Plan) -> list[Problem]:
-    wanted = {act.device for act in plan.acts} - {Device.CPU}
+    wanted = {run.runner.device for run in plan.runs} - {Device.CPU}
     if not wanted:
         return []
     words = [sys.executable, "-m", "umiak.train.run.trial", "devices", *sorted(each.value for each in wanted)]
@@ -222,9 +222,9 @@ def _data(dataset: Dataset, online: Online | None, plan: Plan) -> Iterator[Probl
 
 
 def _settings(dataset: Dataset, plan: Plan) -> dict[str, Any]:
-    pairs = ((act, stage) for act in plan.acts for stage in _stages(act))
-    act, stage = next((act, stage) for act, stage in pairs if stage.dataset.name == dataset.name)
-    return visible_settings(plan.written, stage, act.name)
+    pairs = ((run, stage) for run in plan.runs for stage in _stages(run))
+    run, stage = next((run, stage) for run, stage in pairs if stage.dataset.name == dataset.name)
+    return visible_settings(plan.written, stage, run.name)
 
 
 def _nothing(dataset: Dataset, why: str, plan: Plan) -> Problem:
@@ -294,25 +294,25 @@ def _reader_text(dataset: Dataset) -> Iterator[Problem]:
 
 def _directories(plan: Plan) -> Iterator[Problem]:
     made: list[str] = []
-    for act in plan.acts:
-        if act.init_model_path and "://" not in act.init_model_path:
-            path = os.path.normpath(act.init_model_path)
+    for run in plan.runs:
+        if run.runner.init_model_path and "://" not in run.runner.init_model_path:
+            path = os.path.normpath(run.runner.init_model_path)
             is_made_before = any(path == each or path.startswith(f"{each}/") for each in made)
             if not is_made_before and not os.path.exists(path):
-                is_own = act.kind is RunnerClass.INFER
+                is_own = run.kind is RunnerClass.INFER
                 yield Problem(
                     code="UM-TRAIN-016",
-                    what=f"runner {act.name}: no checkpoint is there: {act.init_model_path}",
+                    what=f"runner {run.name}: no checkpoint is there: {run.runner.init_model_path}",
                     hint="train first: `-o mode=` names the runner" if is_own else None,
                     where=plan.config,
                 )
-        for saving in (act.checkpoint, act.step_checkpoint, act.inference):
+        for saving in (run.runner.checkpoint, run.runner.step_checkpoint, run.runner.inference):
             if saving is not None and "://" not in saving.path:
                 made.append(os.path.normpath(saving.path))
-                if act.is_training and (why := _can_not_write(saving.path)):
+                if run.is_training and (why := _can_not_write(saving.path)):
                     yield Problem(
                         code="UM-TRAIN-017",
-                        what=f"runner {act.name}: nothing can be saved there: {saving.path}",
+                        what=f"runner {run.name}: nothing can be saved there: {saving.path}",
                         why=why,
                         hint="save elsewhere: save_checkpoint_path, save_step_path, save_inference_path",
                         where=plan.config,

@@ -1,13 +1,14 @@
-"""What a trainer is given: what a plan says to every run, and what it works with. Values."""
+"""What a trainer is given: what a plan says to every run, and what it works with; and how far it has come. Values."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
 
-from umiak.core.value import value
-from umiak.ps.job import Job
+from umiak.core.value import replace, value
+from umiak.ps.sessions import Session
 from umiak.train.checkpoints.mirror import Mirrors
+from umiak.train.checkpoints.progress import EpochRow, Progress
 from umiak.train.config.values import EmbeddingTables, Learning, TableParameters
 from umiak.train.reports.reporter import Reporter
 from umiak.train.run.peers import Peers
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from umiak.train.config.values import Free
+    from umiak.train.engines.engine import Framework
 
 
 @value
 class Settings:
-    """What of a plan every act shares, and what was asked for beside it."""
+    """What of a plan every run shares, and what was asked for beside it."""
 
     config: str = ""
     hyper_parameters: Free = {}
@@ -40,7 +42,8 @@ class Settings:
 class TrainerContext:
     """What a trainer works with."""
 
-    job: Job
+    framework: Framework
+    job: Session
     peers: Peers
     watch: Stopwatch
     reporter: Reporter
@@ -48,3 +51,43 @@ class TrainerContext:
     mirrors: Mirrors = Mirrors()
     clock: Callable[[], float] = time.monotonic
     """Seconds, for checkpoints that are due after some minutes."""
+
+
+class RunState:
+    """What of a run changes while it goes on, and is in each of its checkpoints."""
+
+    def __init__(self) -> None:
+        self.run_id = ""
+        """Another one each time that a run begins."""
+        self.seed = 0
+        self.step = 0
+        """This trainer's steps since the beginning of the run."""
+        self.history: list[EpochRow] = []
+        self.best: float | None = None
+        """What early stopping has seen so far."""
+        self.without_progress = 0
+        """Epochs since then."""
+        self.until = ""
+        """Online learning: the last directory of the last pass that is done."""
+        self.evaluated: dict[str, float | None] = {}
+        """Online learning: what the pass was evaluated with before it was trained on."""
+
+    def resume(self, progress: Progress) -> None:
+        """Go on from there."""
+        self.history = list(progress.history)
+        self.best, self.without_progress = progress.best, progress.without_progress
+        self.step = progress.step
+
+    def in_checkpoint(self, progress: Progress) -> Progress:
+        """The same, with all of this in it."""
+        return replace(
+            progress,
+            run=self.run_id,
+            seed=self.seed,
+            step=self.step,
+            history=tuple(self.history),
+            best=self.best,
+            without_progress=self.without_progress,
+            until=self.until,
+            evaluated=self.evaluated,
+        )

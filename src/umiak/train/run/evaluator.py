@@ -1,6 +1,6 @@
 """Evaluates checkpoints: ``class: infer``. A program.
 
-Every checkpoint below ``init_model_path`` is loaded into this process, whatever it was trained with and by how many, and judged on the data of each phase.
+Every checkpoint below ``init_model_path`` is loaded into this process, whatever it was trained with and by how many, and evaluated on the data of each phase.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 
 import umiak
 from umiak.core.problem import Problem, UmiakError
-from umiak.ps.job import Job
+from umiak.ps.sessions import Session
 from umiak.train import reading
 from umiak.train.checkpoints import runs
 from umiak.train.checkpoints.progress import EpochRow, finite
-from umiak.train.engines.paddle import Engine, EngineOptions, load
-from umiak.train.plan.plan import Act
+from umiak.train.engines.engine import Engine, EngineOptions, Framework
+from umiak.train.plan.plan import Run
 from umiak.train.reports.reporter import Reporter
-from umiak.train.reports.text import Report
+from umiak.train.reports.text import ProgressReport
 from umiak.train.run.context import Settings
 from umiak.train.run.peers import Peers
 from umiak.train.run.stage_data import StageData
@@ -28,51 +28,47 @@ from umiak.train.run.stopwatch import Stopwatch
 
 
 def infer(
-    act: Act, settings: Settings, watch: Stopwatch, reporter: Reporter, connect: Callable[[], Job]
+    run: Run,
+    settings: Settings,
+    framework: Framework,
+    watch: Stopwatch,
+    reporter: Reporter,
+    connect: Callable[[], Session],
 ) -> list[EpochRow]:
     """One row for each checkpoint and phase."""
-    assert act.init_model_path is not None
-    paths = runs.models_below(act.init_model_path, act.infer_epochs)
+    assert run.runner.init_model_path is not None
+    paths = runs.models_below(run.runner.init_model_path, run.runner.infer_epochs)
     rows: list[EpochRow] = []
     with contextlib.ExitStack() as closing:
         peers = Peers(connect(), watch)
-        courses = []
-        for stage in act.stages:
-            courses.append(StageData(stage, settings.config, settings.written, peers, act.name))
-            closing.callback(courses[-1].close)
+        stages = []
+        for stage in run.stages:
+            stages.append(StageData(stage, settings.config, settings.written, peers, run.name))
+            closing.callback(stages[-1].close)
         for number, path in enumerate(paths):
             reporter.talk(f"evaluates {path} ({number + 1} of {len(paths)})")
-            for course in courses:
-                rows.append(_judged(act, settings, course, path, number, len(paths), connect(), watch, reporter))
-                reporter.epoch(rows[-1], len(paths), of_several=len(courses) > 1)
-    if act.result_dump_path:
-        with open(act.result_dump_path, "w", encoding="utf-8") as file:
-            json.dump([_plain(path, row) for path, row in zip(_each(paths, len(act.stages)), rows, strict=True)], file)
+            for data in stages:
+                engine = _loaded(run, settings, framework, data, path, connect())
+                rows.append(_evaluated(run, engine, data, path, number, len(paths), watch, reporter))
+                reporter.epoch(rows[-1], len(paths), of_several=len(stages) > 1)
+    if run.runner.result_dump_path:
+        with open(run.runner.result_dump_path, "w", encoding="utf-8") as file:
+            json.dump([_plain(path, row) for path, row in zip(_each(paths, len(run.stages)), rows, strict=True)], file)
     reporter.end(rows)
     return rows
 
 
-def _judged(
-    act: Act,
-    settings: Settings,
-    course: StageData,
-    path: str,
-    number: int,
-    of: int,
-    job: Job,
-    watch: Stopwatch,
-    reporter: Reporter,
-) -> EpochRow:
-    stage = course.stage
-    engine = Engine(
-        load(stage.model, settings.config),
-        course.slots(),
+def _loaded(run: Run, settings: Settings, framework: Framework, data: StageData, path: str, job: Session) -> Engine:
+    """The model of a stage, as a checkpoint has it."""
+    engine = framework.engine(
+        data.stage.model,
+        data.slots(),
         job=job,
-        ways=EngineOptions(
+        options=EngineOptions(
             learning=settings.learning,
             seed=runs.seed_of(path) or 0,
-            device=act.device,
-            threads=stage.threads,
+            device=run.runner.device,
+            threads=data.stage.threads,
             tables=settings.table_parameters,
             embedding_tables=settings.embedding_tables,
             prefix=settings.prefix,
@@ -80,29 +76,42 @@ def _judged(
         hyper_parameters=settings.hyper_parameters,
         where=settings.config,
     )
-    runs.start_from(job, path, engine.checkpoint_tables())
+    runs.start_from(job, path, engine.tables())
     engine.restore()
-    engine.check_missing(course.first_seen, course.dataset.name)
-    board = engine.board()
+    engine.check_missing(data.first_seen, data.dataset.name)
+    return engine
+
+
+def _evaluated(
+    run: Run,
+    engine: Engine,
+    data: StageData,
+    path: str,
+    number: int,
+    of: int,
+    watch: Stopwatch,
+    reporter: Reporter,
+) -> EpochRow:
+    metrics = engine.metric_set()
     began = time.monotonic()
     batches = samples = 0
-    with reading.read(course.dataset, course.found, **course.more) as found:
+    with reading.read(data.dataset, data.found, **data.more) as found:
         while True:
             with watch.measuring("reading"):
                 batch = next(found, None)
             if batch is None:
                 break
-            engine.judge(batch, board)
+            engine.evaluate(batch, metrics)
             umiak.progress()
             batches, samples = batches + 1, samples + batch.size
-            if batches % act.print_interval == 0:
-                told = board.readings()
+            if batches % run.runner.print_interval == 0:
+                told = metrics.readings()
                 reporter.report(
-                    Report(
+                    ProgressReport(
                         epoch=number,
                         epochs=of,
                         title=path,
-                        stage=stage.name,
+                        stage=data.stage.name,
                         batch=batches,
                         samples=samples,
                         samples_per_s=samples / (time.monotonic() - began),
@@ -112,14 +121,20 @@ def _judged(
                         shares=watch.lap(),
                     )
                 )
-                board.mark()
+                metrics.start_window()
     if not samples:
-        what = f"dataset {course.dataset.name} has no samples: {course.dataset.data_path}"
+        what = f"dataset {data.dataset.name} has no samples: {data.dataset.data_path}"
         raise UmiakError(Problem(code="UM-TRAIN-019", what=what, hint="its files are empty"))
-    readings = board.readings()
+    readings = metrics.readings()
     seconds = time.monotonic() - began
-    judged = finite(dict(readings.epoch))
-    return EpochRow(epoch=number, stage=stage.name, samples=samples, seconds=seconds, evaluated=judged, model=path)
+    return EpochRow(
+        epoch=number,
+        stage=data.stage.name,
+        samples=samples,
+        seconds=seconds,
+        evaluated=finite(dict(readings.epoch)),
+        model=path,
+    )
 
 
 def _each(paths: tuple[str, ...], times: int) -> list[str]:

@@ -1,9 +1,9 @@
-"""Turns for one trainer: batches in the order and the company that its mode asks for, and where it stands among them. An adapter.
+"""Steps for one trainer: batches in the order that its mode asks for, alone or with the others, and where it stands among them. An adapter.
 
     LockstepFeed    every trainer has its share of the data, and all take every step together: alone, sync, hybrid, collective
-    WorkQueueFeed   parts are handed out to whoever has nothing to do: async, half_async, geo
+    WorkQueueFeed   parts are handed out to trainers that are idle: async, half_async, geo
 
-`place` is plain data from which a later run goes on with exactly the turns that would have come next.
+`place` is plain data from which a later run goes on with exactly the steps that would have come next.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from typing import Any
 
 from umiak.core.value import value
 from umiak.data.parts import Part
-from umiak.train.reading.batches import Batch
+from umiak.train.reading.batches import Batch, Step
 from umiak.train.reading.checking import Seen
 from umiak.train.reading.checking import together as seen_together
-from umiak.train.reading.dealing import Deal
 from umiak.train.reading.samples import Samples
-from umiak.train.reading.stepping import Turn
+from umiak.train.reading.work_queue import WorkQueue
 from umiak.train.run.peers import Peers
 from umiak.train.run.stopwatch import Stopwatch
 
@@ -28,7 +27,7 @@ LONGEST_BLOCK = 16
 
 @value
 class StopOrSave:
-    """What is to be done before the next turn. All trainers get the same wishes at the same place."""
+    """What is to be done before the next step. All trainers get the same at the same place."""
 
     save: bool = False
     stop: bool = False
@@ -48,13 +47,13 @@ class LockstepFeed:
         self._block = int(at["block"]) if at else 0
         self._used = int(at["used"]) if at else 0
 
-    def turns(self, wishes: Callable[[], StopOrSave]) -> Iterator[Turn | StopOrSave]:
-        """Until nobody has samples. ``wishes`` says what this trainer would like, and is asked now and then."""
+    def steps(self, wanted: Callable[[], StopOrSave]) -> Iterator[Step | StopOrSave]:
+        """Until nobody has samples. ``wanted`` says what this trainer would like, and is asked now and then."""
         skipped = self._used
         while True:
             self._begin, self._used = self._samples.position(), skipped
             batches = self._read(min(1 << self._block, LONGEST_BLOCK))
-            own = wishes()
+            own = wanted()
             told = self._peers.tell(
                 {"sizes": [batch.size for batch in batches], "save": own.save, "stop": own.stop}, "block"
             )
@@ -70,12 +69,12 @@ class LockstepFeed:
                 if step >= skipped:
                     sizes = tuple(column[step] if step < len(column) else 0 for column in columns)
                     batch = batches[step] if step < len(batches) else None
-                    yield Turn(batch=batch, sizes=sizes, rank=self._peers.rank)
+                    yield Step(batch=batch, sizes=sizes, rank=self._peers.rank)
             self._block += 1
             skipped = 0
 
     def place(self) -> dict[str, Any]:
-        """Behind the turn that was given out last."""
+        """Behind the step that was given out last."""
         return {"position": self._begin, "block": self._block, "used": self._used}
 
     def seen(self) -> Seen | None:
@@ -101,13 +100,13 @@ class WorkQueueFeed:
     def __init__(
         self,
         parts: Sequence[Part],
-        deal: Deal,
+        queue: WorkQueue,
         open_part: Callable[[Part, str | None], Samples],
         draw: Callable[[], int],
         watch: Stopwatch,
     ) -> None:
         self._parts = parts
-        self._deal = deal
+        self._queue = queue
         self._open = open_part
         self._draw = draw
         self._watch = watch
@@ -116,20 +115,20 @@ class WorkQueueFeed:
         self._drawn = 0
         self._seen: list[Seen] = []
 
-    def turns(self, wishes: Callable[[], StopOrSave]) -> Iterator[Turn | StopOrSave]:
-        """Until no part is left. Wishes come up between two turns."""
+    def steps(self, wanted: Callable[[], StopOrSave]) -> Iterator[Step | StopOrSave]:
+        """Until no part is left. ``wanted`` is asked between two steps."""
         while True:
             number = self._draw()
             self._drawn = number + 1
-            part, position = self._deal.part(number)
+            part, position = self._queue.part(number)
             if part >= len(self._parts):
                 return
             with self._open(self._parts[part], position) as self._samples:
                 self._part = part
                 while (batch := self._next(self._samples)) is not None:
-                    yield Turn(batch=batch, sizes=(batch.size,), rank=0)
-                    if wanted := wishes():
-                        yield wanted
+                    yield Step(batch=batch, sizes=(batch.size,), rank=0)
+                    if now := wanted():
+                        yield now
                 seen = self._samples.seen()
                 self._seen += [seen] if seen else []
             self._part = None

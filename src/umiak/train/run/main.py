@@ -1,41 +1,47 @@
-"""Performs an act in this process, as its duty says: trains, evaluates, serves. A program.
+"""Executes a run in this process, as its role says: trains, evaluates, serves. A program.
 
-    perform(act, plan, wanted, environ)  ->  how it ended
+    execute(run, plan, options, environ)  ->  how it ended
 
 What has yet to be started on this node is not its business. A server imports no framework.
 """
 
 from __future__ import annotations
 
-import os
 import signal
-import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import umiak_native
 
+from umiak.adapters.rundir import RunDirectory
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
-from umiak.ps import environment, settings
-from umiak.ps import use as use_job
-from umiak.ps.job import Job, Options
+from umiak.ps import environment, strategies
+from umiak.ps import use as use_session
+from umiak.ps.clients.collective import CollectiveClient, Group
+from umiak.ps.clients.local import LocalClient
+from umiak.ps.options import SessionOptions
+from umiak.ps.sessions import Session
+from umiak.train.checkpoints.mirror import mirrored
 from umiak.train.config.values import Device, RunnerClass
-from umiak.train.plan.plan import Act, Duty, Ended, Plan
+from umiak.train.engines import choice
+from umiak.train.plan.plan import Ended, Plan, Run, RunRole
 from umiak.train.reports.reporter import Reporter
+from umiak.train.run import evaluator
+from umiak.train.run.context import Settings, TrainerContext
+from umiak.train.run.epoch_loop import EpochLoop
+from umiak.train.run.online import OnlineLoop
 from umiak.train.run.peers import Peers
 from umiak.train.run.stop_signal import StopSignal
 from umiak.train.run.stopwatch import Stopwatch
+from umiak.train.run.trainer import Trainer
 
 if TYPE_CHECKING:
-    from umiak.train.run.context import Settings
-    from umiak.train.run.trainer import Trainer
+    from umiak.ps.strategies import Collective, Strategy
+    from umiak.train.engines.engine import Framework
 
 LINGER_S = 25.0
 """How long a server that is asked to end waits for its trainers, which save first."""
-
-FREE = ("async", "half_async", "geo")
-"""Ways to train in which nobody waits for anybody."""
 
 
 @value
@@ -45,91 +51,93 @@ class RunOptions:
     resume: bool = False
     run_dir: str | None = None
     is_json: bool = False
+    is_quiet: bool = False
     columns: int | None = None
     """How wide a line may be that is renewed in place, where stderr itself is no terminal."""
 
 
-def perform(act: Act, plan: Plan, wanted: RunOptions, environ: Mapping[str, str]) -> Ended:
-    """One act, as this process's duty is."""
-    match act.crew.duty:
-        case Duty.IDLE:
+def execute(run: Run, plan: Plan, options: RunOptions, environ: Mapping[str, str]) -> Ended:
+    """One run, as this process's role is."""
+    match run.group.role:
+        case RunRole.IDLE:
             return Ended()
-        case Duty.SERVER:
-            return Ended(status=_ps_job(act, environ, Stopwatch()).serve(linger_s=LINGER_S))
-    if act.kind is RunnerClass.INFER:
-        return _performed(act, plan, wanted, environ, StopSignal())
+        case RunRole.SERVER:
+            return Ended(status=_ps_job(run, environ, Stopwatch()).serve(linger_s=LINGER_S))
+    if run.kind is RunnerClass.INFER:
+        return _executed(run, plan, options, environ, StopSignal(), choice.framework())
     with StopSignal() as stopping:
-        # Importing Paddle takes seconds: whoever is asked to stop meanwhile saves, too.
+        # Importing a framework takes seconds: a process that is asked to stop meanwhile saves, too.
         with stopping.held():
-            _import_trainer()
-        return _performed(act, plan, wanted, environ, stopping)
+            framework = choice.framework()
+        return _executed(run, plan, options, environ, stopping, framework)
 
 
-def _import_trainer() -> None:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="No ccache found")  # for compiling operators, which nobody does here
-        try:
-            import paddle  # noqa: F401
-        except ImportError as error:
-            problem = Problem(
-                code="UM-TRAIN-006",
-                what="PaddlePaddle can't be imported",
-                why=str(error),
-                hint="`python -c 'import paddle'` says more; reinstall it, in the build for this machine",
-            )
-            raise UmiakError(problem, exit_status=Exit.REFUSED) from error
-        import umiak.train.run.trainer  # noqa: F401
-
-
-def _performed(act: Act, plan: Plan, wanted: RunOptions, environ: Mapping[str, str], stopping: StopSignal) -> Ended:
-    _import_trainer()
-    from umiak.train.run.context import Settings
-
-    shared = Settings(
+def _executed(
+    run: Run,
+    plan: Plan,
+    options: RunOptions,
+    environ: Mapping[str, str],
+    stopping: StopSignal,
+    framework: Framework,
+) -> Ended:
+    settings = Settings(
         config=plan.config,
         hyper_parameters=plan.hyper_parameters,
         written=plan.written,
         table_parameters=plan.table_parameters,
         embedding_tables=plan.embedding_tables,
         learning=plan.learning,
-        resume=wanted.resume,
+        resume=options.resume,
     )
     try:
-        return _trained(act, shared, wanted, environ, stopping)
+        return _trained(run, settings, options, environ, stopping, framework)
     except umiak_native.PsError as error:
-        raise _lost(error, act) from error
+        raise _lost(error, run) from error
     except OSError as error:
         raise _refused(error) from error
 
 
-def _trained(act: Act, shared: Settings, wanted: RunOptions, environ: Mapping[str, str], stopping: StopSignal) -> Ended:
-    from umiak.train.checkpoints.mirror import mirrored
-    from umiak.train.run.context import TrainerContext
-
-    act, mirrors = mirrored(act)
+def _trained(
+    run: Run,
+    settings: Settings,
+    options: RunOptions,
+    environ: Mapping[str, str],
+    stopping: StopSignal,
+    framework: Framework,
+) -> Ended:
+    run, mirrors = mirrored(run)
     watch = Stopwatch()
-    is_first = (act.crew.rank or 0) == 0
-    run_dir = None if wanted.run_dir is None else os.path.join(wanted.run_dir, act.name)
+    is_first = (run.group.rank or 0) == 0
+    run_dir = None if options.run_dir is None else RunDirectory(options.run_dir, run.name)
     reporter = Reporter(
-        run_dir, is_json=wanted.is_json, is_silent=not is_first, goes_on=wanted.resume, columns=wanted.columns
+        run_dir,
+        is_json=options.is_json,
+        is_silent=not is_first,
+        is_quiet=options.is_quiet,
+        goes_on=options.resume,
+        columns=options.columns,
     )
     try:
-        if act.kind is RunnerClass.INFER:
-            from umiak.train.run import evaluator
-
+        if run.kind is RunnerClass.INFER:
             mirrors.fetch()
             reporter.on_closed = _end_quietly
-            evaluator.infer(act, shared, watch, reporter, connect=lambda: _alone(watch))
+            evaluator.infer(run, settings, framework, watch, reporter, connect=lambda: _alone(watch))
             return Ended()
         reporter.on_closed = lambda: stopping.ask(signal.SIGPIPE)
-        job = _job(act, environ, watch)
-        use_job(job)
+        job = _job(run, environ, watch, framework)
+        use_session(job)
         try:
-            peers = Peers(job, watch, waits_for_nobody=act.crew.together in FREE)
-            company = TrainerContext(
-                job=job, peers=peers, watch=watch, reporter=reporter, stopping=stopping, mirrors=mirrors
+            context = TrainerContext(
+                framework=framework,
+                job=job,
+                peers=Peers(job, watch, waits_for_nobody=run.group.is_free),
+                watch=watch,
+                reporter=reporter,
+                stopping=stopping,
+                mirrors=mirrors,
             )
-            outcome = _trainer(act)(act, shared, company).train()
+            loop = OnlineLoop if run.runner.online is not None else EpochLoop
+            outcome = Trainer(run, settings, context, loop).train()
             _ = job.client  # servers wait for every trainer, also for one that has found nothing to do
         except BaseException:
             job.abandon()
@@ -139,11 +147,11 @@ def _trained(act: Act, shared: Settings, wanted: RunOptions, environ: Mapping[st
         if not outcome.is_stopped:
             return Ended(stopped_by=stopping.asked_by)
         if not outcome.is_resumable:
-            reporter.talk("stopped; nothing is saved, because there is no save_checkpoint_path")
+            reporter.stopped("stopped; nothing is saved, because there is no save_checkpoint_path")
         elif outcome.saved is None:
-            reporter.talk("stopped before anything was learned: nothing is lost")
+            reporter.stopped("stopped before anything was learned: nothing is lost")
         else:
-            reporter.talk(
+            reporter.stopped(
                 f"stopped, resumable: everything is in {mirrors.spoken(outcome.saved)}; `--resume` continues from there"
             )
         # Where another trainer was asked, this one was not.
@@ -158,51 +166,35 @@ def _end_quietly() -> None:
     raise SystemExit(128 + signal.SIGPIPE)
 
 
-def _trainer(act: Act) -> type[Trainer]:
-    if act.online is not None:
-        from umiak.train.run.online import OnlineTrainer
-
-        return OnlineTrainer
-    from umiak.train.run.trainer import Trainer
-
-    return Trainer
-
-
-def _job(act: Act, environ: Mapping[str, str], watch: Stopwatch) -> Job:
-    if act.crew.duty is Duty.ALONE:
+def _job(run: Run, environ: Mapping[str, str], watch: Stopwatch, framework: Framework) -> Session:
+    if run.group.role is RunRole.ALONE:
         return _alone(watch)
-    if act.crew.strategy is None:
-        return _collective(act, watch)
-    return _ps_job(act, environ, watch)
+    if run.group.strategy is None:
+        return _collective(framework.group(on_cpu=run.runner.device is Device.CPU), watch)
+    return _ps_job(run, environ, watch)
 
 
-def _alone(watch: Stopwatch) -> Job:
-    from umiak.ps.local import LocalClient
-
-    return _made(environment.Seat(), "sync", {}, lambda _: watch.timed(LocalClient()))
+def _alone(watch: Stopwatch) -> Session:
+    return _made(environment.PsSeat(), strategies.Sync(), lambda _: watch.timed(LocalClient()))
 
 
-def _collective(act: Act, watch: Stopwatch) -> Job:
-    from umiak.ps.collective import CollectiveClient
-    from umiak.ps.paddle_group import PaddleGroup
-
-    group = PaddleGroup(on_cpu=act.device is Device.CPU)
-    seat = environment.Seat(rank=group.rank, world=group.world)
-    return _made(seat, "collective", {}, lambda _: watch.timed(CollectiveClient(group)))
+def _collective(group: Group, watch: Stopwatch) -> Session:
+    seat = environment.PsSeat(rank=group.rank, world=group.world)
+    return _made(seat, strategies.Collective(), lambda _: watch.timed(CollectiveClient(group)))
 
 
-def _ps_job(act: Act, environ: Mapping[str, str], watch: Stopwatch) -> Job:
-    assert act.crew.strategy is not None
-    flags = {"k_steps": act.crew.geo_steps} if act.crew.geo_steps else {}
-    seat = environment.seat(environ)
-    return _made(seat, act.crew.strategy.value, flags, lambda job: watch.timed(job.connected()))
+def _ps_job(run: Run, environ: Mapping[str, str], watch: Stopwatch) -> Session:
+    assert run.group.strategy is not None
+    strategy = strategies.by_name(run.group.strategy)
+    if run.group.geo_steps:
+        strategy = strategies.Geo(every=run.group.geo_steps)
+    return _made(environment.seat(environ), strategy, lambda job: watch.timed(job.connected()))
 
 
 def _made(
-    seat: environment.Seat, strategy: str, flags: Mapping[str, object], connect: Callable[[Job], umiak_native.Client]
-) -> Job:
-    chosen = settings.read(flags, "sync" if strategy == "collective" else strategy)
-    job: Job = Job(seat, strategy, chosen, Options(), connect=lambda: connect(job))
+    seat: environment.PsSeat, strategy: Strategy | Collective, connect: Callable[[Session], umiak_native.Client]
+) -> Session:
+    job: Session = Session(seat, strategy, SessionOptions(), connect=lambda: connect(job))
     return job
 
 
@@ -213,9 +205,9 @@ def _refused(error: OSError) -> UmiakError:
     return UmiakError(Problem(code="UM-TRAIN-023", what=what, hint=hint), exit_status=Exit.REFUSED)
 
 
-def _lost(error: umiak_native.PsError, act: Act) -> UmiakError:
+def _lost(error: umiak_native.PsError, run: Run) -> UmiakError:
     """A server or another trainer is gone."""
-    saves = act.checkpoint or act.step_checkpoint
+    saves = run.runner.checkpoint or run.runner.step_checkpoint
     return UmiakError(
         Problem(
             code="UM-TRAIN-018",

@@ -1,7 +1,7 @@
 """What trainers tell one another: through the servers, through a group, or nobody at all. An adapter.
 
     everybody = peers.tell({"sizes": [512, 512]})        one answer per trainer, in order of rank; waits for all
-    total = peers.add(board.state())                     the sum of everybody's vectors
+    total = peers.add(metrics.state())                   the sum of everybody's vectors
     latest = peers.glance({...})                         what everybody said last; waits for nobody
 
 Messages are JSON, and vectors are plain numbers: nothing that is received is code.
@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from umiak.ps.job import Job
+from umiak.ps.sessions import Session
 from umiak.train.run.stopwatch import Stopwatch
 
 
 class Peers:
     """The trainers of a job, as one of them sees the others."""
 
-    def __init__(self, job: Job, watch: Stopwatch, *, waits_for_nobody: bool = False) -> None:
+    def __init__(self, job: Session, watch: Stopwatch, *, waits_for_nobody: bool = False) -> None:
         self.rank = job.rank
         self.world = job.world
         self.is_free = waits_for_nobody

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from umiak.core.decode import decode, encode
 from umiak.core.problem import Problem, UmiakError
 from umiak.train import reading
-from umiak.train.config.values import NodeData, Slots
-from umiak.train.engines.paddle import slots_of
+from umiak.train.config.values import DenseSlot, NodeData, Slots
 from umiak.train.plan.plan import Stage, visible_settings
 from umiak.train.reading import dividing, finding
 from umiak.train.reading.batches import Batch
@@ -45,7 +44,7 @@ class StageData:
         """``below``: of its files only those in these directories; ``without``: but none of this name."""
         self.stage = stage
         self.dataset = stage.dataset
-        self._together = peers
+        self._peers = peers
         self._without = without
         self._node_data = node_data
         self.turn_to(below)
@@ -67,7 +66,7 @@ class StageData:
 
     def _held(self) -> Holding:
         """Who divides these files: all trainers, or those that see the very same ones."""
-        peers, found = self._together, self.found
+        peers, found = self._peers, self.found
         if self._node_data is NodeData.SHARED:
             reading.agree(peers.agree_on(found.digest, "files"), self.dataset.name)
             return Holding(rank=peers.rank, world=peers.world, size=found.size)
@@ -90,7 +89,8 @@ class StageData:
         if batch is None:
             what = f"dataset {self.dataset.name} has no samples, so nothing says what its slots are"
             raise UmiakError(Problem(code="UM-TRAIN-019", what=what))
-        return slots_of(batch)
+        dense = [DenseSlot(name=name, shape=(array.shape[1],)) for name, array in batch.dense.items()]
+        return Slots(sparse=tuple(batch.sparse), dense=tuple(dense))
 
     def first_batch(self) -> Batch | None:
         """The first samples of the data, if there are any."""

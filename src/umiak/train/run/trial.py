@@ -1,7 +1,7 @@
 """Imports a model's file as training would, for `umiak train --check`. A program, started by `checks`.
 
     python -m umiak.train.run.trial model DESCRIPTOR        a question on stdin, the answer to a file descriptor: problems and warnings as JSON
-    python -m umiak.train.run.trial devices gpu xpu         prints those that PaddlePaddle can't use here
+    python -m umiak.train.run.trial devices gpu xpu         prints those that can't be used here
 
 Whatever the model's code does to its process, the process that asked goes on.
 """
@@ -15,6 +15,9 @@ import warnings
 
 from umiak.core.decode import encode
 from umiak.core.problem import Problem, UmiakError
+from umiak.train.config.values import Device
+from umiak.train.engines import choice, hyper
+from umiak.train.reading import base
 
 
 def main(argv: list[str]) -> int:
@@ -23,7 +26,8 @@ def main(argv: list[str]) -> int:
     warnings.simplefilter("ignore")
     what, *words = argv
     if what == "devices":
-        unusable = [device for device in words if not _can_use(device)]
+        framework = choice.framework()
+        unusable = [device for device in words if not framework.can_use(Device(device))]
         sys.stdout.write(" ".join(unusable))
         return 0
     asked = json.loads(sys.stdin.read())
@@ -37,27 +41,13 @@ def _tried(
     path: str, hyper_parameters: dict[str, object], config: str, settings: dict[str, object]
 ) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
     """Problems and warnings."""
-    from umiak.train.config import hyper
-    from umiak.train.engines.paddle import load
-    from umiak.train.reading import base
-
     base.provide_old_modules(settings)
     try:
-        kind = load(path, config).Hyper
+        kind = choice.framework().hyper_class(path, config)
         hyper.typed(kind, hyper_parameters, config)
     except UmiakError as error:
         return error.problems, ()
     return (), hyper.passed_on(kind, hyper_parameters, config)
-
-
-def _can_use(device: str) -> bool:
-    import paddle
-
-    try:
-        paddle.set_device(device)
-    except (ValueError, RuntimeError):
-        return False
-    return True
 
 
 if __name__ == "__main__":

@@ -7,18 +7,16 @@ A slot of words (or of pieces of words) is the sum of their rows. Documents with
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from paddle import nn
 
-from umiak.core.value import value
+from umiak.models import ClickModel, ModelMetric, PosNegRatio
 from umiak.models.blocks import Tower
-from umiak.train.metrics.pairs import PosNegRatio
-from umiak.train.modeling import ClickModel, Judge
 
 if TYPE_CHECKING:
-    from umiak.train.modeling import Inputs, Slots, Tables
-    from umiak.train.modeling.model import Results
+    from umiak.models import Inputs, Results, Slots, Tables
 
 
 class Model(ClickModel):
@@ -26,7 +24,7 @@ class Model(ClickModel):
 
     outputs = ("probability", "query_vector", "document_vector")
 
-    @value
+    @dataclass
     class Hyper:
         """Sizes, and the slots' names. Samples with the same ``group_slot`` are answers to one query: pairs of them are judged."""
 
@@ -53,10 +51,10 @@ class Model(ClickModel):
         probability = nn.functional.sigmoid(logit)
         return {"logit": logit, "probability": probability, "query_vector": query, "document_vector": document}
 
-    def judges(self) -> dict[str, Judge]:
-        judges = super().judges()
+    def metrics(self) -> dict[str, ModelMetric]:
+        metrics = super().metrics()
         if self.hyper.group_slot is not None:
-            judges["pos_neg_ratio"] = Judge(
+            metrics["pos_neg_ratio"] = ModelMetric(
                 metric=PosNegRatio(), result="probability", label=self.label, groups=self.hyper.group_slot
             )
-        return judges
+        return metrics

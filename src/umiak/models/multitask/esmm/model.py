@@ -5,21 +5,19 @@ Ma et al., Entire Space Multi-Task Model: An Effective Approach for Estimating P
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from paddle.nn import functional
 
-from umiak.core.value import value
+from umiak.models import Auc, ModelMetric
+from umiak.models import Model as Base
 from umiak.models.blocks import Flat, Tower
-from umiak.train.metrics.clicks import Auc
-from umiak.train.modeling import Judge
-from umiak.train.modeling import Model as Base
 
 if TYPE_CHECKING:
     import paddle
 
-    from umiak.train.modeling import Inputs, Slots, Tables
-    from umiak.train.modeling.model import Results
+    from umiak.models import Inputs, Results, Slots, Tables
 
 
 class Model(Base):
@@ -27,7 +25,7 @@ class Model(Base):
 
     outputs = ("ctr", "cvr", "ctcvr")
 
-    @value
+    @dataclass
     class Hyper:
         """Sizes."""
 
@@ -53,8 +51,8 @@ class Model(Base):
         clicks = functional.binary_cross_entropy(results["ctr"], inputs.numbers(self.click))
         return clicks + functional.binary_cross_entropy(results["ctcvr"], inputs.numbers(self.conversion))
 
-    def judges(self) -> dict[str, Judge]:
+    def metrics(self) -> dict[str, ModelMetric]:
         return {
-            "ctr_auc": Judge(metric=Auc(), result="ctr", label=self.click),
-            "ctcvr_auc": Judge(metric=Auc(), result="ctcvr", label=self.conversion),
+            "ctr_auc": ModelMetric(metric=Auc(), result="ctr", label=self.click),
+            "ctcvr_auc": ModelMetric(metric=Auc(), result="ctcvr", label=self.conversion),
         }

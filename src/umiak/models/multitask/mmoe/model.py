@@ -5,27 +5,25 @@ Ma et al., Modeling Task Relationships in Multi-task Learning with Multi-gate Mi
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import paddle
 from paddle import nn
 from paddle.nn import functional
 
-from umiak.core.value import value
+from umiak.models import Auc, ModelMetric, cross_entropy
+from umiak.models import Model as Base
 from umiak.models.blocks import Flat, Tower
-from umiak.train.metrics.clicks import Auc
-from umiak.train.modeling import Judge, cross_entropy
-from umiak.train.modeling import Model as Base
 
 if TYPE_CHECKING:
-    from umiak.train.modeling import Inputs, Slots, Tables
-    from umiak.train.modeling.model import Results
+    from umiak.models import Inputs, Results, Slots, Tables
 
 
 class Model(Base):
     """The first ``gate_num`` sparse slots are the tasks' labels; a result has the name of its label."""
 
-    @value
+    @dataclass
     class Hyper:
         """Sizes."""
 
@@ -60,5 +58,5 @@ class Model(Base):
         logits = paddle.concat([results[f"{label}_logit"] for label in self.labels], axis=1)
         return cross_entropy(logits, inputs.numbers(*self.labels)).sum(axis=1).mean()
 
-    def judges(self) -> dict[str, Judge]:
-        return {f"{label}_auc": Judge(metric=Auc(), result=label, label=label) for label in self.labels}
+    def metrics(self) -> dict[str, ModelMetric]:
+        return {f"{label}_auc": ModelMetric(metric=Auc(), result=label, label=label) for label in self.labels}

@@ -5,23 +5,22 @@ Wang et al., Deep & Cross Network for Ad Click Predictions, ADKDD 2017.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import paddle
 
-from umiak.core.value import value
+from umiak.models import ClickModel
 from umiak.models.blocks import Crosses, CrossVector, Flat, Tower
-from umiak.train.modeling import ClickModel
 
 if TYPE_CHECKING:
-    from umiak.train.modeling import Inputs, Slots, Tables
-    from umiak.train.modeling.model import Results
+    from umiak.models import Inputs, Results, Slots, Tables
 
 
 class Model(ClickModel):
     """Both parts see everything; a linear layer on both has the answer."""
 
-    @value
+    @dataclass
     class Hyper:
         """Sizes, and the penalty on the weights of cross layers."""
 

@@ -5,22 +5,22 @@ Wang et al., DCN V2: Improved Deep & Cross Network and Practical Lessons for Web
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import paddle
 
-from umiak.core.value import value
+from umiak.models import ClickModel
 from umiak.models.blocks import Crosses, CrossMatrix, CrossMixture, Flat, Tower
-from umiak.train.modeling import ClickModel
 
 if TYPE_CHECKING:
-    from umiak.train.modeling import Inputs, Slots, Tables
+    from umiak.models import Inputs, Slots, Tables
 
 
 class Model(ClickModel):
     """The tower stands on the cross layers, or beside them."""
 
-    @value
+    @dataclass
     class Hyper:
         """Sizes, and how the parts are put together."""
 

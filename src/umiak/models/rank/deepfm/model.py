@@ -5,22 +5,22 @@ Guo et al., DeepFM: A Factorization-Machine based Neural Network for CTR Predict
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from umiak.core.value import value
+from umiak.models import ClickModel
 from umiak.models.blocks import Fields, Tower, Wide, second_order
-from umiak.train.modeling import ClickModel
 
 if TYPE_CHECKING:
     import paddle
 
-    from umiak.train.modeling import Inputs, Slots, Tables
+    from umiak.models import Inputs, Slots, Tables
 
 
 class Model(ClickModel):
     """First order, second order and a tower, added up."""
 
-    @value
+    @dataclass
     class Hyper:
         """Sizes."""
 

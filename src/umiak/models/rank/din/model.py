@@ -5,22 +5,22 @@ Zhou et al., Deep Interest Network for Click-Through Rate Prediction, KDD 2018.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import paddle
 
-from umiak.core.value import value
+from umiak.models import ClickModel
 from umiak.models.blocks import Attention, Tower
-from umiak.train.modeling import ClickModel
 
 if TYPE_CHECKING:
-    from umiak.train.modeling import Inputs, Slots, Tables
+    from umiak.models import Inputs, Slots, Tables
 
 
 class Model(ClickModel):
     """Rows of the history are weighed by the item, and go into a tower with it."""
 
-    @value
+    @dataclass
     class Hyper:
         """Sizes, and the slots' names: an item and its category, and those of the history, in the same order and number."""
 

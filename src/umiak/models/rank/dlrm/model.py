@@ -5,23 +5,22 @@ Naumov et al., Deep Learning Recommendation Model for Personalization and Recomm
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import paddle
 
-from umiak.core.problem import Problem, UmiakError
-from umiak.core.value import value
+from umiak.models import ClickModel, Problem, UmiakError
 from umiak.models.blocks import Dots, Tower
-from umiak.train.modeling import ClickModel
 
 if TYPE_CHECKING:
-    from umiak.train.modeling import Inputs, Slots, Tables
+    from umiak.models import Inputs, Slots, Tables
 
 
 class Model(ClickModel):
     """A tower below, products, and a tower on top."""
 
-    @value
+    @dataclass
     class Hyper:
         """Sizes. The last of ``top_layer_sizes`` is that of the answer: one logit here, which says as much as a softmax over two."""
 

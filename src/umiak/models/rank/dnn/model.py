@@ -5,22 +5,22 @@ Rows of all ids, summed slot by slot, and the dense features side by side; then 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from umiak.core.value import value
+from umiak.models import ClickModel
 from umiak.models.blocks import Flat, Tower
-from umiak.train.modeling import ClickModel
 
 if TYPE_CHECKING:
     import paddle
 
-    from umiak.train.modeling import Inputs, Slots, Tables
+    from umiak.models import Inputs, Slots, Tables
 
 
 class Model(ClickModel):
     """A tower on everything."""
 
-    @value
+    @dataclass
     class Hyper:
         """Sizes."""
 

@@ -5,22 +5,22 @@ Rendle, Factorization Machines, ICDM 2010.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from umiak.core.value import value
+from umiak.models import ClickModel
 from umiak.models.blocks import Fields, Wide, second_order
-from umiak.train.modeling import ClickModel
 
 if TYPE_CHECKING:
     import paddle
 
-    from umiak.train.modeling import Inputs, Slots, Tables
+    from umiak.models import Inputs, Slots, Tables
 
 
 class Model(ClickModel):
     """The logit is a linear part and the second-order term."""
 
-    @value
+    @dataclass
     class Hyper:
         """Sizes."""
 

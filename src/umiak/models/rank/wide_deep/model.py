@@ -5,22 +5,22 @@ Cheng et al., Wide & Deep Learning for Recommender Systems, DLRS 2016.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from umiak.core.value import value
+from umiak.models import ClickModel
 from umiak.models.blocks import Flat, Tower, Wide
-from umiak.train.modeling import ClickModel
 
 if TYPE_CHECKING:
     import paddle
 
-    from umiak.train.modeling import Inputs, Slots, Tables
+    from umiak.models import Inputs, Slots, Tables
 
 
 class Model(ClickModel):
     """The logits of both parts are added up, and they learn together."""
 
-    @value
+    @dataclass
     class Hyper:
         """Sizes."""
 

@@ -5,22 +5,22 @@ Lian et al., xDeepFM: Combining Explicit and Implicit Feature Interactions for R
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import paddle
 
-from umiak.core.value import value
+from umiak.models import ClickModel
 from umiak.models.blocks import Fields, Interactions, Tower, Wide
-from umiak.train.modeling import ClickModel
 
 if TYPE_CHECKING:
-    from umiak.train.modeling import Inputs, Slots, Tables
+    from umiak.models import Inputs, Slots, Tables
 
 
 class Model(ClickModel):
     """A linear part, the compressed interaction network and a tower, added up."""
 
-    @value
+    @dataclass
     class Hyper:
         """Sizes."""
 

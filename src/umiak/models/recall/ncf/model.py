@@ -5,22 +5,22 @@ He et al., Neural Collaborative Filtering, WWW 2017.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import paddle
 
-from umiak.core.value import value
+from umiak.models import ClickModel
 from umiak.models.blocks import Tower
-from umiak.train.modeling import ClickModel
 
 if TYPE_CHECKING:
-    from umiak.train.modeling import Inputs, Slots, Tables
+    from umiak.models import Inputs, Slots, Tables
 
 
 class Model(ClickModel):
     """Both parts have the user and the item; a linear layer on both has the answer."""
 
-    @value
+    @dataclass
     class Hyper:
         """Sizes, and the slots' names. The first of ``fc_layers`` is that of the network's input: half of it is the user's row."""
 

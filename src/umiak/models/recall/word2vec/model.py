@@ -8,18 +8,16 @@ training from the other neighbours of the batch: so often as they occur, whateve
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import paddle
 from paddle.nn import functional
 
-from umiak.core.value import value
-from umiak.ps import specs
-from umiak.train.modeling import ClickModel
+from umiak.models import ClickModel, Constant, Uniform
 
 if TYPE_CHECKING:
-    from umiak.train.modeling import Inputs, Slots, Tables
-    from umiak.train.modeling.model import Results
+    from umiak.models import Inputs, Results, Slots, Tables
 
 
 class Model(ClickModel):
@@ -27,7 +25,7 @@ class Model(ClickModel):
 
     outputs = ("probability", "vector")
 
-    @value
+    @dataclass
     class Hyper:
         """Sizes, and the slots' names."""
 
@@ -39,8 +37,8 @@ class Model(ClickModel):
     def __init__(self, hyper: Hyper, slots: Slots, tables: Tables) -> None:
         super().__init__(hyper, slots, tables)
         near = 0.5 / hyper.sparse_feature_dim
-        self.words = tables.embedding(hyper.sparse_feature_dim, init=specs.Uniform(low=-near, high=near))
-        self.neighbours = tables.embedding(hyper.sparse_feature_dim, table="neighbour", init=specs.Constant())
+        self.words = tables.embedding(hyper.sparse_feature_dim, init=Uniform(-near, near))
+        self.neighbours = tables.embedding(hyper.sparse_feature_dim, table="neighbour", init=Constant())
 
     def forward(self, inputs: Inputs) -> Results:
         word = self.words(inputs.ids(self.hyper.word_slot))

@@ -10,7 +10,7 @@ WORDS, TOPICS = 120, 8
 
 
 def draw(samples: int = SAMPLES, seed: int = SEED) -> Sample:
-    """Pairs of neighbours to learn from; among those to be judged by, every other pair is of two words that met by chance."""
+    """Pairs of neighbours to learn from; among those to evaluate with, every other pair is of two words that met by chance."""
     rng = np.random.default_rng(seed)
     total = with_test(samples)
     words = np.exp(rng.normal(size=(TOPICS, WORDS)) * 2.0)

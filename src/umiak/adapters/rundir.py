@@ -1,0 +1,78 @@
+"""The directory of one runner below ``--run_dir``: what lies where, and how it ended, written and read back. An adapter.
+
+    run = RunDirectory("run", "alone")
+    run.metrics, run.plot, run.logs       paths
+    run.write_outcome({...})              by the first trainer
+    run.outcome()                         by the process that started it; None if it was not told
+
+The launcher knows it as its log directory alone; what it keeps there is in `umiak.launch.reports.logfiles`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from umiak.core.problem import Exit, Problem, UmiakError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, TextIO
+
+
+class RunDirectory:
+    """Names, and what two processes tell each other in it."""
+
+    def __init__(self, run_dir: str, runner: str) -> None:
+        self.path = os.path.join(run_dir, runner)
+        self.logs = os.path.join(self.path, "log")
+        self.metrics = os.path.join(self.path, "metrics.jsonl")
+        self.plot = os.path.join(self.path, "curve.svg")
+        self._outcome = os.path.join(self.path, "outcome.json")
+
+    def open_metrics(self, *, goes_on: bool) -> TextIO:
+        """The file for metrics, in a directory that is made for it. No other run writes to it; it is empty unless this run goes on."""
+        import fcntl
+
+        os.makedirs(self.path, exist_ok=True)
+        file = open(self.metrics, "a", encoding="utf-8")  # noqa: SIM115 - kept open, and with it the lock
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise UmiakError(
+                Problem(
+                    code="UM-TRAIN-065",
+                    what=f"another run writes to this run directory: {self.path}",
+                    hint="wait for it, or choose another: `--run_dir`; both would also save to the same save_checkpoint_path",
+                ),
+                exit_status=Exit.REFUSED,
+            ) from None
+        except OSError:
+            pass  # a file system without locks
+        if not goes_on:
+            file.truncate(0)
+        return file
+
+    def write_outcome(self, outcome: Mapping[str, Any]) -> None:
+        """Who reads it sees all of it or nothing."""
+        with open(f"{self._outcome}.tmp", "w", encoding="utf-8") as file:
+            json.dump(outcome, file)
+        os.replace(f"{self._outcome}.tmp", self._outcome)
+
+    def outcome(self) -> dict[str, Any] | None:
+        """How the first trainer ended; None if it has not told."""
+        try:
+            with open(self._outcome, encoding="utf-8") as file:
+                told: dict[str, Any] = json.load(file)
+                return told
+        except (OSError, ValueError):
+            return None
+
+    def forget_outcome(self) -> None:
+        """That of an earlier run, if there is one."""
+        try:
+            os.unlink(self._outcome)
+        except FileNotFoundError:
+            pass

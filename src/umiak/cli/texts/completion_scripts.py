@@ -1,0 +1,382 @@
+"""Completion scripts for bash, zsh and fish, made from the tables of commands and flags. A decider.
+
+All three do the same: commands; then the flags of a command and the words that a flag's value can be; and behind the program
+that `umiak launch` starts, files. Flags of other launchers are understood, so that their values are not taken for the program, and
+not offered.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from umiak.cli.commands import COMMANDS, Command
+from umiak.compat.paddle_flags import OLDER, REFUSED
+from umiak.schema.flags import Flag, FlagKind, FlagOrigin
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+HELP = ("--help", "Print help")
+VERSION = ("--version", "Print the version")
+FILES = "FILES"
+"""In place of words: whatever files there are."""
+_NAMES_OF_FILES = ("DIR", "FILE", "CONFIG")
+
+
+def flags(command: Command) -> tuple[Flag, ...]:
+    """All flags of a command."""
+    return tuple(import_module(command.flags).FLAGS) if command.flags else ()
+
+
+def offered(command: Command) -> list[tuple[str, str]]:
+    """The flags that are offered, as they are typed, with the beginning of their help."""
+    found = [
+        (f"--{name}", _short(flag.help))
+        for flag in flags(command)
+        if flag.group not in (OLDER, REFUSED) and flag.origin in (FlagOrigin.PADDLE, FlagOrigin.UMIAK)
+        for name in (flag.name, *flag.aliases)
+    ]
+    module = [("-m", "Run a Python module")] if command.starts_program else []
+    return [*found, *module, HELP, *([VERSION] if command.has_version else [])]
+
+
+def with_value(command: Command) -> list[str]:
+    """Every flag, in each of its names, behind which a value follows."""
+    return [name for flag in flags(command) if flag.takes_value for name in _typed(flag)]
+
+
+def values(command: Command) -> list[tuple[list[str], str]]:
+    """Flags whose values can be completed: their names, and the words, or FILES."""
+    return [(_typed(flag), words) for flag in flags(command) if (words := _words(flag))]
+
+
+def _typed(flag: Flag) -> list[str]:
+    return [*(f"--{name}" for name in flag.spellings), *([f"-{flag.letter}"] if flag.letter else [])]
+
+
+def _words(flag: Flag) -> str:
+    if flag.kind is FlagKind.TRUTH:
+        return "True False"
+    if flag.choices or flag.words:
+        return " ".join((*flag.choices, *flag.words))
+    if flag.metavar in _NAMES_OF_FILES:
+        return FILES
+    parts = flag.metavar.split("|")
+    return " ".join(parts) if len(parts) > 1 and all(part == part.lower() and part.isalnum() for part in parts) else ""
+
+
+def _short(text: str) -> str:
+    """The first sentence."""
+    return text.partition(". ")[0].partition("; ")[0].rstrip("., ")
+
+
+# ---- bash
+
+
+def bash() -> str:
+    """For bash 4 and newer, with and without the package bash-completion."""
+    return BASH.format(
+        commands=" ".join((*COMMANDS, "--help", "--version")),
+        words=_cases("        {}) words={} ;;", ((name, each.words) for name, each in COMMANDS.items() if each.words)),
+        flags=_cases("        {}) flags={} ;;", ((name, _names(each)) for name, each in COMMANDS.items())),
+        **_tables(),
+    )
+
+
+def _names(command: Command) -> list[str]:
+    return [name for name, _ in offered(command)]
+
+
+def _cases(line: str, rows: Iterable[tuple[str, Sequence[str]]]) -> str:
+    return "\n".join(line.format(name, _quoted(" ".join(words))) for name, words in rows)
+
+
+def _tables() -> dict[str, str]:
+    """What bash and zsh are told in the same words."""
+    takes, known = [], []
+    for name, command in COMMANDS.items():
+        if with_value(command):
+            takes.append(f"        {'|'.join(_quoted(f'{name} {flag}') for flag in with_value(command))}) return 0 ;;")
+        for spelled, words in values(command):
+            pattern = "|".join(_quoted(f"{name} {flag}") for flag in spelled)
+            known.append(f"        {pattern}) candidates={_quoted(words)} ;;")
+    programs = "|".join(name for name, command in COMMANDS.items() if command.starts_program)
+    return {"takes": "\n".join(takes), "known": "\n".join(known), "programs": programs}
+
+
+def _quoted(text: str) -> str:
+    """For bash and zsh."""
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+BASH = """\
+# Completion of umiak for bash, made by `umiak completion bash`.
+
+# Whether a value follows: COMMAND FLAG
+_umiak_takes_value() {{
+    case "$1 $2" in
+{takes}
+    esac
+    return 1
+}}
+
+_umiak() {{
+    local line="${{COMP_LINE:0:COMP_POINT}}" command word cur flag="" before="" words="" flags="" candidates="" at=2 i
+    local -a typed
+    # bash cuts words at = and : as well, so the line is cut at blanks here.
+    read -ra typed <<< "$line"
+    if [[ $line == *[[:space:]] ]]; then typed+=(""); fi
+    local last=$((${{#typed[@]}} - 1))
+    cur="${{typed[last]}}"
+    COMPREPLY=()
+    if ((last < 2)); then
+        COMPREPLY=($(compgen -W '{commands}' -- "$cur"))
+        return
+    fi
+    command="${{typed[1]}}"
+    case "$command" in
+{words}
+    esac
+    if [[ -n $words ]]; then
+        at=3
+        if ((last == 2)); then
+            COMPREPLY=($(compgen -W "$words --help" -- "$cur"))
+            return
+        fi
+    fi
+    for ((i = at; i < last; i++)); do
+        word="${{typed[i]}}"
+        if [[ -n $flag ]]; then flag=""; continue; fi
+        case "$word" in
+            --) return ;;
+            -*=*) ;;
+            -*)
+                if [[ $word == --* ]]; then word="${{word:2}}"; word="--${{word//-/_}}"; fi
+                if _umiak_takes_value "$command" "$word"; then flag="$word"; fi ;;
+            [Tt]rue|[Ff]alse) ;;
+            *) case "$command" in {programs}) return ;; esac ;;  # from here on it is the program's line
+        esac
+    done
+    if [[ -z $flag && $cur == --*=* ]]; then
+        flag="${{cur%%=*}}"; before="$flag="; cur="${{cur#*=}}"
+        flag="${{flag:2}}"; flag="--${{flag//-/_}}"
+        if [[ $COMP_WORDBREAKS == *=* ]]; then before=""; fi
+    fi
+    if [[ -n $flag ]]; then
+        case "$command $flag" in
+{known}
+        esac
+        if [[ $candidates == FILES ]]; then return; fi
+        compopt +o default +o bashdefault 2> /dev/null
+        COMPREPLY=($(compgen -P "$before" -W "$candidates" -- "$cur"))
+        return
+    fi
+    if [[ $cur == -* ]]; then
+        case "$command" in
+{flags}
+        esac
+        COMPREPLY=($(compgen -W "$flags" -- "$cur"))
+    fi
+}}
+
+complete -o bashdefault -o default -F _umiak umiak
+"""
+
+
+# ---- zsh
+
+
+def zsh() -> str:
+    """For zsh 5: a file `_umiak` in a directory of $fpath, or sourced."""
+    flag_cases = []
+    for name, command in COMMANDS.items():
+        flag_cases += [
+            f"        {name}) flags=(",
+            *(f"            {each}" for each in _described(offered(command))),
+            "        ) ;;",
+        ]
+    commands = [(name, command.summary) for name, command in COMMANDS.items()]
+    return ZSH.format(
+        commands="\n".join(f"            {each}" for each in _described([*commands, HELP, VERSION])),
+        words="\n".join(
+            f"        {name}) choices=({' '.join(each.words)}) ;;" for name, each in COMMANDS.items() if each.words
+        ),
+        flags="\n".join(flag_cases),
+        **_tables(),
+    )
+
+
+def _described(rows: Iterable[tuple[str, str]]) -> list[str]:
+    return [_quoted(f"{name}:{text}") for name, text in rows]
+
+
+ZSH = """\
+#compdef umiak
+# Completion of umiak for zsh, made by `umiak completion zsh`.
+
+# Whether a value follows: COMMAND FLAG
+_umiak_takes_value() {{
+    case "$1 $2" in
+{takes}
+    esac
+    return 1
+}}
+
+_umiak() {{
+    local command word flag='' candidates='' at=3 i
+    local -a commands flags choices
+    if (( CURRENT == 2 )); then
+        commands=(
+{commands}
+        )
+        _describe -t commands 'command' commands
+        return
+    fi
+    command="${{words[2]}}"
+    case "$command" in
+{words}
+    esac
+    if (( ${{#choices}} )); then
+        at=4
+        if (( CURRENT == 3 )); then
+            compadd -- "${{choices[@]}}" --help
+            return
+        fi
+    fi
+    for (( i = at; i < CURRENT; i++ )); do
+        word="${{words[i]}}"
+        if [[ -n "$flag" ]]; then flag=''; continue; fi
+        case "$word" in
+            --) _files; return ;;
+            -*=*) ;;
+            -*)
+                if [[ "$word" == --* ]]; then word="${{word#--}}"; word="--${{word//-/_}}"; fi
+                if _umiak_takes_value "$command" "$word"; then flag="$word"; fi ;;
+            [Tt]rue|[Ff]alse) ;;
+            *) case "$command" in {programs}) _files; return ;; esac ;;  # from here on it is the program's line
+        esac
+    done
+    word="${{words[CURRENT]}}"
+    if [[ -z "$flag" && "$word" == --*=* ]]; then
+        flag="${{word%%=*}}"; flag="${{flag#--}}"; flag="--${{flag//-/_}}"
+        compset -P '*='
+    fi
+    if [[ -n "$flag" ]]; then
+        case "$command $flag" in
+{known}
+        esac
+        if [[ "$candidates" == FILES ]]; then
+            _files
+        elif [[ -n "$candidates" ]]; then
+            choices=(${{=candidates}})
+            compadd -- "${{choices[@]}}"
+        fi
+        return
+    fi
+    if [[ "$word" == -* ]]; then
+        case "$command" in
+{flags}
+        esac
+        _describe -o -t flags 'flag' flags
+        return
+    fi
+    case "$command" in {programs}) _files ;; esac
+}}
+
+if [[ "${{funcstack[1]}}" == _umiak ]]; then
+    _umiak "$@"
+else
+    compdef _umiak umiak
+fi
+"""
+
+
+# ---- fish
+
+
+def fish() -> str:
+    """For fish 3 and newer."""
+    lines = []
+    for name, command in COMMANDS.items():
+        if command.starts_program:
+            lines.append(f"set -g __umiak_valued_{name} {' '.join(with_value(command))}")
+    for name, command in COMMANDS.items():
+        lines.append(f"complete -c umiak -n __umiak_no_command -f -a {name} -d {_fish(command.summary)}")
+    lines += [
+        f"complete -c umiak -n __umiak_no_command -l {name[2:]} -d {_fish(text)}" for name, text in (HELP, VERSION)
+    ]
+    for name, command in COMMANDS.items():
+        here = f"complete -c umiak -n '__umiak_in {name}'"
+        lines.append("")
+        if command.words:
+            lines.append(f"complete -c umiak -n '__umiak_first {name}' -a {_fish(' '.join(command.words))}")
+        if not command.starts_program:
+            lines.append(f"{here} -f")
+        words = {flag: each for spelled, each in values(command) for flag in spelled}
+        letters = {f"--{flag.name}": f" -s {flag.letter}" for flag in flags(command) if flag.letter}
+        takes = {*with_value(command)}
+        for flag, text in offered(command):
+            spelled = f"-l {flag[2:]}{letters.get(flag, '')}" if flag.startswith("--") else f"-s {flag[1:]}"
+            value = _fish_value(words.get(flag, ""), takes=flag in takes)
+            lines.append(f"{here} {spelled}{value} -d {_fish(text)}")
+    return FISH.format(lines="\n".join(lines))
+
+
+def _fish_value(words: str, *, takes: bool) -> str:
+    if words == FILES:
+        return " -r -F"
+    if words and takes:
+        return f" -x -a {_fish(words)}"
+    return " -x" if takes else ""
+
+
+def _fish(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+FISH = """\
+# Completion of umiak for fish, made by `umiak completion fish`.
+
+function __umiak_no_command
+    test (count (commandline -opc)) -eq 1
+end
+
+# Whether the word behind this command is typed now
+function __umiak_first
+    set -l typed (commandline -opc)
+    test (count $typed) -eq 2; and test $typed[2] = $argv[1]
+end
+
+# Whether flags of this command are typed now; those of a command that starts a program end at its name
+function __umiak_in
+    set -l typed (commandline -opc)
+    test (count $typed) -ge 2; and test $typed[2] = $argv[1]; or return 1
+    set -l valued __umiak_valued_$argv[1]
+    set -q $valued; or return 0
+    set -l skip 0
+    set -e typed[1..2]
+    for word in $typed
+        if test $skip -eq 1
+            set skip 0
+            continue
+        end
+        switch $word
+            case --
+                return 1
+            case '-*=*' true false True False
+            case '-*'
+                if contains -- $word $$valued; or contains -- --(string replace -a -- - _ (string sub -s 3 -- $word)) $$valued
+                    set skip 1
+                end
+            case '*'
+                return 1 # from here on it is the program's line
+        end
+    end
+    return 0
+end
+
+{lines}
+"""
+
+SHELLS: dict[str, Callable[[], str]] = {"bash": bash, "zsh": zsh, "fish": fish}

@@ -1,0 +1,29 @@
+"""What only the start of a worker knows, beside its contract: the job's token, and the network interface. A decider.
+
+Also the names by which a launcher is told its token.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TOKEN = "UMIAK_TOKEN"  # noqa: S105 - a name
+TOKEN_FILE = "UMIAK_TOKEN_FILE"  # noqa: S105
+REQUIRE_TOKEN = "UMIAK_REQUIRE_TOKEN"  # noqa: S105
+INTERFACE = "GLOO_SOCKET_IFNAME"
+
+NAMES = frozenset([TOKEN, INTERFACE])
+"""Every name that is set here."""
+
+
+def with_start(environ: Mapping[str, str], *, interface: str | None, token: str | None) -> dict[str, str]:
+    """A worker's environment with both; an interface that a person has named stays."""
+    found = dict(environ)
+    if interface:
+        # Left alone, gloo (in Paddle and in PyTorch) looks up this machine's own name and, on Debian, finds 127.0.1.1.
+        found.setdefault(INTERFACE, interface)
+    if token is not None:
+        found[TOKEN] = token
+    return found

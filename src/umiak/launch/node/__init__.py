@@ -1,0 +1,1 @@
+"""One node's decisions: finding the master, running workers, ending them. A package."""

@@ -1,0 +1,1 @@
+"""What a launch tells people: the console, log files, failures in words. A package."""

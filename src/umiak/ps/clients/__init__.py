@@ -1,0 +1,1 @@
+"""Who keeps the tables, behind one protocol: servers, this process, or every trainer. Adapters."""

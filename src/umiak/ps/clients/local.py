@@ -1,0 +1,286 @@
+"""A client without servers: all tables are in this process. An adapter.
+
+A script that runs alone, on a laptop or in a test, gets this one, with the same results as one trainer in a job.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import umiak_native
+
+from umiak.ps.checkpoint import told
+from umiak.ps.clients import local_files
+from umiak.ps.clients.gradients import scaled
+from umiak.ps.errors import bad
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from umiak.ps.clients.protocol import Absent, Floats, Gradients, Keys
+
+
+class LocalClient:
+    """The operations of `umiak.ps.clients.protocol.Client`, for one trainer."""
+
+    def __init__(self, *, shards: int = 256) -> None:
+        self._shards = shards
+        self._names: dict[str, int] = {}
+        self._specs: list[dict[str, Any]] = []
+        self._tables: list[umiak_native.Table | umiak_native.DenseTable] = []
+        self._step = 0
+        self._sparse_parts: dict[int, list[tuple[Keys, Floats]]] = {}
+        self._dense_parts: dict[int, list[Floats]] = {}
+        self._rooms: dict[int, Floats] = {}
+        self._taken: dict[str, int] = {}
+        self._described: set[str] = set()
+        """Tables that the script has described; others stand as a checkpoint has them."""
+
+    # ---- tables
+
+    def create_table(self, name: str, spec: str) -> int:
+        described = json.loads(spec)
+        number = self._names.get(name)
+        if number is None:
+            number = self._add(name, _made(described, spec, self._shards))
+        elif change := umiak_native.spec_change(name, self._tables[number].spec, spec):
+            if name in self._described:
+                self._refuse(name, umiak_native.spec_differences(self._tables[number].spec, spec))
+            self._refuse(name, umiak_native.layout_differences(self._tables[number].spec, spec))
+            self._add(name, self._tables[number].with_spec(spec))
+            told(change)
+        self._described.add(name)
+        return number
+
+    def pull(
+        self,
+        table: int,
+        keys: Keys,
+        out: Floats | None = None,
+        *,
+        create: bool = True,
+        absent: Absent = "initial",
+        step: int = 0,
+    ) -> Floats:
+        del step
+        _check_keys(keys)
+        # Each key is looked up once: batches with a few ids in most places are common.
+        unique, places = umiak_native.unique(keys.reshape(-1))
+        rows = self._sparse(table).pull(unique, create=create, absent=absent)
+        whole = (*keys.shape, rows.shape[1])
+        if out is None:
+            return rows.reshape(whole) if len(unique) == keys.size else rows.take(places, axis=0).reshape(whole)
+        out[...] = rows[places].reshape(whole)
+        return out
+
+    def push(
+        self, table: int, keys: Keys, rows: Floats, *, step: int | None = None, scale: float = 1.0, mean: bool = False
+    ) -> None:
+        del mean  # there is one trainer, and it takes part
+        _check_keys(keys)
+        has_statistics = bool(self._specs[table].get("accessor"))
+        rows = rows.reshape(keys.size, -1 if keys.size else rows.shape[-1])
+        rows = scaled(rows, scale, statistics=has_statistics)
+        # With an accessor, the first column is the slot, which is no number to be added up.
+        merged = umiak_native.merge([(keys.reshape(-1), rows)], 1 if has_statistics else 0)
+        if step is None:
+            self._sparse(table).push(*merged)
+        else:
+            self._sparse_parts.setdefault(table, []).append(merged)
+
+    def set(self, table: int, keys: Keys, rows: Floats) -> None:
+        self._sparse(table).set(keys, rows)
+
+    def add(self, table: int, keys: Keys, rows: Floats) -> None:
+        self._sparse(table).add(*umiak_native.merge([(keys, rows)]))
+
+    def changed(self, table: int) -> tuple[NDArray[np.uint64], Floats]:
+        """Nobody else changes anything."""
+        width = int(self._specs[table]["dim"])
+        return np.zeros(0, np.uint64), np.zeros((0, width), np.float32)
+
+    def pull_dense(self, table: int, out: Floats | None = None, *, step: int = 0) -> Floats:
+        del step
+        values = self._dense(table).pull()
+        if out is None:
+            return values
+        out[...] = values
+        return out
+
+    def push_dense(
+        self, table: int, gradients: Gradients, *, step: int | None = None, scale: float = 1.0, mean: bool = False
+    ) -> None:
+        del mean
+        whole = self._flat(table, gradients, keep=step is not None)
+        if scale != 1.0:
+            whole *= np.float32(scale)
+        if step is None:
+            self._dense(table).push(whole)
+        else:
+            self._dense_parts.setdefault(table, []).append(whole)
+
+    def learn_dense(
+        self,
+        table: int,
+        gradients: Gradients,
+        out: Floats,
+        *,
+        step: int | None = None,
+        scale: float = 1.0,
+        mean: bool = False,
+    ) -> Floats:
+        del mean
+        self.push_dense(table, gradients, step=step, scale=scale)
+        if step is not None:
+            self.commit(step)
+        return self.pull_dense(table, out)
+
+    def set_dense(self, table: int, values: Floats, *, if_unset: bool = False, step: int | None = None) -> None:
+        del step  # what comes next is that step
+        self._dense(table).set(values, only_if_unset=if_unset)
+
+    def set_learning_rate(self, table: int, learning_rate: float, *, step: int | None = None) -> None:
+        del step  # what comes next is that step
+        self._tables[table].learning_rate = learning_rate
+
+    def shrink(self, table: int) -> int:
+        return self._sparse(table).shrink()
+
+    # ---- steps
+
+    def prepare(self, step: int) -> None:
+        """Nothing: nobody else has to have it."""
+
+    def commit(self, step: int) -> None:
+        # A part has each key once already, so that one part alone need not be summed.
+        for table, parts in self._sparse_parts.items():
+            if len(parts) == 1:
+                self._sparse(table).push(*parts[0])
+            else:
+                self._sparse(table).push_summed(parts)
+        for table, gradients in self._dense_parts.items():
+            if len(gradients) == 1:
+                self._dense(table).push(gradients[0])
+            else:
+                self._dense(table).push_summed(gradients)
+        self._sparse_parts.clear()
+        self._dense_parts.clear()
+        self._step = step + 1
+
+    def resume(self) -> int:
+        return self._step
+
+    @property
+    def step(self) -> int:
+        return self._step
+
+    def finish_steps(self) -> None:
+        """Nobody waits for them."""
+
+    # ---- the job
+
+    def barrier(self, name: str) -> None:
+        """Everybody is here."""
+
+    def gather(self, name: str, payload: bytes) -> list[bytes]:
+        del name
+        return [payload]
+
+    def post(self, name: str, payload: bytes) -> list[bytes]:
+        """There is nobody else."""
+        del name
+        return [payload]
+
+    def take(self, name: str) -> int:
+        number = self._taken.get(name, 0)
+        self._taken[name] = number + 1
+        return number
+
+    def done(self) -> None:
+        """There is nobody to tell."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def save(self, request: str) -> str:
+        tables = {name: self._tables[number] for name, number in self._names.items()}
+        return json.dumps([local_files.save(json.loads(request), tables, self._shards)])
+
+    def load(self, request: str) -> str:
+        wanted = json.loads(request)
+        changes = []
+        # All tables are read before one takes its place: a load that fails changes nothing.
+        for name, saved in local_files.load(wanted, self._empty, self._shards).items():
+            number = self._names.get(name)
+            if number is None:
+                self._add(name, saved)
+            else:
+                spec = self._tables[number].spec  # the script's
+                changes.append(umiak_native.spec_change(name, saved.spec, spec))
+                self._add(name, saved.with_spec(spec))
+        self._step = wanted["step"]
+        return json.dumps([{"changes": [change for change in changes if change]}])
+
+    def _empty(self, name: str, spec: str) -> umiak_native.Table | umiak_native.DenseTable:
+        """A table of this spec without rows, if its rows can be those of the table of that name."""
+        if (number := self._names.get(name)) is not None:
+            self._refuse(name, umiak_native.layout_differences(spec, self._tables[number].spec))
+        return _made(json.loads(spec), spec, self._shards)
+
+    def _add(self, name: str, table: umiak_native.Table | umiak_native.DenseTable) -> int:
+        """This is the table of that name from now on; returns its number."""
+        number = self._names.setdefault(name, len(self._tables))
+        self._tables[number:] = [table, *self._tables[number + 1 :]]
+        self._specs[number:] = [json.loads(table.spec), *self._specs[number + 1 :]]
+        return number
+
+    @staticmethod
+    def _refuse(name: str, differences: list[str]) -> None:
+        if differences:
+            raise bad("UM-PS-008", f"table {name} is described differently: {'; '.join(differences)}")
+
+    def status(self) -> str:
+        rows = {
+            name: table
+            for name, number in self._names.items()
+            if isinstance(table := self._tables[number], umiak_native.Table)
+        }
+        return json.dumps(
+            [{"tables": {name: {"rows": len(table)} for name, table in rows.items()}, "step": self._step}]
+        )
+
+    def _flat(self, table: int, gradients: Gradients, *, keep: bool) -> Floats:
+        """A copy of the gradients, end to end. Memory that was used before is used again: new pages cost more than the copying."""
+        pieces = [piece.reshape(-1) for piece in (gradients if isinstance(gradients, list) else [gradients])]
+        if keep and self._dense_parts.get(table):
+            return np.concatenate(pieces)  # a second part of the same step
+        room = self._rooms.get(table)
+        if room is None:
+            room = self._rooms[table] = np.concatenate(pieces)
+            return room
+        return np.concatenate(pieces, out=room)
+
+    def _sparse(self, table: int) -> umiak_native.Table:
+        found = self._tables[table]
+        assert isinstance(found, umiak_native.Table)
+        return found
+
+    def _dense(self, table: int) -> umiak_native.DenseTable:
+        found = self._tables[table]
+        assert isinstance(found, umiak_native.DenseTable)
+        return found
+
+
+def _check_keys(keys: object) -> None:
+    """In the words of a connection to servers."""
+    if not isinstance(keys, np.ndarray):
+        raise TypeError(f"keys must be a numpy array of uint64 or int64, not {type(keys).__name__}")
+
+
+def _made(described: dict[str, Any], spec: str, shards: int) -> umiak_native.Table | umiak_native.DenseTable:
+    kind = umiak_native.DenseTable if described["kind"] == "dense" else umiak_native.Table
+    return kind(spec, shards)

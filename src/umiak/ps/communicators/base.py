@@ -1,0 +1,179 @@
+"""What every communicator does, seen from a training loop. An adapter; the class itself is what `Async` does.
+
+rows = communicator.pull(table, keys)           forward
+communicator.push(table, keys, gradients)       after backward: at most once per step and table
+communicator.push_dense(table, gradients)
+communicator.end_step()                         the step counts
+communicator.pull_dense(table, out)             parameters for the next one
+communicator.learn_dense(table, gradients, out)     the last three in one
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import umiak_native
+
+from umiak.ps import specs
+from umiak.ps.errors import bad
+
+if TYPE_CHECKING:
+    from umiak.ps.clients.protocol import Absent, Client, Floats, Gradients, Keys
+    from umiak.ps.specs import DenseTable, SparseTable, Spec
+
+FIRST_LOOK_S = 0.02
+
+
+class Communicator:
+    """Gradients are applied when they arrive, values are those of the moment."""
+
+    averages = False
+    """Whether gradients count by 1 / trainers, so that a step is one over the batches of all trainers together."""
+
+    averages_rows = False
+    """Whether gradients of rows do."""
+
+    counts_steps = False
+    """Whether servers count steps, and save at one of them."""
+
+    keeps_tables = False
+    """Whether every trainer has all tables itself, and loads a checkpoint itself."""
+
+    def __init__(self, client: Client, *, rank: int, world: int, timeout_s: float) -> None:
+        self.client = client
+        self.rank = rank
+        self.world = world
+        self._timeout_s = timeout_s
+        self._step_count = 0
+        self._statistics: set[int] = set()
+        """The tables whose pushed rows begin with what is counted."""
+
+    @property
+    def step(self) -> int:
+        """The number of the step that comes next."""
+        return self._step_count
+
+    # ---- tables
+
+    def as_kept(self, spec: Spec) -> Spec:
+        """A table as it is described where it is kept."""
+        return spec
+
+    def open(self, name: str, spec: SparseTable) -> int:
+        """Create a sparse table on the servers, or find it there."""
+        table = self.client.create_table(name, specs.to_json(spec))
+        if spec.accessor is not None:
+            self._statistics.add(table)
+        return table
+
+    def open_dense(self, name: str, spec: DenseTable, values: Floats) -> int:
+        """Create a dense table, or find it there. The first trainer's values are the first values; others wait for them."""
+        table = self.client.create_table(name, specs.to_json(spec))
+        self.set_first_values(table, values)
+        return table
+
+    def set_first_values(self, table: int, values: Floats) -> None:
+        if self.rank == 0:
+            self.client.set_dense(table, values, if_unset=True)
+            return
+        deadline = time.monotonic() + self._timeout_s
+        pause_s = FIRST_LOOK_S
+        while not self._is_set(table):
+            if time.monotonic() > deadline:
+                raise bad(
+                    "UM-PS-009",
+                    f"trainer 0 has not given the dense parameters their first values within {self._timeout_s:g} s",
+                    "every trainer must make the same optimizer; if trainer 0 starts slowly: ps.init(timeout_s=...)",
+                )
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 0.5)
+
+    def _is_set(self, table: int) -> bool:
+        try:
+            self.client.pull_dense(table)
+        except umiak_native.Refused as refused:
+            if refused.code != "not-set":
+                raise
+            return False
+        return True
+
+    # ---- one step
+
+    def pull(self, table: int, keys: Keys, *, create: bool = True, absent: Absent = "initial") -> Floats:
+        """Rows of keys, of the keys' shape and one dimension more. ``absent``: what missing ones read as if not created."""
+        return self.client.pull(table, keys, create=create, absent=absent)
+
+    def push(self, table: int, keys: Keys, rows: Floats, *, share: float | None = None) -> None:
+        """This trainer's gradients of the step. ``share`` is what they count by where strategies average."""
+        self.client.push(table, keys, rows, scale=self._scale(share))
+
+    def pull_dense(self, table: int, out: Floats | None = None) -> Floats:
+        return self.client.pull_dense(table, out)
+
+    def push_dense(self, table: int, gradients: Gradients, *, share: float | None = None) -> None:
+        self.client.push_dense(table, gradients, scale=self._scale(share))
+
+    def end_step(self) -> None:
+        self._step_count += 1
+
+    def learn_dense(self, table: int, gradients: Gradients, out: Floats, *, share: float | None = None) -> None:
+        """Push dense gradients, end the step and fetch the parameters: what a step comes to after its sparse pushes."""
+        self.push_dense(table, gradients, share=share)
+        self.end_step()
+        self.pull_dense(table, out)
+
+    def _scale(self, share: float | None) -> float:
+        if share is not None:
+            return share
+        return 1.0 / self.world if self.averages else 1.0
+
+    # ---- beside the steps
+
+    def set_learning_rate(self, table: int, learning_rate: float) -> None:
+        """For everybody: the first trainer says it. Every trainer calls this at the same step."""
+        if self.rank == 0:
+            self.client.set_learning_rate(table, learning_rate)
+
+    def set(self, table: int, keys: Keys, rows: Floats) -> None:
+        """Overwrite rows, for everybody and now."""
+        self.flush()
+        self.client.set(table, keys, rows)
+
+    @property
+    def heeds_set_dense(self) -> bool:
+        """Whether dense parameters that this trainer's script sets count, so that they have to be noticed."""
+        return self.rank == 0
+
+    def set_dense(self, table: int, values: Floats, *, at_once: bool = False) -> None:
+        """Dense parameters that the script has set: the first trainer's count. ``at_once``: before the next step.
+
+        With ``at_once`` every trainer calls it at the same step, between two barriers; without, those that have noticed.
+        """
+        del at_once
+        if self.rank == 0:
+            self.flush()
+            self.client.set_dense(table, values)
+
+    def restart_dense(self) -> None:
+        """What the servers have of the dense parameters counts, and nothing else."""
+
+    def finish_steps(self) -> None:
+        """This trainer takes no more steps. Where nobody waits for steps, there is nothing to say."""
+
+    def flush(self) -> None:
+        """Return when everything that this trainer has pushed is on the servers."""
+
+    def catch_up(self) -> None:
+        """Take over what others have sent; the next pulls give it."""
+
+    @property
+    def server_step(self) -> int:
+        """Which step the servers are at, where they count; 0 where they do not."""
+        return 0
+
+    def reload(self) -> None:
+        """The servers have loaded a checkpoint: forget what was known of them."""
+
+    def close(self) -> None:
+        """End what runs beside; after `flush`."""

@@ -1,0 +1,286 @@
+"""An embedding layer and an optimizer as far as every framework has them alike. An adapter, without a framework.
+
+    class Embedding(layers.Embedding, torch.nn.Module): ...
+    class Optimizer(layers.Optimizer): ...
+
+`umiak.ps.paddle` and `umiak.ps.torch` complete them with what raises `NotImplementedError` here: the way between the
+framework's tensors and numpy, who keeps gradients, and whose memory the parameters are in.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from umiak.ps import current, specs
+from umiak.ps.errors import bad
+from umiak.ps.layers import arguments
+from umiak.ps.layers.dense import Learner, Manner, chosen_rule, room_for
+from umiak.ps.tables import lookup
+from umiak.ps.values import Opened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
+
+    from numpy.typing import NDArray
+    from typing_extensions import Self
+
+    from umiak.ps.clients.protocol import Absent, Floats
+    from umiak.ps.sessions import Session
+    from umiak.ps.tables.lookup import Keys
+
+    Tensor = Any
+    """A tensor of the framework."""
+    Ids = Any
+    """A tensor or an array of whole numbers."""
+
+
+class Embedding:
+    """What an embedding layer is besides being one of its framework's layers, which stands behind it among the base classes."""
+
+    def __init__(
+        self,
+        dim: int | None = None,
+        *more: object,
+        table: str = "embedding",
+        rule: specs.Rule | str | None = None,
+        init: specs.Init | None = None,
+        seed: int = 0,
+        clip: specs.Clip | None = None,
+        decay: specs.Decay | None = None,
+        entry: specs.Entry | None = None,
+        accessor: specs.Accessor | None = None,
+        pooling: str = "sum",
+        padding_id: int | None = None,
+        absent: Absent = "initial",
+        session: Session | None = None,
+        **unknown: object,
+    ) -> None:
+        super().__init__()
+        arguments.refuse("Embedding", unknown, arguments.OF_EMBEDDINGS)
+        dim = arguments.columns(dim, more)
+        chosen = None if rule is None else chosen_rule(rule, None)
+        spec = lookup.sparse_spec(
+            dim, rule=chosen, init=init, seed=seed, clip=clip, decay=decay, entry=entry, accessor=accessor
+        )
+        # What was not said is the optimizer's; rows that count (an accessor) do not decay.
+        said = {"rule": chosen, "clip": clip, "decay": decay if accessor is None else spec.decay}
+        follows = tuple(name for name, part in said.items() if part is None) if rule is None else ()
+        self.rows = (session or current.session()).registry.table(table, spec, follows=follows)
+        self.dim = dim if accessor is None else 1 + dim
+        self._pooling = lookup.checked_pooling(pooling)
+        self._padding = padding_id
+        self._absent = lookup.checked_absent(absent)
+        # What the gradient's way back hangs on: rows are no parameters of the model.
+        self._anchor = [self._new_anchor()]
+
+    def forward(
+        self,
+        ids: Ids,
+        offsets: Ids | None = None,
+        *,
+        clicks: Ids | None = None,
+        slot: int = 0,
+        gradient_scale: float = 1.0,
+    ) -> Tensor:
+        behind = None if offsets is None else self._keys(offsets)
+        return self._read(self._keys(ids), behind, clicks, slot, gradient_scale)
+
+    def slots(self, slots: list[tuple[Ids, Ids]], *, clicks: Ids | None = None, gradient_scale: float = 1.0) -> Tensor:
+        """Several CSR slots of the same batch with one pull: shape [batch, slots, dim], pooled."""
+        values, offsets = lookup.chained([(self._keys(values), self._keys(ends)) for values, ends in slots])
+        pooled = self._read(values, offsets, clicks, 0, gradient_scale)
+        return pooled.reshape([len(slots), -1, self.dim]).moveaxis(0, 1)
+
+    def extra_repr(self) -> str:
+        return f"{self.rows.name}, dim={self.dim}"
+
+    def _keys(self, ids: Ids) -> Keys:
+        if isinstance(ids, (list, tuple, range, int, str)):
+            ids = lookup.listed(ids)
+        return lookup.as_keys(ids if isinstance(ids, np.ndarray) else self._array(ids))
+
+    def _read(self, keys: Keys, offsets: Keys | None, clicks: Ids | None, slot: int, gradient_scale: float) -> Tensor:
+        found = lookup.Lookup(
+            self.rows,
+            keys,
+            offsets,
+            pooling=self._pooling,
+            padding=self._padding,
+            clicks=None if clicks is None else np.asarray(clicks, np.float32),
+            slot=slot,
+            gradient_scale=gradient_scale,
+        )
+        return self._pull(found)
+
+    # ---- each framework's own
+
+    def _new_anchor(self) -> Tensor:
+        """A tensor that has a gradient."""
+        raise NotImplementedError
+
+    def _array(self, ids: Tensor) -> NDArray[Any]:
+        """A tensor's numbers as they are."""
+        raise NotImplementedError
+
+    def _pull(self, found: lookup.Lookup) -> Tensor:
+        """The rows. In training they are created, and their gradients collected; otherwise they are only read, and those
+        that are absent as `_absent` says.
+        """
+        raise NotImplementedError
+
+
+class Optimizer:
+    """Learns everything that the servers hold."""
+
+    def __init__(self, parameters: dict[str, Tensor], learner: Learner, schedule: Any, session: Session) -> None:
+        self._parameters = [*parameters.values()]
+        self._learner = learner
+        self._schedule = schedule
+        self._session = session
+        self._factor = 1.0
+        self._zeros: Floats = np.zeros(0, np.float32)
+        self._share_memory()
+        session.optimizers.add(self)
+
+    @classmethod
+    def of(
+        cls,
+        parameters: dict[str, Tensor],
+        rule: specs.Rule,
+        schedule: Any,
+        *,
+        clip: specs.Clip | None,
+        decay: specs.Decay | None = None,
+        table: str,
+        session: Session | None,
+        embeddings: Iterable[object] = (),
+        manners: Mapping[str, Manner] | None = None,
+    ) -> Self:
+        """With the parameters in one table. The first trainer's become everybody's. Of the layers, `Embedding`s count.
+
+        ``manners`` has parameters that learn otherwise than the rule says: those that are alike share a table.
+        """
+        own = session or current.session()
+        manners = manners or {}
+        # Those that learn alike stand together, so that each table is one piece of the memory.
+        order = list(dict.fromkeys([Manner(), *manners.values()]))
+        parameters = dict(sorted(parameters.items(), key=lambda each: order.index(manners.get(each[0], Manner()))))
+        arrays = [specs.Array(name=name, shape=tuple(each.shape)) for name, each in parameters.items()]
+        values = room_for(arrays)
+        for each, place in places(parameters.values()):
+            values[place] = cls._floats(each).reshape(-1)
+        tables = {each.rows.name: each.rows for each in embeddings if isinstance(each, Embedding)}
+        learner = Learner(
+            own,
+            arrays,
+            values,
+            rule=rule,
+            clip=clip,
+            decay=decay,
+            table=table,
+            tables=tables.values(),
+            manners=[manners.get(name, Manner()) for name in parameters],
+        )
+        made = cls(parameters, learner, schedule, own)
+        made._fetch()
+        return made
+
+    def step(self, *, share: float | None = None) -> None:
+        """Push this step's gradients and fetch the parameters. ``share``: this batch's part of all trainers' samples."""
+        self._factor = self._current_factor()
+        self._take_changes()
+        self._learner.step(self._gradients(), share=share, factor=self._factor)
+        self._show()
+
+    def tables(self) -> dict[str, Opened]:
+        """All tables that this optimizer changes, as they are kept."""
+        kept = self._session.communicator.as_kept
+        found = {each.name: Opened(number=each.number, spec=kept(each.spec)) for each in self._learner.tables}
+        for group in self._learner.groups:
+            found[group.table] = Opened(number=group.number, spec=kept(group.spec))
+        return found
+
+    def upload(self) -> None:
+        """Let the first trainer's parameters, as the script has set them, be everybody's, before the next step.
+
+        Every trainer calls it, between the same two steps. Without it, the next `step` notices on the first trainer what was
+        set. The state of the rule (Adam's moments, ...) stays.
+        """
+        self._session.barrier("upload")
+        self._take_changes()
+        self._learner.upload()
+        self._session.barrier("uploaded")
+        self._session.communicator.restart_dense()
+        self._fetch()
+
+    def upload_changes(self) -> None:
+        """On the first trainer: what the script has set is on the servers when this returns."""
+        self._take_changes()
+        self._learner.upload_changes(at_once=True)
+
+    def refresh(self) -> None:
+        """Fetch the parameters again, for example after `ps.load`."""
+        self._learner.forget_rates()
+        self._fetch()
+
+    def _fetch(self) -> None:
+        self._learner.fetch()
+        self._show()
+
+    def get_lr(self) -> float:
+        return self._factor * self._learner.learning_rate
+
+    def set_lr(self, learning_rate: float) -> None:
+        """From the next step on. The learning rates of tables with rules of their own change in proportion."""
+        if not 0 <= learning_rate < math.inf:
+            raise bad("UM-PS-171", f"learning_rate: not a rate that can be used: {learning_rate}", "0 or more")
+        self._factor = learning_rate / self._learner.learning_rate
+
+    def _gradients(self) -> list[Floats]:
+        """Those of all parameters, in their own memory where that can be; zeros where a parameter took no part."""
+        found = []
+        for parameter in self._parameters:
+            gradient = parameter.grad
+            found.append(self._nothing(math.prod(parameter.shape)) if gradient is None else self._floats(gradient))
+        return found
+
+    def _nothing(self, size: int) -> Floats:
+        if self._zeros.size < size:
+            self._zeros = np.zeros(size, np.float32)
+        return self._zeros[:size]
+
+    # ---- each framework's own
+
+    @staticmethod
+    def _floats(tensor: Tensor) -> Floats:
+        """A tensor's numbers; on the CPU its own memory."""
+        raise NotImplementedError
+
+    def _current_factor(self) -> float:
+        """What all learning rates are multiplied by in this step."""
+        raise NotImplementedError
+
+    def _share_memory(self) -> None:
+        """Let parameters be views of the array that is fetched into, where that can be."""
+        raise NotImplementedError
+
+    def _show(self) -> None:
+        """The fetched parameters in the model, where it has memory of its own."""
+        raise NotImplementedError
+
+    def _take_changes(self) -> None:
+        """Bring into the array that is fetched into what the script has set in parameters with memory of their own."""
+        raise NotImplementedError
+
+
+def places(tensors: Iterable[Tensor]) -> Iterator[tuple[Tensor, slice]]:
+    """Each tensor with its place in a flat array that has all of them end to end."""
+    behind = 0
+    for each in tensors:
+        size = math.prod(each.shape)
+        yield each, slice(behind, behind + size)
+        behind += size

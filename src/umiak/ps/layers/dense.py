@@ -1,0 +1,248 @@
+"""A model's dense parameters as one dense table, and when they and the embeddings learn. An adapter, without a framework.
+
+    learner = Learner(session, arrays, first_values, rule)
+    learner.step(gradients, share)        push everything, end the step, fetch the parameters into `learner.values`
+
+`umiak.ps.paddle` and `umiak.ps.torch` give it a face that fits their framework.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import groupby
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import umiak_native
+
+from umiak.core.value import fields, replace, value
+from umiak.ps import specs
+from umiak.ps.errors import bad
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from umiak.ps.clients.protocol import Floats
+    from umiak.ps.sessions import Session
+    from umiak.ps.specs import Array, Clip, Decay, DenseTable, Rule
+    from umiak.ps.tables.lookup import EmbeddingTable
+
+TABLE = "dense"
+_LINE = 16
+"""Numbers in a line of the processor's cache."""
+
+
+@value
+class Manner:
+    """How a parameter learns: as the optimizer's rule says, but for this."""
+
+    rate: float = 1.0
+    """What its learning rate is multiplied by."""
+    decay: Decay | None = None
+    """None: as the optimizer says."""
+    is_clipped: bool = True
+    """Whether its gradients are clipped, where the optimizer clips."""
+
+    @property
+    def name(self) -> str:
+        """A short name that is different for every manner."""
+        parts = [f"rate-{self.rate:g}"] if self.rate != 1.0 else []
+        if self.decay is not None:
+            numbers = ((each, getattr(self.decay, each)) for each in fields(self.decay))
+            parts += [f"{name}-{number:g}" for name, number in numbers if number] or ["no-decay"]
+        if not self.is_clipped:
+            parts.append("no-clip")
+        return ".".join(parts)
+
+
+@value
+class ParameterGroup:
+    """Parameters that learn alike, in a table of their own."""
+
+    number: int
+    table: str
+    spec: DenseTable
+    arrays: slice
+    place: slice
+    """Among the numbers of all parameters."""
+    rate: float
+    is_clipped: bool
+
+
+class Learner:
+    """The optimizer of a model: its parameters in one table of ``arrays``, and the ``tables`` of its embeddings.
+
+    Where some learn in another manner than the rule's, each manner has a table; arrays of one manner follow each other.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        arrays: Iterable[Array],
+        first_values: Floats,
+        *,
+        rule: Rule,
+        clip: Clip | None,
+        decay: Decay | None = None,
+        table: str = TABLE,
+        tables: Iterable[EmbeddingTable] = (),
+        manners: Sequence[Manner] = (),
+    ) -> None:
+        self._session = session
+        self._communicator = session.communicator
+        self.rule = rule
+        self.tables = tuple(tables)
+        clip, decay = clip or specs.Clip(), decay or specs.Decay()
+        self._global_norm = clip.global_norm
+        clip = replace(clip, global_norm=None)
+        for each in self.tables:
+            each.follow(rule, clip, decay)
+        self.arrays = tuple(arrays)
+        self.values = first_values
+        self._told: float | None = 1.0
+        self.table = table
+        self._clip = clip
+        self._decay = decay
+        self.groups = tuple(self._opened(manners or [Manner()] * len(self.arrays)))
+        self._mark = 0
+        self.fetch()
+
+    @property
+    def number(self) -> int | None:
+        """Of the first table; None if there are no parameters."""
+        return self.groups[0].number if self.groups else None
+
+    @property
+    def learning_rate(self) -> float:
+        return float(getattr(self.rule, "learning_rate", 1.0))
+
+    def step(self, gradients: Sequence[Floats], *, share: float | None, factor: float) -> None:
+        """One step: ``factor`` is what every learning rate is multiplied by from now on."""
+        self.upload_changes()
+        if factor != self._told:
+            self._tell(factor)
+        if self._global_norm is not None:
+            gradients = self._clipped(gradients, self._global_norm)
+        self._session.registry.push(share)
+        if not self.groups:
+            self._communicator.end_step()
+            return
+        *others, last = self.groups
+        for group in others:
+            self._communicator.push_dense(group.number, [*gradients[group.arrays]], share=share)
+        own = [*gradients[last.arrays]]
+        self._communicator.learn_dense(last.number, own, self.values[last.place], share=share)
+        for group in others:
+            self._communicator.pull_dense(group.number, self.values[group.place])
+        self._mark = self._fingerprint()
+
+    def skip(self) -> None:
+        """A step without gradients. Where steps are counted, the others wait for this trainer's all the same."""
+        self._session.registry.forget()
+        if self._communicator.counts_steps:
+            self.upload_changes()
+            self._communicator.end_step()
+            self.fetch()
+
+    def upload_changes(self, *, at_once: bool = False) -> None:
+        """If the script has set parameters since they were fetched, the first trainer's become everybody's."""
+        if self._fingerprint() != self._mark:
+            self.upload(at_once=at_once)
+
+    def upload(self, *, at_once: bool = True) -> None:
+        """Let the first trainer's parameters be everybody's: at once, or with the next step."""
+        for group in self.groups:
+            self._communicator.set_dense(group.number, self.values[group.place], at_once=at_once)
+        self._mark = self._fingerprint()
+
+    def _fingerprint(self) -> int:
+        """Of the parameters; where what a script sets does not count, nobody needs to look."""
+        return umiak_native.fingerprint(self.values) if self._communicator.heeds_set_dense else 0
+
+    def forget_rates(self) -> None:
+        """The tables may have been loaded, with learning rates of their own: the next step tells them what holds."""
+        self._told = None
+
+    def fetch(self) -> None:
+        """The newest parameters, as the strategy sees fit."""
+        for group in self.groups:
+            self._communicator.pull_dense(group.number, self.values[group.place])
+        self._mark = self._fingerprint()
+
+    def _opened(self, manners: Sequence[Manner]) -> Iterator[ParameterGroup]:
+        """A table for each manner, in the order of the arrays."""
+        first = behind = 0
+        for manner, alike in groupby(manners):
+            arrays = self.arrays[first : first + len([*alike])]
+            place = slice(behind, behind + sum(array.size for array in arrays))
+            rule = self.rule
+            if manner.rate != 1.0 and "learning_rate" in fields(rule):
+                rule = replace(rule, learning_rate=manner.rate * self.learning_rate)
+            decay = self._decay if manner.decay is None else manner.decay
+            clip = self._clip if manner.is_clipped else specs.Clip(weight=self._clip.weight)
+            spec = specs.DenseTable(arrays=arrays, rule=rule, decay=decay, clip=clip)
+            table = f"{self.table}.{manner.name}" if manner.name else self.table
+            number = self._communicator.open_dense(table, spec, self.values[place])
+            numbers = slice(first, first + len(arrays))
+            yield ParameterGroup(
+                number=number,
+                table=table,
+                spec=spec,
+                arrays=numbers,
+                place=place,
+                rate=manner.rate,
+                is_clipped=manner.is_clipped,
+            )
+            first, behind = numbers.stop, place.stop
+
+    def _clipped(self, gradients: Sequence[Floats], most: float) -> Sequence[Floats]:
+        """Everything that this trainer is about to push, scaled down together, but for what is not to be clipped. Rows that count
+        (an accessor) are left out.
+        """
+        learned = (
+            table for table in self._session.registry.tables if table.has_gradients and table.spec.accessor is None
+        )
+        rows = [table.merged() for table in learned]
+        most = float(np.float32(most))
+        clipped = [each for group in self.groups if group.is_clipped for each in gradients[group.arrays]]
+        norm = math.sqrt(sum(umiak_native.squares(each.reshape(-1)) for each in (*clipped, *rows)))
+        if not norm > most:
+            return gradients
+        scale = np.float32(most / norm)
+        for each in rows:
+            np.multiply(each, scale, out=each)
+        return [each * scale if group.is_clipped else each for group in self.groups for each in gradients[group.arrays]]
+
+    def _tell(self, factor: float) -> None:
+        self._told = factor
+        for group in self.groups:
+            self._communicator.set_learning_rate(group.number, factor * group.rate * self.learning_rate)
+        for table in self.tables:
+            own = getattr(table.spec.rule, "learning_rate", None)
+            if own is not None:
+                self._communicator.set_learning_rate(table.number, factor * own)
+
+
+def chosen_rule(rule: Rule | str, learning_rate: float | None) -> Rule:
+    """A rule by name or as it is, with a learning rate of its own if one was said."""
+    if isinstance(rule, str):
+        by_name = {kind.__name__.lower(): kind for kind in specs.RULES.values()} | specs.RULES
+        if rule.lower() not in by_name:
+            raise bad("UM-PS-008", f"no such rule: {rule}", f"choose one of {', '.join(specs.RULES)}")
+        rule = cast("Rule", by_name[rule.lower()]())
+    elif isinstance(rule, type) and rule in specs.RULES.values():
+        rule = cast("Rule", rule())
+    elif type(rule) not in specs.RULES.values():
+        names = ", ".join(specs.RULES)
+        raise bad("UM-PS-008", f"rule: not a rule: {rule!r}", f"ps.Adam(learning_rate=0.001), or a name: {names}")
+    if learning_rate is None or "learning_rate" not in fields(rule):
+        return rule
+    return replace(rule, learning_rate=float(learning_rate))
+
+
+def room_for(arrays: Iterable[Array]) -> Floats:
+    """A flat array that holds all of these, beginning where vector instructions like it."""
+    size = sum(array.size for array in arrays)
+    room = np.zeros(size + _LINE, np.float32)
+    skip = -room.ctypes.data // room.itemsize % _LINE
+    return room[skip : skip + size]

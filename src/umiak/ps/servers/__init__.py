@@ -1,0 +1,1 @@
+"""A server's process, what it tells of itself, and how it is found and looked at from outside."""

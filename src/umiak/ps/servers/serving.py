@@ -1,0 +1,169 @@
+"""A server's process: it serves until every trainer is done, or the launcher ends it. An adapter.
+
+Under `umiak launch` it waits for the launcher also when every trainer is done.
+
+exit status   0 the trainers are done, or SIGTERM came     1 a trainer was lost for good, or the log can't be written
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import umiak_native
+
+import umiak
+from umiak.core.cluster import join_host_port
+from umiak.core.problem import Exit, Problem
+from umiak.ps import environment
+from umiak.ps.errors import BadRequest, bad
+from umiak.ps.servers import metrics
+from umiak.ps.servers.metrics_endpoint import MetricsEndpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+    from typing import Any
+
+    from umiak.ps.environment import PsSeat
+    from umiak.ps.options import SessionOptions
+
+LOOK_S = 0.5
+STAY_S = 0.02
+TLS_OF_SERVERS = ("cert", "key", "ca")
+
+
+def serve(seat: PsSeat, options: SessionOptions, *, linger_s: float = 0.0) -> int:
+    """Serve the shards of this seat; returns the exit status for this process. ``linger_s``: how long after SIGTERM."""
+    server = umiak_native.Server(json.dumps(_config(seat, options)), os.fsencode(seat.token) if seat.token else None)
+    received: list[tuple[int, float]] = []
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        received.append((number, time.monotonic()))
+
+    def is_asked() -> bool:
+        return bool(received) and time.monotonic() >= received[0][1] + linger_s
+
+    previous = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    endpoint = None
+    try:
+        server.start()
+        endpoint = _metrics_endpoint(seat, options, lambda: metrics.text(json.loads(server.status())))
+        verdict: str | None = None
+        while not (received and verdict) and not is_asked():
+            umiak.progress()  # a server that nobody asks anything is not a server that hangs
+            verdict = server.wait(LOOK_S)
+            if verdict is not None:
+                if not _stays(seat, verdict):
+                    break
+                time.sleep(STAY_S)
+        if verdict is None:
+            _report_early_end(seat, received[0][0], json.loads(server.status())["trainers"])
+    finally:
+        if endpoint is not None:
+            endpoint.close()
+        server.stop()
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    ended: dict[str, Any] = json.loads(verdict) if verdict else {"ok": True}
+    if ended["ok"]:
+        if ended.get("lost"):
+            print(f"umiak.ps: server {seat.rank}: {ended['text']}", file=sys.stderr)
+        return Exit.DONE
+    ranks = ", ".join(map(str, ended["lost"]))
+    why = f"lost for good: trainer {ranks}" if ranks and not ended["log_failed"] else ended["text"]
+    print(f"umiak.ps: server {seat.rank} ends: {why}", file=sys.stderr)
+    return Exit.JOB_FAILED
+
+
+def _stays(seat: PsSeat, verdict: str) -> bool:
+    """Whether somebody may still come: a trainer that was killed just behind its last word is started again, and finds its work done."""
+    return seat.launched and json.loads(verdict)["ok"] is True
+
+
+def _report_early_end(seat: PsSeat, number: int, trainers: list[dict[str, Any]]) -> None:
+    """Say why a server ends that trainers still need: all that they find out is that it can't be reached."""
+    waiting = [each["rank"] for each in trainers if each["state"] != "done"]
+    if waiting:
+        ranks, name = ", ".join(map(str, waiting)), signal.Signals(number).name
+        print(f"umiak.ps: server {seat.rank} ends: received {name}; not yet done: trainer {ranks}", file=sys.stderr)
+
+
+def _metrics_endpoint(seat: PsSeat, options: SessionOptions, page: Callable[[], str]) -> MetricsEndpoint | None:
+    """What tells Prometheus how this server is, if it was asked for. A job does not end because a port is taken."""
+    address: tuple[str, int] | Problem | None = seat.metrics
+    if options.metrics is not None:
+        has_token = seat.token is not None
+        address = environment.metrics_address(str(options.metrics), "metrics", seat.rank, has_token=has_token)
+    if address is None:
+        return None
+    if isinstance(address, Problem):
+        raise BadRequest(address)
+    host, port = address
+    try:
+        endpoint = MetricsEndpoint(host, port, token=seat.token, page=page)
+    except OSError as error:
+        print(f"umiak.ps: server {seat.rank}: no metrics at {host}:{port}: {error.strerror}", file=sys.stderr)
+        return None
+    where = join_host_port(host, endpoint.port)
+    print(f"umiak.ps: server {seat.rank}: metrics at http://{where}/metrics", file=sys.stderr)
+    return endpoint
+
+
+def _config(seat: PsSeat, options: SessionOptions) -> dict[str, Any]:
+    host, port = seat.endpoint
+    return {
+        "host": host,
+        "port": port,
+        "job": seat.job,
+        "index": seat.rank,
+        "servers": len(seat.servers),
+        "shards": options.shards,
+        "world": seat.world,
+        "tls": {name: options.tls[name] for name in TLS_OF_SERVERS if name in options.tls} if options.tls else None,
+        "log": _log(seat, options),
+        "on_loss": options.on_loss,
+        "grace_s": options.grace_s,
+    }
+
+
+def _log(seat: PsSeat, options: SessionOptions) -> dict[str, Any] | None:
+    """Where and how often pushes are made durable."""
+    if options.durability_ms is None:
+        return None
+    if options.state_dir is not None:
+        directory = os.path.join(options.state_dir, f"server.{seat.rank}")
+    elif seat.state_dir is not None:
+        directory = seat.state_dir
+        _forget_other_runs(directory)
+    else:
+        raise bad(
+            "UM-PS-012", "durability needs a directory, and there is no launcher's log directory", "state_dir=..."
+        )
+    _make_private(directory)
+    return {"dir": directory, "interval_ms": options.durability_ms}
+
+
+def _make_private(directory: str) -> None:
+    """Make it, and what is missing above it, for this person alone."""
+    if not os.path.isdir(directory):
+        _make_private(os.path.dirname(directory))
+        try:
+            os.mkdir(directory, mode=0o700)
+        except FileExistsError:
+            pass  # another server was faster
+
+
+def _forget_other_runs(directory: str) -> None:
+    """What an earlier run of a job left in the same log directory is of no use: a run starts from nothing, or from a checkpoint."""
+    above = os.path.dirname(directory)
+    if not os.path.isdir(above):
+        return
+    for name in os.listdir(above):
+        if name != os.path.basename(directory):
+            shutil.rmtree(os.path.join(above, name), ignore_errors=True)

@@ -1,0 +1,1 @@
+"""Tables as a program sees them: through a layer of a framework, or with numpy alone. Adapters."""

@@ -1,0 +1,159 @@
+"""What a run asks of the framework that computes: protocols, and the values that they speak of. An adapter, without a framework.
+
+    framework = choice.framework()                          the one place that knows which framework it is
+    engine = framework.engine("model.py", slots, job=job, options=EngineOptions(seed=7), ...)
+    metrics = engine.metric_set()
+    loss = engine.learn(batch, metrics, step=0)             one step
+    loss = engine.evaluate(batch, metrics)                  the same without learning
+
+A run knows no more of a model than this. Another kind of model is another `Framework`, whose engines keep what they learn in tables of the job that they are
+given: then checkpoints, resuming and parameter servers work as they do for all others. `umiak.train.engines.paddle` is the one that is there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from umiak.core.value import value
+from umiak.train.config.values import Device, EmbeddingTables, Learning, TableParameters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from umiak.core.problem import Problem
+    from umiak.ps.clients.collective import Group
+    from umiak.ps.sessions import Session
+    from umiak.ps.values import Opened
+    from umiak.train.config.values import Slots
+    from umiak.train.metrics.metric_set import MetricSet
+    from umiak.train.reading.batches import Batch
+    from umiak.train.reading.checking import Seen
+
+LOSS = "loss"
+"""The name of the loss in every metric set."""
+
+
+@value
+class EngineOptions:
+    """How an engine computes."""
+
+    learning: Learning = Learning()
+    seed: int = 0
+    device: Device = Device.CPU
+    amp: bool = False
+    threads: int = 1
+    gradient_scale: int = 0
+    tables: dict[str, TableParameters] = {}
+    """Those that count shows and clicks."""
+    embedding_tables: EmbeddingTables = EmbeddingTables.SHARED
+    prefix: str = ""
+    """Before the names of this model's tables, where a job has several models."""
+
+
+class EnginePeers(Protocol):
+    """What an engine asks of the other trainers: `umiak.train.run.peers`."""
+
+    world: int
+
+    @property
+    def is_first(self) -> bool: ...
+    def tell(self, message: dict[str, Any], name: str = "tell") -> list[dict[str, Any]]: ...
+    def add(self, vector: NDArray[np.float64]) -> NDArray[np.float64]: ...
+
+
+class EngineBuffers(Protocol):
+    """What a model has besides what it learns, such as running statistics: each trainer's own until all agree."""
+
+    @property
+    def table(self) -> str:
+        """The table that keeps what all trainers have in common."""
+
+    def store(self, peers: EnginePeers) -> None:
+        """What all trainers have in common into the table. Every trainer calls it."""
+
+    def agree(self, peers: EnginePeers) -> None:
+        """Everybody takes over what all have in common. Every trainer calls it."""
+
+    def own(self) -> str:
+        """This trainer's own, as text; nothing if there is none, or too much."""
+
+    def set_own(self, text: str) -> None: ...
+
+
+class Engine(Protocol):
+    """A model that learns."""
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        """What is odd about its hyper-parameters, and no error."""
+
+    @property
+    def buffers(self) -> EngineBuffers: ...
+
+    @property
+    def table_names(self) -> Sequence[str]:
+        """Of its embedding tables, as the model calls them."""
+
+    def metric_set(self) -> MetricSet:
+        """An empty one for the loss and everything that the model is evaluated by."""
+
+    def learn(self, batch: Batch | None, metrics: MetricSet, *, step: int, share: float | None = None) -> float:
+        """One step of everybody; ``share`` is this trainer's part in it. Without a batch it only takes part. Returns the loss."""
+
+    def evaluate(self, batch: Batch, metrics: MetricSet) -> float:
+        """Look at a batch without learning from it. Returns the loss."""
+
+    def predict(self, batch: Batch) -> Mapping[str, NDArray[np.float32]]:
+        """What the model answers."""
+
+    def check_missing(self, seen: Seen | None, dataset: str) -> None:
+        """UmiakError if samples had no label that need one."""
+
+    def tables(self) -> Mapping[str, Opened]:
+        """All tables that a checkpoint of this model has; those that nobody has used yet are made."""
+
+    def refresh(self) -> None:
+        """The tables have changed under the model: take them over."""
+
+    def restore(self) -> None:
+        """The same after a checkpoint was loaded."""
+
+    def export(
+        self,
+        path: str,
+        checkpoint: str,
+        *,
+        feeds: Sequence[str] = (),
+        fetches: Sequence[str] = (),
+        sample: Callable[[], Batch | None],
+    ) -> None:
+        """Write an inference model as a checkpoint has it, and compare its answers about ``sample`` with the model's."""
+
+
+class Framework(Protocol):
+    """What models are written with."""
+
+    def engine(
+        self,
+        model: str,
+        slots: Slots,
+        *,
+        job: Session,
+        options: EngineOptions,
+        hyper_parameters: Mapping[str, Any],
+        where: str | None = None,
+    ) -> Engine:
+        """An engine for the model of this file; ``where``: the config that names it."""
+
+    def hyper_class(self, model: str, where: str | None = None) -> type[Any]:
+        """The class of its hyper-parameters."""
+
+    def can_use(self, device: Device) -> bool:
+        """Whether this machine and this build can compute on it."""
+
+    def group(self, *, on_cpu: bool) -> Group:
+        """All trainers of a job without parameter servers."""
