@@ -6,7 +6,7 @@ import pytest
 
 from umiak.core.cluster import Mode, Role
 from umiak.core.devices import DeviceKind
-from umiak.core.job import FileSet, Framework, Job, Replicas, Resource, RoleSpec, Transfer
+from umiak.core.job import FileSet, FrameworkName, Job, Replicas, Resource, RoleSpec, Transfer
 from umiak.submit import job_file
 
 SMALL = "name: ctr\ncommand: train.py --lr 0.1\n"
@@ -66,7 +66,7 @@ time_limit: 1d12h
                 ),
             ),
         ),
-        framework=Framework.PADDLE,
+        framework=FrameworkName.PADDLE,
         image="registry.example.org/ctr:1",
         env=(("LR", "0.1"), ("FLAG", "yes"), ("EMPTY", "")),
         secrets=("HF_TOKEN", "DB_PASSWORD"),
