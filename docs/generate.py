@@ -1,4 +1,4 @@
-"""Writes what is made from the code: pages of docs/reference, and the JSON schema of configs. A program.
+"""Writes what is made from the code: pages of docs/reference, and the JSON schemas of configs and jobs. A program.
 
     python docs/generate.py           write them
     python docs/generate.py --check   write nothing; exit 1 and name every page that would change
@@ -16,13 +16,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from umiak import contracts, platforms
+from umiak.cli.runs import help as help_runs
 from umiak.cli.texts import help_ps
 from umiak.cli.texts.reference import launch_reference
+from umiak.cli.texts.reference_job import job_reference
 from umiak.cli.texts.reference_train import config_reference, train_reference
 from umiak.contracts import devices, jax, native, paddle, stacks, start, torch
 from umiak.core.cluster import ROLES, Cluster, Mode, Node, Role
 from umiak.core.devices import VISIBILITY, DeviceKind, Devices
 from umiak.core.value import fields
+from umiak.submit import job_schema
 from umiak.testing import environments
 from umiak.train.config import json_schema
 
@@ -36,6 +39,7 @@ def main(argv: list[str]) -> int:
     stale = []
     made = {f"docs/reference/{name}": (REFERENCE / name, make) for name, make in PAGES.items()}
     made["src/umiak/train/config.schema.json"] = (SOURCE / "train" / json_schema.FILE, json_schema.text)
+    made["src/umiak/submit/job.schema.json"] = (SOURCE / "submit" / job_schema.FILE, job_schema.text)
     for name, (path, make) in made.items():
         text = make()
         if path.exists() and path.read_text(encoding="utf-8") == text:
@@ -593,10 +597,12 @@ def _cell(text: str) -> str:
 
 PAGES = {
     "config.md": config_reference,
+    "job.md": job_reference,
     "launch.md": launch_reference,
     "modules.md": modules_page,
     "platforms.md": platforms_page,
     "ps-status.md": help_ps.reference,
+    "submit.md": help_runs.reference,
     "protocol.md": protocol_page,
     "train.md": train_reference,
     "worker-environment.md": environment_page,

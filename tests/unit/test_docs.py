@@ -23,10 +23,12 @@ from tools import site
 from umiak import data, ps
 from umiak.cli import launch, main, train
 from umiak.cli.launch_flags import FLAGS
+from umiak.cli.texts import completion_scripts
 from umiak.contracts import start
 from umiak.core.problem import Exit, UmiakError
 from umiak.launch import supervisor
 from umiak.platforms import RULES
+from umiak.schema import command_line
 from umiak.schema.flags import FlagOrigin
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -367,7 +369,7 @@ def commands(page: Path) -> Iterator[str]:
         if language == "console":
             yield from (line[2:] for line in body.splitlines() if line.startswith("$ "))
         elif language == "sh":
-            yield from re.findall(r"umiak (?:launch|train) [^'&|#\n]*", body)
+            yield from re.findall(r"umiak (?:launch|train|submit) [^'&|#\n)]*", body)
     yield from re.findall(r"`((?:umiak|python -m umiak\.launch)\b[^`\n]*)`", FENCE.sub("", text))
 
 
@@ -391,6 +393,14 @@ def test_commands_are_understood(page: Path) -> None:
             continue
         assert words[0] in main.COMMANDS, command
         if "<" in command or len(words) == 1 or words[0] in ("token", "completion") or words[1].startswith("["):
+            continue
+        if main.COMMANDS[words[0]].module.startswith("umiak.cli.runs."):
+            flags = completion_scripts.flags(main.COMMANDS[words[0]])
+            parsed = command_line.parse(flags, words[1:], {}, starts_program=False, arguments=1)
+            named = [
+                problem for problem in parsed.problems if problem.code != "UM-CLI-002"
+            ]  # `--timeout`: the flag alone
+            assert not [problem.what for problem in named], command
             continue
         parsed = train.parse(words[1:], {}) if words[0] == "train" else launch._parse(words[1:], {})[0]
         assert not [problem.what for problem in parsed.problems], command

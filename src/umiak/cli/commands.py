@@ -18,13 +18,15 @@ class Command:
     module: str
     """Where ``main(argv, environ, printer) -> int`` is."""
     flags: str = ""
-    """The module whose ``FLAGS`` it takes."""
+    """The module whose ``FLAGS`` it takes, or ``module:NAME`` of another table in it."""
     words: tuple[str, ...] = ()
     """What must stand behind it: subcommands, or the choices of its argument."""
     starts_program: bool = False
     """Whether its flags end at the name of a program."""
     has_version: bool = False
     """Whether it takes ``--version``."""
+    takes_file: bool = False
+    """Whether its argument is a file."""
 
 
 COMMANDS = {
@@ -51,6 +53,43 @@ COMMANDS = {
             module="umiak.cli.ps",
             flags="umiak.cli.ps_flags",
             words=("status",),
+        ),
+        Command(
+            name="submit",
+            summary="run a job on a place: this machine, hosts, a cluster or a cloud",
+            module="umiak.cli.runs.submit",
+            flags="umiak.cli.runs.submit_flags",
+            takes_file=True,
+        ),
+        Command(
+            name="status",
+            summary="show the status of a submitted job",
+            module="umiak.cli.runs.status",
+            flags="umiak.cli.runs.flags:STATUS",
+        ),
+        Command(
+            name="logs",
+            summary="print or follow the logs of a submitted job",
+            module="umiak.cli.runs.logs",
+            flags="umiak.cli.runs.flags:LOGS",
+        ),
+        Command(
+            name="wait",
+            summary="wait for a submitted job; the exit status is the job's",
+            module="umiak.cli.runs.wait",
+            flags="umiak.cli.runs.flags:WAIT",
+        ),
+        Command(
+            name="cancel",
+            summary="stop a submitted job",
+            module="umiak.cli.runs.cancel",
+            flags="umiak.cli.runs.flags:CANCEL",
+        ),
+        Command(
+            name="list",
+            summary="list submitted jobs, the newest first",
+            module="umiak.cli.runs.list",
+            flags="umiak.cli.runs.flags:LIST",
         ),
         Command(
             name="token",

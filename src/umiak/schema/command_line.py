@@ -41,12 +41,14 @@ def parse(
     *,
     command: str = "umiak",
     starts_program: bool = True,
+    arguments: int = 0,
 ) -> Parsed:
     """Read the words of a command line and the variables that stand for flags. ``command`` is named in hints.
 
-    A command that ``starts_program`` ends its flags at the program; one that does not has flags only, also of one letter.
+    A command that ``starts_program`` ends its flags at the program; one that does not has flags only, also of one letter,
+    and up to so many ``arguments`` anywhere between them. Where arguments are taken, what follows ``--`` is the program.
     """
-    words = _Words(flags, argv, command, starts_program=starts_program)
+    words = _Words(flags, argv, command, starts_program=starts_program, arguments=arguments)
     words.read()
     problems = words.problems
     notes: list[str] = []
@@ -58,6 +60,7 @@ def parse(
     return Parsed(
         settings=settings,
         program=words.program,
+        arguments=tuple(words.arguments),
         is_module=words.is_module,
         argv=tuple(argv),
         texts={name: tuple(texts) for name, texts in words.texts.items()},
@@ -96,8 +99,12 @@ def convert(flag: Flag, text: str) -> Value:
 class _Words:
     """One walk over the words of a command line."""
 
-    def __init__(self, flags: Sequence[Flag], argv: Sequence[str], command: str, *, starts_program: bool) -> None:
+    def __init__(
+        self, flags: Sequence[Flag], argv: Sequence[str], command: str, *, starts_program: bool, arguments: int
+    ) -> None:
         self.argv = tuple(argv)
+        self.most_arguments = arguments
+        self.arguments: list[str] = []
         self.command = command
         self.starts_program = starts_program
         self.known = {spelling: flag for flag in flags for spelling in flag.spellings}
@@ -116,8 +123,8 @@ class _Words:
         while position < len(self.argv):
             word = self.argv[position]
             if not self.starts_program and (word == "-" or not word.startswith("-")):
-                self._spare(word)
-            elif word == "--" and self.starts_program:
+                self._argument(word)
+            elif word == "--" and (self.starts_program or self.most_arguments):
                 self.program = self.argv[position + 1 :]
                 return
             elif word == "-m" and self.starts_program:
@@ -165,15 +172,14 @@ class _Words:
                 texts.append(self.argv[position])
         return position
 
-    def _spare(self, word: str) -> None:
-        first = next(iter(self.letters))
-        self.problems.append(
-            Problem(
-                code="UM-CLI-005",
-                what=f"unexpected argument: {word}",
-                hint=f"did you mean `{self.command} {first} {word}`? `{self.command} --help` lists all flags",
-            )
-        )
+    def _argument(self, word: str) -> None:
+        if len(self.arguments) < self.most_arguments:
+            self.arguments.append(word)
+            return
+        letter = next(iter(self.letters), "") if not self.most_arguments else ""
+        meant = f"did you mean `{self.command} {letter} {word}`? " if letter else ""
+        hint = f"{meant}`{self.command} --help` lists all flags"
+        self.problems.append(Problem(code="UM-CLI-005", what=f"unexpected argument: {word}", hint=hint))
 
     def _is_bare(self, word: str) -> bool:
         """Whether this word can be a mistake for true or false as well as a program, so that nobody should guess."""

@@ -135,6 +135,8 @@ class Parsed:
 
     settings: Mapping[str, Setting]
     program: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    """Of commands that take arguments between their flags."""
     is_module: bool = False
     argv: tuple[str, ...] = ()
     texts: Mapping[str, tuple[str, ...]] = MappingProxyType({})

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from umiak.core.names import is_name
 from umiak.core.value import value
-from umiak.schema import toml_tree
 from umiak.schema.findings import Findings, Place, choices
 from umiak.schema.keys import WrongType
 from umiak.schema.kinds import word_of
@@ -55,6 +54,8 @@ def read(files: Iterable[tuple[str, str]], backends: Collection[str]) -> PlacesR
     found: dict[str, NamedPlace] = {}
     default = None
     for source, text in files:
+        from umiak.schema import toml_tree  # most people have no such file, and need no regular expressions for it
+
         tree = toml_tree.parse(text, source, findings)
         for entry in tree.entries if tree else ():
             if entry.key == "place" and isinstance(entry.node, Section):

@@ -26,7 +26,8 @@ _NAMES_OF_FILES = ("DIR", "FILE", "CONFIG")
 
 def flags(command: Command) -> tuple[Flag, ...]:
     """All flags of a command."""
-    return tuple(import_module(command.flags).FLAGS) if command.flags else ()
+    module, _, table = command.flags.partition(":")
+    return tuple(getattr(import_module(module), table or "FLAGS")) if module else ()
 
 
 def offered(command: Command) -> list[tuple[str, str]]:
@@ -103,6 +104,11 @@ def _tables() -> dict[str, str]:
             known.append(f"        {pattern}) candidates={_quoted(words)} ;;")
     programs = "|".join(name for name, command in COMMANDS.items() if command.starts_program)
     return {"takes": "\n".join(takes), "known": "\n".join(known), "programs": programs}
+
+
+def _with_files() -> str:
+    """Commands whose arguments are files, for zsh."""
+    return "|".join(name for name, command in COMMANDS.items() if command.starts_program or command.takes_file)
 
 
 def _quoted(text: str) -> str:
@@ -203,6 +209,7 @@ def zsh() -> str:
             f"        {name}) choices=({' '.join(each.words)}) ;;" for name, each in COMMANDS.items() if each.words
         ),
         flags="\n".join(flag_cases),
+        files=_with_files(),
         **_tables(),
     )
 
@@ -281,7 +288,7 @@ _umiak() {{
         _describe -o -t flags 'flag' flags
         return
     fi
-    case "$command" in {programs}) _files ;; esac
+    case "$command" in {files}) _files ;; esac
 }}
 
 if [[ "${{funcstack[1]}}" == _umiak ]]; then
@@ -311,7 +318,7 @@ def fish() -> str:
         lines.append("")
         if command.words:
             lines.append(f"complete -c umiak -n '__umiak_first {name}' -a {_fish(' '.join(command.words))}")
-        if not command.starts_program:
+        if not (command.starts_program or command.takes_file):
             lines.append(f"{here} -f")
         words = {flag: each for spelled, each in values(command) for flag in spelled}
         letters = {f"--{flag.name}": f" -s {flag.letter}" for flag in flags(command) if flag.letter}

@@ -1,0 +1,1 @@
+"""The commands about submitted jobs: submit, status, logs, wait, cancel, list."""

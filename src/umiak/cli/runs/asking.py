@@ -1,0 +1,97 @@
+"""What the commands about runs share: reading their command line, and finding the run. A program."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.schema import command_line
+from umiak.submit import configuration
+from umiak.submit.flow import Flow
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from umiak.cli.output import Printer
+    from umiak.schema.flags import Flag, Parsed
+    from umiak.submit.flow import KnownRun
+
+CLEAR = "\x1b[H\x1b[2J"
+SOON_S, LATER_S = 0.05, 2.0
+"""Between two looks at a run that is waited for: first often, then less and less."""
+
+
+def parse(
+    name: str,
+    flags: Sequence[Flag],
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    printer: Printer,
+    *,
+    takes: int = 1,
+) -> Parsed | None:
+    """The command line, or None if help was asked for and given. UmiakError with everything that is wrong."""
+    parsed = command_line.parse(flags, argv, environ, command=f"umiak {name}", starts_program=False, arguments=takes)
+    if parsed.wants_help:
+        from umiak.cli.runs import help as help_pages
+
+        printer.data(help_pages.text(name))
+        return None
+    if parsed.program:
+        hint = f"`umiak {name} --help` lists all flags"
+        problem = Problem(code="UM-CLI-005", what=f"unexpected argument: {parsed.program[0]}", hint=hint)
+        raise UmiakError(*parsed.problems, problem)
+    if parsed.problems:
+        raise UmiakError(*parsed.problems)
+    return parsed
+
+
+def flow(environ: Mapping[str, str]) -> Flow:
+    """For this person in this directory."""
+    return Flow(configuration.context(environ))
+
+
+def run_of(asked: Flow, parsed: Parsed, printer: Printer, *, newest: bool = True) -> KnownRun:
+    """The run that was named; where none was, the newest one, said aloud."""
+    if parsed.arguments:
+        return asked.find(parsed.arguments[0])
+    records = asked.records.all() if newest else []
+    if not records:
+        hint = "`umiak list` prints your runs" if not newest else "submit a job first: `umiak submit job.yaml`"
+        what = "no run was named" if not newest else "there are no runs"
+        raise UmiakError(Problem(code="UM-SUBMIT-016", what=what, hint=hint))
+    found = asked.find(records[0].run_id)
+    printer.note(f"the newest run: {found.handle}")
+    return found
+
+
+def repeat(parsed: Parsed, printer: Printer, show: Callable[[], str]) -> int:
+    """Print something, once or with --watch again and again."""
+    is_watched = parsed.truth("watch")
+    screen = CLEAR if is_watched and not parsed.truth("json") and printer.out.isatty() else ""
+    while True:
+        printer.data(screen + show())
+        if not is_watched:
+            return Exit.DONE
+        time.sleep(parsed.seconds("interval") or LATER_S)
+
+
+def until_over(asked: Flow, run: KnownRun, timeout_s: float | None = None) -> Any:
+    """The last status of a run; after the timeout, whatever it is."""
+    until = None if timeout_s is None else time.monotonic() + timeout_s
+    pause_s = SOON_S
+    while True:
+        status = asked.status(run)
+        now = time.monotonic()
+        if status.state.is_over or (until is not None and now >= until):
+            return status
+        time.sleep(pause_s if until is None else max(0.0, min(pause_s, until - now)))
+        pause_s = min(LATER_S, pause_s * 1.3)
+
+
+def as_json(data: object) -> str:
+    """One line."""
+    return json.dumps(data, ensure_ascii=False)

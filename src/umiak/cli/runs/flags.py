@@ -1,0 +1,137 @@
+"""The flags of `umiak status`, `logs`, `wait`, `cancel` and `list`: tables. Values."""
+
+from __future__ import annotations
+
+from umiak.core.cluster import Role
+from umiak.schema.flags import Flag, FlagKind, FlagOrigin
+
+WHICH = "Run"
+SHOWN = "Output"
+
+JSON = Flag(
+    name="json",
+    help="Print JSON.",
+    group=SHOWN,
+    origin=FlagOrigin.UMIAK,
+    kind=FlagKind.SWITCH,
+    default=False,
+)
+WATCH = Flag(
+    name="watch",
+    letter="w",
+    help="Refresh until Ctrl-C.",
+    group=SHOWN,
+    origin=FlagOrigin.UMIAK,
+    kind=FlagKind.SWITCH,
+    default=False,
+)
+INTERVAL = Flag(
+    name="interval",
+    help="Time between refreshes.",
+    group=SHOWN,
+    origin=FlagOrigin.UMIAK,
+    kind=FlagKind.SECONDS,
+    default=2.0,
+    least=0.1,
+    metavar="SECONDS",
+)
+
+STATUS = (JSON, WATCH, INTERVAL)
+
+LOGS = (
+    Flag(
+        name="follow",
+        letter="f",
+        help="Print new lines as they are written, until the job is over.",
+        group=WHICH,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SWITCH,
+        default=False,
+    ),
+    Flag(
+        name="rank",
+        help="Print the lines of this worker only: its rank among the trainers, or in its --role.",
+        group=WHICH,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.NUMBER,
+        least=0,
+        metavar="N",
+    ),
+    Flag(
+        name="role",
+        help="Print the lines of this role only.",
+        group=WHICH,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.CHOICE,
+        choices=tuple(role.value for role in Role),
+        metavar="ROLE",
+    ),
+    Flag(
+        name="json",
+        help="Print JSON: one object per line.",
+        group=SHOWN,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SWITCH,
+        default=False,
+    ),
+)
+
+WAIT = (
+    Flag(
+        name="timeout",
+        help="Stop waiting after this long, with exit status 3; the job goes on.",
+        group=WHICH,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SECONDS,
+        least=0,
+        metavar="SECONDS",
+    ),
+    JSON,
+)
+
+CANCEL = (
+    Flag(
+        name="grace",
+        help="Time workers have to exit after SIGTERM; then they are killed.",
+        group=WHICH,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SECONDS,
+        default=30.0,
+        least=0,
+        metavar="SECONDS",
+    ),
+    JSON,
+)
+
+LIST = (
+    Flag(
+        name="on",
+        help="List the runs of this place only.",
+        group=WHICH,
+        origin=FlagOrigin.UMIAK,
+        metavar="PLACE",
+    ),
+    Flag(
+        name="limit",
+        letter="n",
+        help="List so many runs.",
+        group=WHICH,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.NUMBER,
+        default=20,
+        least=1,
+        metavar="N",
+    ),
+    Flag(
+        name="all",
+        letter="a",
+        help="List all runs.",
+        group=WHICH,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SWITCH,
+        default=False,
+    ),
+    JSON,
+    WATCH,
+    INTERVAL,
+)

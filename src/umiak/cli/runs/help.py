@@ -1,0 +1,191 @@
+"""The help of `umiak submit`, `status`, `logs`, `wait`, `cancel` and `list`, and their reference page, from the tables of flags. A decider."""
+
+from __future__ import annotations
+
+from umiak.cli.runs import flags, submit_flags
+from umiak.cli.texts.help_text import WIDTH, default, entry, spelling, tail, wrapped
+from umiak.core.value import value
+from umiak.schema.flags import Flag
+
+HANDLE = (
+    "HANDLE is what `umiak submit` prints, a run's id, or the beginning of one. Without it, the newest run is taken."
+)
+
+
+@value
+class HelpPage:
+    """What is said about one command."""
+
+    usage: tuple[str, ...]
+    about: str
+    examples: tuple[tuple[str, str], ...]
+    flags: tuple[Flag, ...]
+    ending: str
+
+
+PAGES = {
+    "submit": HelpPage(
+        usage=("umiak submit job.yaml [flags]", "umiak submit [flags] -- train.py [arguments of the script]"),
+        about="Run a job on a place: this machine, hosts, a cluster or a cloud. Prints the handle of the run. "
+        "The job goes on when this command, or your session, ends.",
+        examples=(
+            ("umiak submit job.yaml", "on this machine, in the background"),
+            ("umiak submit job.yaml --on lab", "on the place lab of umiak.toml"),
+            ("umiak submit job.yaml --on lab --dry-run", "prints what would be written and run"),
+            ("umiak submit --nproc_per_node 2 -- train.py --lr 0.1", "without a file"),
+            ("umiak submit --server_num 2 --trainer_num 4 -- train.py", "parameter servers and trainers"),
+            ("umiak submit --foreground -- train.py", "follows the logs; Ctrl-C cancels"),
+        ),
+        flags=submit_flags.FLAGS,
+        ending="If this command is killed before it prints the handle, repeat it: a job that was started is found, and "
+        "not started twice. Exit status: 0 if the job was submitted, 2 if the request is wrong, 3 if the place refused.",
+    ),
+    "status": HelpPage(
+        usage=("umiak status [HANDLE] [flags]",),
+        about="Show the state of a submitted job, its exit code and its nodes.",
+        examples=(
+            ("umiak status", "the newest run"),
+            ("umiak status local://local/train-3f2a9c", "by its handle"),
+            ("umiak status train-3f --watch", "refreshed"),
+        ),
+        flags=flags.STATUS,
+        ending=f"{HANDLE} States: queued, starting, running, restarting, stopping, succeeded, failed, cancelled, lost.",
+    ),
+    "logs": HelpPage(
+        usage=("umiak logs [HANDLE] [flags]",),
+        about="Print what the workers of a submitted job have written, each line with its worker.",
+        examples=(
+            ("umiak logs -f", "follows the newest run"),
+            ("umiak logs train-3f --rank 0", "of one trainer"),
+            ("umiak logs train-3f --role server", "of all parameter servers"),
+        ),
+        flags=flags.LOGS,
+        ending=HANDLE,
+    ),
+    "wait": HelpPage(
+        usage=("umiak wait [HANDLE] [flags]",),
+        about="Wait until a submitted job is over.",
+        examples=(
+            ('umiak wait "$(umiak submit job.yaml)"', "submits, waits, ends as the job does"),
+            ("umiak wait train-3f --timeout 2h", "not longer than this"),
+        ),
+        flags=flags.WAIT,
+        ending=f"{HANDLE} Exit status: the job's; 1 if it was cancelled without one; 3 if it is lost or not over in time.",
+    ),
+    "cancel": HelpPage(
+        usage=("umiak cancel HANDLE [flags]",),
+        about="Stop a submitted job: SIGTERM to its workers, and SIGKILL after the grace. Returns when it is over.",
+        examples=(
+            ("umiak cancel train-3f", "workers have 30 seconds to exit"),
+            ("umiak cancel train-3f --grace 0", "at once"),
+        ),
+        flags=flags.CANCEL,
+        ending="HANDLE is what `umiak submit` prints, a run's id, or the beginning of one. A job that is already over is left as it is.",
+    ),
+    "list": HelpPage(
+        usage=("umiak list [flags]",),
+        about="List the jobs that you submitted, the newest first.",
+        examples=(
+            ("umiak list", "the last 20"),
+            ("umiak list --on lab --all", "all of one place"),
+            ("umiak list --json", "machine-readable"),
+        ),
+        flags=flags.LIST,
+        ending="Runs are recorded in ~/.local/state/umiak (XDG_STATE_HOME), readable by you only.",
+    ),
+}
+
+HEAD = """\
+<!-- Made by `python docs/generate.py` from umiak.cli.runs. Change these, not this file. -->
+
+# Submitting jobs
+
+`umiak submit` runs a [job](job.md) on a place; `umiak status`, `logs`, `wait`, `cancel` and `list` take the handle that it prints, from any shell.
+
+Places are named in `umiak.toml`, which is looked for in the working directory and above it, and in your own
+`~/.config/umiak/config.toml` (`XDG_CONFIG_HOME`). The nearer file wins. `local`, this machine, is always there.
+
+```toml
+default_place = "here"
+
+[place.here]
+backend = "local"
+```
+
+"""
+
+TAIL = """\
+## What is kept where
+
+| path | what |
+|---|---|
+| `~/.local/state/umiak/runs` | a record of each run (`XDG_STATE_HOME`) |
+| `~/.local/state/umiak/local/RUN` | a run of the backend `local`: its plan, its processes, its end, and `log` with the output of all workers |
+
+Only you can read them. Each run gets a `UMIAK_TOKEN` of its own; it and the job's secrets reach the workers through a pipe and their environment,
+and are written nowhere.
+
+## States
+
+| state | meaning |
+|---|---|
+| `queued` | The place has it, and has not started it. |
+| `starting` | Machines, images or peers are waited for. |
+| `running` | Its workers run. |
+| `restarting` | Its workers are started again after a failure. |
+| `stopping` | It was cancelled, or it ends. |
+| `succeeded` | Every worker ended with 0. |
+| `failed` | A worker failed; the exit code is that of the first one. |
+| `cancelled` | It was cancelled. |
+| `lost` | It is gone, and nobody knows how it ended, as when its supervisor was killed. |
+
+Words of places:
+
+{states}
+
+## The place `local`
+
+One machine is one node: a job with `nodes: 2` and `workers: 2` has 4 workers here, and an elastic one as many as it needs at least. Servers and trainers
+are started by one launcher, or, where their commands or variables differ, each by one of its own. The job runs in its working directory, or in that of
+`files`; nothing is copied. `inputs` and `outputs` are refused. Each run has a supervisor, which belongs to no terminal: the job goes on when
+`umiak submit` or the session ends. If the supervisor is killed, workers get SIGTERM and then SIGKILL, and the run is `lost`.
+"""
+
+
+def text(name: str) -> str:
+    """The help of a command."""
+    page = PAGES[name]
+    lines = [f"{'usage:' if first == 0 else '      '} {usage}" for first, usage in enumerate(page.usage)]
+    lines += ["", *wrapped(page.about, WIDTH), "", "Examples:"]
+    lines += [f"  {example:<58}# {meaning}" for example, meaning in page.examples]
+    for group in dict.fromkeys(flag.group for flag in page.flags):
+        lines += ["", f"{group}:"]
+        for flag in page.flags:
+            if flag.group == group:
+                lines += entry(spelling(flag), flag.help, tail(flag))
+    return "\n".join([*lines, "", *wrapped(page.ending, WIDTH)]) + "\n"
+
+
+def reference() -> str:
+    """docs/reference/submit.md."""
+    from umiak.submit.states import STATES
+
+    parts = [HEAD]
+    for name, page in PAGES.items():
+        parts.append(f"## `umiak {name}`\n\n```\n{chr(10).join(page.usage)}\n```\n\n{page.about}\n")
+        examples = "\n".join(f"{example:<58}# {meaning}" for example, meaning in page.examples)
+        rows = "\n".join(
+            f"| {_code(spelling(flag))} | {_code(default(flag)) or '-'} | {flag.help} |" for flag in page.flags
+        )
+        parts.append(
+            f"```sh\n{examples}\n```\n\n| flag | default | meaning |\n|---|---|---|\n{rows}\n\n{page.ending}\n"
+        )
+    states = ["| backend | word | state |", "|---|---|---|"]
+    states += [
+        f"| {name} | `{word}` | {state.value} |" for name, words in STATES.items() for word, state in words.items()
+    ]
+    return "\n".join([*parts, TAIL.replace("{states}", "\n".join(states))])
+
+
+def _code(text: str) -> str:
+    return f"`{text.replace('|', chr(92) + '|')}`" if text else ""

@@ -1,0 +1,129 @@
+"""`umiak submit`: a job.yaml, or a command line, to a place. A program."""
+
+from __future__ import annotations
+
+from umiak.cli.runs import asking, tables
+from umiak.cli.runs.logs import shown as shown_line
+from umiak.cli.runs.submit_flags import FLAGS, OF_A_JOB, job_of
+from umiak.core import bundle
+from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.schema import command_line
+from umiak.schema.flags import FlagFindings
+from umiak.submit.backend import DEFAULT_GRACE_S, LogsWanted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from umiak.cli.output import Printer
+    from umiak.core.job import Job
+    from umiak.schema.flags import Parsed
+    from umiak.submit.flow import Flow, Submitted
+
+
+def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> int:
+    """Run `umiak submit`. The result is the exit status; with --foreground the job's."""
+    parsed = parse(argv, environ)
+    if parsed.wants_help:
+        from umiak.cli.runs import help as help_pages
+
+        printer.data(help_pages.text("submit"))
+        return Exit.DONE
+    job = _job(parsed, printer)
+    flow = asking.flow(environ)
+    place = flow.place(parsed.text("on") or None)
+    if problems := flow.check(job, place):
+        raise UmiakError(*problems)
+    if parsed.truth("dry_run"):
+        rendered = flow.render(job, place)
+        printer.data(asking.as_json(_bundle_data(rendered)) if parsed.truth("json") else bundle.shown(rendered))
+        return Exit.DONE
+    submitted = flow.submit(job, place, key=parsed.text("key") or None)
+    _tell(submitted, flow, parsed, printer)
+    return _follow(submitted, flow, parsed, printer) if parsed.truth("foreground") else Exit.DONE
+
+
+def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
+    """The words of a command line; what is wrong with them is in it."""
+    return command_line.parse(FLAGS, argv, environ, command="umiak submit", starts_program=False, arguments=1)
+
+
+def _job(parsed: Parsed, printer: Printer) -> Job:
+    findings = FlagFindings(parsed)
+    if not parsed.arguments and not parsed.program:
+        hint = "write `umiak submit job.yaml`, or `umiak submit --nnodes 2 -- train.py --lr 0.1`"
+        findings.problem("UM-SUBMIT-018", "no job: neither a file nor a command", hint=hint)
+    elif parsed.arguments and parsed.program:
+        what = f"a job file and a command: {parsed.arguments[0]} and {parsed.program[0]}"
+        findings.problem("UM-SUBMIT-018", what, hint="the file says what is run; leave one of them out")
+    elif parsed.arguments and not parsed.arguments[0].endswith((".yaml", ".yml")):
+        word = parsed.arguments[0]
+        hint = f"to run it without a file, put -- before it: `umiak submit -- {word}`"
+        findings.problem("UM-SUBMIT-018", f"not a job file (.yaml): {word}", hint=hint)
+    elif parsed.arguments:
+        for name in OF_A_JOB:
+            if parsed.said(name):
+                hint = f"say it in {parsed.arguments[0]}"
+                findings.problem("UM-SUBMIT-018", f"not with a job file: {parsed[name].said_as}", hint=hint)
+    made = job_of(parsed, findings) if parsed.program else None
+    if findings.problems:
+        raise UmiakError(*findings.problems)
+    return made or _from_file(parsed.arguments[0], printer)
+
+
+def _from_file(path: str, printer: Printer) -> Job:
+    from umiak.submit import job_file
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise UmiakError(Problem(code="UM-SUBMIT-019", what=f"the job file can't be read: {path}", why=why)) from None
+    reading = job_file.read(text, path)
+    printer.problems(reading.warnings, "warning")
+    if reading.job is None:
+        raise UmiakError(*reading.problems)
+    return reading.job
+
+
+def _tell(submitted: Submitted, flow: Flow, parsed: Parsed, printer: Printer) -> None:
+    """First the handle, then the record that it was seen: killed in between, the same command tells it again."""
+    handle = submitted.handle
+    if submitted.is_repeated:
+        printer.note(f"this job was submitted before, nothing was started twice: {handle}")
+    if parsed.truth("json"):
+        record = submitted.record
+        data = {"handle": str(handle), "run": record.run_id, "name": record.name, "place": record.place}
+        printer.data(asking.as_json({**data, "repeated": submitted.is_repeated}))
+    elif parsed.truth("foreground"):
+        printer.talk(f"submitted: {handle}")
+    else:
+        printer.data(str(handle))
+        printer.talk(f"follow it: umiak logs -f {handle}")
+    flow.told(submitted)
+
+
+def _follow(submitted: Submitted, flow: Flow, parsed: Parsed, printer: Printer) -> int:
+    run = flow.find(str(submitted.handle))
+    try:
+        for line in run.backend.logs(run.handle, LogsWanted(follow=True)):
+            if parsed.truth("json"):
+                printer.data(asking.as_json(tables.line_data(line)))
+            else:
+                printer.data(shown_line(line, printer))
+    except KeyboardInterrupt:
+        printer.talk(f"cancelling {run.handle}; Ctrl-C again leaves it")
+        run.backend.cancel(run.handle, DEFAULT_GRACE_S)
+    status = asking.until_over(flow, run)
+    return int(status.exit_status)
+
+
+def _bundle_data(made: bundle.Bundle) -> dict[str, object]:
+    files: list[dict[str, object]] = []
+    for file in made.files:
+        if isinstance(file, bundle.SecretFile):
+            files.append({"path": file.path, "mode": f"{bundle.PRIVATE:o}", "secret": file.variable})
+        else:
+            files.append({"path": file.path, "mode": f"{file.mode:o}", "text": file.text})
+    return {"files": files, "requests": list(made.requests), "commands": [list(each) for each in made.commands]}

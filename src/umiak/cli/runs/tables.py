@@ -1,0 +1,139 @@
+"""Runs as people and programs read them: tables, and plain data for JSON. A decider.
+
+rows([["RUN", "STATE"], ["ctr-3f2a9c", "running"]])
+"""
+
+from __future__ import annotations
+
+from umiak.core.shown import one_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from umiak.core.job import Handle
+    from umiak.core.status import JobStatus
+    from umiak.submit.backend import LogLine
+    from umiak.submit.run_record import RunRecord
+
+GAP = "  "
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def status_text(handle: Handle, record: RunRecord | None, status: JobStatus, now_s: float) -> str:
+    """`umiak status`."""
+    reason = f": {one_line(status.reason)}" if status.reason else ""
+    lines = [[handle.id, f"{status.state.value}{reason}"], ["handle", str(handle)]]
+    if record is not None:
+        lines += [["job", record.name], ["place", record.place], ["directory", one_line(record.directory)]]
+    if status.submitted_s is not None:
+        lines.append(["submitted", ago(now_s - status.submitted_s)])
+    if took := _took(status, now_s):
+        lines.append(["ran" if status.state.is_over else "running for", took])
+    if status.exit_code is not None:
+        lines.append(["exit code", str(status.exit_code)])
+    head = rows(lines)
+    if len(status.nodes) < 2:
+        return head
+    nodes = [["NODE", "ROLE", "RANK", "STATE", "EXIT"]]
+    for each in status.nodes:
+        role = each.role.value if each.role else ""
+        nodes.append([each.name, role, _text(each.rank), each.state.value, _text(each.exit_code)])
+    return f"{head}\n{rows(nodes)}"
+
+
+def list_text(runs: Iterable[tuple[RunRecord, JobStatus]], now_s: float) -> str:
+    """`umiak list`."""
+    table = [["RUN", "STATE", "PLACE", "SUBMITTED", "RAN", "EXIT", "HANDLE"]]
+    for record, status in runs:
+        table.append(
+            [
+                record.run_id,
+                status.state.value,
+                record.place,
+                ago(now_s - record.submitted_s),
+                _took(status, now_s),
+                _text(status.exit_code),
+                record.handle or "-",
+            ]
+        )
+    return rows(table)
+
+
+def rows(table: Sequence[Sequence[str]]) -> str:
+    """Columns that are as wide as their widest cell; nothing behind the last."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = [GAP.join([cell.ljust(width) for cell, width in zip(row, widths, strict=True)]).rstrip() for row in table]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def status_data(handle: Handle, record: RunRecord | None, status: JobStatus) -> dict[str, Any]:
+    """``--json``."""
+    data = run_data(handle, record, status)
+    data["nodes"] = [
+        {
+            "name": each.name,
+            "role": each.role.value if each.role else None,
+            "rank": each.rank,
+            "state": each.state.value,
+            "exit_code": each.exit_code,
+            "reason": each.reason,
+        }
+        for each in status.nodes
+    ]
+    return data
+
+
+def run_data(handle: Handle | None, record: RunRecord | None, status: JobStatus) -> dict[str, Any]:
+    """A run of a list."""
+    return {
+        "handle": str(handle) if handle else None,
+        "run": record.run_id if record else None,
+        "name": record.name if record else None,
+        "place": record.place if record else handle.place if handle else None,
+        "directory": record.directory if record else None,
+        "state": status.state.value,
+        "said": status.said,
+        "reason": status.reason,
+        "exit_code": status.exit_code,
+        "submitted_s": status.submitted_s or (record.submitted_s if record else None),
+        "started_s": status.started_s,
+        "ended_s": status.ended_s,
+    }
+
+
+def line_data(line: LogLine) -> dict[str, Any]:
+    """A line of a log."""
+    role = line.role.value if line.role else None
+    return {"source": line.source, "role": role, "rank": line.rank, "text": line.text, "position": line.position}
+
+
+def ago(seconds: float) -> str:
+    """``3 min ago``."""
+    return f"{span(seconds)} ago" if seconds >= 1 else "now"
+
+
+def span(seconds: float) -> str:
+    """``5 s``, ``3 min``, ``2 h 10 min``, ``4 d 3 h``."""
+    whole = max(0, int(seconds))
+    for index, (size, unit) in enumerate(_UNITS):
+        if whole >= size:
+            parts = [f"{whole // size} {unit}"]
+            if size > 60:
+                small, small_unit = _UNITS[index + 1]
+                parts += [f"{whole % size // small} {small_unit}"] if whole % size >= small else []
+            return " ".join(parts)
+    return "0 s"
+
+
+def _took(status: JobStatus, now_s: float) -> str:
+    if status.started_s is None:
+        return ""
+    if status.ended_s is None and status.state.is_over:
+        return ""
+    return span((status.ended_s or now_s) - status.started_s)
+
+
+def _text(number: int | None) -> str:
+    return "" if number is None else str(number)

@@ -1,0 +1,80 @@
+"""The reference page of job.yaml as Markdown, made from the table of keys. A decider."""
+
+from __future__ import annotations
+
+from umiak.schema import kinds
+from umiak.submit import job_keys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from umiak.schema.keys import Key
+
+PAGE = """\
+<!-- Made by `python docs/generate.py` from umiak.submit.job_keys. Change these, not this file. -->
+
+# job.yaml
+
+What is run, and nothing of where: the same file goes to any place with [`umiak submit`](submit.md).
+
+```yaml
+name: ctr
+command: train.py --lr 0.1
+nodes: 2
+workers: 4
+env:
+  OMP_NUM_THREADS: 4
+secrets: [WANDB_API_KEY]
+restarts: 2
+time_limit: 12h
+```
+
+With parameter servers:
+
+```yaml
+name: wide_and_deep
+command: train.py
+roles:
+  server: {nodes: 2}
+  trainer: {nodes: 4, cpus: 8, memory: 16GiB}
+```
+
+## Keys of a job
+
+| key | value | default | meaning |
+|---|---|---|---|
+{job}
+
+## Keys of a role
+
+Below `roles`, each of `server`, `trainer` and `heter` has these keys. What a role does not say, the job says for it; `env` is added to the job's.
+
+| key | value | default | meaning |
+|---|---|---|---|
+{role}
+
+All mistakes of a file are reported at once, each with its line, and the exit status is 2.
+
+## In an editor
+
+`umiak/submit/job.schema.json` in the installed package is a JSON schema of these keys. For editors with the YAML language server, write as the first line
+
+```yaml
+# yaml-language-server: $schema=PATH/umiak/submit/job.schema.json
+```
+"""
+
+
+def job_reference() -> str:
+    """docs/reference/job.md."""
+    own = [key for key in job_keys.JOB if key not in job_keys.ROLE]
+    rows = {"job": [*own, *job_keys.ROLE], "role": [*job_keys.ROLE]}
+    page = PAGE
+    for name, keys in rows.items():
+        page = page.replace(f"{{{name}}}", "\n".join(map(_row, keys)))
+    return page
+
+
+def _row(key: Key) -> str:
+    value = " ".join(f"`{each}`" for each in key.choices) if key.kind is kinds.CHOICE else key.kind.phrase
+    default = key.default_said or ("required" if key.required else "" if key.default is None else f"`{key.default}`")
+    return f"| `{key.name}` | {value} | {default or '-'} | {key.meaning} |"

@@ -1,0 +1,132 @@
+"""What every place can do: the protocol of backends, and the values that go in and out. Values.
+
+    backend = make(place, context)                          the entry point: Callable[[NamedPlace, SubmitContext], Backend]
+    backend.check(job)                                   everything that is wrong, at once
+    backend.render(job, run_id)                          Bundle: what would be written and run; no I/O
+    backend.submit(submission)                           Handle; with the same run id again, the same job
+    backend.status(handle), .logs(handle, wanted), .cancel(handle), .list()
+
+A backend raises `UmiakError` if its place refused and nothing was started, and `AnswerLost` if it can't know. After a lost answer
+the same submission is sent again with the same run id, which must not start the job twice.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.value import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Protocol, TypeAlias
+
+    from umiak.core.bundle import Bundle
+    from umiak.core.cluster import Role
+    from umiak.core.job import Handle, Job
+    from umiak.core.status import JobStatus
+    from umiak.submit.places import NamedPlace
+
+    BackendFactory: TypeAlias = "Callable[[NamedPlace, SubmitContext], Backend]"
+else:
+    Protocol = object  # importing typing takes longer than a command may
+
+DEFAULT_GRACE_S = 30.0
+
+
+class Backend(Protocol):
+    """One place."""
+
+    def check(self, job: Job) -> Iterable[Problem]:
+        """Everything that keeps this job from running there."""
+
+    def render(self, job: Job, run_id: str) -> Bundle:
+        """What a submission would write and run. Pure: the same job and run id, the same bundle."""
+
+    def submit(self, submission: Submission) -> Handle:
+        """Start it, unless it was started with this run id before."""
+
+    def status(self, handle: Handle) -> JobStatus:
+        """How it is now."""
+
+    def logs(self, handle: Handle, wanted: LogsWanted) -> Iterator[LogLine]:
+        """Its lines. Following ends when the job is over and every line was given."""
+
+    def cancel(self, handle: Handle, grace_s: float) -> None:
+        """Stop it: SIGTERM, and SIGKILL after the grace. It is over when this returns. Nothing if it was over before."""
+
+    def list(self) -> Iterable[Handle]:
+        """The jobs that this place knows of."""
+
+
+@value
+class SubmitContext:
+    """Where a person submits from."""
+
+    environ: Mapping[str, str]
+    directory: str
+    """Absolute: the working directory."""
+    state_directory: str
+    """Absolute: umiak's own, for its user alone."""
+
+
+class Secrets(dict[str, str]):
+    """Variables with secret values. It never shows them, so that no traceback, log or message does."""
+
+    def __repr__(self) -> str:
+        return f"Secrets({', '.join(sorted(self))})"
+
+    __str__ = __repr__
+
+
+@value
+class Submission:
+    """A job on its way."""
+
+    run_id: str
+    """Ours, unique: it keeps a job from being started twice."""
+    job: Job
+    bundle: Bundle
+    secrets: Secrets
+    """The job's token and the secrets that it names."""
+
+
+@value
+class LogsWanted:
+    """Which lines of a job."""
+
+    follow: bool = False
+    role: Role | None = None
+    """None: all roles; with a rank: trainers."""
+    rank: int | None = None
+    after: Mapping[str, str] = MappingProxyType({})
+    """For each source the position of the last line that was seen, as the line had it."""
+
+
+@value
+class LogLine:
+    """One line of one process."""
+
+    source: str
+    """Who wrote it: ``trainer.0``, ``launcher``."""
+    text: str
+    position: str = ""
+    """Behind this line, in the backend's own words: `LogsWanted.after` goes on there."""
+    role: Role | None = None
+    rank: int | None = None
+
+
+class AnswerLost(UmiakError):
+    """Nobody knows whether the job was started: the connection broke, or no answer came in time."""
+
+    def __init__(self, place: str, why: str) -> None:
+        super().__init__(
+            Problem(
+                code="UM-SUBMIT-002",
+                what=f"no answer from {place}: the job may have been started",
+                why=why,
+                hint="repeat the same command: a job that was started is found, and not started twice",
+            ),
+            exit_status=Exit.REFUSED,
+        )

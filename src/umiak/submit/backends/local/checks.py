@@ -1,0 +1,102 @@
+"""What keeps a job from running on this machine. A decider.
+
+problems(job, Machine(cpus=8, memory_bytes=16 << 30, devices=0, ...))
+"""
+
+from __future__ import annotations
+
+from umiak.core.cluster import Role
+from umiak.core.job import FrameworkName
+from umiak.core.problem import Problem
+from umiak.core.value import value
+from umiak.submit.backends.local.plan import is_uniform
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from umiak.core.devices import DeviceKind
+    from umiak.core.job import Job, RoleSpec
+
+GIB = 1 << 30
+
+
+@value
+class Machine:
+    """What a job finds here."""
+
+    cpus: int
+    memory_bytes: int
+    devices: int = 0
+    device: DeviceKind | None = None
+    has_framework: bool = True
+    """Whether what the job wants to import is installed."""
+    missing_files: frozenset[str] = frozenset()
+    """Scripts of the job's commands, and its directory, that are not there."""
+
+
+def scripts(job: Job) -> tuple[str, ...]:
+    """The files that the job's commands name, from its working directory."""
+    commands = [job.command_of(role) for role in job.roles]
+    return tuple(dict.fromkeys(words[0] for words in commands if words and words[0].endswith(".py")))
+
+
+def problems(job: Job, machine: Machine) -> list[Problem]:
+    """All of them."""
+    found = [
+        Problem(code="UM-SUBMIT-020", what=f"no such file here: {name}", hint="paths count from the working directory")
+        for name in sorted(machine.missing_files)
+    ]
+    if not machine.has_framework and job.framework is not FrameworkName.NONE:
+        found.append(
+            Problem(
+                code="UM-SUBMIT-021",
+                what=f"framework is not installed: {job.framework.value}",
+                hint="install it into the environment of this umiak, or run `umiak submit` in one that has it",
+            )
+        )
+    for role in job.roles:
+        found += _resources(role, machine)
+    if job.inputs or job.outputs:
+        found.append(
+            Problem(
+                code="UM-SUBMIT-022",
+                what="inputs and outputs are not transferred on this machine",
+                hint="read and write the data where it is, and leave `inputs` and `outputs` out",
+            )
+        )
+    if job.role(Role.HETER) and not is_uniform(job):
+        found.append(
+            Problem(
+                code="UM-SUBMIT-023",
+                what="roles with heter workers must have one command and one env on this machine",
+                hint="write `command` and `env` in the job, not in its roles",
+            )
+        )
+    return found
+
+
+def _resources(role: RoleSpec, machine: Machine) -> list[Problem]:
+    wanted, name = role.resource, role.role.value
+    pairs = [
+        ("cpus", wanted.cpus > machine.cpus, f"{wanted.cpus:g}", str(machine.cpus)),
+        (
+            "memory",
+            wanted.memory_bytes > machine.memory_bytes,
+            f"{wanted.memory_bytes / GIB:.1f} GiB",
+            f"{machine.memory_bytes / GIB:.1f} GiB",
+        ),
+        ("devices", wanted.devices > machine.devices, str(wanted.devices), str(machine.devices)),
+    ]
+    found = [
+        Problem(
+            code="UM-SUBMIT-024",
+            what=f"{name}: {key}: {asked} per node, this machine has {has}",
+            hint="ask for less, or submit it to another place: `--on PLACE`",
+        )
+        for key, is_too_much, asked, has in pairs
+        if is_too_much
+    ]
+    if wanted.devices and wanted.device and machine.devices and machine.device is not wanted.device:
+        has = machine.device.value if machine.device else "none"
+        what = f"{name}: device: {wanted.device.value}, this machine has {has}"
+        found.append(Problem(code="UM-SUBMIT-024", what=what))
+    return found

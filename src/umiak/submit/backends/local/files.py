@@ -1,0 +1,144 @@
+"""The directory of a local run: what lies where, written and read back. An adapter.
+
+    plan.json          what is started; written by the client
+    supervisor.json    which process supervises it; written once, so that no two do
+    launchers.json     which processes it started
+    cancel.json        that somebody wants its end
+    end.json           how it ended
+    log/NAME/          what launcher NAME and its workers print
+
+The directory and its files are for their owner alone. Secrets never lie here: the supervisor is given them through a pipe.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+from umiak.adapters import identity, private_files
+from umiak.adapters.identity import ProcessIdentity
+from umiak.core.value import fields, value
+from umiak.submit.backends.local.plan import LocalPlan
+from umiak.submit.backends.local.state import LocalEnd, LocalFacts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+PLAN, SUPERVISOR, LAUNCHERS, CANCEL, END = (
+    f"{name}.json" for name in ("plan", "supervisor", "launchers", "cancel", "end")
+)
+OUTPUT = "launcher.log"
+ARRIVED = "arrived"
+"""The last word of what a supervisor is given: a client that was killed before it has started nothing."""
+STARTED, ALREADY = "started", "already"
+"""A supervisor's answers."""
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError)
+
+
+@value
+class StartedLaunchers:
+    """The processes of a run's launchers."""
+
+    started_s: float
+    processes: Mapping[str, ProcessIdentity]
+
+
+class LocalRunFiles:
+    """One run's directory."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.logs = os.path.join(path, "log")
+
+    @property
+    def exists(self) -> bool:
+        return os.path.exists(self._file(PLAN))
+
+    def plan(self) -> LocalPlan:
+        """OSError or ValueError if it can't be read."""
+        with open(self._file(PLAN), "rb") as file:
+            return LocalPlan.from_plain(json.loads(file.read()))
+
+    def log_directory(self, launcher: str) -> str:
+        return os.path.join(self.logs, launcher)
+
+    def claim(self) -> bool:
+        """This process supervises the run; False if another one does, or did."""
+        own = identity.of(os.getpid())
+        assert own is not None
+        import socket
+
+        return private_files.write_once(
+            self._file(SUPERVISOR), json.dumps({**own.to_plain(), "host": socket.gethostname()})
+        )
+
+    def supervisor(self) -> ProcessIdentity | None:
+        told = self._read(SUPERVISOR)
+        return ProcessIdentity.from_plain(told) if told else None
+
+    def host(self) -> str:
+        """The machine that it runs on, or ran; empty if it was not started."""
+        told = self._read(SUPERVISOR)
+        return str(told["host"]) if told else ""
+
+    def write_launchers(self, processes: Mapping[str, ProcessIdentity]) -> None:
+        plain = {name: each.to_plain() for name, each in processes.items()}
+        self._write(LAUNCHERS, {"started_s": time.time(), "processes": plain})
+
+    def launchers(self) -> StartedLaunchers | None:
+        told = self._read(LAUNCHERS)
+        if told is None:
+            return None
+        processes = {name: ProcessIdentity.from_plain(each) for name, each in told["processes"].items()}
+        return StartedLaunchers(started_s=float(told["started_s"]), processes=processes)
+
+    def ask_to_cancel(self, grace_s: float) -> None:
+        self._write(CANCEL, {"grace_s": grace_s})
+
+    def cancel_grace_s(self) -> float | None:
+        """How long a cancelled run may take to end; None if nobody has cancelled it."""
+        told = self._read(CANCEL)
+        return None if told is None else float(told["grace_s"])
+
+    def write_end(self, end: LocalEnd) -> None:
+        plain = {name: getattr(end, name) for name in fields(end)}
+        self._write(END, {**plain, "exit_codes": dict(end.exit_codes)})
+
+    def end(self) -> LocalEnd | None:
+        told = self._read(END)
+        return None if told is None else LocalEnd(**told)
+
+    def facts(self, now_s: float) -> LocalFacts:
+        """What can be seen. The end is looked at again after the processes: it is written before the supervisor goes."""
+        end = self.end()
+        supervisor = self.supervisor()
+        is_supervised = supervisor is not None and identity.is_alive(supervisor)
+        launchers = self.launchers()
+        alive = {name for name, each in launchers.processes.items() if identity.is_alive(each)} if launchers else set()
+        return LocalFacts(
+            age_s=now_s - os.stat(self._file(PLAN)).st_mtime,
+            is_claimed=supervisor is not None,
+            is_supervised=is_supervised,
+            is_other_boot=supervisor is not None and supervisor.boot != identity.boot(),
+            started_s=launchers.started_s if launchers else None,
+            alive=frozenset(alive),
+            is_cancelled=self.cancel_grace_s() is not None,
+            end=end or self.end(),
+        )
+
+    def _file(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+    def _write(self, name: str, data: Mapping[str, Any]) -> None:
+        private_files.write(self._file(name), json.dumps(data))
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        try:
+            with open(self._file(name), "rb") as file:
+                told: dict[str, Any] = json.loads(file.read())
+                return told
+        except _UNREADABLE:
+            return None

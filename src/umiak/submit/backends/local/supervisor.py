@@ -1,0 +1,226 @@
+"""The process that supervises a local run: starts its launchers, waits for them, writes how it ended. A program, Linux only.
+
+    python -m umiak.submit.backends.local.supervisor RUN_DIRECTORY < secrets
+
+It belongs to no terminal and no client. Secrets come through standard input, which ends with the word that everything arrived:
+a client that was killed in between starts nothing. If this process is killed, the kernel sends its launchers SIGTERM; they end
+their workers, and nothing is left.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+from umiak.adapters import identity, process
+from umiak.core.cluster import join_host_port
+from umiak.core.problem import Exit
+from umiak.core.value import value
+from umiak.submit.backends.local import plan as plans
+from umiak.submit.backends.local.files import ALREADY, ARRIVED, OUTPUT, STARTED, LocalRunFiles
+from umiak.submit.backends.local.state import LocalEnd
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+GRACE_S = 30.0
+"""For launchers to end after a signal, where nobody says how long."""
+PEERS_S = 60.0
+"""How long the launchers of a run may go on after one of them has failed: they tell each other, so this is long."""
+LOOPBACK = "127.0.0.1"
+
+
+def main(argv: list[str]) -> int:
+    """Take over a run, detach from the client, and stay until the run is over."""
+    os.umask(0o077)
+    given = sys.stdin.read()
+    message = json.loads(given) if given else {}
+    if message.get("end") != ARRIVED:
+        return Exit.REFUSED  # the client was killed: nobody was told that the job began, and it does not
+    if os.fork():
+        return Exit.DONE  # what the client waits for; the job is the other half's
+    files = LocalRunFiles(argv[0])
+    is_ours = files.claim()
+    os.write(1, (STARTED if is_ours else ALREADY).encode())
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    if is_ours:
+        _supervise(files, message["secrets"])
+    return Exit.DONE
+
+
+def _supervise(files: LocalRunFiles, secrets: Mapping[str, str]) -> None:
+    try:
+        end = _Supervisor(files, secrets).run()
+    except BaseException as error:
+        process.kill_descendants()
+        what = f"its supervisor failed: {type(error).__name__}: {error}"
+        files.write_end(LocalEnd(exit_code=Exit.OUR_BUG, ended_s=time.time(), stopped=what, exit_codes={}))
+        raise
+    files.write_end(end)
+
+
+@value
+class _Stop:
+    """Why a run is ended, and when what is left of it is killed."""
+
+    why: str
+    kill_at: float
+    is_cancelled: bool = False
+
+
+class _Supervisor:
+    """The launchers of one run."""
+
+    def __init__(self, files: LocalRunFiles, secrets: Mapping[str, str]) -> None:
+        self._files = files
+        self._plan = files.plan()
+        self._secrets = secrets
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._ended: dict[str, int] = {}
+        self._stop: _Stop | None = None
+        self._is_signalled = False
+        self._signals = self._listen()
+
+    def run(self) -> LocalEnd:
+        """Until every launcher has ended."""
+        process.become_subreaper()
+        began = time.monotonic()
+        self._start()
+        while self._running:
+            self._wait(began)
+            self._reap()
+            if self._is_signalled:
+                self._is_signalled = False
+                self._stopped_by_signal()
+            self._keep_times(began)
+        process.kill_descendants()
+        # A run that a signal stopped counts as cancelled: it did not fail by itself.
+        first = next((code for code in self._ended.values() if code), 0)
+        stop = self._stop
+        return LocalEnd(
+            exit_code=first or (Exit.JOB_FAILED if stop else 0),
+            ended_s=time.time(),
+            stopped=stop.why if stop else "",
+            is_cancelled=bool(stop and stop.is_cancelled),
+            exit_codes=self._ended,
+        )
+
+    def _listen(self) -> int:
+        read_end, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._signalled)
+        # Not ignored: launchers would inherit that.
+        for number in (signal.SIGHUP, signal.SIGCHLD):
+            signal.signal(number, lambda *_: None)
+        return read_end
+
+    def _signalled(self, *_: object) -> None:
+        self._is_signalled = True
+
+    def _start(self) -> None:
+        master = join_host_port(LOOPBACK, _free_port()) if len(self._plan.launchers) > 1 else ""
+        processes = {}
+        for index, launcher in enumerate(self._plan.launchers):
+            environ = plans.environment(self._plan, index, inherited=os.environ, master=master)
+            started = self._start_one(launcher, {**environ, **self._secrets})
+            if started is None:
+                continue
+            self._running[launcher.name] = started
+            own = identity.of(started.pid)
+            if own is not None:
+                processes[launcher.name] = own
+        self._files.write_launchers(processes)
+
+    def _start_one(self, launcher: plans.LocalLauncher, environ: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
+        logs = self._files.log_directory(launcher.name)
+        os.makedirs(logs, mode=0o700, exist_ok=True)
+        parent = os.getpid()
+
+        def in_child() -> None:
+            process.ask_for_death_signal(signal.SIGTERM)
+            if os.getppid() != parent:
+                os._exit(Exit.REFUSED)
+
+        with open(os.path.join(logs, OUTPUT), "ab") as output:
+            try:
+                return subprocess.Popen(
+                    launcher.argv,
+                    cwd=self._plan.directory,
+                    env=dict(environ),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                    preexec_fn=in_child,  # noqa: PLW1509 - this process has one thread
+                )
+            except OSError as error:
+                output.write(f"error: can't be started: {error.filename}: {error.strerror}\n".encode())
+                self._ended[launcher.name] = 127 if isinstance(error, FileNotFoundError) else 126
+                return None
+
+    def _wait(self, began: float) -> None:
+        """For a signal, the end of a launcher, or the next of our own times."""
+        times = [self._stop.kill_at] if self._stop else []
+        if self._plan.time_limit_s and not self._stop:
+            times.append(began + self._plan.time_limit_s)
+        poll = select.poll()
+        poll.register(self._signals, select.POLLIN)
+        timeout = max(0.0, min(times) - time.monotonic()) * 1000 if times else None
+        if poll.poll(timeout):
+            os.read(self._signals, 4096)
+
+    def _reap(self) -> None:
+        for name, started in [*self._running.items()]:
+            code = started.poll()
+            if code is None:
+                continue
+            del self._running[name]
+            self._ended[name] = 128 - code if code < 0 else code
+            if code and self._running and self._stop is None:
+                self._stop = _Stop(why="", kill_at=time.monotonic() + PEERS_S)
+        process.reap_adopted([each.pid for each in self._running.values()])
+
+    def _stopped_by_signal(self) -> None:
+        grace_s = self._files.cancel_grace_s()
+        why = "received SIGTERM" if grace_s is None else "cancelled"
+        self._end(why, GRACE_S if grace_s is None else grace_s, is_cancelled=True)
+
+    def _keep_times(self, began: float) -> None:
+        now = time.monotonic()
+        limit = self._plan.time_limit_s
+        if limit and not self._stop and now >= began + limit:
+            self._end(f"the time limit of {limit} s is over", GRACE_S)
+        if self._stop and now >= self._stop.kill_at:
+            process.kill_descendants(spare=[each.pid for each in self._running.values()])
+
+    def _end(self, why: str, grace_s: float, *, is_cancelled: bool = False) -> None:
+        """Ask all launchers to end. Asked again, the shorter grace counts."""
+        kill_at = time.monotonic() + grace_s
+        if self._stop and self._stop.why:
+            why, is_cancelled = self._stop.why, self._stop.is_cancelled
+            kill_at = min(kill_at, self._stop.kill_at)
+        else:
+            for started in self._running.values():
+                started.send_signal(signal.SIGTERM)
+        self._stop = _Stop(why=why, kill_at=kill_at, is_cancelled=is_cancelled)
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind((LOOPBACK, 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

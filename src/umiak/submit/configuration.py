@@ -1,0 +1,81 @@
+"""Finds umiak's own files: which places a project and its user name, and where runs are kept. An adapter.
+
+umiak.toml                     in the working directory or above it: the project's
+~/.config/umiak/config.toml    the user's own (XDG_CONFIG_HOME)
+~/.local/state/umiak           runs (XDG_STATE_HOME)
+"""
+
+from __future__ import annotations
+
+import os
+
+from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.submit import places
+from umiak.submit.backend import SubmitContext
+from umiak.submit.registry import BackendNames
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from umiak.submit.places import NamedPlace, PlacesReading
+
+PROJECT = "umiak.toml"
+
+
+def context(environ: Mapping[str, str], directory: str | None = None) -> SubmitContext:
+    """Where this process is."""
+    state = os.path.join(_base(environ, "XDG_STATE_HOME", ".local/state"), "umiak")
+    return SubmitContext(environ=environ, directory=os.path.abspath(directory or os.getcwd()), state_directory=state)
+
+
+def load(at: SubmitContext) -> PlacesReading:
+    """All places of the project and of the user. UmiakError with everything that is wrong in their files."""
+    files = [(path, _text(path)) for path in paths(at)]
+    reading = places.read([(path, text) for path, text in files if text is not None], BackendNames())
+    if reading.problems:
+        raise UmiakError(*reading.problems)
+    return reading
+
+
+def place(reading: PlacesReading, name: str | None) -> NamedPlace:
+    """A place by its name; none: the default."""
+    found = reading.places.get(name or reading.default)
+    if found is None:
+        from umiak.schema.findings import choices
+
+        hint = f"{choices(str(name), sorted(reading.places))}; or describe it in {PROJECT}: [place.{name}]"
+        raise UmiakError(Problem(code="UM-SUBMIT-005", what=f"unknown place: {name}", hint=hint))
+    return found
+
+
+def paths(at: SubmitContext) -> tuple[str, ...]:
+    """The files that there may be, the nearest first."""
+    user = os.path.join(_base(at.environ, "XDG_CONFIG_HOME", ".config"), "umiak", "config.toml")
+    directory = at.directory
+    while True:
+        project = os.path.join(directory, PROJECT)
+        if os.path.isfile(project):
+            return project, user
+        parent = os.path.dirname(directory)
+        if parent == directory:
+            return (user,)
+        directory = parent
+
+
+def _base(environ: Mapping[str, str], variable: str, default: str) -> str:
+    """A base directory as the XDG specification has it: a path that is not absolute is not used."""
+    said = environ.get(variable, "")
+    return said if os.path.isabs(said) else os.path.join(environ.get("HOME") or os.path.expanduser("~"), default)
+
+
+def _text(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        problem = Problem(code="UM-SUBMIT-006", what=f"can't be read: {path}", why=why)
+        raise UmiakError(problem, exit_status=Exit.REFUSED) from None
