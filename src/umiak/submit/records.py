@@ -86,8 +86,9 @@ class Records:
     def begin(self, record: RunRecord) -> None:
         """This process submits the run; until `told`, nobody has seen the answer."""
         own = identity.of(os.getpid())
-        self.write(record)
+        # First: a record without this file, left by a client that was killed, would never be completed.
         private_files.write(self._pending_file(record), json.dumps(own.to_plain() if own else {}))
+        self.write(record)
 
     def told(self, record: RunRecord) -> None:
         """The person has the answer."""
@@ -100,10 +101,17 @@ class Records:
         except FileNotFoundError:
             return None
         for name in names:
+            if self._is_submitted_now(name):
+                continue
             record = self.read(name.partition(".")[2])
-            if record is not None and not self._is_submitted_now(name):
+            if record is not None:
                 return record
+            private_files.remove(os.path.join(self._pending, name))  # its client was killed before it wrote the record
         return None
+
+    def is_submitting(self, record: RunRecord) -> bool:
+        """Whether a client submits it right now."""
+        return self._is_submitted_now(os.path.basename(self._pending_file(record)))
 
     def _is_submitted_now(self, name: str) -> bool:
         try:

@@ -44,7 +44,8 @@ def _status(flow: Flow, record: RunRecord) -> JobStatus:
     if record.status is not None:
         return record.status
     if not record.handle:
-        return JobStatus(state=State.STARTING, reason="its submission was not completed")
+        state = State.STARTING if flow.records.is_submitting(record) else State.LOST
+        return JobStatus(state=state, reason="its submission was not completed: repeat it")
     try:
         return flow.status(flow.find(record.run_id))
     except UmiakError as error:

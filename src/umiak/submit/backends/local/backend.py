@@ -17,7 +17,6 @@ from umiak.adapters.devices import find
 from umiak.core.bundle import PRIVATE, Bundle, BundleFile
 from umiak.core.job import FrameworkName, Handle
 from umiak.core.problem import Exit, Problem, UmiakError
-from umiak.core.value import replace
 from umiak.submit.backend import AnswerLost
 from umiak.submit.backends.local import checks, logs, plan, state
 from umiak.submit.backends.local.files import ALREADY, ARRIVED, PLAN, STARTED, LocalRunFiles
@@ -240,10 +239,9 @@ class LocalBackend:
         return LocalRunFiles(os.path.join(self._root, run_id))
 
     def _plan(self, job: Job, run_id: str) -> plan.LocalPlan:
-        made = plan.plan_of(
+        return plan.plan_of(
             job, run_id, directory=self._context.directory, logs=self._files(run_id).logs, python=sys.executable
         )
-        return replace(made, directory=os.path.realpath(made.directory))
 
 
 def _is_installed(framework: FrameworkName) -> bool:

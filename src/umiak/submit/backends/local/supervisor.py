@@ -48,7 +48,10 @@ def main(argv: list[str]) -> int:
         return Exit.DONE  # what the client waits for; the job is the other half's
     files = LocalRunFiles(argv[0])
     is_ours = files.claim()
-    os.write(1, (STARTED if is_ours else ALREADY).encode())
+    try:
+        os.write(1, (STARTED if is_ours else ALREADY).encode())
+    except BrokenPipeError:
+        pass  # the client was killed; it finds the run when it is repeated
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)

@@ -1,0 +1,311 @@
+"""Jobs on this machine: they outlive their client, say how they end, and leave nothing, whatever is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration import submitting
+from tests.support import chance, eventually
+from umiak.adapters import identity
+from umiak.core.job import handle as handle_of
+from umiak.submit import configuration
+from umiak.submit.backend import LogLine, LogsWanted
+from umiak.submit.flow import Flow
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[submitting.Desk]:
+    with submitting.opened(tmp_path) as opened:
+        yield opened
+
+
+def texts(output: str) -> list[str]:
+    return [line for line in output.splitlines() if not line.startswith("[launcher")]
+
+
+# ---- how it ends
+
+
+def test_a_job_runs_and_its_end_is_told(desk: submitting.Desk) -> None:
+    (desk.directory / "job.yaml").write_text("name: ctr\ncommand: train.py\nworkers: 2\n")
+    handle = desk.submit("job.yaml")
+    assert handle.startswith("local://local/ctr-")
+    assert desk.umiak("wait", handle) == ""
+    told = desk.status(handle)
+    assert (told["state"], told["exit_code"], told["name"]) == ("succeeded", 0, "ctr")
+    assert told["submitted_s"] <= told["started_s"] <= told["ended_s"]
+    assert sorted(texts(desk.umiak("logs", handle))) == [
+        "[trainer.0] begin trainer 0 of 2",
+        "[trainer.0] end",
+        "[trainer.1] begin trainer 1 of 2",
+        "[trainer.1] end",
+    ]
+    assert desk.umiak("logs", handle, "--rank", "1") == "begin trainer 1 of 2\nend\n"
+    assert handle in desk.umiak("list")
+
+
+def test_the_exit_code_of_wait_is_the_jobs(desk: submitting.Desk) -> None:
+    handle = desk.submit("--", "train.py", "fail=7")
+    desk.umiak("wait", handle, status=7)
+    assert (desk.status(handle)["state"], desk.status(handle)["exit_code"]) == ("failed", 7)
+    assert "failed" in desk.umiak("status", handle)
+
+
+def test_wait_gives_up_in_time_and_the_job_goes_on(desk: submitting.Desk) -> None:
+    handle = desk.submit("--", "train.py", "until=go")
+    assert "UM-SUBMIT-017" in desk.umiak("wait", handle, "--timeout", "0.2", status=3)
+    assert desk.status(handle)["state"] in ("starting", "running")
+    desk.touch("go")
+    desk.umiak("wait", handle)
+
+
+def test_a_time_limit_ends_the_job(desk: submitting.Desk) -> None:
+    handle = desk.submit("--time_limit", "1", "--", "train.py", "until=never")
+    desk.umiak("wait", handle, status=143)
+    assert desk.status(handle)["state"] == "failed"
+    assert desk.status(handle)["reason"] == "the time limit of 1 s is over"
+
+
+def test_servers_and_trainers_under_one_launcher(desk: submitting.Desk) -> None:
+    handle = desk.submit("--server_num", "2", "--trainer_num", "2", "--", "train.py")
+    desk.umiak("wait", handle)
+    assert sorted(desk.starts()) == ["server.0", "server.1", "trainer.0", "trainer.1"]
+    assert desk.umiak("logs", handle, "--role", "server", "--rank", "1").startswith("begin server 1 of 2\n")
+
+
+def test_roles_with_commands_of_their_own_meet(desk: submitting.Desk) -> None:
+    (desk.directory / "serve.py").write_text(submitting.WORKER.replace('"end"', '"served"'))
+    (desk.directory / "job.yaml").write_text(
+        "name: ctr\nroles:\n  server: {command: serve.py, env: {A: 1}}\n  trainer: {command: train.py, nodes: 2}\n"
+    )
+    handle = desk.submit("job.yaml")
+    desk.umiak("wait", handle)
+    assert sorted(desk.starts()) == ["server.0", "trainer.0", "trainer.1"]
+    assert desk.umiak("logs", handle, "--role", "server", "--rank", "0") == "begin server 0 of 1\nserved\n"
+    assert desk.umiak("logs", handle, "--rank", "1") == "begin trainer 1 of 2\nend\n"
+    assert [node["state"] for node in desk.status(handle)["nodes"]] == ["succeeded"] * 3
+
+
+def test_the_foreground_ends_as_the_job_does(desk: submitting.Desk) -> None:
+    out = desk.umiak("submit", "--foreground", "--", "train.py", "fail=7", status=7)
+    assert "[trainer.0] begin trainer 0 of 1" in out
+
+
+def test_ctrl_c_in_the_foreground_cancels(desk: submitting.Desk) -> None:
+    client = desk.start("submit", "--foreground", "--", "train.py", "until=never")
+    workers = desk.until_started(1)
+    client.send_signal(signal.SIGINT)
+    client.communicate(timeout=100)
+    assert client.returncode == 143
+    assert [pid for pid in workers if identity.of(pid)] == []
+    assert '"cancelled"' in desk.umiak("list", "--json")
+
+
+# ---- whatever is killed
+
+
+def test_the_job_outlives_its_client_and_any_shell_finds_it(desk: submitting.Desk) -> None:
+    client = desk.start("submit", "--foreground", "--", "train.py", "until=go", start_new_session=True)
+    desk.until_started(1)
+    os.killpg(client.pid, signal.SIGKILL)
+    client.communicate(timeout=100)
+    handle = json.loads(desk.umiak("list", "--json"))[0]["handle"]
+    shutil.rmtree(desk.state / "umiak" / "runs")  # with nothing but the handle
+    assert desk.status(handle)["state"] == "running"
+    desk.touch("go")
+    desk.umiak("wait", handle)
+    assert desk.umiak("logs", handle, "--rank", "0") == "begin trainer 0 of 1\nend\n"
+
+
+def test_a_submit_that_is_killed_and_repeated_starts_the_job_once(desk: submitting.Desk) -> None:
+    """Killed at any moment between its first instruction and its answer; the one that is not killed tells the handle."""
+    draw = chance()
+    words = ("submit", "--", "train.py", "until=go")
+    for attempt in range(12):
+        client = desk.start(*words)
+        time.sleep(draw.random() * 0.4)  # any moment will do: nothing is expected of it
+        client.kill()
+        out, _ = client.communicate(timeout=100)
+        if out.strip():
+            break  # it has answered: the next one would be another run
+        print(f"attempt {attempt} was killed without an answer")
+    else:
+        desk.umiak(*words)
+    runs = json.loads(desk.umiak("list", "--json"))
+    assert len(runs) == 1
+    desk.touch("go")
+    handle = runs[0]["handle"] or desk.submit("--", "train.py", "until=go")
+    desk.umiak("wait", handle)
+    assert desk.starts() == ["trainer.0"]
+
+
+def test_the_same_key_is_the_same_run(desk: submitting.Desk) -> None:
+    words = ("submit", "--json", "--key", "nightly", "--", "train.py")
+    first, second = (json.loads(desk.umiak(*words)) for _ in range(2))
+    assert (first["repeated"], second["repeated"]) == (False, True)
+    assert first["handle"] == second["handle"]
+    desk.umiak("wait", first["handle"])
+    assert json.loads(desk.umiak(*words))["handle"] == first["handle"]
+    assert desk.starts() == ["trainer.0"]
+    assert "UM-SUBMIT-009" in desk.umiak("submit", "--key", "nightly", "--", "train.py", "lines=1", status=2)
+
+
+def test_a_killed_supervisor_leaves_a_lost_run_and_no_process(desk: submitting.Desk) -> None:
+    handle = desk.submit("--nproc_per_node", "2", "--", "train.py", "until=never")
+    workers = desk.until_started(2)
+    os.kill(desk.supervisor(handle).pid, signal.SIGKILL)
+    assert "lost" in desk.umiak("wait", handle, status=3)
+    assert desk.status(handle)["state"] == "lost"
+    assert [pid for pid in workers if identity.of(pid)] == []
+    eventually(lambda: not desk.left())
+
+
+def test_cancel_without_a_supervisor_kills_what_does_not_obey(desk: submitting.Desk) -> None:
+    handle = desk.submit("--", "train.py", "stubborn", "until=never")
+    workers = desk.until_started(1)
+    eventually((desk.directory / "seen" / "stubborn.0").exists)
+    os.kill(desk.supervisor(handle).pid, signal.SIGKILL)
+    desk.umiak("cancel", handle, "--grace", "0")
+    assert desk.status(handle)["state"] == "cancelled"
+    eventually(lambda: not [pid for pid in workers if identity.of(pid)])
+
+
+def test_a_killed_launcher_is_a_failed_job(desk: submitting.Desk) -> None:
+    handle = desk.submit("--", "train.py", "until=never")
+    workers = desk.until_started(1)
+    launchers = json.loads((desk.run_directory(handle) / "launchers.json").read_text())["processes"]
+    os.kill(launchers["launcher"]["pid"], signal.SIGKILL)
+    desk.umiak("wait", handle, status=137)
+    assert desk.status(handle)["state"] == "failed"
+    assert [pid for pid in workers if identity.of(pid)] == []
+
+
+# ---- cancel
+
+
+@pytest.mark.parametrize("manners", ["polite", "stubborn"])
+def test_cancel_ends_everything(desk: submitting.Desk, manners: str) -> None:
+    handle = desk.submit("--nproc_per_node", "2", "--", "train.py", manners, "until=never")
+    workers = desk.until_started(2)
+    if manners == "stubborn":
+        eventually((desk.directory / "seen" / "stubborn.1").exists)
+    desk.umiak("cancel", handle, "--grace", "1" if manners == "stubborn" else "30")
+    assert [pid for pid in workers if identity.of(pid)] == []
+    assert desk.status(handle)["state"] == "cancelled"
+    desk.umiak("wait", handle, status=143 if manners == "polite" else 137)
+    assert desk.umiak("cancel", handle) == ""  # it is over: nothing happens
+    assert not desk.left()
+
+
+# ---- logs
+
+
+def test_two_shells_follow_the_same_lines(desk: submitting.Desk) -> None:
+    handle = desk.submit("--nproc_per_node", "2", "--", "train.py", "lines=300", "until=go", "lines=300")
+    first = desk.start("logs", "-f", handle)
+    desk.until_started(2)
+    second = desk.start("logs", "-f", handle)
+    desk.touch("go")
+    outputs = [process.communicate(timeout=100)[0] for process in (first, second)]
+    whole = [f"line {number}" for number in range(300)]
+    for output in outputs:
+        for rank in range(2):
+            own = [line.partition("] ")[2] for line in output.splitlines() if line.startswith(f"[trainer.{rank}]")]
+            assert own == [f"begin trainer {rank} of 2", *whole, *whole, "end"]
+    assert sorted(outputs[0].splitlines()) == sorted(outputs[1].splitlines())
+
+
+def test_following_goes_on_where_it_was(desk: submitting.Desk) -> None:
+    """Interrupted after every few lines, and resumed with nothing but the positions of the lines that were seen."""
+    handle = desk.submit("--nproc_per_node", "2", "--", "train.py", "lines=40", "until=go", "lines=40")
+    desk.until_started(2)
+    desk.touch("go")
+    flow = Flow(configuration.context(desk.environ, str(desk.directory)))
+    run = flow.find(handle)
+    seen: list[LogLine] = []
+    while True:
+        after = {line.source: line.position for line in seen}
+        part = []
+        for line in run.backend.logs(handle_of(handle), LogsWanted(follow=True, after=after)):
+            part.append(line)
+            if len(part) == 7:
+                break
+        seen += part
+        if len(part) < 7:
+            break
+    whole = [f"line {number}" for number in range(40)]
+    for rank in range(2):
+        own = [line.text for line in seen if line.rank == rank]
+        assert own == [f"begin trainer {rank} of 2", *whole, *whole, "end"]
+
+
+# ---- secrets
+
+
+def test_secrets_are_in_no_file_no_argument_and_no_output(desk: submitting.Desk) -> None:
+    secret = "k5-Wq81zTtrrYw0xPLm2"
+    (desk.directory / "train.py").write_text(
+        submitting.WORKER
+        + "import hashlib\nprint(hashlib.sha256(os.environ['PASSPORT'].encode()).hexdigest(), flush=True)\n"
+        "pathlib.Path('token').write_text(hashlib.sha256(os.environ['UMIAK_TOKEN'].encode()).hexdigest())\n"
+    )
+    (desk.directory / "job.yaml").write_text(
+        "name: ctr\ncommand: train.py until=go\nsecrets: [PASSPORT]\nroles: {server: {}, trainer: {}}\n"
+    )
+    env = {"PASSPORT": secret}
+    printed = desk.umiak("submit", "job.yaml", "--dry-run", env=env)
+    assert "PASSPORT" in printed
+    handle = desk.submit("job.yaml", env=env)
+    workers = desk.until_started(1)  # the server; trainers wait for it
+    token = dict(
+        each.split(b"=", 1) for each in Path(f"/proc/{workers[0]}/environ").read_bytes().split(b"\0") if b"=" in each
+    )[b"UMIAK_TOKEN"]
+    assert len(token) >= 32
+    arguments = [
+        Path(f"/proc/{pid}/cmdline").read_bytes()
+        for pid in filter(str.isdecimal, os.listdir("/proc"))
+        if _is_there(pid)
+    ]
+    desk.touch("go")
+    desk.umiak("wait", handle)
+    output = desk.umiak("logs", handle) + printed + desk.umiak("status", handle, "--json")
+    files = [path for path in desk.directory.parent.rglob("*") if path.is_file()]
+    assert len(files) > 8
+    for hidden in (secret.encode(), token):
+        assert hidden not in output.encode()
+        assert [words for words in arguments if hidden in words] == []
+        assert [path for path in files if hidden in path.read_bytes()] == []
+    import hashlib
+
+    assert hashlib.sha256(secret.encode()).hexdigest() in output  # the workers have it
+    other = desk.submit("job.yaml", env=env)
+    desk.umiak("wait", other)
+    assert (desk.directory / "token").read_text() != hashlib.sha256(token).hexdigest()  # each run has its own
+    assert {oct(path.stat().st_mode & 0o077) for path in (desk.state / "umiak").rglob("*")} == {"0o0"}
+
+
+def _is_there(pid: str) -> bool:
+    try:
+        Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_secret_that_is_missing_or_spelled_out_is_refused(desk: submitting.Desk) -> None:
+    told = desk.umiak("submit", "--secret", "PASSPORT", "--", "nowhere.py", status=2)
+    assert "UM-SUBMIT-008" in told  # all problems at once
+    assert "UM-SUBMIT-020" in told
+    env = {"PASSPORT": "k5-Wq81zTtrrYw0xPLm2"}
+    told = desk.umiak("submit", "--secret", "PASSPORT", "--", "train.py", f"--key={env['PASSPORT']}", env=env, status=2)
+    assert "UM-SUBMIT-014" in told
+    assert env["PASSPORT"] not in told
+    assert "local://" not in desk.umiak("list")
