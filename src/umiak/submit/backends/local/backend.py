@@ -151,17 +151,21 @@ class LocalBackend:
         files = self._known(handle)
         its_plan = files.plan()
         readers: dict[str, logs.LogReader] = {}
-        while True:
-            # Asked before the files are read: what was written before the end is then read as well.
-            is_over = self._status(files).state.is_over
-            for source in logs.sources(files, its_plan, wanted):
-                if source.name not in readers:
-                    readers[source.name] = logs.LogReader(source, wanted.after.get(source.name, ""))
+        try:
+            while True:
+                # Asked before the files are read: what was written before the end is then read as well.
+                is_over = self._status(files).state.is_over
+                for source in logs.sources(files, its_plan, wanted):
+                    if source.name not in readers:
+                        readers[source.name] = logs.LogReader(source, wanted.after.get(source.name, ""))
+                for reader in readers.values():
+                    yield from reader.lines(is_over=is_over)
+                if is_over or not wanted.follow:
+                    return
+                time.sleep(LOOK_S)
+        finally:
             for reader in readers.values():
-                yield from reader.lines(is_over=is_over)
-            if is_over or not wanted.follow:
-                return
-            time.sleep(LOOK_S)
+                reader.close()
 
     def cancel(self, handle: Handle, grace_s: float) -> None:
         """Through the supervisor; without one, its launchers are ended from here."""

@@ -1,12 +1,13 @@
 """Reads the log files of a local run as they grow: every line once, also across rotation and after an interruption. An adapter.
 
-A position is a file's inode and the offset behind the last line that was given. A file keeps its inode when it is rotated to
-``workerlog.0.1``, so reading goes on in it, and then in the files that came after it.
+A position is a file's inode, the offset behind the last line that was given, and a checksum of what stands there. A file keeps its
+inode when it is rotated to ``workerlog.0.1``, so reading goes on in it, and then in the files that came after it.
 """
 
 from __future__ import annotations
 
 import os
+from zlib import crc32
 
 from umiak.core.cluster import Role
 from umiak.core.value import value
@@ -16,6 +17,7 @@ from umiak.submit.backends.local.files import OUTPUT
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import BinaryIO
 
     from umiak.submit.backend import LogsWanted
     from umiak.submit.backends.local.files import LocalRunFiles
@@ -25,6 +27,8 @@ ROLES = {"serverlog": Role.SERVER, "workerlog": Role.TRAINER, "heterlog": Role.H
 LAUNCHER = "launcher"
 OLD_FILES = 2
 CHUNK = 1 << 20
+CHECKED = 64
+"""So many bytes in front of a position tell its file from another one."""
 LONGEST_LINE = 1 << 20
 """A longer one is given in pieces."""
 
@@ -75,21 +79,29 @@ class LogReader:
 
     def __init__(self, source: LogSource, position: str = "") -> None:
         self.source = source
-        inode, _, offset = position.partition(":")
-        self._inode = int(inode) if inode.isdecimal() else None
-        self._offset = int(offset) if offset.isdecimal() else 0
+        known = [int(part) for part in position.split(":") if part.isdecimal()]
+        self._inode, self._offset, self._checksum = known if len(known) == 3 else (-1, 0, 0)
         self._partial = b""
         """Read, and not given yet: a line whose end was not written."""
+        self._before = b""
+        """The end of what was read of this file, for its checksum."""
+        self._held: BinaryIO | None = None
+        """The file that is read, kept open: as long as it is, no other file has its inode."""
 
     def lines(self, *, is_over: bool) -> Iterator[LogLine]:
         """What has come since the last call. The beginning of a line waits for its end, unless nothing comes any more."""
-        todo = self._files()
-        for path, inode in todo:
-            if inode != self._inode:
-                self._inode, self._offset = inode, 0
+        files = self._files()
+        if self._held and self._inode not in [inode for _, inode in files]:
+            yield from self._rest()  # it was deleted, and is still open here
+        for path, inode in files:
             yield from self._read(path, inode)
         if is_over and self._partial:
             yield self._line(b"")
+
+    def close(self) -> None:
+        if self._held:
+            self._held.close()
+            self._held = None
 
     def _files(self) -> list[tuple[str, int]]:
         """The files that have something new, the oldest first."""
@@ -97,42 +109,67 @@ class LogReader:
         for suffix in (*(f".{number}" for number in range(OLD_FILES, 0, -1)), ""):
             path = f"{self.source.path}{suffix}"
             try:
-                there = os.stat(path)
+                found.append((path, os.stat(path).st_ino))
             except FileNotFoundError:
                 continue
-            found.append((path, there.st_ino, there.st_size))
-        own = [index for index, (_, inode, size) in enumerate(found) if inode == self._inode and size >= self._offset]
+        own = [index for index, (path, inode) in enumerate(found) if inode == self._inode and self._is_ours(path)]
         # Without ours, more was rotated away than is kept: everything that is left is new.
-        return [(path, inode) for path, inode, _ in found[own[-1] if own else 0 :]]
+        return found[own[-1] if own else 0 :]
+
+    def _is_ours(self, path: str) -> bool:
+        """Whether this is the file of our position, and not a later one that got the inode of a deleted one."""
+        if self._held:
+            return True
+        try:
+            with open(path, "rb") as file:
+                start = max(0, self._offset - CHECKED)
+                file.seek(start)
+                self._before = file.read(self._offset - start)
+        except FileNotFoundError:
+            return False
+        return len(self._before) == self._offset - start and crc32(self._before) == self._checksum
 
     def _read(self, path: str, inode: int) -> Iterator[LogLine]:
-        try:
-            file = open(path, "rb")  # noqa: SIM115 - closed below
-        except FileNotFoundError:
-            return  # rotated just now: the next call finds it
-        with file:
+        if inode != self._inode or self._held is None:
+            try:
+                file = open(path, "rb")  # noqa: SIM115 - kept open
+            except FileNotFoundError:
+                return  # rotated just now: the next call finds it
             if os.fstat(file.fileno()).st_ino != inode:
+                file.close()
                 return
-            file.seek(self._offset)
-            while data := file.read(CHUNK):
-                pieces = (self._partial + data).split(b"\n")
-                known = len(self._partial)
-                self._partial = b""
-                for piece in pieces[:-1]:
-                    self._offset += len(piece) + 1 - known
-                    known = 0
-                    yield self._line(piece)
-                self._offset += len(pieces[-1]) - known
-                self._partial = pieces[-1]
-                if len(self._partial) > LONGEST_LINE:
-                    yield self._line(b"")
+            self.close()
+            self._held = file
+            if inode != self._inode:
+                self._inode, self._offset, self._before = inode, 0, b""
+        yield from self._rest()
+
+    def _rest(self) -> Iterator[LogLine]:
+        assert self._held is not None
+        self._held.seek(self._offset)
+        while data := self._held.read(CHUNK):
+            yield from self._split(data)
+
+    def _split(self, data: bytes) -> Iterator[LogLine]:
+        *whole, rest = data.split(b"\n")
+        for piece in whole:
+            self._count(piece + b"\n")
+            yield self._line(piece)
+        self._count(rest)
+        self._partial += rest
+        if len(self._partial) > LONGEST_LINE:
+            yield self._line(b"")
+
+    def _count(self, data: bytes) -> None:
+        self._offset += len(data)
+        self._before = (self._before + data)[-CHECKED:]
 
     def _line(self, text: bytes) -> LogLine:
         text, self._partial = self._partial + text, b""
         return LogLine(
             source=self.source.name,
             text=text.removesuffix(b"\r").decode(errors="replace"),
-            position=f"{self._inode}:{self._offset}",
+            position=f"{self._inode}:{self._offset}:{crc32(self._before)}",
             role=self.source.role,
             rank=self.source.rank,
         )
