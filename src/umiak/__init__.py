@@ -1,7 +1,7 @@
 """umiak takes a distributed training job from a laptop to any cluster.
 
-The package's face is small: ``umiak.run()`` runs a function or a script in several processes, ``umiak.progress()`` tells the
-launcher that this worker is alive. Everything else is reached through the ``umiak`` command.
+The package's face is small: ``umiak.run()`` runs a function or a script in several processes, ``umiak.place()`` submits jobs,
+``umiak.progress()`` tells the launcher that this worker is alive. Everything else is reached through the ``umiak`` command.
 """
 
 from __future__ import annotations
@@ -12,11 +12,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     __version__: str
     """As it was installed; `unknown` in a source tree that was not. Written in native/Cargo.toml alone."""
+    from umiak.from_python.places import Job as Job
+    from umiak.from_python.places import Replicas as Replicas
+    from umiak.from_python.places import Resource as Resource
+    from umiak.from_python.places import Role as Role
+    from umiak.from_python.places import RoleSpec as RoleSpec
+    from umiak.from_python.places import place as place
     from umiak.from_python.results import Results as Results
     from umiak.from_python.results import RunError as RunError
     from umiak.from_python.run import run as run
 else:
-    _ELSEWHERE = {"run": "run", "Results": "results", "RunError": "results"}
+    _ELSEWHERE = {
+        "run": "run",
+        "Results": "results",
+        "RunError": "results",
+        **dict.fromkeys(("Job", "Replicas", "Resource", "Role", "RoleSpec", "place"), "places"),
+    }
 
     def __getattr__(name: str) -> object:
         """What takes longer to import than the start of a launcher may, looked up only where somebody asks for it."""
@@ -31,7 +42,19 @@ else:
         return version()
 
 
-__all__ = ["Results", "RunError", "__version__", "progress", "run"]
+__all__ = [
+    "Job",
+    "Replicas",
+    "Resource",
+    "Results",
+    "Role",
+    "RoleSpec",
+    "RunError",
+    "__version__",
+    "place",
+    "progress",
+    "run",
+]
 
 
 def progress() -> None:

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+import umiak
 from tests.integration import submitting
 from tests.support import chance, eventually
 from umiak.adapters import identity
 from umiak.core.job import handle as handle_of
+from umiak.core.problem import BadRequest
 from umiak.submit import configuration
 from umiak.submit.backend import LogLine, LogsWanted
 from umiak.submit.flow import Flow
@@ -309,3 +311,23 @@ def test_a_secret_that_is_missing_or_spelled_out_is_refused(desk: submitting.Des
     assert "UM-SUBMIT-014" in told
     assert env["PASSPORT"] not in told
     assert "local://" not in desk.umiak("list")
+
+
+# ---- from Python
+
+
+def test_a_job_is_submitted_and_followed_from_python(desk: submitting.Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(desk.state))
+    here = umiak.place("local", directory=desk.directory)
+    job = umiak.Job(name="ctr", command=("train.py", "lines=2", "fail=7"), roles=(umiak.RoleSpec(workers=2),))
+    assert "--nproc_per_node" in here.dry_run(job)
+    run = here.submit(job)
+    assert [line.text for line in run.logs(follow=True, rank=0)] == ["begin trainer 0 of 2", "line 0", "line 1"]
+    assert (run.wait().state.value, run.wait().exit_code) == ("failed", 7)
+    assert here.find(str(run.handle)).status() == run.status()
+    assert desk.status(str(run.handle))["state"] == "failed"
+    waiting = here.submit(umiak.Job(name="ctr", command=("train.py", "until=never")))
+    assert not waiting.wait(timeout_s=0.1).state.is_over
+    assert waiting.cancel().state.value == "cancelled"
+    with pytest.raises(BadRequest, match=r"nowhere\.py"):
+        here.submit(umiak.Job(name="ctr", command=("nowhere.py",)))

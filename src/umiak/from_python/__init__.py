@@ -1,4 +1,4 @@
-"""`umiak.run`: a function or a script as a job under `umiak launch`, from Python and from notebooks.
+"""`umiak.run`: a function or a script as a job under `umiak launch`, from Python and from notebooks; and `umiak.place`, submission.
 
 run        the call itself, as the caller sees it
 launcher   the launcher's process, which ends with the caller
@@ -6,4 +6,5 @@ worker     the process of one rank, which calls the function
 exchange   functions and results as files that only this user can write
 options    keyword options to flags of `umiak launch`
 results    what comes back
+places     `umiak.place`: submitted jobs
 """

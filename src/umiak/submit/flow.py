@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from umiak.submit.backend import Backend, SubmitContext
     from umiak.submit.places import NamedPlace, PlacesReading
 
+SOON_S, LATER_S = 0.05, 2.0
+"""Between two looks at a run that is waited for: first often, then less and less."""
 DRY = "dry-run"
 """In place of the random part of a run's id, so that two dry runs print the same."""
 
@@ -201,6 +203,18 @@ class Flow:
             if status.state.is_over and run.record.status != replace(status, nodes=()):
                 self.records.end(run.record, replace(status, nodes=()))
         return status
+
+    def wait(self, run: KnownRun, timeout_s: float | None = None) -> JobStatus:
+        """The last status of a run; after the timeout, whatever it is."""
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        pause_s = SOON_S
+        while True:
+            status = self.status(run)
+            left_s = None if until is None else until - time.monotonic()
+            if status.state.is_over or (left_s is not None and left_s <= 0):
+                return status
+            time.sleep(pause_s if left_s is None else min(pause_s, left_s))
+            pause_s = min(LATER_S, pause_s * 1.3)
 
     def _known(self, asked: Handle, record: RunRecord | None) -> KnownRun:
         return KnownRun(handle=asked, backend=self.backend(self._place_of(asked)), record=record)

@@ -13,15 +13,13 @@ from umiak.submit.flow import Flow
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
 
     from umiak.cli.output import Printer
     from umiak.schema.flags import Flag, Parsed
     from umiak.submit.flow import KnownRun
 
 CLEAR = "\x1b[H\x1b[2J"
-SOON_S, LATER_S = 0.05, 2.0
-"""Between two looks at a run that is waited for: first often, then less and less."""
+INTERVAL_S = 2.0
 
 
 def parse(
@@ -76,20 +74,7 @@ def repeat(parsed: Parsed, printer: Printer, show: Callable[[], str]) -> int:
         printer.data(screen + show())
         if not is_watched:
             return Exit.DONE
-        time.sleep(parsed.seconds("interval") or LATER_S)
-
-
-def until_over(asked: Flow, run: KnownRun, timeout_s: float | None = None) -> Any:
-    """The last status of a run; after the timeout, whatever it is."""
-    until = None if timeout_s is None else time.monotonic() + timeout_s
-    pause_s = SOON_S
-    while True:
-        status = asked.status(run)
-        now = time.monotonic()
-        if status.state.is_over or (until is not None and now >= until):
-            return status
-        time.sleep(pause_s if until is None else max(0.0, min(pause_s, until - now)))
-        pause_s = min(LATER_S, pause_s * 1.3)
+        time.sleep(parsed.seconds("interval") or INTERVAL_S)
 
 
 def as_json(data: object) -> str:

@@ -115,8 +115,7 @@ def _follow(submitted: Submitted, flow: Flow, parsed: Parsed, printer: Printer) 
     except KeyboardInterrupt:
         printer.talk(f"cancelling {run.handle}; Ctrl-C again leaves it")
         run.backend.cancel(run.handle, DEFAULT_GRACE_S)
-    status = asking.until_over(flow, run)
-    return int(status.exit_status)
+    return int(flow.wait(run).exit_status or Exit.DONE)
 
 
 def _bundle_data(made: bundle.Bundle) -> dict[str, object]:

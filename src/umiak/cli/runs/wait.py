@@ -20,7 +20,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         return Exit.DONE
     flow = asking.flow(environ)
     run = asking.run_of(flow, parsed, printer)
-    status = asking.until_over(flow, run, parsed.seconds("timeout"))
+    status = flow.wait(run, parsed.seconds("timeout"))
     if parsed.truth("json"):
         printer.data(asking.as_json(tables.status_data(run.handle, run.record, status)))
     if status.exit_status is None:

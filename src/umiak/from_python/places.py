@@ -1,0 +1,111 @@
+"""`umiak.place`: submit jobs from Python and follow them, as `umiak submit` and its commands do. A program.
+
+lab = umiak.place("lab")
+run = lab.submit(umiak.Job(name="ctr", command=("train.py", "--lr", "0.1")))
+for line in run.logs(follow=True):
+    print(line.source, line.text)
+run.wait().exit_code
+"""
+
+from __future__ import annotations
+
+import os
+
+from umiak.core.bundle import shown
+from umiak.core.cluster import Role
+from umiak.core.job import Handle, Job, Replicas, Resource, RoleSpec
+from umiak.core.problem import BadRequest
+from umiak.submit import configuration
+from umiak.submit.backend import DEFAULT_GRACE_S, LogsWanted
+from umiak.submit.flow import Flow
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from umiak.core.status import JobStatus
+    from umiak.submit.backend import LogLine
+    from umiak.submit.flow import KnownRun
+    from umiak.submit.places import NamedPlace
+
+__all__ = ["Job", "JobPlace", "Replicas", "Resource", "Role", "RoleSpec", "SubmittedRun", "place"]
+
+
+def place(name: str | None = None, *, directory: str | os.PathLike[str] | None = None) -> JobPlace:
+    """A place of umiak.toml or of the user's config.toml; without a name the default, else ``local``, this machine.
+
+    ``directory`` is where the job runs from, and where umiak.toml is looked for upward; the working directory if it is not said.
+    """
+    flow = Flow(configuration.context(os.environ, None if directory is None else os.fspath(directory)))
+    return JobPlace(flow, flow.place(name))
+
+
+class JobPlace:
+    """Where jobs can be submitted to."""
+
+    def __init__(self, flow: Flow, named: NamedPlace) -> None:
+        self._flow, self._named = flow, named
+        self.name, self.backend = named.name, named.backend
+
+    def __repr__(self) -> str:
+        return f"<umiak.place {self.name!r}, backend {self.backend}>"
+
+    def submit(self, job: Job, *, key: str | None = None) -> SubmittedRun:
+        """Start a job. `BadRequest` has everything that is wrong with it; with the same ``key`` again it is the same run."""
+        self._check(job)
+        submitted = self._flow.submit(job, self._named, key=key)
+        self._flow.told(submitted)
+        return SubmittedRun(self._flow, self._flow.find(str(submitted.handle)))
+
+    def dry_run(self, job: Job) -> str:
+        """Every file and command of a submission, without secrets."""
+        self._check(job)
+        return shown(self._flow.render(job, self._named))
+
+    def find(self, run: str) -> SubmittedRun:
+        """A run by its handle, its id, or the beginning of one."""
+        return SubmittedRun(self._flow, self._flow.find(run))
+
+    def _check(self, job: Job) -> None:
+        if problems := self._flow.check(job, self._named):
+            raise BadRequest(*problems)
+
+
+class SubmittedRun:
+    """A submitted job. It goes on when this process ends."""
+
+    def __init__(self, flow: Flow, known: KnownRun) -> None:
+        self._flow, self._known = flow, known
+
+    def __repr__(self) -> str:
+        return f"<umiak run {self.handle}>"
+
+    @property
+    def handle(self) -> Handle:
+        """Enough to find it from anywhere: ``str(run.handle)``."""
+        return self._known.handle
+
+    def status(self) -> JobStatus:
+        """How it is now."""
+        return self._flow.status(self._known)
+
+    def logs(
+        self,
+        *,
+        follow: bool = False,
+        role: Role | str | None = None,
+        rank: int | None = None,
+        after: Mapping[str, str] | None = None,
+    ) -> Iterator[LogLine]:
+        """Its lines; with ``follow`` until it is over. ``after``: the position of the last line that was seen, by source."""
+        wanted = LogsWanted(follow=follow, role=None if role is None else Role(role), rank=rank, after=after or {})
+        return self._known.backend.logs(self._known.handle, wanted)
+
+    def wait(self, timeout_s: float | None = None) -> JobStatus:
+        """Until it is over, or so long; how it is then."""
+        return self._flow.wait(self._known, timeout_s)
+
+    def cancel(self, grace_s: float = DEFAULT_GRACE_S) -> JobStatus:
+        """End it: SIGTERM, and SIGKILL after the grace."""
+        self._known.backend.cancel(self._known.handle, grace_s)
+        return self.status()
