@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from umiak.cli import main
 from umiak.cli.runs import submit, tables
 from umiak.cli.runs.submit_flags import job_of
 from umiak.core.bundle import Bundle
@@ -330,7 +331,9 @@ def test_the_schema_and_the_reader_agree(text: str, is_right: bool) -> None:
     assert (not found) is is_right, found
 
 
-def test_the_schema_is_in_the_package() -> None:
+def test_the_schema_is_in_the_package_and_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["submit", "--schema"]) == 0
+    assert capsys.readouterr().out == job_schema.text()
     path = Path(job_schema.__file__).with_name(job_schema.FILE)
     assert path.read_text(encoding="utf-8") == job_schema.text()
     jsonschema.Draft7Validator.check_schema(job_schema.schema())

@@ -29,6 +29,11 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
 
         printer.data(help_pages.text("submit"))
         return Exit.DONE
+    if parsed.truth("schema"):
+        from umiak.submit import job_schema
+
+        printer.data(job_schema.text())
+        return Exit.DONE
     job = _job(parsed, printer)
     flow = asking.flow(environ)
     place = flow.place(parsed.text("on") or None)

@@ -58,6 +58,14 @@ FLAGS = (
         default=False,
     ),
     Flag(
+        name="schema",
+        help="Print the JSON schema of job.yaml, for editors.",
+        group=WHERE,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SWITCH,
+        default=False,
+    ),
+    Flag(
         name="name",
         help="Name of the job. Default: that of the script.",
         group=JOB,

@@ -56,10 +56,11 @@ All mistakes of a file are reported at once, each with its line, and the exit st
 
 ## In an editor
 
-`umiak/submit/job.schema.json` in the installed package is a JSON schema of these keys. For editors with the YAML language server, write as the first line
+`umiak submit --schema` prints a JSON schema of these keys; it is also in the installed package, as `umiak/submit/job.schema.json`. For editors with the
+YAML language server, write it to a file and name that in the first line of the job:
 
 ```yaml
-# yaml-language-server: $schema=PATH/umiak/submit/job.schema.json
+# yaml-language-server: $schema=job.schema.json
 ```
 """
 
