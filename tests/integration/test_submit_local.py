@@ -111,6 +111,22 @@ def test_ctrl_c_in_the_foreground_cancels(desk: submitting.Desk) -> None:
     assert '"cancelled"' in desk.umiak("list", "--json")
 
 
+def test_a_job_has_the_environment_of_its_person(desk: submitting.Desk) -> None:
+    (desk.directory / "train.py").write_text(
+        "import os\nprint(os.environ['COLOUR'], os.environ['SHAPE'], os.environ.get('UMIAK_GRACE'), os.getcwd())\n"
+        "open('made', 'w')\n"
+    )
+    env = {"COLOUR": "red", "SHAPE": "round", "UMIAK_GRACE": "1", "UMIAK_JOB_ID": "outer", "UMIAK_NNODES": "9"}
+    umask = os.umask(0o022)
+    try:
+        handle = desk.submit("--env", "SHAPE=square", "--", "train.py", env=env)
+    finally:
+        os.umask(umask)
+    desk.umiak("wait", handle)
+    assert desk.umiak("logs", handle, "--rank", "0") == f"red square None {desk.directory}\n"
+    assert oct((desk.directory / "made").stat().st_mode & 0o777) == "0o644"
+
+
 # ---- whatever is killed
 
 

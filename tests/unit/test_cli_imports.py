@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -68,6 +69,25 @@ def test_the_command_line_does_not_import_the_table_of_another_command() -> None
         "umiak.cli.token",
     }
     assert imported & {"umiak.from_python", "importlib", "warnings"} == set()
+
+
+@pytest.mark.parametrize("words", [["status"], ["list", "--json"], ["submit", "--dry-run", "--", "train.py"]])
+def test_commands_about_runs_import_what_they_need_alone(words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    code = f"""import io, os, umiak.cli.main
+os.chdir({str(tmp_path)!r}); os.environ["XDG_STATE_HOME"] = {str(tmp_path)!r}
+out, sys.stdout = sys.stdout, io.StringIO()
+umiak.cli.main.main({words})
+sys.stdout = out"""
+    imported = modules_after(code)
+    assert "umiak.cli.runs.asking" in imported
+    # Only json is needed, and brings re.
+    assert imported & (HEAVY - {"json", "re"}) == set()
+    assert {name for name in imported if name.startswith("umiak.")} & {
+        "umiak.launch",
+        "umiak.compat",
+        "umiak.platforms",
+    } == set()
 
 
 def test_the_measure_measures() -> None:

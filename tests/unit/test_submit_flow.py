@@ -36,7 +36,7 @@ class Cloud:
 
     def __init__(self) -> None:
         self.started: dict[str, Submission] = {}
-        self.troubles: list[Exception] = []
+        self.troubles: list[BaseException] = []
 
     def check(self, job: Job) -> list[Problem]:
         return []
@@ -109,12 +109,13 @@ def forget_the_client(flow: Flow) -> None:
 
 
 def test_a_lost_answer_is_asked_for_again_and_starts_nothing(context: SubmitContext, cloud: Cloud) -> None:
-    cloud.troubles = [AnswerLost("lab", "timeout")]
+    cloud.troubles = [AnswerLost("lab", "timeout"), KeyboardInterrupt()]
     flow = Flow(context)
     with pytest.raises(AnswerLost, match="may have been started"):
         flow.submit(JOB, lab(flow))
+    with pytest.raises(KeyboardInterrupt):
+        flow.submit(JOB, lab(flow))
     assert len(cloud.started) == 1
-    forget_the_client(flow)
     again = flow.submit(JOB, lab(flow))
     assert (again.is_repeated, len(cloud.started)) == (True, 1)
     forget_the_client(flow)

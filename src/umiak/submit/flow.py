@@ -152,11 +152,12 @@ class Flow:
         )
         try:
             given = self.backend(place).submit(submission)
-        except AnswerLost:
-            raise
-        except UmiakError:
-            self.records.told(record)
-            self.records.remove(record.run_id)
+        except BaseException as error:
+            if isinstance(error, UmiakError) and not isinstance(error, AnswerLost):
+                self.records.told(record)
+                self.records.remove(record.run_id)
+            else:
+                self.records.give_up(record)
             raise
         record = replace(record, handle=str(given))
         self.records.write(record)

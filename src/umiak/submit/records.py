@@ -90,6 +90,10 @@ class Records:
         private_files.write(self._pending_file(record), json.dumps(own.to_plain() if own else {}))
         self.write(record)
 
+    def give_up(self, record: RunRecord) -> None:
+        """This process does not know whether the run was started: the next submission of the same job goes on with it."""
+        private_files.write(self._pending_file(record), "{}")
+
     def told(self, record: RunRecord) -> None:
         """The person has the answer."""
         private_files.remove(self._pending_file(record))

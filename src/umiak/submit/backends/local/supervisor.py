@@ -39,7 +39,7 @@ LOOPBACK = "127.0.0.1"
 
 def main(argv: list[str]) -> int:
     """Take over a run, detach from the client, and stay until the run is over."""
-    os.umask(0o077)
+    umask = os.umask(0o077)
     given = sys.stdin.read()
     message = json.loads(given) if given else {}
     if message.get("end") != ARRIVED:
@@ -56,13 +56,13 @@ def main(argv: list[str]) -> int:
     os.dup2(null, 0)
     os.dup2(null, 1)
     if is_ours:
-        _supervise(files, message["secrets"])
+        _supervise(files, message["secrets"], umask)
     return Exit.DONE
 
 
-def _supervise(files: LocalRunFiles, secrets: Mapping[str, str]) -> None:
+def _supervise(files: LocalRunFiles, secrets: Mapping[str, str], umask: int) -> None:
     try:
-        end = _Supervisor(files, secrets).run()
+        end = _Supervisor(files, secrets, umask).run()
     except BaseException as error:
         process.kill_descendants()
         what = f"its supervisor failed: {type(error).__name__}: {error}"
@@ -83,7 +83,9 @@ class _Stop:
 class _Supervisor:
     """The launchers of one run."""
 
-    def __init__(self, files: LocalRunFiles, secrets: Mapping[str, str]) -> None:
+    def __init__(self, files: LocalRunFiles, secrets: Mapping[str, str], umask: int) -> None:
+        self._umask = umask
+        """The person's: files that the job makes are not private because ours are."""
         self._files = files
         self._plan = files.plan()
         self._secrets = secrets
@@ -150,6 +152,7 @@ class _Supervisor:
         parent = os.getpid()
 
         def in_child() -> None:
+            os.umask(self._umask)
             process.ask_for_death_signal(signal.SIGTERM)
             if os.getppid() != parent:
                 os._exit(Exit.REFUSED)
