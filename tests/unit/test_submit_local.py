@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,11 +14,13 @@ import pytest
 
 from umiak import platforms
 from umiak.adapters import identity, private_files
+from umiak.core.bundle import shown
 from umiak.core.cluster import Role
 from umiak.core.job import FileSet, FrameworkName, Job, Replicas, Resource, RoleSpec, Transfer
 from umiak.core.status import State
 from umiak.core.value import replace
-from umiak.submit.backends.local import checks, logs, state
+from umiak.submit import configuration, places
+from umiak.submit.backends.local import backend, checks, logs, state
 from umiak.submit.backends.local.plan import LocalPlan, environment, plan_of
 from umiak.submit.states import STATES, state_of
 
@@ -77,7 +80,7 @@ def test_what_a_job_says_for_all_launchers() -> None:
     assert plan.time_limit_s == 60
     assert plan.launchers[0].env == (("A", "1"),)
     assert "--job_id ctr-1 --tee none --max_restart 3" in " ".join(plan.launchers[0].argv)
-    assert LocalPlan.from_plain(plan.to_plain()) == plan
+    assert LocalPlan.from_plain(json.loads(plan.text())) == plan
 
 
 def test_roles_with_commands_of_their_own_have_launchers_of_their_own() -> None:
@@ -110,6 +113,35 @@ def test_what_is_written_for_a_launcher_is_what_it_detects(made: Job) -> None:
         assert found.master == ("127.0.0.1:4242" if len(plan.launchers) > 1 else None)
         assert environ["HOME"] == "/h"
         assert "UMIAK_TOKEN" not in environ
+
+
+def test_what_a_dry_run_prints() -> None:
+    made = replace(job(RoleSpec(workers=2)), env=(("A", "1"),), secrets=("PASSPORT",))
+    context = configuration.context({"HOME": "/h", "PASSPORT": "k5-Wq81zTtrr"}, "/work")
+    (place,) = places.read([], ["local"]).places.values()
+    printed = shown(backend.make(place, context).render(made, "ctr-dry-run")).replace(sys.executable, "python3")
+    assert (
+        printed
+        == """\
+# file /h/.local/state/umiak/local/ctr-dry-run/plan.json, mode 600
+{
+ "run_id": "ctr-dry-run",
+ "directory": "/work",
+ "time_limit_s": null,
+ "launchers": [
+  {"name": "launcher", "argv": ["python3", "-m", "umiak", "launch", "--job_id", "ctr-dry-run", "--tee", "none", \
+"--log_dir", "/h/.local/state/umiak/local/ctr-dry-run/log/launcher", "--nproc_per_node", "2", "--", "train.py", \
+"--lr", "0.1"], "env": [["A", "1"]], "role": null, "first_rank": 0}
+ ]
+}
+
+# request
+standard input of the command: UMIAK_TOKEN, PASSPORT (values are not shown)
+
+# run
+python3 -m umiak.submit.backends.local.supervisor /h/.local/state/umiak/local/ctr-dry-run
+"""
+    )
 
 
 # ---- checks
@@ -173,8 +205,8 @@ def test_a_run_is_never_running_for_ever(facts: state.LocalFacts, expected: str)
 
 def test_every_word_of_a_place_has_a_state() -> None:
     assert {type(each) for words in STATES.values() for each in words.values()} == {State}
-    for backend in STATES:
-        assert {State.RUNNING, State.SUCCEEDED, State.FAILED, State.CANCELLED} <= {*STATES[backend].values()}
+    for name in STATES:
+        assert {State.RUNNING, State.SUCCEEDED, State.FAILED, State.CANCELLED} <= {*STATES[name].values()}
     assert state_of("slurm", "COMPLETING") is State.STOPPING
     assert state_of("slurm", "NEW_WORD") is None
 

@@ -79,12 +79,12 @@ class LocalBackend:
 
     def render(self, job: Job, run_id: str) -> Bundle:
         """The plan, and the supervisor that reads it."""
-        text = json.dumps(self._plan(job, run_id).to_plain(), indent=1)
+        text = self._plan(job, run_id).text()
         from umiak.contracts.start import TOKEN
 
         names = ", ".join([TOKEN, *job.secrets])
         return Bundle(
-            files=(BundleFile(path=os.path.join(self._files(run_id).path, PLAN), text=f"{text}\n", mode=PRIVATE),),
+            files=(BundleFile(path=os.path.join(self._files(run_id).path, PLAN), text=text, mode=PRIVATE),),
             commands=((sys.executable, "-m", SUPERVISOR, self._files(run_id).path),),
             requests=(f"standard input of the command: {names} (values are not shown)",),
         )

@@ -51,6 +51,15 @@ class LocalPlan:
     launchers: tuple[LocalLauncher, ...]
     time_limit_s: int | None = None
 
+    def text(self) -> str:
+        """As JSON, a launcher to a line."""
+        import json
+
+        plain = self.to_plain()
+        launchers = ",\n  ".join(json.dumps(each) for each in plain.pop("launchers"))
+        head = "".join(f" {json.dumps(name)}: {json.dumps(item)},\n" for name, item in plain.items())
+        return f'{{\n{head} "launchers": [\n  {launchers}\n ]\n}}\n'
+
     def to_plain(self) -> dict[str, Any]:
         launchers = [{name: _plain(getattr(each, name)) for name in fields(each)} for each in self.launchers]
         return {**{name: getattr(self, name) for name in fields(self)}, "launchers": launchers}
