@@ -76,6 +76,10 @@ def test_a_time_limit_ends_the_job(desk: submitting.Desk) -> None:
     assert desk.status(handle)["reason"] == "the time limit of 1 s is over"
 
 
+def test_a_time_limit_may_be_long(desk: submitting.Desk) -> None:
+    desk.umiak("wait", desk.submit("--time_limit", "9999h", "--", "train.py"))
+
+
 def test_servers_and_trainers_under_one_launcher(desk: submitting.Desk) -> None:
     handle = desk.submit("--server_num", "2", "--trainer_num", "2", "--", "train.py")
     desk.umiak("wait", handle)

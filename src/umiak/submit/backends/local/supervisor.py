@@ -34,6 +34,8 @@ GRACE_S = 30.0
 """For launchers to end after a signal, where nobody says how long."""
 PEERS_S = 60.0
 """How long the launchers of a run may go on after one of them has failed: they tell each other, so this is long."""
+LONGEST_WAIT_S = 3600.0
+"""poll takes at most 24 days at once."""
 LOOPBACK = "127.0.0.1"
 
 
@@ -181,8 +183,8 @@ class _Supervisor:
             times.append(began + self._plan.time_limit_s)
         poll = select.poll()
         poll.register(self._signals, select.POLLIN)
-        timeout = max(0.0, min(times) - time.monotonic()) * 1000 if times else None
-        if poll.poll(timeout):
+        wait_s = min([LONGEST_WAIT_S, *(each - time.monotonic() for each in times)])
+        if poll.poll(max(0.0, wait_s) * 1000):
             os.read(self._signals, 4096)
 
     def _reap(self) -> None:
