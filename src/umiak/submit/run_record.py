@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from umiak.core.status import JobStatus, State
-from umiak.core.value import fields, value
+from umiak.core.value import fields, from_row, value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,25 +30,27 @@ class RunRecord:
     """Once it is over."""
 
 
+# By rows and not by keywords: a list of 10,000 is to take no time.
+_OWN = fields(RunRecord)[:-1]
+_ALL = fields(JobStatus)
+_STATES = {state.value: state for state in State}
+_STATUS = tuple(name for name in fields(JobStatus) if name not in ("state", "nodes"))
+
+
 def to_plain(record: RunRecord) -> dict[str, Any]:
-    """For JSON."""
-    made = {name: getattr(record, name) for name in fields(record) if name != "status"}
+    """For JSON. A status without its nodes."""
+    made = {name: getattr(record, name) for name in _OWN}
     if record.status is not None:
-        status = record.status
-        made["status"] = {
-            "state": status.state.value,
-            "said": status.said,
-            "reason": status.reason,
-            "exit_code": status.exit_code,
-            "submitted_s": status.submitted_s,
-            "started_s": status.started_s,
-            "ended_s": status.ended_s,
-        }
+        told = {name: getattr(record.status, name) for name in _STATUS}
+        made["status"] = {"state": record.status.state.value, **told}
     return made
 
 
 def from_plain(data: Mapping[str, Any]) -> RunRecord:
     """KeyError, ValueError or TypeError if `to_plain` has not made it."""
     told = data.get("status")
-    status = JobStatus(**{**told, "state": State(told["state"])}) if told else None
-    return RunRecord(**{**data, "status": status})
+    status = None
+    if told:
+        row = {**told, "state": _STATES[told["state"]], "nodes": ()}
+        status = from_row(JobStatus, [row[name] for name in _ALL])
+    return from_row(RunRecord, [*[data[name] for name in _OWN], status])
