@@ -20,7 +20,7 @@ from umiak.core.job import handle as handle_of
 from umiak.core.problem import BadRequest
 from umiak.submit import configuration
 from umiak.submit.backend import LogLine, LogsWanted
-from umiak.submit.flow import Flow
+from umiak.submit.flow import Flow, run_id_of
 
 
 @pytest.fixture
@@ -225,6 +225,28 @@ def test_cancel_ends_everything(desk: submitting.Desk, manners: str) -> None:
     desk.umiak("wait", handle, status=143 if manners == "polite" else 137)
     assert desk.umiak("cancel", handle) == ""  # it is over: nothing happens
     assert not desk.left()
+
+
+@pytest.mark.parametrize("what", ["cancel", "supervisor"])
+def test_the_end_may_come_at_any_moment(desk: submitting.Desk, what: str) -> None:
+    """From the first file of a run on: it is over soon, says so, and nothing is left."""
+    draw = chance()
+    manners = "stubborn" if what == "cancel" else "polite"
+    for attempt in range(4):
+        key = f"attempt {attempt}"
+        client = desk.start("submit", "--key", key, "--", "train.py", manners, "until=never")
+        handle = f"local://local/{run_id_of('train', key)}"
+        first = "plan.json" if what == "cancel" else "supervisor.json"
+        eventually((desk.run_directory(handle) / first).exists)
+        time.sleep(draw.random() * 0.5)  # any moment will do: nothing is expected of it
+        if what == "cancel":
+            desk.umiak("cancel", handle, "--grace", "0.2")
+        else:
+            assert identity.send(desk.supervisor(handle), signal.SIGKILL)
+            desk.umiak("cancel", handle, "--grace", "0.2")  # it may be lost by then, or its launchers may be there
+        client.communicate(timeout=100)
+        assert desk.status(handle)["state"] in (("cancelled",) if what == "cancel" else ("cancelled", "lost"))
+        eventually(lambda: not desk.left())
 
 
 # ---- logs
