@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.launching import WORKERS, Stage, free_port
-from umiak.submit.payload import launcher_file
+from umiak.core.job import FileSet
+from umiak.submit.payload import file_set, launcher_file
 
 POISON = "raise ImportError('an installed umiak was imported')\n"
 IMPORT_ALL = """
@@ -101,6 +102,28 @@ def test_every_module_of_it_can_be_imported_without_site_packages(launcher: Path
     assert len(files) > 100
     assert all(str(launcher) in file or str(tmp_path / "home") in file for file in files)
     assert "site-packages" not in done.stdout
+
+
+@pytest.mark.parametrize("version", PYTHONS)
+def test_every_python_unpacks_the_files_of_a_job(launcher: Path, tmp_path: Path, version: str) -> None:
+    root = tmp_path / "files"
+    (root / "sub").mkdir(parents=True)
+    (root / "train.py").write_text("print('trained')\n")
+    (root / "sub" / "link").symlink_to("../train.py")
+    sent = file_set.collect(FileSet(), str(root))
+    file_set.pack(sent, str(tmp_path / "files.tar.gz"))
+    command = [PYTHONS[version], str(launcher), "-m", "umiak.submit.payload.unpack", sent.manifest.digest]
+    words = [str(tmp_path / "store"), "-", "--into", str(tmp_path / "run")]
+    with open(tmp_path / "files.tar.gz", "rb") as archive:
+        done = subprocess.run([*command, *words], stdin=archive, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == (f"{tmp_path / 'run'}\n", "")
+    assert file_set.collect(FileSet(), str(tmp_path / "run")).manifest == sent.manifest
+    # Another job finds them there; a node that does not have them says so by its status.
+    again = subprocess.run([*command, str(tmp_path / "store")], capture_output=True, text=True)
+    assert again.stdout == f"{tmp_path / 'store' / sent.manifest.digest}\n"
+    missing = subprocess.run([*command, str(tmp_path / "elsewhere")], capture_output=True, text=True)
+    assert missing.returncode == 1
+    assert "UM-SUBMIT-059" in missing.stderr
 
 
 def test_two_nodes_meet(stage: Stage, launcher: Path) -> None:

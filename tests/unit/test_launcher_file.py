@@ -70,7 +70,7 @@ def test_nothing_but_the_launcher_is_in_it() -> None:
     names = launcher_file.modules()
     packages = {name.split(".")[1] for name in names if "." in name}
     assert packages == {
-        "__main__", "adapters", "cli", "compat", "contracts", "core", "launch", "platforms", "schema",
+        "__main__", "adapters", "cli", "compat", "contracts", "core", "launch", "platforms", "schema", "submit",
     }  # fmt: skip
     assert "umiak.schema.yaml_tree" not in names
     assert "umiak.adapters.storage" not in names
