@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from testbed import pythons
 from tests.integration.launching import WORKERS, Stage, free_port
 from umiak.core.job import FileSet
 from umiak.submit.payload import file_set, launcher_file
@@ -32,20 +33,7 @@ print("\\n".join(sorted({module.__file__ for module in sys.modules.values() if g
 """
 
 
-def pythons() -> dict[str, str]:
-    """Every Python from 3.10 on that can be found: on PATH, and among those of pyenv. By minor version."""
-    root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-    found = {}
-    names = [shutil.which(f"python3.{minor}") for minor in range(10, 20)]
-    for path in [sys.executable, *filter(None, names), *map(str, root.glob("versions/3.*/bin/python"))]:
-        code = "import sys; print('%d.%d' % sys.version_info[:2])"
-        asked = subprocess.run([path, "-c", code], capture_output=True, text=True)
-        if asked.returncode == 0 and int(asked.stdout.split(".")[1]) >= 10:
-            found.setdefault(asked.stdout.strip(), path)
-    return found
-
-
-PYTHONS = pythons()
+PYTHONS = pythons.found()
 
 
 @pytest.fixture(scope="module")
