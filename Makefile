@@ -45,6 +45,7 @@ demo: setup ## Train a click-through model on this machine with parameter server
 test: setup check ## Everything: checks, unit tests, laws, scripts, real clusters
 	cargo test --quiet --release --manifest-path native/Cargo.toml --no-default-features --target-dir native/target/tests  # else the module for Python is compiled again afterwards
 	$(BIN)/python -m testbed.prepare
+	@test -x .venv-moto/bin/moto_server || { $(BIN)/uv venv --quiet --python $(BIN)/python .venv-moto && $(BIN)/uv pip install --quiet --python .venv-moto/bin/python 'moto[s3,server]==5.2.5'; }  # a real S3 server, 180 MB
 	$(BIN)/pytest -n 2 --dist worksteal $(TEST_FLAGS)
 
 test-torch: setup ## PyTorch's layers for parameter servers, in .venv-torch (3 GB)

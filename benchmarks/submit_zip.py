@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.util
 import io
 import marshal
-import shutil
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -31,29 +30,40 @@ def first_line(quick: bool) -> Iterator[Figure]:
     how = "`launch worker.py` with one worker; in turn, files of the launcher in a fresh directory, an empty cache for the first start"
     figure = Figure("first line", "First line of a worker, from the launcher's file", how, goal=GOAL_S)
     other = {version: path for version, path in pythons.found().items() if path != sys.executable}
-    for _ in range(5 if quick else 25):
+    for number in range(5 if quick else 25):
         with measure.other_work(figure), measure.bench() as place:
-            ours = place.directory / launcher_file.NAME
-            ours.write_bytes(_built())
-            _once(place, figure, "file, the builder's Python", [sys.executable, str(ours), "launch"])
-            _once(place, figure, "installed, umiak launch", [str(Path(sys.executable).with_name("umiak")), "launch"])
-            _once(place, figure, "installed, python -m", [sys.executable, "-m", "umiak.launch"])
+            ours = str(_written(place, launcher_file.NAME, _built()))
+            subjects = {
+                "file, the builder's Python": [sys.executable, ours],
+                "installed, umiak launch": [str(Path(sys.executable).with_name("umiak"))],
+                "installed, python -m": [sys.executable, "-m", "umiak"],
+            }
             for name, data in _others().items():
-                path = place.directory / f"{name}.pyz"
-                path.write_bytes(data)
-                _once(place, figure, name, [sys.executable, str(path), "launch"])
+                subjects[name] = [sys.executable, str(_written(place, f"{name}.pyz", data))]
+            for subject in subjects:
+                figure.row(subject)
+            # Whoever is first in a round meets whatever the round before has left: so everybody is, in turn.
+            names = [*subjects]
+            first = number % len(names)
+            for subject in names[first:] + names[:first]:
+                _once(place, figure, subject, subjects[subject])
             for version, python in other.items():
-                cache = place.directory / "cache"
+                cache = place.directory / f"cache-{version}"
                 for which in ("first start", "later"):
-                    _once(place, figure, f"file, Python {version}, {which}", [python, str(ours), "launch"], cache)
-                shutil.rmtree(cache, ignore_errors=True)
+                    _once(place, figure, f"file, Python {version}, {which}", [python, ours], cache)
     yield figure
     yield _sizes()
 
 
-def _once(place: Bench, figure: Figure, subject: str, launch: list[str], cache: Path | None = None) -> None:
+def _written(place: Bench, name: str, data: bytes) -> Path:
+    path = place.directory / name
+    path.write_bytes(data)
+    return path
+
+
+def _once(place: Bench, figure: Figure, subject: str, command: list[str], cache: Path | None = None) -> None:
     environ = {"XDG_CACHE_HOME": str(cache)} if cache else {}
-    program = place.start([*launch, "--log_dir", str(place.directory / "log"), WORKER], environ)
+    program = place.start([*command, "launch", "--log_dir", str(place.directory / "log"), WORKER], environ)
     reports = place.reports(1, PATIENCE_S)
     ended = program.wait(PATIENCE_S)
     if not reports or ended is None or ended.status != 0:

@@ -114,6 +114,17 @@ def test_every_python_unpacks_the_files_of_a_job(launcher: Path, tmp_path: Path,
     assert "UM-SUBMIT-059" in missing.stderr
 
 
+@pytest.mark.parametrize("version", PYTHONS)
+def test_every_python_brings_data_in_and_out(launcher: Path, tmp_path: Path, version: str) -> None:
+    command = [PYTHONS[version], str(launcher), "-m", "umiak.submit.payload.transfer"]
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "part-0").write_text("1 2 3\n")
+    data, results = tmp_path / "run" / "data", tmp_path / "results"
+    subprocess.run([*command, "in", str(tmp_path / "shared"), str(data)], check=True)
+    subprocess.run([*command, "out", str(data), f"file://{results}"], check=True)
+    assert (results / "part-0").read_text() == "1 2 3\n"
+
+
 def test_two_nodes_meet(stage: Stage, launcher: Path) -> None:
     flags = f"--nnodes 2 --master 127.0.0.1:{free_port()}"
     env = {"UMIAK_TOKEN": "a secret of all nodes"}
