@@ -42,7 +42,7 @@ def first_line(quick: bool) -> Iterator[Figure]:
                 subjects[name] = [sys.executable, str(_written(place, f"{name}.pyz", data))]
             for subject in subjects:
                 figure.row(subject)
-            # Whoever is first in a round meets whatever the round before has left: so everybody is, in turn.
+            # The first of a round meets what the round before has left: so each of them is first, in turn.
             names = [*subjects]
             first = number % len(names)
             for subject in names[first:] + names[:first]:

@@ -110,7 +110,9 @@ def _proxy(port: int, faults: list[str]) -> http.server.ThreadingHTTPServer:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             fault = faults.pop(0) if faults else ""
             self.close_connection = True
-            if fault == "reset":
+            if fault == "hang":
+                self.rfile.read(1)  # until the client gives up
+            if fault in ("hang", "reset"):
                 return
             if fault == "503":
                 self.send_response(503)

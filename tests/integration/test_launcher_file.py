@@ -43,7 +43,7 @@ def built() -> bytes:
 
 @pytest.fixture
 def launcher(built: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file, alone in a directory; whoever imports another umiak than that in it fails."""
+    """The file, alone in a directory; importing any other umiak than that in it fails."""
     path = tmp_path / "sent" / launcher_file.NAME
     path.parent.mkdir()
     path.write_bytes(built)

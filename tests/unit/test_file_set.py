@@ -31,7 +31,7 @@ NO_GIT_SETTINGS = {
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without the git settings of whoever runs the tests."""
+    """Without the git settings of the person who runs the tests."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     for name, text in NO_GIT_SETTINGS.items():
         if name.startswith("GIT"):

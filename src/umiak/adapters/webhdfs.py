@@ -35,12 +35,12 @@ class WebHdfs:
     def list(self, path: str) -> Iterator[tuple[str, int]]:
         """Every file below a path with its size, by its whole path; of a file itself: that one. Nothing there: nothing."""
         try:
-            rows = self._json("GET", path, "LISTSTATUS")["FileStatuses"]["FileStatus"]
+            listed = http_retry.repeat(lambda: self._json("GET", path, "LISTSTATUS"), first_delay_s=self._first_delay_s)
         except Unanswered as error:
             if error.status == 404:
                 return
             raise self._failed("LISTSTATUS", path, error) from None
-        for row in sorted(rows, key=lambda each: str(each["pathSuffix"])):
+        for row in sorted(listed["FileStatuses"]["FileStatus"], key=lambda each: str(each["pathSuffix"])):
             name = f"{path.rstrip('/')}/{row['pathSuffix']}" if row["pathSuffix"] else path
             if row["type"] == "DIRECTORY":
                 yield from self.list(name)

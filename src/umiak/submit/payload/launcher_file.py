@@ -171,7 +171,7 @@ def _read(path: str) -> bytes | None:
 
 
 def _write(target: str, data: bytes) -> None:
-    """All of it or nothing; whoever is last of two that build at once replaces the same bytes by the same."""
+    """All of it or nothing. Of two that build at once the last one replaces the same bytes by the same."""
     descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".")
     try:
         with os.fdopen(descriptor, "wb") as file:
