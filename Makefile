@@ -45,6 +45,7 @@ demo: setup ## Train a click-through model on this machine with parameter server
 test: setup check ## Everything: checks, unit tests, laws, scripts, real clusters
 	cargo test --quiet --release --manifest-path native/Cargo.toml --no-default-features --target-dir native/target/tests  # else the module for Python is compiled again afterwards
 	$(BIN)/python -m testbed.prepare
+	@test -x .venv-moto/bin/moto_server || { $(BIN)/uv venv --quiet --python $(BIN)/python .venv-moto && $(BIN)/uv pip install --quiet --python .venv-moto/bin/python 'moto[s3,server]==5.2.5'; }  # a real S3 server, 180 MB
 	$(BIN)/pytest -n 2 --dist worksteal $(TEST_FLAGS)
 
 test-torch: setup ## PyTorch's layers for parameter servers, in .venv-torch (3 GB)
@@ -90,6 +91,7 @@ bench: setup ## Measure the launcher beside its peers (torchrun after `make benc
 	$(BIN)/python -m benchmarks.reader
 	$(BIN)/python -m benchmarks.ps
 	$(BIN)/python -m benchmarks.train
+	$(BIN)/python -m benchmarks.submit
 
 bench-ps: setup ## Measure the parameter server beside Paddle 2.6.2's own (makes .venv-paddle262, 500 MB)
 	$(BIN)/python -m benchmarks.ps --peer paddle

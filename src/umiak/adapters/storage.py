@@ -96,6 +96,35 @@ def fetch(url: str, directory: str | None = None) -> str:
     return str(target)
 
 
+def store(path: str, url: str) -> None:
+    """Store a file: under another name first, then renamed, so that nobody reads half of it."""
+    try:
+        system_, target = system(url)
+        folder, slash, name = target.rpartition("/")
+        draft = f"{folder}{slash}.{name}.{os.urandom(6).hex()}.part"
+        system_.makedirs(folder, exist_ok=True)
+        try:
+            system_.put_file(path, draft)
+            _rename(system_, draft, target)
+        finally:
+            if system_.exists(draft):
+                system_.rm_file(draft)
+    except UmiakError:
+        raise
+    except Exception as error:
+        raise _refused(url, error, "it can't be written") from error
+
+
+def _rename(system_: Any, draft: str, target: str) -> None:
+    from fsspec import AbstractFileSystem
+
+    if type(system_).mv is not AbstractFileSystem.mv:
+        system_.mv(draft, target)
+        return
+    system_.cp_file(draft, target)  # what fsspec has for all takes `?` and `*` in a name for a pattern
+    system_.rm_file(draft)
+
+
 def default_directory() -> str:
     """Where copies lie if nobody says otherwise; each user has a place of their own."""
     return os.path.join(tempfile.gettempdir(), f"umiak-data-{os.getuid()}")
@@ -127,8 +156,8 @@ def _is_hidden(path: str) -> bool:
     return any(name.startswith(".") for name in path.split("/"))
 
 
-def _refused(url: str, error: Exception) -> UmiakError:
+def _refused(url: str, error: Exception, what: str = "it can't be read") -> UmiakError:
     problem = Problem(
-        code="UM-DATA-008", what=f"{without_password(url)}: it can't be read", why=f"{type(error).__name__}: {error}"
+        code="UM-DATA-008", what=f"{without_password(url)}: {what}", why=f"{type(error).__name__}: {error}"
     )
     return UmiakError(problem, exit_status=Exit.REFUSED)

@@ -16,7 +16,7 @@ import time
 
 from umiak import contracts, platforms
 from umiak.adapters import devices as device_files
-from umiak.adapters import frames, hostinfo, process, watchdog
+from umiak.adapters import frames, hostinfo, own_modules, process, watchdog
 from umiak.adapters.loop import Loop
 from umiak.adapters.ports import HeldPorts
 from umiak.contracts import devices
@@ -333,7 +333,12 @@ class _Launch:
         import shlex
 
         master = join_host_port(self.plan.master_host, self.plan.master_port)
-        start = ["umiak", "launch"] if os.path.basename(sys.argv[0]) == "umiak" else ["python", "-m", "umiak.launch"]
+        if own_modules.launcher_file():
+            start = ["python", own_modules.launcher_file(), "launch"]
+        else:
+            start = (
+                ["umiak", "launch"] if os.path.basename(sys.argv[0]) == "umiak" else ["python", "-m", "umiak.launch"]
+            )
         command = shlex.join([*start, "--master", master, *self.options.program_argv])
         path = self.made_up.shown if self.made_up else ""
         if not path and not self.environ.get(TOKEN):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import select
-import sys
 
+from umiak.adapters import own_modules
 from umiak.core.cluster import Role
 from umiak.core.problem import Exit, Problem
 from umiak.core.value import replace
@@ -75,7 +75,7 @@ class Check:
             log_dir=log_dir,
             as_json=options.as_json,
         )
-        return (sys.executable, "-u", "-m", "umiak.launch.preflight", errand_word(errand))
+        return (*own_modules.command("umiak.launch.preflight"), errand_word(errand))
 
     def conclude(self, status: int, talk: Talk) -> int:
         """Say how it went; the exit status. ``status`` is how the check ended as a job."""

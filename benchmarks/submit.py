@@ -1,0 +1,25 @@
+"""What submitting a job costs, and what travels with it.
+
+python -m benchmarks.submit                 everything
+python -m benchmarks.submit --only zip      the launcher from its one file, beside the installed one
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+
+from benchmarks import sections, submit_zip
+from benchmarks.measure import Figure
+
+SECTIONS: Mapping[str, Callable[[bool], Iterator[Figure]]] = {"zip": submit_zip.first_line}
+
+
+def main() -> int:
+    """The command."""
+    asked = sections.parser("benchmarks.submit", __doc__ or "", SECTIONS).parse_args()
+    return sections.run(SECTIONS, asked.quick, asked)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

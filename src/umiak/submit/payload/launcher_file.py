@@ -1,0 +1,214 @@
+"""The launcher as one file, which any Python from 3.10 on runs: built once per version, kept in the user's cache. An adapter.
+
+    launcher = launcher_file.find()
+    launcher.path, launcher.sha256
+
+    python umiak-launcher.pyz launch --nnodes 2 train.py
+
+It is a zip application of what `umiak launch` may import, and of nothing else. The same sources give the same bytes. What it
+does on a node is in `launcher_start`, which modules it has in `launcher_modules`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+import zlib
+
+from umiak.adapters.version import version
+from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.value import value
+from umiak.submit.payload import launcher_modules, launcher_start
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from umiak.submit.payload.launcher_modules import ModuleSource
+
+NAME = "umiak-launcher.pyz"
+FORMAT = "1"
+"""Changes with what this module does with the same sources."""
+KEPT_BUILDS = 8
+INJECTED = "umiak/launch/inject/sitecustomize.py"
+"""Read by a worker's own Python, whatever its version: not compiled, and reached by a path into the zip."""
+LONG_AGO = (1980, 1, 1, 0, 0, 0)
+
+_COMPILE = """
+import marshal, sys
+rows = marshal.load(sys.stdin.buffer)
+codes = {name: (path, marshal.dumps(compile(text, path, "exec", dont_inherit=True))) for name, path, text in rows}
+sys.stdout.buffer.write(marshal.dumps(codes))
+"""
+
+
+@value
+class LauncherFile:
+    """A built one."""
+
+    path: str
+    sha256: str
+    size_bytes: int
+
+
+def find() -> LauncherFile:
+    """The launcher of this umiak, built if need be."""
+    directory = _directory()
+    target = os.path.join(directory, f"{_key()}.pyz")
+    data = _read(target)
+    if data is None:
+        data = build()
+        _write(target, data)
+        _forget_old(directory)
+    else:
+        os.utime(target)
+    return LauncherFile(path=target, sha256=hashlib.sha256(data).hexdigest(), size_bytes=len(data))
+
+
+def build() -> bytes:
+    """The bytes of the file."""
+    sources = modules()
+    text = {name: launcher_modules.stripped(source.text) for name, source in sources.items()}
+    start = launcher_modules.stripped(_text_of(launcher_start.__file__))
+    codes, first = _compiled([(name, source.path, text[name]) for name, source in sources.items()], start)
+    injected = _text_of(os.path.join(_package_root(), INJECTED))
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
+        _add(archive, "__main__.pyc", first)
+        _add(archive, "__main__.py", start.encode())
+        _add(archive, f"codes-{_magic().hex()}", zlib.compress(codes, 9))
+        _add(archive, "sources", zlib.compress(_solid(sources, {**text, "umiak.launch.inject": injected}), 9))
+        _add(archive, INJECTED, launcher_modules.stripped(injected).encode())
+        # What importlib.metadata asks for the version.
+        about = f"Metadata-Version: 2.1\nName: umiak\nVersion: {version()}\n"
+        _add(archive, f"umiak-{version()}.dist-info/METADATA", about.encode())
+    return made.getvalue()
+
+
+def modules() -> dict[str, ModuleSource]:
+    """Every module that is in it, as it is installed here."""
+
+    def read(path: str) -> str | None:
+        full = os.path.join(_package_root(), path)
+        return _text_of(full) if os.path.isfile(full) else None
+
+    return launcher_modules.closure(launcher_modules.ROOTS, read)
+
+
+def _compiled(rows: list[tuple[str, str, str]], start: str) -> tuple[bytes, bytes]:
+    """The modules' code, and that of the first one as a .pyc.
+
+    A fresh process compiles them, so that nothing of this one is to be seen in the bytes: marshal's depend on who else holds a
+    string, and the order of a set's members on its hashes. Columns are left out: half of the size is for little markers in tracebacks.
+    """
+    import marshal
+
+    argv = [sys.executable, "-S", "-s", "-X", "no_debug_ranges", "-X", "utf8", "-c", _COMPILE]
+    wanted = [*rows, ("__main__", "__main__.py", start)]
+    done = subprocess.run(
+        argv, input=marshal.dumps(wanted, 2), stdout=subprocess.PIPE, env={"PYTHONHASHSEED": "0"}, check=True
+    )
+    codes = marshal.loads(done.stdout)  # noqa: S302 - our own process wrote it
+    _, first = codes.pop("__main__")
+    unchecked = b"\x01\0\0\0"  # by flags: belongs to its source by its hash, and nobody looks at that
+    return marshal.dumps(codes, 2), _magic() + unchecked + bytes(8) + first
+
+
+def _solid(sources: dict[str, ModuleSource], text: dict[str, str]) -> bytes:
+    """All sources in a row, behind a list of them: compressed together they take half of the room."""
+    paths = {**{name: source.path for name, source in sources.items()}, "umiak.launch.inject": INJECTED}
+    rows = "\n".join(f"{name}\t{path}\t{len(text[name])}" for name, path in paths.items())
+    return f"{rows}\n\n{''.join(text[name] for name in paths)}".encode()
+
+
+def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+    entry = zipfile.ZipInfo(name, LONG_AGO)
+    entry.create_system = 3
+    entry.external_attr = 0o644 << 16
+    archive.writestr(entry, data)
+
+
+def _key() -> str:
+    """Of this very umiak and this Python. Sizes and times tell whether a file has changed, as make does it."""
+    rows = [FORMAT, version(), _magic().hex()]
+    for directory, below, names in os.walk(os.path.join(_package_root(), "umiak")):
+        below[:] = sorted(each for each in below if each != "__pycache__")
+        for name in sorted(names):
+            seen = os.stat(os.path.join(directory, name))
+            rows.append(f"{directory}/{name} {seen.st_size} {seen.st_mtime_ns}")
+    return hashlib.sha256("\n".join(rows).encode()).hexdigest()[:32]
+
+
+def _directory() -> str:
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    directory = os.path.join(home, "umiak", "launchers")
+    try:
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        seen = os.stat(directory)
+    except OSError as error:
+        raise _no_cache(directory, str(error.strerror)) from error
+    if seen.st_uid != os.geteuid() or seen.st_mode & 0o022:
+        raise _no_cache(directory, "others can write to it")
+    return directory
+
+
+def _no_cache(directory: str, why: str) -> UmiakError:
+    hint = "name a directory of your own: `XDG_CACHE_HOME=DIR`"
+    problem = Problem(code="UM-SUBMIT-051", what=f"the cache can't be used: {directory}", why=why, hint=hint)
+    return UmiakError(problem, exit_status=Exit.REFUSED)
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
+def _write(target: str, data: bytes) -> None:
+    """All of it or nothing. Of two that build at once the last one replaces the same bytes by the same."""
+    descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _forget_old(directory: str) -> None:
+    """Builds of umiaks that were changed or removed since."""
+    builds = [os.path.join(directory, name) for name in os.listdir(directory) if name.endswith(".pyz")]
+    for path in sorted(builds, key=_last_use)[:-KEPT_BUILDS]:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def _last_use(path: str) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _package_root() -> str:
+    return os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+
+def _text_of(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def _magic() -> bytes:
+    from importlib.util import MAGIC_NUMBER
+
+    return MAGIC_NUMBER
