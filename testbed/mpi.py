@@ -28,6 +28,8 @@ TOOLS: Mapping[Family, tuple[str, str]] = {
     "mpich": ("mpirun.mpich", "mpich"),
 }
 """Both packages can be installed at a time; Debian calls the commands so."""
+SLOTS = 8
+"""Of each host, as the host file says; the hosts share the real cores."""
 
 
 @contextlib.contextmanager
@@ -58,23 +60,26 @@ class Cluster:
         self._agent.write_text(f'#!/bin/sh\nexec ssh -F {servers.config} -o BatchMode=yes "$@"\n')
         self._agent.chmod(0o700)
 
-    def command(
-        self, family: Family, args: Sequence[str | os.PathLike[str]], *, per_host: int = 1, slots: int = 8
-    ) -> list[str]:
-        """The words that run a program so many times on each host."""
+    def mpirun(self, family: Family) -> list[str]:
+        """The command for this cluster, without how many processes of what."""
         tool, _ = TOOLS[family]
-        count = str(per_host * len(self.hosts))
-        separator = " slots=" if family == "openmpi" else ":"
+        slots = " slots=" if family == "openmpi" else ":"
         hostfile = self._work.path / f"hostfile-{family}"
-        hostfile.write_text("".join(f"{host.name}{separator}{slots}\n" for host in self.hosts))
+        hostfile.write_text("".join(f"{host.name}{slots}{SLOTS}\n" for host in self.hosts))
         flags: Mapping[Family, list[str | os.PathLike[str]]] = {
             "openmpi": [
-                *("--allow-run-as-root", "--hostfile", hostfile, "--map-by", f"ppr:{per_host}:node"),
-                *("--mca", "plm_rsh_agent", self._agent, "--mca", "orte_tmpdir_base", self._work.path),
+                *("--allow-run-as-root", "--hostfile", hostfile, "--mca", "plm_rsh_agent", self._agent),
+                *("--mca", "orte_tmpdir_base", self._work.path),
             ],
-            "mpich": ["-f", hostfile, "-ppn", str(per_host), "-launcher", "ssh", "-launcher-exec", self._agent],
+            "mpich": ["-f", hostfile, "-launcher", "ssh", "-launcher-exec", self._agent],
         }
-        return [os.fspath(word) for word in (tool, *flags[family], "-n", count, *args)]
+        return [tool, *(os.fspath(flag) for flag in flags[family])]
+
+    def command(self, family: Family, args: Sequence[str | os.PathLike[str]], *, per_host: int = 1) -> list[str]:
+        """The words that run a program so many times on each host."""
+        spread = ["--map-by", f"ppr:{per_host}:node"] if family == "openmpi" else ["-ppn", str(per_host)]
+        count = str(per_host * len(self.hosts))
+        return [*self.mpirun(family), *spread, "-n", count, *(os.fspath(word) for word in args)]
 
     def run(
         self,

@@ -314,6 +314,31 @@ def test_mpirun_starts_processes_on_every_host(mpi_cluster: mpi.Cluster, family:
 # ---- all of them
 
 
+@pytest.mark.ssh
+@pytest.mark.slurm
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("words", "typed", "printed"),
+    [
+        ("ssh 2", "ssh node1 hostname", ["node1"]),
+        ("slurm 2", "srun --nodes=1 --nodelist=node1 hostname", ["node1"]),
+        (
+            "mpi 2",
+            "openmpi --map-by ppr:1:node -n 2 hostname </dev/null; mpich -ppn 1 -n 2 hostname",
+            ["node0", "node0", "node1", "node1"],
+        ),
+    ],
+)
+def test_a_shell_beside_a_cluster(words: str, typed: str, printed: list[str]) -> None:
+    pytest_support.require(slurm.available() or mpi.available())
+    command = [sys.executable, "-m", "testbed", *words.split()]
+    done = subprocess.run(
+        command, cwd=ROOT, input=f"{typed} </dev/null\nexit 5\n", capture_output=True, text=True, timeout=90
+    )
+    assert done.returncode == 5, done.stderr
+    assert sorted(done.stdout.split()) == printed, done.stderr
+
+
 def test_everything_that_the_testbed_runs_has_a_package() -> None:
     for module in (sshd, slurm):
         assert module.TOOLS.items() <= prepare.PACKAGES.items()
