@@ -116,9 +116,9 @@ class Cluster:
         )
 
     def stop_controller(self) -> None:
-        """Kill the controller: running jobs go on, and commands fail or wait."""
+        """End the controller, which saves what it knows: running jobs go on, and commands fail or wait."""
         if self._controller is not None:
-            self._controller.kill()
+            self._controller.terminate()
             self._controller.wait()
             self._controller = None
 
