@@ -10,6 +10,7 @@ TORCH := .venv-torch
 WHEELS := .venv-wheels
 SITE := .venv-site
 TEST_FLAGS ?=
+COUNT ?=
 MINUTES ?= 60
 CAMPAIGN_FLAGS ?=
 WHEEL_FLAGS ?=
@@ -22,9 +23,10 @@ define NEEDS_PYTHON
 command -v $(PYTHON) >/dev/null || { echo "umiak needs Python 3.10 or newer: no $(PYTHON) on PATH; name another one: make PYTHON=/path/to/python3.11 setup" >&2; exit 1; }; \
 $(PYTHON) -c 'import sys; sys.exit("umiak needs Python 3.10 or newer, and %s is %s; name another one: make PYTHON=/path/to/python3.11 setup" % (sys.executable, sys.version.split()[0]) if sys.version_info < (3, 10) else 0)'
 endef
+OPEN_CLUSTER = $(BIN)/python -m testbed.prepare && $(BIN)/python -m testbed $(@:cluster-%=%) $(COUNT)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-torch campaign campaign-ps wheels check audit format bench bench-ps bench-peers docs site clean
+.PHONY: help setup demo test test-torch cluster-ssh cluster-slurm cluster-mpi campaign campaign-ps wheels check audit format bench bench-ps bench-peers docs site clean
 
 help: ## Show what there is to do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +54,15 @@ test-torch: setup ## PyTorch's layers for parameter servers, in .venv-torch (3 G
 	@test -x $(TORCH)/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python $(TORCH)
 	@$(BIN)/uv pip install --quiet --python $(TORCH)/bin/python --constraint constraints.txt --reinstall-package umiak-native --editable '.[ps]' --group torch
 	$(TORCH)/bin/python -m pytest tests/unit/test_ps_torch.py $(TEST_FLAGS)
+
+cluster-ssh: setup ## A shell beside real machines with sshd on loopback, COUNT=4
+	@$(OPEN_CLUSTER)
+
+cluster-slurm: setup ## A shell beside a real Slurm, COUNT=2
+	@$(OPEN_CLUSTER)
+
+cluster-mpi: setup ## A shell beside hosts for mpirun of Open MPI and MPICH, COUNT=2
+	@$(OPEN_CLUSTER)
 
 campaign: setup ## Play random outages, losses and joins against the launcher's decisions, for MINUTES=60
 	$(BIN)/python -m tests.laws.campaign --minutes $(MINUTES)

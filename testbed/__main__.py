@@ -1,4 +1,4 @@
-"""Program: `python -m testbed hosts 3` and `python -m testbed etcd`, for trying things by hand."""
+"""Program: `python -m testbed hosts 3`, `ssh 4`, `slurm 2`, `mpi 2` and `etcd`, for trying things by hand."""
 
 from __future__ import annotations
 
@@ -8,44 +8,98 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 
-from testbed import etcd, hosts
+from testbed import etcd, hosts, mpi, slurm, sshd
+
+SLURM_COMMANDS = ("sbatch", "srun", "salloc", "squeue", "scancel", "scontrol", "sinfo", "sacct", "sattach")
 
 
 def main() -> int:
     """Open what was asked for until the person has had enough."""
     parser = argparse.ArgumentParser(prog="python -m testbed", description="Real clusters on this machine.")
     commands = parser.add_subparsers(dest="command", required=True)
-    network = commands.add_parser("hosts", help="a shell beside a network of hosts")
-    network.add_argument("count", type=int, nargs="?", default=3, help="how many hosts (3)")
+    for name, (meaning, count, _, _) in CLUSTERS.items():
+        cluster = commands.add_parser(name, help=meaning)
+        cluster.add_argument("count", type=int, nargs="?", default=count, help=f"how many ({count})")
     store = commands.add_parser("etcd", help="an etcd server, until Ctrl-C")
     store.add_argument("--port", type=int, help="where to listen on 127.0.0.1 (any free port)")
     wanted = parser.parse_args()
-    if wanted.command == "hosts" and not 1 <= wanted.count <= hosts.MOST_HOSTS:
+    if wanted.command != "etcd" and not 1 <= wanted.count <= hosts.MOST_HOSTS:
         parser.error(f"a network has 1 to {hosts.MOST_HOSTS} hosts: {wanted.count}")
-    missing = hosts.available() if wanted.command == "hosts" else etcd.available()
+    missing = (etcd.available if wanted.command == "etcd" else CLUSTERS[wanted.command][2])()
     if missing is not None:
         print(f"error: {missing}", file=sys.stderr)
         return 3
-    return _hosts(wanted.count) if wanted.command == "hosts" else _etcd(wanted.port)
+    return _etcd(wanted.port) if wanted.command == "etcd" else CLUSTERS[wanted.command][3](wanted.count)
 
 
 def _hosts(count: int) -> int:
     with hosts.network(count) as net:
         first, last = net.hosts[0].name, net.hosts[-1].name
-        for host in net.hosts:
-            print(f"{host.name}  {host.address}  {host.address6}", file=sys.stderr)
         helps = {
             f"{first} COMMAND...": f"run a command on {first}; with no command, a shell",
             f"cut {first} {last}": "lose all packets between the two, until you heal them in the same way",
-            "exit": "take the network down",
         }
-        print("", *(f"  {what:20}  {meaning}" for what, meaning in helps.items()), "", sep="\n", file=sys.stderr)
-        with subprocess.Popen(
-            ["bash", "--norc"], env={**os.environ, **_shell_functions(net), "PS1": "testbed$ "}
-        ) as shell:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for what runs in the shell
-            return shell.wait()
+        return _shell(net, helps, {}, {})
+
+
+def _ssh(count: int) -> int:
+    with sshd.on_loopback(count) as cluster:
+        for machine in cluster.machines:
+            print(f"{machine.name}  {machine.address}  port {machine.port}", file=sys.stderr)
+        config = shlex.quote(str(cluster.config))
+        helps = {
+            "ssh node0": "log in; scp and sftp know the machines too",
+            "ssh -F $SSH_CONFIG node0": "the same, in another window",
+        }
+        bodies = {name: f'command {name} -F {config} "$@"' for name in ("ssh", "scp", "sftp")}
+        return _shell(None, helps, bodies, {"SSH_CONFIG": str(cluster.config)})
+
+
+def _slurm(count: int) -> int:
+    with hosts.network(count) as net, slurm.cluster(net.hosts) as cluster:
+        helps = {
+            "sbatch job.sh": "submit a job; also: " + " ".join(SLURM_COMMANDS[1:]),
+            "node0 COMMAND...": "run a command on a node; with no command, a shell",
+            "ls $SLURM_LOGS": "logs of Slurm, and its configuration",
+        }
+        bodies = {name: f'node0 {name} "$@"' for name in SLURM_COMMANDS}
+        return _shell(net, helps, bodies, {**cluster.env, "SLURM_LOGS": str(cluster.directory)})
+
+
+def _mpi(count: int) -> int:
+    with hosts.network(count) as net, mpi.cluster(net.hosts) as cluster:
+        families: tuple[mpi.Family, ...] = ("openmpi", "mpich")
+        helps = {f"{family} -n 4 COMMAND...": f"mpirun of {family}, over all hosts" for family in families}
+        bodies: dict[str, str] = {family: f'node0 {shlex.join(cluster.mpirun(family))} "$@"' for family in families}
+        return _shell(net, helps, bodies, {})
+
+
+CLUSTERS: Mapping[str, tuple[str, int, Callable[[], str | None], Callable[[int], int]]] = {
+    "hosts": ("a shell beside a network of hosts", 3, hosts.available, _hosts),
+    "ssh": ("a shell beside machines with sshd, on loopback", 4, sshd.available, _ssh),
+    "slurm": ("a shell beside a Slurm", 2, slurm.available, _slurm),
+    "mpi": ("a shell beside hosts for Open MPI and MPICH", 2, mpi.available, _mpi),
+}
+"""What a word opens: its meaning, the usual number of hosts, why there may be none, and how it is opened."""
+
+
+def _shell(
+    net: hosts.Network | None, helps: Mapping[str, str], bodies: Mapping[str, str], env: Mapping[str, str]
+) -> int:
+    """Let the person work beside a cluster, with these functions and variables besides those of its hosts."""
+    for host in net.hosts if net else ():
+        print(f"{host.name}  {host.address}  {host.address6}", file=sys.stderr)
+    lines = (f"  {what:24}  {meaning}" for what, meaning in {**helps, "exit": "take it all down"}.items())
+    print("", *lines, "", sep="\n", file=sys.stderr)
+    functions = {f"BASH_FUNC_{name}%%": f"() {{ {body}; }}" for name, body in bodies.items()}
+    of_hosts = _shell_functions(net) if net else {}
+    with subprocess.Popen(
+        ["bash", "--norc"], env={**os.environ, **of_hosts, **functions, **env, "PS1": "testbed$ "}
+    ) as shell:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for what runs in the shell
+        return shell.wait()
 
 
 def _shell_functions(net: hosts.Network) -> dict[str, str]:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+
+def program(name: str) -> str | None:
+    """The path of a command, also where the directories of daemons are not on PATH."""
+    return shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
 
 
 def keeper(module: str, *args: str, env: Mapping[str, str] | None = None, talks: bool = False) -> subprocess.Popen[str]:

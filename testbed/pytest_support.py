@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 import pytest
 
-from testbed import etcd, hosts
+from testbed import etcd, hosts, mpi, slurm, sshd
 
 
 class NetworkFactory(Protocol):
@@ -46,6 +46,53 @@ def etcd_server() -> Iterator[etcd.Server]:
     require(etcd.available())
     with etcd.server() as store:
         yield store
+
+
+class SshFactory(Protocol):
+    """Starts machines with sshd that last as long as the test: so many on loopback, or one on each of these hosts."""
+
+    def __call__(self, where: int | Sequence[hosts.Host], *, disk_kib: int = sshd.DISK_KIB) -> sshd.Cluster: ...
+
+
+@pytest.fixture
+def ssh_cluster() -> Iterator[SshFactory]:
+    """Start machines with sshd: `ssh_cluster(4)`, `ssh_cluster(network(3).hosts[1:])`."""
+    require(sshd.available())
+    with contextlib.ExitStack() as stack:
+
+        def opened(where: int | Sequence[hosts.Host], *, disk_kib: int = sshd.DISK_KIB) -> sshd.Cluster:
+            if isinstance(where, int):
+                return stack.enter_context(sshd.on_loopback(where, disk_kib=disk_kib))
+            return stack.enter_context(sshd.on_hosts(where, disk_kib=disk_kib))
+
+        yield opened
+
+
+class SlurmFactory(Protocol):
+    """Starts a Slurm of so many nodes that lasts as long as the test."""
+
+    def __call__(self, count: int = 2, *, settings: Mapping[str, str | int] | None = None) -> slurm.Cluster: ...
+
+
+@pytest.fixture
+def slurm_cluster() -> Iterator[SlurmFactory]:
+    """Start Slurm on testbed hosts: `slurm_cluster(3)`."""
+    require(slurm.available())
+    with contextlib.ExitStack() as stack:
+
+        def opened(count: int = 2, *, settings: Mapping[str, str | int] | None = None) -> slurm.Cluster:
+            net = stack.enter_context(hosts.network(count))
+            return stack.enter_context(slurm.cluster(net.hosts, settings=settings))
+
+        yield opened
+
+
+@pytest.fixture
+def mpi_cluster() -> Iterator[mpi.Cluster]:
+    """Two hosts on which mpirun starts processes."""
+    require(mpi.available())
+    with hosts.network(2) as net, mpi.cluster(net.hosts) as cluster:
+        yield cluster
 
 
 def require(missing: str | None) -> None:

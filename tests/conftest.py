@@ -2,9 +2,9 @@
 
 import signal
 
-from testbed.pytest_support import etcd_server, network
+from testbed.pytest_support import etcd_server, mpi_cluster, network, slurm_cluster, ssh_cluster
 
-__all__ = ["etcd_server", "network"]
+__all__ = ["etcd_server", "mpi_cluster", "network", "slurm_cluster", "ssh_cluster"]
 
 # What is ignored here is ignored by every program that a test starts: with `nohup make test`, or with `make test &` in a script,
 # no test could send it.

@@ -14,9 +14,9 @@ import importlib.util
 import random
 import sys
 
-from testbed import hosts
+from testbed import disks, hosts
 from tests import campaigns
-from tests.integration import disks, ps_stories, train_stories
+from tests.integration import ps_stories, train_stories
 
 TRAINED = 0.2
 """How many of the stories are of `umiak train`: its processes take seconds to start."""

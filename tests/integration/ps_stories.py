@@ -25,8 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from testbed import hosts
-from tests.integration import disks
+from testbed import disks, hosts
 from tests.integration.launching import WORKERS, Launcher, opened, until
 from tests.integration.workers import rough_training
 from tests.train_runs import contents

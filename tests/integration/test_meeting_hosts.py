@@ -66,6 +66,17 @@ def test_peers_are_told_addresses_that_reach_them(
         assert life.moment("reached all") is not None
 
 
+def test_a_second_launcher_on_the_masters_host_tells_an_address_that_reaches_it(
+    stage: Stage, network: NetworkFactory
+) -> None:
+    """It meets the first one on loopback, where the master's name leads to on that host."""
+    a, b = network(2).hosts
+    flags = "--nnodes 3 --nproc_per_node 1 --master node0:7000"
+    both_well(*(stage.launch(flags, WORKERS / "neighbours.py", host=host) for host in (a, a, b)))
+    for life in stage.story.lives():
+        assert sorted(hosts_of(life.env["PADDLE_TRAINER_ENDPOINTS"])) == ["10.88.0.1", "10.88.0.1", "10.88.0.2"]
+
+
 def slurm(rank: int) -> dict[str, str]:
     """What a task of a step on two nodes finds, by the names that Slurm has for them."""
     return {

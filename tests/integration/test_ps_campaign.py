@@ -12,9 +12,8 @@ import sys
 
 import pytest
 
-from testbed import hosts
+from testbed import disks, hosts
 from testbed.pytest_support import require
-from tests.integration import disks
 
 COUNT = int(os.environ.get("UMIAK_CAMPAIGN_COUNT", "9" if os.environ.get("CI") else "4"))
 FIRST_SEED = int(os.environ.get("UMIAK_CAMPAIGN_SEED", "1268" if os.environ.get("CI") else secrets.randbelow(2**31)))

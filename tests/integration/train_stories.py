@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from testbed import disks
 from tests import train_runs
-from tests.integration import disks
 from tests.train_runs import EPOCHS, Done, Started, Work
 
 EXACT = ("alone", "collective", "sync")

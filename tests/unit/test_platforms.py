@@ -242,6 +242,58 @@ class TestLevels:
         assert found(environment("aihc", 2, 1) | {"NPROC_PER_NODE": "0"}).workers is None
 
 
+class TestHeterogeneousSlurmJobs:
+    """Two trainers on gpu-001 and gpu-002 are component 1, a server on gpu-003 is component 0."""
+
+    @staticmethod
+    def unnamed(rank: int) -> dict[str, str]:
+        environ = environment("slurm", 3, rank, servers=1)
+        del environ["UMIAK_SLURM_GROUPS"]
+        return environ
+
+    def test_without_names_all_components_are_one_cluster_in_their_order(self) -> None:
+        for rank, host in enumerate(["gpu-003", "gpu-001", "gpu-002"]):
+            placement = found(self.unnamed(rank))
+            assert (placement.rank, placement.host, placement.role) == (rank, host, None)
+            assert placement.hosts == ("gpu-003", "gpu-001", "gpu-002")
+            assert placement.master == "gpu-003:24242"
+
+    def test_tasks_are_counted_in_the_order_of_the_node_list(self) -> None:
+        tasks = {"SLURM_STEP_NUM_TASKS": "5", "SLURM_STEP_TASKS_PER_NODE": "2(x2),1"}
+        assert found(self.unnamed(0) | tasks).local_size == 1
+        assert found(self.unnamed(1) | tasks).local_size == 2
+
+    def test_a_step_of_one_component_alone(self) -> None:
+        alone = {"SLURM_STEP_NODELIST": "gpu-[001-002]", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NUM_TASKS": "2"}
+        alone |= {"SLURM_NODEID": "0", "SLURMD_NODENAME": "gpu-001"}
+        assert found(self.unnamed(1) | alone).hosts == ("gpu-001", "gpu-002")
+        named = environment("slurm", 3, 1, servers=1) | alone
+        assert refused(named) == {
+            "005 UMIAK_SLURM_GROUPS": "2 components are named, but this step runs 1: ps,worker",
+        }
+
+    def test_roles_have_ports_that_follow_from_the_job(self) -> None:
+        placement = found(environment("slurm", 3, 2, servers=1))
+        port = 20000 + 8 * 4242 % 8192
+        assert placement.master == f"gpu-003:{port}"
+        assert placement.server_endpoints == (f"gpu-003:{port + 1}",)
+        assert placement.trainer_endpoints == (f"gpu-001:{port + 3}", f"gpu-002:{port + 3}")
+        assert placement.reason == "SLURM_NODEID=2 of SLURM_STEP_NUM_NODES=3, component worker"
+
+    def test_components_of_one_name_are_one_group(self) -> None:
+        placement = found(environment("slurm", 3, 1, servers=1) | {"UMIAK_SLURM_GROUPS": "worker,worker"})
+        assert (placement.role, placement.hosts, placement.rank) == (None, ("gpu-003", "gpu-001", "gpu-002"), 1)
+
+    def test_contradictions(self) -> None:
+        named = environment("slurm", 3, 1, servers=1)
+        assert set(refused(named | {"UMIAK_SLURM_GROUPS": "ps"})) == {"005 UMIAK_SLURM_GROUPS"}
+        assert set(refused(named | {"UMIAK_SLURM_GROUPS": "ps,cooks"})) == {"010 UMIAK_SLURM_GROUPS"}
+        assert set(refused(named | {"SLURM_STEP_NUM_TASKS": "6"})) == {"005 SLURM_STEP_NUM_TASKS"}
+        assert set(refused(named | {"SLURM_NODEID": "3"})) == {"004 SLURM_NODEID"}
+        ordinary = environment("slurm", 2, 1) | {"UMIAK_SLURM_GROUPS": "ps,worker"}
+        assert set(refused(ordinary)) == {"005 UMIAK_SLURM_GROUPS"}
+
+
 class TestSlurm:
     @pytest.mark.parametrize(
         ("text", "hosts"),

@@ -305,7 +305,8 @@ class _Launch:
             self.plan = replace(plan_, master_host=hostinfo.public_address(), master_port=listener.getsockname()[1])
             self.plan = replace(self.plan, host=self.plan.host or self.plan.master_host)
             self._print_command()
-        elif leads and not plan_.host:
+        elif plan_.meeting is Meeting.ADDRESS and plan_.may_lead and not plan_.host:
+            # Also of one that joins a launcher of this machine: the two meet on loopback, and nobody else reaches it there.
             self.plan = replace(plan_, host=self._own_host(plan_))
         self.plan = replace(self.plan, may_lead=leads)
         return listener, token
@@ -322,7 +323,7 @@ class _Launch:
 
     @staticmethod
     def _own_host(plan_: LaunchPlan) -> str:
-        """A master's own address: the one that the others were given, if it is an address of this machine."""
+        """The address of the master's machine: the one that the others were given, if it is an address of this machine."""
         address = hostinfo.resolve(plan_.master_host)
         if address in hostinfo.addresses() and not address.startswith("127.0.1."):
             return address

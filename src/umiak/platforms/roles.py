@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     from umiak.platforms.reading import Reader
 
-PORTS = {
-    Role.SERVER: default_ports.MASTER + 1,
-    Role.TRAINER: default_ports.MASTER + 3,
-    Role.HETER: default_ports.MASTER + 5,
-}
-"""The port of a server, a trainer and a heter worker, where the platform gives none; each has the next one to spare."""
+PORTS = {Role.SERVER: 1, Role.TRAINER: 3, Role.HETER: 5}
+"""The port of a server, a trainer and a heter worker, where the platform gives none, counted from where the nodes meet; each
+has the next one to spare."""
+
+PORTS_TAKEN = 8
+"""By a job, with some to spare."""
 
 WORDS = {
     Role.SERVER: ("ps", "pserver", "server", "parameter_server"),
@@ -54,10 +54,11 @@ def place(
     reason: str,
     job_id: str | None = None,
     host: str | None = None,
+    first_port: int = default_ports.MASTER,
 ) -> Placement:
     """The placement of member ``index`` of group ``own``.
 
-    ``names`` are the variables to blame: for the own group, for the index in it, for the hosts.
+    Where there are servers, nodes meet at ``first_port``, and the ports of roles follow. ``names`` are the variables to blame: for the own group, for the index in it, for the hosts.
     """
     own_from, index_from, hosts_from = names
     if _takes_part(reader, groups, own, own_from) and index >= len(groups[own]):
@@ -69,7 +70,7 @@ def place(
     hosts = tuple(name for name, _ in parts)
     endpoints: dict[Role, list[str]] = {role: [] for role in ROLES}
     for (role, *_), (name, port) in zip(seats, parts, strict=True):
-        endpoints[role].append(join_host_port(name, port or PORTS[role]))
+        endpoints[role].append(join_host_port(name, port or first_port + PORTS[role]))
     has_roles = bool(endpoints[Role.SERVER] or endpoints[Role.HETER])
 
     placement = Placement(
@@ -78,7 +79,7 @@ def place(
         nodes=len(seats),
         rank=rank,
         hosts=hosts,
-        master=meeting_point(hosts[0], None if has_roles else parts[0][1]) if hosts else None,
+        master=meeting_point(hosts[0], first_port if has_roles else parts[0][1] or first_port) if hosts else None,
         host=host or (None if rank is None else hosts[rank]),
         job_id=job_id,
         role=seats[rank][0] if has_roles and rank is not None else None,

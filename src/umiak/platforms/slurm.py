@@ -3,10 +3,16 @@
 With one task to a node this is the placement of a *node*. With several, each launcher is one *process*: it starts one
 worker, and SLURM_LOCALID is its number on the host.
 
+The components of a heterogeneous job, started as one step with ``srun --het-group=0,1``, are one cluster: all nodes of
+component 0, then those of component 1, and so on. ``UMIAK_SLURM_GROUPS=ps,worker``, set by the script, says what each component
+is; with servers among them each node has its role.
+
 Traps
 - SLURM_PROCID=0 and the node list exist in an sbatch script outside srun as well, where nothing runs on the other
   nodes: only the variables of a *step* count.
 - SLURM_NODELIST is the allocation; a step may run on fewer nodes, in SLURM_STEP_NODELIST.
+- In a heterogeneous step SLURM_STEP_NODELIST and SLURM_STEP_TASKS_PER_NODE are sorted by name, while SLURM_NODEID counts
+  component by component. Without `--het-group` only component 0 runs.
 - Nodes are listed by their Slurm names, which must resolve. No port is supplied: it follows from the job's id.
 - mpirun in an allocation starts its daemons as a step; its processes have Open MPI's variables, whose rule comes first.
 """
@@ -15,6 +21,7 @@ from __future__ import annotations
 
 from umiak.core import default_ports
 from umiak.core.cluster import Placement
+from umiak.platforms import roles
 from umiak.platforms.reading import meeting_point, port_of_job, whole
 
 TYPE_CHECKING = False
@@ -22,6 +29,8 @@ if TYPE_CHECKING:
     from umiak.platforms.reading import Reader
 
 MOST_HOSTS = 100_000
+MOST_COMPONENTS = 128
+"""Slurm itself allows no more in a heterogeneous job."""
 
 
 def place(reader: Reader) -> Placement | None:
@@ -35,12 +44,16 @@ def place(reader: Reader) -> Placement | None:
     rank = reader.needed("SLURM_PROCID")
     node = reader.needed("SLURM_NODEID")
     job = reader.number("SLURM_JOB_ID")
-    hosts = _hosts(reader)
-    if hosts and len(hosts) != nodes:
-        reader.wrong("005", "SLURM_STEP_NODELIST", f"{len(hosts)} hosts are listed, but {nodes_from} says: {nodes}")
+    listed = _hosts(reader, "SLURM_STEP_NODELIST")
+    if listed and len(listed) != nodes:
+        reader.wrong("005", "SLURM_STEP_NODELIST", f"{len(listed)} hosts are listed, but {nodes_from} says: {nodes}")
+    components = _components(reader, listed)
     reader.raise_problems()
 
     per_process = tasks != nodes
+    if reader.text("UMIAK_SLURM_GROUPS") is not None:
+        return _with_roles(reader, components, one_to_a_node=not per_process, node=node, job=job)
+    hosts = tuple(host for component in components for host in component)
     rank_from, count_from = ("SLURM_PROCID", tasks_from) if per_process else ("SLURM_NODEID", nodes_from)
     placement = Placement(
         platform=reader.platform,
@@ -53,7 +66,7 @@ def place(reader: Reader) -> Placement | None:
         job_id=reader.text("SLURM_JOB_ID"),
         workers=1 if per_process else None,
         local_rank=reader.needed("SLURM_LOCALID") if per_process else None,
-        local_size=_tasks_on(reader, node) if per_process else None,
+        local_size=_tasks_on(reader, listed, hosts, node) if per_process else None,
     )
     return reader.settle(
         placement, rank=rank_from, nodes=count_from, hosts="SLURM_STEP_NODELIST", host="SLURMD_NODENAME"
@@ -111,8 +124,7 @@ def _numbers(inside: str) -> list[str]:
     return numbers
 
 
-def _hosts(reader: Reader) -> tuple[str, ...]:
-    name = "SLURM_STEP_NODELIST"
+def _hosts(reader: Reader, name: str) -> tuple[str, ...]:
     try:
         return expand(reader.text(name) or "")
     except ValueError as error:
@@ -120,8 +132,53 @@ def _hosts(reader: Reader) -> tuple[str, ...]:
         return ()
 
 
-def _tasks_on(reader: Reader, node: int) -> int | None:
-    """Tasks on node number ``node``, from a list such as ``2(x3),1``."""
+def _components(reader: Reader, listed: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    """The step's hosts by component of the job, in the order in which Slurm numbers them; an ordinary job has one."""
+    count = min(reader.number("SLURM_HET_SIZE") or 0, MOST_COMPONENTS)
+    whole_components = [_hosts(reader, f"SLURM_JOB_NODELIST_HET_GROUP_{number}") for number in range(count)]
+    inside = set(listed)
+    found = tuple(tuple(host for host in component if host in inside) for component in whole_components)
+    return found if sorted(host for component in found for host in component) == sorted(listed) else (listed,)
+
+
+def _with_roles(
+    reader: Reader, components: tuple[tuple[str, ...], ...], *, one_to_a_node: bool, node: int, job: int | None
+) -> Placement:
+    """A node of a job whose script has named its components."""
+    name = "UMIAK_SLURM_GROUPS"
+    names = reader.items(name)
+    together = f"srun --het-group={','.join(str(number) for number in range(len(names)))}"
+    if len(names) != len(components) or not all(components):
+        running = sum(1 for component in components if component)
+        what = f"{len(names)} components are named, but this step runs {running}: {reader.text(name)}"
+        reader.wrong("005", name, what, hint=f"start all of them in one step: `{together}`")
+    if not one_to_a_node:
+        hint = "say `--ntasks-per-node=1` for every component"
+        reader.wrong("005", "SLURM_STEP_NUM_TASKS", "a job with roles has one task to a node", hint=hint)
+    reader.raise_problems()
+    hosts = tuple(host for component in components for host in component)
+    if node >= len(hosts):
+        reader.wrong("004", "SLURM_NODEID", f"rank {node} is out of range: the step has {len(hosts)} nodes")
+        reader.raise_problems()
+    groups: dict[str, tuple[str, ...]] = {}
+    for group, component in zip(names, components, strict=True):
+        groups[group] = groups.get(group, ()) + component
+    own = next(group for group, members in groups.items() if hosts[node] in members)
+    return roles.place(
+        reader,
+        groups,
+        own=own,
+        index=groups[own].index(hosts[node]),
+        names=(name, "SLURM_NODEID", "SLURM_STEP_NODELIST"),
+        reason=f"{reader.reason('SLURM_NODEID', 'SLURM_STEP_NUM_NODES')}, component {own}",
+        job_id=reader.text("SLURM_JOB_ID"),
+        # Jobs may share nodes: each has ports of its own, as many as roles need.
+        first_port=default_ports.MASTER if job is None else port_of_job(job * roles.PORTS_TAKEN),
+    )
+
+
+def _tasks_on(reader: Reader, listed: tuple[str, ...], hosts: tuple[str, ...], node: int) -> int | None:
+    """Tasks on node number ``node``, from a list such as ``2(x3),1``, which is in the order of the node list."""
     name = "SLURM_STEP_TASKS_PER_NODE"
     counts: list[int] = []
     for item in reader.items(name):
@@ -131,4 +188,5 @@ def _tasks_on(reader: Reader, node: int) -> int | None:
             reader.wrong("003", name, f"not a list of task counts: {reader.text(name)}")
             return None
         counts += [count] * min(times, MOST_HOSTS)
-    return counts[node] if node < len(counts) else None
+    place = listed.index(hosts[node]) if node < len(hosts) else node
+    return counts[place] if place < len(counts) else None

@@ -53,7 +53,9 @@ BUILDERS: Mapping[str, Callable[[Site], dict[str, str]]] = {
 
 PLATFORMS = tuple(BUILDERS)
 PER_PROCESS = ("torchrun", "paddle-launch", "azureml", "openmpi", "mvapich", "mpich", "slurm", "pmi", "lsf")
-WITH_SERVERS = ("umiak", "paddlejob", "modelarts", "mlp", "sagemaker", "vertex", "tensorflow", "volcano", "jobset")
+WITH_SERVERS = (
+    *("umiak", "paddlejob", "modelarts", "mlp", "sagemaker", "vertex", "tensorflow", "volcano", "slurm", "jobset"),
+)
 
 
 def environment(platform: str, nodes: int, rank: int, *, per_node: int = 1, servers: int = 0) -> dict[str, str]:

@@ -80,7 +80,7 @@ def openmpi_numbers(site: Site) -> dict[str, str]:
         "OMPI_COMM_WORLD_LOCAL_RANK": str(site.local),
         "OMPI_COMM_WORLD_LOCAL_SIZE": str(site.per_node),
         "OMPI_COMM_WORLD_NODE_RANK": str(site.local),
-        "OMPI_UNIVERSE_SIZE": str(site.processes),
+        "OMPI_UNIVERSE_SIZE": str(site.nodes * 8),  # slots of the host file
     }
 
 
@@ -102,7 +102,7 @@ def mpich(site: Site) -> dict[str, str]:
         "PMI_RANK": str(site.rank),
         "PMI_SIZE": str(site.processes),
         "PMI_FD": "9",
-        "PMI_HOSTNAME": f"node{site.node}",
+        "MPIR_CVAR_CH3_INTERFACE_HOSTNAME": f"node{site.node}",
         "MPI_LOCALRANKID": str(site.local),
         "MPI_LOCALNRANKS": str(site.per_node),
     }
@@ -120,11 +120,10 @@ def pmi(site: Site) -> dict[str, str]:
 
 
 def slurm(site: Site) -> dict[str, str]:
-    """A task of a step inside a larger allocation."""
-    listed = hosts("slurm", site.nodes)
-    nodelist = f"gpu-[001-{site.nodes:03d}]" if site.nodes > 1 else listed[0]
+    """A task of a step inside a larger allocation; with servers, of a heterogeneous job of two components."""
+    listed = hosts("slurm", site.nodes, servers=site.servers)
     per_node = f"{site.per_node}(x{site.nodes})" if site.nodes > 1 else str(site.per_node)
-    return {
+    environ = {
         **ANYWHERE,
         "SLURM_JOB_ID": "4242",
         "SLURM_JOB_NODELIST": "gpu-[001-999]",
@@ -134,7 +133,7 @@ def slurm(site: Site) -> dict[str, str]:
         "SLURM_NTASKS": str(site.processes),
         "SLURM_NPROCS": str(site.processes),
         "SLURM_STEP_ID": "0",
-        "SLURM_STEP_NODELIST": nodelist,
+        "SLURM_STEP_NODELIST": _nodelist(1, site.nodes),
         "SLURM_STEP_NUM_NODES": str(site.nodes),
         "SLURM_STEP_NUM_TASKS": str(site.processes),
         "SLURM_STEP_TASKS_PER_NODE": per_node,
@@ -144,6 +143,18 @@ def slurm(site: Site) -> dict[str, str]:
         "SLURMD_NODENAME": listed[site.node],
         "SLURM_LAUNCH_NODE_IPADDR": "10.0.0.1",
     }
+    if site.servers:
+        environ |= {
+            "SLURM_HET_SIZE": "2",
+            "SLURM_JOB_NODELIST_HET_GROUP_0": _nodelist(site.trainers + 1, site.nodes),
+            "SLURM_JOB_NODELIST_HET_GROUP_1": _nodelist(1, site.trainers),
+            "UMIAK_SLURM_GROUPS": "ps,worker",
+        }
+    return environ
+
+
+def _nodelist(first: int, last: int) -> str:
+    return f"gpu-[{first:03d}-{last:03d}]" if first < last else f"gpu-{first:03d}"
 
 
 def lsf(site: Site) -> dict[str, str]:

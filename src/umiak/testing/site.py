@@ -77,6 +77,12 @@ def _by_role(pattern: str) -> Callable[[Site], tuple[str, ...]]:
     return names
 
 
+def _servers_last(site: Site) -> tuple[str, ...]:
+    """Slurm lists nodes by name, whatever their component: here the first ranks, the servers', have the last names."""
+    names = _numbered("gpu-{1:03d}")(site)
+    return names[site.trainers :] + names[: site.trainers] if site.servers else names
+
+
 HOSTS: Mapping[str, Callable[[Site], tuple[str, ...]]] = {
     "umiak": _numbered("node{0}.example"),
     "paddlejob": _numbered("10.1.0.{1}"),
@@ -89,7 +95,7 @@ HOSTS: Mapping[str, Callable[[Site], tuple[str, ...]]] = {
     "dstack": _numbered("10.0.0.{1}"),
     "tensorflow": _by_role("ctr-{0}-{1}.default.svc"),
     "volcano": _by_role("ctr-{0}-{1}.ctr"),
-    "slurm": _numbered("gpu-{1:03d}"),
+    "slurm": _servers_last,
     "lsf": _numbered("c05n{1:02d}"),
     "pbs": _numbered("r1i0n{0}"),
     "jobset": _by_role("ctr-{0}-0-{1}.ctr"),

@@ -1,4 +1,4 @@
-"""Disks that can be filled and given room again: small file systems in memory, for processes that see this mount namespace.
+"""Adapter: disks that can be filled and given room again, small file systems in memory for processes that see this mount namespace.
 
 with disks.mounted(path) as disk:
     disk.fill()
