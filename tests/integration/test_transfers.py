@@ -17,8 +17,8 @@ import pytest
 
 from testbed import moto_server
 from testbed.pytest_support import require
-from umiak.adapters import http_retry
-from umiak.adapters.s3 import VENDORS, S3Store
+from umiak.adapters.stores import http_retry
+from umiak.adapters.stores.s3 import VENDORS, S3Store
 from umiak.core.problem import UmiakError
 from umiak.submit.payload import transfer
 

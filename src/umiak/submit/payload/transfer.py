@@ -110,11 +110,11 @@ def _below(remote: Remote, name: str) -> dict[str, str]:
 def _remote(url: str, environ: Mapping[str, str]) -> tuple[Remote, str]:
     scheme = url.partition("://")[0] if "://" in url else "file"
     if scheme in ("s3", "bos", "obs", "oss"):
-        from umiak.adapters.s3 import S3Store
+        from umiak.adapters.stores.s3 import S3Store
 
         return S3Store.of(url, environ), url.partition("://")[2].partition("/")[2]
     if scheme in ("webhdfs", "swebhdfs"):
-        from umiak.adapters.webhdfs import WebHdfs
+        from umiak.adapters.stores.webhdfs import WebHdfs
 
         return WebHdfs(url, environ), unquote(urlsplit(url).path)
     if scheme == "hdfs":

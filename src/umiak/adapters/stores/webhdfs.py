@@ -10,8 +10,8 @@ import json
 import os
 from urllib.parse import quote, urlencode, urlsplit
 
-from umiak.adapters import http_retry
-from umiak.adapters.http_retry import FIRST_DELAY_S, Unanswered
+from umiak.adapters.stores import http_retry
+from umiak.adapters.stores.http_retry import FIRST_DELAY_S, Unanswered
 from umiak.core.problem import Exit, Problem, UmiakError
 
 TYPE_CHECKING = False

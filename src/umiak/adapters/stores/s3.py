@@ -18,8 +18,8 @@ import os
 import xml.etree.ElementTree as ET
 from urllib.parse import quote, urlsplit
 
-from umiak.adapters import http_retry
-from umiak.adapters.http_retry import FIRST_DELAY_S, TIMEOUT_S, Unanswered
+from umiak.adapters.stores import http_retry
+from umiak.adapters.stores.http_retry import FIRST_DELAY_S, TIMEOUT_S, Unanswered
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import BinaryIO, TypeVar
 
-    from umiak.adapters.http_retry import Answer
+    from umiak.adapters.stores.http_retry import Answer
 
     T = TypeVar("T")
 

@@ -1,0 +1,1 @@
+"""Files that are kept elsewhere, reached with nothing installed: S3 and its relatives, HDFS over HTTP."""
