@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.laws.effort import effort
+from umiak.ps.oracle import rules
 from umiak.ps.oracle import tables as oracle
 
 OPTIMIZERS = {
@@ -374,13 +375,12 @@ def test_a_dense_table_is_the_oracle(optimizer, data):
                 place = expected.starts.index(chunk[0])
                 same_bits(chunk[1], expected.chunks[place])
                 same_bits(chunk[2], expected.states[place])
-                assert oracle.oracle_rules.server_of(shard, shards, servers) == server
+                assert rules.server_of(shard, shards, servers) == server
 
 
 @given(st.lists(keys, max_size=60), st.sampled_from([1, 2, 256, 4096]), st.integers(1, 9))
 def test_keys_are_mixed_and_dealt_out_as_the_oracle_says(wanted, shards, servers):
     array = np.array(wanted, np.uint64)
-    rules = oracle.oracle_rules
     assert umiak_native.mix(array).tolist() == [rules.mix(key) for key in wanted]
     where = [rules.shard_of(key, shards) for key in wanted]
     assert umiak_native.shard_of(array, shards).tolist() == where

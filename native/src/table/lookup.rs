@@ -119,7 +119,7 @@ pub fn each_block(
                 start..(start + BLOCK).min(items.end)
             };
             let lines_of = |block: &Range<usize>| &lines[block.start - items.start..block.end - items.start];
-            let (mut search, mut cursor) = (Cursor::default(), Cursor::default());
+            let mut cursor = Cursor::default();
             let mut found = [[NOWHERE; BLOCK]; AHEAD];
             // In turn n: the rows of block n - 2 * AHEAD, the search for those of block n - AHEAD, the entries of block n.
             for turn in 0..blocks + 2 * AHEAD {
@@ -137,7 +137,7 @@ pub fn each_block(
                         *found = match unsafe { line.find(keys[place]) } {
                             Some(entry) => entry.into(),
                             None => {
-                                let shard = search.shard(&mut locked, item);
+                                let shard = cursor.shard(&mut locked, item);
                                 let hash = buckets.hash(plan.mixed(item));
                                 let elsewhere = shard.index.find(hash, keys[place]).map(Found::from);
                                 elsewhere.unwrap_or_else(|| missing(shard, hash, place))
