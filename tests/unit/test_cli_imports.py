@@ -92,3 +92,15 @@ sys.stdout = out"""
 
 def test_the_measure_measures() -> None:
     assert modules_after("import argparse") & HEAVY
+
+
+def test_garbage_is_collected_again_once_a_launch_is_under_way(tmp_path: Path) -> None:
+    """It is switched off while modules are imported: a launcher that stays for weeks must not leave it so."""
+    code = (
+        "import gc\nfrom umiak.cli.main import main\n"
+        f"main(['launch', '--log_dir', {str(tmp_path)!r}, '--', '/bin/true'])\n"
+        "print(gc.get_freeze_count() > 0, gc.isenabled(), flush=True)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    # The second line is the watchdog's, which only waits for the launcher to end.
+    assert ran.stdout.splitlines() == ["True True", "False False"]

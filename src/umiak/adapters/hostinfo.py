@@ -98,7 +98,7 @@ def _ipv4_interfaces() -> list[tuple[str, str]]:
 def _further_ipv4_addresses() -> list[str]:
     """Also the second addresses of interfaces: the kernel's table of local routes has them all."""
     try:
-        with open("/proc/net/fib_trie", encoding="ascii") as file:
+        with open("/proc/net/fib_trie", encoding="utf-8") as file:
             lines = [line.split() for line in file]
     except OSError:
         return []
@@ -108,7 +108,7 @@ def _further_ipv4_addresses() -> list[str]:
 
 def _ipv6_interfaces() -> list[tuple[str, str]]:
     try:
-        with open("/proc/net/if_inet6", encoding="ascii") as file:
+        with open("/proc/net/if_inet6", encoding="utf-8") as file:
             rows = [line.split() for line in file]
     except OSError:
         return []

@@ -8,6 +8,8 @@ The launcher is imported only once the request is known to be right: a mistake i
 
 from __future__ import annotations
 
+import gc
+
 from umiak.cli.launch_flags import FLAGS, with_own
 from umiak.compat import paddle_launch, torchrun
 from umiak.core.problem import Exit, UmiakError
@@ -47,6 +49,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         printer.data(f"umiak {version()}")
         return Exit.DONE
     request = _request(parsed, notes)
+    gc.disable()  # until everything is imported, and made that lives as long as this process
     from umiak.launch import program
 
     return program.run(request.options, request.notes, environ)

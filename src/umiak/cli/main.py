@@ -6,6 +6,7 @@ and imported only when it is called, so that one command never pays for another.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -55,8 +56,11 @@ def _run(words: list[str], environ: Mapping[str, str], printer: Printer) -> int:
     command = COMMANDS.get(words[0])
     if command is None:
         raise UmiakError(_unknown(words[0]))
+    gc.disable()  # what is imported is never garbage, and looking through it again and again takes milliseconds
     # Not importlib: it brings `warnings` with it, a millisecond on the way of every launch.
-    status: int = __import__(command.module, fromlist=["main"]).main(words[1:], environ, printer)
+    module = __import__(command.module, fromlist=["main"])
+    gc.enable()
+    status: int = module.main(words[1:], environ, printer)
     return status
 
 

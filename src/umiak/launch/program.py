@@ -9,6 +9,7 @@ are needed: hmac with a token, etcd with etcd, the preflight with ``--check``.
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import signal
 import sys
@@ -183,6 +184,8 @@ class _Launch:
         )
         self._take_signals(agent)
         self._beat()
+        gc.freeze()
+        gc.enable()
         status = agent.run()
         self.pulse.beat(LONGEST_END_S)
         keeper.close()
