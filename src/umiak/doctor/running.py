@@ -32,14 +32,14 @@ def run(
     checks: Sequence[DoctorCheck],
     asked: Asked,
     *,
-    most_s: float | None = None,
+    limit_s: float | None = None,
     on_look: Callable[[Sequence[CheckReport]], None] = lambda _done: None,
 ) -> list[CheckReport]:
     """Their reports, in the order of the checks. ``on_look`` is told again and again what is done.
 
-    ``most_s`` is a limit for those that would have a longer one.
+    ``limit_s`` is for each of them, instead of its own limit.
     """
-    limits = {check.name: min(check.limit_s, most_s or check.limit_s) for check in checks}
+    limits = {check.name: limit_s or check.limit_s for check in checks}
     came: queue.SimpleQueue[CheckReport] = queue.SimpleQueue()
     done: dict[str, CheckReport] = {}
     begun: dict[str, float] = {}

@@ -64,12 +64,12 @@ class Backend(Protocol):
 class Examinable(Protocol):
     """A backend that can say how its place is, without a job: `umiak doctor --on PLACE` asks for it where there is it."""
 
-    def examine(self) -> Iterable[Examined]:
+    def examine(self) -> Iterable[PlaceCheck]:
         """Hosts, keys, versions, rights: each with its problem, or as something that works."""
 
 
 @value
-class Examined:
+class PlaceCheck:
     """One thing about a place."""
 
     text: str

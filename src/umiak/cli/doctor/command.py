@@ -49,7 +49,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what checks have started is ended then as well
     screen = _Screen(checks, printer, is_shown=not parsed.truth("json"))
-    found = running.run(checks, asked, most_s=parsed.seconds("timeout"), on_look=screen.look)
+    found = running.run(checks, asked, limit_s=parsed.seconds("timeout"), on_look=screen.look)
     if parsed.truth("json"):
         from umiak.adapters.version import version
 

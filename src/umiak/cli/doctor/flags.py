@@ -42,7 +42,7 @@ OWN = (
     ),
     Flag(
         name="timeout",
-        help="Longest time for one check. Default: each has its own, 10 to 120 seconds.",
+        help="Time limit of each check. Default: its own, 10 to 120 seconds.",
         group=WHAT,
         origin=FlagOrigin.UMIAK,
         kind=FlagKind.SECONDS,

@@ -14,9 +14,11 @@ from importlib import metadata
 from umiak.adapters import devices as node_devices
 from umiak.adapters import own_modules
 from umiak.core.devices import VISIBILITY
+from umiak.core.shown import one_line
 from umiak.core.value import replace
 from umiak.doctor.facts import CollectiveFacts, FrameworkFacts, ProtobufFacts
 from umiak.doctor.gathering import trial_process
+from umiak.doctor.gathering.trial_process import LONGEST_LINE
 from umiak.doctor.trials.answers import answer_of
 from umiak.doctor.verdicts import DoctorVerdict
 
@@ -134,8 +136,7 @@ def _collective(name: str, asked: Asked, limit_s: float, imported: CheckReport |
             limit_s=_inside(limit_s),
         )
         answers = [_read_json(f"{result}.{rank}") for rank in range(WORKERS)]
-        said = [line for line in ran.err.splitlines() if line.lstrip().startswith(("error:", "because:"))]
-        said = said or _last_words(os.path.join(work, "log"))
+        said = _last_lines(os.path.join(work, "log", "workerlog.0")) or list(ran.facts.last_lines)
     return CollectiveFacts(
         framework=name,
         backend=backend,
@@ -143,7 +144,7 @@ def _collective(name: str, asked: Asked, limit_s: float, imported: CheckReport |
         trial=ran.facts,
         sums=tuple(float(each["sum"]) for each in answers if each),
         expected=next((float(each["expected"]) for each in answers if each), 0.0),
-        error=" ".join(said[-2:]).strip(),
+        error=one_line(said[-1], LONGEST_LINE) if said and ran.facts.status else "",
         node_devices=len(devices.ids) if devices else 0,
     )
 
@@ -203,10 +204,10 @@ def _read_json(path: str) -> dict[str, Any] | None:
         return None
 
 
-def _last_words(log_dir: str) -> list[str]:
-    """The last lines of the first worker's log."""
+def _last_lines(path: str) -> list[str]:
+    """Of a worker's log; nothing if there is none."""
     try:
-        with open(os.path.join(log_dir, "workerlog.0"), encoding="utf-8", errors="replace") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             return [line.strip() for line in file if line.strip()][-2:]
     except OSError:
         return []

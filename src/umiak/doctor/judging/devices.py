@@ -50,14 +50,22 @@ def _visibility(facts: DeviceFacts) -> list[DoctorFinding]:
         count = facts.kinds.get(kind.value, 0)
         said = {name: facts.variables[name] for name in VISIBILITY[kind] if name in facts.variables}
         lists = {name: _ids(text) for name, text in said.items()}
-        if kind is DeviceKind.DCU and not count:
-            continue  # CUDA_VISIBLE_DEVICES is NVIDIA's then
+        if _is_borrowed(kind, facts):
+            continue
         if len({tuple(each) for each in lists.values()}) > 1:
             reason = "contradicting variables: " + ", ".join(f"{name}={text}" for name, text in said.items())
             found.append(problem("UM-DOCTOR-062", reason, f"unset all but one: `unset {list(said)[-1]}`"))
         for name, ids in lists.items():
             found += _list(name, said[name], ids, count, kind.value)
     return found
+
+
+def _is_borrowed(kind: DeviceKind, facts: DeviceFacts) -> bool:
+    """Whether CUDA_VISIBLE_DEVICES speaks of another kind: software for ROCm and Kunlun obeys it, too."""
+    if facts.kinds.get(kind.value):
+        return False
+    others = facts.kinds.get(DeviceKind.DCU.value) or facts.kinds.get(DeviceKind.XPU.value)
+    return kind is DeviceKind.DCU or (kind is DeviceKind.GPU and bool(others))
 
 
 def _list(name: str, text: str, ids: list[str], count: int, kind: str) -> list[DoctorFinding]:
