@@ -98,7 +98,7 @@ def test_two_launchers_that_start_looking_at_the_same_place_never_hold_the_same_
 
 def test_the_end_of_the_range_is_no_end(held: HeldPorts, monkeypatch: pytest.MonkeyPatch) -> None:
     first = free_ports(1)[0]
-    monkeypatch.setattr(ports, "_usable_range", lambda: (first, first + 10))
+    monkeypatch.setattr(ports, "usable_range", lambda: (first, first + 10))
     monkeypatch.setattr(ports.os, "urandom", lambda _count: (9).to_bytes(2, "big"))
     held.hold_any(2)
     assert all(first <= number < first + 10 for number in held.numbers)
@@ -159,7 +159,7 @@ def test_all_taken_ports_are_reported_together_and_nothing_is_kept(held: HeldPor
 
 def test_no_free_ports_at_all_is_a_problem_with_a_code(held: HeldPorts, monkeypatch: pytest.MonkeyPatch) -> None:
     first = free_ports(1)[0]
-    monkeypatch.setattr(ports, "_usable_range", lambda: (first, first + 1))
+    monkeypatch.setattr(ports, "usable_range", lambda: (first, first + 1))
     with pytest.raises(UmiakError) as error:
         held.hold_any(2)
     assert [problem.code for problem in error.value.problems] == ["UM-PORT-002"]

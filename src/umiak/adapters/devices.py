@@ -26,7 +26,7 @@ _NONE_WORDS = ("none", "void", "nodevfiles")
 
 def find(environ: Mapping[str, str], root: str = "/") -> Devices | None:
     """The accelerators that this node shows to its launcher, or ``None``. ``root`` is where the file system begins."""
-    counts = _count(root)
+    counts = count(root)
     present = [kind for kind in DeviceKind if counts[kind]]
     for kind in present + [kind for kind in DeviceKind if not counts[kind]]:
         variable = _variable(kind, environ, present)
@@ -70,7 +70,7 @@ def _parse(text: str) -> tuple[str, ...] | None:
     return tuple(ids)
 
 
-def _count(root: str) -> dict[DeviceKind, int]:
+def count(root: str = "/") -> dict[DeviceKind, int]:
     """How many devices of each kind the files show."""
     names = _list(os.path.join(root, "dev"))
     # Device files may be made at the first use only, so the driver's own list is asked where there are none. Not the

@@ -35,7 +35,7 @@ class HeldPorts:
         """Hold this many free ports. ``last``: the last of them is this one, or UmiakError says that it is taken."""
         if last is not None:
             self.hold_these((last,))
-        first, beyond = _usable_range()
+        first, beyond = usable_range()
         start = first + int.from_bytes(os.urandom(2), "big") % (beyond - first)
         for step in range(beyond - first):
             if len(self._locks) == count:
@@ -91,7 +91,7 @@ class HeldPorts:
         return ""
 
 
-def _usable_range() -> tuple[int, int]:
+def usable_range() -> tuple[int, int]:
     """Below the kernel's range for outgoing connections where that leaves room, else all that is usual."""
     try:
         with open("/proc/sys/net/ipv4/ip_local_port_range", "rb") as file:

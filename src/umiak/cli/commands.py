@@ -92,6 +92,12 @@ COMMANDS = {
             flags="umiak.cli.runs.flags:LIST",
         ),
         Command(
+            name="doctor",
+            summary="find out why it does not work: examine this machine, or a place",
+            module="umiak.cli.doctor.command",
+            flags="umiak.cli.doctor.flags",
+        ),
+        Command(
             name="token",
             summary="print a random secret for UMIAK_TOKEN, shared by all launchers of a job",
             module="umiak.cli.token",

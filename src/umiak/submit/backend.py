@@ -5,6 +5,7 @@
     backend.render(job, run_id)                          Bundle: what would be written and run; no I/O
     backend.submit(submission)                           Handle; with the same run id again, the same job
     backend.status(handle), .logs(handle, wanted), .cancel(handle), .list()
+    backend.examine()                                    if it has it: how the place is, for `umiak doctor --on PLACE`
 
 A backend raises `UmiakError` if its place refused and nothing was started, and `AnswerLost` if it can't know. After a lost answer
 the same submission is sent again with the same run id, which must not start the job twice.
@@ -58,6 +59,25 @@ class Backend(Protocol):
 
     def list(self) -> Iterable[Handle]:
         """The jobs that this place knows of."""
+
+
+class Examinable(Protocol):
+    """A backend that can say how its place is, without a job: `umiak doctor --on PLACE` asks for it where there is it."""
+
+    def examine(self) -> Iterable[PlaceCheck]:
+        """Hosts, keys, versions, rights: each with its problem, or as something that works."""
+
+
+@value
+class PlaceCheck:
+    """One thing about a place."""
+
+    text: str
+    """What was looked at, with the value: ``10.0.0.1: python 3.11.7, 12 ms``."""
+    problem: Problem | None = None
+    """Why it does not work; ``None``: it does."""
+    is_warning: bool = False
+    """Whether jobs run all the same."""
 
 
 @value

@@ -1,0 +1,1 @@
+"""`umiak doctor`: its flags, its help, and the command."""

@@ -1,0 +1,1 @@
+"""Facts, measured: an adapter for each group of checks."""

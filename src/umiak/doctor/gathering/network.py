@@ -1,0 +1,276 @@
+"""Tries ports, addresses and names, and reads what is said about them. An adapter. It connects to this machine and to etcd only."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import threading
+import time
+
+import umiak
+from umiak.adapters import hostinfo
+from umiak.adapters import ports as port_ranges
+from umiak.core import default_ports
+from umiak.core.cluster import join_host_port
+from umiak.core.names import is_loopback
+from umiak.core.shown import without_password
+from umiak.doctor.facts import (
+    AddressFacts,
+    ClockFacts,
+    ClockSkew,
+    DnsFacts,
+    HostFacts,
+    PortFacts,
+    PortsFacts,
+    ProxyFacts,
+)
+from umiak.doctor.gathering import etcd_requests
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from umiak.doctor.asked import Asked
+
+ANSWER_S = 2.0
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy", "no_proxy")
+_INTERFACES = (
+    "NCCL_SOCKET_IFNAME",
+    "GLOO_SOCKET_IFNAME",
+    "TP_SOCKET_IFNAME",
+    "HCCL_SOCKET_IFNAME",
+    "BKCL_SOCKET_IFNAME",
+)
+_LISTENING = "0A"
+_UNSYNCHRONISED = 0x40
+_NOT_SET = 5
+"""adjtimex's answer when nobody keeps the clock right."""
+
+
+# ---- ports
+
+
+def ports(asked: Asked, _limit_s: float) -> PortsFacts:
+    """Those that were named are tried, the others counted."""
+    listening = _listening()
+    wanted = _wanted_ports(asked)
+    first, beyond = port_ranges.usable_range()
+    taken = sum(first <= port < beyond for port in listening)
+    low, high = _ephemeral()
+    return PortsFacts(
+        named=tuple(_try(number, purpose, listening) for number, purpose in wanted.items()),
+        first=first,
+        last=beyond - 1,
+        free=beyond - first - taken,
+        ephemeral_first=low,
+        ephemeral_last=high,
+    )
+
+
+def _wanted_ports(asked: Asked) -> dict[int, str]:
+    wanted: dict[int, str] = {}
+    start = asked.start_port or (default_ports.START if asked.hosts else None)
+    if start is not None:
+        wanted |= {start + number: f"worker {number}" for number in range(asked.workers)}
+        wanted.setdefault(start - 1, "launchers")
+    if asked.master and _is_here(asked.master[0]):
+        wanted[asked.master[1]] = "master"
+    return {number: wanted[number] for number in sorted(wanted)}
+
+
+def _is_here(host: str) -> bool:
+    address = hostinfo.resolve(host)
+    return is_loopback(address) or address in hostinfo.addresses()
+
+
+def _try(number: int, purpose: str, listening: dict[int, str]) -> PortFacts:
+    """Bind it as a launcher does."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as bound:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind(("", number))
+        except (OSError, OverflowError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            holder = _holder(listening[number]) if number in listening else ""
+            return PortFacts(number=number, purpose=purpose, error=why, holder=holder)
+    return PortFacts(number=number, purpose=purpose)
+
+
+def _listening() -> dict[int, str]:
+    """Ports that somebody listens on, with the socket's inode."""
+    found: dict[int, str] = {}
+    for name in ("tcp", "tcp6"):
+        try:
+            with open(f"/proc/net/{name}", encoding="ascii") as file:
+                rows = [line.split() for line in file][1:]
+        except OSError:
+            continue
+        found |= {int(row[1].rpartition(":")[2], 16): row[9] for row in rows if row[3] == _LISTENING}
+    return found
+
+
+def _holder(inode: str) -> str:
+    """The program that has a socket open. Only its name: its arguments may hold secrets."""
+    wanted = f"socket:[{inode}]"
+    found = next((pid for pid in filter(str.isdecimal, os.listdir("/proc")) if wanted in _open_files(pid)), "")
+    try:
+        with open(f"/proc/{found}/comm", encoding="utf-8", errors="replace") as file:
+            return f"{file.read().strip()} ({found})" if found else ""
+    except OSError:
+        return ""
+
+
+def _open_files(pid: str) -> list[str]:
+    """What a process has open; nothing if it ended or is another user's."""
+    try:
+        return [os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd")]
+    except OSError:
+        return []
+
+
+def _ephemeral() -> tuple[int, int]:
+    try:
+        with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+            low, high = file.read().split()
+            return int(low), int(high)
+    except (OSError, ValueError):
+        return 32768, 60999
+
+
+# ---- addresses and names
+
+
+def address(asked: Asked, _limit_s: float) -> AddressFacts:
+    """Which address a launcher would tell the others, and whether it answers."""
+    announced, reason = _announced(asked)
+    error = _answers(announced)
+    hostname = socket.gethostname()
+    meant = hostinfo.resolve(hostname)
+    names = [name for _, name in socket.if_nameindex()]
+    return AddressFacts(
+        announced=announced,
+        reason=reason,
+        interface=hostinfo.interface_with(announced),
+        answers=not error,
+        error=error,
+        own=hostinfo.addresses(),
+        hostname=hostname,
+        name_means="" if meant == hostname else meant,
+        name_source=_line_in_hosts(hostname),
+        interfaces=tuple(names),
+        interface_variables={name: asked.environ[name] for name in _INTERFACES if asked.environ.get(name)},
+    )
+
+
+def dns(asked: Asked, _limit_s: float) -> DnsFacts:
+    """All hosts at once: a name server that is gone makes each of them wait."""
+    found: dict[str, HostFacts] = {}
+    threads = [threading.Thread(target=_look_up, args=(name, found), daemon=True) for name in asked.remote_hosts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return DnsFacts(hosts=tuple(found[name] for name in asked.remote_hosts), own=hostinfo.addresses())
+
+
+def _announced(asked: Asked) -> tuple[str, str]:
+    if asked.host:
+        return hostinfo.resolve(asked.host), "--host"
+    for target in (asked.master, *asked.etcd):
+        own = hostinfo.address_towards(target[0]) if target else ""
+        if target and own:
+            return own, f"the way to {target[0]}"
+    return hostinfo.public_address(), "the way out of this machine"
+
+
+def _answers(address: str) -> str:
+    """Connect to this address; empty if it worked, otherwise why not."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as listener:
+            listener.bind(("::" if family == socket.AF_INET6 else "", 0))
+            listener.listen(1)
+            with socket.create_connection((address, listener.getsockname()[1]), timeout=ANSWER_S):
+                return ""
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _line_in_hosts(name: str) -> str:
+    try:
+        with open("/etc/hosts", encoding="utf-8", errors="replace") as file:
+            for number, line in enumerate(file, 1):
+                if name in line.partition("#")[0].split()[1:]:
+                    return f"/etc/hosts:{number}"
+    except OSError:
+        pass
+    return ""
+
+
+def _look_up(name: str, found: dict[str, HostFacts]) -> None:
+    begun = time.monotonic()
+    try:
+        address: str = hostinfo.look_up(name, 0)[1][0]
+    except OSError as error:
+        took_s = time.monotonic() - begun
+        found[name] = HostFacts(name=name, error=error.strerror or str(error), took_s=round(took_s, 3))
+        return
+    found[name] = HostFacts(
+        name=name,
+        address=address,
+        took_s=round(time.monotonic() - begun, 3),
+        is_name=address != name,
+        has_route=bool(hostinfo.address_towards(address)),
+    )
+
+
+# ---- clock and proxies
+
+
+def clock(asked: Asked, limit_s: float) -> ClockFacts:
+    """This clock beside those of etcd's endpoints. HTTP tells seconds only."""
+    others, silent = [], []
+    for host, port in asked.etcd:
+        name = f"etcd at {join_host_port(host, port)}"
+        told = etcd_requests.clock(host, port, timeout_s=min(ANSWER_S, limit_s))
+        if told is None:
+            silent.append(name)
+        else:
+            others.append(ClockSkew(source=name, ahead_s=round(told[0], 3), uncertainty_s=round(told[1], 3)))
+    package = os.path.dirname(umiak.__file__ or "")
+    files = [os.path.join(package, name) for name in os.listdir(package)]
+    return ClockFacts(
+        now_s=time.time(),
+        installed_s=max(os.stat(each).st_ctime for each in files),
+        synchronised=_is_synchronised(),
+        others=tuple(others),
+        silent=tuple(silent),
+    )
+
+
+def _is_synchronised() -> bool | None:
+    """What the kernel says of its clock; nothing is changed."""
+
+    class _Timex(ctypes.Structure):
+        _fields_ = [
+            ("modes", ctypes.c_uint),
+            ("offsets", ctypes.c_long * 4),
+            ("status", ctypes.c_int),
+            ("rest", ctypes.c_long * 32),
+        ]
+
+    asked = _Timex()
+    try:
+        state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(asked))
+    except (OSError, AttributeError):
+        return None
+    return None if state < 0 else state != _NOT_SET and not asked.status & _UNSYNCHRONISED
+
+
+def proxy(asked: Asked, _limit_s: float) -> ProxyFacts:
+    """Variables in both spellings, and the hosts that must be reached without a proxy."""
+    names = [spelled for name in _PROXIES for spelled in (name, name.upper())]
+    hosts = list(asked.remote_hosts) or ([hostinfo.public_address()] if asked.has_other_nodes else [])
+    return ProxyFacts(
+        variables={name: without_password(asked.environ[name]) for name in names if asked.environ.get(name)},
+        targets=tuple(dict.fromkeys(hosts)),
+    )

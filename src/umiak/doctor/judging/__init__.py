@@ -1,0 +1,1 @@
+"""What follows from facts: a decider for each group of checks."""
