@@ -203,8 +203,8 @@ def test_cancel_without_a_supervisor_kills_what_does_not_obey(desk: submitting.D
 def test_a_killed_launcher_is_a_failed_job(desk: submitting.Desk) -> None:
     handle = desk.submit("--", "train.py", "until=never")
     workers = desk.until_started(1)
-    launchers = json.loads((desk.run_directory(handle) / "launchers.json").read_text())["processes"]
-    os.kill(launchers["launcher"]["pid"], signal.SIGKILL)
+    launcher = json.loads((desk.run_directory(handle) / "launchers" / "launcher").read_text())
+    os.kill(launcher["pid"], signal.SIGKILL)
     desk.umiak("wait", handle, status=137)
     assert desk.status(handle)["state"] == "failed"
     assert [pid for pid in workers if identity.of(pid)] == []
