@@ -92,6 +92,13 @@ COMMANDS = {
             flags="umiak.cli.runs.flags:LIST",
         ),
         Command(
+            name="hosts",
+            summary="run a command on all hosts of a place, copy files, check them: umiak hosts run",
+            module="umiak.cli.hosts.command",
+            flags="umiak.cli.hosts.flags",
+            words=("run", "put", "get", "check", "clean"),
+        ),
+        Command(
             name="token",
             summary="print a random secret for UMIAK_TOKEN, shared by all launchers of a job",
             module="umiak.cli.token",

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import shutil
 import sys
 import time
 
@@ -22,7 +21,7 @@ from umiak.core.decode import encode
 from umiak.core.names import is_name
 from umiak.core.problem import UmiakError
 from umiak.submit.node import supervisor
-from umiak.submit.node.files import PLAN, RunFiles
+from umiak.submit.node.files import ALREADY, PLAN, RunFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -177,7 +176,7 @@ class _Agent:
                 each["argv"] = [here.get(word, word) for word in each["argv"][:2]] + each["argv"][2:]
             private_files.write(os.path.join(files.path, PLAN), json.dumps(plan))
             return {"said": supervisor.start(files, secrets)}
-        return {"said": supervisor.ALREADY}
+        return {"said": ALREADY}
 
     # ---- asking
 
@@ -234,7 +233,8 @@ class _Agent:
         from umiak.submit.node import cleanup
 
         removed = cleanup.clean(self._directory, older_than_s=float(request["older_than_s"]))
-        return {"removed": removed, "free_bytes": shutil.disk_usage(self._directory).free}
+        seen = os.statvfs(self._directory)
+        return {"removed": removed, "free_bytes": seen.f_bavail * seen.f_frsize}
 
 
 def _batches(lines: Iterator[LogLine | None]) -> Iterator[list[list[Any]]]:

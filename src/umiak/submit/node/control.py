@@ -5,6 +5,7 @@ Everything is read from files and from the kernel, so it works after client or s
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 
@@ -35,7 +36,7 @@ def status(files: RunFiles) -> JobStatus:
         why = f"{type(error).__name__}: {error}"
         what = f"the run's files can't be read: {files.path}"
         raise UmiakError(Problem(code="UM-SUBMIT-029", what=what, why=why), exit_status=Exit.REFUSED) from None
-    if facts.is_other_boot and facts.end is None and files.host() != _host():
+    if facts.is_other_boot and facts.end is None and files.host() != os.uname().nodename:
         problem = Problem(
             code="UM-SUBMIT-030",
             what=f"the run is on another machine: {files.host()}",
@@ -100,9 +101,3 @@ def cancel(files: RunFiles, grace_s: float, shown: str) -> None:
             )
             raise UmiakError(problem, exit_status=Exit.REFUSED)
         time.sleep(LOOK_S)
-
-
-def _host() -> str:
-    import socket
-
-    return socket.gethostname()

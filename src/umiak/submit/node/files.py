@@ -72,10 +72,8 @@ class RunFiles:
         """This process supervises the run; False if another one does, or did."""
         own = identity.of(os.getpid())
         assert own is not None
-        import socket
-
         return private_files.write_once(
-            self._file(SUPERVISOR), json.dumps({**own.to_plain(), "host": socket.gethostname()})
+            self._file(SUPERVISOR), json.dumps({**own.to_plain(), "host": os.uname().nodename})
         )
 
     def supervisor(self) -> ProcessIdentity | None:

@@ -14,7 +14,6 @@ import json
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -257,6 +256,8 @@ class _Supervisor:
 
 
 def _free_port() -> int:
+    import socket  # milliseconds that most runs don't need
+
     with socket.socket() as one:
         one.bind((LOOPBACK, 0))
         port: int = one.getsockname()[1]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from umiak.core.job import Job
     from umiak.core.status import JobStatus
     from umiak.submit.backend import LogLine, LogsWanted, Submission, SubmitContext
+    from umiak.submit.node.plan import RunPlan
     from umiak.submit.places import NamedPlace
 
 NAME = "local"
@@ -177,7 +178,7 @@ class LocalBackend:
     def _files(self, run_id: str) -> RunFiles:
         return RunFiles(os.path.join(self._root, run_id))
 
-    def _plan(self, job: Job, run_id: str) -> plan.RunPlan:
+    def _plan(self, job: Job, run_id: str) -> RunPlan:
         return plan.plan_of(
             job, run_id, directory=self._context.directory, logs=self._files(run_id).logs, python=sys.executable
         )

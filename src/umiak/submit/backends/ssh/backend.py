@@ -169,13 +169,15 @@ class SshBackend:
             files += [BundleFile(path=f"{base}/{name}", text=text, mode=PRIVATE) for name, text in each.texts.items()]
         sent = "the job's files (once per content hash) and " if has_files else ""
         names = ", ".join([TOKEN, *job.secrets])
+        told = (
+            f"over ssh, at once, to {', '.join(labels)}:\n"
+            f"{self.settings.python} gets {sent}the launcher's file, unless they are there, writes the files above, "
+            "and starts a supervisor\n"
+            f"through standard input: {names} (values are not shown)\n"
+        )
         return Bundle(
             files=tuple(files),
-            requests=(
-                f"over ssh, at once, to {', '.join(labels)}:\n"
-                f"{self.settings.python} gets {sent}the launcher's file, unless they are there, writes the files above, and starts a supervisor\n"
-                f"through standard input: {names} (values are not shown)\n",
-            ),
+            requests=(told,),
         )
 
     def submit(self, submission: Submission) -> Handle:
@@ -331,7 +333,7 @@ class SshBackend:
         answers = self.connections.ask(
             hosts, lambda host: {"do": "status", "run": handle.id, "host": host.directory_name}
         )
-        found = []
+        found: list[tuple[HostSaid, list[str]]] = []
         for host, answer in zip(hosts, answers, strict=True):
             if isinstance(answer, HostFailure):
                 why = answer.problem.what.partition(": ")[2]
@@ -377,6 +379,10 @@ class SshBackend:
         )
         return [each for each in answers if isinstance(each, HostFailure)]
 
+    def _hosts_of(self, handle: Handle) -> list[SshHost]:
+        labels = {each.label for each in self._said(handle)}
+        return [each for each in self.settings.hosts if each.label in labels]
+
     def list(self) -> list[Handle]:
         """The runs that any reachable host has."""
         from umiak.submit.backends.ssh.connections import HostFailure
@@ -384,10 +390,6 @@ class SshBackend:
         answers = self.connections.ask(self.settings.hosts, lambda _: {"do": "list"})
         names = {name for each in answers if not isinstance(each, HostFailure) for name in each["runs"]}
         return [Handle(backend=NAME, place=self._place, id=name) for name in sorted(names)]
-
-    def _hosts_of(self, handle: Handle) -> list[SshHost]:
-        labels = {each.label for each in self._said(handle)}
-        return [each for each in self.settings.hosts if each.label in labels]
 
 
 class _Archive:

@@ -14,11 +14,12 @@ import contextlib
 import json
 import os
 import socket
+import tempfile
 import threading
 
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import one_line
-from umiak.submit.backends.ssh import bootstrap
+from umiak.submit.backends.ssh import bootstrap, settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ ANSWER_S = 150.0
 BLOCK = 1 << 18
 LONGEST_ANSWER = 1 << 28
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
+GLOBAL_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts",)
 
 
 class HostFailure(Exception):
@@ -141,8 +143,8 @@ class AgentLink:
 class Connections:
     """All hosts of a place."""
 
-    def __init__(self, settings: SshSettings, environ: Mapping[str, str], launcher: Callable[[], LauncherFile]) -> None:
-        self._settings = settings
+    def __init__(self, said: SshSettings, environ: Mapping[str, str], launcher: Callable[[], LauncherFile]) -> None:
+        self._settings = said
         self._environ = environ
         self._find_launcher = launcher
         self._launcher: LauncherFile | None = None
@@ -152,8 +154,13 @@ class Connections:
         self._thread.start()
         self._opened: dict[str, asyncio.Task[asyncssh.SSHClientConnection]] = {}
         self._agents: dict[str, asyncio.Task[AgentLink]] = {}
-        self._gate = asyncio.Semaphore(settings.parallel)
+        self._gate = asyncio.Semaphore(said.parallel)
         self._options: Any = None
+        self._config_text = ""
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        """For the parts of the ssh config."""
+        self._known_hosts: dict[str, Any] = {}
+        """By path: each file is read once."""
 
     def __enter__(self) -> Connections:
         return self
@@ -169,6 +176,8 @@ class Connections:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(5)
             self._loop.close()
+        if self._scratch is not None:
+            self._scratch.cleanup()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for work in the other thread."""
@@ -252,16 +261,18 @@ class Connections:
             self._launcher = self._find_launcher()
 
     def _made_options(self) -> dict[str, Any]:
-        asked, options = self._settings, {}
+        asked = self._settings
+        options: dict[str, Any] = {}
         import_asyncssh()
         for variable, option in ((asked.password_from, "password"), (asked.passphrase_from, "passphrase")):
             if variable:
                 options[option] = self._environ.get(variable) or None
         if asked.key:
             options["client_keys"] = [os.path.expanduser(asked.key)]
-        if asked.known_hosts:
-            options["known_hosts"] = os.path.expanduser(asked.known_hosts)
-        options["config"] = [asked.config] if asked.config else []
+        if asked.config:
+            with open(asked.config, encoding="utf-8") as file:
+                self._config_text = file.read()
+            self._scratch = tempfile.TemporaryDirectory(prefix="umiak-")
         options["agent_path"] = self._environ.get("SSH_AUTH_SOCK") or None
         return options
 
@@ -275,7 +286,7 @@ class Connections:
     async def _connect(self, host: SshHost) -> asyncssh.SSHClientConnection:
         import asyncssh
 
-        options = dict(self._options)
+        options = {**self._options, "config": self._config(host), "known_hosts": self._known(host)}
         if host.user:
             options["username"] = host.user
         if host.port is not None:
@@ -310,6 +321,28 @@ class Connections:
         except ValueError as error:
             what = f"{host.label}: the ssh config can't be read: {self._settings.config}"
             raise HostFailure(host, Problem(code="UM-SUBMIT-100", what=what, why=str(error))) from None
+
+    def _config(self, host: SshHost) -> list[str]:
+        """The ssh config, or what it says about this host: 64 hosts must not read all entries of all."""
+        if not self._config_text or self._scratch is None:
+            return []
+        own = settings.config_for(host.host, self._config_text)
+        if own is None:
+            return [self._settings.config]
+        path = os.path.join(self._scratch.name, host.directory_name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(own)
+        return [path]
+
+    def _known(self, host: SshHost) -> Any:
+        """The host keys that are known. None would mean that none is checked, and never comes from here."""
+        import asyncssh
+
+        file, _, _ = self._known_as(host)
+        if file not in self._known_hosts:
+            there = [each for each in (file, *GLOBAL_KNOWN_HOSTS) if os.path.exists(each)]
+            self._known_hosts[file] = asyncssh.read_known_hosts(there) if there else asyncssh.import_known_hosts("")
+        return self._known_hosts[file]
 
     def _denied(self, host: SshHost, why: str) -> Problem:
         user = f"{host.user}@" if host.user else ""
@@ -348,12 +381,7 @@ class Connections:
 
     def _known_as(self, host: SshHost) -> tuple[str, str, int | None]:
         """The file of host keys, the name of a host in it, and its port if that is not 22."""
-        from umiak.submit.backends.ssh import settings
-
-        said: dict[str, str] = {}
-        if self._settings.config:
-            with contextlib.suppress(OSError), open(self._settings.config, encoding="utf-8") as file:
-                said = settings.config_of(host.host, file.read())
+        said = settings.config_of(host.host, self._config_text)
         known = (
             self._settings.known_hosts or said.get("userknownhostsfile", "").partition(" ")[0] or "~/.ssh/known_hosts"
         )

@@ -16,7 +16,7 @@ from umiak.submit.backends.ssh.connections import HostFailure, lost
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from umiak.submit.backend import LogsWanted
     from umiak.submit.backends.ssh.connections import Connections
@@ -72,7 +72,7 @@ class Follower:
                     if lost_at is not None:
                         await self._say(f"{host.label} is back")
                     lost_at, pause_s = None, AGAIN_S
-            except HostFailure as failure:
+            except HostFailure as failure:  # noqa: PERF203 - a connection, not a hot loop
                 self._connections.forget(host)
                 now = time.monotonic()
                 if lost_at is None:
@@ -87,7 +87,7 @@ class Follower:
             else:
                 return
 
-    async def _read(self, host: SshHost) -> Iterator[None]:  # type: ignore[misc]
+    async def _read(self, host: SshHost) -> AsyncIterator[None]:
         link = await self._connections.fresh_agent(host)
         try:
             await link.send(
@@ -126,7 +126,7 @@ class Follower:
         while True:
             try:
                 self._lines.put_nowait(line)
-            except queue.Full:
+            except queue.Full:  # noqa: PERF203 - seldom
                 await asyncio.sleep(0.01)
             else:
                 return

@@ -253,6 +253,26 @@ def config_entries(text: str) -> list[tuple[list[str], dict[str, str]]]:
     return entries
 
 
+def config_for(name: str, text: str) -> str | None:
+    """The part of an ssh config that is about one host: of a file with many hosts a reader then has little to read.
+
+    None: it has parts whose meaning is not known here.
+    """
+    lines: list[str] = []
+    is_ours = True
+    for line in text.splitlines():
+        word, _, rest = line.strip().replace("=", " ", 1).partition(" ")
+        if word.lower() in ("match", "include"):
+            return None
+        if word.lower() == "host":
+            is_ours = _matches(name, rest.split())
+            if is_ours:
+                lines.append("Host *")
+        elif is_ours and word and not word.startswith("#"):
+            lines.append(line.replace("%n", name))
+    return "".join(f"{line}\n" for line in lines)
+
+
 def config_of(name: str, text: str) -> dict[str, str]:
     """All that an ssh config says about a host: of each keyword the first."""
     return _said_of(name, config_entries(text))
