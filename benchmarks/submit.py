@@ -2,6 +2,8 @@
 
 python -m benchmarks.submit                 everything
 python -m benchmarks.submit --only zip      the launcher from its one file, beside the installed one
+python -m benchmarks.submit --only ssh      a job on 64 hosts, beside fabric (after `make bench-fabric`)
+python -m benchmarks.submit --only logs     how late followed lines come
 """
 
 from __future__ import annotations
@@ -9,10 +11,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 
-from benchmarks import sections, submit_zip
+from benchmarks import sections, submit_ssh, submit_zip
 from benchmarks.measure import Figure
 
-SECTIONS: Mapping[str, Callable[[bool], Iterator[Figure]]] = {"zip": submit_zip.first_line}
+SECTIONS: Mapping[str, Callable[[bool], Iterator[Figure]]] = {
+    "zip": submit_zip.first_line,
+    "ssh": submit_ssh.start,
+    "logs": submit_ssh.following,
+}
 
 
 def main() -> int:

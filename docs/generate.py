@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from umiak import contracts, platforms
+from umiak.cli.hosts import help as help_hosts
 from umiak.cli.runs import help as help_runs
 from umiak.cli.texts import help_ps
 from umiak.cli.texts.reference import launch_reference
@@ -597,6 +598,7 @@ def _cell(text: str) -> str:
 
 PAGES = {
     "config.md": config_reference,
+    "hosts.md": help_hosts.reference,
     "job.md": job_reference,
     "launch.md": launch_reference,
     "modules.md": modules_page,

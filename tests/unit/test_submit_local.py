@@ -81,7 +81,7 @@ def test_what_a_job_says_for_all_launchers() -> None:
     assert plan.directory == "/work/src"
     assert plan.time_limit_s == 60
     assert plan.launchers[0].env == (("A", "1"),)
-    assert "--job_id ctr-1 --tee none --max_restart 3" in " ".join(plan.launchers[0].argv)
+    assert "--job_id ctr-1 --tee none --max_restart 3 --grace 600" in " ".join(plan.launchers[0].argv)
     assert RunPlan.from_plain(json.loads(plan.text())) == plan
 
 
@@ -133,7 +133,7 @@ def test_what_a_dry_run_prints() -> None:
  "machines": [],
  "launchers": [
   {"name": "launcher", "argv": ["python3", "-m", "umiak", "launch", "--job_id", "ctr-dry-run", "--tee", "none", \
-"--log_dir", "/h/.local/state/umiak/local/ctr-dry-run/log/launcher", "--nproc_per_node", "2", "--", "train.py", \
+"--grace", "600", "--log_dir", "/h/.local/state/umiak/local/ctr-dry-run/log/launcher", "--nproc_per_node", "2", "--", "train.py", \
 "--lr", "0.1"], "env": [["A", "1"]], "role": null, "first_rank": 0, "placement": [], "node": ""}
  ]
 }
@@ -164,7 +164,10 @@ def test_everything_that_this_machine_does_not_have_is_told_at_once() -> None:
         "UM-SUBMIT-020",
         "UM-SUBMIT-021",
         *["UM-SUBMIT-024"] * 3,
-        "UM-SUBMIT-022",
+    ]
+    different = replace(made, roles=(replace(SERVERS, command=("serve.py",)), TRAINERS), framework=FrameworkName.NONE)
+    assert [each.code for each in checks.problems(different, checks.Machine(cpus=2, memory_bytes=GIB))] == [
+        "UM-SUBMIT-022"
     ]
     assert checks.problems(job(), checks.Machine(cpus=2, memory_bytes=GIB)) == []
 

@@ -22,6 +22,7 @@ from umiak.core.names import is_name
 from umiak.core.problem import UmiakError
 from umiak.submit.node import supervisor
 from umiak.submit.node.files import ALREADY, PLAN, RunFiles
+from umiak.submit.node.plan import LAUNCHER, PYTHON
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from umiak.submit.backend import LogLine
 
 RUNS, FILES, LAUNCHERS = "runs", "files", "launchers"
-PYTHON, LAUNCHER = "{python}", "{launcher}"
-"""In a plan: this Python, and the launcher's file on this host."""
 LOOK_S = 0.05
 IMPORT_S = 120.0
 BLOCK = 1 << 20

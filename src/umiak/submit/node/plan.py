@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 OURS = "UMIAK_"
 """Variables of a launcher around this one say nothing to those of a job."""
 PLATFORM = "umiak"
+LONGEST_GRACE_S = 600
+"""Of launchers under a supervisor, which ends what is left after the grace that was asked for: this is the most."""
+PYTHON, LAUNCHER = "{python}", "{launcher}"
+"""In a plan that travels: the Python of the machine, and the launcher's file there."""
 
 
 @value

@@ -80,8 +80,15 @@ class LocalBackend:
         from umiak.contracts.start import TOKEN
 
         names = ", ".join([TOKEN, *job.secrets])
+        path = self._files(run_id).path
+        files = [BundleFile(path=os.path.join(path, PLAN), text=text, mode=PRIVATE)]
+        if job.inputs or job.outputs:
+            from umiak.submit.payload import node_plan
+
+            node = plan.node_of(job, run_id, self._plan(job, run_id).directory)
+            files.append(BundleFile(path=os.path.join(path, plan.NODE), text=node_plan.as_text(node), mode=PRIVATE))
         return Bundle(
-            files=(BundleFile(path=os.path.join(self._files(run_id).path, PLAN), text=text, mode=PRIVATE),),
+            files=tuple(files),
             commands=((sys.executable, "-m", SUPERVISOR, self._files(run_id).path),),
             requests=(f"standard input of the command: {names} (values are not shown)",),
         )

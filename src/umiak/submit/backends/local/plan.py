@@ -12,7 +12,8 @@ import os
 
 from umiak.core.cluster import Role
 from umiak.core.value import replace
-from umiak.submit.node.plan import PlannedLauncher, RunPlan
+from umiak.submit.node.plan import LONGEST_GRACE_S, PlannedLauncher, RunPlan
+from umiak.submit.payload.node_plan import NodePlan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from umiak.core.job import Job, RoleSpec
 
+NODE = "node.json"
+"""Beside a run's plan, if data is to be transferred."""
 _COUNTS = {Role.SERVER: "--server_num", Role.TRAINER: "--trainer_num", Role.HETER: "--heter_worker_num"}
 
 
@@ -32,8 +35,13 @@ def plan_of(job: Job, run_id: str, *, directory: str, logs: str, python: str) ->
     else:
         launchers = [each for role in job.roles for each in _one_each(job, role)]
     begin = (python, "-m", "umiak", "launch")
+    if job.inputs or job.outputs:
+        begin = (python, "-m", "umiak.submit.payload.node_start", f"{os.path.dirname(logs)}/{NODE}")
     restarts = ("--max_restart", str(job.max_restarts)) if job.max_restarts else ()
     common = ("--job_id", run_id, "--tee", "none", *restarts)
+    if "UMIAK_GRACE" not in dict(job.env):
+        # The supervisor keeps the grace that `umiak cancel` was given: the launchers' own must not be shorter.
+        common += ("--grace", str(LONGEST_GRACE_S))
     return RunPlan(
         run_id=run_id,
         directory=os.path.normpath(os.path.join(directory, root)),
@@ -42,6 +50,11 @@ def plan_of(job: Job, run_id: str, *, directory: str, logs: str, python: str) ->
         ),
         time_limit_s=job.time_limit_s,
     )
+
+
+def node_of(job: Job, run_id: str, directory: str) -> NodePlan:
+    """What happens before and behind the launcher. The words for the launcher stand in the plan of the run."""
+    return NodePlan(run_id=run_id, directory=directory, launch=(), inputs=job.inputs, outputs=job.outputs)
 
 
 def is_uniform(job: Job) -> bool:

@@ -318,7 +318,7 @@ class SshBackend:
                 code="UM-SUBMIT-012",
                 what=f"unknown run: {handle}",
                 why=f"no host of {self._place} has it",
-                hint="`umiak list` prints your runs; old ones are removed from the hosts after `keep_days`",
+                hint="`umiak list` prints your runs; was it removed by `umiak hosts clean`?",
             )
             raise UmiakError(problem)
         known = [said for said, _ in answers if not machines or said.label in machines]

@@ -71,7 +71,7 @@ class AgentLink:
             try:
                 await self.send(question, payload)
                 answer = await asyncio.wait_for(self.answer(), timeout_s)
-            except (OSError, asyncio.TimeoutError, asyncio.IncompleteReadError, _errors()) as error:
+            except broken() as error:
                 raise lost(self.host, error) from None
         if "error" in answer:
             raise refused(self.host, answer)
@@ -131,7 +131,7 @@ class AgentLink:
         try:
             await asyncio.wait_for(self._process.wait_closed(), 5)
             data = await asyncio.wait_for(self._process.stderr.read(), 5)
-        except (OSError, asyncio.TimeoutError, _errors()):
+        except broken():
             return ""
         lines = data.decode(errors="replace").strip().splitlines()
         return one_line(lines[-1], 300) if lines else ""
@@ -233,7 +233,7 @@ class Connections:
             process = await connection.create_process(bootstrap.command(self._settings.python), encoding=None)
             link = AgentLink(host, process)
             await asyncio.wait_for(link.begin(self._settings.directory, self._launcher, self._read_launcher), ANSWER_S)
-        except (OSError, asyncio.TimeoutError, asyncio.IncompleteReadError, _errors()) as error:
+        except broken() as error:
             raise lost(host, error) from None
         return link
 
@@ -430,10 +430,11 @@ def import_asyncssh() -> None:
         raise UmiakError(problem, exit_status=Exit.REFUSED) from None
 
 
-def _errors() -> type[Exception]:
+def broken() -> tuple[type[Exception], ...]:
+    """What is raised when a connection breaks."""
     import asyncssh
 
-    return asyncssh.Error
+    return OSError, asyncio.TimeoutError, asyncio.IncompleteReadError, asyncssh.Error
 
 
 def unreachable(host: SshHost, error: Exception, timeout_s: float) -> HostFailure:

@@ -12,7 +12,7 @@ import time
 
 from umiak.core.cluster import Role
 from umiak.submit.backend import LogLine
-from umiak.submit.backends.ssh.connections import HostFailure, lost
+from umiak.submit.backends.ssh.connections import HostFailure, broken, lost
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Follower:
             while True:
                 try:
                     told = await link.answer()
-                except (OSError, asyncio.IncompleteReadError) as error:
+                except broken() as error:
                     raise lost(host, error) from None
                 for source, text, position, role, rank in told.get("lines", ()):
                     line = LogLine(

@@ -11,8 +11,7 @@ from __future__ import annotations
 from umiak.core.cluster import Placement, Role, join_host_port
 from umiak.core.value import replace, value
 from umiak.platforms import native
-from umiak.submit.node.agent import LAUNCHER, PYTHON
-from umiak.submit.node.plan import PLATFORM, PlannedLauncher, RunPlan
+from umiak.submit.node.plan import LAUNCHER, LONGEST_GRACE_S, PLATFORM, PYTHON, PlannedLauncher, RunPlan
 from umiak.submit.payload import node_plan
 from umiak.submit.payload.node_plan import NodePlan, SentFiles
 
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
 STORE = "../../../files"
 """Seen from a run's directory on a host."""
-LONGEST_GRACE_S = 600
-"""Of the launchers: the supervisor ends what is left after the grace that was asked for, and this is the most."""
 UNKNOWN = "(known when it starts)"
 
 

@@ -96,7 +96,7 @@ def put(connections: Connections, hosts: Sequence[SshHost], source: str, target:
             await sftp.put(source, target, recurse=True, preserve=True)
         return 0
 
-    return _results(connections, hosts, _with_files(one))
+    return _results(connections, hosts, _with_files(one, target))
 
 
 def get(connections: Connections, hosts: Sequence[SshHost], source: str, target: str) -> list[HostResult]:
@@ -110,10 +110,10 @@ def get(connections: Connections, hosts: Sequence[SshHost], source: str, target:
             await sftp.get(source, own, recurse=True, preserve=True)
         return 0
 
-    return _results(connections, hosts, _with_files(one))
+    return _results(connections, hosts, _with_files(one, source))
 
 
-def _with_files(one: Callable[[SshHost], Awaitable[int]]) -> Callable[[SshHost], Awaitable[int]]:
+def _with_files(one: Callable[[SshHost], Awaitable[int]], path: str) -> Callable[[SshHost], Awaitable[int]]:
     """What goes wrong with files, as problems."""
 
     async def done(host: SshHost) -> int:
@@ -122,7 +122,7 @@ def _with_files(one: Callable[[SshHost], Awaitable[int]]) -> Callable[[SshHost],
         try:
             return await one(host)
         except asyncssh.SFTPError as error:
-            what = f"{host.label}: {error.reason}"
+            what = f"{host.label}: {path}: {error.reason}"
             raise HostFailure(
                 host, Problem(code="UM-SUBMIT-119", what=what, hint="look at the paths and rights there")
             ) from None

@@ -151,7 +151,7 @@ KEYS = (
     ),
     Key(
         name="keep_days",
-        meaning="Days after which the directories of ended runs are removed from the hosts.",
+        meaning="Days for which `umiak hosts clean` keeps ended runs.",
         kind=kinds.NUMBER,
         least=0,
         default=30,
