@@ -17,6 +17,7 @@ import sys
 import time
 
 from umiak.adapters import private_files
+from umiak.contracts.start import TOKEN
 from umiak.core.decode import encode
 from umiak.core.names import is_name
 from umiak.core.problem import UmiakError
@@ -116,7 +117,9 @@ class _Agent:
         """Whether the run was started here before, with what, and what is missing for it."""
         files = self._files_of(request)
         if files.supervisor() is not None:
-            master = dict(files.plan().launchers[0].placement).get("UMIAK_MASTER", "")
+            from umiak.platforms import native
+
+            master = dict(files.plan().launchers[0].placement).get(native.VARIABLES["master"], "")
             return {"is_started": True, "token": files.token(), "master": master, "needs_files": False, "port": 0}
         digest = str(request.get("files") or "")
         store = os.path.join(self._directory, FILES)
@@ -168,7 +171,7 @@ class _Agent:
             for name, text in request["texts"].items():
                 private_files.write(os.path.join(files.path, os.path.basename(name)), text)
             secrets = request["secrets"]
-            files.write_token(secrets["UMIAK_TOKEN"])
+            files.write_token(secrets[TOKEN])
             plan = request["plan"]
             here = {PYTHON: sys.executable, LAUNCHER: self._launcher}
             for each in plan["launchers"]:

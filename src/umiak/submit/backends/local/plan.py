@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 
+from umiak.contracts.start import GRACE
 from umiak.core.cluster import Role
 from umiak.core.value import replace
 from umiak.submit.node.plan import LONGEST_GRACE_S, PlannedLauncher, RunPlan
@@ -39,7 +40,7 @@ def plan_of(job: Job, run_id: str, *, directory: str, logs: str, python: str) ->
         begin = (python, "-m", "umiak.submit.payload.node_start", f"{os.path.dirname(logs)}/{NODE}")
     restarts = ("--max_restart", str(job.max_restarts)) if job.max_restarts else ()
     common = ("--job_id", run_id, "--tee", "none", *restarts)
-    if "UMIAK_GRACE" not in dict(job.env):
+    if GRACE not in dict(job.env):
         # The supervisor keeps the grace that `umiak cancel` was given: the launchers' own must not be shorter.
         common += ("--grace", str(LONGEST_GRACE_S))
     return RunPlan(

@@ -13,26 +13,22 @@ from umiak.core.bundle import PRIVATE, Bundle, BundleFile
 from umiak.core.job import FileSet, FrameworkName, Handle
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import replace
-from umiak.submit.backend import AnswerLost
 from umiak.submit.backends.ssh import checks, plan, settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import Any
 
     from umiak.core.job import Job
     from umiak.core.status import JobStatus
     from umiak.submit.backend import LogLine, LogsWanted, Submission, SubmitContext
-    from umiak.submit.backends.ssh.connections import Connections, HostFailure
+    from umiak.submit.backends.ssh.connections import Connections
     from umiak.submit.backends.ssh.joined import HostSaid
-    from umiak.submit.backends.ssh.plan import HostPlan
     from umiak.submit.backends.ssh.settings import SshHost, SshSettings
     from umiak.submit.payload.file_set import FoundFiles
     from umiak.submit.places import NamedPlace
 
 NAME = "ssh"
-CANCEL_MARGIN_S = 60.0
 
 
 def make(place: NamedPlace, context: SubmitContext) -> SshBackend:
@@ -182,90 +178,27 @@ class SshBackend:
 
     def submit(self, submission: Submission) -> Handle:
         """Make all hosts ready, then start everywhere at once. What was started with this run id before is left alone."""
+        from umiak.contracts.start import TOKEN
+        from umiak.submit.backends.ssh.starting import Start
+
         job, run_id = submission.job, submission.run_id
         found = self._files(job)
         digest = found.manifest.digest if found else ""
         plans = plan.plans_of(job, run_id, self.settings, plan.KnownAtStart(files=digest))
-        ready = self._prepare(job, run_id, plans, found)
+        start = Start(self.connections, self._place, run_id)
+        ready = start.prepare(job, plans, found)
         secrets = dict(submission.secrets)
         earlier = next((each for each in ready if each["is_started"]), None)
         if earlier is not None:
-            secrets["UMIAK_TOKEN"] = earlier["token"] or secrets["UMIAK_TOKEN"]
+            secrets[TOKEN] = earlier["token"] or secrets[TOKEN]
         known = plan.KnownAtStart(
             files=digest,
             port=str(ready[0]["port"]),
             devices=tuple(each.get("devices", 0) for each in ready),
             master=earlier["master"] if earlier else "",
         )
-        self._start(run_id, plan.plans_of(job, run_id, self.settings, known), ready, secrets)
+        start.begin(plan.plans_of(job, run_id, self.settings, known), ready, secrets)
         return Handle(backend=NAME, place=self._place, id=run_id)
-
-    def _prepare(
-        self, job: Job, run_id: str, plans: Sequence[HostPlan], found: FoundFiles | None
-    ) -> list[dict[str, Any]]:
-        from umiak.submit.backends.ssh.connections import HostFailure
-
-        archive = _Archive(found)
-        first = plans[0].host
-        wants_devices = not job.mode.has_servers and not (job.roles[0].workers or job.roles[0].resource.devices)
-
-        async def one(host: SshHost) -> dict[str, Any]:
-            link = await self.connections.agent(host)
-            answer: dict[str, Any] = await link.ask(
-                {
-                    "do": "prepare",
-                    "run": run_id,
-                    "host": host.directory_name,
-                    "files": found.manifest.digest if found else "",
-                    "wants_port": host is first and len(plans) + len(plans[0].plan.launchers) > 2,
-                    "wants_devices": wants_devices,
-                    "env": dict(job.environment_of(job.roles[0])),
-                }
-            )
-            if answer["needs_files"]:
-                assert found is not None
-                data = archive.data()
-                await link.ask({"do": "files", "digest": found.manifest.digest, "size_bytes": len(data)}, data)
-            return answer
-
-        answers = self.connections.each([each.host for each in plans], one)
-        failures = [each for each in answers if isinstance(each, HostFailure)]
-        if failures:
-            raise UmiakError(*[each.problem for each in failures], exit_status=Exit.REFUSED)
-        return [each for each in answers if not isinstance(each, HostFailure)]
-
-    def _start(
-        self, run_id: str, plans: Sequence[HostPlan], ready: Sequence[dict[str, Any]], secrets: dict[str, str]
-    ) -> None:
-        from umiak.submit.backends.ssh.connections import HostFailure
-
-        by_label = {
-            each.host.label: each for each, answer in zip(plans, ready, strict=True) if not answer["is_started"]
-        }
-
-        async def one(host: SshHost) -> Any:
-            own = by_label[host.label]
-            question = {
-                "do": "start",
-                "run": run_id,
-                "host": host.directory_name,
-                "plan": own.plan.to_plain(),
-                "texts": own.texts,
-                "secrets": secrets,
-            }
-            return await (await self.connections.agent(host)).ask(question)
-
-        hosts = [each.host for each in by_label.values()]
-        answers = self.connections.each(hosts, one)
-        failures = [each for each in answers if isinstance(each, HostFailure)]
-        if not failures:
-            return
-        if any(each.is_sent for each in failures):
-            raise AnswerLost(self._place, "; ".join(f"{each.problem.what}: {each.problem.why}" for each in failures))
-        # Some have refused: the others must not wait for them.
-        started = [host for host, answer in zip(hosts, answers, strict=True) if not isinstance(answer, HostFailure)]
-        self._cancel(started, run_id, 0.0)
-        raise UmiakError(*[each.problem for each in failures], exit_status=Exit.REFUSED)
 
     def _file_set(self, job: Job) -> FileSet | None:
         """What is sent: the job's files, or at least the scripts that its commands name."""
@@ -356,7 +289,9 @@ class SshBackend:
 
     def cancel(self, handle: Handle, grace_s: float) -> None:
         """On all hosts at once. Hosts that can't be reached are named: what runs there may still run."""
-        failures = self._cancel(self._hosts_of(handle), handle.id, grace_s)
+        from umiak.submit.backends.ssh.starting import cancel
+
+        failures = cancel(self.connections, self._hosts_of(handle), handle.id, grace_s)
         if failures:
             problems = [
                 replace(
@@ -369,16 +304,6 @@ class SshBackend:
             ]
             raise UmiakError(*problems, exit_status=Exit.REFUSED)
 
-    def _cancel(self, hosts: Sequence[SshHost], run_id: str, grace_s: float) -> list[HostFailure]:
-        from umiak.submit.backends.ssh.connections import HostFailure
-
-        answers = self.connections.ask(
-            hosts,
-            lambda host: {"do": "cancel", "run": run_id, "host": host.directory_name, "grace_s": grace_s},
-            timeout_s=grace_s + CANCEL_MARGIN_S,
-        )
-        return [each for each in answers if isinstance(each, HostFailure)]
-
     def _hosts_of(self, handle: Handle) -> list[SshHost]:
         labels = {each.label for each in self._said(handle)}
         return [each for each in self.settings.hosts if each.label in labels]
@@ -390,25 +315,3 @@ class SshBackend:
         answers = self.connections.ask(self.settings.hosts, lambda _: {"do": "list"})
         names = {name for each in answers if not isinstance(each, HostFailure) for name in each["runs"]}
         return [Handle(backend=NAME, place=self._place, id=name) for name in sorted(names)]
-
-
-class _Archive:
-    """The job's files as one archive, packed when the first host wants it."""
-
-    def __init__(self, found: FoundFiles | None) -> None:
-        self._found = found
-        self._data = b""
-
-    def data(self) -> bytes:
-        if not self._data:
-            import tempfile
-
-            from umiak.submit.payload import file_set
-
-            assert self._found is not None
-            with tempfile.TemporaryDirectory(prefix="umiak-") as directory:
-                target = os.path.join(directory, "files.tar.gz")
-                file_set.pack(self._found, target)
-                with open(target, "rb") as file:
-                    self._data = file.read()
-        return self._data

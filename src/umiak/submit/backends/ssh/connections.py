@@ -421,11 +421,13 @@ def import_asyncssh() -> None:
     try:
         import asyncssh  # noqa: F401
     except ImportError:
+        from umiak.adapters import installation
+
         problem = Problem(
             code="UM-SUBMIT-111",
             what="a package is missing: asyncssh",
             why='places with `backend = "ssh"` need it',
-            hint="install the extra: `pip install 'umiak[ssh]'`",
+            hint=f"install the extra `ssh`: {installation.command('ssh')}",
         )
         raise UmiakError(problem, exit_status=Exit.REFUSED) from None
 

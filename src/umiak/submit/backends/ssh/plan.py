@@ -8,6 +8,7 @@ more nodes than there are hosts: it begins again at the first one, as where ever
 
 from __future__ import annotations
 
+from umiak.contracts.start import GRACE
 from umiak.core.cluster import Placement, Role, join_host_port
 from umiak.core.value import replace, value
 from umiak.platforms import native
@@ -126,7 +127,7 @@ def _launcher(job: Job, seat: _Seat, seats: Sequence[_Seat], known: KnownAtStart
     is_ps = job.mode.has_servers
     name = f"{seat.spec.role.value}-{seat.role_rank}" if is_ps else f"node-{seat.rank}"
     words: tuple[str, ...] = ("--tee", "none", "--log_dir", f"../log/{name}")
-    if "UMIAK_GRACE" not in dict(job.environment_of(seat.spec)):
+    if GRACE not in dict(job.environment_of(seat.spec)):
         words += ("--grace", str(LONGEST_GRACE_S))
     return PlannedLauncher(
         name=name,
