@@ -92,7 +92,8 @@ def test_everything_that_is_wrong_with_a_place_is_told_at_once() -> None:
 def test_the_part_of_an_ssh_config_that_is_about_one_host() -> None:
     assert settings.config_for("node1", CONFIG) == "Host *\n  HostName 10.0.0.2\n  Port 2222\nHost *\n  User root\n"
     assert settings.config_of("gate", CONFIG) == {"user": "me"}
-    assert settings.config_for("node1", f"{CONFIG}\nInclude other\n") is None
+    for line in ("Include other", "ProxyJump gate"):
+        assert settings.config_for("node1", f"{CONFIG}\n{line}\n") is None
 
 
 # ---- which host starts what

@@ -87,12 +87,13 @@ class RunPlan:
 def environment(plan: RunPlan, index: int, *, inherited: Mapping[str, str], master: str) -> dict[str, str]:
     """The environment of a launcher, without secrets: the person's, the job's, and its place among the others."""
     from umiak.contracts.native import PS_METRICS  # of the supervisor alone: no command pays for these two
-    from umiak.platforms import native
 
     launcher, count = plan.launchers[index], len(plan.launchers)
     kept = {name: text for name, text in inherited.items() if not name.startswith(OURS) or name == PS_METRICS}
     if launcher.placement:
         return {**kept, **dict(launcher.env), **dict(launcher.placement)}
+    from umiak.platforms import native
+
     placement = Placement(platform=PLATFORM, reason="", nodes=count, rank=index, role=launcher.role)
     if count > 1:
         placement = replace(placement, master=master, host="127.0.0.1")

@@ -14,7 +14,6 @@ import json
 import os
 import select
 import signal
-import subprocess
 import sys
 import time
 
@@ -116,6 +115,21 @@ class _Stop:
     is_cancelled: bool = False
 
 
+class _StartedLauncher:
+    """A launcher's process. Not subprocess's: importing that takes as long as everything else here."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def poll(self) -> int | None:
+        """Its exit code, of a signal the negative number; None while it runs."""
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        return os.waitstatus_to_exitcode(status) if pid else None
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)  # it was not waited for, so the number is still its own
+
+
 class _Supervisor:
     """The launchers of one run."""
 
@@ -125,7 +139,7 @@ class _Supervisor:
         self._files = files
         self._plan = files.plan()
         self._secrets = secrets
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._running: dict[str, _StartedLauncher] = {}
         self._ended: dict[str, int] = {}
         self._stop: _Stop | None = None
         self._is_signalled = False
@@ -173,40 +187,41 @@ class _Supervisor:
         self._files.prepare_launchers()
         for index, launcher in enumerate(self._plan.launchers):
             environ = plans.environment(self._plan, index, inherited=os.environ, master=master)
-            started = self._start_one(launcher, {**environ, **self._secrets})
-            if started is None:
-                continue
-            self._running[launcher.name] = started
+            self._running[launcher.name] = self._start_one(launcher, {**environ, **self._secrets})
 
-    def _start_one(self, launcher: plans.PlannedLauncher, environ: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
+    def _start_one(self, launcher: plans.PlannedLauncher, environ: Mapping[str, str]) -> _StartedLauncher:
         logs = self._files.log_directory(launcher.name)
         os.makedirs(logs, mode=0o700, exist_ok=True)
+        output = os.open(os.path.join(logs, OUTPUT), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         parent = os.getpid()
-
-        def in_child() -> None:
-            os.umask(self._umask)
-            process.ask_for_death_signal(signal.SIGTERM)
-            if os.getppid() != parent:
-                os._exit(Exit.REFUSED)
-            # Before it becomes the launcher: if this supervisor is killed now, whoever looks finds it.
-            self._files.write_launcher(launcher.name)
-
-        with open(os.path.join(logs, OUTPUT), "ab") as output:
+        pid = os.fork()  # this process has one thread
+        if pid == 0:
             try:
-                return subprocess.Popen(
-                    launcher.argv,
-                    cwd=os.path.join(self._files.path, self._plan.directory),
-                    env=dict(environ),
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,
-                    preexec_fn=in_child,  # noqa: PLW1509 - this process has one thread
-                )
+                self._become(launcher, environ, parent, output)
             except OSError as error:
-                output.write(f"error: can't be started: {error.filename}: {error.strerror}\n".encode())
-                self._ended[launcher.name] = 127 if isinstance(error, FileNotFoundError) else 126
-                return None
+                os.write(output, f"error: can't be started: {error.filename}: {error.strerror}\n".encode())
+                os._exit(127 if isinstance(error, FileNotFoundError) else 126)
+            finally:
+                os._exit(Exit.OUR_BUG)
+        os.close(output)
+        return _StartedLauncher(pid)
+
+    def _become(self, launcher: plans.PlannedLauncher, environ: Mapping[str, str], parent: int, output: int) -> None:
+        """In the new process: it belongs to no terminal, ends with the supervisor, and is known before it is the launcher."""
+        os.setsid()
+        process.ask_for_death_signal(signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(Exit.REFUSED)
+        # If the supervisor is killed now, whoever looks finds this launcher.
+        self._files.write_launcher(launcher.name)
+        os.umask(self._umask)
+        null = os.open(os.devnull, os.O_RDONLY)
+        for target, source in ((0, null), (1, output), (2, output)):
+            os.dup2(source, target)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these, and launchers would inherit that
+            signal.signal(number, signal.SIG_DFL)
+        os.chdir(os.path.join(self._files.path, self._plan.directory))
+        os.execvpe(launcher.argv[0], launcher.argv, environ)  # noqa: S606 - without a shell
 
     def _wait(self, began: float) -> None:
         """For a signal, the end of a launcher, or the next of our own times."""

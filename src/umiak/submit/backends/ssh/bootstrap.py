@@ -54,7 +54,7 @@ import zipimport
 z = zipimport.zipimporter(p)
 g = {"__name__": "umiak_launcher", "__loader__": z}
 exec(z.get_code("__main__"), g)
-g["prepare"](p, z.get_data)
+g["prepare_agent"](p, z.get_data)
 from umiak.submit.node import agent
 say({"ready": True})
 sys.exit(agent.main(d, p, i, o))

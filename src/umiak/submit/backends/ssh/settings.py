@@ -262,7 +262,7 @@ def config_for(name: str, text: str) -> str | None:
     is_ours = True
     for line in text.splitlines():
         word, _, rest = line.strip().replace("=", " ", 1).partition(" ")
-        if word.lower() in ("match", "include"):
+        if word.lower() in ("match", "include", "proxyjump"):  # the last one needs the entry of another host
             return None
         if word.lower() == "host":
             is_ours = _matches(name, rest.split())

@@ -57,6 +57,9 @@ class Start:
 
         answers = self._connections.each([each.host for each in plans], one)
         failures = [each for each in answers if isinstance(each, HostFailure)]
+        is_begun = any(not isinstance(each, HostFailure) and each["is_started"] for each in answers)
+        if failures and is_begun:  # of a submission that is repeated: it must be completed later
+            raise AnswerLost(self._place, "; ".join(f"{each.problem.what}: {each.problem.why}" for each in failures))
         if failures:
             raise UmiakError(*[each.problem for each in failures], exit_status=Exit.REFUSED)
         return [each for each in answers if not isinstance(each, HostFailure)]
