@@ -26,7 +26,7 @@ endef
 OPEN_CLUSTER = $(BIN)/python -m testbed.prepare && $(BIN)/python -m testbed $(@:cluster-%=%) $(COUNT)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-torch cluster-ssh cluster-slurm cluster-mpi campaign campaign-ps wheels check audit format bench bench-ps bench-peers docs site clean
+.PHONY: help setup demo test test-torch cluster-ssh cluster-slurm cluster-mpi campaign campaign-ps wheels check audit format bench bench-ps bench-peers bench-fabric docs site clean
 
 help: ## Show what there is to do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -106,6 +106,9 @@ bench: setup ## Measure the launcher beside its peers (torchrun after `make benc
 
 bench-ps: setup ## Measure the parameter server beside Paddle 2.6.2's own (makes .venv-paddle262, 500 MB)
 	$(BIN)/python -m benchmarks.ps --peer paddle
+
+bench-fabric: setup ## Make .venv-fabric for the comparison of jobs over ssh (25 MB)
+	@test -x .venv-fabric/bin/fab || { $(BIN)/uv venv --quiet --python $(BIN)/python .venv-fabric && $(BIN)/uv pip install --quiet --python .venv-fabric/bin/python 'fabric==3.2.3'; }
 
 bench-peers: setup ## Make .venv-peers with the newest torch for the comparison (5 GB)
 	$(BIN)/python -m benchmarks.peers

@@ -131,7 +131,42 @@ def test_a_job_has_the_environment_of_its_person(desk: submitting.Desk) -> None:
     assert oct((desk.directory / "made").stat().st_mode & 0o777) == "0o644"
 
 
+def test_data_comes_in_and_goes_out(desk: submitting.Desk) -> None:
+    (desk.directory.parent / "kept").mkdir()
+    (desk.directory.parent / "kept" / "words").write_text("one two")
+    (desk.directory / "train.py").write_text(
+        "import os\nos.mkdir('made')\nopen('made/words', 'w').write(open('data/words').read().upper())\n"
+    )
+    (desk.directory / "job.yaml").write_text(
+        f"name: ctr\ncommand: train.py\ninputs: {{data: '{desk.directory.parent}/kept'}}\n"
+        f"outputs: {{made: '{desk.directory.parent}/results'}}\n"
+    )
+    handle = desk.submit("job.yaml")
+    desk.umiak("wait", handle)
+    assert (desk.directory.parent / "results" / "words").read_text() == "ONE TWO"
+
+
 # ---- whatever is killed
+
+
+def test_a_launcher_is_known_before_it_runs(desk: submitting.Desk) -> None:
+    """A supervisor that is killed at the worst moment leaves none that nobody knows of."""
+    (desk.directory / "job.yaml").write_text(
+        "name: ctr\nroles:\n  server: {command: train.py, env: {A: 1}}\n  trainer: {command: train.py until=never, nodes: 8}\n"
+    )
+    client = desk.start("submit", "--key", "k", "job.yaml")
+    handle = f"local://local/{run_id_of('ctr', 'k')}"
+    eventually(lambda: [*(desk.run_directory(handle) / "launchers").glob("*-*")])
+    supervisor = desk.supervisor(handle)
+    os.kill(supervisor.pid, signal.SIGSTOP)
+    known = {json.loads(path.read_text())["pid"] for path in (desk.run_directory(handle) / "launchers").glob("*-*")}
+    children = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children").read_text().split()
+    started = [int(pid) for pid in children if b"launch" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
+    os.kill(supervisor.pid, signal.SIGKILL)
+    assert set(started) <= known
+    client.communicate(timeout=100)
+    desk.umiak("cancel", handle, "--grace", "0.2")
+    eventually(lambda: not desk.left())
 
 
 def test_the_job_outlives_its_client_and_any_shell_finds_it(desk: submitting.Desk) -> None:
@@ -203,8 +238,8 @@ def test_cancel_without_a_supervisor_kills_what_does_not_obey(desk: submitting.D
 def test_a_killed_launcher_is_a_failed_job(desk: submitting.Desk) -> None:
     handle = desk.submit("--", "train.py", "until=never")
     workers = desk.until_started(1)
-    launchers = json.loads((desk.run_directory(handle) / "launchers.json").read_text())["processes"]
-    os.kill(launchers["launcher"]["pid"], signal.SIGKILL)
+    launcher = json.loads((desk.run_directory(handle) / "launchers" / "launcher").read_text())
+    os.kill(launcher["pid"], signal.SIGKILL)
     desk.umiak("wait", handle, status=137)
     assert desk.status(handle)["state"] == "failed"
     assert [pid for pid in workers if identity.of(pid)] == []

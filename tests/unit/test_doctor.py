@@ -248,11 +248,11 @@ def test_an_address(changes: dict[str, Any], asked: Asked, expected: tuple[str, 
 
 def test_names_of_hosts() -> None:
     hosts = (
-        facts.HostFacts(name="a", address="10.0.0.1"),
-        facts.HostFacts(name="b", error="Name or service not known"),
-        facts.HostFacts(name="c", address="127.0.1.1"),
-        facts.HostFacts(name="d", address="10.0.0.4", took_s=5.0),
-        facts.HostFacts(name="e", address="10.0.0.5", has_route=False),
+        facts.NamedHostFacts(name="a", address="10.0.0.1"),
+        facts.NamedHostFacts(name="b", error="Name or service not known"),
+        facts.NamedHostFacts(name="c", address="127.0.1.1"),
+        facts.NamedHostFacts(name="d", address="10.0.0.4", took_s=5.0),
+        facts.NamedHostFacts(name="e", address="10.0.0.5", has_route=False),
     )
     codes = [("problem", "090"), ("problem", "091"), ("warning", "092"), ("problem", "093")]
     assert told(network.dns(facts.DnsFacts(hosts=hosts), ALONE)) == codes

@@ -20,15 +20,17 @@ from umiak.core.job import FileSet, FrameworkName, Job, Replicas, Resource, Role
 from umiak.core.status import State
 from umiak.core.value import replace
 from umiak.submit import configuration, places
-from umiak.submit.backends.local import backend, checks, logs, state
-from umiak.submit.backends.local.plan import LocalPlan, environment, plan_of
+from umiak.submit.backends.local import backend, checks
+from umiak.submit.backends.local.plan import plan_of
+from umiak.submit.node import logs, state
+from umiak.submit.node.plan import RunPlan, environment
 from umiak.submit.states import STATES, state_of
 
 GIB = 1 << 30
 Opened: TypeAlias = Callable[..., logs.LogReader]
 
 
-def planned(job: Job) -> LocalPlan:
+def planned(job: Job) -> RunPlan:
     return plan_of(job, "ctr-1", directory="/work", logs="/runs/ctr-1/log", python="python3")
 
 
@@ -79,8 +81,8 @@ def test_what_a_job_says_for_all_launchers() -> None:
     assert plan.directory == "/work/src"
     assert plan.time_limit_s == 60
     assert plan.launchers[0].env == (("A", "1"),)
-    assert "--job_id ctr-1 --tee none --max_restart 3" in " ".join(plan.launchers[0].argv)
-    assert LocalPlan.from_plain(json.loads(plan.text())) == plan
+    assert "--job_id ctr-1 --tee none --max_restart 3 --grace 600" in " ".join(plan.launchers[0].argv)
+    assert RunPlan.from_plain(json.loads(plan.text())) == plan
 
 
 def test_roles_with_commands_of_their_own_have_launchers_of_their_own() -> None:
@@ -88,7 +90,7 @@ def test_roles_with_commands_of_their_own_have_launchers_of_their_own() -> None:
     assert [each.name for each in plan.launchers] == ["server-0", "server-1", "trainer-0", "trainer-1", "trainer-2"]
     assert plan.launchers[1].argv[-2:] == ("--", "serve.py")
     assert plan.launchers[4].first_rank == 2
-    assert LocalPlan.from_plain(plan.to_plain()) == plan
+    assert RunPlan.from_plain(plan.to_plain()) == plan
 
 
 @pytest.mark.parametrize(
@@ -128,10 +130,11 @@ def test_what_a_dry_run_prints() -> None:
  "run_id": "ctr-dry-run",
  "directory": "/work",
  "time_limit_s": null,
+ "machines": [],
  "launchers": [
   {"name": "launcher", "argv": ["python3", "-m", "umiak", "launch", "--job_id", "ctr-dry-run", "--tee", "none", \
-"--log_dir", "/h/.local/state/umiak/local/ctr-dry-run/log/launcher", "--nproc_per_node", "2", "--", "train.py", \
-"--lr", "0.1"], "env": [["A", "1"]], "role": null, "first_rank": 0}
+"--grace", "600", "--log_dir", "/h/.local/state/umiak/local/ctr-dry-run/log/launcher", "--nproc_per_node", "2", "--", "train.py", \
+"--lr", "0.1"], "env": [["A", "1"]], "role": null, "first_rank": 0, "placement": [], "node": ""}
  ]
 }
 
@@ -139,7 +142,7 @@ def test_what_a_dry_run_prints() -> None:
 standard input of the command: UMIAK_TOKEN, PASSPORT (values are not shown)
 
 # run
-python3 -m umiak.submit.backends.local.supervisor /h/.local/state/umiak/local/ctr-dry-run
+python3 -m umiak.submit.node.supervisor /h/.local/state/umiak/local/ctr-dry-run
 """
     )
 
@@ -161,22 +164,25 @@ def test_everything_that_this_machine_does_not_have_is_told_at_once() -> None:
         "UM-SUBMIT-020",
         "UM-SUBMIT-021",
         *["UM-SUBMIT-024"] * 3,
-        "UM-SUBMIT-022",
+    ]
+    different = replace(made, roles=(replace(SERVERS, command=("serve.py",)), TRAINERS), framework=FrameworkName.NONE)
+    assert [each.code for each in checks.problems(different, checks.Machine(cpus=2, memory_bytes=GIB))] == [
+        "UM-SUBMIT-022"
     ]
     assert checks.problems(job(), checks.Machine(cpus=2, memory_bytes=GIB)) == []
 
 
 # ---- states
 
-FACTS = state.LocalFacts(age_s=1)
+FACTS = state.RunFacts(age_s=1)
 SUPERVISED = replace(FACTS, is_claimed=True, is_supervised=True)
 RUNNING = replace(SUPERVISED, started_s=5.0, alive=frozenset({"launcher"}))
 KILLED = replace(RUNNING, is_supervised=False)
 GONE = replace(KILLED, alive=frozenset())
 
 
-def end(code: int, *, is_cancelled: bool = False) -> state.LocalEnd:
-    return state.LocalEnd(exit_code=code, ended_s=9.0, is_cancelled=is_cancelled, exit_codes={"launcher": code})
+def end(code: int, *, is_cancelled: bool = False) -> state.RunEnd:
+    return state.RunEnd(exit_code=code, ended_s=9.0, is_cancelled=is_cancelled, exit_codes={"launcher": code})
 
 
 @pytest.mark.parametrize(
@@ -196,7 +202,7 @@ def end(code: int, *, is_cancelled: bool = False) -> state.LocalEnd:
         (replace(GONE, end=end(143, is_cancelled=True)), "cancelled"),
     ],
 )
-def test_a_run_is_never_running_for_ever(facts: state.LocalFacts, expected: str) -> None:
+def test_a_run_is_never_running_for_ever(facts: state.RunFacts, expected: str) -> None:
     status = state.status_of(planned(job()), facts)
     assert status.state.value == expected
     assert state_of("local", status.said) is status.state

@@ -98,6 +98,13 @@ COMMANDS = {
             flags="umiak.cli.doctor.flags",
         ),
         Command(
+            name="hosts",
+            summary="run a command on all hosts of a place, copy files, check them: umiak hosts run",
+            module="umiak.cli.hosts.command",
+            flags="umiak.cli.hosts.flags",
+            words=("run", "put", "get", "check", "clean"),
+        ),
+        Command(
             name="token",
             summary="print a random secret for UMIAK_TOKEN, shared by all launchers of a job",
             module="umiak.cli.token",

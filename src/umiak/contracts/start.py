@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 TOKEN = "UMIAK_TOKEN"  # noqa: S105 - a name
 TOKEN_FILE = "UMIAK_TOKEN_FILE"  # noqa: S105
 REQUIRE_TOKEN = "UMIAK_REQUIRE_TOKEN"  # noqa: S105
+GRACE = "UMIAK_GRACE"
+"""How long a launcher lets its workers end."""
 INTERFACE = "GLOO_SOCKET_IFNAME"
 
 NAMES = frozenset([TOKEN, INTERFACE])

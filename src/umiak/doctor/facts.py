@@ -200,7 +200,7 @@ class AddressFacts:
 
 
 @value
-class HostFacts:
+class NamedHostFacts:
     """A host that was named."""
 
     name: str
@@ -216,7 +216,7 @@ class HostFacts:
 class DnsFacts:
     """All of them."""
 
-    hosts: tuple[HostFacts, ...]
+    hosts: tuple[NamedHostFacts, ...]
     own: tuple[str, ...] = ()
 
 

@@ -19,6 +19,18 @@ STATES = {
         "not started": State.LOST,
         "killed": State.LOST,
     },
+    "ssh": {
+        "queued": State.QUEUED,
+        "starting": State.STARTING,
+        "running": State.RUNNING,
+        "unreachable": State.RUNNING,
+        "restarting": State.RESTARTING,
+        "stopping": State.STOPPING,
+        "succeeded": State.SUCCEEDED,
+        "failed": State.FAILED,
+        "cancelled": State.CANCELLED,
+        "lost": State.LOST,
+    },
     "slurm": {
         "PENDING": State.QUEUED,
         "REQUEUED": State.QUEUED,

@@ -110,6 +110,10 @@ default_place = "here"
 
 [place.here]
 backend = "local"
+
+[place.lab]
+backend = "ssh"                          # docs/how-to/submit-ssh.md
+hosts = ["node0", "root@10.0.0.2:2222"]
 ```
 
 """
@@ -120,6 +124,7 @@ TAIL = """\
 | path | what |
 |---|---|
 | `~/.local/state/umiak/runs` | a record of each run (`XDG_STATE_HOME`) |
+| `~/.umiak` on hosts of a place with `backend = "ssh"` | runs, files of jobs, launchers: [Run jobs on hosts, over ssh](../how-to/submit-ssh.md) |
 | `~/.local/state/umiak/local/RUN` | a run of the backend `local`: its plan, its processes, its end, and `log` with the output of all workers |
 
 Only you can read them. Each run gets a `UMIAK_TOKEN` of its own; it and the job's secrets reach the workers through a pipe and their environment,
@@ -147,7 +152,7 @@ Words of places:
 
 One machine is one node: a job with `nodes: 2` and `workers: 2` has 4 workers here, and an elastic one as many as it needs at least. Servers and trainers
 are started by one launcher, or, where their commands or variables differ, each by one of its own. The job runs in its working directory, or in that of
-`files`; nothing is copied. It has your environment, without variables that begin with `UMIAK_`: say those in `env`. `inputs` and `outputs` are refused. Each run has a supervisor, which belongs to no terminal: the job goes on when
+`files`; nothing is copied. It has your environment, without variables that begin with `UMIAK_`: say those in `env`. `inputs` are fetched into the working directory before the start, `outputs` are stored after the end. Each run has a supervisor, which belongs to no terminal: the job goes on when
 `umiak submit` or the session ends. If the supervisor is killed, workers get SIGTERM and then SIGKILL, and the run is `lost`.
 """
 

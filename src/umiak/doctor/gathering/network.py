@@ -20,7 +20,7 @@ from umiak.doctor.facts import (
     ClockFacts,
     ClockSkew,
     DnsFacts,
-    HostFacts,
+    NamedHostFacts,
     PortFacts,
     PortsFacts,
     ProxyFacts,
@@ -163,7 +163,7 @@ def address(asked: Asked, _limit_s: float) -> AddressFacts:
 
 def dns(asked: Asked, _limit_s: float) -> DnsFacts:
     """All hosts at once: a name server that is gone makes each of them wait."""
-    found: dict[str, HostFacts] = {}
+    found: dict[str, NamedHostFacts] = {}
     threads = [threading.Thread(target=_look_up, args=(name, found), daemon=True) for name in asked.remote_hosts]
     for thread in threads:
         thread.start()
@@ -206,15 +206,15 @@ def _line_in_hosts(name: str) -> str:
     return ""
 
 
-def _look_up(name: str, found: dict[str, HostFacts]) -> None:
+def _look_up(name: str, found: dict[str, NamedHostFacts]) -> None:
     begun = time.monotonic()
     try:
         address: str = hostinfo.look_up(name, 0)[1][0]
     except OSError as error:
         took_s = time.monotonic() - begun
-        found[name] = HostFacts(name=name, error=error.strerror or str(error), took_s=round(took_s, 3))
+        found[name] = NamedHostFacts(name=name, error=error.strerror or str(error), took_s=round(took_s, 3))
         return
-    found[name] = HostFacts(
+    found[name] = NamedHostFacts(
         name=name,
         address=address,
         took_s=round(time.monotonic() - begun, 3),

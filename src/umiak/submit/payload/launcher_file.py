@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from umiak.submit.payload.launcher_modules import ModuleSource
 
 NAME = "umiak-launcher.pyz"
-FORMAT = "1"
+FORMAT = "2"
 """Changes with what this module does with the same sources."""
 KEPT_BUILDS = 8
 INJECTED = "umiak/launch/inject/sitecustomize.py"
@@ -81,6 +81,7 @@ def build() -> bytes:
         _add(archive, "__main__.pyc", first)
         _add(archive, "__main__.py", start.encode())
         _add(archive, f"codes-{_magic().hex()}", zlib.compress(codes, 9))
+        _add(archive, f"agent-{_magic().hex()}", zlib.compress(_of_agent(codes), 9))
         _add(archive, "sources", zlib.compress(_solid(sources, {**text, "umiak.launch.inject": injected}), 9))
         _add(archive, INJECTED, launcher_modules.stripped(injected).encode())
         # What importlib.metadata asks for the version.
@@ -91,12 +92,21 @@ def build() -> bytes:
 
 def modules() -> dict[str, ModuleSource]:
     """Every module that is in it, as it is installed here."""
+    return launcher_modules.closure(launcher_modules.ROOTS, _read_source)
 
-    def read(path: str) -> str | None:
-        full = os.path.join(_package_root(), path)
-        return _text_of(full) if os.path.isfile(full) else None
 
-    return launcher_modules.closure(launcher_modules.ROOTS, read)
+def _read_source(path: str) -> str | None:
+    full = os.path.join(_package_root(), path)
+    return _text_of(full) if os.path.isfile(full) else None
+
+
+def _of_agent(codes: bytes) -> bytes:
+    """The code that an agent imports first."""
+    import marshal
+
+    all_codes = marshal.loads(codes)  # noqa: S302 - our own process wrote it
+    names = launcher_modules.closure([launcher_modules.AGENT], _read_source, at_once=True)
+    return marshal.dumps({name: all_codes[name] for name in names}, 2)
 
 
 def _compiled(rows: list[tuple[str, str, str]], start: str) -> tuple[bytes, bytes]:

@@ -24,12 +24,15 @@ ROOTS = (
     "umiak.cli.launch",
     "umiak.launch.__main__",
     "umiak.launch.preflight.__main__",
+    "umiak.submit.node.agent",
     "umiak.submit.payload.node_start",
     "umiak.submit.payload.transfer",
     "umiak.submit.payload.unpack",
     *sorted({f"umiak.platforms.{rule.place.partition(':')[0]}" for rule in RULES}),
 )
 """The doors to the launcher: what is started by its name, and what is imported by a name of a table."""
+AGENT = "umiak.submit.node.agent"
+"""Begins on every host at once: what it imports lies by itself, so that the rest need not be unpacked for it."""
 
 
 @value
@@ -45,8 +48,13 @@ class ModuleSource:
         return self.path.endswith("/__init__.py")
 
 
-def closure(roots: Iterable[str], read: Callable[[str], str | None]) -> dict[str, ModuleSource]:
-    """All modules that are imported from these on, in order of their names. ``read`` gives the text of a path, or None."""
+def closure(
+    roots: Iterable[str], read: Callable[[str], str | None], *, at_once: bool = False
+) -> dict[str, ModuleSource]:
+    """All modules that are imported from these on, in order of their names. ``read`` gives the text of a path, or None.
+
+    ``at_once``: only those that are imported when the roots are, and not in their functions.
+    """
     found: dict[str, ModuleSource] = {}
     waiting = list(roots)
     while waiting:
@@ -54,16 +62,17 @@ def closure(roots: Iterable[str], read: Callable[[str], str | None]) -> dict[str
         source = None if name in found else _source(name, read)
         if source:
             found[name] = source
-            waiting += [name.rpartition(".")[0], *imports(source.text)]
+            waiting += [name.rpartition(".")[0], *imports(source.text, at_once=at_once)]
     missing = [name for name in roots if name not in found]
     if missing:
         raise ValueError(f"no such module: {', '.join(missing)}")
     return dict(sorted(found.items()))
 
 
-def imports(text: str) -> set[str]:
+def imports(text: str, *, at_once: bool = False) -> set[str]:
     """Every name of umiak that a module may import: modules, and names in them, which are no modules."""
-    return {name for name in _imported(ast.parse(text).body) if name.partition(".")[0] == "umiak"}
+    found = _imported(ast.parse(text).body, at_once=at_once)
+    return {name for name in found if name.partition(".")[0] == "umiak"}
 
 
 def stripped(text: str) -> str:
@@ -93,17 +102,19 @@ def _source(name: str, read: Callable[[str], str | None]) -> ModuleSource | None
     return None
 
 
-def _imported(nodes: Iterable[ast.AST]) -> Iterator[str]:
+def _imported(nodes: Iterable[ast.AST], *, at_once: bool) -> Iterator[str]:
     for node in nodes:
+        if at_once and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            yield from _imported(node.orelse)
+            yield from _imported(node.orelse, at_once=at_once)
             continue
         if isinstance(node, ast.Import):
             yield from (each.name for each in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield str(node.module)
             yield from (f"{node.module}.{each.name}" for each in node.names)
-        yield from _imported(ast.iter_child_nodes(node))
+        yield from _imported(ast.iter_child_nodes(node), at_once=at_once)
 
 
 def _cut(lines: list[str], token: tokenize.TokenInfo, instead: str) -> None:

@@ -30,7 +30,7 @@ class MemoryModules:
     """Finds and loads modules that are in memory: an importer for ``sys.meta_path``."""
 
     def __init__(
-        self, archive: str, sources: "_Sources", codes: "Mapping[str, tuple[str, bytes]] | None" = None
+        self, archive: str, sources: "_Sources", codes: "Mapping[str, tuple[str, bytes]] | _Codes | None" = None
     ) -> None:
         self._archive = archive
         self._sources = sources
@@ -67,6 +67,27 @@ class MemoryModules:
     def get_source(self, name: str) -> str:
         """The lines of a traceback."""
         return self._sources()[name][1]
+
+
+class _Codes:
+    """Compiled modules, those of an agent first: the others are unpacked when one of them is asked for."""
+
+    def __init__(
+        self, first: "dict[str, tuple[str, bytes]]", load: "Callable[[], dict[str, tuple[str, bytes]]]"
+    ) -> None:
+        self._rows = first
+        self._load = load
+        self._is_whole = False
+
+    def get(self, name: str) -> "tuple[str, bytes] | None":
+        row = self._rows.get(name)
+        if row is None and not self._is_whole and name[:6] == "umiak.":
+            self._rows, self._is_whole = self._load(), True
+            row = self._rows.get(name)
+        return row
+
+    def __getitem__(self, name: str) -> "tuple[str, bytes]":
+        return self._rows[name]
 
 
 class _Sources:
@@ -110,6 +131,20 @@ def main(archive: str, read: "Callable[[str], bytes]", words: "list[str]") -> in
         return 2
     status: int = __import__("umiak.cli.main", fromlist=["main"]).main(words)
     return status
+
+
+def prepare_agent(archive: str, read: "Callable[[str], bytes]") -> None:
+    """As `prepare`, for an agent: it begins on many hosts at once, and needs few modules."""
+    magic = MAGIC_NUMBER.hex()
+    try:
+        first = marshal.loads(zlib.decompress(read("agent-" + magic)))  # noqa: S302 - as above
+    except OSError:  # compiled for another version
+        prepare(archive, read)
+        return
+    codes = _Codes(first, lambda: marshal.loads(zlib.decompress(read("codes-" + magic))))  # noqa: S302 - as above
+    sys.meta_path.insert(0, MemoryModules(archive, _Sources(read), codes))
+    __import__("umiak")
+    setattr(sys.modules["umiak"], "__launcher_file__", archive)  # noqa: B010 - read by adapters.own_modules
 
 
 def prepare(archive: str, read: "Callable[[str], bytes]") -> "Container[str]":

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import time
 
-from umiak.adapters import identity, private_files
+from umiak.adapters import private_files
 from umiak.adapters.devices import find
 from umiak.core.bundle import PRIVATE, Bundle, BundleFile
 from umiak.core.job import FrameworkName, Handle
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.submit.backend import AnswerLost
-from umiak.submit.backends.local import checks, logs, plan, state
-from umiak.submit.backends.local.files import ALREADY, ARRIVED, PLAN, STARTED, LocalRunFiles
+from umiak.submit.backends.local import checks, plan
+from umiak.submit.node import control
+from umiak.submit.node.files import ALREADY, ARRIVED, PLAN, STARTED, SUPERVISOR_LOG, RunFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,16 +28,13 @@ if TYPE_CHECKING:
     from umiak.core.job import Job
     from umiak.core.status import JobStatus
     from umiak.submit.backend import LogLine, LogsWanted, Submission, SubmitContext
+    from umiak.submit.node.plan import RunPlan
     from umiak.submit.places import NamedPlace
 
 NAME = "local"
 DIRECTORY = "local"
-SUPERVISOR = "umiak.submit.backends.local.supervisor"
-LOOK_S = 0.05
-"""Between two looks at what can't be waited for: files that others write, processes of others."""
+SUPERVISOR = "umiak.submit.node.supervisor"
 ANSWER_S = 60.0
-KILLED_S = 10.0
-"""How long processes may take to end after SIGKILL."""
 
 
 def make(place: NamedPlace, context: SubmitContext) -> LocalBackend:
@@ -83,8 +80,15 @@ class LocalBackend:
         from umiak.contracts.start import TOKEN
 
         names = ", ".join([TOKEN, *job.secrets])
+        path = self._files(run_id).path
+        files = [BundleFile(path=os.path.join(path, PLAN), text=text, mode=PRIVATE)]
+        if job.inputs or job.outputs:
+            from umiak.submit.payload import node_plan
+
+            node = plan.node_of(job, run_id, self._plan(job, run_id).directory)
+            files.append(BundleFile(path=os.path.join(path, plan.NODE), text=node_plan.as_text(node), mode=PRIVATE))
         return Bundle(
-            files=(BundleFile(path=os.path.join(self._files(run_id).path, PLAN), text=text, mode=PRIVATE),),
+            files=tuple(files),
             commands=((sys.executable, "-m", SUPERVISOR, self._files(run_id).path),),
             requests=(f"standard input of the command: {names} (values are not shown)",),
         )
@@ -110,10 +114,10 @@ class LocalBackend:
                 raise UmiakError(problem, exit_status=Exit.REFUSED) from None
         return Handle(backend=NAME, place=self._place, id=submission.run_id)
 
-    def _start(self, submission: Submission, files: LocalRunFiles) -> None:
+    def _start(self, submission: Submission, files: RunFiles) -> None:
         import subprocess  # 10 ms that a look at a run does not need
 
-        with open(os.path.join(files.path, "supervisor.log"), "ab", opener=_private) as talk:
+        with open(os.path.join(files.path, SUPERVISOR_LOG), "ab", opener=_private) as talk:
             started = subprocess.Popen(
                 submission.bundle.commands[0],
                 cwd=files.path,
@@ -136,7 +140,7 @@ class LocalBackend:
                 code="UM-SUBMIT-027",
                 what=f"the supervisor of the run failed: {submission.run_id}",
                 why=f"exit status {started.returncode}",
-                hint=f"see {os.path.join(files.path, 'supervisor.log')}",
+                hint=f"see {os.path.join(files.path, SUPERVISOR_LOG)}",
             )
             raise UmiakError(problem, exit_status=Exit.REFUSED)
 
@@ -144,62 +148,19 @@ class LocalBackend:
 
     def status(self, handle: Handle) -> JobStatus:
         """From files and processes; nothing is waited for."""
-        return self._status(self._known(handle))
+        return control.status(self._known(handle))
 
     def logs(self, handle: Handle, wanted: LogsWanted) -> Iterator[LogLine]:
         """The lines of all workers and launchers, each file from its beginning or from where the caller was."""
-        files = self._known(handle)
-        its_plan = files.plan()
-        readers: dict[str, logs.LogReader] = {}
-        try:
-            while True:
-                # Asked before the files are read: what was written before the end is then read as well.
-                is_over = self._status(files).state.is_over
-                for source in logs.sources(files, its_plan, wanted):
-                    if source.name not in readers:
-                        readers[source.name] = logs.LogReader(source, wanted.after.get(source.name, ""))
-                for reader in readers.values():
-                    yield from reader.lines(is_over=is_over)
-                if is_over or not wanted.follow:
-                    return
-                time.sleep(LOOK_S)
-        finally:
-            for reader in readers.values():
-                reader.close()
+        for line in control.lines(self._known(handle), wanted):
+            if line is None:
+                time.sleep(control.LOOK_S)
+            else:
+                yield line
 
     def cancel(self, handle: Handle, grace_s: float) -> None:
         """Through the supervisor; without one, its launchers are ended from here."""
-        files = self._known(handle)
-        if self._status(files).state.is_over:
-            return
-        files.ask_to_cancel(grace_s)
-        if files.supervisor() is None and files.claim():  # from now on nobody else starts it
-            files.write_end(state.LocalEnd(exit_code=0, ended_s=time.time(), is_cancelled=True, exit_codes={}))
-            return
-        deadline = time.monotonic() + grace_s + KILLED_S
-        is_killed = False
-        own = files.supervisor()
-        if own is not None:
-            identity.send(own, signal.SIGTERM)
-        while not self._status(files).state.is_over:
-            launchers = files.launchers()
-            if launchers and (own is None or not identity.is_alive(own)):
-                # Its launchers got SIGTERM when it was killed. The half of a launcher that is left ends all workers.
-                is_late = time.monotonic() >= deadline - KILLED_S
-                for each in launchers.processes.values():
-                    identity.send(each, signal.SIGKILL if is_late else signal.SIGTERM)
-                is_killed = is_killed or is_late
-            if time.monotonic() >= deadline + KILLED_S:
-                problem = Problem(
-                    code="UM-SUBMIT-028",
-                    what=f"the run does not end: {handle}",
-                    why="its processes are still there after SIGKILL"
-                    if is_killed
-                    else "its supervisor does not answer",
-                    hint=f"`ps -ef` shows them; the run's directory is {files.path}",
-                )
-                raise UmiakError(problem, exit_status=Exit.REFUSED)
-            time.sleep(LOOK_S)
+        control.cancel(self._known(handle), grace_s, str(handle))
 
     def list(self) -> list[Handle]:
         """Every run of this user on this machine."""
@@ -209,25 +170,7 @@ class LocalBackend:
             return []
         return [Handle(backend=NAME, place=self._place, id=name) for name in names]
 
-    def _status(self, files: LocalRunFiles) -> JobStatus:
-        try:
-            its_plan = files.plan()
-            facts = files.facts(time.time())
-        except (OSError, ValueError, KeyError) as error:
-            why = f"{type(error).__name__}: {error}"
-            what = f"the run's files can't be read: {files.path}"
-            raise UmiakError(Problem(code="UM-SUBMIT-029", what=what, why=why), exit_status=Exit.REFUSED) from None
-        if facts.is_other_boot and facts.end is None and files.host() != _host():
-            problem = Problem(
-                code="UM-SUBMIT-030",
-                what=f"the run is on another machine: {files.host()}",
-                why="its state can be seen there only",
-                hint=f"ssh {files.host()} umiak status ...",
-            )
-            raise UmiakError(problem, exit_status=Exit.REFUSED)
-        return state.status_of(its_plan, facts)
-
-    def _known(self, handle: Handle) -> LocalRunFiles:
+    def _known(self, handle: Handle) -> RunFiles:
         files = self._files(handle.id)
         if not files.exists:
             problem = Problem(
@@ -239,10 +182,10 @@ class LocalBackend:
             raise UmiakError(problem)
         return files
 
-    def _files(self, run_id: str) -> LocalRunFiles:
-        return LocalRunFiles(os.path.join(self._root, run_id))
+    def _files(self, run_id: str) -> RunFiles:
+        return RunFiles(os.path.join(self._root, run_id))
 
-    def _plan(self, job: Job, run_id: str) -> plan.LocalPlan:
+    def _plan(self, job: Job, run_id: str) -> RunPlan:
         return plan.plan_of(
             job, run_id, directory=self._context.directory, logs=self._files(run_id).logs, python=sys.executable
         )
@@ -254,12 +197,6 @@ def _is_installed(framework: FrameworkName) -> bool:
     from importlib.util import find_spec
 
     return find_spec(framework.value) is not None
-
-
-def _host() -> str:
-    import socket
-
-    return socket.gethostname()
 
 
 def _private(path: str, flags: int) -> int:

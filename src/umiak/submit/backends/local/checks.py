@@ -55,12 +55,13 @@ def problems(job: Job, machine: Machine) -> list[Problem]:
         )
     for role in job.roles:
         found += _resources(role, machine)
-    if job.inputs or job.outputs:
+    if (job.inputs or job.outputs) and not is_uniform(job):
         found.append(
             Problem(
                 code="UM-SUBMIT-022",
-                what="inputs and outputs are not transferred on this machine",
-                hint="read and write the data where it is, and leave `inputs` and `outputs` out",
+                what="inputs and outputs can't be transferred on this machine for roles that differ",
+                why="all roles work in one directory, and each would transfer them",
+                hint="write `command` and `env` in the job, not in its roles; or read and write the data where it is",
             )
         )
     if job.role(Role.HETER) and not is_uniform(job):

@@ -1,7 +1,6 @@
 """Which launchers a job becomes on one machine, and what each is given. A decider.
 
-    plan_of(job, "ctr-3f2a9c", directory="/home/me/ctr", python="/usr/bin/python3")   -> LocalPlan
-    environment(plan, 0, master="127.0.0.1:41234")                                    what `platforms` reads back
+    plan_of(job, "ctr-3f2a9c", directory="/home/me/ctr", python="/usr/bin/python3")   -> RunPlan
 
 One machine is one node: all workers of a job are started by one launcher, servers as well. Only where roles differ in their
 commands or variables each worker has a launcher of its own, and these meet as nodes do.
@@ -11,87 +10,40 @@ from __future__ import annotations
 
 import os
 
-from umiak.core.cluster import Placement, Role
-from umiak.core.value import fields, replace, value
+from umiak.contracts.start import GRACE
+from umiak.core.cluster import Role
+from umiak.core.value import replace
+from umiak.submit.node.plan import LONGEST_GRACE_S, PlannedLauncher, RunPlan
+from umiak.submit.payload.node_plan import NodePlan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+    from collections.abc import Sequence
 
     from umiak.core.job import Job, RoleSpec
 
-OURS = "UMIAK_"
-"""Variables of a launcher around this one say nothing to those of a job."""
-PLATFORM = "umiak"
+NODE = "node.json"
+"""Beside a run's plan, if data is to be transferred."""
 _COUNTS = {Role.SERVER: "--server_num", Role.TRAINER: "--trainer_num", Role.HETER: "--heter_worker_num"}
 
 
-@value
-class LocalLauncher:
-    """One `umiak launch`."""
-
-    name: str
-    """Of its log directory as well."""
-    argv: tuple[str, ...]
-    env: tuple[tuple[str, str], ...] = ()
-    """The job's variables; none of them is secret."""
-    role: Role | None = None
-    """Its workers' role, if it has one worker only."""
-    first_rank: int = 0
-    """Of its workers among all of their role."""
-
-
-@value
-class LocalPlan:
-    """Everything that a supervisor starts."""
-
-    run_id: str
-    directory: str
-    launchers: tuple[LocalLauncher, ...]
-    time_limit_s: int | None = None
-
-    def text(self) -> str:
-        """As JSON, a launcher to a line."""
-        import json
-
-        plain = self.to_plain()
-        launchers = ",\n  ".join(json.dumps(each) for each in plain.pop("launchers"))
-        head = "".join(f" {json.dumps(name)}: {json.dumps(item)},\n" for name, item in plain.items())
-        return f'{{\n{head} "launchers": [\n  {launchers}\n ]\n}}\n'
-
-    def to_plain(self) -> dict[str, Any]:
-        launchers = [{name: _plain(getattr(each, name)) for name in fields(each)} for each in self.launchers]
-        return {**{name: getattr(self, name) for name in fields(self)}, "launchers": launchers}
-
-    @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> LocalPlan:
-        launchers = [
-            LocalLauncher(
-                **{
-                    **each,
-                    "argv": tuple(each["argv"]),
-                    "env": tuple((name, text) for name, text in each["env"]),
-                    "role": Role(each["role"]) if each["role"] else None,
-                }
-            )
-            for each in data["launchers"]
-        ]
-        return cls(**{**data, "launchers": tuple(launchers)})
-
-
-def plan_of(job: Job, run_id: str, *, directory: str, logs: str, python: str) -> LocalPlan:
+def plan_of(job: Job, run_id: str, *, directory: str, logs: str, python: str) -> RunPlan:
     """The launchers of a job. ``logs``: the directory below which each has its own."""
     root = job.files.root if job.files else "."
-    launchers: Sequence[LocalLauncher]
+    launchers: Sequence[PlannedLauncher]
     if is_uniform(job):
         launchers = [_one_for_all(job)]
     else:
         launchers = [each for role in job.roles for each in _one_each(job, role)]
     begin = (python, "-m", "umiak", "launch")
+    if job.inputs or job.outputs:
+        begin = (python, "-m", "umiak.submit.payload.node_start", f"{os.path.dirname(logs)}/{NODE}")
     restarts = ("--max_restart", str(job.max_restarts)) if job.max_restarts else ()
     common = ("--job_id", run_id, "--tee", "none", *restarts)
-    return LocalPlan(
+    if GRACE not in dict(job.env):
+        # The supervisor keeps the grace that `umiak cancel` was given: the launchers' own must not be shorter.
+        common += ("--grace", str(LONGEST_GRACE_S))
+    return RunPlan(
         run_id=run_id,
         directory=os.path.normpath(os.path.join(directory, root)),
         launchers=tuple(
@@ -99,6 +51,11 @@ def plan_of(job: Job, run_id: str, *, directory: str, logs: str, python: str) ->
         ),
         time_limit_s=job.time_limit_s,
     )
+
+
+def node_of(job: Job, run_id: str, directory: str) -> NodePlan:
+    """What happens before and behind the launcher. The words for the launcher stand in the plan of the run."""
+    return NodePlan(run_id=run_id, directory=directory, launch=(), inputs=job.inputs, outputs=job.outputs)
 
 
 def is_uniform(job: Job) -> bool:
@@ -115,20 +72,7 @@ def workers_of(role: RoleSpec) -> int:
     return role.nodes.least * (role.workers or role.resource.devices or 1)
 
 
-def environment(plan: LocalPlan, index: int, *, inherited: Mapping[str, str], master: str) -> dict[str, str]:
-    """The environment of a launcher, without secrets: the person's, the job's, and its place among the others."""
-    from umiak.contracts.native import PS_METRICS  # of the supervisor alone: no command pays for these two
-    from umiak.platforms import native
-
-    launcher, count = plan.launchers[index], len(plan.launchers)
-    placement = Placement(platform=PLATFORM, reason="", nodes=count, rank=index, role=launcher.role)
-    if count > 1:
-        placement = replace(placement, master=master, host="127.0.0.1")
-    kept = {name: text for name, text in inherited.items() if not name.startswith(OURS) or name == PS_METRICS}
-    return {**kept, **dict(launcher.env), **native.environment_of(placement)}
-
-
-def _one_for_all(job: Job) -> LocalLauncher:
+def _one_for_all(job: Job) -> PlannedLauncher:
     trainer = job.role(Role.TRAINER) or job.roles[0]
     if job.mode.has_servers:
         flags = [word for role in job.roles for word in (_COUNTS[role.role], str(workers_of(role)))]
@@ -137,17 +81,17 @@ def _one_for_all(job: Job) -> LocalLauncher:
         flags = ["--nproc_per_node", str(workers_of(trainer))]
     else:
         flags = []  # one for each device that there is
-    return LocalLauncher(
+    return PlannedLauncher(
         name="launcher",
         argv=(*flags, *_program(job.command_of(trainer))),
         env=tuple(job.environment_of(trainer).items()),
     )
 
 
-def _one_each(job: Job, role: RoleSpec) -> list[LocalLauncher]:
+def _one_each(job: Job, role: RoleSpec) -> list[PlannedLauncher]:
     """A launcher for each worker of a role: its placement says its role."""
     return [
-        LocalLauncher(
+        PlannedLauncher(
             name=f"{role.role.value}-{rank}",
             argv=_program(job.command_of(role)),
             env=tuple(job.environment_of(role).items()),
@@ -161,7 +105,3 @@ def _one_each(job: Job, role: RoleSpec) -> list[LocalLauncher]:
 def _program(command: tuple[str, ...]) -> tuple[str, ...]:
     """``--`` keeps a program whose name begins with a dash from being taken for a flag."""
     return command if command[:1] == ("-m",) else ("--", *command)
-
-
-def _plain(item: Any) -> Any:
-    return item.value if isinstance(item, Role) else item

@@ -1,4 +1,4 @@
-"""How a local run is, from what its files and processes say. A decider.
+"""How a run is on one machine, from what its files and processes say. A decider.
 
 A run is over when its supervisor wrote how it ended. A supervisor that is gone without having done so was killed: the run is
 stopping while one of its launchers still ends, and lost then.
@@ -14,14 +14,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from umiak.submit.backends.local.plan import LocalPlan
+    from umiak.submit.node.plan import RunPlan
 
 WAITING_S = 60.0
 """A supervisor takes a fraction of a second to begin. A run that has none after this long never gets one."""
 
 
 @value
-class LocalEnd:
+class RunEnd:
     """What a supervisor wrote when its run was over."""
 
     exit_code: int
@@ -34,7 +34,7 @@ class LocalEnd:
 
 
 @value
-class LocalFacts:
+class RunFacts:
     """What can be seen of a run."""
 
     age_s: float
@@ -51,16 +51,16 @@ class LocalFacts:
     """Launchers that run."""
     is_cancelled: bool = False
     """Whether somebody asked for its end."""
-    end: LocalEnd | None = None
+    end: RunEnd | None = None
 
 
-def status_of(plan: LocalPlan, facts: LocalFacts) -> JobStatus:
+def status_of(plan: RunPlan, facts: RunFacts) -> JobStatus:
     """The state of a run and of its launchers."""
     word, reason = _word(facts)
     end = facts.end
     nodes = tuple(
         NodeStatus(
-            name=each.name,
+            name=each.node or each.name,
             role=each.role,
             rank=each.first_rank if each.role else None,
             state=_state_of_launcher(each.name, word, facts),
@@ -79,7 +79,7 @@ def status_of(plan: LocalPlan, facts: LocalFacts) -> JobStatus:
     )
 
 
-def _word(facts: LocalFacts) -> tuple[str, str]:
+def _word(facts: RunFacts) -> tuple[str, str]:
     """The word of the table in `umiak.submit.states`, and why."""
     end = facts.end
     if end is not None:
@@ -103,7 +103,7 @@ def _word(facts: LocalFacts) -> tuple[str, str]:
     return "killed", f"{why}; how the job ended is not known"
 
 
-def _state_of_launcher(name: str, word: str, facts: LocalFacts) -> State:
+def _state_of_launcher(name: str, word: str, facts: RunFacts) -> State:
     if facts.end is not None and name in facts.end.exit_codes:
         return State.FAILED if facts.end.exit_codes[name] else State.SUCCEEDED
     if name in facts.alive:

@@ -1,7 +1,8 @@
-"""The process that supervises a local run: starts its launchers, waits for them, writes how it ended. A program, Linux only.
+"""The process that supervises a run on one machine: starts its launchers, waits for them, writes how it ended. A program, Linux only.
 
-    python -m umiak.submit.backends.local.supervisor RUN_DIRECTORY < secrets
+    python -m umiak.submit.node.supervisor RUN_DIRECTORY < secrets
 
+or `start` in a process that is there already.
 It belongs to no terminal and no client. Secrets come through standard input, which ends with the word that everything arrived:
 a client that was killed in between starts nothing. If this process is killed, the kernel sends its launchers SIGTERM; they end
 their workers, and nothing is left.
@@ -13,18 +14,16 @@ import json
 import os
 import select
 import signal
-import socket
-import subprocess
 import sys
 import time
 
-from umiak.adapters import identity, process
+from umiak.adapters import process
 from umiak.core.cluster import join_host_port
 from umiak.core.problem import Exit
 from umiak.core.value import value
-from umiak.submit.backends.local import plan as plans
-from umiak.submit.backends.local.files import ALREADY, ARRIVED, OUTPUT, STARTED, LocalRunFiles
-from umiak.submit.backends.local.state import LocalEnd
+from umiak.submit.node import plan as plans
+from umiak.submit.node.files import ALREADY, ARRIVED, OUTPUT, STARTED, SUPERVISOR_LOG, RunFiles
+from umiak.submit.node.state import RunEnd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def main(argv: list[str]) -> int:
         return Exit.REFUSED  # the client was killed: nobody was told that the job began, and it does not
     if os.fork():
         return Exit.DONE  # what the client waits for; the job is the other half's
-    files = LocalRunFiles(argv[0])
+    files = RunFiles(argv[0])
     is_ours = files.claim()
     try:
         os.write(1, (STARTED if is_ours else ALREADY).encode())
@@ -62,15 +61,49 @@ def main(argv: list[str]) -> int:
     return Exit.DONE
 
 
-def _supervise(files: LocalRunFiles, secrets: Mapping[str, str], umask: int) -> None:
+def start(files: RunFiles, secrets: Mapping[str, str]) -> str:
+    """Start a supervisor that outlives this process, unless the run has one; its answer. No interpreter has to begin for it."""
+    read_end, write_end = os.pipe()
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        status = Exit.OUR_BUG
+        try:
+            status = _detached(files, secrets, read_end, write_end)
+        finally:
+            os._exit(status)
+    os.close(write_end)
+    with open(read_end, "rb") as answer:
+        return answer.read().decode()
+
+
+def _detached(files: RunFiles, secrets: Mapping[str, str], read_end: int, write_end: int) -> int:
+    os.close(read_end)
+    os.setsid()
+    umask = os.umask(0o077)
+    null = os.open(os.devnull, os.O_RDWR)
+    talk = os.open(os.path.join(files.path, SUPERVISOR_LOG), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for target, source in ((0, null), (1, null), (2, talk)):
+        os.dup2(source, target)
+    is_ours = files.claim()
+    os.write(write_end, (STARTED if is_ours else ALREADY).encode())
+    os.close(write_end)
+    if is_ours:
+        _supervise(files, secrets, umask)
+    return Exit.DONE
+
+
+def _supervise(files: RunFiles, secrets: Mapping[str, str], umask: int) -> None:
     try:
         end = _Supervisor(files, secrets, umask).run()
     except BaseException as error:
         process.kill_descendants()
         what = f"its supervisor failed: {type(error).__name__}: {error}"
-        files.write_end(LocalEnd(exit_code=Exit.OUR_BUG, ended_s=time.time(), stopped=what, exit_codes={}))
+        files.write_end(RunEnd(exit_code=Exit.OUR_BUG, ended_s=time.time(), stopped=what, exit_codes={}))
+        files.forget_token()
         raise
     files.write_end(end)
+    files.forget_token()
 
 
 @value
@@ -82,22 +115,37 @@ class _Stop:
     is_cancelled: bool = False
 
 
+class _StartedLauncher:
+    """A launcher's process. Not subprocess's: importing that takes as long as everything else here."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def poll(self) -> int | None:
+        """Its exit code, of a signal the negative number; None while it runs."""
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        return os.waitstatus_to_exitcode(status) if pid else None
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)  # it was not waited for, so the number is still its own
+
+
 class _Supervisor:
     """The launchers of one run."""
 
-    def __init__(self, files: LocalRunFiles, secrets: Mapping[str, str], umask: int) -> None:
+    def __init__(self, files: RunFiles, secrets: Mapping[str, str], umask: int) -> None:
         self._umask = umask
         """The person's: files that the job makes are not private because ours are."""
         self._files = files
         self._plan = files.plan()
         self._secrets = secrets
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._running: dict[str, _StartedLauncher] = {}
         self._ended: dict[str, int] = {}
         self._stop: _Stop | None = None
         self._is_signalled = False
         self._signals = self._listen()
 
-    def run(self) -> LocalEnd:
+    def run(self) -> RunEnd:
         """Until every launcher has ended."""
         process.become_subreaper()
         began = time.monotonic()
@@ -113,7 +161,7 @@ class _Supervisor:
         # A run that a signal stopped counts as cancelled: it did not fail by itself.
         first = next((code for code in self._ended.values() if code), 0)
         stop = self._stop
-        return LocalEnd(
+        return RunEnd(
             exit_code=first or (Exit.JOB_FAILED if stop else 0),
             ended_s=time.time(),
             stopped=stop.why if stop else "",
@@ -136,45 +184,44 @@ class _Supervisor:
 
     def _start(self) -> None:
         master = join_host_port(LOOPBACK, _free_port()) if len(self._plan.launchers) > 1 else ""
-        processes = {}
+        self._files.prepare_launchers()
         for index, launcher in enumerate(self._plan.launchers):
             environ = plans.environment(self._plan, index, inherited=os.environ, master=master)
-            started = self._start_one(launcher, {**environ, **self._secrets})
-            if started is None:
-                continue
-            self._running[launcher.name] = started
-            own = identity.of(started.pid)
-            if own is not None:
-                processes[launcher.name] = own
-        self._files.write_launchers(processes)
+            self._running[launcher.name] = self._start_one(launcher, {**environ, **self._secrets})
 
-    def _start_one(self, launcher: plans.LocalLauncher, environ: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
+    def _start_one(self, launcher: plans.PlannedLauncher, environ: Mapping[str, str]) -> _StartedLauncher:
         logs = self._files.log_directory(launcher.name)
         os.makedirs(logs, mode=0o700, exist_ok=True)
+        output = os.open(os.path.join(logs, OUTPUT), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         parent = os.getpid()
-
-        def in_child() -> None:
-            os.umask(self._umask)
-            process.ask_for_death_signal(signal.SIGTERM)
-            if os.getppid() != parent:
-                os._exit(Exit.REFUSED)
-
-        with open(os.path.join(logs, OUTPUT), "ab") as output:
+        pid = os.fork()  # this process has one thread
+        if pid == 0:
             try:
-                return subprocess.Popen(
-                    launcher.argv,
-                    cwd=self._plan.directory,
-                    env=dict(environ),
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,
-                    preexec_fn=in_child,  # noqa: PLW1509 - this process has one thread
-                )
+                self._become(launcher, environ, parent, output)
             except OSError as error:
-                output.write(f"error: can't be started: {error.filename}: {error.strerror}\n".encode())
-                self._ended[launcher.name] = 127 if isinstance(error, FileNotFoundError) else 126
-                return None
+                os.write(output, f"error: can't be started: {error.filename}: {error.strerror}\n".encode())
+                os._exit(127 if isinstance(error, FileNotFoundError) else 126)
+            finally:
+                os._exit(Exit.OUR_BUG)
+        os.close(output)
+        return _StartedLauncher(pid)
+
+    def _become(self, launcher: plans.PlannedLauncher, environ: Mapping[str, str], parent: int, output: int) -> None:
+        """In the new process: it belongs to no terminal, ends with the supervisor, and is known before it is the launcher."""
+        os.setsid()
+        process.ask_for_death_signal(signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(Exit.REFUSED)
+        # If the supervisor is killed now, whoever looks finds this launcher.
+        self._files.write_launcher(launcher.name)
+        os.umask(self._umask)
+        null = os.open(os.devnull, os.O_RDONLY)
+        for target, source in ((0, null), (1, output), (2, output)):
+            os.dup2(source, target)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these, and launchers would inherit that
+            signal.signal(number, signal.SIG_DFL)
+        os.chdir(os.path.join(self._files.path, self._plan.directory))
+        os.execvpe(launcher.argv[0], launcher.argv, environ)  # noqa: S606 - without a shell
 
     def _wait(self, began: float) -> None:
         """For a signal, the end of a launcher, or the next of our own times."""
@@ -224,6 +271,8 @@ class _Supervisor:
 
 
 def _free_port() -> int:
+    import socket  # milliseconds that most runs don't need
+
     with socket.socket() as one:
         one.bind((LOOPBACK, 0))
         port: int = one.getsockname()[1]

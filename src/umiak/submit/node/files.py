@@ -1,13 +1,16 @@
-"""The directory of a local run: what lies where, written and read back. An adapter.
+"""The directory of a run on one machine: what lies where, written and read back. An adapter.
 
     plan.json          what is started; written by the client
     supervisor.json    which process supervises it; written once, so that no two do
-    launchers.json     which processes it started
+    launchers/NAME     which process launcher NAME is; written by that process before it is the launcher
     cancel.json        that somebody wants its end
     end.json           how it ended
     log/NAME/          what launcher NAME and its workers print
 
-The directory and its files are for their owner alone. Secrets never lie here: the supervisor is given them through a pipe.
+    token.json         the run's own token, of a job on many machines, until the run is over
+
+The directory and its files are for their owner alone. Secrets never lie here: the supervisor is given them through a pipe. The
+token of a job on many machines does, so that a submission that broke off half-way can be completed with the same one.
 """
 
 from __future__ import annotations
@@ -19,17 +22,17 @@ import time
 from umiak.adapters import identity, private_files
 from umiak.adapters.identity import ProcessIdentity
 from umiak.core.value import fields, value
-from umiak.submit.backends.local.plan import LocalPlan
-from umiak.submit.backends.local.state import LocalEnd, LocalFacts
+from umiak.submit.node.plan import RunPlan
+from umiak.submit.node.state import RunEnd, RunFacts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-PLAN, SUPERVISOR, LAUNCHERS, CANCEL, END = (
-    f"{name}.json" for name in ("plan", "supervisor", "launchers", "cancel", "end")
-)
+PLAN, SUPERVISOR, CANCEL, END, TOKEN = (f"{name}.json" for name in ("plan", "supervisor", "cancel", "end", "token"))
+LAUNCHERS = "launchers"
+SUPERVISOR_LOG = "supervisor.log"
 OUTPUT = "launcher.log"
 ARRIVED = "arrived"
 """The last word of what a supervisor is given: a client that was killed before it has started nothing."""
@@ -46,7 +49,7 @@ class StartedLaunchers:
     processes: Mapping[str, ProcessIdentity]
 
 
-class LocalRunFiles:
+class RunFiles:
     """One run's directory."""
 
     def __init__(self, path: str) -> None:
@@ -57,10 +60,10 @@ class LocalRunFiles:
     def exists(self) -> bool:
         return os.path.exists(self._file(PLAN))
 
-    def plan(self) -> LocalPlan:
+    def plan(self) -> RunPlan:
         """OSError or ValueError if it can't be read."""
         with open(self._file(PLAN), "rb") as file:
-            return LocalPlan.from_plain(json.loads(file.read()))
+            return RunPlan.from_plain(json.loads(file.read()))
 
     def log_directory(self, launcher: str) -> str:
         return os.path.join(self.logs, launcher)
@@ -69,10 +72,8 @@ class LocalRunFiles:
         """This process supervises the run; False if another one does, or did."""
         own = identity.of(os.getpid())
         assert own is not None
-        import socket
-
         return private_files.write_once(
-            self._file(SUPERVISOR), json.dumps({**own.to_plain(), "host": socket.gethostname()})
+            self._file(SUPERVISOR), json.dumps({**own.to_plain(), "host": os.uname().nodename})
         )
 
     def supervisor(self) -> ProcessIdentity | None:
@@ -84,16 +85,40 @@ class LocalRunFiles:
         told = self._read(SUPERVISOR)
         return str(told["host"]) if told else ""
 
-    def write_launchers(self, processes: Mapping[str, ProcessIdentity]) -> None:
-        plain = {name: each.to_plain() for name, each in processes.items()}
-        self._write(LAUNCHERS, {"started_s": time.time(), "processes": plain})
+    def prepare_launchers(self) -> None:
+        """Make what `write_launcher` needs."""
+        private_files.make_directory(self._file(LAUNCHERS))
+
+    def write_launcher(self, name: str) -> None:
+        """This process becomes the launcher of that name. Its number stays the same when it executes the program."""
+        own = identity.of(os.getpid())
+        assert own is not None
+        self._write(f"{LAUNCHERS}/{name}", {**own.to_plain(), "started_s": time.time()})
 
     def launchers(self) -> StartedLaunchers | None:
-        told = self._read(LAUNCHERS)
-        if told is None:
+        """Those that were started, as far as it has come; None before the first."""
+        try:
+            names = sorted(name for name in os.listdir(self._file(LAUNCHERS)) if name[0] != ".")
+        except FileNotFoundError:
             return None
-        processes = {name: ProcessIdentity.from_plain(each) for name, each in told["processes"].items()}
-        return StartedLaunchers(started_s=float(told["started_s"]), processes=processes)
+        told = {name: each for name in names if (each := self._read(f"{LAUNCHERS}/{name}"))}
+        if not told:
+            return None
+        return StartedLaunchers(
+            started_s=min(float(each["started_s"]) for each in told.values()),
+            processes={name: ProcessIdentity.from_plain(each) for name, each in told.items()},
+        )
+
+    def write_token(self, token: str) -> None:
+        self._write(TOKEN, {"token": token})
+
+    def token(self) -> str | None:
+        told = self._read(TOKEN)
+        return None if told is None else str(told["token"])
+
+    def forget_token(self) -> None:
+        """Once nobody can join the run any more."""
+        private_files.remove(self._file(TOKEN))
 
     def ask_to_cancel(self, grace_s: float) -> None:
         self._write(CANCEL, {"grace_s": grace_s})
@@ -103,27 +128,28 @@ class LocalRunFiles:
         told = self._read(CANCEL)
         return None if told is None else float(told["grace_s"])
 
-    def write_end(self, end: LocalEnd) -> None:
+    def write_end(self, end: RunEnd) -> None:
         plain = {name: getattr(end, name) for name in fields(end)}
         self._write(END, {**plain, "exit_codes": dict(end.exit_codes)})
 
-    def end(self) -> LocalEnd | None:
+    def end(self) -> RunEnd | None:
         told = self._read(END)
-        return None if told is None else LocalEnd(**told)
+        return None if told is None else RunEnd(**told)
 
-    def facts(self, now_s: float) -> LocalFacts:
+    def facts(self, now_s: float) -> RunFacts:
         """What can be seen. The end is looked at again after the processes: it is written before the supervisor goes."""
         end = self.end()
         supervisor = self.supervisor()
         is_supervised = supervisor is not None and identity.is_alive(supervisor)
         launchers = self.launchers()
         alive = {name for name, each in launchers.processes.items() if identity.is_alive(each)} if launchers else set()
-        return LocalFacts(
+        is_complete = launchers is not None and len(launchers.processes) >= len(self.plan().launchers)
+        return RunFacts(
             age_s=now_s - os.stat(self._file(PLAN)).st_mtime,
             is_claimed=supervisor is not None,
             is_supervised=is_supervised,
             is_other_boot=supervisor is not None and supervisor.boot != identity.boot(),
-            started_s=launchers.started_s if launchers else None,
+            started_s=launchers.started_s if launchers and is_complete else None,
             alive=frozenset(alive),
             is_cancelled=self.cancel_grace_s() is not None,
             end=end or self.end(),

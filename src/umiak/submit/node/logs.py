@@ -1,4 +1,4 @@
-"""Reads the log files of a local run as they grow: every line once, also across rotation and after an interruption. An adapter.
+"""Reads the log files of a run on one machine as they grow: every line once, also across rotation and after an interruption. An adapter.
 
 A position is a file's inode, the offset behind the last line that was given, and a checksum of what stands there. A file keeps its
 inode when it is rotated to ``workerlog.0.1``, so reading goes on in it, and then in the files that came after it.
@@ -12,7 +12,7 @@ from zlib import crc32
 from umiak.core.cluster import Role
 from umiak.core.value import value
 from umiak.submit.backend import LogLine
-from umiak.submit.backends.local.files import OUTPUT
+from umiak.submit.node.files import OUTPUT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from umiak.submit.backend import LogsWanted
-    from umiak.submit.backends.local.files import LocalRunFiles
-    from umiak.submit.backends.local.plan import LocalPlan
+    from umiak.submit.node.files import RunFiles
+    from umiak.submit.node.plan import RunPlan
 
 ROLES = {"serverlog": Role.SERVER, "workerlog": Role.TRAINER, "heterlog": Role.HETER}
 LAUNCHER = "launcher"
@@ -43,7 +43,7 @@ class LogSource:
     rank: int | None = None
 
 
-def sources(files: LocalRunFiles, plan: LocalPlan, wanted: LogsWanted) -> list[LogSource]:
+def sources(files: RunFiles, plan: RunPlan, wanted: LogsWanted) -> list[LogSource]:
     """The log files that there are now, of those that are wanted."""
     found = []
     for launcher in plan.launchers:
@@ -57,10 +57,14 @@ def sources(files: LocalRunFiles, plan: LocalPlan, wanted: LogsWanted) -> list[L
             role = ROLES.get(stem)
             path = os.path.join(directory, name)
             if role is not None and number.isdecimal():
+                if launcher.first_rank is None:
+                    found.append(LogSource(name=f"{role.value}.{launcher.name}.{number}", path=path, role=role))
+                    continue
                 rank = launcher.first_rank + int(number)
                 found.append(LogSource(name=f"{role.value}.{rank}", path=path, role=role, rank=rank))
             elif name == OUTPUT:
-                own = LAUNCHER if len(plan.launchers) == 1 else f"{LAUNCHER}.{launcher.name}"
+                is_only = len(plan.launchers) == 1 and not launcher.node
+                own = LAUNCHER if is_only else f"{LAUNCHER}.{launcher.name}"
                 found.append(LogSource(name=own, path=path))
     return sorted([each for each in found if _is_wanted(each, wanted)], key=_order)
 

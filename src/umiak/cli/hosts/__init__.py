@@ -1,0 +1,1 @@
+"""`umiak hosts`: commands and files on all hosts of a place."""

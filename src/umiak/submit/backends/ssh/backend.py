@@ -1,0 +1,317 @@
+"""The backend `ssh`: a list of hosts. An adapter.
+
+A submission goes in two steps: every host gets what it lacks and says that it is ready, and only then all start. So a host that is down or full
+keeps the whole job from starting, and is named.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from umiak.core.bundle import PRIVATE, Bundle, BundleFile
+from umiak.core.job import FileSet, FrameworkName, Handle
+from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.value import replace
+from umiak.submit.backends.ssh import checks, plan, settings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from umiak.core.job import Job
+    from umiak.core.status import JobStatus
+    from umiak.submit.backend import LogLine, LogsWanted, Submission, SubmitContext
+    from umiak.submit.backends.ssh.connections import Connections
+    from umiak.submit.backends.ssh.joined import HostSaid
+    from umiak.submit.backends.ssh.settings import SshHost, SshSettings
+    from umiak.submit.payload.file_set import FoundFiles
+    from umiak.submit.places import NamedPlace
+
+NAME = "ssh"
+
+
+def make(place: NamedPlace, context: SubmitContext) -> SshBackend:
+    """The entry point of this backend."""
+    return SshBackend(place.name, read_settings(place, context), context)
+
+
+def read_settings(place: NamedPlace, context: SubmitContext) -> SshSettings:
+    """The settings of a place, with the hosts that the person's ssh config knows. UmiakError with everything that is wrong."""
+    from umiak.schema.findings import Findings
+
+    said = place.settings.get("config")
+    path = getattr(said.node, "data", None) if said else None
+    home = context.environ.get("HOME") or os.path.expanduser("~")
+    config = os.path.join(context.directory, os.path.expanduser(str(path))) if path else f"{home}/.ssh/config"
+    text = ""
+    try:
+        with open(config, encoding="utf-8") as file:
+            text = file.read()
+    except FileNotFoundError:
+        config = "" if path is None else config
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        problem = Problem(code="UM-SUBMIT-100", what=f"the ssh config can't be read: {config}", why=why)
+        raise UmiakError(problem) from None
+    findings = Findings()
+    found = settings.read(place.settings, place.name, findings, text, config=config)
+    if findings.problems:
+        raise UmiakError(*findings.problems)
+    return found
+
+
+class SshBackend:
+    """The hosts of one place."""
+
+    def __init__(self, place: str, said: SshSettings, context: SubmitContext) -> None:
+        self._place = place
+        self.settings = said
+        self._context = context
+        self._opened: Connections | None = None
+        self._unreachable_since: dict[str, float] = {}
+
+    @property
+    def connections(self) -> Connections:
+        """Opened when first needed, and kept: a submission talks to each host several times."""
+        if self._opened is None:
+            from umiak.submit.backends.ssh.connections import Connections
+            from umiak.submit.payload import launcher_file
+
+            self._opened = Connections(self.settings, self._context.environ, launcher_file.find)
+        return self._opened
+
+    # ---- submitting
+
+    def check(self, job: Job) -> list[Problem]:
+        """Everything that is wrong with any host that the job would use."""
+        found = [*self._missing_variables(), *checks.of_job(job, self.settings)]
+        needed = checks.LEAST_FREE_BYTES
+        try:
+            files = self._files(job)
+            needed += 2 * files.manifest.size_bytes if files else 0
+        except UmiakError as error:
+            found += error.problems
+        if found:
+            return found
+        hosts = list(dict.fromkeys(seat.host for seat in plan.seats_of(job, self.settings.hosts)))
+        return self.check_hosts(hosts, job.framework, needed)
+
+    def check_hosts(
+        self,
+        hosts: Sequence[SshHost],
+        framework: FrameworkName = FrameworkName.NONE,
+        needed: int = checks.LEAST_FREE_BYTES,
+    ) -> list[Problem]:
+        """Everything that is wrong with these hosts, all asked at once."""
+        return [problem for _, problems, _ in self.look_at(hosts, framework, needed) for problem in problems]
+
+    def look_at(
+        self,
+        hosts: Sequence[SshHost],
+        framework: FrameworkName = FrameworkName.NONE,
+        needed: int = checks.LEAST_FREE_BYTES,
+    ) -> list[tuple[SshHost, list[Problem], checks.HostFacts | None]]:
+        """For each host what is wrong, and what it said."""
+        from umiak.submit.backends.ssh.connections import HostFailure
+
+        wanted = "" if framework is FrameworkName.NONE else framework.value
+
+        async def one(host: SshHost) -> checks.HostFacts:
+            link = await self.connections.agent(host)
+            before = time.time()
+            answer = await link.ask({"do": "check", "framework": wanted})
+            after = time.time()
+            return checks.facts_of(answer, (before + after) / 2, (after - before) / 2)
+
+        rows: list[tuple[SshHost, list[Problem], checks.HostFacts | None]] = []
+        for host, facts in zip(hosts, self.connections.each(hosts, one), strict=True):
+            if isinstance(facts, HostFailure):
+                rows.append((host, [facts.problem], None))
+            else:
+                rows.append((host, checks.of_host(host, facts, framework, needed), facts))
+        return rows
+
+    def missing_variables(self) -> list[Problem]:
+        """Of passwords and passphrases."""
+        return self._missing_variables()
+
+    def _missing_variables(self) -> list[Problem]:
+        return [
+            Problem(
+                code="UM-SUBMIT-114",
+                what=f"place {self._place}: {key} names a variable that is not set: {name}",
+                hint=f"export {name}",
+            )
+            for key, name in (
+                ("password_from", self.settings.password_from),
+                ("passphrase_from", self.settings.passphrase_from),
+            )
+            if name and not self._context.environ.get(name)
+        ]
+
+    def render(self, job: Job, run_id: str) -> Bundle:
+        """The plans of all hosts."""
+        from umiak.contracts.start import TOKEN
+
+        has_files = bool(self._file_set(job))
+        known = plan.KnownAtStart(files=plan.UNKNOWN if has_files else "")
+        files = []
+        labels = []
+        for each in plan.plans_of(job, run_id, self.settings, known):
+            labels.append(each.host.label)
+            base = f"{each.host.label}:{self.settings.directory}/runs/{run_id}/{each.host.directory_name}"
+            files.append(BundleFile(path=f"{base}/plan.json", text=each.plan.text(), mode=PRIVATE))
+            files += [BundleFile(path=f"{base}/{name}", text=text, mode=PRIVATE) for name, text in each.texts.items()]
+        sent = "the job's files (once per content hash) and " if has_files else ""
+        names = ", ".join([TOKEN, *job.secrets])
+        told = (
+            f"over ssh, at once, to {', '.join(labels)}:\n"
+            f"{self.settings.python} gets {sent}the launcher's file, unless they are there, writes the files above, "
+            "and starts a supervisor\n"
+            f"through standard input: {names} (values are not shown)\n"
+        )
+        return Bundle(
+            files=tuple(files),
+            requests=(told,),
+        )
+
+    def submit(self, submission: Submission) -> Handle:
+        """Make all hosts ready, then start everywhere at once. What was started with this run id before is left alone."""
+        from umiak.contracts.start import TOKEN
+        from umiak.submit.backends.ssh.starting import HostStart
+
+        job, run_id = submission.job, submission.run_id
+        found = self._files(job)
+        digest = found.manifest.digest if found else ""
+        plans = plan.plans_of(job, run_id, self.settings, plan.KnownAtStart(files=digest))
+        start = HostStart(self.connections, self._place, run_id)
+        ready = start.prepare(job, plans, found)
+        secrets = dict(submission.secrets)
+        earlier = next((each for each in ready if each["is_started"]), None)
+        if earlier is not None:
+            secrets[TOKEN] = earlier["token"] or secrets[TOKEN]
+        known = plan.KnownAtStart(
+            files=digest,
+            port=str(ready[0]["port"]),
+            devices=tuple(each.get("devices", 0) for each in ready),
+            master=earlier["master"] if earlier else "",
+        )
+        start.begin(plan.plans_of(job, run_id, self.settings, known), ready, secrets)
+        return Handle(backend=NAME, place=self._place, id=run_id)
+
+    def _file_set(self, job: Job) -> FileSet | None:
+        """What is sent: the job's files, or at least the scripts that its commands name."""
+        if job.files:
+            return job.files
+        words = [job.command_of(role)[:1] for role in job.roles]
+        scripts = sorted({word for each in words for word in each if word.endswith(".py") and not os.path.isabs(word)})
+        return FileSet(root=".", include=tuple(scripts)) if scripts else None
+
+    def _files(self, job: Job) -> FoundFiles | None:
+        asked = self._file_set(job)
+        if asked is None:
+            return None
+        from umiak.submit.payload import file_set
+
+        found = file_set.collect(asked, self._context.directory)
+        names = {each.path for each in found.manifest.files}
+        missing = [name for name in asked.include if name not in names] if asked is not job.files else []
+        if missing:
+            raise UmiakError(
+                *(
+                    Problem(
+                        code="UM-SUBMIT-020",
+                        what=f"no such file here: {name}",
+                        hint="paths count from the working directory",
+                    )
+                    for name in missing
+                )
+            )
+        return found
+
+    # ---- asking
+
+    def status(self, handle: Handle) -> JobStatus:
+        """What all hosts say, joined."""
+        from umiak.submit.backends.ssh import joined
+
+        return joined.status_of(self._said(handle))
+
+    def _said(self, handle: Handle) -> list[HostSaid]:
+        """What each host of a run says. The first host of the place is in every run, and knows the others."""
+        hosts = self.settings.hosts
+        first = self._ask_status(hosts[:1], handle)
+        machines = next((machines for _, machines in first if machines), [])
+        rest = [each for each in hosts[1:] if not machines or each.label in machines]
+        answers = [*first, *(self._ask_status(rest, handle) if rest else [])]
+        machines = next((machines for _, machines in answers if machines), [])
+        if not machines and not any(said.unreachable for said, _ in answers):
+            problem = Problem(
+                code="UM-SUBMIT-012",
+                what=f"unknown run: {handle}",
+                why=f"no host of {self._place} has it",
+                hint="`umiak list` prints your runs; was it removed by `umiak hosts clean`?",
+            )
+            raise UmiakError(problem)
+        known = [said for said, _ in answers if not machines or said.label in machines]
+        return [each for each in known if machines or each.unreachable]
+
+    def _ask_status(self, hosts: Sequence[SshHost], handle: Handle) -> list[tuple[HostSaid, list[str]]]:
+        from umiak.core.decode import decode
+        from umiak.core.status import JobStatus
+        from umiak.submit.backends.ssh.connections import HostFailure
+        from umiak.submit.backends.ssh.joined import HostSaid
+
+        answers = self.connections.ask(
+            hosts, lambda host: {"do": "status", "run": handle.id, "host": host.directory_name}
+        )
+        found: list[tuple[HostSaid, list[str]]] = []
+        for host, answer in zip(hosts, answers, strict=True):
+            if isinstance(answer, HostFailure):
+                why = answer.problem.what.partition(": ")[2]
+                why = f"{why}: {answer.problem.why}" if answer.problem.why else why
+                since = self._unreachable_since.setdefault(host.label, time.monotonic())
+                is_long = time.monotonic() - since >= self.settings.lost_after_s
+                found.append((HostSaid(label=host.label, unreachable=why, is_unreachable_long=is_long), []))
+                continue
+            self._unreachable_since.pop(host.label, None)
+            status = decode(JobStatus, answer["status"]) if answer["status"] else None
+            found.append((HostSaid(label=host.label, status=status), answer["machines"]))
+        return found
+
+    def logs(self, handle: Handle, wanted: LogsWanted) -> Iterator[LogLine]:
+        """The lines of all hosts as they come."""
+        from umiak.submit.backends.ssh.following import Follower
+
+        follower = Follower(self.connections, handle.id, wanted, lost_after_s=self.settings.lost_after_s)
+        yield from follower.lines(self._hosts_of(handle))
+
+    def cancel(self, handle: Handle, grace_s: float) -> None:
+        """On all hosts at once. Hosts that can't be reached are named: what runs there may still run."""
+        from umiak.submit.backends.ssh.starting import cancel
+
+        failures = cancel(self.connections, self._hosts_of(handle), handle.id, grace_s)
+        if failures:
+            problems = [
+                replace(
+                    each.problem,
+                    what=f"not cancelled on {each.problem.what}",
+                    hint="the other hosts are done; repeat `umiak cancel` when it can be reached",
+                    code="UM-SUBMIT-117",
+                )
+                for each in failures
+            ]
+            raise UmiakError(*problems, exit_status=Exit.REFUSED)
+
+    def _hosts_of(self, handle: Handle) -> list[SshHost]:
+        labels = {each.label for each in self._said(handle)}
+        return [each for each in self.settings.hosts if each.label in labels]
+
+    def list(self) -> list[Handle]:
+        """The runs that any reachable host has."""
+        from umiak.submit.backends.ssh.connections import HostFailure
+
+        answers = self.connections.ask(self.settings.hosts, lambda _: {"do": "list"})
+        names = {name for each in answers if not isinstance(each, HostFailure) for name in each["runs"]}
+        return [Handle(backend=NAME, place=self._place, id=name) for name in sorted(names)]

@@ -1,0 +1,106 @@
+"""What keeps a job from running on the hosts of a place. A decider.
+
+problems(job, host, HostFacts(free_bytes=0, ...), Needs(bytes=1 << 20))
+"""
+
+from __future__ import annotations
+
+from umiak.core.job import FrameworkName
+from umiak.core.problem import Problem
+from umiak.core.value import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from umiak.core.job import Job
+    from umiak.submit.backends.ssh.settings import SshHost, SshSettings
+
+LEAST_FREE_BYTES = 8 << 20
+"""For the launcher, plans and the first lines of logs."""
+MOST_SKEW_S = 30.0
+MIB = 1 << 20
+
+
+@value
+class HostFacts:
+    """What a host said about itself."""
+
+    now_s: float
+    asked_s: float
+    """Our clock, in the middle between question and answer."""
+    unsure_s: float = 0.0
+    """Half of the time in between."""
+    python: str = ""
+    executable: str = ""
+    directory: str = ""
+    unwritable: str = ""
+    free_bytes: int = 0
+    free_files: int | None = None
+    import_error: str = ""
+    cpus: int = 0
+    memory_bytes: int = 0
+
+
+def facts_of(answer: Mapping[str, Any], asked_s: float, unsure_s: float) -> HostFacts:
+    """From an agent's answer."""
+    return HostFacts(**answer, asked_s=asked_s, unsure_s=unsure_s)
+
+
+def of_host(host: SshHost, facts: HostFacts, framework: FrameworkName, needed_bytes: int) -> list[Problem]:
+    """Everything that is wrong with one host."""
+    found = []
+    if facts.free_bytes < needed_bytes or facts.free_files == 0:
+        what = f"{facts.free_bytes / MIB:.0f} MiB left, {needed_bytes / MIB:.0f} MiB needed"
+        found.append(
+            Problem(
+                code="UM-SUBMIT-107",
+                what=f"{host.label}: disk full: {facts.directory}",
+                why=what if facts.free_files != 0 else "no inodes are left",
+                hint=f"free some space: `umiak hosts clean`, or `ssh {host.host} df -h`; `directory` names another disk",
+            )
+        )
+    elif facts.unwritable:
+        found.append(
+            Problem(
+                code="UM-SUBMIT-109",
+                what=f"{host.label}: can't be written: {facts.directory}",
+                why=facts.unwritable,
+                hint='name a directory that you may write to in the place: `directory = "..."`',
+            )
+        )
+    if facts.import_error:
+        found.append(
+            Problem(
+                code="UM-SUBMIT-108",
+                what=f"{host.label}: can't be imported: {framework.value}",
+                why=f"{facts.executable}: {facts.import_error}",
+                hint='install it there, or name a Python that has it in the place: `python = "..."`',
+            )
+        )
+    skew_s = abs(facts.now_s - facts.asked_s) - facts.unsure_s
+    if skew_s > MOST_SKEW_S:
+        found.append(
+            Problem(
+                code="UM-SUBMIT-110",
+                what=f"{host.label}: the clock is off by {skew_s:.0f} s",
+                why="times of logs and certificates would be wrong",
+                hint=f"set it: `ssh {host.host} timedatectl set-ntp true`",
+            )
+        )
+    return found
+
+
+def of_job(job: Job, settings: SshSettings) -> list[Problem]:
+    """What the number of hosts does not allow."""
+    count = len(settings.hosts)
+    if job.mode.has_servers or job.nodes.least <= count:
+        return []
+    return [
+        Problem(
+            code="UM-SUBMIT-112",
+            what=f"too few hosts: {count} for {job.nodes} nodes",
+            hint="ask for fewer nodes, or add hosts to the place",
+        )
+    ]

@@ -1,0 +1,147 @@
+"""Commands and files on all hosts of a place: what people otherwise do with a loop around ssh and scp. An adapter.
+
+Output comes line by line with the host's name, as it is written. A host that fails does not keep the others from going on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from umiak.core.problem import Problem
+from umiak.core.value import value
+from umiak.submit.backends.ssh.connections import HostFailure, lost
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from umiak.submit.backends.ssh.connections import Connections
+    from umiak.submit.backends.ssh.settings import SshHost
+
+LONGEST_LINE = 1 << 20
+
+
+@value
+class HostResult:
+    """How it went on one host."""
+
+    host: SshHost
+    exit_code: int | None = None
+    """None: it was not run, or is still running."""
+    problem: Problem | None = None
+
+    @property
+    def is_good(self) -> bool:
+        return self.problem is None and self.exit_code == 0
+
+
+def run(
+    connections: Connections,
+    hosts: Sequence[SshHost],
+    command: str,
+    tell: Callable[[SshHost, str, bool], None],
+    timeout_s: float | None = None,
+) -> list[HostResult]:
+    """A shell command on each host. ``tell``: host, line, whether it came from standard error; called in another thread."""
+
+    async def one(host: SshHost) -> int:
+        import asyncssh
+
+        connection = await connections.connection(host)
+        try:
+            process = await connection.create_process(
+                command, stdin=asyncssh.DEVNULL, encoding="utf-8", errors="replace"
+            )
+            streams = [
+                _lines(process.stdout, lambda line: tell(host, line, False)),
+                _lines(process.stderr, lambda line: tell(host, line, True)),
+            ]
+            await asyncio.wait_for(asyncio.gather(*streams), timeout_s)
+            await process.wait_closed()
+        except asyncio.TimeoutError:
+            process.close()
+            what = f"{host.label}: the command did not end within {timeout_s:g} s"
+            hint = "it was told to end by closing its connection; --timeout allows more time"
+            raise HostFailure(host, Problem(code="UM-SUBMIT-118", what=what, hint=hint)) from None
+        except (OSError, asyncssh.Error) as error:
+            raise lost(host, error) from None
+        status = process.returncode
+        if status is None:
+            raise lost(host, ConnectionResetError("it ended before the command did"))
+        return status if status >= 0 else 128 - status
+
+    return _results(connections, hosts, one)
+
+
+async def _lines(stream: object, tell: Callable[[str], None]) -> None:
+    rest = ""
+    while data := await stream.read(1 << 16):  # type: ignore[attr-defined]
+        *whole, rest = (rest + data).split("\n")
+        for line in whole:
+            tell(line)
+        if len(rest) > LONGEST_LINE:
+            tell(rest)
+            rest = ""
+    if rest:
+        tell(rest)
+
+
+def put(connections: Connections, hosts: Sequence[SshHost], source: str, target: str) -> list[HostResult]:
+    """A file or directory to the same path on each host."""
+
+    async def one(host: SshHost) -> int:
+        connection = await connections.connection(host)
+        async with connection.start_sftp_client() as sftp:
+            await sftp.put(source, target, recurse=True, preserve=True)
+        return 0
+
+    return _results(connections, hosts, _with_files(one, target))
+
+
+def get(connections: Connections, hosts: Sequence[SshHost], source: str, target: str) -> list[HostResult]:
+    """A file or directory of each host into a directory of its own below ``target``."""
+
+    async def one(host: SshHost) -> int:
+        connection = await connections.connection(host)
+        own = os.path.join(target, host.directory_name)
+        os.makedirs(own, exist_ok=True)
+        async with connection.start_sftp_client() as sftp:
+            await sftp.get(source, own, recurse=True, preserve=True)
+        return 0
+
+    return _results(connections, hosts, _with_files(one, source))
+
+
+def _with_files(one: Callable[[SshHost], Awaitable[int]], path: str) -> Callable[[SshHost], Awaitable[int]]:
+    """What goes wrong with files, as problems."""
+
+    async def done(host: SshHost) -> int:
+        import asyncssh
+
+        try:
+            return await one(host)
+        except asyncssh.SFTPError as error:
+            what = f"{host.label}: {path}: {error.reason}"
+            raise HostFailure(
+                host, Problem(code="UM-SUBMIT-119", what=what, hint="look at the paths and rights there")
+            ) from None
+        except asyncssh.Error as error:
+            raise lost(host, error) from None
+        except OSError as error:
+            what = f"{host.label}: {error.strerror or error}: {error.filename or ''}".rstrip(": ")
+            raise HostFailure(host, Problem(code="UM-SUBMIT-119", what=what)) from None
+
+    return done
+
+
+def _results(
+    connections: Connections, hosts: Sequence[SshHost], one: Callable[[SshHost], Awaitable[int]]
+) -> list[HostResult]:
+    answers = connections.each(hosts, one)
+    return [
+        HostResult(host=host, problem=answer.problem)
+        if isinstance(answer, HostFailure)
+        else HostResult(host=host, exit_code=answer)
+        for host, answer in zip(hosts, answers, strict=True)
+    ]

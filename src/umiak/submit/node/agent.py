@@ -1,0 +1,296 @@
+"""What answers on a host that a job is sent to: JSON lines in, JSON lines out, over ssh. A program, Linux only.
+
+    {"do": "prepare", "run": "ctr-3f2a9c", "host": "node0", "files": "9f31..."}    {"is_started": false, "needs_files": true, "port": 41234}
+    {"do": "status", "run": "ctr-3f2a9c", "host": "node0"}                         {"status": {"state": "running", ...}}
+
+`bootstrap` starts it from the launcher's file. It ends with its connection; what it has started goes on. Runs lie below one
+directory of the user: ``runs/RUN/HOST`` (hosts may share their homes), files of jobs by their content hash in ``files``, launchers in
+``launchers``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+import time
+
+from umiak.adapters import private_files
+from umiak.contracts.start import TOKEN
+from umiak.core.decode import encode
+from umiak.core.names import is_name
+from umiak.core.problem import UmiakError
+from umiak.submit.node import supervisor
+from umiak.submit.node.files import ALREADY, PLAN, RunFiles
+from umiak.submit.node.plan import LAUNCHER, PYTHON
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any, BinaryIO
+
+    from umiak.submit.backend import LogLine
+
+RUNS, FILES, LAUNCHERS = "runs", "files", "launchers"
+LOOK_S = 0.05
+IMPORT_S = 120.0
+BLOCK = 1 << 20
+
+
+def main(directory: str, launcher: str, source: BinaryIO, sink: BinaryIO) -> int:
+    """Answer until the connection ends."""
+    agent = _Agent(directory, launcher, source, sink)
+    while line := source.readline():
+        agent.answer(json.loads(line))
+    return 0
+
+
+class _Agent:
+    def __init__(self, directory: str, launcher: str, source: BinaryIO, sink: BinaryIO) -> None:
+        self._directory = directory
+        self._launcher = launcher
+        self._source = source
+        self._sink = sink
+        self._known: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
+            "check": self._check,
+            "prepare": self._prepare,
+            "files": self._take_files,
+            "start": self._start,
+            "status": self._status,
+            "logs": self._logs,
+            "cancel": self._cancel,
+            "list": self._list,
+            "clean": self._clean,
+        }
+
+    def answer(self, request: Mapping[str, Any]) -> None:
+        try:
+            answered = self._known[request["do"]](request)
+        except UmiakError as error:
+            problem = error.problems[0]
+            answered = {"error": problem.what, "why": problem.why, "code": problem.code}
+        except OSError as error:
+            answered = {"error": error.filename or "", "why": error.strerror, "errno": error.errno}
+        self._say(answered)
+
+    def _say(self, data: Mapping[str, Any]) -> None:
+        self._sink.write(json.dumps(data).encode() + b"\n")
+        self._sink.flush()
+
+    def _files_of(self, request: Mapping[str, Any]) -> RunFiles:
+        run, host = str(request["run"]), str(request["host"])
+        if not (is_name(run) and is_name(host)):
+            raise OSError(22, "not a name", f"{run}/{host}")
+        return RunFiles(os.path.join(self._directory, RUNS, run, host))
+
+    # ---- before a job
+
+    def _check(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """What this host has; whether that is enough, the client decides."""
+        why = ""
+        try:
+            private_files.make_directory(self._directory)
+            probe = os.path.join(self._directory, f".probe.{os.getpid()}")
+            private_files.write(probe, "x")
+            private_files.remove(probe)
+        except OSError as error:
+            why = str(error.strerror)
+        seen = os.statvfs(self._directory)
+        framework = str(request.get("framework") or "")
+        return {
+            "now_s": time.time(),
+            "python": ".".join(map(str, sys.version_info[:3])),
+            "executable": sys.executable,
+            "directory": self._directory,
+            "unwritable": why,
+            "free_bytes": seen.f_bavail * seen.f_frsize,
+            "free_files": seen.f_favail if seen.f_files else None,
+            "import_error": _import_error(framework) if framework else "",
+            "cpus": os.cpu_count() or 1,
+            "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        }
+
+    # ---- starting
+
+    def _prepare(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Whether the run was started here before, with what, and what is missing for it."""
+        files = self._files_of(request)
+        if files.supervisor() is not None:
+            from umiak.platforms import native
+
+            master = dict(files.plan().launchers[0].placement).get(native.VARIABLES["master"], "")
+            return {"is_started": True, "token": files.token(), "master": master, "needs_files": False, "port": 0}
+        digest = str(request.get("files") or "")
+        store = os.path.join(self._directory, FILES)
+        private_files.make_directory(files.path)
+        if digest:
+            private_files.make_directory(store)
+        has = not digest or os.path.isdir(os.path.join(store, digest))
+        if digest and has:
+            os.utime(os.path.join(store, digest))
+        return {
+            "is_started": False,
+            "needs_files": not has,
+            "port": _free_port() if request.get("wants_port") else 0,
+            "devices": _devices(request["env"]) if request.get("wants_devices") else 0,
+        }
+
+    def _take_files(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The archive comes right behind this line."""
+        left = int(request["size_bytes"])
+        store = os.path.join(self._directory, FILES)
+        archive = os.path.join(store, f".{request['digest']}.{os.getpid()}.tar.gz")
+        problem: OSError | None = None
+        try:
+            with open(archive, "wb", opener=_private) as file:
+                while left:
+                    block = self._source.read(min(BLOCK, left))
+                    if not block:
+                        raise EOFError
+                    left -= len(block)
+                    if problem is None:
+                        try:
+                            file.write(block)
+                            file.flush()
+                        except OSError as error:
+                            problem = error  # the rest is read all the same: the next line comes behind it
+            if problem is not None:
+                raise problem
+            from umiak.submit.payload import unpack
+
+            unpack.unpack(str(request["digest"]), store, archive)
+        finally:
+            private_files.remove(archive)
+        return {}
+
+    def _start(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        files = self._files_of(request)
+        if files.supervisor() is None:
+            private_files.make_directory(files.path)
+            for name, text in request["texts"].items():
+                private_files.write(os.path.join(files.path, os.path.basename(name)), text)
+            secrets = request["secrets"]
+            files.write_token(secrets[TOKEN])
+            plan = request["plan"]
+            here = {PYTHON: sys.executable, LAUNCHER: self._launcher}
+            for each in plan["launchers"]:
+                each["argv"] = [here.get(word, word) for word in each["argv"][:2]] + each["argv"][2:]
+            private_files.write(os.path.join(files.path, PLAN), json.dumps(plan))
+            return {"said": supervisor.start(files, secrets)}
+        return {"said": ALREADY}
+
+    # ---- asking
+
+    def _status(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        from umiak.submit.node import control
+
+        files = self._files_of(request)
+        if not files.exists:
+            return {"status": None, "machines": []}
+        status = control.status(files)
+        if status.state.is_over:
+            files.forget_token()  # of a run whose supervisor was killed
+        return {"status": encode(status), "machines": list(files.plan().machines)}
+
+    def _logs(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        from umiak.core.cluster import Role
+        from umiak.submit.backend import LogsWanted
+        from umiak.submit.node import control
+
+        files = self._files_of(request)
+        if not files.exists:
+            return {"end": "unknown"}
+        wanted = LogsWanted(
+            follow=bool(request.get("follow")),
+            role=Role(request["role"]) if request.get("role") else None,
+            rank=request.get("rank"),
+            after=request.get("after") or {},
+        )
+        for several in _batches(control.lines(files, wanted)):
+            if several:
+                self._say({"lines": several})
+            elif select.select([self._source], [], [], LOOK_S)[0]:
+                break  # the client has gone, or wants something else
+        return {"end": "over"}
+
+    def _cancel(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        from umiak.submit.node import control
+
+        files = self._files_of(request)
+        if not files.exists:
+            return {}
+        control.cancel(files, float(request["grace_s"]), str(request["run"]))
+        files.forget_token()
+        return {}
+
+    def _list(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return {"runs": sorted(os.listdir(os.path.join(self._directory, RUNS)))}
+        except FileNotFoundError:
+            return {"runs": []}
+
+    def _clean(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Remove runs that are over, and files and launchers, that were not used for so long."""
+        from umiak.submit.node import cleanup
+
+        removed = cleanup.clean(self._directory, older_than_s=float(request["older_than_s"]))
+        seen = os.statvfs(self._directory)
+        return {"removed": removed, "free_bytes": seen.f_bavail * seen.f_frsize}
+
+
+def _batches(lines: Iterator[LogLine | None]) -> Iterator[list[list[Any]]]:
+    """Lines in parcels; an empty one: nothing new for now."""
+    several: list[list[Any]] = []
+    for line in lines:
+        if line is None:
+            if several:
+                yield several
+            several = []
+            yield several
+            continue
+        several.append([line.source, line.text, line.position, line.role.value if line.role else None, line.rank])
+        if len(several) == 256:
+            yield several
+            several = []
+    if several:
+        yield several
+
+
+def _import_error(framework: str) -> str:
+    """What an import says in the environment of a job; empty: it works."""
+    import subprocess
+
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", f"import {framework}"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=IMPORT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"not imported within {IMPORT_S:g} s"
+    said = done.stderr.decode(errors="replace").strip().splitlines()
+    return "" if done.returncode == 0 else (said[-1] if said else f"exit status {done.returncode}")[:300]
+
+
+def _devices(env: Mapping[str, str]) -> int:
+    """The accelerators that a launcher finds here: it starts a worker for each."""
+    from umiak.adapters.devices import find
+
+    found = find({**os.environ, **env})
+    return len(found.ids) if found else 0
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as one:
+        one.bind(("", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, private_files.PRIVATE_FILE)

@@ -1,0 +1,103 @@
+"""What can be asked of a run on one machine, by any process of its user there: how it is, its lines, its end. An adapter.
+
+Everything is read from files and from the kernel, so it works after client or supervisor were killed as well.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from umiak.adapters import identity
+from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.submit.node import logs, state
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from umiak.core.status import JobStatus
+    from umiak.submit.backend import LogLine, LogsWanted
+    from umiak.submit.node.files import RunFiles
+
+LOOK_S = 0.05
+"""Between two looks at what can't be waited for: files that others write, processes of others."""
+KILLED_S = 10.0
+"""How long processes may take to end after SIGKILL."""
+
+
+def status(files: RunFiles) -> JobStatus:
+    """How it is now. UmiakError if its files can't be read, or if it is on another machine that shares them."""
+    try:
+        its_plan = files.plan()
+        facts = files.facts(time.time())
+    except (OSError, ValueError, KeyError) as error:
+        why = f"{type(error).__name__}: {error}"
+        what = f"the run's files can't be read: {files.path}"
+        raise UmiakError(Problem(code="UM-SUBMIT-029", what=what, why=why), exit_status=Exit.REFUSED) from None
+    if facts.is_other_boot and facts.end is None and files.host() != os.uname().nodename:
+        problem = Problem(
+            code="UM-SUBMIT-030",
+            what=f"the run is on another machine: {files.host()}",
+            why="its state can be seen there only",
+            hint=f"ssh {files.host()} umiak status ...",
+        )
+        raise UmiakError(problem, exit_status=Exit.REFUSED)
+    return state.status_of(its_plan, facts)
+
+
+def lines(files: RunFiles, wanted: LogsWanted) -> Iterator[LogLine | None]:
+    """The lines of all workers and launchers, each file from its beginning or from where the caller was.
+
+    None: there is nothing new for now. The caller then waits as long as it likes.
+    """
+    its_plan = files.plan()
+    readers: dict[str, logs.LogReader] = {}
+    try:
+        while True:
+            # Asked before the files are read: what was written before the end is then read as well.
+            is_over = status(files).state.is_over
+            for source in logs.sources(files, its_plan, wanted):
+                if source.name not in readers:
+                    readers[source.name] = logs.LogReader(source, wanted.after.get(source.name, ""))
+            for reader in readers.values():
+                yield from reader.lines(is_over=is_over)
+            if is_over or not wanted.follow:
+                return
+            yield None
+    finally:
+        for reader in readers.values():
+            reader.close()
+
+
+def cancel(files: RunFiles, grace_s: float, shown: str) -> None:
+    """Through the supervisor; without one, its launchers are ended from here. ``shown``: the run, for messages."""
+    if status(files).state.is_over:
+        return
+    files.ask_to_cancel(grace_s)
+    if files.supervisor() is None and files.claim():  # from now on nobody else starts it
+        files.write_end(state.RunEnd(exit_code=0, ended_s=time.time(), is_cancelled=True, exit_codes={}))
+        return
+    deadline = time.monotonic() + grace_s + KILLED_S
+    is_killed = False
+    own = files.supervisor()
+    if own is not None:
+        identity.send(own, signal.SIGTERM)
+    while not status(files).state.is_over:
+        launchers = files.launchers()
+        if launchers and (own is None or not identity.is_alive(own)):
+            # Its launchers got SIGTERM when it was killed. The half of a launcher that is left ends all workers.
+            is_late = time.monotonic() >= deadline - KILLED_S
+            for each in launchers.processes.values():
+                identity.send(each, signal.SIGKILL if is_late else signal.SIGTERM)
+            is_killed = is_killed or is_late
+        if time.monotonic() >= deadline + KILLED_S:
+            problem = Problem(
+                code="UM-SUBMIT-028",
+                what=f"the run does not end: {shown}",
+                why="its processes are still there after SIGKILL" if is_killed else "its supervisor does not answer",
+                hint=f"`ps -ef` shows them; the run's directory is {files.path}",
+            )
+            raise UmiakError(problem, exit_status=Exit.REFUSED)
+        time.sleep(LOOK_S)

@@ -1,0 +1,104 @@
+"""Which launchers one machine of a run starts, and what each is given. Values, and a decider.
+
+    RunPlan(run_id="ctr-3f2a9c", directory="/home/me/ctr", launchers=(PlannedLauncher(name="launcher", argv=(...)),))
+    environment(plan, 0, master="127.0.0.1:41234")      what `platforms` reads back
+
+A backend makes the plan; the supervisor of the machine does what it says.
+"""
+
+from __future__ import annotations
+
+from umiak.core.cluster import Placement, Role
+from umiak.core.value import fields, replace, value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+OURS = "UMIAK_"
+"""Variables of a launcher around this one say nothing to those of a job."""
+PLATFORM = "umiak"
+LONGEST_GRACE_S = 600
+"""Of launchers under a supervisor, which ends what is left after the grace that was asked for: this is the most."""
+PYTHON, LAUNCHER = "{python}", "{launcher}"
+"""In a plan that travels: the Python of the machine, and the launcher's file there."""
+
+
+@value
+class PlannedLauncher:
+    """One `umiak launch`."""
+
+    name: str
+    """Of its log directory as well."""
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()
+    """The job's variables; none of them is secret."""
+    role: Role | None = None
+    """Its workers' role, if all have the same one."""
+    first_rank: int | None = 0
+    """Of its workers among all of their role; None if that can't be known before it runs."""
+    placement: tuple[tuple[str, str], ...] = ()
+    """Variables that say which node of the job it is; empty: the launchers of this plan are the whole job."""
+    node: str = ""
+    """Of many machines: the name of this one."""
+
+
+@value
+class RunPlan:
+    """Everything that a supervisor starts."""
+
+    run_id: str
+    directory: str
+    launchers: tuple[PlannedLauncher, ...]
+    time_limit_s: int | None = None
+    machines: tuple[str, ...] = ()
+    """Of a job on many machines: the names of all of them, this one too."""
+
+    def text(self) -> str:
+        """As JSON, a launcher to a line."""
+        import json
+
+        plain = self.to_plain()
+        launchers = ",\n  ".join(json.dumps(each) for each in plain.pop("launchers"))
+        head = "".join(f" {json.dumps(name)}: {json.dumps(item)},\n" for name, item in plain.items())
+        return f'{{\n{head} "launchers": [\n  {launchers}\n ]\n}}\n'
+
+    def to_plain(self) -> dict[str, Any]:
+        launchers = [{name: _plain(getattr(each, name)) for name in fields(each)} for each in self.launchers]
+        return {**{name: getattr(self, name) for name in fields(self)}, "launchers": launchers}
+
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Any]) -> RunPlan:
+        launchers = [
+            PlannedLauncher(
+                **{
+                    **each,
+                    "argv": tuple(each["argv"]),
+                    **{key: tuple((name, text) for name, text in each.get(key, ())) for key in ("env", "placement")},
+                    "role": Role(each["role"]) if each["role"] else None,
+                }
+            )
+            for each in data["launchers"]
+        ]
+        return cls(**{**data, "launchers": tuple(launchers), "machines": tuple(data.get("machines", ()))})
+
+
+def environment(plan: RunPlan, index: int, *, inherited: Mapping[str, str], master: str) -> dict[str, str]:
+    """The environment of a launcher, without secrets: the person's, the job's, and its place among the others."""
+    from umiak.contracts.native import PS_METRICS  # of the supervisor alone: no command pays for these two
+
+    launcher, count = plan.launchers[index], len(plan.launchers)
+    kept = {name: text for name, text in inherited.items() if not name.startswith(OURS) or name == PS_METRICS}
+    if launcher.placement:
+        return {**kept, **dict(launcher.env), **dict(launcher.placement)}
+    from umiak.platforms import native
+
+    placement = Placement(platform=PLATFORM, reason="", nodes=count, rank=index, role=launcher.role)
+    if count > 1:
+        placement = replace(placement, master=master, host="127.0.0.1")
+    return {**kept, **dict(launcher.env), **native.environment_of(placement)}
+
+
+def _plain(item: Any) -> Any:
+    return item.value if isinstance(item, Role) else item

@@ -1,0 +1,379 @@
+"""What the place of ssh hosts decides: its settings, which host starts what, how a job is that many hosts speak of."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from umiak import platforms
+from umiak.core.bundle import shown
+from umiak.core.cluster import Role
+from umiak.core.job import FileSet, FrameworkName, Job, Replicas, RoleSpec
+from umiak.core.problem import UmiakError
+from umiak.core.status import JobStatus, State
+from umiak.core.value import replace
+from umiak.schema.findings import Findings
+from umiak.submit import configuration, places
+from umiak.submit.backends.ssh import backend, bootstrap, checks, joined, plan, settings
+from umiak.submit.backends.ssh.joined import HostSaid
+from umiak.submit.node import plan as node_plans
+from umiak.submit.payload import launcher_file
+from umiak.submit.states import state_of
+
+CONFIG = """
+# hosts of the lab
+Host node0
+  HostName 10.0.0.1
+Host node1
+  HostName 10.0.0.2
+  Port 2222
+Host gate !node*
+  User me
+Host *
+  User root
+"""
+
+
+def said(hosts: str, more: str = "", config: str = CONFIG) -> tuple[settings.SshSettings, list[str]]:
+    text = f'[place.lab]\nbackend = "ssh"\nhosts = {hosts}\n{more}'
+    place = places.read([("umiak.toml", text)], ["ssh", "local"]).places["lab"]
+    findings = Findings()
+    found = settings.read(place.settings, "lab", findings, config)
+    return found, [f"{each.where} {each.code} {each.what}" for each in findings.problems]
+
+
+def two() -> settings.SshSettings:
+    return said('["node*"]')[0]
+
+
+def replicas(count: int, most: int = 0) -> Replicas:
+    return Replicas(least=count, most=most or count)
+
+
+TRAINERS = RoleSpec(nodes=replicas(2))
+SERVERS = RoleSpec(role=Role.SERVER, nodes=replicas(2))
+
+
+def job(*roles: RoleSpec) -> Job:
+    return Job(name="ctr", command=("train.py", "--lr", "0.1"), roles=roles or (TRAINERS,))
+
+
+# ---- settings
+
+
+def test_hosts_are_names_addresses_and_patterns() -> None:
+    found, problems = said('["node*", "me@10.0.0.9:22", "[fe80::1]:2222"]')
+    assert problems == []
+    assert [each.label for each in found.hosts] == ["node0", "node1", "10.0.0.9:22", "fe80::1:2222"]
+    assert [each.address for each in found.hosts] == ["10.0.0.1", "10.0.0.2", "10.0.0.9", "fe80::1"]
+    assert (found.hosts[2].user, found.hosts[2].port) == ("me", 22)
+    assert found.hosts[3].directory_name == "fe80__1_2222"
+
+
+def test_everything_that_is_wrong_with_a_place_is_told_at_once() -> None:
+    _, problems = said('["node0", "node0", "gpu*"]', 'addresses = ["a"]\npassword = "x"\nparallel = 0\n')
+    assert [each.split()[:2] for each in problems] == [
+        ["umiak.toml:3:1", "UM-SUBMIT-100"],
+        ["umiak.toml:3:1", "UM-SUBMIT-100"],
+        ["umiak.toml:4:1", "UM-SUBMIT-100"],
+        ["umiak.toml:5:1", "UM-CONFIG-012"],
+        ["umiak.toml:6:1", "UM-CONFIG-014"],
+    ]
+    assert "not a host: a b" in said('["a b"]')[1][0]
+    assert "hosts is missing" in said("[]")[1][0] or "no hosts" in said("[]")[1][0]
+
+
+def test_the_part_of_an_ssh_config_that_is_about_one_host() -> None:
+    assert settings.config_for("node1", CONFIG) == "Host *\n  HostName 10.0.0.2\n  Port 2222\nHost *\n  User root\n"
+    assert settings.config_of("gate", CONFIG) == {"user": "me"}
+    for line in ("Include other", "ProxyJump gate"):
+        assert settings.config_for("node1", f"{CONFIG}\n{line}\n") is None
+
+
+# ---- which host starts what
+
+
+def placements(made: Job, found: settings.SshSettings) -> list[tuple[str, Any]]:
+    plans = plan.plans_of(made, "ctr-1", found, plan.KnownAtStart(port="4242", files="", devices=(0, 0)))
+    rows = []
+    for each in plans:
+        for index in range(len(each.plan.launchers)):
+            outer = {"UMIAK_RANK": "1", "UMIAK_JOB_ID": "outer", "UMIAK_NNODES": "9"}
+            rows.append(
+                (
+                    each.host.label,
+                    platforms.detect(node_plans.environment(each.plan, index, inherited=outer, master="")),
+                )
+            )
+    return rows
+
+
+def test_what_is_written_for_a_node_is_what_it_detects() -> None:
+    """The law of backends."""
+    rows = placements(job(), two())
+    assert [label for label, _ in rows] == ["node0", "node1"]
+    for rank, (_, found) in enumerate(rows):
+        assert (found.platform, found.nodes, found.rank, found.role) == ("umiak", 2, rank, None)
+        assert found.hosts == ("10.0.0.1", "10.0.0.2")
+        assert (found.master, found.host) == ("10.0.0.1:4242", found.hosts[rank])
+    ((_, alone),) = placements(job(RoleSpec()), two())
+    assert (alone.nodes, alone.rank, alone.master) == (1, 0, None)
+
+
+def test_servers_come_first_and_hosts_are_used_again_if_there_are_too_few() -> None:
+    rows = placements(job(TRAINERS, SERVERS), two())
+    assert [(label, found.rank, found.role.value) for label, found in rows] == [
+        ("node0", 0, "server"),
+        ("node0", 2, "trainer"),
+        ("node1", 1, "server"),
+        ("node1", 3, "trainer"),
+    ]
+    assert {found.master for _, found in rows} == {"10.0.0.1:4242"}
+    plans = plan.plans_of(job(SERVERS, TRAINERS), "ctr-1", two(), plan.KnownAtStart(files="f"))
+    assert [node.directory for _, node in plans[0].nodes] == ["work-server-0", "work-trainer-0"]
+
+
+def test_an_elastic_job_takes_the_hosts_that_there_are() -> None:
+    rows = placements(job(RoleSpec(nodes=replicas(1, 8))), two())
+    assert [(label, found.nodes, found.rank, found.master) for label, found in rows] == [
+        ("node0", None, None, "10.0.0.1:4242"),
+        ("node1", None, None, "10.0.0.1:4242"),
+    ]
+
+
+def test_ranks_follow_from_workers_or_from_the_devices_of_the_hosts() -> None:
+    known = plan.KnownAtStart(port="1", files="", devices=(4, 8))
+    plans = plan.plans_of(job(), "ctr-1", two(), known)
+    assert [each.plan.launchers[0].first_rank for each in plans] == [0, 4]
+    plans = plan.plans_of(job(replace(TRAINERS, workers=3)), "ctr-1", two(), known)
+    assert [each.plan.launchers[0].first_rank for each in plans] == [0, 3]
+
+
+def test_what_a_dry_run_prints(tmp_path: Path) -> None:
+    made = replace(job(RoleSpec()), env=(("A", "1"),), secrets=("PASSPORT",), files=FileSet(root="."))
+    context = configuration.context({"HOME": str(tmp_path), "PASSPORT": "k5-Wq81zTtrr"}, str(tmp_path))
+    place = places.read([("umiak.toml", '[place.lab]\nbackend = "ssh"\nhosts = ["me@node0"]')], ["ssh"]).places["lab"]
+    printed = shown(backend.make(place, context).render(made, "ctr-dry-run"))
+    assert (
+        printed
+        == """\
+# file node0:~/.umiak/runs/ctr-dry-run/node0/plan.json, mode 600
+{
+ "run_id": "ctr-dry-run",
+ "directory": ".",
+ "time_limit_s": null,
+ "machines": ["node0"],
+ "launchers": [
+  {"name": "node-0", "argv": ["{python}", "{launcher}", "-m", "umiak.submit.payload.node_start", "node-0.json", \
+"--tee", "none", "--log_dir", "../log/node-0", "--grace", "600"], "env": [], "role": null, "first_rank": null, \
+"placement": [["UMIAK_NNODES", "1"], ["UMIAK_NODE_RANK", "0"]], "node": "node0"}
+ ]
+}
+
+# file node0:~/.umiak/runs/ctr-dry-run/node0/node-0.json, mode 600
+{
+ "run_id": "ctr-dry-run",
+ "directory": "work",
+ "launch": [
+  "--job_id",
+  "ctr-dry-run",
+  "--",
+  "train.py",
+  "--lr",
+  "0.1"
+ ],
+ "env": [
+  [
+   "A",
+   "1"
+  ]
+ ],
+ "files": {
+  "digest": "(known when it starts)",
+  "store": "../../../files",
+  "archive": ""
+ },
+ "inputs": [],
+ "outputs": [],
+ "secrets_file": ""
+}
+
+# request
+over ssh, at once, to node0:
+python3 gets the job's files (once per content hash) and the launcher's file, unless they are there, writes the files above, \
+and starts a supervisor
+through standard input: UMIAK_TOKEN, PASSPORT (values are not shown)
+"""
+    )
+
+
+# ---- checks
+
+
+def test_everything_that_is_wrong_with_a_host_is_told_at_once() -> None:
+    host = two().hosts[0]
+    facts = checks.HostFacts(
+        now_s=1000.0, asked_s=900.0, free_bytes=1 << 40, unwritable="Read-only file system", import_error="no paddle"
+    )
+    found = checks.of_host(host, facts, FrameworkName.PADDLE, 1)
+    assert [each.code for each in found] == ["UM-SUBMIT-109", "UM-SUBMIT-108", "UM-SUBMIT-110"]
+    assert all(each.what.startswith("node0: ") for each in found)
+    full = replace(facts, free_bytes=0, import_error="", now_s=900.0)
+    assert [each.code for each in checks.of_host(host, full, FrameworkName.NONE, 1)] == ["UM-SUBMIT-107"]
+    assert [each.code for each in checks.of_job(job(RoleSpec(nodes=replicas(3))), two())] == ["UM-SUBMIT-112"]
+    assert checks.of_job(job(SERVERS, TRAINERS), two()) == []
+
+
+# ---- states
+
+
+def of(state: State, code: int | None = None, ended_s: float = 9.0) -> JobStatus:
+    return JobStatus(state=state, exit_code=code, ended_s=ended_s if state.is_over else None)
+
+
+R, S, F, C, L = State.RUNNING, State.SUCCEEDED, State.FAILED, State.CANCELLED, State.LOST
+GONE = "gone"
+AWAY, LONG = "no answer", "long"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "expected", "is_named"),
+    [
+        ((R, R), R, False),
+        ((R, S), R, False),
+        ((State.STARTING, R), State.STARTING, False),
+        ((S, S), S, False),
+        ((S, F), F, False),
+        ((F, R), State.STOPPING, False),
+        ((C, C), C, False),
+        ((C, F), F, False),
+        ((L, S), L, True),
+        ((L, R), State.STOPPING, True),
+        ((L, F), F, True),
+        ((GONE, S), L, True),
+        ((AWAY, R), R, True),
+        ((AWAY, S), R, True),
+        ((AWAY, F), F, True),
+        ((AWAY, AWAY), R, True),
+        ((LONG, S), L, True),
+        ((LONG, R), State.STOPPING, True),
+        ((LONG, LONG), L, True),
+    ],
+)
+def test_how_a_job_is_that_many_hosts_speak_of(hosts: tuple[Any, Any], expected: State, is_named: bool) -> None:
+    rows = []
+    for number, each in enumerate(hosts):
+        label = f"node{number}"
+        if isinstance(each, State):
+            rows.append(HostSaid(label=label, status=of(each, 7 if each is F else 0)))
+        else:
+            rows.append(
+                HostSaid(label=label, unreachable="" if each is GONE else AWAY, is_unreachable_long=each is LONG)
+            )
+    found = joined.status_of(rows)
+    assert found.state is expected
+    assert state_of("ssh", found.said) is expected
+    assert ("node0" in found.reason) is is_named
+    assert found.exit_code == (7 if expected is F else 0 if expected in (S, C) else None)
+
+
+def test_the_exit_code_is_that_of_the_node_that_failed_first() -> None:
+    rows = [HostSaid(label="a", status=of(F, 1, 20.0)), HostSaid(label="b", status=of(F, 9, 10.0))]
+    assert joined.status_of(rows).exit_code == 9
+
+
+# ---- the agent, without ssh
+
+
+class Agent:
+    """The real one, at the other end of a pipe."""
+
+    def __init__(self, home: Path) -> None:
+        launcher = launcher_file.find()
+        self.process = subprocess.Popen(
+            ["sh", "-c", bootstrap.command(sys.executable)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={"HOME": str(home), "PATH": os.defpath},
+        )
+        self.is_sent = self.ask({"directory": "~/u", "sha256": launcher.sha256, "size_bytes": launcher.size_bytes})[
+            "needs_launcher"
+        ]
+        if self.is_sent:
+            assert self.process.stdin
+            self.process.stdin.write(Path(launcher.path).read_bytes())
+            self.process.stdin.flush()
+        assert self.answer() == {"ready": True}
+
+    def ask(self, question: dict[str, Any]) -> Any:
+        assert self.process.stdin
+        self.process.stdin.write(json.dumps(question).encode() + b"\n")
+        self.process.stdin.flush()
+        return self.answer()
+
+    def answer(self) -> Any:
+        assert self.process.stdout
+        return json.loads(self.process.stdout.readline())
+
+    def close(self) -> None:
+        self.process.communicate()
+
+
+def test_an_agent_starts_a_run_once_and_gives_back_its_token(tmp_path: Path) -> None:
+    agent = Agent(tmp_path)
+    assert agent.is_sent
+    here = {"run": "ctr-1", "host": "node0"}
+    assert agent.ask({"do": "status", **here})["status"] is None
+    first = agent.ask({"do": "prepare", **here, "wants_port": True})
+    assert not first["is_started"]
+    assert first["port"]
+    launcher = node_plans.PlannedLauncher(
+        name="node-0", argv=("{python}", "-c", "import time; print('hello'); time.sleep(600)"), node="node0"
+    )
+    made = node_plans.RunPlan(run_id="ctr-1", directory=".", launchers=(launcher,), machines=("node0",))
+    start = {"do": "start", **here, "plan": made.to_plain(), "texts": {}, "secrets": {"UMIAK_TOKEN": "t" * 32}}
+    assert agent.ask(start) == {"said": "started"}
+    assert agent.ask(start) == {"said": "already"}
+    agent.close()  # what it has started goes on
+    agent = Agent(tmp_path)
+    assert not agent.is_sent
+    again = agent.ask({"do": "prepare", **here})
+    assert (again["is_started"], again["token"]) == (True, "t" * 32)
+    told = agent.ask({"do": "status", **here})
+    assert (told["status"]["state"] in ("starting", "running"), told["machines"]) == (True, ["node0"])
+    assert agent.ask({"do": "cancel", **here, "grace_s": 0}) == {}
+    assert agent.ask({"do": "status", **here})["status"]["state"] == "cancelled"
+    assert not (tmp_path / "u/runs/ctr-1/node0/token.json").exists()
+    assert agent.ask({"do": "list"}) == {"runs": ["ctr-1"]}
+    assert sorted(agent.ask({"do": "clean", "older_than_s": 0})["removed"])[-1] == "runs/ctr-1/node0"
+    assert "errno" in agent.ask({"do": "status", "run": "../..", "host": "x"})
+    agent.close()
+
+
+def test_files_arrive_whole_or_not_at_all(tmp_path: Path) -> None:
+    agent = Agent(tmp_path)
+    digest = "0" * 64
+    assert agent.ask({"do": "prepare", "run": "ctr-1", "host": "a", "files": digest})["needs_files"]
+    assert agent.process.stdin
+    agent.process.stdin.write(json.dumps({"do": "files", "digest": digest, "size_bytes": 7}).encode() + b"\nbroken!")
+    agent.process.stdin.flush()
+    assert "error" in agent.answer()
+    assert os.listdir(tmp_path / "u/files") == []
+    assert agent.ask({"do": "check", "framework": "nowhere"})["import_error"].startswith("ModuleNotFoundError")
+    agent.close()
+
+
+def test_a_missing_asyncssh_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    from umiak.submit.backends.ssh import connections
+
+    monkeypatch.setitem(sys.modules, "asyncssh", None)
+    with pytest.raises(UmiakError) as raised:
+        connections.import_asyncssh()
+    assert raised.value.problems[0].code == "UM-SUBMIT-111"
+    assert "[ssh]" in (raised.value.problems[0].hint or "")
