@@ -65,7 +65,7 @@ class HostStart:
         return [each for each in answers if not isinstance(each, HostFailure)]
 
     def begin(self, plans: Sequence[HostPlan], ready: Sequence[dict[str, Any]], secrets: dict[str, str]) -> None:
-        """HostStart on all hosts that have not started before. AnswerLost if nobody knows whether one did."""
+        """Start on all hosts that have not started before. AnswerLost if nobody knows whether one did."""
         by_label = {
             each.host.label: each for each, answer in zip(plans, ready, strict=True) if not answer["is_started"]
         }
