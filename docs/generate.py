@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from umiak import contracts, platforms
 from umiak.cli.doctor import help as help_doctor
+from umiak.cli.image import help as help_image
 from umiak.cli.runs import help as help_runs
 from umiak.cli.texts import help_ps
 from umiak.cli.texts.reference import launch_reference
@@ -599,6 +600,7 @@ def _cell(text: str) -> str:
 PAGES = {
     "config.md": config_reference,
     "doctor.md": help_doctor.reference,
+    "image.md": help_image.reference,
     "job.md": job_reference,
     "launch.md": launch_reference,
     "modules.md": modules_page,
