@@ -19,7 +19,7 @@ FROM ccr-2vdh3abv-pub.cnc.bj.baidubce.com/paddlepaddle/paddle:3.3.1
 ENV PYTHONUNBUFFERED=1
 
 # The build ends here if something is missing.
-RUN python3 -c 'import sys; assert sys.version_info >= (3, 10), sys.version; import paddle'
+RUN python3 -c 'import ctypes, json, sys; assert sys.version_info >= (3, 10), sys.version; import paddle'
 """
 CUDA_ON_MODELARTS = """\
 FROM mirror/paddlepaddle/paddle:3.2.0-gpu-cuda11.8-cudnn8.9
@@ -42,7 +42,7 @@ USER 1000:100
 WORKDIR /home/ma-user
 
 # The build ends here if something is missing.
-RUN python3 -c 'import sys; assert sys.version_info >= (3, 10), sys.version; import paddle; import pandas'
+RUN python3 -c 'import ctypes, json, sys; assert sys.version_info >= (3, 10), sys.version; import paddle; import pandas'
 """
 NPU = """\
 FROM ccr-2vdh3abv-pub.cnc.bj.baidubce.com/device/paddle-npu:cann800-ubuntu20-npu-910b-base-x86_64-gcc84
@@ -55,7 +55,7 @@ RUN python3 -m pip install --no-cache-dir paddlepaddle==3.3.1 paddle-custom-npu 
 ENV PYTHONUNBUFFERED=1
 
 # The build ends here if something is missing.
-RUN python3 -c 'import sys; assert sys.version_info >= (3, 10), sys.version; from importlib.util import find_spec; \
+RUN python3 -c 'import ctypes, json, sys; assert sys.version_info >= (3, 10), sys.version; from importlib.util import find_spec; \
 assert find_spec('"'"'paddle'"'"'), '"'"'no module paddle'"'"''
 """
 

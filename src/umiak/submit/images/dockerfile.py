@@ -56,7 +56,8 @@ def check_words(recipe: ImageRecipe) -> tuple[str, ...]:
     """
     is_imported = recipe.device in WITHOUT_DRIVER
     version = ", ".join(str(each) for each in OLDEST_PYTHON)
-    lines = [f"import sys; assert sys.version_info >= ({version}), sys.version"]
+    # Also two modules that the launcher imports, and that minimal Pythons of distributions leave out.
+    lines = [f"import ctypes, json, sys; assert sys.version_info >= ({version}), sys.version"]
     if is_imported:
         lines += [f"import {name}" for name in recipe.modules]
     elif recipe.modules:
