@@ -18,6 +18,7 @@ from typing import NamedTuple
 from umiak import contracts, platforms
 from umiak.cli.doctor import help as help_doctor
 from umiak.cli.hosts import help as help_hosts
+from umiak.cli.image import help as help_image
 from umiak.cli.runs import help as help_runs
 from umiak.cli.texts import help_ps
 from umiak.cli.texts.reference import launch_reference
@@ -601,6 +602,7 @@ PAGES = {
     "config.md": config_reference,
     "doctor.md": help_doctor.reference,
     "hosts.md": help_hosts.reference,
+    "image.md": help_image.reference,
     "job.md": job_reference,
     "launch.md": launch_reference,
     "modules.md": modules_page,

@@ -3,7 +3,7 @@
     python -m testbed.prepare
 
 A step of `make test`. As root on Debian or Ubuntu the missing packages are installed, and no service of theirs is started;
-elsewhere the tests that need them say why they are skipped (in CI, why they fail). All of them take 90 MB.
+elsewhere the tests that need them say why they are skipped (in CI, why they fail). All of them take 190 MB.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from testbed import mpi, processes, slurm, sshd
+from testbed import images, mpi, processes, slurm, sshd
 
 PACKAGES = {
     "ip": "iproute2",
@@ -25,6 +25,7 @@ PACKAGES = {
     **sshd.TOOLS,
     **slurm.TOOLS,
     **dict(mpi.TOOLS.values()),
+    **images.TOOLS,
 }
 """The Debian package of each program that the testbed runs."""
 
@@ -34,13 +35,23 @@ SERVICES = Path("/usr/sbin/policy-rc.d")
 
 def main() -> int:
     """Install what is missing; never fails, the tests themselves tell what they could not have."""
+    _install()
+    try:
+        if os.geteuid() == 0:
+            images.fetch()
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"testbed: no packages for images, so that their tests are skipped: {error}", file=sys.stderr)
+    return 0
+
+
+def _install() -> None:
     missing = sorted({package for program, package in PACKAGES.items() if processes.program(program) is None})
     if not missing:
-        return 0
+        return
     names = " ".join(missing)
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         print(f"testbed: please install {names}; without them tests on real clusters are skipped", file=sys.stderr)
-        return 0
+        return
     print(f"testbed: installing {names}", file=sys.stderr)
     apt = ["apt-get", "-o", "DPkg::Lock::Timeout=300"]
     commands = [
@@ -52,7 +63,6 @@ def main() -> int:
         for command in commands:
             environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
             subprocess.run(command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
-    return 0
 
 
 @contextlib.contextmanager

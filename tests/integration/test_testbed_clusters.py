@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed import mpi, prepare, processes, pytest_support, slurm, sshd
+from testbed import images, mpi, prepare, processes, pytest_support, slurm, sshd
 from testbed.pytest_support import NetworkFactory, SlurmFactory, SshFactory
 from tests.integration.launching import until
 
@@ -348,7 +348,7 @@ def test_a_shell_beside_a_cluster(words: str, typed: str, printed: list[str]) ->
 
 
 def test_everything_that_the_testbed_runs_has_a_package() -> None:
-    for module in (sshd, slurm):
+    for module in (images, sshd, slurm):
         assert module.TOOLS.items() <= prepare.PACKAGES.items()
     assert {package for _, package in mpi.TOOLS.values()} <= set(prepare.PACKAGES.values())
 

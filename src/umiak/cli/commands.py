@@ -105,6 +105,12 @@ COMMANDS = {
             words=("run", "put", "get", "check", "clean"),
         ),
         Command(
+            name="image",
+            summary="make a container image for jobs: print, build and push it",
+            module="umiak.cli.image.command",
+            flags="umiak.cli.image.flags",
+        ),
+        Command(
             name="token",
             summary="print a random secret for UMIAK_TOKEN, shared by all launchers of a job",
             module="umiak.cli.token",

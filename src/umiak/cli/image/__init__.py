@@ -1,0 +1,1 @@
+"""`umiak image`: its flags, its help, and the command."""

@@ -1,0 +1,89 @@
+"""`umiak image`: a Dockerfile for jobs, printed or built. A program."""
+
+from __future__ import annotations
+
+import shlex
+
+from umiak.cli.image.flags import FLAGS
+from umiak.core.problem import Exit, UmiakError
+from umiak.schema import command_line
+from umiak.schema.flags import FlagFindings
+from umiak.submit.images import dockerfile
+from umiak.submit.images.recipe import ImageDevice, ImagePlatform, ImageRecipe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from umiak.cli.output import Printer
+    from umiak.schema.flags import Parsed
+
+NONE = "none"
+
+
+def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> int:
+    """Run `umiak image`. The result is the exit status."""
+    parsed = command_line.parse(FLAGS, argv, environ, command="umiak image", starts_program=False)
+    if parsed.wants_help:
+        from umiak.cli.image import help as help_page
+
+        printer.data(help_page.text())
+        return Exit.DONE
+    recipe = _recipe(parsed)
+    tag = parsed.text("tag")
+    if not tag or parsed.truth("dry_run"):
+        printer.data(dockerfile.render(recipe))
+    if tag and parsed.truth("dry_run"):
+        builder = parsed.text("builder") or "docker"
+        for words in dockerfile.commands(recipe, tag, builder, "DIR", push=parsed.truth("push")):
+            printer.talk(shlex.join(words))
+    elif tag:
+        from umiak.submit.images import building
+
+        builder = building.find(environ, parsed.text("builder"))
+        building.build(
+            recipe,
+            tag,
+            builder,
+            environ,
+            push=parsed.truth("push"),
+            on_command=lambda words: printer.talk(f"$ {shlex.join(words[:3])} ..."),
+        )
+        printer.data(tag)
+    return Exit.DONE
+
+
+def _recipe(parsed: Parsed) -> ImageRecipe:
+    findings = FlagFindings(parsed)
+    said = parsed.text("paddle")
+    recipe = ImageRecipe(
+        device=ImageDevice(parsed.text("device")),
+        cuda=parsed.text("cuda"),
+        paddle="" if said.lower() == NONE else said,
+        platform=ImagePlatform(parsed.text("platform")),
+        base=parsed.text("base"),
+        registry=parsed.text("registry"),
+        packages=_words(parsed.text("package")),
+        imports=_words(parsed.text("import")),
+    )
+    for what, hint in dockerfile.problems(recipe):
+        findings.problem("UM-IMAGE-001", what, hint=hint)
+    if parsed.truth("push") and not parsed.said("tag"):
+        findings.problem("UM-IMAGE-001", "--push without --tag", hint="--tag REGISTRY/NAME:VERSION")
+    for text in (recipe.base, recipe.registry, recipe.paddle, recipe.cuda, parsed.text("tag")):
+        if text.split() not in ([], [text]):
+            findings.problem(
+                "UM-IMAGE-001", f"not one word: {text!r}", hint="names of images and versions have no spaces"
+            )
+    for name in recipe.imports:
+        if not all(part.isidentifier() for part in name.split(".")):
+            findings.problem(
+                "UM-IMAGE-001", f"--import: not a module: {name}", hint="--import pandas,sklearn.linear_model"
+            )
+    if findings.problems:
+        raise UmiakError(*findings.problems)
+    return recipe
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(each.strip() for each in text.split(",") if each.strip())

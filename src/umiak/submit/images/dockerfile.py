@@ -1,0 +1,93 @@
+"""A recipe as a Dockerfile, and as the commands that build, push and check it. A decider."""
+
+from __future__ import annotations
+
+import shlex
+
+from umiak.submit.images.recipe import BASES, CUDNN, OLDEST_PYTHON, PACKAGES, WITHOUT_DRIVER, ImageDevice, ImagePlatform
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from umiak.submit.images.recipe import ImageRecipe
+
+MODELARTS = """\
+# ModelArts runs images as this user and group, and finds code and data below these directories.
+USER root
+RUN (getent group 100 || groupadd --gid 100 ma-group) \\
+    && (getent passwd 1000 || useradd --create-home --uid 1000 --gid 100 --shell /bin/bash ma-user) \\
+    && mkdir -p /home/ma-user /home/work/user-job-dir /cache \\
+    && chown -R 1000:100 /home/ma-user /home/work /cache
+ENV HOME=/home/ma-user
+USER 1000:100
+WORKDIR /home/ma-user
+"""
+
+
+def base(recipe: ImageRecipe) -> str:
+    """The image to begin with."""
+    if recipe.base:
+        return recipe.base
+    name = BASES[recipe.device].format(paddle=recipe.paddle, cuda=recipe.cuda, cudnn=CUDNN.get(recipe.cuda, ""))
+    return f"{recipe.registry}/{name}" if recipe.registry else name
+
+
+def render(recipe: ImageRecipe) -> str:
+    """The Dockerfile: the same recipe, the same text."""
+    parts = [f"FROM {base(recipe)}\n"]
+    wanted = [each.format(paddle=recipe.paddle) for each in PACKAGES[recipe.device]] if recipe.is_installed else []
+    wanted += recipe.packages
+    if wanted:
+        parts.append(
+            "# Where packages come from: docker build --build-arg PIP_INDEX_URL=... --build-arg PIP_EXTRA_INDEX_URL=...\n"
+            "ARG PIP_INDEX_URL\nARG PIP_EXTRA_INDEX_URL\n"
+            f"RUN python3 -m pip install --no-cache-dir {shlex.join(wanted)}\n"
+        )
+    parts.append("ENV PYTHONUNBUFFERED=1\n")
+    if recipe.platform is ImagePlatform.MODELARTS:
+        parts.append(MODELARTS)
+    parts.append(f"# The build ends here if something is missing.\nRUN {shlex.join(check_words(recipe))}\n")
+    return "\n".join(parts)
+
+
+def check_words(recipe: ImageRecipe) -> tuple[str, ...]:
+    """What is run inside the image: Python is new enough for umiak's launcher, and modules are there.
+
+    Without a driver some builds can't be imported; then it is only looked whether they are there.
+    """
+    is_imported = recipe.device in WITHOUT_DRIVER
+    version = ", ".join(str(each) for each in OLDEST_PYTHON)
+    # Also two modules that the launcher imports, and that minimal Pythons of distributions leave out.
+    lines = [f"import ctypes, json, sys; assert sys.version_info >= ({version}), sys.version"]
+    if is_imported:
+        lines += [f"import {name}" for name in recipe.modules]
+    elif recipe.modules:
+        lines.append("from importlib.util import find_spec")
+        lines += [f"assert find_spec({name!r}), 'no module {name}'" for name in recipe.modules]
+    return "python3", "-c", "; ".join(lines)
+
+
+def commands(recipe: ImageRecipe, tag: str, builder: str, directory: str, *, push: bool) -> tuple[tuple[str, ...], ...]:
+    """What builds it, checks it as a container, and pushes it. The Dockerfile is in the directory, alone."""
+    build = ("build", "--file", f"{directory}/Dockerfile", "--tag", tag, directory)
+    if builder == "docker":
+        made: list[tuple[str, ...]] = [("docker", *build), ("docker", "run", "--rm", tag, *check_words(recipe))]
+    else:
+        made = [(builder, *build)]  # its last RUN is the check
+    return (*made, *(((builder, "push", tag),) if push else ()))
+
+
+def problems(recipe: ImageRecipe) -> list[tuple[str, str]]:
+    """What is wrong with a recipe, each with a hint."""
+    found = []
+    if recipe.device is ImageDevice.CUDA and not recipe.base and recipe.cuda not in CUDNN:
+        found.append(
+            (
+                f"--cuda: no image of Paddle for CUDA {recipe.cuda or '(none was said)'}",
+                f"one of {', '.join(CUDNN)}; or --base IMAGE",
+            )
+        )
+    if recipe.cuda and recipe.device is not ImageDevice.CUDA:
+        found.append((f"--cuda with --device {recipe.device.value}", "--device cuda"))
+    if not recipe.paddle and not recipe.base:
+        found.append(("--paddle none without --base", "name the image to begin with: --base python:3.11"))
+    return found
