@@ -89,6 +89,9 @@ class ImageStore:
         root.mkdir()
         for package in sorted(packages_directory().glob("*.deb")):
             subprocess.run(["dpkg-deb", "-x", str(package), str(root)], check=True)
+        shutil.rmtree(
+            root / "usr" / "share"
+        )  # each step of a build copies everything, so leave out what only people read
         if not (root / "bin" / "sh").exists():
             (root / "bin" / "sh").symlink_to("dash")
         for file, text in {"passwd": "root:x:0:0:root:/root:/bin/sh\n", "group": "root:x:0:\n"}.items():

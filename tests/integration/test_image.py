@@ -14,6 +14,7 @@ from testbed.pytest_support import require
 from umiak.submit.payload import launcher_file
 
 BASE = "localhost/python"
+pytestmark = pytest.mark.timeout(600)
 SCRIPT = """
 import os
 print(os.environ["PADDLE_TRAINER_ID"], "of", os.environ["PADDLE_TRAINERS_NUM"], "as", os.getuid(), os.getgid(), os.getcwd())
@@ -42,7 +43,7 @@ def umiak_image(store: images.ImageStore, *flags: str) -> subprocess.CompletedPr
         "none",
         *flags,
     ]
-    return subprocess.run(command, capture_output=True, text=True, timeout=110, env=dict(store.environ))
+    return subprocess.run(command, capture_output=True, text=True, timeout=500, env=dict(store.environ))
 
 
 def test_a_job_runs_in_an_image_that_was_built_here(store: images.ImageStore, tmp_path: Path) -> None:
