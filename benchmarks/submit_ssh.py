@@ -45,8 +45,8 @@ def begin(c):
     c.put({launcher!r}, "fab/umiak-launcher.pyz")
     c.put({script!r}, "fab/train.py")
     c.run(
-        "cd fab && (date +%%s.%%N > started; UMIAK_TOKEN=0123456789abcdef0123456789abcdef exec setsid python3 umiak-launcher.pyz launch "
-        "--nnodes %d --master %s --node_rank %d train.py > output 2>&1 < /dev/null) &" % (COUNT, MASTER, rank),
+        "cd fab; (date +%%s.%%N > started; UMIAK_TOKEN=0123456789abcdef0123456789abcdef exec setsid python3 umiak-launcher.pyz launch "
+        "--nnodes %d --master %s --node_rank %d train.py) > output 2>&1 < /dev/null &" % (COUNT, MASTER, rank),
         hide=True,
     )
 

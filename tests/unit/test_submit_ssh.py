@@ -337,7 +337,14 @@ def test_an_agent_starts_a_run_once_and_gives_back_its_token(tmp_path: Path) -> 
         name="node-0", argv=("{python}", "-c", "import time; print('hello'); time.sleep(600)"), node="node0"
     )
     made = node_plans.RunPlan(run_id="ctr-1", directory=".", launchers=(launcher,), machines=("node0",))
-    start = {"do": "start", **here, "plan": made.to_plain(), "texts": {}, "secrets": {"UMIAK_TOKEN": "t" * 32}}
+    start = {
+        "do": "start",
+        **here,
+        "plan": made.to_plain(),
+        "texts": {},
+        "secrets": {"UMIAK_TOKEN": "t" * 32},
+        "token": "t" * 32,
+    }
     assert agent.ask(start) == {"said": "started"}
     assert agent.ask(start) == {"said": "already"}
     agent.close()  # what it has started goes on

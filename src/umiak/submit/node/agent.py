@@ -17,7 +17,6 @@ import sys
 import time
 
 from umiak.adapters import private_files
-from umiak.contracts.start import TOKEN
 from umiak.core.decode import encode
 from umiak.core.names import is_name
 from umiak.core.problem import UmiakError
@@ -171,7 +170,7 @@ class _Agent:
             for name, text in request["texts"].items():
                 private_files.write(os.path.join(files.path, os.path.basename(name)), text)
             secrets = request["secrets"]
-            files.write_token(secrets[TOKEN])
+            files.write_token(request["token"])
             plan = request["plan"]
             here = {PYTHON: sys.executable, LAUNCHER: self._launcher}
             for each in plan["launchers"]:

@@ -86,10 +86,12 @@ class RunPlan:
 
 def environment(plan: RunPlan, index: int, *, inherited: Mapping[str, str], master: str) -> dict[str, str]:
     """The environment of a launcher, without secrets: the person's, the job's, and its place among the others."""
-    from umiak.contracts.native import PS_METRICS  # of the supervisor alone: no command pays for these two
-
     launcher, count = plan.launchers[index], len(plan.launchers)
-    kept = {name: text for name, text in inherited.items() if not name.startswith(OURS) or name == PS_METRICS}
+    kept = {name: text for name, text in inherited.items() if not name.startswith(OURS)}
+    if len(kept) < len(inherited):
+        from umiak.contracts.native import PS_METRICS  # milliseconds that a host without such variables does not need
+
+        kept.update({name: text for name, text in inherited.items() if name == PS_METRICS})
     if launcher.placement:
         return {**kept, **dict(launcher.env), **dict(launcher.placement)}
     from umiak.platforms import native

@@ -105,7 +105,7 @@ def _of_agent(codes: bytes) -> bytes:
     import marshal
 
     all_codes = marshal.loads(codes)  # noqa: S302 - our own process wrote it
-    names = launcher_modules.closure([launcher_modules.AGENT], _read_source, at_once=True)
+    names = launcher_modules.closure(launcher_modules.AGENT, _read_source, at_once=True)
     return marshal.dumps({name: all_codes[name] for name in names}, 2)
 
 

@@ -31,8 +31,8 @@ ROOTS = (
     *sorted({f"umiak.platforms.{rule.place.partition(':')[0]}" for rule in RULES}),
 )
 """The doors to the launcher: what is started by its name, and what is imported by a name of a table."""
-AGENT = "umiak.submit.node.agent"
-"""Begins on every host at once: what it imports lies by itself, so that the rest need not be unpacked for it."""
+AGENT = ("umiak.submit.node.agent", "umiak.adapters.devices")
+"""Begins on every host at once: what it needs until a launcher runs lies by itself, so that the rest need not be unpacked for it."""
 
 
 @value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from umiak.contracts.start import TOKEN
 from umiak.core.problem import Exit, UmiakError
 from umiak.submit.backend import AnswerLost
 from umiak.submit.backends.ssh.connections import HostFailure
@@ -79,6 +80,7 @@ class HostStart:
                 "plan": own.plan.to_plain(),
                 "texts": own.texts,
                 "secrets": secrets,
+                "token": secrets[TOKEN],
             }
             return await (await self._connections.agent(host)).ask(question)
 
