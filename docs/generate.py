@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from umiak import contracts, platforms
+from umiak.cli.kubeconfig import help as help_kubeconfig
 from umiak.cli.runs import help as help_runs
 from umiak.cli.texts import help_ps
 from umiak.cli.texts.reference import launch_reference
@@ -598,6 +599,7 @@ def _cell(text: str) -> str:
 PAGES = {
     "config.md": config_reference,
     "job.md": job_reference,
+    "kubeconfig.md": help_kubeconfig.reference,
     "launch.md": launch_reference,
     "modules.md": modules_page,
     "platforms.md": platforms_page,

@@ -1,7 +1,7 @@
 """A stand-in for a Kubernetes API over a real socket: keeps objects, checks tokens and schemas, and has troubles when it is told to.
 
     with KubeServer() as server:
-        server.trouble("POST", "/jobs", "lost")       done, and the answer never sent
+        server.trouble("POST", "/jobs$", "lost")      done, and the answer never sent
         server.cluster.pods()                         what a controller would have created
 
 Pods are as a test says (`set_pod`), or real: `Kubelet` starts what their containers would run, with mounts and environment.
@@ -13,6 +13,7 @@ import base64
 import copy
 import json
 import os
+import re
 import signal
 import ssl
 import subprocess
@@ -273,7 +274,7 @@ class KubeServer:
         self.url = f"{scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     def trouble(self, verb: str, part: str, what: str, times: int = 1) -> None:
-        """409, 429, 500, ``hang``, ``drop`` (not done) or ``lost`` (done) for the next requests with this part in their path."""
+        """409, 429, 500, ``hang``, ``drop`` (not done) or ``lost`` (done) for the next requests whose address has this pattern."""
         self.troubles += [(verb, part, what)] * times
 
     def __enter__(self) -> KubeServer:
@@ -329,7 +330,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(length)) if length else {}
         owner.requests.append(f"{self.command} {self.path}")
-        trouble = self._trouble(parts.path)
+        trouble = self._trouble(self.path)
         if trouble in ("hang", "drop"):
             if trouble == "hang":
                 owner.released.wait(60)
@@ -360,7 +361,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _trouble(self, path: str) -> str:
         owner = self.server_of
         for number, (verb, part, what) in enumerate(owner.troubles):
-            if verb == self.command and part in path:
+            if verb == self.command and re.search(part, path):
                 del owner.troubles[number]
                 return what
         return ""
@@ -472,6 +473,7 @@ class Kubelet:
         self.cluster, self.directory, self.environment = cluster, directory, environment
         self.processes: dict[str, subprocess.Popen[str]] = {}
         self.environs: dict[str, dict[str, str]] = {}
+        self.threads: list[threading.Thread] = []
 
     def start(self) -> None:
         for pod in self.cluster.pods():
@@ -507,8 +509,9 @@ class Kubelet:
         )
         self.processes[name] = process
         self.cluster.set_pod(name, "Running", {"running": {"startedAt": now()}})
-        threading.Thread(target=self._watch, args=(name, process), daemon=True).start()
-        threading.Thread(target=self._end, args=(name, process), daemon=True).start()
+        for work in (self._watch, self._end):
+            self.threads.append(threading.Thread(target=work, args=(name, process), daemon=True))
+            self.threads[-1].start()
 
     def _mount(self, where: Path, config: dict[str, Any]) -> None:
         """As a kubelet does: a file is a link into a directory of data."""
@@ -526,8 +529,9 @@ class Kubelet:
 
     def _watch(self, name: str, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
-        for line in process.stdout:
-            self.cluster.say(name, line.rstrip("\n"))
+        with process.stdout:
+            for line in process.stdout:
+                self.cluster.say(name, line.rstrip("\n"))
         code = process.wait()
         code = 128 - code if code < 0 else code
         ended = {"exitCode": code, "finishedAt": now(), "startedAt": now(), "reason": "Error" if code else "Completed"}
@@ -556,3 +560,5 @@ class Kubelet:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        for each in self.threads:
+            each.join(10)

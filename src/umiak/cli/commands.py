@@ -92,6 +92,13 @@ COMMANDS = {
             flags="umiak.cli.runs.flags:LIST",
         ),
         Command(
+            name="kubeconfig",
+            summary="check a downloaded kubeconfig and add its cluster to yours",
+            module="umiak.cli.kubeconfig.command",
+            flags="umiak.cli.kubeconfig.flags",
+            takes_file=True,
+        ),
+        Command(
             name="token",
             summary="print a random secret for UMIAK_TOKEN, shared by all launchers of a job",
             module="umiak.cli.token",

@@ -290,7 +290,11 @@ class KubeBackend:
         return collection(kind, self._namespace)
 
     def _telling(self) -> _Telling:
-        return _Telling(lambda error: api.told(error, self._place, self._access))
+        return _Telling(lambda error: api.told(error, self._place, self._access), self._hang_up)
+
+    def _hang_up(self) -> None:
+        if self._api is not None:
+            self._api.close()
 
     def _stays(self, handle: Handle, pods: tuple[str, ...]) -> UmiakError:
         return UmiakError(
@@ -305,15 +309,16 @@ class KubeBackend:
 
 
 class _Telling:
-    """Makes what the API says an error for people."""
+    """Makes what the API says an error for people, and keeps no connection when all is said."""
 
-    def __init__(self, told: Callable[[KubeRefused | KubeSilent], UmiakError]) -> None:
-        self._told = told
+    def __init__(self, told: Callable[[KubeRefused | KubeSilent], UmiakError], done: Callable[[], None]) -> None:
+        self._told, self._done = told, done
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        self._done()
         if isinstance(error, (KubeRefused, KubeSilent)):
             raise self._told(error) from None
 
