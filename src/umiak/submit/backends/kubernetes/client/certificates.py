@@ -28,7 +28,7 @@ def _not_after(der: bytes) -> float:
     if tag == _UTC_TIME:
         digits = ("19" if int(digits[:2]) >= 50 else "20") + digits
     numbers = [int(digits[:4]), *(int(digits[at : at + 2]) for at in range(4, 14, 2))]
-    return float(calendar.timegm((*numbers, 0, 0, 0)))  # type: ignore[arg-type]
+    return float(calendar.timegm((*numbers, 0, 0, 0)))
 
 
 def _items(der: bytes) -> list[tuple[int, bytes]]:
