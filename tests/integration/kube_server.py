@@ -474,6 +474,8 @@ class Kubelet:
         self.processes: dict[str, subprocess.Popen[str]] = {}
         self.environs: dict[str, dict[str, str]] = {}
         self.threads: list[threading.Thread] = []
+        self.entry: list[str] = []
+        """Words before each container's command, such as those that enter a network namespace."""
 
     def start(self) -> None:
         for pod in self.cluster.pods():
@@ -499,7 +501,7 @@ class Kubelet:
         words = [word.replace("/umiak/", f"{root}/umiak/") for word in container["command"]]
         words[0] = sys.executable
         process = subprocess.Popen(
-            words,
+            [*self.entry, *words],
             env=environ,
             cwd=root,
             stdout=subprocess.PIPE,

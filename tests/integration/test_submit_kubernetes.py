@@ -544,6 +544,41 @@ def test_a_parameter_server_job_runs_in_pods(bench: Bench, kubelet: Kubelet, cod
         assert PASSWORD not in json.dumps(bench.cluster.logs[name])
 
 
+@pytest.mark.netns
+@pytest.mark.parametrize("kind", ["job", "jobset"])
+def test_pods_find_one_another_by_their_names(bench: Bench, kubelet: Kubelet, tmp_path: Path, kind: str) -> None:
+    """Indexed Jobs and JobSets tell a pod its number alone: launchers meet by the names that the Service gives."""
+    bench.place(kind)
+    (bench.directory / "job.yaml").write_text(
+        "name: ctr\ncommand: train.py 0\nfiles: .\nenv: {GREETING: hello}\nnodes: 2\nworkers: 2\n"
+    )
+    handle = bench.umiak("submit", "job.yaml", "--on", "prod").strip()
+    run = handle.rpartition("/")[2]
+    names = "".join(f"127.0.50.{index + 1} {run}-worker-0-{index}.{run}\n" for index in range(2))
+    (tmp_path / "hosts").write_text(f"127.0.0.1 localhost\n{names}")
+    script = 'ip link set lo up && mount --bind "$0" /etc/hosts && echo ready && exec sleep 1000'
+    words = ["unshare", "-n", "-m", "sh", "-c", script, str(tmp_path / "hosts")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "ready\n"
+            kubelet.entry = ["nsenter", "-t", str(holder.pid), "-n", "-m", "--"]
+            kubelet.environment = lambda pod: {
+                "JOB_COMPLETION_INDEX": pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"]
+            }
+            kubelet.start()
+            pods = list(kubelet.processes)
+            eventually(lambda: all(bench.cluster.is_pod_over(pod) for pod in pods), within_s=60)
+        finally:
+            holder.kill()
+    done = {"type": "Complete" if kind == "job" else "Completed", "status": "True", "lastTransitionTime": now()}
+    bench.cluster.set_status("jobs" if kind == "job" else "jobsets", {"conditions": [done]})
+    lines = bench.umiak("logs", handle)
+    for rank in range(4):
+        assert f"[trainer.{rank}] trainer {rank} of 4 hello" in lines
+    bench.umiak("wait", handle)
+
+
 def test_cancelling_ends_real_pods(bench: Bench, kubelet: Kubelet) -> None:
     bench.place("paddlejob")
     (bench.directory / "job.yaml").write_text(JOB.format(code="0 wait"))

@@ -394,7 +394,7 @@ def test_commands_are_understood(page: Path) -> None:
         assert words[0] in main.COMMANDS, command
         if "<" in command or len(words) == 1 or words[0] in ("token", "completion") or words[1].startswith("["):
             continue
-        if main.COMMANDS[words[0]].module.startswith("umiak.cli.runs."):
+        if main.COMMANDS[words[0]].module.startswith(("umiak.cli.runs.", "umiak.cli.kubeconfig.")):
             flags = completion_scripts.flags(main.COMMANDS[words[0]])
             parsed = command_line.parse(flags, words[1:], {}, starts_program=False, arguments=1)
             named = [
