@@ -349,6 +349,15 @@ def test_wrong_settings_are_told_with_their_line(line: str, words: str) -> None:
     assert str(problem.where).startswith("umiak.toml:3")
 
 
+def test_the_page_has_every_setting() -> None:
+    page = (GOLDEN.parents[2] / settings.PAGE).read_text()
+    for key in (*settings.KEYS, *settings.VOLUME_KEYS):
+        assert f"| `{key.name}` | " in page
+        assert key.meaning in page
+    for name in (*settings.RESOURCES.values(), *(each for _, each, _ in settings.OTHER_RESOURCES)):
+        assert f"`{name}`" in page
+
+
 # ---- YAML
 
 SCALARS = st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(max_size=20)
