@@ -15,7 +15,7 @@ from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import one_line, without_password
 from umiak.schema import command_line
 from umiak.submit.backends.kubernetes import yaml_text
-from umiak.submit.backends.kubernetes.client import access, api, certificates, kubeconfig, rights
+from umiak.submit.backends.kubernetes.client import access, answers, api, certificates, kubeconfig, rights
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,8 +112,8 @@ def _look(found: KubeAccess, name: str, namespace: str, environ: Mapping[str, st
     client = api.KubeApi(found, environ, timeout_s=TIMEOUT_S)
     try:
         return rights.look(client, namespace)
-    except (api.KubeRefused, api.KubeSilent) as error:
-        raise api.told(error, name, found) from None
+    except (answers.KubeRefused, answers.KubeSilent) as error:
+        raise answers.told(error, name, found) from None
     finally:
         client.close()
 

@@ -13,8 +13,8 @@ from umiak.core.job import Handle
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import without_password
 from umiak.submit.backends.kubernetes import checks, manifests, sending, settings, state, yaml_text
-from umiak.submit.backends.kubernetes.client import access, api
-from umiak.submit.backends.kubernetes.client.api import KubeApi, KubeRefused, KubeSilent
+from umiak.submit.backends.kubernetes.client import answers
+from umiak.submit.backends.kubernetes.client.answers import KubeRefused, KubeSilent
 from umiak.submit.backends.kubernetes.client.times import maybe, text_of
 from umiak.submit.backends.kubernetes.manifests import ClusterParts, collection
 from umiak.submit.backends.kubernetes.names import CANCELLED, KIND, MANAGED_BY, OURS, RUN_ID, RunNames
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from umiak.core.job import Job
     from umiak.core.status import JobStatus
     from umiak.submit.backend import LogLine, LogsWanted, Submission, SubmitContext
+    from umiak.submit.backends.kubernetes.client.api import KubeApi
     from umiak.submit.backends.kubernetes.client.kubeconfig import KubeAccess
     from umiak.submit.backends.kubernetes.manifests import KubeObject
     from umiak.submit.places import NamedPlace
@@ -274,6 +275,8 @@ class KubeBackend:
     @property
     def _access(self) -> KubeAccess:
         if self._found is None:
+            from umiak.submit.backends.kubernetes.client import access
+
             self._found = access.find(self._settings, self._context.environ)
         return self._found
 
@@ -284,13 +287,17 @@ class KubeBackend:
         return self._api
 
     def _connect(self) -> KubeApi:
+        from umiak.submit.backends.kubernetes.client.api import (
+            KubeApi,  # with TLS and HTTP, which a dry run does not need
+        )
+
         return KubeApi(self._access, self._context.environ, timeout_s=self._settings.request_timeout_s)
 
     def _collection(self, kind: str) -> str:
         return collection(kind, self._namespace)
 
     def _telling(self) -> _Telling:
-        return _Telling(lambda error: api.told(error, self._place, self._access), self._hang_up)
+        return _Telling(lambda error: answers.told(error, self._place, self._access), self._hang_up)
 
     def _hang_up(self) -> None:
         if self._api is not None:

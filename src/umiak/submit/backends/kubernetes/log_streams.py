@@ -12,7 +12,7 @@ import queue
 import threading
 
 from umiak.submit.backends.kubernetes import state
-from umiak.submit.backends.kubernetes.client.api import KubeRefused, KubeSilent
+from umiak.submit.backends.kubernetes.client.answers import KubeRefused, KubeSilent
 from umiak.submit.backends.kubernetes.log_lines import PodSource, Resumed, SeenLines, stamped
 from umiak.submit.backends.kubernetes.names import CONTAINER
 

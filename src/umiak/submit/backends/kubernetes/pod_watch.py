@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 
-from umiak.submit.backends.kubernetes.client.api import KubeRefused, KubeSilent
+from umiak.submit.backends.kubernetes.client.answers import KubeRefused, KubeSilent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,14 +7,12 @@ Workloads are tried first and created last. What was created of a run that is th
 
 from __future__ import annotations
 
-import base64
 import os
-import tempfile
 
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.submit.backend import AnswerLost
 from umiak.submit.backends.kubernetes import manifests
-from umiak.submit.backends.kubernetes.client.api import KubeRefused, KubeSilent
+from umiak.submit.backends.kubernetes.client.answers import KubeRefused, KubeSilent
 from umiak.submit.backends.kubernetes.names import DIGEST, RUN, RUN_ID
 
 TYPE_CHECKING = False
@@ -57,6 +55,8 @@ class KubePayload:
         return self._files[files]
 
     def packed(self, files: FileSet | None) -> bytes:
+        import tempfile  # as everything here that a dry run does not need
+
         from umiak.submit.payload import file_set
 
         with tempfile.TemporaryDirectory(prefix="umiak-files-") as directory:
@@ -197,6 +197,8 @@ class ObjectSender:
         """Files that are too large for a ConfigMap."""
         if not url:
             return
+        import tempfile
+
         from umiak.submit.payload import transfer
 
         with tempfile.TemporaryDirectory(prefix="umiak-files-") as directory:
@@ -207,4 +209,6 @@ class ObjectSender:
 
 
 def _base64(data: bytes) -> str:
+    import base64
+
     return base64.b64encode(data).decode()

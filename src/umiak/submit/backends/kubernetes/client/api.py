@@ -19,9 +19,10 @@ import ssl
 import time
 from urllib.parse import urlencode, urlsplit
 
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Problem, UmiakError
 from umiak.core.shown import one_line, without_password
 from umiak.submit.backends.kubernetes.client.access import KubeCredentials
+from umiak.submit.backends.kubernetes.client.answers import KubeRefused, KubeSilent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,22 +40,6 @@ PAGE = 500
 BLOCK_BYTES = 1 << 16
 LONGEST_LINE = 1 << 20
 """A longer line of a log is given in pieces."""
-
-
-class KubeRefused(Exception):
-    """The API has answered, and said no."""
-
-    def __init__(self, status: int, reason: str, message: str, request: str) -> None:
-        super().__init__(f"{status} {reason}: {message}")
-        self.status, self.reason, self.message, self.request = status, reason, message, request
-
-
-class KubeSilent(Exception):
-    """No answer that says what happened, although the request was sent several times."""
-
-    def __init__(self, why: str, request: str, *, was_sent: bool, tls: str = "") -> None:
-        super().__init__(why)
-        self.why, self.request, self.was_sent, self.tls = why, request, was_sent, tls
 
 
 class KubeApi:
@@ -164,7 +149,7 @@ class KubeApi:
                 was_sent = was_sent or refused.status != 429
                 trouble = f"{refused.status} {refused.reason}: {refused.message}"
                 tls = ""
-                wait_s = max(wait_s, getattr(refused, "after_s", 0.0))
+                wait_s = max(wait_s, refused.after_s)
             except (http.client.HTTPException, OSError) as error:
                 self.close()
                 tls = _tls_words(error)
@@ -277,39 +262,6 @@ class _NamedHttps(http.client.HTTPSConnection):
         self.sock = self._umiak_context.wrap_socket(self.sock, server_hostname=self._umiak_name)
 
 
-def told(error: KubeRefused | KubeSilent, place: str, access: KubeAccess) -> UmiakError:
-    """What went wrong, for people: place, cause, hint."""
-    server = without_password(access.server)
-    if isinstance(error, KubeSilent):
-        problem = Problem(
-            code="UM-SUBMIT-182",
-            what=f"{place}: the cluster's API does not answer: {server}",
-            why=f"{error.why} ({error.request})",
-            hint=error.tls
-            or "is the address right, and is it reachable from here (VPN, proxy)? `kubectl cluster-info` asks it as well",
-        )
-        return UmiakError(problem, exit_status=Exit.REFUSED)
-    problem = Problem(
-        code="UM-SUBMIT-183",
-        what=f"{place}: the cluster has refused: {error.request}",
-        why=f"{error.status} {error.reason}: {error.message}",
-        hint=_HINTS.get(error.status),
-    )
-    return UmiakError(problem, exit_status=Exit.REFUSED)
-
-
-_HINTS = {
-    0: "is this the address of a Kubernetes API? a proxy or a login page may have answered",
-    400: "the object or the request does not fit this cluster's version",
-    401: "the credentials have ended or are wrong: log in again, or download the kubeconfig again",
-    403: "ask for the rights, or use another namespace; `umiak kubeconfig --check` shows which rights are missing",
-    404: "is the namespace there, and has the cluster this kind of object? `kubectl get ns`, `kubectl api-resources`",
-    409: "something of this name is being deleted, or belongs to somebody else",
-    413: "an object is too large: send fewer files, or name storage with `files_url`",
-    422: "the cluster's rules don't allow such an object: the cause says which field",
-}
-
-
 def _refused(response: http.client.HTTPResponse, request: str) -> KubeRefused:
     text = response.read(1 << 16).decode(errors="replace")
     try:
@@ -317,10 +269,9 @@ def _refused(response: http.client.HTTPResponse, request: str) -> KubeRefused:
         reason, message = str(status["reason"]), str(status["message"])
     except (ValueError, KeyError, TypeError):
         reason, message = response.reason or "", one_line(text.strip(), 200)
-    found = KubeRefused(response.status, one_line(reason, 60), one_line(message, 600), request)
     after = response.headers.get("Retry-After", "")
-    found.after_s = float(after) if after.isdecimal() and len(after) < 4 else 0.0  # type: ignore[attr-defined]
-    return found
+    after_s = float(after) if after.isdecimal() and len(after) < 4 else 0.0
+    return KubeRefused(response.status, one_line(reason, 60), one_line(message, 600), request, after_s=after_s)
 
 
 def _was_refused_at_once(error: Exception) -> bool:
