@@ -19,6 +19,7 @@ from umiak import contracts, platforms
 from umiak.cli.doctor import help as help_doctor
 from umiak.cli.hosts import help as help_hosts
 from umiak.cli.image import help as help_image
+from umiak.cli.kubeconfig import help as help_kubeconfig
 from umiak.cli.runs import help as help_runs
 from umiak.cli.texts import help_ps
 from umiak.cli.texts.reference import launch_reference
@@ -604,6 +605,7 @@ PAGES = {
     "hosts.md": help_hosts.reference,
     "image.md": help_image.reference,
     "job.md": job_reference,
+    "kubeconfig.md": help_kubeconfig.reference,
     "launch.md": launch_reference,
     "modules.md": modules_page,
     "platforms.md": platforms_page,

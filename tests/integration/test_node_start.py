@@ -71,6 +71,15 @@ def finish(started: subprocess.Popen[str]) -> tuple[int, str]:
     return started.returncode, said
 
 
+def test_a_node_fetches_files_that_were_stored(launcher: str, plan: NodePlan, tmp_path: Path) -> None:
+    assert plan.files is not None
+    (tmp_path / "run" / "files.tar.gz").rename(tmp_path / "stored.tar.gz")
+    fetched = replace(plan.files, archive="fetched.tar.gz", url=str(tmp_path / "stored.tar.gz"))
+    status, said = finish(start(launcher, replace(plan, files=fetched), tmp_path))
+    assert status == 0, said
+    assert "data rows" in said
+
+
 def test_a_node_does_the_whole_plan(launcher: str, plan: NodePlan, tmp_path: Path) -> None:
     status, said = finish(start(launcher, plan, tmp_path))
     assert status == 0, said

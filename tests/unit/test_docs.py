@@ -385,6 +385,10 @@ def umiak_words(command: str) -> list[str]:
     return words[1:] if words and words[0].removeprefix(".venv/bin/") == "umiak" else []
 
 
+OWN_COMMANDS = tuple(f"umiak.cli.{name}." for name in ("doctor", "image", "kubeconfig", "machines", "runs"))
+"""Packages of commands that have neither the flags of a launch nor a training's."""
+
+
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_commands_are_understood(page: Path) -> None:
     for command in commands(page):
@@ -394,7 +398,7 @@ def test_commands_are_understood(page: Path) -> None:
         assert words[0] in main.COMMANDS, command
         if "<" in command or len(words) == 1 or words[0] in ("token", "completion") or words[1].startswith("["):
             continue
-        if main.COMMANDS[words[0]].module.startswith(("umiak.cli.doctor.", "umiak.cli.image.", "umiak.cli.runs.")):
+        if main.COMMANDS[words[0]].module.startswith(OWN_COMMANDS):
             flags = completion_scripts.flags(main.COMMANDS[words[0]])
             parsed = command_line.parse(flags, words[1:], {}, starts_program=False, arguments=1)
             named = [

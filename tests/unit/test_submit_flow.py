@@ -179,6 +179,20 @@ def test_a_run_is_found_by_handle_by_id_and_by_its_beginning(context: SubmitCont
     assert record.status is not None  # kept: a list need not ask the place again
 
 
+def test_an_end_that_was_seen_is_kept_when_the_place_forgets_it(context: SubmitContext, cloud: Cloud) -> None:
+    flow = Flow(context)
+    submitted = flow.submit(JOB, lab(flow))
+    flow.places.places["lab"] = lab(flow)  # type: ignore[index]
+    handle = str(submitted.handle)
+    assert flow.status(flow.find(handle)).state is State.SUCCEEDED
+    cloud.status = lambda _: JobStatus(state=State.LOST)  # type: ignore[method-assign,assignment]
+    assert flow.status(flow.find(handle)).state is State.SUCCEEDED
+    record = flow.records.read(submitted.record.run_id)
+    assert record is not None
+    assert record.status is not None
+    assert record.status.state is State.SUCCEEDED
+
+
 def test_records_that_can_not_be_read_are_left_out(tmp_path: Path) -> None:
     records = Records(str(tmp_path))
     records.prepare()

@@ -197,7 +197,8 @@ def test_what_a_dry_run_prints(tmp_path: Path) -> None:
  "files": {
   "digest": "(known when it starts)",
   "store": "../../../files",
-  "archive": ""
+  "archive": "",
+  "url": ""
  },
  "inputs": [],
  "outputs": [],

@@ -111,6 +111,13 @@ COMMANDS = {
             flags="umiak.cli.image.flags",
         ),
         Command(
+            name="kubeconfig",
+            summary="check a downloaded kubeconfig and add its cluster to yours",
+            module="umiak.cli.kubeconfig.command",
+            flags="umiak.cli.kubeconfig.flags",
+            takes_file=True,
+        ),
+        Command(
             name="token",
             summary="print a random secret for UMIAK_TOKEN, shared by all launchers of a job",
             module="umiak.cli.token",

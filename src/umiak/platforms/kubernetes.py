@@ -21,6 +21,8 @@ from umiak.platforms.reading import meeting_point, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from umiak.platforms.reading import Reader
 
 MOST_PODS = 100_000
@@ -71,6 +73,19 @@ def jobset(reader: Reader) -> Placement | None:
         reason=reason,
         job_id=name,
     )
+
+
+def environment_of_pod(name: str, group: str, layout: Mapping[str, tuple[int, int]]) -> dict[str, str]:
+    """What a pod of a group must be given beside its JOB_COMPLETION_INDEX, so that `jobset` knows it among all others.
+
+    ``layout`` has for each group the number of jobs, and of pods in each. Plain Jobs that are named as those of a JobSet work as well.
+    """
+    return {
+        "JOBSET_NAME": name,
+        "REPLICATED_JOB_NAME": group,
+        "JOB_INDEX": "0",
+        "UMIAK_JOBSET_LAYOUT": ",".join(f"{each}={jobs}x{pods}" for each, (jobs, pods) in layout.items()),
+    }
 
 
 def _without_layout(reader: Reader, name: str, own: str, pod: int, reason: str) -> Placement:

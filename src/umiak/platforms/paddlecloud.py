@@ -34,6 +34,9 @@ LISTS = {
     Role.HETER: "PADDLE_HETER_ENDPOINTS",
 }
 
+ELASTIC_SERVER = "PADDLE_ELASTIC_SERVER"
+"""The etcd of an elastic job. The old operator leaves it to the manifest."""
+
 
 def paddlejob(reader: Reader) -> Placement | None:
     """A pod of a PaddleJob: parameter server, collective, single or elastic; a node of a collective job on PaddleCloud."""
@@ -152,7 +155,7 @@ def _index(reader: Reader, role: Role, listed: tuple[str, ...]) -> int:
 
 def _elastic(reader: Reader) -> Placement:
     """Who takes part is agreed upon in etcd, so there is no rank."""
-    server = reader.text("PADDLE_ELASTIC_SERVER")
+    server = reader.text(ELASTIC_SERVER)
     placement = Placement(
         platform=reader.platform,
         reason=f"PADDLE_ELASTIC_JOB_ID={reader.text('PADDLE_ELASTIC_JOB_ID')}",

@@ -18,6 +18,7 @@ import time
 from umiak.core.decode import Malformed
 from umiak.core.job import Handle, handle
 from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.status import State
 from umiak.core.value import fields, is_value, replace, value
 from umiak.submit import configuration, registry
 from umiak.submit.backend import AnswerLost, Secrets, Submission
@@ -200,6 +201,9 @@ class Flow:
         """How a run is; its end is kept in its record."""
         status = run.backend.status(run.handle)
         if run.record is not None:
+            known = run.record.status
+            if status.state is State.LOST and known is not None and known.state.is_over:
+                return known  # the place has forgotten it meanwhile, as clusters do
             status = replace(status, submitted_s=status.submitted_s or run.record.submitted_s)
             if status.state.is_over and run.record.status != replace(status, nodes=()):
                 self.records.end(run.record, replace(status, nodes=()))

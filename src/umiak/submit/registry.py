@@ -27,6 +27,7 @@ GROUP = "umiak.backends"
 OURS = {
     "local": "umiak.submit.backends.local.backend:make",
     "ssh": "umiak.submit.backends.ssh.backend:make",
+    "kubernetes": "umiak.submit.backends.kubernetes.backend:make",
 }
 
 

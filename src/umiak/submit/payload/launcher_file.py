@@ -13,13 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import os
-import subprocess
 import sys
-import tempfile
-import zipfile
-import zlib
 
 from umiak.adapters.version import version
 from umiak.core.problem import Exit, Problem, UmiakError
@@ -28,6 +23,8 @@ from umiak.submit.payload import launcher_modules, launcher_start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import zipfile
+
     from umiak.submit.payload.launcher_modules import ModuleSource
 
 NAME = "umiak-launcher.pyz"
@@ -71,6 +68,10 @@ def find() -> LauncherFile:
 
 def build() -> bytes:
     """The bytes of the file."""
+    import io  # here and below: what is needed only if there is something to build
+    import zipfile
+    import zlib
+
     sources = modules()
     text = {name: launcher_modules.stripped(source.text) for name, source in sources.items()}
     start = launcher_modules.stripped(_text_of(launcher_start.__file__))
@@ -116,6 +117,7 @@ def _compiled(rows: list[tuple[str, str, str]], start: str) -> tuple[bytes, byte
     string, and the order of a set's members on its hashes. Columns are left out: half of the size is for little markers in tracebacks.
     """
     import marshal
+    import subprocess
 
     argv = [sys.executable, "-S", "-s", "-X", "no_debug_ranges", "-X", "utf8", "-c", _COMPILE]
     wanted = [*rows, ("__main__", "__main__.py", start)]
@@ -136,6 +138,8 @@ def _solid(sources: dict[str, ModuleSource], text: dict[str, str]) -> bytes:
 
 
 def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+    import zipfile
+
     entry = zipfile.ZipInfo(name, LONG_AGO)
     entry.create_system = 3
     entry.external_attr = 0o644 << 16
@@ -182,6 +186,8 @@ def _read(path: str) -> bytes | None:
 
 def _write(target: str, data: bytes) -> None:
     """All of it or nothing. Of two that build at once the last one replaces the same bytes by the same."""
+    import tempfile
+
     descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".")
     try:
         with os.fdopen(descriptor, "wb") as file:

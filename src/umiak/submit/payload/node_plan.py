@@ -30,6 +30,8 @@ class SentFiles:
     """The directory with one directory for each content hash."""
     archive: str = ""
     """Where it came to; empty if the store has it already."""
+    url: str = ""
+    """Storage from which the node fetches the archive; empty: it is there."""
 
 
 @value

@@ -109,6 +109,10 @@ def _prepare(plan: NodePlan, here: str, directory: str, environ: Mapping[str, st
         from umiak.submit.payload import unpack
 
         archive = os.path.join(here, plan.files.archive) if plan.files.archive else ""
+        if plan.files.url:
+            from umiak.submit.payload import transfer
+
+            transfer.bring_in(plan.files.url, archive, environ)
         unpack.copy(unpack.unpack(plan.files.digest, os.path.join(here, plan.files.store), archive), directory)
     if plan.inputs:
         from umiak.submit.payload import transfer

@@ -1,0 +1,336 @@
+"""The backend `kubernetes`: a run as objects of a cluster. An adapter.
+
+Names of objects follow from the run's id, and all of them have its digest: a submission that is repeated finds what is there. The
+workload comes last, and owns the rest from then on, so that whoever deletes it leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import time
+
+from umiak.core.bundle import Bundle
+from umiak.core.job import Handle
+from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.shown import without_password
+from umiak.submit.backends.kubernetes import checks, manifests, sending, settings, state, yaml_text
+from umiak.submit.backends.kubernetes.client import answers
+from umiak.submit.backends.kubernetes.client.answers import KubeRefused, KubeSilent
+from umiak.submit.backends.kubernetes.client.times import maybe, text_of
+from umiak.submit.backends.kubernetes.manifests import ClusterParts, collection
+from umiak.submit.backends.kubernetes.names import CANCELLED, KIND, MANAGED_BY, OURS, RUN_ID, RunNames
+from umiak.submit.backends.kubernetes.settings import WorkloadKind
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Any
+
+    from umiak.core.job import Job
+    from umiak.core.status import JobStatus
+    from umiak.submit.backend import LogLine, LogsWanted, Submission, SubmitContext
+    from umiak.submit.backends.kubernetes.client.api import KubeApi
+    from umiak.submit.backends.kubernetes.client.kubeconfig import KubeAccess
+    from umiak.submit.backends.kubernetes.manifests import KubeObject
+    from umiak.submit.places import NamedPlace
+
+NAME = "kubernetes"
+LOOK_S = 0.5
+"""Between two looks at pods that end."""
+STATUS_S = 1.0
+"""Between two looks at a workload whose logs are followed."""
+LINES_S = 0.1
+"""How long lines are waited for before new pods are looked for."""
+OUTAGE_S = 600.0
+"""How long an API may be silent before a follower gives up."""
+ENDING_S = 60.0
+"""For pods to be gone after their grace."""
+REMEMBERED_S = 7 * 86400.0
+"""How long a cancelled run is remembered in the cluster."""
+DISCOVERED = {"batch.paddlepaddle.org": WorkloadKind.PADDLEJOB, "jobset.x-k8s.io": WorkloadKind.JOBSET}
+"""Groups of APIs, and what a cluster that has them can make of a job: the first that is there."""
+
+
+def make(place: NamedPlace, context: SubmitContext) -> KubeBackend:
+    """The entry point of this backend."""
+    return KubeBackend(place.name, settings.read(place), context)
+
+
+class KubeBackend:
+    """One cluster, or a namespace of it."""
+
+    def __init__(self, place: str, said: settings.KubeSettings, context: SubmitContext) -> None:
+        self._place = place
+        self._settings = said
+        self._context = context
+        self._found: KubeAccess | None = None
+        self._api: KubeApi | None = None
+        self._kind: WorkloadKind | None = said.kind
+        self._payload = sending.KubePayload(context.directory, context.environ)
+
+    # ---- submitting
+
+    def check(self, job: Job) -> list[Problem]:
+        """What can be told before anything is sent; the cluster is asked for what it has, if the place does not say it."""
+        secret_bytes = sum(len(self._context.environ.get(name, "").encode()) for name in job.secrets)
+        return checks.problems(job, self._place, self._settings, self._parts(job), secret_bytes)
+
+    def render(self, job: Job, run_id: str) -> Bundle:
+        """Every object, as YAML."""
+        requests = [
+            f"POST {each.collection}\n{yaml_text.as_yaml(manifests.shown(each))}" for each in self._objects(job, run_id)
+        ]
+        if url := self._large_files(job):
+            requests.insert(0, f"upload {self._parts(job).files_bytes} bytes to {without_password(url)}")
+        return Bundle(requests=tuple(requests))
+
+    def submit(self, submission: Submission) -> Handle:
+        """Create what is not there."""
+        made = self._objects(submission.job, submission.run_id)
+        with self._telling():
+            sending.ObjectSender(self._place, self._client, self._payload).send(
+                made, submission, self._large_files(submission.job)
+            )
+        return Handle(backend=NAME, place=self._place, id=submission.run_id)
+
+    def _large_files(self, job: Job) -> str:
+        """Where the job's files are stored, if a ConfigMap can't take them."""
+        parts = self._parts(job)
+        files = manifests.plan_of(job, job.roles[0], "run", self._settings, parts).files
+        return files.url if files else ""
+
+    # ---- asking
+
+    def status(self, handle: Handle) -> JobStatus:
+        """From the workload and its pods."""
+        with self._telling():
+            return state.status_of(self._facts(handle))
+
+    def logs(self, handle: Handle, wanted: LogsWanted) -> Iterator[LogLine]:
+        """The lines of all pods, through the API."""
+        with self._telling():
+            yield from self._followed(handle, wanted) if wanted.follow else self._read(handle, wanted)
+
+    def _read(self, handle: Handle, wanted: LogsWanted) -> Iterator[LogLine]:
+        from umiak.submit.backends.kubernetes.log_lines import PodSource
+        from umiak.submit.backends.kubernetes.log_streams import PodLog
+
+        pods = self._facts(handle).pods
+        for pod in sorted(pods, key=lambda each: str(each["metadata"].get("creationTimestamp"))):
+            own = state.node_of(pod)
+            source = PodSource(
+                pod=own.name, made=str(pod["metadata"].get("creationTimestamp")), role=own.role, rank=own.rank
+            )
+            yield from PodLog(self._client, f"{self._collection('Pod')}/{own.name}", source, wanted).read()
+
+    def _followed(self, handle: Handle, wanted: LogsWanted) -> Iterator[LogLine]:
+        from umiak.submit.backends.kubernetes.log_streams import LogStreams
+        from umiak.submit.backends.kubernetes.pod_watch import PodWatch
+
+        path, names = self._collection("Pod"), RunNames.of(handle.id)
+        with (
+            PodWatch(self._connect(), path, names.selector) as watch,
+            LogStreams(self._connect, path, wanted) as streams,
+        ):
+            ask_at, is_over, silent_since = 0.0, False, 0.0
+            while True:
+                streams.look(watch.pods)
+                yield from streams.lines(wait_s=LINES_S)
+                if is_over and streams.is_done:
+                    return
+                if time.monotonic() < ask_at:
+                    continue
+                try:
+                    facts = self._facts(handle)
+                except KubeSilent:
+                    silent_since = silent_since or time.monotonic()
+                    if time.monotonic() - silent_since > OUTAGE_S:
+                        raise
+                    continue
+                silent_since = 0.0
+                is_over = state.status_of(facts).state.is_over
+                if is_over:
+                    streams.look(facts.pods)
+                ask_at = time.monotonic() + STATUS_S
+
+    def cancel(self, handle: Handle, grace_s: float) -> None:
+        """Remember that it was cancelled, delete it, and wait for its pods to be gone."""
+        names = RunNames.of(handle.id)
+        with self._telling():
+            facts = self._facts(handle)
+            if state.status_of(facts).state.is_over:
+                return
+            now = text_of(int(time.time()))
+            record = f"{self._collection('ConfigMap')}/{names.plan}"
+            try:
+                # It outlives the workload from now on: it says how the run ended.
+                self._client.patch(record, {"metadata": {"ownerReferences": None, "annotations": {CANCELLED: now}}})
+            except KubeRefused as refused:
+                if refused.status != 404:
+                    raise
+            self._delete_workloads(facts)
+            deadline = time.monotonic() + grace_s + ENDING_S
+            while True:
+                pods, _ = self._client.list(self._collection("Pod"), labelSelector=names.selector)
+                alive = [pod for pod in pods if state.phase(pod) not in ("Succeeded", "Failed")]
+                for pod in alive:
+                    if not _is_ending(pod, int(grace_s)):
+                        path = f"{self._collection('Pod')}/{pod['metadata']['name']}"
+                        self._client.delete(path, {"gracePeriodSeconds": int(grace_s)})
+                if not alive and not self._facts(handle).workloads:
+                    break
+                if time.monotonic() >= deadline:
+                    raise self._stays(handle, tuple(pod["metadata"]["name"] for pod in alive))
+                time.sleep(LOOK_S)
+            self._clean(names)
+
+    def _delete_workloads(self, facts: state.KubeFacts) -> None:
+        for each in facts.workloads:
+            path = f"{self._collection(str(each['kind']))}/{each['metadata']['name']}"
+            self._client.delete(path, {"propagationPolicy": "Background"})
+
+    def _clean(self, names: RunNames) -> None:
+        """What belonged to a cancelled run, and what is left of those that were cancelled long ago."""
+        self._client.delete(f"{self._collection('Secret')}/{names.secret}")
+        for kind, name in (("ConfigMap", names.launcher), ("ConfigMap", names.files), ("Service", names.name)):
+            self._client.delete(f"{self._collection(kind)}/{name}")
+        now = time.time()
+        records, _ = self._client.list(self._collection("ConfigMap"), labelSelector=f"{MANAGED_BY}={OURS}")
+        for record in records:
+            ended = maybe((record["metadata"].get("annotations") or {}).get(CANCELLED))
+            if ended is not None and now - ended > REMEMBERED_S:
+                self._client.delete(f"{self._collection('ConfigMap')}/{record['metadata']['name']}")
+
+    def list(self) -> Iterable[Handle]:
+        """Every run of this namespace, by whomever."""
+        with self._telling():
+            records, _ = self._client.list(self._collection("ConfigMap"), labelSelector=f"{MANAGED_BY}={OURS}")
+        found = {
+            (each["metadata"].get("annotations") or {}).get(RUN_ID)
+            for each in records
+            if str(each["metadata"]["name"]).endswith("-plan")
+        }
+        return [Handle(backend=NAME, place=self._place, id=run_id) for run_id in sorted(filter(None, found))]
+
+    # ---- what is known
+
+    def _facts(self, handle: Handle) -> state.KubeFacts:
+        names = RunNames.of(handle.id)
+        record = None
+        try:
+            record = self._client.get(f"{self._collection('ConfigMap')}/{names.plan}")
+        except KubeRefused as refused:
+            if refused.status != 404:
+                raise
+        said = ((record or {}).get("metadata") or {}).get("annotations") or {}
+        kinds = (
+            [said[KIND]]
+            if said.get(KIND) in [each.value for each in WorkloadKind]
+            else [each.value for each in WorkloadKind]
+        )
+        workloads: list[dict[str, Any]] = []
+        for kind in kinds:
+            word = manifests.KINDS[WorkloadKind(kind)]
+            try:
+                found, _ = self._client.list(self._collection(word), labelSelector=names.selector)
+            except KubeRefused as refused:
+                if refused.status not in (403, 404) or len(kinds) == 1:
+                    raise
+                continue
+            # A JobSet's own Jobs have the label as well.
+            workloads += [{"kind": word, **each} for each in found]
+            if workloads:
+                break
+        pods, _ = self._client.list(self._collection("Pod"), labelSelector=names.selector)
+        return state.KubeFacts(
+            workloads=tuple(workloads), pods=tuple(pods), record=record, expected=state.expected(workloads)
+        )
+
+    def _objects(self, job: Job, run_id: str) -> tuple[KubeObject, ...]:
+        return manifests.objects(job, run_id, self._settings, self._parts(job))
+
+    def _parts(self, job: Job) -> ClusterParts:
+        launcher = self._payload.launcher()
+        found, packed = self._payload.collected(job.files) if job.files is not None else (None, 0)
+        return ClusterParts(
+            namespace=self._namespace,
+            kind=self._workload_kind(),
+            launcher_sha256=launcher.sha256,
+            launcher_bytes=launcher.size_bytes,
+            files_digest=found.manifest.digest if found else "",
+            files_bytes=packed,
+        )
+
+    def _workload_kind(self) -> WorkloadKind:
+        """As the place says, or what the cluster has."""
+        if self._kind is None:
+            with self._telling():
+                groups = {each.get("name") for each in self._client.get("/apis").get("groups") or ()}
+            self._kind = next((kind for group, kind in DISCOVERED.items() if group in groups), WorkloadKind.JOB)
+        return self._kind
+
+    @property
+    def _namespace(self) -> str:
+        return self._settings.namespace or self._access.namespace or "default"
+
+    @property
+    def _access(self) -> KubeAccess:
+        if self._found is None:
+            from umiak.submit.backends.kubernetes.client import access
+
+            self._found = access.find(self._settings, self._context.environ)
+        return self._found
+
+    @property
+    def _client(self) -> KubeApi:
+        if self._api is None:
+            self._api = self._connect()
+        return self._api
+
+    def _connect(self) -> KubeApi:
+        from umiak.submit.backends.kubernetes.client.api import (
+            KubeApi,  # with TLS and HTTP, which a dry run does not need
+        )
+
+        return KubeApi(self._access, self._context.environ, timeout_s=self._settings.request_timeout_s)
+
+    def _collection(self, kind: str) -> str:
+        return collection(kind, self._namespace)
+
+    def _telling(self) -> _Telling:
+        return _Telling(lambda error: answers.told(error, self._place, self._access), self._hang_up)
+
+    def _hang_up(self) -> None:
+        if self._api is not None:
+            self._api.close()
+
+    def _stays(self, handle: Handle, pods: tuple[str, ...]) -> UmiakError:
+        return UmiakError(
+            Problem(
+                code="UM-SUBMIT-190",
+                what=f"{self._place}: the run does not end: {handle}",
+                why=f"still there: {', '.join(pods[:5]) or 'its workload'}",
+                hint="does its node answer, and does its operator run? `kubectl describe pod` tells more",
+            ),
+            exit_status=Exit.REFUSED,
+        )
+
+
+class _Telling:
+    """Makes what the API says an error for people, and keeps no connection when all is said."""
+
+    def __init__(self, told: Callable[[KubeRefused | KubeSilent], UmiakError], done: Callable[[], None]) -> None:
+        self._told, self._done = told, done
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        self._done()
+        if isinstance(error, (KubeRefused, KubeSilent)):
+            raise self._told(error) from None
+
+
+def _is_ending(pod: Mapping[str, Any], grace_s: int) -> bool:
+    metadata = pod["metadata"]
+    given = metadata.get("deletionGracePeriodSeconds")
+    return bool(metadata.get("deletionTimestamp")) and (given is None or int(given) <= grace_s)

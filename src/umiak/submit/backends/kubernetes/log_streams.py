@@ -1,0 +1,159 @@
+"""Follows the logs of all pods of a run at once, each over a connection of its own that is taken up again when it breaks. An adapter.
+
+with LogStreams(connect, collection, wanted) as streams:
+    streams.look(pods)                  begins with pods that were not there before
+    for line in streams.lines(wait_s=1): ...
+    streams.is_done                     every pod that was seen is over, and every line was given
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+
+from umiak.submit.backends.kubernetes import state
+from umiak.submit.backends.kubernetes.client.answers import KubeRefused, KubeSilent
+from umiak.submit.backends.kubernetes.log_lines import PodSource, Resumed, SeenLines, stamped
+from umiak.submit.backends.kubernetes.names import CONTAINER
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
+
+    from umiak.submit.backend import LogLine, LogsWanted
+    from umiak.submit.backends.kubernetes.client.api import KubeApi
+
+AGAIN_S = 0.2
+"""Before a stream that broke is taken up again."""
+MOST_WAITING = 10_000
+"""Lines that wait for a slow reader: then the streams wait as well."""
+
+
+class LogStreams:
+    """The logs of one run."""
+
+    def __init__(self, connect: Callable[[], KubeApi], collection: str, wanted: LogsWanted) -> None:
+        self._connect = connect
+        self._collection = collection
+        self._wanted = wanted
+        self._given: queue.Queue[LogLine | BaseException | None] = queue.Queue(MOST_WAITING)
+        self._known: set[str] = set()
+        self._running = 0
+        self._stop = threading.Event()
+
+    def __enter__(self) -> LogStreams:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+
+    @property
+    def is_done(self) -> bool:
+        return self._running == 0 and self._given.empty()
+
+    def look(self, pods: tuple[Mapping[str, Any], ...]) -> None:
+        """Begin with what is new and has a log."""
+        for pod in pods:
+            metadata = pod["metadata"]
+            if metadata["uid"] in self._known or not state.has_begun(pod):
+                continue
+            self._known.add(metadata["uid"])
+            self._running += 1
+            own = state.node_of(pod)
+            source = PodSource(pod=own.name, made=str(metadata.get("creationTimestamp")), role=own.role, rank=own.rank)
+            reader = PodLog(self._connect(), f"{self._collection}/{own.name}", source, self._wanted)
+            threading.Thread(target=self._run, args=(reader,), daemon=True).start()
+
+    def lines(self, wait_s: float) -> Iterator[LogLine]:
+        """What came, waiting for it at most so long."""
+        try:
+            found = self._given.get(timeout=wait_s)
+            while True:
+                if found is None:
+                    self._running -= 1
+                elif isinstance(found, BaseException):
+                    raise found
+                else:
+                    yield found
+                found = self._given.get_nowait()
+        except queue.Empty:
+            return
+
+    def _run(self, reader: PodLog) -> None:
+        try:
+            for line in reader.follow(self._stop):
+                if not self._put(line):
+                    return
+            self._put(None)
+        except BaseException as error:  # noqa: BLE001 - told where the lines are read
+            self._put(error)
+        finally:
+            reader.close()
+
+    def _put(self, item: LogLine | BaseException | None) -> bool:
+        while not self._stop.is_set():
+            try:
+                self._given.put(item, timeout=1.0)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+
+class PodLog:
+    """The log of one pod, every line once."""
+
+    def __init__(self, api: KubeApi, path: str, source: PodSource, wanted: LogsWanted) -> None:
+        self._api, self._path = api, path
+        self._seen = SeenLines()
+        self._resumed = Resumed(source, wanted)
+
+    def close(self) -> None:
+        self._api.close()
+
+    def follow(self, stop: threading.Event) -> Iterator[LogLine]:
+        """Until the container is over and everything it wrote was read."""
+        while not stop.is_set():
+            is_over = False
+            try:
+                # Asked before the log is read: what was written before the end is then read as well.
+                is_over = self._is_over()
+                yield from self._once(follow=not is_over)
+            except KubeSilent:
+                is_over = False
+            except KubeRefused as refused:
+                if refused.status == 404:
+                    return
+                is_over = False
+            if is_over:
+                return
+            stop.wait(AGAIN_S)
+
+    def read(self) -> Iterator[LogLine]:
+        """What there is now."""
+        try:
+            yield from self._once(follow=False)
+        except KubeRefused as refused:
+            # A pod that has not begun, or is gone meanwhile, has no log.
+            if refused.status not in (400, 404):
+                raise
+
+    def _once(self, *, follow: bool) -> Iterator[LogLine]:
+        query = {"container": CONTAINER, "timestamps": "true"}
+        if since := self._seen.since():
+            query["sinceTime"] = since
+        if follow:
+            query["follow"] = "true"
+        for raw in self._api.stream(f"{self._path}/log", query):
+            line = stamped(raw)
+            if self._seen.is_new(line) and (made := self._resumed.line(line)) is not None:
+                yield made
+
+    def _is_over(self) -> bool:
+        try:
+            return state.is_over(self._api.get(self._path))
+        except KubeRefused as refused:
+            if refused.status == 404:
+                return True
+            raise

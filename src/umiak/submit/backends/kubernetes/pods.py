@@ -1,0 +1,175 @@
+"""One pod of a run: its container, its mounts, what it asks for and where it may go. A decider.
+
+/umiak/launcher    the launcher's file      /umiak/plan   what this role does
+/umiak/files       the job's files          /umiak/work   where it works, a directory of the pod's own
+"""
+
+from __future__ import annotations
+
+from umiak.core.value import value
+from umiak.submit.backends.kubernetes.names import CONTAINER, MANAGED_BY, OURS, ROLE, RUN
+from umiak.submit.backends.kubernetes.settings import KUEUE, VOLCANO
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from umiak.core.job import Job, RoleSpec
+    from umiak.submit.backends.kubernetes.names import RunNames
+    from umiak.submit.backends.kubernetes.settings import KubeSettings, KubeToleration, KubeVolume
+
+ROOT = "/umiak"
+LAUNCHER_NAME = "umiak-launcher.pyz"
+PLAN_NAME = "node.json"
+START = "umiak.submit.payload.node_start"
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a mount
+GANG = "scheduling.k8s.io/group-name"
+"""The annotation by which Volcano knows a pod's PodGroup."""
+_UNITS = ((1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
+
+
+@value
+class PodExtras:
+    """What depends on the kind of the workload."""
+
+    env: tuple[tuple[str, str], ...] = ()
+    subdomain: str = ""
+    """The headless Service that gives pods their names; empty: whoever makes the pods sees to it."""
+    time_limit_s: int | None = None
+    has_files: bool = False
+    """Whether the job's files are in a ConfigMap."""
+
+
+def template(job: Job, role: RoleSpec, names: RunNames, settings: KubeSettings, extras: PodExtras) -> dict[str, Any]:
+    """A pod template."""
+    metadata: dict[str, Any] = {
+        "labels": {**dict(settings.labels), MANAGED_BY: OURS, RUN: names.name, ROLE: role.role.value}
+    }
+    annotations = dict(settings.annotations)
+    if settings.scheduler == VOLCANO:
+        annotations[GANG] = names.name
+    if annotations:
+        metadata["annotations"] = annotations
+    shared_memory = role.resource.shared_memory_bytes or settings.shared_memory_bytes
+    spec: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": settings.grace_s,
+        # A pod's token of the cluster is of no use to a job, unless somebody gave it an account for that.
+        **({} if settings.service_account else {"automountServiceAccountToken": False}),
+        **_whereabouts(settings),
+        **({"subdomain": extras.subdomain} if extras.subdomain else {}),
+        **({"activeDeadlineSeconds": extras.time_limit_s} if extras.time_limit_s else {}),
+        "containers": [_container(job, role, names, settings, extras, shared_memory)],
+        "volumes": [
+            {"name": "umiak-launcher", "configMap": {"name": names.launcher}},
+            {
+                "name": "umiak-plan",
+                "configMap": {"name": names.plan, "items": [{"key": f"{role.role.value}.json", "path": PLAN_NAME}]},
+            },
+            *([{"name": "umiak-files", "configMap": {"name": names.files}}] if extras.has_files else []),
+            {"name": "umiak-work", "emptyDir": {}},
+            *(
+                [{"name": "umiak-shm", "emptyDir": {"medium": "Memory", "sizeLimit": quantity(shared_memory)}}]
+                if shared_memory
+                else []
+            ),
+            *map(_volume, settings.volumes),
+        ],
+    }
+    return {"metadata": metadata, "spec": spec}
+
+
+def quantity(count: int) -> str:
+    """Bytes as Kubernetes writes them."""
+    return next((f"{count // unit}{name}" for unit, name in _UNITS if count % unit == 0), str(count))
+
+
+def _container(
+    job: Job, role: RoleSpec, names: RunNames, settings: KubeSettings, extras: PodExtras, shared_memory: int
+) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "name": CONTAINER,
+        "image": job.image or settings.image,
+        "command": [settings.python, f"{ROOT}/launcher/{LAUNCHER_NAME}", "-m", START, f"{ROOT}/plan/{PLAN_NAME}"],
+        "env": [
+            {"name": "PYTHONUNBUFFERED", "value": "1"},
+            *({"name": name, "value": text} for name, text in extras.env),
+        ],
+        "envFrom": [{"secretRef": {"name": names.secret}}],
+        "volumeMounts": [
+            {"name": "umiak-launcher", "mountPath": f"{ROOT}/launcher", "readOnly": True},
+            {"name": "umiak-plan", "mountPath": f"{ROOT}/plan", "readOnly": True},
+            *([{"name": "umiak-files", "mountPath": f"{ROOT}/files", "readOnly": True}] if extras.has_files else []),
+            {"name": "umiak-work", "mountPath": f"{ROOT}/work"},
+            *([{"name": "umiak-shm", "mountPath": SHARED_MEMORY}] if shared_memory else []),
+            *map(_mount, settings.volumes),
+        ],
+    }
+    if settings.pull_policy:
+        made["imagePullPolicy"] = settings.pull_policy
+    if resources := _resources(role, settings):
+        made["resources"] = resources
+    return made
+
+
+def _resources(role: RoleSpec, settings: KubeSettings) -> dict[str, Any]:
+    """Memory and accelerators are asked for and limited alike; more CPU may be used where there is some."""
+    wanted = role.resource
+    requests, limits = {}, {}
+    if wanted.cpus:
+        requests["cpu"] = f"{round(wanted.cpus * 1000)}m" if wanted.cpus % 1 else str(int(wanted.cpus))
+    if wanted.memory_bytes:
+        requests["memory"] = limits["memory"] = quantity(wanted.memory_bytes)
+    if wanted.devices:
+        name = settings.resource_of(wanted.device)
+        requests[name] = limits[name] = str(wanted.devices)
+    found = {"requests": requests, "limits": limits}
+    return {name: each for name, each in found.items() if each}
+
+
+def _whereabouts(settings: KubeSettings) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if settings.scheduler and settings.scheduler != KUEUE:
+        found["schedulerName"] = settings.scheduler
+    if settings.priority_class:
+        found["priorityClassName"] = settings.priority_class
+    if settings.service_account:
+        found["serviceAccountName"] = settings.service_account
+    if settings.image_pull_secrets:
+        found["imagePullSecrets"] = [{"name": name} for name in settings.image_pull_secrets]
+    if settings.node_selector:
+        found["nodeSelector"] = dict(settings.node_selector)
+    if settings.tolerations:
+        found["tolerations"] = [_toleration(each) for each in settings.tolerations]
+    return found
+
+
+def _toleration(each: KubeToleration) -> dict[str, str]:
+    made = {"operator": "Equal" if each.value else "Exists"}
+    parts = {"key": each.key, "value": each.value, "effect": each.effect}
+    return {**made, **{name: text for name, text in parts.items() if text}}
+
+
+def _volume(volume: KubeVolume) -> dict[str, Any]:
+    source: dict[str, Any]
+    if volume.pvc:
+        source = {
+            "persistentVolumeClaim": {"claimName": volume.pvc, **({"readOnly": True} if volume.read_only else {})}
+        }
+    elif volume.host_path:
+        source = {"hostPath": {"path": volume.host_path}}
+    elif volume.nfs:
+        server, _, path = volume.nfs.partition(":/")
+        source = {"nfs": {"server": server, "path": f"/{path}"}}
+    else:
+        source = {"configMap": {"name": volume.config_map}}
+    return {"name": volume.name, **source}
+
+
+def _mount(volume: KubeVolume) -> dict[str, Any]:
+    return {
+        "name": volume.name,
+        "mountPath": volume.mount,
+        **({"subPath": volume.sub_path} if volume.sub_path else {}),
+        **({"readOnly": True} if volume.read_only else {}),
+    }
