@@ -60,6 +60,18 @@ class Backend(Protocol):
         """The jobs that this place knows of."""
 
 
+class Sizing:
+    """A backend whose place's settings say how many nodes there are, for jobs that come from a config: mixed in."""
+
+    def sized(self, job: Job) -> Job:
+        """The job with the numbers of the settings."""
+        raise NotImplementedError
+
+
+def nobody_listens(_: str) -> None:
+    """Where nobody wants to hear what a backend does."""
+
+
 @value
 class SubmitContext:
     """Where a person submits from."""
@@ -69,6 +81,8 @@ class SubmitContext:
     """Absolute: the working directory."""
     state_directory: str
     """Absolute: umiak's own, for its user alone."""
+    tell: Callable[[str], None] = nobody_listens
+    """One line to the person, about what a submission does; never with a secret in it."""
 
 
 class Secrets(dict[str, str]):

@@ -45,6 +45,16 @@ STATES = {
         "CANCELLED": State.CANCELLED,
         "REVOKED": State.CANCELLED,
     },
+    "paddlecloud": {
+        "submit": State.QUEUED,
+        "queue": State.QUEUED,
+        "schedule": State.STARTING,
+        "running": State.RUNNING,
+        "killing": State.STOPPING,
+        "success": State.SUCCEEDED,
+        "fail": State.FAILED,
+        "killed": State.CANCELLED,
+    },
     "ray": {
         "PENDING": State.QUEUED,
         "RUNNING": State.RUNNING,
