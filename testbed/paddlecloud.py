@@ -340,10 +340,13 @@ class PaddleCloud:
         trainers = kept.get("mpi_nodes") or kept["k8s_trainers"]
         servers = kept.get("mpi_nodes") or kept.get("k8s_ps_num", 0)
         if not servers:
-            shared = {**given, "PADDLE_TRAINERS": ",".join(["127.0.0.1"] * trainers), "PADDLE_PORT": str(_free_port())}
-            shared |= {"TRAINER_GPU_CARD_COUNT": str(kept["k8s_gpu_cards"]), "POD_IP": "127.0.0.1"}
-            ranks = range(trainers)
-            return [(f"{job_id}-trainer-{rank}", {**shared, "PADDLE_TRAINER_ID": str(rank)}) for rank in ranks]
+            hosts = [f"127.0.0.{number + 1}" for number in range(trainers)]
+            shared = {**given, "PADDLE_TRAINERS": ",".join(hosts), "PADDLE_PORT": str(_free_port())}
+            shared["TRAINER_GPU_CARD_COUNT"] = str(kept["k8s_gpu_cards"])
+            return [
+                (f"{job_id}-trainer-{rank}", {**shared, "POD_IP": host, "PADDLE_TRAINER_ID": str(rank)})
+                for rank, host in enumerate(hosts)
+            ]
         ports = [_free_port() for _ in range(servers)]
         shared = {
             **given,

@@ -39,7 +39,9 @@ def read(text: str, source: str, backends: Collection[str]) -> BackendReading:
     tree = yaml_tree.parse(text, source, findings)
     start = Place(source=source, line=1, column=1)
     place = None
-    if isinstance(tree, Section) or tree is None:
+    if tree is None and findings.problems:
+        pass  # it is not YAML: what it lacks is not told as well
+    elif isinstance(tree, Section) or tree is None:
         place = _place(tree or Section(place=start), findings, backends)
     else:
         findings.problem("UM-CONFIG-013", start, f"a backend is a mapping, and this is {kind_of(tree)}")

@@ -253,7 +253,7 @@ class PaddleCloudBackend(Sizing):
         plan = node_plan.NodePlan(
             run_id=run_id,
             directory=".",
-            launch=node_plan.launch_words(job, job.role(Role.TRAINER) or job.roles[0], run_id),
+            launch=(*rendering.SHOW_ALL, *node_plan.launch_words(job, job.role(Role.TRAINER) or job.roles[0], run_id)),
             files=sent,
             inputs=job.inputs,
             outputs=job.outputs,

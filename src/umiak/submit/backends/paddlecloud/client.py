@@ -14,7 +14,7 @@ import shutil
 import signal
 import subprocess
 
-from umiak.adapters import private_files
+from umiak.adapters import private_files, process
 from umiak.contracts.secrets import HIDDEN
 from umiak.submit.backends.paddlecloud import answers
 from umiak.submit.backends.paddlecloud.answers import Output
@@ -66,7 +66,14 @@ class Client:
 
 
 def run(argv: Sequence[str], environ: Mapping[str, str], within_s: float, directory: str | None = None) -> Output:
-    """How a program ended, and what it said. One that takes too long is killed with all that it started."""
+    """How a program ended, and what it said. One that takes too long is killed with all that it started.
+
+    It is killed with this process, too: a client that goes on alone could submit what somebody else submits again.
+    """
+
+    def in_child() -> None:
+        process.ask_for_death_signal(signal.SIGKILL)
+
     try:
         started = subprocess.Popen(
             argv,
@@ -78,6 +85,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str], within_s: float, direct
             text=True,
             errors="replace",
             start_new_session=True,
+            preexec_fn=in_child,  # noqa: PLW1509 - this process has one thread
         )
     except FileNotFoundError:
         return Output(status=127, out="", err=f"{argv[0]}: not found")

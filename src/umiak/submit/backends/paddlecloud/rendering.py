@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 BEFORE, CONFIG, END, JOB = "before_hook.sh", "config.ini", "end_hook.sh", "job.sh"
 GENERATED = (BEFORE, CONFIG, END, JOB)
 NODE_PLAN, ARCHIVE, LAUNCHER = "node.json", "files.tar.gz", "umiak-launcher.pyz"
+SHOW_ALL = ("--tee", "all")
+"""What workers write is a part of the launcher's own output: the platform keeps that, and nothing else."""
 CPU_NUM = "CPU_NUM"
 TRAIN = ("-m", "umiak", "train")
 MOUNTED_AT = "/root/paddlejob/workspace/env_run/afs/"
@@ -91,7 +93,7 @@ def start_cmd(folder: Folder) -> str:
     if job.command[:3] == TRAIN:
         return shlex.join(("python", *job.command))
     role = job.role(Role.TRAINER) or job.roles[0]
-    return shlex.join(("python", "-m", "umiak", "launch", *launch_words(job, role, folder.run_id)))
+    return shlex.join(("python", "-m", "umiak", "launch", *SHOW_ALL, *launch_words(job, role, folder.run_id)))
 
 
 def needs_umiak(folder: Folder) -> bool:
