@@ -200,14 +200,15 @@ def _check_files(files: Sequence[str]) -> None:
 def _keep(args: argparse.Namespace, state: Path, variables: Mapping[str, str]) -> str:
     number = len(list((state / "jobs").iterdir())) + 1
     job_id = f"job-{number:016x}"
-    files = state / "jobs" / job_id / "files"
-    files.mkdir(parents=True)
+    made = state / "incoming" / f"{os.getpid()}-{job_id}"
+    (made / "files").mkdir(parents=True)
     for name in args.files:
-        shutil.copy(name, files)
+        shutil.copy(name, made / "files")
     kept = {name: item for name, item in vars(args).items() if item is not None}
     kept |= {"variables": dict(variables), "order": number, "nodes": []}
-    (state / "jobs" / job_id / "job.json").write_text(json.dumps(kept))
-    (state / "jobs" / job_id / "state").write_text("submit")
+    (made / "job.json").write_text(json.dumps(kept))
+    (made / "state").write_text("submit")
+    made.rename(state / "jobs" / job_id)  # it is there as a whole, or not at all
     return job_id
 
 
