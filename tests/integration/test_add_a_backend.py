@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import tomllib
 
 from tests.integration import submitting
 from tests.support import eventually
@@ -19,8 +18,9 @@ from umiak.submit import configuration
 from umiak.submit.flow import Flow
 from umiak.testing.backends import broken_laws
 
+toml = pytest.importorskip("tomllib", reason="of Python 3.11")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorials" / "add-a-backend.md"
-FILE = re.compile(r"^<!-- file: (\S+) -->\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"^<!-- package: (\S+) -->\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILES = dict(FILE.findall(PAGE.read_text(encoding="utf-8")))
 
 
@@ -37,7 +37,7 @@ def installed(desk: submitting.Desk, tmp_path: Path) -> submitting.Desk:
     metadata = site / "umiak_background-1.dist-info"
     metadata.mkdir(parents=True)
     (site / "umiak_background.py").write_text(FILES["umiak_background.py"])
-    project = tomllib.loads(FILES["pyproject.toml"])["project"]
+    project = toml.loads(FILES["pyproject.toml"])["project"]
     (metadata / "METADATA").write_text(
         f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
     )

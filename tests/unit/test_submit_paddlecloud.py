@@ -19,7 +19,7 @@ from umiak.core.value import replace
 from umiak.submit import backend_yaml
 from umiak.submit.backend import Secrets
 from umiak.submit.backends.paddlecloud import answers, checks, client, logs, rendering, settings
-from umiak.submit.backends.paddlecloud.answers import Answer, Output
+from umiak.submit.backends.paddlecloud.answers import ClientAnswer, ClientOutput
 from umiak.submit.backends.paddlecloud.rendering import Folder
 from umiak.submit.backends.paddlecloud.settings import PaddleCloudSettings, SettingsReading
 
@@ -334,21 +334,21 @@ REFUSED = '{"code": 7, "message": "no quota", "data": null}'
 @pytest.mark.parametrize(
     ("status", "out", "err", "answer"),
     [
-        (0, f"Congratulations! {{braces}}\n{OK}\n", "", Answer(job_id="job-1")),
-        (0, WRAPPED, "", Answer(job_id="job-1")),
-        (0, REFUSED, "", Answer(refusal="no quota")),
-        (1, "", "Error occurred: no such file\n", Answer(refusal="Error occurred: no such file")),
-        (1, "Oops...The job submission aborted", "", Answer(refusal="Oops...The job submission aborted")),
-        (2, "", "usage: paddlecloud job\nx", Answer(refusal="usage: paddlecloud job")),
-        (1, "", "None\nreset\n", Answer(unclear="the client ended with 1: reset")),
-        (0, "Congratulations!", "", Answer(unclear="the client ended with 0: Congratulations!")),
-        (0, "", "", Answer(unclear="the client ended with 0")),
-        (-9, "", "", Answer(unclear="the client ended with -9")),
-        (None, OK, "", Answer(unclear="the client did not answer in time")),
+        (0, f"Congratulations! {{braces}}\n{OK}\n", "", ClientAnswer(job_id="job-1")),
+        (0, WRAPPED, "", ClientAnswer(job_id="job-1")),
+        (0, REFUSED, "", ClientAnswer(refusal="no quota")),
+        (1, "", "Error occurred: no such file\n", ClientAnswer(refusal="Error occurred: no such file")),
+        (1, "Oops...The job submission aborted", "", ClientAnswer(refusal="Oops...The job submission aborted")),
+        (2, "", "usage: paddlecloud job\nx", ClientAnswer(refusal="usage: paddlecloud job")),
+        (1, "", "None\nreset\n", ClientAnswer(unclear="the client ended with 1: reset")),
+        (0, "Congratulations!", "", ClientAnswer(unclear="the client ended with 0: Congratulations!")),
+        (0, "", "", ClientAnswer(unclear="the client ended with 0")),
+        (-9, "", "", ClientAnswer(unclear="the client ended with -9")),
+        (None, OK, "", ClientAnswer(unclear="the client did not answer in time")),
     ],
 )
-def test_answers_of_the_client(status: int | None, out: str, err: str, answer: Answer) -> None:
-    assert answers.submitted(Output(status=status, out=out, err=err)) == answer
+def test_answers_of_the_client(status: int | None, out: str, err: str, answer: ClientAnswer) -> None:
+    assert answers.submitted(ClientOutput(status=status, out=out, err=err)) == answer
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,10 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from umiak.core.bundle import Bundle, BundleFile, SecretFile
+from umiak.core.job import Handle, Job
 from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.status import JobStatus, NodeStatus, State
 from umiak.core.value import value
 
 TYPE_CHECKING = False
@@ -22,15 +25,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Protocol, TypeAlias
 
-    from umiak.core.bundle import Bundle
     from umiak.core.cluster import Role
-    from umiak.core.job import Handle, Job
-    from umiak.core.status import JobStatus
     from umiak.submit.places import NamedPlace
 
     BackendFactory: TypeAlias = "Callable[[NamedPlace, SubmitContext], Backend]"
 else:
     Protocol = object  # importing typing takes longer than a command may
+
+__all__ = [
+    "AnswerLost",
+    "Backend",
+    "Bundle",
+    "BundleFile",
+    "Handle",
+    "Job",
+    "JobStatus",
+    "LogLine",
+    "LogsWanted",
+    "NodeStatus",
+    "Problem",
+    "SecretFile",
+    "Secrets",
+    "State",
+    "Submission",
+    "SubmitContext",
+    "UmiakError",
+]
+"""All that a backend is written with, also one of another package."""
 
 DEFAULT_GRACE_S = 30.0
 

@@ -1,7 +1,7 @@
 """The laws of backends, as a check that any backend's tests can call, also those of other packages. A program.
 
     def test_the_laws(tmp_path):
-        assert broken_laws(lambda: make(place, context), Job(name="try", command=("train.py",)), searched=[tmp_path]) == []
+        assert broken_laws(lambda: backend_at("lab", tmp_path), Job(name="try", command=("train.py",))) == []
 
 It submits the job for real, asks about it as another process would (each time through a new backend), and waits for its end.
 
@@ -26,7 +26,9 @@ from umiak.core.job import Handle, handle
 from umiak.core.problem import UmiakError
 from umiak.core.status import State
 from umiak.core.value import replace
+from umiak.submit import configuration
 from umiak.submit.backend import LogsWanted, Secrets, Submission
+from umiak.submit.flow import Flow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,11 +38,17 @@ if TYPE_CHECKING:
     from umiak.core.status import JobStatus
     from umiak.submit.backend import Backend
 
-__all__ = ["broken_laws"]
+__all__ = ["backend_at", "broken_laws"]
 
 LOOK_S = 0.05
 LARGEST = 64 << 20
 """Bytes of a file that is searched."""
+
+
+def backend_at(place: str, directory: str | os.PathLike[str]) -> Backend:
+    """A new backend for a place of the umiak.toml in a directory, as `umiak submit --on PLACE` there would have it."""
+    flow = Flow(configuration.context(os.environ, os.fspath(directory)))
+    return flow.backend(flow.place(place))
 
 
 def broken_laws(

@@ -1,6 +1,6 @@
 """What the client says, understood. A decider.
 
-    submitted(Output(status=0, out='...{"jobId": "job-1"}', err=""))     Answer(job_id="job-1")
+    submitted(ClientOutput(status=0, out='...{"jobId": "job-1"}', err=""))     ClientAnswer(job_id="job-1")
     state("running")                                                      State.RUNNING
 
 Its answers come in two forms: the object itself, or ``{"code": 0, "message": ..., "data": {...}}``, with lines for people before it.
@@ -30,7 +30,7 @@ USAGE = 2
 
 
 @value
-class Output:
+class ClientOutput:
     """How the client ended."""
 
     status: int | None
@@ -40,7 +40,7 @@ class Output:
 
 
 @value
-class Answer:
+class ClientAnswer:
     """What came of asking for a job."""
 
     job_id: str = ""
@@ -60,26 +60,26 @@ class PlatformNode:
     rank: int
 
 
-def submitted(output: Output) -> Answer:
+def submitted(output: ClientOutput) -> ClientAnswer:
     """A new job, or why there is none."""
     if output.status is None:
-        return Answer(unclear="the client did not answer in time")
+        return ClientAnswer(unclear="the client did not answer in time")
     data = last_object(output.out)
     if data is not None:
         if _is_refused(data):
-            return Answer(refusal=one_line(str(data.get("message") or f"code {data['code']}")))
+            return ClientAnswer(refusal=one_line(str(data.get("message") or f"code {data['code']}")))
         job_id = _inner(data).get("jobId")
         if isinstance(job_id, str) and job_id:
-            return Answer(job_id=job_id)
+            return ClientAnswer(job_id=job_id)
     said = [line.strip() for line in f"{output.out}\n{output.err}".splitlines() if line.strip()]
     refused = next((line for line in said if line.lower().startswith(REFUSALS)), "")
     if output.status and (refused or output.status == USAGE):
-        return Answer(refusal=one_line(refused or (said[-1] if said else f"exit status {output.status}")))
+        return ClientAnswer(refusal=one_line(refused or (said[-1] if said else f"exit status {output.status}")))
     last = f": {one_line(said[-1], 200)}" if said else ""
-    return Answer(unclear=f"the client ended with {output.status}{last}")
+    return ClientAnswer(unclear=f"the client ended with {output.status}{last}")
 
 
-def told(output: Output) -> tuple[dict[str, Any], str]:
+def told(output: ClientOutput) -> tuple[dict[str, Any], str]:
     """The answer to a question, or an empty one and what went wrong."""
     if output.status is None:
         return {}, "the client did not answer in time"

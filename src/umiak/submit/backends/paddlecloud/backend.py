@@ -83,7 +83,7 @@ class PaddleCloudBackend(Sizing):
         run_id = submission.run_id
         folder, files, _ = self._folder(submission.job, run_id)
         keys = folder.settings.secrets
-        asked = client.Client(self._context.environ, self._prepared(keys))
+        asked = client.CloudClient(self._context.environ, self._prepared(keys))
         record = self._record(run_id)
         if record is not None:
             job_id = record.get("job_id") or self._found(asked, run_id)
@@ -119,7 +119,7 @@ class PaddleCloudBackend(Sizing):
         self._context.tell("end submit")
         return self._accepted(run_id, job_id, folder)
 
-    def _found(self, asked: client.Client, run_id: str) -> str:
+    def _found(self, asked: client.CloudClient, run_id: str) -> str:
         """The platform's id for a run whose answer is missing. `AnswerLost` if nobody can tell."""
         try:
             return asked.find(run_id)
@@ -200,7 +200,7 @@ class PaddleCloudBackend(Sizing):
     def _ask(self, handle: Handle, *words: str) -> dict[str, object]:
         record = self._plain(self._job_path(handle.id)) or {}
         home = record.get("home") or ""
-        asked = client.Client(self._context.environ, home if os.path.isdir(home) else self._known_home())
+        asked = client.CloudClient(self._context.environ, home if os.path.isdir(home) else self._known_home())
         data, wrong = asked.ask(*words)
         if wrong:
             raise self._not_told(wrong, handle)
@@ -320,7 +320,7 @@ class PaddleCloudBackend(Sizing):
     def list(self) -> list[Handle]:
         """Every job of this person."""
         try:
-            found = list(client.Client(self._context.environ, self._known_home()).jobs())
+            found = list(client.CloudClient(self._context.environ, self._known_home()).jobs())
         except OSError as error:
             raise self._not_told(str(error)) from None
         return [Handle(backend=BACKEND, place=self._place.name, id=job_id) for _, job_id in found if job_id]

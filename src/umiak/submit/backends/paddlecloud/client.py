@@ -17,7 +17,7 @@ import subprocess
 from umiak.adapters import private_files, process
 from umiak.contracts.secrets import HIDDEN
 from umiak.submit.backends.paddlecloud import answers
-from umiak.submit.backends.paddlecloud.answers import Output
+from umiak.submit.backends.paddlecloud.answers import ClientOutput
 from umiak.submit.backends.paddlecloud.settings import AK, SK
 
 TYPE_CHECKING = False
@@ -34,7 +34,7 @@ ASK_S = 60.0
 """How long a question may take; a submission has files to send, and a limit of its own."""
 
 
-class Client:
+class CloudClient:
     """The client of one person with one pair of keys."""
 
     def __init__(self, environ: Mapping[str, str], home: str = "") -> None:
@@ -65,7 +65,7 @@ class Client:
         return next((job_id for each, job_id in self.jobs() if each == name), "")
 
 
-def run(argv: Sequence[str], environ: Mapping[str, str], within_s: float, directory: str | None = None) -> Output:
+def run(argv: Sequence[str], environ: Mapping[str, str], within_s: float, directory: str | None = None) -> ClientOutput:
     """How a program ended, and what it said. One that takes too long is killed with all that it started.
 
     It is killed with this process, too: a client that goes on alone could submit what somebody else submits again.
@@ -88,18 +88,18 @@ def run(argv: Sequence[str], environ: Mapping[str, str], within_s: float, direct
             preexec_fn=in_child,  # noqa: PLW1509 - this process has one thread
         )
     except FileNotFoundError:
-        return Output(status=127, out="", err=f"{argv[0]}: not found")
+        return ClientOutput(status=127, out="", err=f"{argv[0]}: not found")
     try:
         out, err = started.communicate(timeout=within_s)
     except subprocess.TimeoutExpired:
         os.killpg(started.pid, signal.SIGKILL)
         out, err = started.communicate()
-        return Output(status=None, out=out, err=err)
+        return ClientOutput(status=None, out=out, err=err)
     except BaseException:
         os.killpg(started.pid, signal.SIGKILL)
         started.communicate()
         raise
-    return Output(status=started.returncode, out=out, err=err)
+    return ClientOutput(status=started.returncode, out=out, err=err)
 
 
 def is_installed(environ: Mapping[str, str]) -> bool:

@@ -198,7 +198,7 @@ def _secret(said: Said, name: str, environ: Mapping[str, str], findings: Finding
             "UM-SUBMIT-221",
             said.place(name),
             f"{said.label}: {name} stands in the file as plain text",
-            why="whoever can read the file, or an old version of it, has it",
+            why="everybody who can read the file, or an old version of it, has it",
             hint=f"write `{name}: ${VARIABLES[name]}` and export {VARIABLES[name]}",
         )
         return written
