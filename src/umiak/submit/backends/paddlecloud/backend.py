@@ -52,6 +52,7 @@ class PaddleCloudBackend(Sizing):
         self._context = context
         self._root = os.path.join(context.state_directory, BACKEND)
         self._read: SettingsReading | None = None
+        self._archives: dict[str, FoundFiles] = {}
 
     # ---- submitting
 
@@ -263,9 +264,12 @@ class PaddleCloudBackend(Sizing):
     def _archive(self, job: Job) -> FoundFiles | None:
         if job.files is None:
             return None
-        from umiak.submit.payload import file_set
+        known = repr(job.files)
+        if known not in self._archives:  # hashed once for check, render and submit; what changes in between is noticed
+            from umiak.submit.payload import file_set
 
-        return file_set.collect(job.files, self._context.directory)
+            self._archives[known] = file_set.collect(job.files, self._context.directory)
+        return self._archives[known]
 
     def _prepared(self, secrets: Secrets) -> str:
         home = client.home_of(self._context.state_directory, secrets)

@@ -15,7 +15,6 @@ from umiak.contracts.secrets import HIDDEN
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.submit.backends.paddlecloud import rendering
 from umiak.submit.backends.paddlecloud.settings import AK, SK
-from umiak.submit.payload import launcher_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,6 +76,8 @@ def write(
             else:
                 shutil.copy(path, target)
         if folder.node_plan:
+            from umiak.submit.payload import launcher_file  # what builds zip files takes its time to import
+
             shutil.copy(launcher_file.find().path, os.path.join(folder.path, rendering.LAUNCHER))
         if archive is not None:
             from umiak.submit.payload import file_set
