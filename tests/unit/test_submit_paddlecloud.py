@@ -187,6 +187,12 @@ def test_keys(secrets: dict[str, str], own: bool, codes: list[str]) -> None:
     assert "with blank" not in "".join(line for each in found for line in each.lines())
 
 
+def test_secrets_of_a_job_must_fit_into_a_line() -> None:
+    wanted = folder(MPI, replace(SERVED, secrets=("KEY",)))
+    found = checks.problems(wanted, has_client=True, has_own_keys=False, environ={"KEY": "line\nline"})
+    assert [each.what for each in found] == ["can't be written to config.ini: the value of KEY"]
+
+
 # ---- shapes
 
 

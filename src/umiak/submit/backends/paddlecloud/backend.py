@@ -68,7 +68,10 @@ class PaddleCloudBackend(Sizing):
         folder, _, wrong = self._folder(job, "check")
         environ = self._context.environ
         found = checks.problems(
-            folder, has_client=client.is_installed(environ), has_own_keys=client.has_own_keys(environ)
+            folder,
+            has_client=client.is_installed(environ),
+            has_own_keys=client.has_own_keys(environ),
+            environ=environ,
         )
         for problem in (*reading.warnings, *checks.warnings(folder)):
             for line in problem.lines("warning"):

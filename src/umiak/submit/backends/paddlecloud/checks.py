@@ -5,6 +5,8 @@ problems(folder), warnings(folder)
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from umiak.core.cluster import Role
 from umiak.core.problem import Problem
 from umiak.submit.backends.paddlecloud import rendering
@@ -12,13 +14,17 @@ from umiak.submit.backends.paddlecloud.settings import AK, SK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from umiak.submit.backends.paddlecloud.rendering import Folder
     from umiak.submit.backends.paddlecloud.settings import PaddleCloudSettings
 
 
-def problems(folder: Folder, *, has_client: bool, has_own_keys: bool) -> list[Problem]:
-    """All of them. ``has_own_keys``: whether the client has keys that its user gave it."""
-    found = [*_shape(folder), *_keys(folder.settings, has_own_keys=has_own_keys), *_texts(folder)]
+def problems(
+    folder: Folder, *, has_client: bool, has_own_keys: bool, environ: Mapping[str, str] = MappingProxyType({})
+) -> list[Problem]:
+    """All of them. ``has_own_keys``: whether the client has keys that its user gave it; ``environ`` has the job's secrets."""
+    found = [*_shape(folder), *_keys(folder.settings, has_own_keys=has_own_keys), *_texts(folder, environ)]
     job, settings = folder.job, folder.settings
     if not has_client:
         found.append(
@@ -109,12 +115,13 @@ def _keys(settings: PaddleCloudSettings, *, has_own_keys: bool) -> list[Problem]
     ]
 
 
-def _texts(folder: Folder) -> list[Problem]:
+def _texts(folder: Folder, environ: Mapping[str, str]) -> list[Problem]:
     """What a line of config.ini can't hold."""
     settings = folder.settings
     pairs = [*rendering.variables(folder), *settings.paths, ("fs_name", settings.fs_name)]
     wrong = [name for name, text in pairs if not rendering.is_writable(text)]
-    wrong += [name for name, text in settings.secrets.items() if not rendering.is_writable(text)]
+    secrets = {**settings.secrets, **{name: environ.get(name, "") for name in folder.job.secrets}}
+    wrong += [name for name, text in secrets.items() if not rendering.is_writable(text)]
     hint = "config.ini has one line for it: use no ends of lines, and no single quotes beside other signs of a shell"
     return [
         _problem("UM-SUBMIT-230", f"can't be written to config.ini: the value of {name}", hint=hint) for name in wrong
