@@ -485,11 +485,12 @@ NO_CONFIG = (
             "error: unknown flag: --verbose [UM-CLI-001]\n  hint: `umiak train --help` lists all flags\n",
         ),
         (
-            ["-m", "x", "-b", "backend.yaml"],
-            (
-                "error: submitting a config to a cluster is not there yet: -b backend.yaml [UM-TRAIN-002]\n"
-                "  hint: on every node of a cluster, run `umiak train -m config.yaml`\n"
-            ),
+            ["-m", "x", "-b", "backend.yaml", "--on", "lab"],
+            "error: --on lab and -b backend.yaml [UM-TRAIN-005]\n  hint: each names a place: say one of them\n",
+        ),
+        (
+            ["-m", "x", "--nnodes", "2"],
+            "error: --nnodes without a place [UM-TRAIN-005]\n  hint: add `--on PLACE` or `-b backend.yaml`\n",
         ),
         (["-m", "x", "--explain", "--check"], "error: --explain and --check [UM-TRAIN-005]\n  hint: say one of them\n"),
         (["-m", "no.yaml"], NO_CONFIG.format("no.yaml")),

@@ -14,7 +14,15 @@ import pytest
 from umiak import models
 
 ROOT = Path(__file__).parents[2]
-FACES = ("umiak", "umiak.data", "umiak.models", "umiak.ps", "umiak.train.reading")
+FACES = (
+    "umiak",
+    "umiak.data",
+    "umiak.models",
+    "umiak.ps",
+    "umiak.submit.backend",
+    "umiak.testing.backends",
+    "umiak.train.reading",
+)
 ALLOWED = {"umiak.launch.journal": "it reads what a launcher has logged, to find out why; no program is built on it"}
 """What is no face, with the reason why a page shows it nevertheless."""
 CODE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)

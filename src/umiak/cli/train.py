@@ -7,7 +7,8 @@ Whatever is asked for, the whole config is checked first, and everything that is
 
 from __future__ import annotations
 
-from umiak.cli.train_flags import FLAGS
+from umiak.cli.train_flags import FLAGS, OF_A_SUBMISSION
+from umiak.contracts.paddle import PADDLEREC_ROLE
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import replace, value
 from umiak.schema import command_line
@@ -43,6 +44,10 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         printer.data(json_schema.text().rstrip())
         return Exit.DONE
     _check_request(parsed)
+    if _is_submitted(parsed, environ):
+        from umiak.cli import train_submit
+
+        return train_submit.main(parsed, environ, printer)
     found = examined(parsed, environ)
     return _answer(parsed, checked(found) if parsed.truth("check") else found, environ, printer)
 
@@ -62,18 +67,25 @@ def _check_request(parsed: Parsed) -> None:
                 hint="name a config: `umiak train -m config.yaml`",
             )
         )
-    if parsed.said("backend"):
-        problems.append(
-            Problem(
-                code="UM-TRAIN-002",
-                what=f"submitting a config to a cluster is not there yet: {parsed['backend'].spoken}",
-                hint="on every node of a cluster, run `umiak train -m config.yaml`",
-            )
-        )
+    if parsed.said("on") and parsed.said("backend"):
+        what = f"{parsed['on'].spoken} and {parsed['backend'].spoken}"
+        problems.append(Problem(code="UM-TRAIN-005", what=what, hint="each names a place: say one of them"))
+    for name in () if parsed.said("on") or parsed.said("backend") else OF_A_SUBMISSION:
+        if parsed.said(name):
+            what = f"{parsed[name].said_as} without a place"
+            problems.append(Problem(code="UM-TRAIN-005", what=what, hint="add `--on PLACE` or `-b backend.yaml`"))
     if parsed.truth("explain") and parsed.truth("check"):
         problems.append(Problem(code="UM-TRAIN-005", what="--explain and --check", hint="say one of them"))
     if problems:
         raise UmiakError(*problems)
+
+
+def _is_submitted(parsed: Parsed, environ: Mapping[str, str]) -> bool:
+    """Whether this command sends the config elsewhere. On a node that it was sent to, the same command trains."""
+    if parsed.truth("explain") or parsed.truth("check"):
+        return False
+    is_node = environ.get(PADDLEREC_ROLE, "").strip().upper() == "WORKER"
+    return (parsed.said("on") or parsed.said("backend")) and not is_node
 
 
 @value

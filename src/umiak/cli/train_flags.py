@@ -6,7 +6,11 @@ from umiak.schema.flags import Flag, FlagKind, FlagOrigin
 
 CONFIG = "Config"
 RUN = "Run"
+PLACE = "Submit"
 ASKED = "Inspect"
+
+OF_A_SUBMISSION = ("nnodes", "dry_run", "foreground", "key")
+"""They mean something with `--on` or `-b` only."""
 
 FLAGS = (
     Flag(
@@ -29,14 +33,6 @@ FLAGS = (
         metavar="KEY=VALUE",
         aliases=("opt",),
         elsewhere=("set",),
-    ),
-    Flag(
-        name="backend",
-        letter="b",
-        help="backend.yaml of a cluster to submit the config to. Not supported yet.",
-        group=CONFIG,
-        metavar="BACKEND",
-        aliases=("backend_yaml",),
     ),
     Flag(
         name="topology",
@@ -84,13 +80,65 @@ FLAGS = (
         metavar="COLUMNS",
     ),
     Flag(
+        name="on",
+        help="Submit the config to this place, as umiak.toml or your own config.toml name it, and print the handle of the run.",
+        group=PLACE,
+        origin=FlagOrigin.UMIAK,
+        metavar="PLACE",
+        elsewhere=("place",),
+    ),
+    Flag(
+        name="backend",
+        letter="b",
+        help="Submit the config to the cluster of this backend.yaml, and print the handle of the run.",
+        group=PLACE,
+        metavar="BACKEND",
+        aliases=("backend_yaml",),
+    ),
+    Flag(
+        name="nnodes",
+        help="Number of nodes, each with the servers and trainers that the config asks for. Default: 1; with -b: as backend.yaml says.",
+        group=PLACE,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.NUMBER,
+        least=1,
+        metavar="N",
+        elsewhere=("nodes",),
+    ),
+    Flag(
+        name="dry_run",
+        help="With --on or -b: print every file and command, secrets masked, and start nothing.",
+        group=PLACE,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SWITCH,
+        default=False,
+        elsewhere=("dryrun",),
+    ),
+    Flag(
+        name="foreground",
+        help="With --on or -b: follow the logs until the job is over; Ctrl-C cancels it. The exit status is the job's.",
+        group=PLACE,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SWITCH,
+        default=False,
+        elsewhere=("follow", "wait", "attach"),
+    ),
+    Flag(
+        name="key",
+        help="With --on or -b: name of this submission, for scripts. With the same key again the same run is returned, and nothing is "
+        "started.",
+        group=PLACE,
+        origin=FlagOrigin.UMIAK,
+        metavar="TEXT",
+    ),
+    Flag(
         name="explain",
         help="Print the plan: processes, files and strategy of each runner. Train nothing.",
         group=ASKED,
         origin=FlagOrigin.UMIAK,
         kind=FlagKind.SWITCH,
         default=False,
-        elsewhere=("plan", "dry_run", "dryrun"),
+        elsewhere=("plan",),
     ),
     Flag(
         name="check",
@@ -103,7 +151,7 @@ FLAGS = (
     ),
     Flag(
         name="json",
-        help="Print JSON to stdout: the result of --explain or --check, or one line per training event.",
+        help="Print JSON to stdout: the result of --explain or --check, one line per training event, or the submitted run.",
         group=ASKED,
         origin=FlagOrigin.UMIAK,
         kind=FlagKind.SWITCH,

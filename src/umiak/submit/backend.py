@@ -15,7 +15,10 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from umiak.core.bundle import Bundle, BundleFile, SecretFile
+from umiak.core.job import Handle, Job
 from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.status import JobStatus, NodeStatus, State
 from umiak.core.value import value
 
 TYPE_CHECKING = False
@@ -23,15 +26,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Protocol, TypeAlias
 
-    from umiak.core.bundle import Bundle
     from umiak.core.cluster import Role
-    from umiak.core.job import Handle, Job
-    from umiak.core.status import JobStatus
     from umiak.submit.places import NamedPlace
 
     BackendFactory: TypeAlias = "Callable[[NamedPlace, SubmitContext], Backend]"
 else:
     Protocol = object  # importing typing takes longer than a command may
+
+__all__ = [
+    "AnswerLost",
+    "Backend",
+    "Bundle",
+    "BundleFile",
+    "Handle",
+    "Job",
+    "JobStatus",
+    "LogLine",
+    "LogsWanted",
+    "NodeStatus",
+    "Problem",
+    "SecretFile",
+    "Secrets",
+    "State",
+    "Submission",
+    "SubmitContext",
+    "UmiakError",
+]
+"""All that a backend is written with, also one of another package."""
 
 DEFAULT_GRACE_S = 30.0
 
@@ -80,6 +101,18 @@ class PlaceCheck:
     """Whether jobs run all the same."""
 
 
+class Sizing:
+    """A backend whose place's settings say how many nodes there are, for jobs that come from a config: mixed in."""
+
+    def sized(self, job: Job) -> Job:
+        """The job with the numbers of the settings."""
+        raise NotImplementedError
+
+
+def nobody_listens(_: str) -> None:
+    """Where nobody wants to hear what a backend does."""
+
+
 @value
 class SubmitContext:
     """Where a person submits from."""
@@ -89,6 +122,8 @@ class SubmitContext:
     """Absolute: the working directory."""
     state_directory: str
     """Absolute: umiak's own, for its user alone."""
+    tell: Callable[[str], None] = nobody_listens
+    """One line to the person, about what a submission does; never with a secret in it."""
 
 
 class Secrets(dict[str, str]):

@@ -11,22 +11,25 @@ import os
 
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.submit import places
-from umiak.submit.backend import SubmitContext
+from umiak.submit.backend import SubmitContext, nobody_listens
 from umiak.submit.registry import BackendNames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from umiak.submit.places import NamedPlace, PlacesReading
 
 PROJECT = "umiak.toml"
 
 
-def context(environ: Mapping[str, str], directory: str | None = None) -> SubmitContext:
-    """Where this process is."""
+def context(
+    environ: Mapping[str, str], directory: str | None = None, *, tell: Callable[[str], None] | None = None
+) -> SubmitContext:
+    """Where this process is, and who listens."""
     state = os.path.join(_base(environ, "XDG_STATE_HOME", ".local/state"), "umiak")
-    return SubmitContext(environ=environ, directory=os.path.abspath(directory or os.getcwd()), state_directory=state)
+    here = os.path.abspath(directory or os.getcwd())
+    return SubmitContext(environ=environ, directory=here, state_directory=state, tell=tell or nobody_listens)
 
 
 def load(at: SubmitContext) -> PlacesReading:

@@ -21,7 +21,7 @@ from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.status import State
 from umiak.core.value import fields, is_value, replace, value
 from umiak.submit import configuration, registry
-from umiak.submit.backend import AnswerLost, Secrets, Submission
+from umiak.submit.backend import AnswerLost, Secrets, Sizing, Submission
 from umiak.submit.records import Records
 from umiak.submit.run_record import RunRecord
 
@@ -85,6 +85,11 @@ class Flow:
         return self._backends[place.name]
 
     # ---- submitting
+
+    def sized(self, job: Job, place: NamedPlace) -> Job:
+        """A job that does not say how many nodes it has, on a place whose settings may: `Sizing`."""
+        backend = self.backend(place)
+        return backend.sized(job) if isinstance(backend, Sizing) else job
 
     def check(self, job: Job, place: NamedPlace) -> list[Problem]:
         """Everything that is wrong, at once."""

@@ -28,6 +28,7 @@ OURS = {
     "local": "umiak.submit.backends.local.backend:make",
     "ssh": "umiak.submit.backends.ssh.backend:make",
     "kubernetes": "umiak.submit.backends.kubernetes.backend:make",
+    "paddlecloud": "umiak.submit.backends.paddlecloud.backend:make",
 }
 
 

@@ -71,6 +71,16 @@ STATES = {
         "Cancelled": State.CANCELLED,
         "NotFound": State.LOST,
     },
+    "paddlecloud": {
+        "submit": State.QUEUED,
+        "queue": State.QUEUED,
+        "schedule": State.STARTING,
+        "running": State.RUNNING,
+        "killing": State.STOPPING,
+        "success": State.SUCCEEDED,
+        "fail": State.FAILED,
+        "killed": State.CANCELLED,
+    },
     "ray": {
         "PENDING": State.QUEUED,
         "RUNNING": State.RUNNING,

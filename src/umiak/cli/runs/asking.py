@@ -47,9 +47,9 @@ def parse(
     return parsed
 
 
-def flow(environ: Mapping[str, str]) -> Flow:
-    """For this person in this directory."""
-    return Flow(configuration.context(environ))
+def flow(environ: Mapping[str, str], printer: Printer | None = None) -> Flow:
+    """For this person in this directory; with a printer, backends tell what they do."""
+    return Flow(configuration.context(environ, tell=printer.talk if printer else None))
 
 
 def run_of(asked: Flow, parsed: Parsed, printer: Printer, *, newest: bool = True) -> KnownRun:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from umiak.core.job import Job
     from umiak.schema.flags import Parsed
     from umiak.submit.flow import Flow, Submitted
+    from umiak.submit.places import NamedPlace
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> int:
@@ -35,8 +36,12 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         printer.data(job_schema.text())
         return Exit.DONE
     job = _job(parsed, printer)
-    flow = asking.flow(environ)
-    place = flow.place(parsed.text("on") or None)
+    flow = asking.flow(environ, printer)
+    return send(job, flow.place(parsed.text("on") or None), flow, parsed, printer)
+
+
+def send(job: Job, place: NamedPlace, flow: Flow, parsed: Parsed, printer: Printer) -> int:
+    """Check a job and submit it, or show what that would do: the flags dry_run, key, json and foreground say how."""
     if problems := flow.check(job, place):
         raise UmiakError(*problems)
     if parsed.truth("dry_run"):

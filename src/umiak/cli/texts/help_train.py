@@ -22,6 +22,8 @@ EXAMPLES = (
     ("umiak train -m config.yaml -o mode=infer", "another runner of the same file"),
     ("umiak train -m config.yaml --resume", "resume from the latest checkpoint"),
     ("umiak train -m umiak.models.rank.dnn", "a model of the zoo"),
+    ("umiak train -m config.yaml --on lab", "submit it to the place lab"),
+    ("umiak train -m config.yaml -b backend.yaml", "submit it to PaddleCloud"),
 )
 
 GENERAL = (

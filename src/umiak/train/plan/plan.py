@@ -198,7 +198,8 @@ def obstacles(made: Plan) -> tuple[Problem, ...]:
                 code="UM-TRAIN-004",
                 what=f"runner {run.name} has class {run.kind.value}, and this is not a node of a cluster",
                 why="no variable of a launcher or a platform is set here",
-                hint="run it on every node of a cluster; or, to train on this machine, write `class: local_cluster_train`",
+                hint="submit it with `--on PLACE` or `-b backend.yaml`, or run it on every node of a cluster; to train on this machine, "
+                "write `class: local_cluster_train`",
             )
             for run in made.runs
             if run.group.role is RunRole.OUTSIDE

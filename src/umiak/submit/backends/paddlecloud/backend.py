@@ -1,0 +1,333 @@
+"""The backend `paddlecloud`: the submission folder, the client, and what they tell. An adapter.
+
+A run has a folder in the working directory, which people can look at, edit and submit again with ``sh job.sh``. Below umiak's state
+directory is, for its owner alone, which job of the platform it became.
+
+The client knows no request twice. So a job's name on the platform is its run's id, and where an answer is missing the job is looked for
+by that name before it is sent again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+from umiak.adapters import private_files
+from umiak.core.job import Handle
+from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.status import JobStatus
+from umiak.submit.backend import AnswerLost, Secrets, Sizing
+from umiak.submit.backends.paddlecloud import answers, checks, client, rendering, settings, upload
+from umiak.submit.backends.paddlecloud.answers import BACKEND
+from umiak.submit.backends.paddlecloud.rendering import Folder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from umiak.core.bundle import Bundle
+    from umiak.core.job import Job
+    from umiak.submit.backend import LogLine, LogsWanted, Submission, SubmitContext
+    from umiak.submit.backends.paddlecloud.settings import PaddleCloudSettings, SettingsReading
+    from umiak.submit.payload.file_set import FoundFiles
+    from umiak.submit.places import NamedPlace
+
+LOOK_S = 1.0
+"""Between two looks at a job that is followed or ended."""
+KILL_S = 120.0
+"""How long the platform may take to end a job, beyond the grace."""
+
+
+def make(place: NamedPlace, context: SubmitContext) -> PaddleCloudBackend:
+    """The entry point of this backend."""
+    return PaddleCloudBackend(place, context)
+
+
+class PaddleCloudBackend(Sizing):
+    """One PaddleCloud."""
+
+    def __init__(self, place: NamedPlace, context: SubmitContext) -> None:
+        self._place = place
+        self._context = context
+        self._root = os.path.join(context.state_directory, BACKEND)
+        self._read: SettingsReading | None = None
+        self._archives: dict[str, FoundFiles] = {}
+
+    # ---- submitting
+
+    def sized(self, job: Job) -> Job:
+        """With the numbers of the settings."""
+        return settings.sized(job, self._settings())
+
+    def check(self, job: Job) -> list[Problem]:
+        """Everything that is wrong with settings, job and files."""
+        reading = self._reading()
+        if reading.settings is None:
+            return list(reading.problems)
+        folder, _, wrong = self._folder(job, "check")
+        environ = self._context.environ
+        found = checks.problems(
+            folder,
+            has_client=client.is_installed(environ),
+            has_own_keys=client.has_own_keys(environ),
+            environ=environ,
+        )
+        for problem in (*reading.warnings, *checks.warnings(folder)):
+            for line in problem.lines("warning"):
+                self._context.tell(line)
+        return [*found, *wrong]
+
+    def render(self, job: Job, run_id: str) -> Bundle:
+        """The folder, without secrets."""
+        return rendering.bundle_of(self._folder(job, run_id)[0])
+
+    def submit(self, submission: Submission) -> Handle:
+        """Write the folder and run its job.sh, unless the platform has the job."""
+        run_id = submission.run_id
+        folder, files, _ = self._folder(submission.job, run_id)
+        keys = folder.settings.secrets
+        asked = client.CloudClient(self._context.environ, self._prepared(keys))
+        record = self._record(run_id)
+        if record is not None:
+            job_id = record.get("job_id") or self._found(asked, run_id)
+            if job_id:
+                return self._accepted(run_id, job_id, folder)
+        archive = self._archive(submission.job) if not folder.is_flat else None
+        secrets = Secrets({**submission.secrets, **keys})
+        upload.write(folder, files, archive, secrets, self._context.directory)
+        for line in rendering.talk(folder):
+            self._context.tell(line)
+        self._write_record(run_id, {"folder": folder.path})
+        output = client.run(submission.bundle.commands[0], self._context.environ, folder.settings.timeout_s)
+        for line in client.covered(f"{output.out}\n{output.err}", secrets).splitlines():
+            if line.strip():
+                self._context.tell(line)
+        answer = answers.submitted(output)
+        job_id = answer.job_id
+        if answer.unclear:
+            job_id = self._found(asked, run_id)
+            if not job_id and output.status is None:
+                raise AnswerLost(self._place.name, answer.unclear)
+        if not job_id:
+            private_files.remove(self._record_path(run_id))
+            raise UmiakError(
+                Problem(
+                    code="UM-SUBMIT-231",
+                    what=f"PaddleCloud did not take the job: {submission.job.name}",
+                    why=client.covered(answer.refusal or answer.unclear, secrets),
+                    hint=f"the folder is {folder.path}: correct the settings, or edit it and run `sh job.sh` there",
+                ),
+                exit_status=Exit.REFUSED,
+            )
+        self._context.tell("end submit")
+        return self._accepted(run_id, job_id, folder)
+
+    def _found(self, asked: client.CloudClient, run_id: str) -> str:
+        """The platform's id for a run whose answer is missing. `AnswerLost` if nobody can tell."""
+        try:
+            return asked.find(run_id)
+        except OSError as error:
+            raise AnswerLost(self._place.name, f"its jobs can't be listed: {error}") from None
+
+    def _accepted(self, run_id: str, job_id: str, folder: Folder) -> Handle:
+        record = {"run_id": run_id, "job_id": job_id, "folder": folder.path, "home": folder.client_home}
+        self._write_record(run_id, record)
+        private_files.write(self._job_path(job_id), json.dumps(record))
+        return Handle(backend=BACKEND, place=self._place.name, id=job_id)
+
+    # ---- asking
+
+    def status(self, handle: Handle) -> JobStatus:
+        """One question to the client."""
+        data = self._ask(handle, "state", handle.id)
+        word = str(data.get("jobStatus", ""))
+        found = answers.state(word)
+        if found is None:
+            problem = Problem(
+                code="UM-SUBMIT-237",
+                what=f"PaddleCloud says a state that is not known here: {word or 'nothing'}",
+                hint=f"`paddlecloud job info {handle.id}` shows the job",
+            )
+            raise UmiakError(problem, exit_status=Exit.REFUSED)
+        reason = str(data.get("message") or "") if found.is_over else ""
+        return JobStatus(state=found, said=word, reason=reason)
+
+    def logs(self, handle: Handle, wanted: LogsWanted) -> Iterator[LogLine]:
+        """The output of every node, by the addresses that the platform tells."""
+        from umiak.submit.backends.paddlecloud.logs import NodeLog
+
+        readers: dict[str, NodeLog] = {}
+        role = wanted.role
+        while True:
+            # Asked before the logs are read: what was written before the end is then read as well.
+            is_over = self.status(handle).state.is_over
+            for node in answers.nodes(self._ask(handle, "info", handle.id)):
+                reader = NodeLog(node, wanted.after.get(f"{node.role.value}.{node.rank}", ""))
+                is_wanted = (role is None or node.role is role) and (wanted.rank is None or node.rank == wanted.rank)
+                if is_wanted and (role or wanted.rank is None or node.role.value == "trainer") and reader.is_known:
+                    readers.setdefault(node.name, reader)
+            missing = []
+            for name, each in readers.items():
+                try:
+                    yield from each.lines(is_over=is_over)
+                except OSError as error:  # noqa: PERF203 - the other nodes' logs are given
+                    missing.append(f"{name}: {error}")
+            if missing and (is_over or not wanted.follow):
+                problem = Problem(
+                    code="UM-SUBMIT-234",
+                    what=f"logs can't be had: {', '.join(missing)}",
+                    hint=f"`paddlecloud job info {handle.id}` tells where they are",
+                )
+                raise UmiakError(problem, exit_status=Exit.REFUSED)
+            if is_over or not wanted.follow:
+                return
+            time.sleep(LOOK_S)
+
+    def cancel(self, handle: Handle, grace_s: float) -> None:
+        """Through the client. How long workers have before they are killed is the platform's business."""
+        if self.status(handle).state.is_over:
+            return
+        self._ask(handle, "kill", handle.id)
+        until = time.monotonic() + grace_s + KILL_S
+        while not self.status(handle).state.is_over:
+            if time.monotonic() >= until:
+                problem = Problem(
+                    code="UM-SUBMIT-240",
+                    what=f"the job does not end: {handle}",
+                    why=f"PaddleCloud was asked to kill it {grace_s + KILL_S:g} s ago",
+                    hint=f"`paddlecloud job info {handle.id}` shows it",
+                )
+                raise UmiakError(problem, exit_status=Exit.REFUSED)
+            time.sleep(LOOK_S)
+
+    def _ask(self, handle: Handle, *words: str) -> dict[str, object]:
+        record = self._plain(self._job_path(handle.id)) or {}
+        home = record.get("home") or ""
+        asked = client.CloudClient(self._context.environ, home if os.path.isdir(home) else self._known_home())
+        data, wrong = asked.ask(*words)
+        if wrong:
+            raise self._not_told(wrong, handle)
+        return data
+
+    def _not_told(self, why: str, handle: Handle | None = None) -> UmiakError:
+        what = f"PaddleCloud does not tell about {handle}" if handle else "PaddleCloud does not list its jobs"
+        hint = "is the job yours, and are the keys right? `paddlecloud job list` asks the same"
+        return UmiakError(Problem(code="UM-SUBMIT-232", what=what, why=why, hint=hint), exit_status=Exit.REFUSED)
+
+    # ---- what is known
+
+    def _reading(self) -> SettingsReading:
+        if self._read is None:
+            self._read = settings.read(self._place.settings, self._context.environ)
+        return self._read
+
+    def _settings(self) -> PaddleCloudSettings:
+        reading = self._reading()
+        if reading.settings is None:
+            raise UmiakError(*reading.problems)
+        return reading.settings
+
+    def _folder(self, job: Job, run_id: str) -> tuple[Folder, dict[str, str], list[Problem]]:
+        made = self._settings()
+        files, wrong = upload.find(made, self._context.directory)
+        names, plan = tuple(sorted(files)), ""
+        if not made.files:
+            plan = self._node_plan(job, run_id)
+            names = (*((rendering.ARCHIVE,) if job.files else ()), rendering.LAUNCHER)
+        folder = Folder(
+            job=job,
+            settings=made,
+            run_id=run_id,
+            path=os.path.join(self._context.directory, run_id),
+            client_home=client.home_of(self._context.state_directory, made.secrets),
+            files=names,
+            node_plan=plan,
+        )
+        return folder, files, wrong
+
+    def _node_plan(self, job: Job, run_id: str) -> str:
+        from umiak.core.cluster import Role
+        from umiak.submit.payload import node_plan
+
+        archive = self._archive(job)
+        sent = None
+        if archive is not None:
+            sent = node_plan.SentFiles(digest=archive.manifest.digest, store="files", archive=rendering.ARCHIVE)
+        plan = node_plan.NodePlan(
+            run_id=run_id,
+            directory=".",
+            launch=(*rendering.SHOW_ALL, *node_plan.launch_words(job, job.role(Role.TRAINER) or job.roles[0], run_id)),
+            files=sent,
+            inputs=job.inputs,
+            outputs=job.outputs,
+        )
+        return node_plan.as_text(plan)
+
+    def _archive(self, job: Job) -> FoundFiles | None:
+        if job.files is None:
+            return None
+        known = repr(job.files)
+        if known not in self._archives:  # hashed once for check, render and submit; what changes in between is noticed
+            from umiak.submit.payload import file_set
+
+            self._archives[known] = file_set.collect(job.files, self._context.directory)
+        return self._archives[known]
+
+    def _prepared(self, secrets: Secrets) -> str:
+        home = client.home_of(self._context.state_directory, secrets)
+        try:
+            for path in (
+                self._context.state_directory,
+                self._root,
+                *[os.path.join(self._root, n) for n in ("runs", "jobs")],
+            ):
+                private_files.make_directory(path)
+            if home:
+                client.prepare_home(home, secrets, self._context.environ)
+        except OSError as error:
+            problem = Problem(
+                code="UM-SUBMIT-235",
+                what=f"the keys of the client can't be written: {error.filename or home}",
+                why=error.strerror,
+                hint="set XDG_STATE_HOME to a directory that you can write to",
+            )
+            raise UmiakError(problem, exit_status=Exit.REFUSED) from None
+        return home
+
+    def _known_home(self) -> str:
+        """For jobs that were not submitted here: the keys of the settings or of the environment, if they say any."""
+        names = (settings.AK, settings.SK)
+        secrets = Secrets({name: self._context.environ.get(settings.VARIABLES[name], "") for name in names})
+        reading = self._reading() if self._place.settings.entries else None
+        if reading is not None and reading.settings is not None:
+            secrets = reading.settings.secrets
+        return self._prepared(secrets) if secrets.get(settings.AK) and secrets.get(settings.SK) else ""
+
+    def _record(self, run_id: str) -> dict[str, str] | None:
+        return self._plain(self._record_path(run_id))
+
+    def _write_record(self, run_id: str, record: dict[str, str]) -> None:
+        private_files.write(self._record_path(run_id), json.dumps(record))
+
+    def _record_path(self, run_id: str) -> str:
+        return os.path.join(self._root, "runs", f"{run_id}.json")
+
+    def _job_path(self, job_id: str) -> str:
+        return os.path.join(self._root, "jobs", f"{job_id}.json")
+
+    def _plain(self, path: str) -> dict[str, str] | None:
+        try:
+            with open(path, encoding="utf-8") as file:
+                found = json.load(file)
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def list(self) -> list[Handle]:
+        """Every job of this person."""
+        try:
+            found = list(client.CloudClient(self._context.environ, self._known_home()).jobs())
+        except OSError as error:
+            raise self._not_told(str(error)) from None
+        return [Handle(backend=BACKEND, place=self._place.name, id=job_id) for _, job_id in found if job_id]
