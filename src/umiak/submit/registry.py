@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from umiak.submit.places import NamedPlace
 
 GROUP = "umiak.backends"
-OURS = {"local": "umiak.submit.backends.local.backend:make"}
+OURS = {
+    "local": "umiak.submit.backends.local.backend:make",
+    "mpi": "umiak.submit.backends.mpi.backend:make",
+    "slurm": "umiak.submit.backends.slurm.backend:make",
+}
 
 
 class BackendNames(Collection[str]):
