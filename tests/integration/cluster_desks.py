@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tests.support import eventually
+from umiak.core.cluster import Placement
+from umiak.platforms import detect
 
 UMIAK = (sys.executable, "-m", "umiak")
 WORKER = """
@@ -65,7 +68,9 @@ class ClusterDesk:
         self.shared = directory / "shared"
         self.state = directory / "state"
         (self.directory / "train.py").write_text(WORKER)
-        (self.directory / "umiak.toml").write_text(f"[place.hpc]\n{place}\ndirectory = {json.dumps(str(self.shared))}\n")
+        (self.directory / "umiak.toml").write_text(
+            f"[place.hpc]\n{place}\ndirectory = {json.dumps(str(self.shared))}\n"
+        )
         kept = {
             name: text
             for name, text in os.environ.items()
@@ -73,6 +78,26 @@ class ClusterDesk:
         }
         self.environ = {**kept, "HOME": str(directory), "XDG_STATE_HOME": str(self.state), **(more or {})}
         self._runner = runner
+        self.records = directory / "records"
+        self.records.mkdir()
+
+    @staticmethod
+    def python(directory: Path) -> str:
+        """A setting: a Python that keeps the environment of every node's start, and is the real one then."""
+        path = directory / "python"
+        path.write_text(f'#!/bin/sh\nenv -0 >{directory}/records/$(hostname).$$\nexec {sys.executable} "$@"\n')
+        path.chmod(0o755)
+        return f'python = "{path}"'
+
+    def environments(self) -> list[dict[str, str]]:
+        """What nodes were given."""
+        texts = [path.read_text() for path in self.records.iterdir()]
+        return [dict(item.split("=", 1) for item in text.split("\0") if item) for text in texts]
+
+    def placements(self) -> list[Placement]:
+        """What nodes read in it, in the order of their ranks."""
+        found = [placement for environ in self.environments() if (placement := detect(environ))]
+        return sorted(found, key=lambda each: each.rank or 0)
 
     def start(self, *words: str, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.Popen[str]:
         options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
@@ -128,10 +153,10 @@ class ClusterDesk:
         """Processes that belong to this desk, by their environment."""
         found = []
         for pid in filter(str.isdecimal, os.listdir("/proc")):
-            try:
+            with contextlib.suppress(OSError):
                 environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-                if f"XDG_STATE_HOME={self.state}".encode() in environ:
+                directory = os.readlink(f"/proc/{pid}/cwd")
+                is_ours = f"XDG_STATE_HOME={self.state}".encode() in environ
+                if is_ours or directory.startswith(str(self.directory.parent)):
                     found.append(f"{pid} {Path(f'/proc/{pid}/cmdline').read_bytes()!r}")
-            except OSError:
-                continue
         return found

@@ -52,6 +52,8 @@ def run(path: str, words: Sequence[str], environ: Mapping[str, str]) -> int:
     argv = (*own_modules.command(LAUNCHER), *words, *plan.launch)
     sys.stdout.flush()
     sys.stderr.flush()
+    if plan.stop_signals:
+        process.ask_for_death_signal(signal.SIGTERM)  # a starter that was killed tells nobody
     if not plan.launch:
         return _bring_home(plan, directory, environ)
     if not plan.outputs and not plan.stop_signals:

@@ -80,8 +80,9 @@ class SharedStore:
             hint="name one of your own that all nodes see: `directory =` of the place",
         )
 
-    def write(self, run: SharedRun, submission: Submission, directory: str) -> None:
-        """All files of a run. Done again it gives the same, save a new token: what a job has begun with it keeps."""
+    def write(self, run: SharedRun, submission: Submission, directory: str, only: str = "") -> None:
+        """All files of a run, or those below ``only``. Done again it gives the same, save a new token: what a job has begun with
+        it keeps."""
         try:
             private_files.make_directory(self.root)
             for path in (f"{self.root}/launchers", f"{self.root}/files", f"{self.root}/runs", run.path, run.logs):
@@ -92,7 +93,7 @@ class SharedStore:
             # A job that was started before reads these secrets; another token would part its nodes.
             private_files.write_once(run.file(layout.SECRETS), json.dumps(dict(submission.secrets)))
             for file in submission.bundle.files:
-                if isinstance(file, BundleFile):
+                if isinstance(file, BundleFile) and file.path.startswith(only):
                     private_files.write(file.path, file.text)
                     os.chmod(file.path, file.mode)
         except OSError as error:

@@ -103,16 +103,21 @@ def info_from(text: str) -> RunInfo:
 
 
 def bundle_of(
-    job: Job, run: SharedRun, info: RunInfo, scripts: tuple[BundleFile, ...], command: tuple[str, ...]
+    job: Job,
+    run: SharedRun,
+    info: RunInfo,
+    scripts: tuple[BundleFile, ...],
+    command: tuple[str, ...],
+    stop_signals: tuple[str, ...] = (),
 ) -> Bundle:
-    """Everything that is written, with the scripts of a place, and the command that starts it."""
+    """Everything that is written, with the scripts of a place, and the command that starts it. ``stop_signals``: for `NodePlan`."""
     import json
 
     from umiak.contracts.start import TOKEN
 
     secrets = (TOKEN, *job.secrets)
     files = [*scripts, _file(run, RUN, json.dumps(encode(info)) + "\n")]
-    files += [_file(run, name, node_plan.as_text(plan)) for name, plan in _plans(job, run, info).items()]
+    files += [_file(run, name, node_plan.as_text(plan)) for name, plan in _plans(job, run, info, stop_signals).items()]
     requests = [f"copy to {run.file(LAUNCHER)}: the launcher of this umiak, kept once in {run.root}/launchers"]
     if job.files:
         chosen = f", only {' '.join(job.files.include)}" if job.files.include else " without what .gitignore leaves out"
@@ -157,7 +162,7 @@ def _file(run: SharedRun, name: str, text: str) -> BundleFile:
     return BundleFile(path=run.file(name), text=text, mode=PRIVATE)
 
 
-def _plans(job: Job, run: SharedRun, info: RunInfo) -> dict[str, NodePlan]:
+def _plans(job: Job, run: SharedRun, info: RunInfo, stop_signals: tuple[str, ...]) -> dict[str, NodePlan]:
     """Data is brought in and out once, since all nodes see the same directory."""
     plans = {}
     if job.inputs:
@@ -165,7 +170,7 @@ def _plans(job: Job, run: SharedRun, info: RunInfo) -> dict[str, NodePlan]:
     for role in job.roles:
         words = launch_words(job, role, run.run_id)
         env = tuple(job.environment_of(role).items())
-        plans[f"{role.role.value}.json"] = _plan(job, run, info, launch=words, env=env)
+        plans[f"{role.role.value}.json"] = _plan(job, run, info, launch=words, env=env, stop_signals=stop_signals)
     if job.outputs:
         plans[AFTER] = _plan(job, run, info, outputs=job.outputs)
     return plans

@@ -85,23 +85,27 @@ class SlurmBackend:
         """Write everything and submit it, unless Slurm has a job for this run."""
         run = self._store.run(submission.run_id)
         handle = Handle(backend=NAME, place=self._place, id=submission.run_id)
-        is_repeated = os.path.exists(run.file(layout.RUN))
-        if is_repeated and self._job_id(run, ask=True):
+        if os.path.exists(run.file(layout.RUN)) and self._started(run):
             return handle
         self._store.write(run, submission, self._context.directory)
         text = self._store.read(run, layout.JOB) or ""
-        env = script.sbatch_environment(
-            self._context.environ, tuple(submission.secrets), self._settings, text
-        )
+        env = script.sbatch_environment(self._context.environ, tuple(submission.secrets), self._settings, text)
         try:
             job_id = self._slurm.submit(run.file(layout.JOB), env)
         except AnswerLost:
-            if not self._job_id(run, ask=True):
+            if not self._started(run):
                 raise
             return handle
         if self._claim(run, job_id) != job_id:
             self._slurm.cancel(job_id)  # an earlier one has come through after all
         return handle
+
+    def _started(self, run: SharedRun) -> bool:
+        """Whether an earlier try has come through. `AnswerLost` if Slurm can't be asked: it may have."""
+        try:
+            return bool(self._job_id(run, ask=True))
+        except UmiakError as error:
+            raise AnswerLost(self._place, error.problems[0].why or error.problems[0].what) from None
 
     # ---- asking
 

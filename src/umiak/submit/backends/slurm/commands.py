@@ -1,7 +1,7 @@
 """Runs Slurm's commands and reads their answers. An adapter.
 
-    slurm = SlurmCommands("hpc", environ)
-    slurm.submit("job.sh", env), slurm.named("ctr-3f2a9c"), slurm.jobs("4242"), slurm.signal("4242", "TERM")
+slurm = SlurmCommands("hpc", environ)
+slurm.submit("job.sh", env), slurm.named("ctr-3f2a9c"), slurm.jobs("4242"), slurm.signal("4242", "TERM")
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 ANSWER_S = 100.0
 """Slurm's commands give up by themselves, mostly after 10 s."""
+SACCT = ("--noheader", "--parsable2", "--allocations")
 UNKNOWN_JOB = "Invalid job id"
 NOTHING_SENT = ("connect failure", "Unable to contact slurm controller", "establish a configuration source")
 """Messages of sbatch that had nobody to talk to."""
@@ -61,9 +62,7 @@ class SlurmCommands:
         if any(each in said for each in NOTHING_SENT):
             raise self._silent(said)
         hint = f"`sbatch --test-only {path}` asks again; `sinfo` and `sacctmgr show assoc` list what you may use"
-        problem = Problem(
-            code="UM-SUBMIT-144", what=f"place {self._place}: Slurm refused the job", why=said, hint=hint
-        )
+        problem = Problem(code="UM-SUBMIT-144", what=f"place {self._place}: Slurm refused the job", why=said, hint=hint)
         raise UmiakError(problem, exit_status=Exit.REFUSED)
 
     def named(self, name: str) -> list[str]:
@@ -72,9 +71,7 @@ class SlurmCommands:
         found = done.stdout.split()
         if not found:
             done = self._asked(
-                ["sacct", "--noheader", "--parsable2", "--allocations", "--starttime=now-30days"]
-                + [f"--name={name}", "--format=JobIDRaw"],
-                may_fail=True,
+                ["sacct", *SACCT, "--starttime=now-30days", f"--name={name}", "--format=JobIDRaw"], may_fail=True
             )
             found = done.stdout.split() if done.returncode == 0 else []
         return sorted({each for each in found if is_digits(each)}, key=int)
@@ -87,9 +84,7 @@ class SlurmCommands:
         if UNKNOWN_JOB not in done.stderr:
             raise self._silent(_message(done))
         fields = f"--format={','.join(state.SACCT_FIELDS)}"
-        done = self._asked(
-            ["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={job_id}", fields], may_fail=True
-        )
+        done = self._asked(["sacct", *SACCT, f"--jobs={job_id}", fields], may_fail=True)
         return state.from_sacct(done.stdout) if done.returncode == 0 else ()
 
     def signal(self, job_id: str, name: str) -> None:
@@ -115,6 +110,7 @@ class SlurmCommands:
             raise UmiakError(no_command(self._place, words[0]), exit_status=Exit.REFUSED)
         return subprocess.run(
             [program, *words[1:]],
+            check=False,
             env=dict(self._environ if env is None else env),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -49,7 +49,9 @@ def scripts(job: Job, run: SharedRun, settings: SlurmSettings) -> tuple[BundleFi
     )
 
 
-def sbatch_environment(environ: Mapping[str, str], secrets: tuple[str, ...], settings: SlurmSettings, text: str) -> dict[str, str]:
+def sbatch_environment(
+    environ: Mapping[str, str], secrets: tuple[str, ...], settings: SlurmSettings, text: str
+) -> dict[str, str]:
     """The environment of sbatch, which Slurm gives to the job. No secret, nothing of a job around this one, and no variable that
     would override what the script says."""
     said = {line.split()[1].partition("=")[0] for line in text.splitlines() if line.startswith("#SBATCH --")}

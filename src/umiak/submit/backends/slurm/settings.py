@@ -1,10 +1,10 @@
 """What a place with ``backend = "slurm"`` may say in umiak.toml. A decider.
 
-    [place.hpc]
-    backend = "slurm"
-    directory = "/shared/me/umiak"
-    partition = "gpu"
-    account = "vision"
+[place.hpc]
+backend = "slurm"
+directory = "/shared/me/umiak"
+partition = "gpu"
+account = "vision"
 """
 
 from __future__ import annotations
