@@ -66,8 +66,6 @@ def _job(job: Job, run: SharedRun, settings: MpiSettings, mpirun: Mpirun) -> str
     spread = "--hostfile {} --map-by ppr:1:node" if mpirun.family is Family.OPENMPI else "-f {} -ppn 1"
     words = [*map(shlex.quote, shlex.split(settings.mpirun)), *map(shlex.quote, settings.arguments)]
     command = " ".join([*words, spread.format(hostfile), f'-n {count} "$run/{layout.NODE}"'])
-    from umiak.contracts.start import TOKEN
-
     # bash tells a wait that a signal has broken off by a status above 128, and so the end of a process by a signal.
     start = f"""\
 {command} &
@@ -86,8 +84,8 @@ again=$?
         "#!/bin/bash",
         f"run={shlex.quote(run.path)}",
         f'exec >>"$run/{layout.LOGS}/{layout.JOB_LOG}" 2>&1 </dev/null',
-        "# MPICH sends the environment of mpirun to the hosts as it is: secrets go there by their file alone.",
-        f"unset {' '.join([TOKEN, *job.secrets])}",
+        "# mpirun passes its environment on. What the supervisor was told is not for nodes, and secrets reach them by a file alone.",
+        f"unset {' '.join(['${!UMIAK_@}', *job.secrets])}",
         *settings.setup,
     ]
     return "\n".join([*head, layout.around(job, run, settings.python, start)])

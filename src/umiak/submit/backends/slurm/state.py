@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from umiak.submit.backends.shared.layout import RunInfo
 
 SACCT_FIELDS = ("JobID", "State", "ExitCode", "Submit", "Start", "End", "NodeList", "Reason")
+SCONTROL_FIELDS = ("JobId", "JobState", "ExitCode", "SubmitTime", "StartTime", "EndTime", "NodeList", "Reason")
 LATE_S = 120
 """Slurm looks at time limits every half minute, and signals up to a minute early."""
 
@@ -66,7 +67,7 @@ def from_scontrol(text: str) -> tuple[SlurmJob, ...]:
             if equals:
                 words.setdefault(name, said)  # a name in a path or a comment comes later
         if "JobState" in words:
-            found.append(_job(words, "JobId JobState ExitCode SubmitTime StartTime EndTime NodeList Reason".split()))
+            found.append(_job(words, SCONTROL_FIELDS))
     return tuple(found)
 
 
@@ -74,13 +75,11 @@ def from_sacct(text: str) -> tuple[SlurmJob, ...]:
     """The components in ``sacct --parsable2 --allocations`` with `SACCT_FIELDS`."""
     rows = [line.split("|") for line in text.splitlines()]
     return tuple(
-        _job(dict(zip(SACCT_FIELDS, row, strict=True)), list(SACCT_FIELDS))
-        for row in rows
-        if len(row) == len(SACCT_FIELDS)
+        _job(dict(zip(SACCT_FIELDS, row, strict=True)), SACCT_FIELDS) for row in rows if len(row) == len(SACCT_FIELDS)
     )
 
 
-def _job(words: dict[str, str], names: list[str]) -> SlurmJob:
+def _job(words: dict[str, str], names: tuple[str, ...]) -> SlurmJob:
     job_id, state, code, submitted, started, ended, nodes, reason = (words.get(name, "") for name in names)
     number, _, signal = code.partition(":")
     is_told = is_digits(number) and is_digits(signal or "0")
