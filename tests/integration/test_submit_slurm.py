@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -189,6 +190,18 @@ def test_the_time_limit_ends_workers_by_sigterm(desk: ClusterDesk) -> None:
     status = desk.wait(handle, status=143)
     assert (status["state"], status["reason"]) == ("failed", "SIGTERM: the time limit is near")
     assert desk.said() == ["trainer.0 begin", "trainer.0 told to end"]
+
+
+def test_an_elastic_job_goes_on_without_a_lost_node(desk: ClusterDesk) -> None:
+    handle = desk.submit("--nnodes", "2:3", "--", "train.py", "until=go")
+    desk.until_said("trainer.2 begin")
+    for line in desk.left():
+        if "log/2" in line and "umiak.launch" in line:
+            os.kill(int(line.split()[0]), signal.SIGKILL)
+    eventually(lambda: "begin trainer 1 of 2" in desk.umiak("logs", handle), within_s=90)
+    desk.touch("go")
+    status = desk.wait(handle)
+    assert (status["state"], status["exit_code"]) == ("succeeded", 0)
 
 
 # ---- lost answers

@@ -219,6 +219,13 @@ def test_how_a_run_is(facts: state.SlurmFacts, expected: str, exit_code: int | N
         ]
 
 
+@pytest.mark.parametrize(("ended_s", "reason"), [(650, "SIGTERM: the time limit is near"), (300, "exit code 143")])
+def test_a_signal_near_the_time_limit_is_told(ended_s: int, reason: str) -> None:
+    jobs = tuple(replace(each, ended_s=float(ended_s)) for each in scontrol("FAILED", "143:0"))
+    status = state.status_of(replace(INFO, time_limit_s=600, stop_time_s=60), state.SlurmFacts(job_id="7", jobs=jobs))
+    assert status.reason == reason
+
+
 def test_what_accounting_says() -> None:
     (job,) = state.from_sacct("7|CANCELLED by 1000|0:15|100|110|120|None assigned|None\n")
     assert (job.said, job.exit_code, job.submitted_s, job.ended_s, job.nodes) == ("CANCELLED", 143, 100.0, 120.0, "")

@@ -140,6 +140,8 @@ class MpiBackend:
     def cancel(self, handle: Handle, grace_s: float) -> None:
         """Through the supervisor."""
         run = self._run(handle)
+        if not self._local.status(handle).state.is_over:
+            self._store.ask_to_cancel(run)  # for nodes that mpirun starts after its signal
         self._local.cancel(handle, grace_s)
         self._store.forget_secrets(run)
 

@@ -99,6 +99,7 @@ def _node(job: Job, run: SharedRun, settings: MpiSettings, mpirun: Mpirun) -> st
         "rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}",
         f"log=$run/{layout.LOGS}/$rank",
         f'mkdir -p "$log" && exec >>"$log/{layout.LAUNCHER_LOG}" 2>&1 || exit 3',
+        f'[ ! -e "$run/{layout.CANCEL}" ] || exit 143',
     ]
     words = '--log_dir "$log" --tee none'
     if job.mode.has_servers:

@@ -115,8 +115,8 @@ def hosts_in(text: str) -> tuple[MpiHost, ...]:
             continue
         host, _, count = name.rpartition(":") if name.count(":") == 1 else (name, "", "")
         for word in rest:
-            key, _, number = word.partition("=")
-            count = number if key == "slots" else count
+            key, equals, number = word.partition("=")
+            count = number if key == "slots" else count if equals else "?"
         if not is_host(host or name) or (count and not (is_digits(count) and 0 < int(count) < 10**6)):
             raise BadValue(f"not a host: {shortened(line)}", hint="write `node0`, `node0:8` or `node0 slots=8`")
         if host in found:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 
 from umiak.adapters import private_files
 from umiak.core.bundle import BundleFile
@@ -132,8 +131,9 @@ class SharedStore:
         except OSError:
             return None
 
-    def ask_to_cancel(self, run: SharedRun, grace_s: float) -> None:
-        private_files.write(run.file(layout.CANCEL), json.dumps({"grace_s": grace_s}))
+    def ask_to_cancel(self, run: SharedRun) -> None:
+        """Seen by nodes that begin after the signal was sent."""
+        private_files.write(run.file(layout.CANCEL), "")
 
     def is_cancelled(self, run: SharedRun) -> bool:
         return os.path.exists(run.file(layout.CANCEL))
@@ -142,6 +142,8 @@ class SharedStore:
         private_files.remove(run.file(layout.SECRETS))
 
     def _put_launcher(self, run: SharedRun) -> None:
+        import shutil
+
         from umiak.submit.payload import launcher_file
 
         built = launcher_file.find()

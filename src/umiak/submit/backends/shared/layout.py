@@ -10,6 +10,7 @@
         umiak-launcher.pyz, work/      the launcher, the job's own copy of its files
         log/job.log, log/NODE/         what job.sh printed, what each node and its workers printed
         end                            exit status and time, written by job.sh
+        cancelled                      somebody wants its end
 
 The launcher and the files are put there when the job is submitted, so that this module needs to read neither.
 """
@@ -28,7 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from umiak.core.job import Job, RoleSpec
 
-JOB, NODE, RUN, SECRETS, END, CANCEL = "job.sh", "node.sh", "run.json", "secrets.json", "end", "cancel.json"
+JOB, NODE, RUN, SECRETS, END, CANCEL = "job.sh", "node.sh", "run.json", "secrets.json", "end", "cancelled"
 BEFORE, AFTER = "before.json", "after.json"
 LAUNCHER = "umiak-launcher.pyz"
 LOGS, JOB_LOG, LAUNCHER_LOG = "log", "job.log", "launcher.log"
@@ -78,6 +79,8 @@ class RunInfo:
     """Where it works."""
     roles: tuple[RunRole, ...]
     time_limit_s: int | None = None
+    stop_time_s: int = 0
+    """So long before it a place asks the workers to end."""
 
 
 def info_of(job: Job, run: SharedRun, directory: str) -> RunInfo:

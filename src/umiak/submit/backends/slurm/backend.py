@@ -13,6 +13,7 @@ from umiak.core.job import Handle
 from umiak.core.names import is_digits
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.status import State
+from umiak.core.value import replace
 from umiak.submit.backend import AnswerLost
 from umiak.submit.backends.shared import layout, logs, problems
 from umiak.submit.backends.shared.files import SharedStore
@@ -40,6 +41,8 @@ KILLED_S = 10.0
 """How long steps may take to end after SIGKILL, before Slurm is asked to end the whole job."""
 ENDED_S = 90.0
 """How long Slurm may take for that; it waits 30 s between its own SIGTERM and SIGKILL."""
+MAY_COME_BACK = ("NODE_FAIL", "PREEMPTED", "BOOT_FAIL")
+"""Jobs in these states may be requeued, and need their secrets then."""
 NONE = "cancelled"
 """The claim of a run that was cancelled before it had a job: no job gets it any more."""
 
@@ -77,7 +80,8 @@ class SlurmBackend:
     def render(self, job: Job, run_id: str) -> Bundle:
         """The sbatch script, what it starts on nodes, and the plans."""
         run = self._store.run(run_id)
-        info = layout.info_of(job, run, self._context.directory)
+        limit_s, stop_s = script.times(job, self._settings)
+        info = replace(layout.info_of(job, run, self._context.directory), time_limit_s=limit_s, stop_time_s=stop_s)
         scripts = script.scripts(job, run, self._settings)
         return layout.bundle_of(job, run, info, scripts, ("sbatch", "--parsable", run.file(layout.JOB)))
 
@@ -137,7 +141,7 @@ class SlurmBackend:
         run = self._known(handle)
         if self._status(run).state.is_over:
             return
-        self._store.ask_to_cancel(run, grace_s)
+        self._store.ask_to_cancel(run)
         job_id = self._job_id(run, ask=True) or self._claim(run, NONE)
         if job_id == NONE:
             return
@@ -187,7 +191,7 @@ class SlurmBackend:
             ended_s=end.ended_s if end else None,
         )
         status = state.status_of(self._store.info(run), facts)
-        if status.state.is_over:
+        if status.state.is_over and status.said not in MAY_COME_BACK and status.state is not State.LOST:
             self._store.forget_secrets(run)
         return status
 

@@ -38,15 +38,21 @@ if ! ln -s "$SLURM_JOB_ID" "$run/job" 2>/dev/null && [ "$(readlink "$run/job")" 
     echo "this run belongs to $(readlink "$run/job"): job $SLURM_JOB_ID starts nothing"
     exit 0
 fi
-rm -f "$run/end"
+rm -f "$run/end" "$run/done"
 """
 
 
 def scripts(job: Job, run: SharedRun, settings: SlurmSettings) -> tuple[BundleFile, ...]:
     """job.sh for sbatch, node.sh for srun."""
     return layout.script(run, layout.JOB, _job(job, run, settings)), layout.script(
-        run, layout.NODE, _node(run, settings)
+        run, layout.NODE, _node(job, run, settings)
     )
+
+
+def times(job: Job, settings: SlurmSettings) -> tuple[int | None, int]:
+    """The time limit of a job, and how long before it the workers are told."""
+    limit_s = job.time_limit_s or settings.time_limit_s
+    return limit_s, min(settings.stop_time_s, limit_s // 2) if limit_s else settings.stop_time_s
 
 
 def sbatch_environment(
@@ -79,6 +85,8 @@ def _job(job: Job, run: SharedRun, settings: SlurmSettings) -> str:
     if len(job.roles) > 1:
         lines.append(f"export {GROUPS}={','.join(each.role.value for each in job.roles)}")
     start = f"{_srun(job)}\nstatus=$?"
+    if job.nodes.is_elastic:
+        start += '\n# Nodes that were lost on the way do not count: the others have done the job.\n[ ! -e "$run/done" ] || status=0'
     return "\n".join([*lines, layout.around(job, run, settings.python, start)])
 
 
@@ -95,8 +103,7 @@ def _common(job: Job, run: SharedRun, settings: SlurmSettings) -> list[str]:
 
 def _component(job: Job, run: SharedRun, role: RoleSpec, settings: SlurmSettings) -> list[str]:
     """What each component of a heterogeneous job says for itself; an ordinary job has one."""
-    limit_s = job.time_limit_s or settings.time_limit_s
-    stop_s = min(settings.stop_time_s, limit_s // 2) if limit_s else settings.stop_time_s
+    limit_s, stop_s = times(job, settings)
     wanted, nodes = role.resource, role.nodes
     lines = [
         f"--job-name={run.run_id}",
@@ -140,8 +147,10 @@ def _srun(job: Job) -> str:
     return f"srun {common} \\\n    {joined}"
 
 
-def _node(run: SharedRun, settings: SlurmSettings) -> str:
+def _node(job: Job, run: SharedRun, settings: SlurmSettings) -> str:
     start = layout.node_start(settings.python, run, '"$run/$1.json"', '--log_dir "$log" --tee none')
+    # A launcher that ends well says that all of the job is done. Slurm signals the shell as well, which must not end before it.
+    whole = f'trap : TERM INT\n{start}\nstatus=$?\n[ "$status" -ne 0 ] || : >"$run/done"\nexit "$status"'
     return f"""\
 #!/bin/sh
 # One node of the run; srun starts it once on each, with the node's role.
@@ -149,5 +158,5 @@ run={shlex.quote(run.path)}
 log=$run/{layout.LOGS}/$SLURM_NODEID
 mkdir -p "$log" && exec >>"$log/{layout.LAUNCHER_LOG}" 2>&1 || exit 3
 [ ! -e "$run/{layout.CANCEL}" ] || exit 143
-exec {start}
+{whole if job.nodes.is_elastic else f"exec {start}"}
 """

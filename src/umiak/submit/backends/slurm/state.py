@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 SACCT_FIELDS = ("JobID", "State", "ExitCode", "Submit", "Start", "End", "NodeList", "Reason")
 SCONTROL_FIELDS = ("JobId", "JobState", "ExitCode", "SubmitTime", "StartTime", "EndTime", "NodeList", "Reason")
-LATE_S = 120
-"""Slurm looks at time limits every half minute, and signals up to a minute early."""
+EARLY_S = 60
+"""So much earlier than it is asked to Slurm may signal that the time limit is near."""
 
 
 @value
@@ -160,7 +160,7 @@ def _why(info: RunInfo, job: SlurmJob, exit_code: int | None) -> str:
         return "the time limit is over"
     began, ended, limit_s = job.started_s, job.ended_s, info.time_limit_s
     # The signal before the limit has ended it.
-    if exit_code == 143 and began and ended and limit_s and ended - began >= limit_s / 2 - LATE_S:
+    if exit_code == 143 and began and ended and limit_s and ended - began >= limit_s - info.stop_time_s - EARLY_S:
         return "SIGTERM: the time limit is near"
     return f"exit code {exit_code}" if exit_code and job.said == "FAILED" else ""
 
