@@ -7,9 +7,6 @@ see. How a run is can be asked on this machine only, where its supervisor is.
 from __future__ import annotations
 
 import os
-import shlex
-import shutil
-import subprocess
 import sys
 
 from umiak.core.bundle import PRIVATE, Bundle, BundleFile
@@ -24,7 +21,7 @@ from umiak.submit.backends.local import backend as local
 from umiak.submit.backends.local.files import PLAN, LocalRunFiles
 from umiak.submit.backends.local.plan import LocalLauncher, LocalPlan
 from umiak.submit.backends.mpi import script, settings
-from umiak.submit.backends.shared import layout, logs, problems
+from umiak.submit.backends.shared import layout, problems
 from umiak.submit.backends.shared.files import SharedStore
 
 TYPE_CHECKING = False
@@ -134,6 +131,8 @@ class MpiBackend:
 
     def logs(self, handle: Handle, wanted: LogsWanted) -> Iterator[LogLine]:
         """The lines of all hosts, from the files of the run."""
+        from umiak.submit.backends.shared import logs
+
         run = self._run(handle)
         yield from logs.follow(run, self._store.info(run), wanted, lambda: self._local.status(handle).state.is_over)
 
@@ -180,6 +179,10 @@ class MpiBackend:
     def _family(self) -> Family:
         if self._settings.family:
             return self._settings.family
+        import shlex
+        import shutil
+        import subprocess
+
         words = shlex.split(self._settings.mpirun)
         program = shutil.which(words[0], path=self._context.environ.get("PATH", os.defpath)) if words else None
         said = ""

@@ -15,9 +15,9 @@ from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.status import State
 from umiak.core.value import replace
 from umiak.submit.backend import AnswerLost
-from umiak.submit.backends.shared import layout, logs, problems
+from umiak.submit.backends.shared import layout, problems
 from umiak.submit.backends.shared.files import SharedStore
-from umiak.submit.backends.slurm import script, settings, state
+from umiak.submit.backends.slurm import script, settings
 from umiak.submit.backends.slurm.commands import SlurmCommands, no_command
 
 TYPE_CHECKING = False
@@ -119,6 +119,8 @@ class SlurmBackend:
 
     def logs(self, handle: Handle, wanted: LogsWanted) -> Iterator[LogLine]:
         """The lines of all nodes, from the files of the run."""
+        from umiak.submit.backends.shared import logs
+
         run = self._known(handle)
         asked = {"at": -ASK_S, "is_over": False}
 
@@ -180,6 +182,8 @@ class SlurmBackend:
     # ---- finding
 
     def _status(self, run: SharedRun) -> JobStatus:
+        from umiak.submit.backends.slurm import state  # 12 ms that a dry run does not need
+
         job_id = self._job_id(run, ask=True)
         jobs = self._slurm.jobs(job_id) if is_digits(job_id) else ()
         end = self._store.end(run)

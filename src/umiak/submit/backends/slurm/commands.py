@@ -7,17 +7,15 @@ slurm.submit("job.sh", env), slurm.named("ctr-3f2a9c"), slurm.jobs("4242"), slur
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 
 from umiak.core.names import is_digits
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import one_line
 from umiak.submit.backend import AnswerLost
-from umiak.submit.backends.slurm import state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Mapping, Sequence
 
     from umiak.submit.backends.slurm.state import SlurmJob
@@ -43,11 +41,14 @@ class SlurmCommands:
         self._environ = {**kept, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
 
     def find(self, name: str) -> str | None:
-        """The path of a command."""
-        return shutil.which(name, path=self._path)
+        """The path of a command. By hand: shutil takes 10 ms of every dry run."""
+        paths = [os.path.join(each, name) for each in self._path.split(os.pathsep)]
+        return next((each for each in paths if os.path.isfile(each) and os.access(each, os.X_OK)), None)
 
     def submit(self, path: str, env: Mapping[str, str]) -> str:
         """The id of the new job. UmiakError if Slurm refused it, `AnswerLost` if it may have it."""
+        import subprocess
+
         try:
             done = self._run(["sbatch", "--parsable", path], env=env)
         except subprocess.TimeoutExpired:
@@ -78,6 +79,8 @@ class SlurmCommands:
 
     def jobs(self, job_id: str) -> tuple[SlurmJob, ...]:
         """The components of a job; none if Slurm knows no such job."""
+        from umiak.submit.backends.slurm import state
+
         done = self._asked(["scontrol", "show", "job", "--oneliner", job_id], may_fail=True)
         if done.returncode == 0:
             return state.from_scontrol(done.stdout)
@@ -96,6 +99,8 @@ class SlurmCommands:
         self._asked(["scancel", job_id], may_fail=True)
 
     def _asked(self, words: Sequence[str], *, may_fail: bool = False) -> subprocess.CompletedProcess[str]:
+        import subprocess
+
         try:
             done = self._run(words)
         except subprocess.TimeoutExpired:
@@ -105,6 +110,8 @@ class SlurmCommands:
         return done
 
     def _run(self, words: Sequence[str], env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        import subprocess
+
         program = self.find(words[0])
         if program is None:
             raise UmiakError(no_command(self._place, words[0]), exit_status=Exit.REFUSED)

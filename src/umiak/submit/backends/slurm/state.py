@@ -10,7 +10,6 @@ from umiak.core.cluster import Role
 from umiak.core.names import is_digits
 from umiak.core.status import JobStatus, NodeStatus, State
 from umiak.core.value import value
-from umiak.platforms.slurm import expand
 from umiak.submit.states import STATES
 
 TYPE_CHECKING = False
@@ -169,6 +168,8 @@ def _nodes(info: RunInfo, facts: SlurmFacts, state: State) -> tuple[NodeStatus, 
     """The nodes of each role, as far as Slurm has chosen them. Those of a job that waits to be started again are no longer its own."""
     if state is State.QUEUED:
         return ()
+    from umiak.platforms.slurm import expand  # a dry run never needs it
+
     found = []
     for number, job in enumerate(facts.jobs):
         group = info.roles[number] if number < len(info.roles) else None
