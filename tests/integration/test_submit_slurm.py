@@ -110,7 +110,8 @@ def test_cancelling(desk: ClusterDesk, cluster: slurm.Cluster, kind: str) -> Non
         desk.until_said("trainer.0 begin", "trainer.1 begin")
     desk.umiak("cancel", handle, "--grace", "2" if kind == "stubborn" else "60")
     assert desk.status(handle)["state"] == "cancelled"
-    assert ("trainer.1 told to end" in desk.said()) is (kind == "willing")
+    # A node whose peers ended first kills its workers: not all of them need have heard of it.
+    assert any("told to end" in line for line in desk.said()) is (kind == "willing")
     assert cluster.job(job_of(desk, handle))["JobState"] in ("CANCELLED", "FAILED")
     assert not (desk.run_directory(handle) / "secrets.json").exists()
     desk.umiak("cancel", handle)

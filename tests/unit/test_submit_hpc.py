@@ -18,12 +18,13 @@ from umiak.core.job import FileSet, Job, Replicas, Resource, RoleSpec, Transfer
 from umiak.core.problem import UmiakError
 from umiak.core.status import State
 from umiak.core.value import replace
+from umiak.platforms.slurm import GROUPS
 from umiak.schema.keys import BadValue
 from umiak.submit import configuration, places, registry
 from umiak.submit.backends.mpi import backend as mpi_backend
 from umiak.submit.backends.mpi import settings as mpi
 from umiak.submit.backends.mpi.settings import Family, MpiHost
-from umiak.submit.backends.shared.layout import RunInfo, RunRole
+from umiak.submit.backends.shared.layout import RunInfo, SharedRole
 from umiak.submit.backends.slurm import script, settings, state
 from umiak.submit.states import STATES
 from umiak.testing.environments import environment
@@ -112,7 +113,7 @@ def test_what_an_sbatch_script_says_is_read_back() -> None:
     text = next(each.text for each in rendered(SLURM, FULL).files if isinstance(each, BundleFile))
     groups = next(line for line in text.splitlines() if line.startswith("export")).partition("=")[2]
     for rank, role in enumerate(Role.SERVER if not rank else Role.TRAINER for rank in range(2)):
-        environ = {**environment("slurm", 2, rank, servers=1), script.GROUPS: groups}
+        environ = {**environment("slurm", 2, rank, servers=1), GROUPS: groups}
         found = platforms.detect(environ)
         assert found is not None
         assert (found.nodes, found.rank, found.role) == (2, rank, role)
@@ -176,7 +177,7 @@ def test_what_sbatch_is_given() -> None:
 # ---- what Slurm says
 
 INFO = RunInfo(
-    run_id="ctr-1", directory="/work", roles=(RunRole(role="server", nodes=1), RunRole(role="trainer", nodes=2))
+    run_id="ctr-1", directory="/work", roles=(SharedRole(role="server", nodes=1), SharedRole(role="trainer", nodes=2))
 )
 LINE = (
     "JobId={} JobName=ctr-1 JobState={} Reason=None Restarts={} ExitCode={} SubmitTime=100 EligibleTime=100 "

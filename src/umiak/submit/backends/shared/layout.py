@@ -61,7 +61,7 @@ class SharedRun:
 
 
 @value
-class RunRole:
+class SharedRole:
     """A group of nodes, as those who ask about a run need to know it."""
 
     role: str
@@ -77,7 +77,7 @@ class RunInfo:
     run_id: str
     directory: str
     """Where it works."""
-    roles: tuple[RunRole, ...]
+    roles: tuple[SharedRole, ...]
     time_limit_s: int | None = None
     stop_time_s: int = 0
     """So long before it a place asks the workers to end."""
@@ -89,7 +89,7 @@ def info_of(job: Job, run: SharedRun, directory: str) -> RunInfo:
         run_id=run.run_id,
         directory=run.work if job.files else directory,
         roles=tuple(
-            RunRole(role=each.role.value, nodes=each.nodes.most, workers=_workers(job, each)) for each in job.roles
+            SharedRole(role=each.role.value, nodes=each.nodes.most, workers=_workers(job, each)) for each in job.roles
         ),
         time_limit_s=job.time_limit_s,
     )

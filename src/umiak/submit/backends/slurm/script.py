@@ -28,7 +28,6 @@ CLAIM = "job"
 """A link whose target is the id of the job that the run belongs to."""
 MIB = 1 << 20
 MINUTE_S = 60
-GROUPS = "UMIAK_SLURM_GROUPS"
 _USUAL = ("HOME", "PATH", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR")
 _KEPT = ("SLURM_CONF", "SLURM_CLUSTERS")
 
@@ -83,6 +82,8 @@ def _job(job: Job, run: SharedRun, settings: SlurmSettings) -> str:
         head += [f"#SBATCH {line}" for line in component]
     lines = ["#!/bin/bash", *head, "", f"run={shlex.quote(run.path)}", "", _CLAIM, *settings.setup]
     if len(job.roles) > 1:
+        from umiak.platforms.slurm import GROUPS
+
         lines.append(f"export {GROUPS}={','.join(each.role.value for each in job.roles)}")
     start = f"{_srun(job)}\nstatus=$?"
     if job.nodes.is_elastic:
@@ -109,8 +110,11 @@ def _component(job: Job, run: SharedRun, role: RoleSpec, settings: SlurmSettings
         f"--job-name={run.run_id}",
         f"--comment={MARK}",
         f"--nodes={nodes.least}-{nodes.most}" if nodes.is_elastic else f"--nodes={nodes.most}",
-        "--ntasks-per-node=1",
     ]
+    if (
+        not nodes.is_elastic
+    ):  # with it Slurm gives the least number, and never more; one task to a node is srun's own default
+        lines.append("--ntasks-per-node=1")
     if wanted.cpus:
         lines.append(f"--cpus-per-task={math.ceil(wanted.cpus)}")
     if wanted.memory_bytes:
