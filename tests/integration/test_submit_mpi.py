@@ -19,7 +19,7 @@ from tests.integration.cluster_desks import ClusterDesk
 from tests.integration.launching import WORKERS
 from tests.support import eventually
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 SECRET = "k5-Wq81zTtrr-only-for-nodes"
 BEGUN = ("trainer.0 begin", "trainer.1 begin")
 
