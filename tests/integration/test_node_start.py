@@ -123,6 +123,29 @@ def test_the_launcher_gets_the_signals_of_a_node(launcher: str, plan: NodePlan, 
     assert status == 143, said
 
 
+def test_a_signal_that_stands_for_the_end_ends_the_launcher(launcher: str, plan: NodePlan, tmp_path: Path) -> None:
+    """Under mpirun SIGTERM does not reach a node in time."""
+    wait = "import time; print('ready', flush=True); time.sleep(600)"
+    words = ("--job_id", "try-1", "--", sys.executable, "-c", wait)
+    started = start(launcher, replace(plan, launch=words, outputs=(), stop_signals=("SIGUSR1",)), tmp_path)
+    assert started.stdout is not None
+    while "ready" not in (line := started.stdout.readline()):
+        assert line, "it ended"
+    started.send_signal(signal.SIGUSR1)
+    status, said = finish(started)
+    assert status == 143, said
+
+
+def test_a_plan_that_launches_nothing_brings_data_in_or_out(launcher: str, plan: NodePlan, tmp_path: Path) -> None:
+    status, said = finish(start(launcher, replace(plan, launch=(), outputs=()), tmp_path))
+    assert status == 0, said
+    assert (tmp_path / "run" / "work" / "data" / "part-0").read_text() == "rows"
+    out = Transfer(url=str(tmp_path / "home"), path="data")
+    status, said = finish(start(launcher, replace(plan, launch=(), files=None, inputs=(), outputs=(out,)), tmp_path))
+    assert status == 0, said
+    assert (tmp_path / "home" / "part-0").read_text() == "rows"
+
+
 def test_a_plan_that_is_damaged_is_refused(launcher: str, plan: NodePlan, tmp_path: Path) -> None:
     started = start(launcher, plan, tmp_path)
     finish(started)

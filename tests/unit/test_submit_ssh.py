@@ -202,7 +202,8 @@ def test_what_a_dry_run_prints(tmp_path: Path) -> None:
  },
  "inputs": [],
  "outputs": [],
- "secrets_file": ""
+ "secrets_file": "",
+ "stop_signals": []
 }
 
 # request

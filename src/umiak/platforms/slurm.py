@@ -28,6 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from umiak.platforms.reading import Reader
 
+GROUPS = "UMIAK_SLURM_GROUPS"
 MOST_HOSTS = 100_000
 MOST_COMPONENTS = 128
 """Slurm itself allows no more in a heterogeneous job."""
@@ -51,7 +52,7 @@ def place(reader: Reader) -> Placement | None:
     reader.raise_problems()
 
     per_process = tasks != nodes
-    if reader.text("UMIAK_SLURM_GROUPS") is not None:
+    if reader.text(GROUPS) is not None:
         return _with_roles(reader, components, one_to_a_node=not per_process, node=node, job=job)
     hosts = tuple(host for component in components for host in component)
     rank_from, count_from = ("SLURM_PROCID", tasks_from) if per_process else ("SLURM_NODEID", nodes_from)
@@ -145,7 +146,7 @@ def _with_roles(
     reader: Reader, components: tuple[tuple[str, ...], ...], *, one_to_a_node: bool, node: int, job: int | None
 ) -> Placement:
     """A node of a job whose script has named its components."""
-    name = "UMIAK_SLURM_GROUPS"
+    name = GROUPS
     names = reader.items(name)
     together = f"srun --het-group={','.join(str(number) for number in range(len(names)))}"
     if len(names) != len(components) or not all(components):

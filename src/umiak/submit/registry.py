@@ -29,6 +29,8 @@ OURS = {
     "ssh": "umiak.submit.backends.ssh.backend:make",
     "kubernetes": "umiak.submit.backends.kubernetes.backend:make",
     "paddlecloud": "umiak.submit.backends.paddlecloud.backend:make",
+    "mpi": "umiak.submit.backends.mpi.backend:make",
+    "slurm": "umiak.submit.backends.slurm.backend:make",
 }
 
 

@@ -52,9 +52,13 @@ def run(path: str, words: Sequence[str], environ: Mapping[str, str]) -> int:
     argv = (*own_modules.command(LAUNCHER), *words, *plan.launch)
     sys.stdout.flush()
     sys.stderr.flush()
-    if not plan.outputs:
+    if plan.stop_signals:
+        process.ask_for_death_signal(signal.SIGTERM)  # a starter that was killed tells nobody
+    if not plan.launch:
+        return _bring_home(plan, directory, environ)
+    if not plan.outputs and not plan.stop_signals:
         os.execve(argv[0], argv, environ)  # noqa: S606 - nothing is left to do here
-    status = _launched(argv, environ)
+    status = _launched(argv, environ, [getattr(signal, name) for name in plan.stop_signals])
     late = _bring_home(plan, directory, environ)
     return status or late
 
@@ -121,8 +125,9 @@ def _prepare(plan: NodePlan, here: str, directory: str, environ: Mapping[str, st
             transfer.bring_in(each.url, os.path.join(directory, each.path), environ)
 
 
-def _launched(argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Run the launcher as a child, so that something can be done after it. It gets our signals, and SIGTERM if we are killed."""
+def _launched(argv: Sequence[str], environ: Mapping[str, str], stopping: Sequence[int]) -> int:
+    """Run the launcher as a child, so that something can be done after it. It gets our signals, SIGTERM for those that mean the end
+    here, and SIGTERM if we are killed."""
     import subprocess
 
     parent = os.getpid()
@@ -138,7 +143,7 @@ def _launched(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     heeded = process.heeded(FORWARDED)
     child = subprocess.Popen(argv, env=dict(environ), preexec_fn=in_child)  # noqa: PLW1509 - this process has one thread
     for number in heeded:
-        signal.signal(number, lambda number, _: child.send_signal(number))
+        signal.signal(number, lambda number, _: child.send_signal(signal.SIGTERM if number in stopping else number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
     code = child.wait()
     return 128 - code if code < 0 else code

@@ -1,0 +1,237 @@
+"""The backend `mpi`: hosts that mpirun reaches. An adapter.
+
+mpirun runs on this machine, below a supervisor of local runs that outlives the client; files and logs are in a directory that all hosts
+see. How a run is can be asked on this machine only, where its supervisor is.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from umiak.core.bundle import PRIVATE, Bundle, BundleFile
+from umiak.core.cluster import Role
+from umiak.core.job import Handle
+from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.status import NodeStatus
+from umiak.core.value import replace
+from umiak.schema.keys import BadValue
+from umiak.submit.backend import Secrets
+from umiak.submit.backends.local import backend as local
+from umiak.submit.backends.mpi import script, settings
+from umiak.submit.backends.shared import layout, problems
+from umiak.submit.backends.shared.files import SharedStore
+from umiak.submit.node.files import PLAN, RunFiles
+from umiak.submit.node.plan import PlannedLauncher, RunPlan
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from umiak.core.job import Job
+    from umiak.core.status import JobStatus
+    from umiak.submit.backend import LogLine, LogsWanted, Submission, SubmitContext
+    from umiak.submit.backends.mpi.settings import Family, MpiHost, MpiSettings
+    from umiak.submit.backends.shared.layout import SharedRun
+    from umiak.submit.places import NamedPlace
+
+NAME = "mpi"
+VERSION_S = 30.0
+
+
+def make(place: NamedPlace, context: SubmitContext) -> MpiBackend:
+    """The entry point of this backend."""
+    return MpiBackend(place.name, context, settings.read(place))
+
+
+class _Supervised(local.LocalBackend):
+    """Local runs whose only launcher is job.sh, kept apart from those of the place `local`."""
+
+    def __init__(self, place: str, context: SubmitContext) -> None:
+        super().__init__(place, context)
+        self._root = os.path.join(context.state_directory, NAME)
+
+    def files(self, run_id: str) -> RunFiles:
+        return self._files(run_id)
+
+    def known(self, handle: Handle) -> RunFiles:
+        return self._known(handle)
+
+
+class MpiBackend:
+    """Some hosts."""
+
+    def __init__(self, place: str, context: SubmitContext, said: MpiSettings) -> None:
+        self._place = place
+        self._context = context
+        self._settings = said
+        home = context.environ.get("HOME") or os.path.expanduser("~")
+        root = f"{home}{said.directory[1:]}" if said.directory.split("/")[0] == "~" else said.directory
+        self._store = SharedStore(os.path.normpath(os.path.join(context.directory, root)), place)
+        self._local = _Supervised(place, context)
+
+    # ---- submitting
+
+    def check(self, job: Job) -> list[Problem]:
+        """Whether there is an mpirun, and enough hosts."""
+        found = problems.elastic_roles(job, self._place)
+        found += [*_problems_of(self._family), *_problems_of(self._hosts)]
+        if not found and len(self._hosts()) < job.nodes.least:
+            what = f"place {self._place}: {job.nodes.least} nodes are wanted, and it has {len(self._hosts())} hosts"
+            found.append(Problem(code="UM-SUBMIT-152", what=what, hint="ask for fewer nodes, or name more `hosts`"))
+        directory = os.path.join(self._context.directory, job.files.root if job.files else ".")
+        found += problems.missing(
+            each for each in problems.scripts(job) if not os.path.exists(os.path.join(directory, each))
+        )
+        unusable = self._store.problem()
+        return [*found, *([unusable] if unusable else [])]
+
+    def render(self, job: Job, run_id: str) -> Bundle:
+        """Scripts, host file and plans, and the supervisor that starts them."""
+        run = self._store.run(run_id)
+        hosts = script.chosen(job, self._hosts(), _own_name())
+        scripts = script.scripts(job, run, self._settings, script.Mpirun(family=self._family(), hosts=hosts))
+        info = layout.info_of(job, run, self._context.directory)
+        made = layout.bundle_of(job, run, info, scripts, self._command(run_id), (script.STOP_SIGNAL,))
+        plan = BundleFile(
+            path=os.path.join(self._local.files(run_id).path, PLAN), text=_plan(job, run).text(), mode=PRIVATE
+        )
+        return replace(made, files=(*made.files, plan))
+
+    def submit(self, submission: Submission) -> Handle:
+        """Write everything and start a supervisor, unless the run has one."""
+        run = self._store.run(submission.run_id)
+        own = self._local.files(submission.run_id)
+        if own.supervisor() is None:
+            self._store.write(run, submission, self._context.directory, only=run.path)
+            plan = [each for each in submission.bundle.files if each.path.startswith(f"{own.path}/")]
+            bundle = Bundle(files=tuple(plan), commands=submission.bundle.commands)
+            # The nodes read secrets from their file: neither supervisor nor mpirun needs them.
+            self._local.submit(replace(submission, bundle=bundle, secrets=Secrets()))
+        return Handle(backend=NAME, place=self._place, id=submission.run_id)
+
+    # ---- asking
+
+    def status(self, handle: Handle) -> JobStatus:
+        """What the supervisor's files and processes say."""
+        run = self._run(handle)
+        status = self._local.status(handle)
+        if status.state.is_over:
+            self._store.forget_secrets(run)
+        nodes, rank = [], 0
+        hosts = settings.hosts_in(self._store.read(run, script.HOSTFILE) or "")
+        for group in self._store.info(run).roles:
+            mine = hosts[rank : rank + group.nodes]
+            nodes += [
+                NodeStatus(name=each.name, role=Role(group.role), rank=number, state=status.state)
+                for number, each in enumerate(mine)
+            ]
+            rank += group.nodes
+        return replace(status, nodes=tuple(nodes))
+
+    def logs(self, handle: Handle, wanted: LogsWanted) -> Iterator[LogLine]:
+        """The lines of all hosts, from the files of the run."""
+        from umiak.submit.backends.shared import logs
+
+        run = self._run(handle)
+        yield from logs.follow(run, self._store.info(run), wanted, lambda: self._local.status(handle).state.is_over)
+
+    def cancel(self, handle: Handle, grace_s: float) -> None:
+        """Through the supervisor."""
+        run = self._run(handle)
+        if not self._local.status(handle).state.is_over:
+            self._store.ask_to_cancel(run)  # for nodes that mpirun starts after its signal
+        self._local.cancel(handle, grace_s)
+        self._store.forget_secrets(run)
+
+    def list(self) -> list[Handle]:
+        """Every run of this user that was started on this machine."""
+        return [replace(each, backend=NAME) for each in self._local.list()]
+
+    # ---- finding
+
+    def _run(self, handle: Handle) -> SharedRun:
+        """Where a run lies, also if the place's directory is another one now."""
+        path = self._local.known(handle).plan().directory
+        run = layout.SharedRun(root=os.path.dirname(os.path.dirname(path)), run_id=os.path.basename(path))
+        self._store.info(run)
+        return run
+
+    def _command(self, run_id: str) -> tuple[str, ...]:
+        return (sys.executable, "-m", local.SUPERVISOR, self._local.files(run_id).path)
+
+    def _hosts(self) -> tuple[MpiHost, ...]:
+        said = self._settings
+        if not said.hostfile:
+            if said.hosts:
+                return said.hosts
+            hint = 'write `hosts = ["node0", "node1"]` or `hostfile = "PATH"`'
+            raise UmiakError(Problem(code="UM-SUBMIT-151", what=f"place {self._place}: no hosts", hint=hint))
+        path = os.path.join(self._context.directory, os.path.expanduser(said.hostfile))
+        try:
+            with open(path, encoding="utf-8") as file:
+                return settings.hosts_in(file.read())
+        except (OSError, ValueError, BadValue) as error:
+            what = f"place {self._place}: the host file can't be read: {path}"
+            problem = Problem(code="UM-SUBMIT-151", what=what, why=str(error), hint="see `hostfile =` of the place")
+            raise UmiakError(problem) from None
+
+    def _family(self) -> Family:
+        if self._settings.family:
+            return self._settings.family
+        import shlex
+        import shutil
+        import subprocess
+
+        words = shlex.split(self._settings.mpirun)
+        program = shutil.which(words[0], path=self._context.environ.get("PATH", os.defpath)) if words else None
+        said = ""
+        if program:
+            try:
+                done = subprocess.run(
+                    [program, *words[1:], "--version"],
+                    check=False,
+                    env=dict(self._context.environ),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    errors="replace",
+                    timeout=VERSION_S,
+                )
+                said = done.stdout
+            except (OSError, subprocess.TimeoutExpired) as error:
+                said = str(error)
+        found = settings.family_of(said)
+        if found is None:
+            problem = Problem(
+                code="UM-SUBMIT-150",
+                what=f"place {self._place}: no mpirun of Open MPI or MPICH: {self._settings.mpirun}",
+                why=f"`--version` says: {said.strip()[:200]}" if program else "there is no such command here",
+                hint="name the command with `mpirun =`, or say whose it is with `family =`",
+            )
+            raise UmiakError(problem, exit_status=Exit.BAD_REQUEST)
+        return found
+
+
+def _plan(job: Job, run: SharedRun) -> RunPlan:
+    return RunPlan(
+        run_id=run.run_id,
+        directory=run.path,
+        launchers=(PlannedLauncher(name="mpirun", argv=("/bin/bash", run.file(layout.JOB))),),
+        time_limit_s=job.time_limit_s,
+    )
+
+
+def _problems_of(look: Callable[[], object]) -> tuple[Problem, ...]:
+    try:
+        look()
+    except UmiakError as error:
+        return error.problems
+    return ()
+
+
+def _own_name() -> str:
+    import socket
+
+    return socket.gethostname()

@@ -1,0 +1,188 @@
+"""What lies where in the directory of a run that all nodes see, and what is written there for them. A decider.
+
+    DIRECTORY/launchers/SHA256.pyz     once for each version of the launcher
+    DIRECTORY/files/SHA256/            once for each content of a job's files
+    DIRECTORY/runs/RUN_ID/
+        job.sh, node.sh                what is started once, and on every node
+        run.json                       which roles there are
+        before.json, ROLE.json, after.json     plans for `node_start`
+        secrets.json                   mode 600, removed when the run is over
+        umiak-launcher.pyz, work/      the launcher, the job's own copy of its files
+        log/job.log, log/NODE/         what job.sh printed, what each node and its workers printed
+        end                            exit status and time, written by job.sh
+        cancelled                      somebody wants its end
+
+The launcher and the files are put there when the job is submitted, so that this module needs to read neither.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from umiak.core.bundle import PRIVATE, Bundle, BundleFile, SecretFile
+from umiak.core.decode import Malformed, decode, encode
+from umiak.core.value import value
+from umiak.submit.payload import node_plan
+from umiak.submit.payload.node_plan import NodePlan, launch_words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from umiak.core.job import Job, RoleSpec
+
+JOB, NODE, RUN, SECRETS, END, CANCEL = "job.sh", "node.sh", "run.json", "secrets.json", "end", "cancelled"
+BEFORE, AFTER = "before.json", "after.json"
+LAUNCHER = "umiak-launcher.pyz"
+LOGS, JOB_LOG, LAUNCHER_LOG = "log", "job.log", "launcher.log"
+EXECUTABLE = 0o700
+NODE_START = "umiak.submit.payload.node_start"
+
+
+@value
+class SharedRun:
+    """Where a run lies. Paths are absolute, and the same on every node."""
+
+    root: str
+    run_id: str
+
+    @property
+    def path(self) -> str:
+        return f"{self.root}/runs/{self.run_id}"
+
+    def file(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+    @property
+    def work(self) -> str:
+        return self.file("work")
+
+    @property
+    def logs(self) -> str:
+        return self.file(LOGS)
+
+
+@value
+class SharedRole:
+    """A group of nodes, as those who ask about a run need to know it."""
+
+    role: str
+    nodes: int
+    workers: int = 0
+    """On each node; 0: as many as there are devices, or one."""
+
+
+@value
+class RunInfo:
+    """What is kept about a run for those who ask."""
+
+    run_id: str
+    directory: str
+    """Where it works."""
+    roles: tuple[SharedRole, ...]
+    time_limit_s: int | None = None
+    stop_time_s: int = 0
+    """So long before it a place asks the workers to end."""
+
+
+def info_of(job: Job, run: SharedRun, directory: str) -> RunInfo:
+    """``directory``: where the person is; the job works there, unless its files are sent."""
+    return RunInfo(
+        run_id=run.run_id,
+        directory=run.work if job.files else directory,
+        roles=tuple(
+            SharedRole(role=each.role.value, nodes=each.nodes.most, workers=_workers(job, each)) for each in job.roles
+        ),
+        time_limit_s=job.time_limit_s,
+    )
+
+
+def info_from(text: str) -> RunInfo:
+    """`Malformed` if it is none."""
+    import json
+
+    try:
+        return decode(RunInfo, json.loads(text))
+    except ValueError as error:
+        raise Malformed(str(error)) from None
+
+
+def bundle_of(
+    job: Job,
+    run: SharedRun,
+    info: RunInfo,
+    scripts: tuple[BundleFile, ...],
+    command: tuple[str, ...],
+    stop_signals: tuple[str, ...] = (),
+) -> Bundle:
+    """Everything that is written, with the scripts of a place, and the command that starts it. ``stop_signals``: for `NodePlan`."""
+    import json
+
+    from umiak.contracts.start import TOKEN
+
+    secrets = (TOKEN, *job.secrets)
+    files = [*scripts, _file(run, RUN, json.dumps(encode(info)) + "\n")]
+    files += [_file(run, name, node_plan.as_text(plan)) for name, plan in _plans(job, run, info, stop_signals).items()]
+    requests = [f"copy to {run.file(LAUNCHER)}: the launcher of this umiak, kept once in {run.root}/launchers"]
+    if job.files:
+        chosen = f", only {' '.join(job.files.include)}" if job.files.include else " without what .gitignore leaves out"
+        requests.append(f"copy to {run.work}: the files of {job.files.root}{chosen}, kept once in {run.root}/files")
+    return Bundle(
+        files=(*files, SecretFile(path=run.file(SECRETS), variable=", ".join(secrets))),
+        requests=tuple(requests),
+        commands=(command,),
+    )
+
+
+def node_start(python: str, run: SharedRun, plan: str, *words: str) -> str:
+    """A line of shell that does what a plan says. ``plan`` and ``words`` may hold variables of the shell: they come quoted."""
+    return " ".join([shlex.quote(python), shlex.quote(run.file(LAUNCHER)), "-m", NODE_START, plan, *words])
+
+
+def around(job: Job, run: SharedRun, python: str, start: str) -> str:
+    """The part of job.sh that all places have: data in, the nodes, data out, how it ended. ``start`` sets ``status``."""
+    lines = [
+        "ended() {",
+        '    printf "%s %s\\n" "$1" "$(date +%s)" >"$run/end.new" && mv "$run/end.new" "$run/end"',
+        '    rm -f "$run/secrets.json"',
+        '    exit "$1"',
+        "}",
+        "",
+    ]
+    if job.inputs:
+        lines += [node_start(python, run, f'"$run/{BEFORE}"') + ' || ended "$?"', ""]
+    lines += [start.rstrip("\n"), ""]
+    if job.outputs:
+        lines += ["late=0", node_start(python, run, f'"$run/{AFTER}"') + " || late=$?"]
+        lines += ['[ "$status" -ne 0 ] || status=$late']
+    return "\n".join([*lines, 'ended "$status"', ""])
+
+
+def script(run: SharedRun, name: str, text: str) -> BundleFile:
+    """A script of a run."""
+    return BundleFile(path=run.file(name), text=text, mode=EXECUTABLE)
+
+
+def _file(run: SharedRun, name: str, text: str) -> BundleFile:
+    return BundleFile(path=run.file(name), text=text, mode=PRIVATE)
+
+
+def _plans(job: Job, run: SharedRun, info: RunInfo, stop_signals: tuple[str, ...]) -> dict[str, NodePlan]:
+    """Data is brought in and out once, since all nodes see the same directory."""
+    plans = {}
+    if job.inputs:
+        plans[BEFORE] = _plan(job, run, info, inputs=job.inputs)
+    for role in job.roles:
+        words = launch_words(job, role, run.run_id)
+        env = tuple(job.environment_of(role).items())
+        plans[f"{role.role.value}.json"] = _plan(job, run, info, launch=words, env=env, stop_signals=stop_signals)
+    if job.outputs:
+        plans[AFTER] = _plan(job, run, info, outputs=job.outputs)
+    return plans
+
+
+def _plan(job: Job, run: SharedRun, info: RunInfo, **more: object) -> NodePlan:
+    told = {"env": job.env, "launch": (), **more}
+    return NodePlan(run_id=run.run_id, directory=info.directory, secrets_file=SECRETS, **told)  # type: ignore[arg-type]
+
+
+def _workers(job: Job, role: RoleSpec) -> int:
+    return 1 if job.mode.has_servers else role.workers or role.resource.devices

@@ -1,0 +1,1 @@
+"""Slurm: one sbatch script for a job, one launcher on every node that it gets."""

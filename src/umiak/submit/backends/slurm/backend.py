@@ -1,0 +1,226 @@
+"""The backend `slurm`. An adapter.
+
+A run is a directory on a file system that this machine and all nodes see, and a job of Slurm with the run's id for a name. Nothing of
+it is kept on this machine, so any login node of the cluster can ask.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from umiak.core.job import Handle
+from umiak.core.names import is_digits
+from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.status import State
+from umiak.core.value import replace
+from umiak.submit.backend import AnswerLost
+from umiak.submit.backends.shared import layout, problems
+from umiak.submit.backends.shared.files import SharedStore
+from umiak.submit.backends.slurm import script, settings
+from umiak.submit.backends.slurm.commands import SlurmCommands, no_command
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from umiak.core.bundle import Bundle
+    from umiak.core.job import Job
+    from umiak.core.status import JobStatus
+    from umiak.submit.backend import LogLine, LogsWanted, Submission, SubmitContext
+    from umiak.submit.backends.shared.layout import SharedRun
+    from umiak.submit.backends.slurm.settings import SlurmSettings
+    from umiak.submit.places import NamedPlace
+
+NAME = "slurm"
+NEEDED = ("sbatch", "squeue", "scontrol", "scancel")
+LOOK_S = 0.25
+ASK_S = 3.0
+"""Between two questions to Slurm while logs are followed: its controller has others to answer."""
+KILLED_S = 10.0
+"""How long steps may take to end after SIGKILL, before Slurm is asked to end the whole job."""
+ENDED_S = 90.0
+"""How long Slurm may take for that; it waits 30 s between its own SIGTERM and SIGKILL."""
+MAY_COME_BACK = ("NODE_FAIL", "PREEMPTED", "BOOT_FAIL")
+"""Jobs in these states may be requeued, and need their secrets then."""
+NONE = "cancelled"
+"""The claim of a run that was cancelled before it had a job: no job gets it any more."""
+
+
+def make(place: NamedPlace, context: SubmitContext) -> SlurmBackend:
+    """The entry point of this backend."""
+    return SlurmBackend(place.name, context, settings.read(place))
+
+
+class SlurmBackend:
+    """One cluster."""
+
+    def __init__(self, place: str, context: SubmitContext, said: SlurmSettings) -> None:
+        self._place = place
+        self._context = context
+        self._settings = said
+        home = context.environ.get("HOME") or os.path.expanduser("~")
+        root = f"{home}{said.directory[1:]}" if said.directory.split("/")[0] == "~" else said.directory
+        self._store = SharedStore(os.path.normpath(os.path.join(context.directory, root)), place)
+        self._slurm = SlurmCommands(place, context.environ, said.commands)
+
+    # ---- submitting
+
+    def check(self, job: Job) -> list[Problem]:
+        """What can be known without asking Slurm: it refuses the rest itself."""
+        found = [no_command(self._place, each) for each in NEEDED if self._slurm.find(each) is None]
+        found += problems.elastic_roles(job, self._place)
+        directory = os.path.join(self._context.directory, job.files.root if job.files else ".")
+        found += problems.missing(
+            each for each in problems.scripts(job) if not os.path.exists(os.path.join(directory, each))
+        )
+        unusable = self._store.problem()
+        return [*found, *([unusable] if unusable else [])]
+
+    def render(self, job: Job, run_id: str) -> Bundle:
+        """The sbatch script, what it starts on nodes, and the plans."""
+        run = self._store.run(run_id)
+        limit_s, stop_s = script.times(job, self._settings)
+        info = replace(layout.info_of(job, run, self._context.directory), time_limit_s=limit_s, stop_time_s=stop_s)
+        scripts = script.scripts(job, run, self._settings)
+        return layout.bundle_of(job, run, info, scripts, ("sbatch", "--parsable", run.file(layout.JOB)))
+
+    def submit(self, submission: Submission) -> Handle:
+        """Write everything and submit it, unless Slurm has a job for this run."""
+        run = self._store.run(submission.run_id)
+        handle = Handle(backend=NAME, place=self._place, id=submission.run_id)
+        if os.path.exists(run.file(layout.RUN)) and self._started(run):
+            return handle
+        self._store.write(run, submission, self._context.directory)
+        text = self._store.read(run, layout.JOB) or ""
+        env = script.sbatch_environment(self._context.environ, tuple(submission.secrets), self._settings, text)
+        try:
+            job_id = self._slurm.submit(run.file(layout.JOB), env)
+        except AnswerLost:
+            if not self._started(run):
+                raise
+            return handle
+        if self._claim(run, job_id) != job_id:
+            self._slurm.cancel(job_id)  # an earlier one has come through after all
+        return handle
+
+    def _started(self, run: SharedRun) -> bool:
+        """Whether an earlier try has come through. `AnswerLost` if Slurm can't be asked: it may have."""
+        try:
+            return bool(self._job_id(run, ask=True))
+        except UmiakError as error:
+            raise AnswerLost(self._place, error.problems[0].why or error.problems[0].what) from None
+
+    # ---- asking
+
+    def status(self, handle: Handle) -> JobStatus:
+        """What Slurm says, and what the run itself wrote."""
+        return self._status(self._known(handle))
+
+    def logs(self, handle: Handle, wanted: LogsWanted) -> Iterator[LogLine]:
+        """The lines of all nodes, from the files of the run."""
+        from umiak.submit.backends.shared import logs
+
+        run = self._known(handle)
+        asked = {"at": -ASK_S, "is_over": False}
+
+        def is_over() -> bool:
+            now = time.monotonic()
+            is_due = now - asked["at"] >= (LOOK_S if self._store.end(run) else ASK_S)
+            if is_due and not asked["is_over"]:
+                try:
+                    asked["is_over"] = self._status(run).state.is_over
+                except UmiakError:
+                    if not wanted.follow:
+                        raise  # who follows goes on: files can be read without Slurm
+                asked["at"] = time.monotonic()
+            return bool(asked["is_over"])
+
+        yield from logs.follow(run, self._store.info(run), wanted, is_over)
+
+    def cancel(self, handle: Handle, grace_s: float) -> None:
+        """SIGTERM to the launchers, SIGKILL after the grace; a job that waits is taken from the queue."""
+        run = self._known(handle)
+        if self._status(run).state.is_over:
+            return
+        self._store.ask_to_cancel(run)
+        job_id = self._job_id(run, ask=True) or self._claim(run, NONE)
+        if job_id == NONE:
+            return
+        began = time.monotonic()
+        steps = iter([(grace_s, "KILL"), (grace_s + KILLED_S, "")])
+        if self._status(run).state is State.QUEUED:
+            self._slurm.cancel(job_id)
+        else:
+            self._slurm.signal(job_id, "TERM")
+        due = next(steps, None)
+        while not (status := self._status(run)).state.is_over:
+            waited_s = time.monotonic() - began
+            if status.state is State.QUEUED:  # it was requeued meanwhile, or just began to wait
+                self._slurm.cancel(job_id)
+            elif due and waited_s >= due[0]:
+                if due[1]:
+                    self._slurm.signal(job_id, due[1])
+                else:
+                    self._slurm.cancel(job_id)
+                due = next(steps, None)
+            elif waited_s >= grace_s + KILLED_S + ENDED_S:
+                problem = Problem(
+                    code="UM-SUBMIT-147",
+                    what=f"the run does not end: {handle}",
+                    why=f"Slurm says that job {job_id} is {status.said}",
+                    hint=f"`scontrol show job {job_id}` tells more; a node that does not answer keeps a job from ending",
+                )
+                raise UmiakError(problem, exit_status=Exit.REFUSED)
+            time.sleep(LOOK_S)
+        self._store.forget_secrets(run)
+
+    def list(self) -> list[Handle]:
+        """Every run in the place's directory."""
+        return [Handle(backend=NAME, place=self._place, id=each) for each in self._store.runs()]
+
+    # ---- finding
+
+    def _status(self, run: SharedRun) -> JobStatus:
+        from umiak.submit.backends.slurm import state  # 12 ms that a dry run does not need
+
+        job_id = self._job_id(run, ask=True)
+        jobs = self._slurm.jobs(job_id) if is_digits(job_id) else ()
+        end = self._store.end(run)
+        facts = state.SlurmFacts(
+            job_id=job_id,
+            jobs=jobs,
+            is_cancelled=job_id == NONE or self._store.is_cancelled(run),
+            exit_code=end.exit_code if end else None,
+            ended_s=end.ended_s if end else None,
+        )
+        status = state.status_of(self._store.info(run), facts)
+        if status.state.is_over and status.said not in MAY_COME_BACK and status.state is not State.LOST:
+            self._store.forget_secrets(run)
+        return status
+
+    def _job_id(self, run: SharedRun, *, ask: bool = False) -> str:
+        """The job that the run belongs to; empty: none. ``ask``: Slurm may know one that could not be written down."""
+        try:
+            return os.readlink(run.file(script.CLAIM))
+        except OSError:
+            pass
+        found = self._slurm.named(run.run_id) if ask else []
+        return self._claim(run, found[0]) if found else ""
+
+    def _claim(self, run: SharedRun, job_id: str) -> str:
+        """The run belongs to this job, unless it belongs to another one; to which it does."""
+        try:
+            os.symlink(job_id, run.file(script.CLAIM))
+        except FileExistsError:
+            pass
+        return os.readlink(run.file(script.CLAIM))
+
+    def _known(self, handle: Handle) -> SharedRun:
+        """The run of a handle, which may name Slurm's number of the job: ``slurm://hpc/4242``."""
+        if is_digits(handle.id):
+            for each in self._store.runs():
+                run = self._store.run(each)
+                if self._job_id(run) == handle.id:
+                    return run
+        return self._store.known(handle)

@@ -1,0 +1,139 @@
+"""Jobs submitted to hosts that real mpiruns reach, of Open MPI and of MPICH: started, cancelled, killed in every place."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed import hosts, mpi
+from testbed.pytest_support import require
+from tests.integration.cluster_desks import ClusterDesk
+from tests.integration.launching import WORKERS
+from tests.support import eventually
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
+SECRET = "k5-Wq81zTtrr-only-for-nodes"
+BEGUN = ("trainer.0 begin", "trainer.1 begin")
+
+
+class OnHost:
+    """Commands on the first host."""
+
+    def __init__(self, host: hosts.Host) -> None:
+        self.host = host
+
+    def popen(self, words: Sequence[str], env: Mapping[str, str], cwd: Path, **more: Any) -> subprocess.Popen[str]:
+        return self.host.popen(words, env=env, cwd=cwd, **more)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[mpi.Cluster]:
+    require(mpi.available())
+    with hosts.network(2) as net, mpi.cluster(net.hosts) as opened:
+        yield opened
+
+
+@pytest.fixture(params=["openmpi", "mpich"])
+def desk(tmp_path: Path, cluster: mpi.Cluster, request: pytest.FixtureRequest) -> Iterator[ClusterDesk]:
+    tool, *flags = cluster.mpirun(request.param)
+    at = next(number for number, word in enumerate(flags) if word in ("--hostfile", "-f"))
+    place = f"""
+backend = "mpi"
+hosts = ["node0:4", "node1:4"]
+mpirun = "{tool}"
+arguments = {json.dumps(flags[:at] + flags[at + 2 :])}
+{ClusterDesk.python(tmp_path)}
+"""
+    made = ClusterDesk(tmp_path, place, OnHost(cluster.hosts[0]))
+    yield made
+    eventually(lambda: not made.left(), within_s=60)
+
+
+def processes(desk: ClusterDesk, word: str) -> list[int]:
+    """Of this desk, those whose program has this name; the newest first."""
+    return [int(line.split()[0]) for line in desk.left() if word in line.split(" ", 1)[1].split("\\x00")[0]][::-1]
+
+
+def test_a_job_on_two_hosts(desk: ClusterDesk) -> None:
+    """With its secrets in no file that others read, in no argument, and in no environment but that of nodes."""
+    handle = desk.submit(
+        *("--nnodes", "2", "--secret", "DB_PASSWORD", "--", "train.py", "secret=DB_PASSWORD", "until=go"),
+        env={"DB_PASSWORD": SECRET},
+    )
+    said = f"DB_PASSWORD has {len(SECRET)} letters"
+    desk.until_said(f"trainer.0 {said}", f"trainer.1 {said}")
+    placements = desk.placements()
+    assert [(each.nodes, each.rank) for each in placements] == [(2, 0), (2, 1)]
+    assert {each.platform for each in placements} < {"openmpi", "mpich"}
+    assert all("DB_PASSWORD" not in environ for environ in desk.environments())
+    status = desk.status(handle)
+    assert (status["state"], [node["name"] for node in status["nodes"]]) == ("running", ["node0", "node1"])
+    hidden = desk.run_directory(handle) / "secrets.json"
+    secrets = [text.encode() for text in json.loads(hidden.read_text()).values()]
+    readable = {path: path.read_bytes() for path in desk.directory.parent.rglob("*") if path.is_file()}
+    del readable[hidden]
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            readable[Path(f"/proc/{pid}/cmdline")] = Path(f"/proc/{pid}/cmdline").read_bytes()
+    assert [path for path, data in readable.items() for secret in secrets if secret in data] == []
+    desk.touch("go")
+    assert desk.wait(handle)["state"] == "succeeded"
+    assert not hidden.exists()
+    assert desk.umiak("logs", handle, "--rank", "1").splitlines() == ["begin trainer 1 of 2", "end"]
+
+
+def test_the_exit_code_of_a_worker_is_the_jobs(desk: ClusterDesk) -> None:
+    handle = desk.submit("--nnodes", "2", "--", "train.py", "fail=7")
+    status = desk.wait(handle, status=7)
+    assert (status["state"], status["exit_code"]) == ("failed", 7)
+
+
+def test_cancelling_gives_workers_their_time(desk: ClusterDesk) -> None:
+    handle = desk.submit("--nnodes", "2", "--", "train.py", "until=never")
+    desk.until_said(*BEGUN)
+    desk.umiak("cancel", handle, "--grace", "60")
+    assert desk.status(handle)["state"] == "cancelled"
+    # A node whose peers ended first kills its workers: not all of them need have heard of it.
+    assert any("told to end" in line for line in desk.said())
+    assert desk.left() == []
+
+
+def test_parameter_servers(desk: ClusterDesk) -> None:
+    (desk.directory / "job.yaml").write_text(
+        f"""
+name: sums
+command: [{WORKERS / "summing.py"}, found]
+roles: {{server: {{nodes: 1}}, trainer: {{nodes: 1}}}}
+"""
+    )
+    (desk.directory / "found").mkdir()
+    desk.wait(desk.submit("job.yaml"))
+    assert [each.role.value for each in desk.placements() if each.role] == ["server", "trainer"]
+    found = {path.name: json.loads(path.read_text())["sum"] for path in (desk.directory / "found").glob("*.json")}
+    assert found == {"server.0.json": 1, "trainer.0.json": 1}
+
+
+@pytest.mark.parametrize("victim", ["mpirun", "daemon", "stubborn workers"])
+def test_whatever_is_killed_leaves_nothing(desk: ClusterDesk, victim: str) -> None:
+    """The client is gone from the beginning: submitting does not wait."""
+    words = ["stubborn"] if victim == "stubborn workers" else []
+    handle = desk.submit("--nnodes", "2", "--", "train.py", *words, "until=never")
+    desk.until_said(*BEGUN)
+    if victim == "stubborn workers":
+        desk.umiak("cancel", handle, "--grace", "2")
+        assert desk.status(handle)["state"] == "cancelled"
+    else:
+        names = ("mpirun", "mpiexec") if victim == "mpirun" else ("orted", "hydra_pmi_proxy")
+        (pid, *_) = [pid for name in names for pid in processes(desk, name)]
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: desk.status(handle)["state"] == "failed", within_s=60)
+        assert desk.status(handle)["exit_code"] != 0
+    eventually(lambda: not desk.left(), within_s=60)
