@@ -531,9 +531,10 @@ def test_a_parameter_server_job_runs_in_pods(bench: Bench, kubelet: Kubelet, cod
     eventually(lambda: all(bench.cluster.is_pod_over(name) for name in names), within_s=60)
     bench.cluster.set_status("paddlejobs", {"phase": "Failed" if code else "Completed"})
     lines = bench.umiak("logs", handle)
-    assert "[trainer.0] trainer 0 of 2 hello" in lines
     assert "[trainer.1] trainer 1 of 2 hello" in lines
-    assert "[server.0] server 0 of" in lines
+    if code == 0:  # else the others may be ended before they have said anything
+        assert "[trainer.0] trainer 0 of 2 hello" in lines
+        assert "[server.0] server 0 of" in lines
     bench.umiak("wait", handle, status=code)
     status = json.loads(bench.umiak("status", handle, "--json"))
     assert status["state"] == ("failed" if code else "succeeded")
@@ -541,7 +542,7 @@ def test_a_parameter_server_job_runs_in_pods(bench: Bench, kubelet: Kubelet, cod
     assert handle in bench.umiak("list")
     for name in names:
         assert kubelet.environs[name]["DB_PASSWORD"] == PASSWORD
-        assert PASSWORD not in json.dumps(bench.cluster.logs[name])
+        assert PASSWORD not in json.dumps(bench.cluster.logs.get(name))
 
 
 @pytest.mark.netns

@@ -23,9 +23,9 @@ class KubeRefused(Exception):
 class KubeSilent(Exception):
     """No answer that says what happened, although the request was sent several times."""
 
-    def __init__(self, why: str, request: str, *, was_sent: bool, tls: str = "") -> None:
+    def __init__(self, why: str, request: str, *, tls: str = "") -> None:
         super().__init__(why)
-        self.why, self.request, self.was_sent, self.tls = why, request, was_sent, tls
+        self.why, self.request, self.tls = why, request, tls
 
 
 def told(error: KubeRefused | KubeSilent, place: str, access: KubeAccess) -> UmiakError:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import socket
 import ssl
 import time
 from urllib.parse import urlencode, urlsplit
@@ -117,7 +116,7 @@ class KubeApi:
             if waiting:
                 yield waiting
         except (http.client.HTTPException, OSError) as error:
-            raise KubeSilent(_named(error), f"GET {path}", was_sent=True) from error
+            raise KubeSilent(_named(error), f"GET {path}") from error
         finally:
             connection.close()
 
@@ -134,7 +133,6 @@ class KubeApi:
         request = f"{verb} {path}"
         data = None if body is None else json.dumps(body).encode()
         may_renew = True
-        was_sent = False
         delay_s = FIRST_DELAY_S
         for attempt in range(ATTEMPTS):
             wait_s = delay_s
@@ -146,21 +144,18 @@ class KubeApi:
                     continue
                 if refused.status not in AGAIN:
                     raise
-                was_sent = was_sent or refused.status != 429
                 trouble = f"{refused.status} {refused.reason}: {refused.message}"
-                tls = ""
                 wait_s = max(wait_s, refused.after_s)
             except (http.client.HTTPException, OSError) as error:
                 self.close()
                 tls = _tls_words(error)
-                was_sent = was_sent or not _was_refused_at_once(error)
                 trouble = _named(error)
                 if tls:
-                    raise KubeSilent(trouble, request, was_sent=False, tls=tls) from error
+                    raise KubeSilent(trouble, request, tls=tls) from error
             if attempt < ATTEMPTS - 1:
                 self._sleep(min(wait_s, LONGEST_DELAY_S))
                 delay_s *= 2
-        raise KubeSilent(trouble, request, was_sent=was_sent)
+        raise KubeSilent(trouble, request)
 
     def _once(self, verb: str, path: str, query: Mapping[str, str], data: bytes | None, kind: str) -> dict[str, Any]:
         is_reused = self._kept is not None
@@ -272,17 +267,6 @@ def _refused(response: http.client.HTTPResponse, request: str) -> KubeRefused:
     after = response.headers.get("Retry-After", "")
     after_s = float(after) if after.isdecimal() and len(after) < 4 else 0.0
     return KubeRefused(response.status, one_line(reason, 60), one_line(message, 600), request, after_s=after_s)
-
-
-def _was_refused_at_once(error: Exception) -> bool:
-    """Whether a request surely did not arrive."""
-    return isinstance(error, (ConnectionRefusedError, socket.gaierror)) or (
-        isinstance(error, OSError) and error.errno in _NOT_THERE
-    )
-
-
-_NOT_THERE = (101, 113, 99)
-"""No network, no route to the host, no such address."""
 
 
 def _tls_words(error: Exception) -> str:
