@@ -81,8 +81,8 @@ def build() -> bytes:
     with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
         _add(archive, "__main__.pyc", first)
         _add(archive, "__main__.py", start.encode())
-        _add(archive, f"codes-{_magic().hex()}", zlib.compress(codes, 9))
-        _add(archive, f"agent-{_magic().hex()}", zlib.compress(_of_agent(codes), 9))
+        for kind, part in _parts(codes).items():
+            _add(archive, f"{kind}-{_magic().hex()}", zlib.compress(part, 9))
         _add(archive, "sources", zlib.compress(_solid(sources, {**text, "umiak.launch.inject": injected}), 9))
         _add(archive, INJECTED, launcher_modules.stripped(injected).encode())
         # What importlib.metadata asks for the version.
@@ -101,13 +101,16 @@ def _read_source(path: str) -> str | None:
     return _text_of(full) if os.path.isfile(full) else None
 
 
-def _of_agent(codes: bytes) -> bytes:
-    """The code that an agent imports first."""
+def _parts(codes: bytes) -> dict[str, bytes]:
+    """The code that an agent imports first, and the rest."""
     import marshal
 
     all_codes = marshal.loads(codes)  # noqa: S302 - our own process wrote it
-    names = launcher_modules.closure(launcher_modules.AGENT, _read_source, at_once=True)
-    return marshal.dumps({name: all_codes[name] for name in names}, 2)
+    of_agent = launcher_modules.closure(launcher_modules.AGENT, _read_source, at_once=True)
+    return {
+        "codes": marshal.dumps({name: row for name, row in all_codes.items() if name not in of_agent}, 2),
+        "agent": marshal.dumps({name: all_codes[name] for name in of_agent}, 2),
+    }
 
 
 def _compiled(rows: list[tuple[str, str, str]], start: str) -> tuple[bytes, bytes]:

@@ -102,7 +102,7 @@ def _source(name: str, read: Callable[[str], str | None]) -> ModuleSource | None
     return None
 
 
-def _imported(nodes: Iterable[ast.AST], *, at_once: bool) -> Iterator[str]:
+def _imported(nodes: Iterable[ast.AST], *, at_once: bool = False) -> Iterator[str]:
     for node in nodes:
         if at_once and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue

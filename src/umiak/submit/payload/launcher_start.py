@@ -135,13 +135,12 @@ def main(archive: str, read: "Callable[[str], bytes]", words: "list[str]") -> in
 
 def prepare_agent(archive: str, read: "Callable[[str], bytes]") -> None:
     """As `prepare`, for an agent: it begins on many hosts at once, and needs few modules."""
-    magic = MAGIC_NUMBER.hex()
     try:
-        first = marshal.loads(zlib.decompress(read("agent-" + magic)))  # noqa: S302 - as above
+        first = _unpacked_codes("agent-", read)
     except OSError:  # compiled for another version
         prepare(archive, read)
         return
-    codes = _Codes(first, lambda: marshal.loads(zlib.decompress(read("codes-" + magic))))  # noqa: S302 - as above
+    codes = _Codes(first, lambda: {**first, **_unpacked_codes("codes-", read)})
     sys.meta_path.insert(0, MemoryModules(archive, _Sources(read), codes))
     __import__("umiak")
     setattr(sys.modules["umiak"], "__launcher_file__", archive)  # noqa: B010 - read by adapters.own_modules
@@ -152,7 +151,8 @@ def prepare(archive: str, read: "Callable[[str], bytes]") -> "Container[str]":
     sources = _Sources(read)
     names: Container[str]
     try:
-        names = codes = marshal.loads(zlib.decompress(read("codes-" + MAGIC_NUMBER.hex())))  # noqa: S302 - as above
+        codes = {**_unpacked_codes("agent-", read), **_unpacked_codes("codes-", read)}
+        names = codes
     except OSError:  # compiled for another version
         names = sources()
         directory = _unpacked(sources)
@@ -167,6 +167,12 @@ def prepare(archive: str, read: "Callable[[str], bytes]") -> "Container[str]":
     __import__("umiak")
     setattr(sys.modules["umiak"], "__launcher_file__", archive)  # noqa: B010 - read by adapters.own_modules
     return names
+
+
+def _unpacked_codes(kind: str, read: "Callable[[str], bytes]") -> "dict[str, tuple[str, bytes]]":
+    """A part of the compiled modules; OSError if they are for another version."""
+    rows: dict[str, tuple[str, bytes]] = marshal.loads(zlib.decompress(read(kind + MAGIC_NUMBER.hex())))  # noqa: S302 - as above
+    return rows
 
 
 def _unpacked(sources: _Sources) -> str:

@@ -179,13 +179,13 @@ class SshBackend:
     def submit(self, submission: Submission) -> Handle:
         """Make all hosts ready, then start everywhere at once. What was started with this run id before is left alone."""
         from umiak.contracts.start import TOKEN
-        from umiak.submit.backends.ssh.starting import HostStart
+        from umiak.submit.backends.ssh.starting import JobStart
 
         job, run_id = submission.job, submission.run_id
         found = self._files(job)
         digest = found.manifest.digest if found else ""
         plans = plan.plans_of(job, run_id, self.settings, plan.KnownAtStart(files=digest))
-        start = HostStart(self.connections, self._place, run_id)
+        start = JobStart(self.connections, self._place, run_id)
         ready = start.prepare(job, plans, found)
         secrets = dict(submission.secrets)
         earlier = next((each for each in ready if each["is_started"]), None)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CANCEL_MARGIN_S = 60.0
 
 
-class HostStart:
+class JobStart:
     """The start of one run."""
 
     def __init__(self, connections: Connections, place: str, run_id: str) -> None:
