@@ -24,7 +24,13 @@ if TYPE_CHECKING:
     from umiak.submit.places import NamedPlace
 
 GROUP = "umiak.backends"
-OURS = {"local": "umiak.submit.backends.local.backend:make"}
+OURS = {
+    "local": "umiak.submit.backends.local.backend:make",
+    "aihc": "umiak.submit.backends.aihc.backend:make",
+    "bml": "umiak.submit.backends.bml.backend:make",
+    "modelarts": "umiak.submit.backends.modelarts.backend:make",
+    "pai": "umiak.submit.backends.pai.backend:make",
+}
 
 
 class BackendNames(Collection[str]):
