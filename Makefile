@@ -48,6 +48,7 @@ test: setup check ## Everything: checks, unit tests, laws, scripts, real cluster
 	cargo test --quiet --release --manifest-path native/Cargo.toml --no-default-features --target-dir native/target/tests  # else the module for Python is compiled again afterwards
 	$(BIN)/python -m testbed.prepare
 	@test -x .venv-moto/bin/moto_server || { $(BIN)/uv venv --quiet --python $(BIN)/python .venv-moto && $(BIN)/uv pip install --quiet --python .venv-moto/bin/python 'moto[s3,server]==5.2.5'; }  # a real S3 server, 180 MB
+	@test -e .venv-clouds/.made || { $(BIN)/uv venv --quiet --python $(BIN)/python .venv-clouds && $(BIN)/uv pip install --quiet --python .venv-clouds/bin/python --constraint constraints.txt huaweicloudsdkmodelarts bce-python-sdk alibabacloud-pai-dlc20201203 && touch .venv-clouds/.made; }  # the SDKs of clouds, 80 MB
 	$(BIN)/pytest -n 2 --dist worksteal $(TEST_FLAGS)
 
 test-torch: setup ## PyTorch's layers for parameter servers, in .venv-torch (3 GB)

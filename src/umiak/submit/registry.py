@@ -31,6 +31,10 @@ OURS = {
     "paddlecloud": "umiak.submit.backends.paddlecloud.backend:make",
     "mpi": "umiak.submit.backends.mpi.backend:make",
     "slurm": "umiak.submit.backends.slurm.backend:make",
+    "aihc": "umiak.submit.backends.aihc.backend:make",
+    "bml": "umiak.submit.backends.bml.backend:make",
+    "modelarts": "umiak.submit.backends.modelarts.backend:make",
+    "pai": "umiak.submit.backends.pai.backend:make",
 }
 
 

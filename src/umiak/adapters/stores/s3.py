@@ -168,6 +168,15 @@ class S3Store:
             else:
                 self._ask("PUT", key, body=file.read())
 
+    def put_bytes(self, data: bytes, key: str, *, is_private: bool = False) -> None:
+        """Store some bytes as an object; ``is_private``: whatever the bucket allows, nobody but its owner reads it."""
+        headers = {"x-amz-acl": "private"} if is_private else {}
+        self._repeat(lambda: self._send("PUT", key, {}, data, headers).read(), f"PUT {key}")
+
+    def delete(self, key: str) -> None:
+        """Remove an object; nothing if there is none."""
+        self._ask("DELETE", key)
+
     def _put_parts(self, file: BinaryIO, size: int, key: str) -> None:
         part_bytes = max(self._part_bytes, -(-size // 10_000))
         answer = ET.fromstring(self._ask("POST", key, {"uploads": ""}))  # noqa: S314 - as above
@@ -209,10 +218,17 @@ class S3Store:
         problem = Problem(code="UM-SUBMIT-062", what=f"{self._host}: {what}: failed", why=str(error), hint=hint)
         return UmiakError(problem, exit_status=Exit.REFUSED)
 
-    def _send(self, method: str, key: str, query: Mapping[str, str], body: bytes | None) -> Answer:
+    def _send(
+        self,
+        method: str,
+        key: str,
+        query: Mapping[str, str],
+        body: bytes | None,
+        added: Mapping[str, str] | None = None,
+    ) -> Answer:
         path = f"{self._base}/{quote(key, safe='/-_.~')}"
         asked = "&".join(f"{quote(name, safe='-_.~')}={quote(query[name], safe='-_.~')}" for name in sorted(query))
-        headers = {"Host": self._host, "Content-Length": str(len(body or b""))}
+        headers = {"Host": self._host, "Content-Length": str(len(body or b"")), **(added or {})}
         if body is not None:
             md5 = hashlib.md5(body, usedforsecurity=False).digest()
             headers["Content-MD5"] = base64.b64encode(md5).decode()

@@ -25,6 +25,7 @@ ROOTS = (
     "umiak.launch.__main__",
     "umiak.launch.preflight.__main__",
     "umiak.submit.node.agent",
+    "umiak.submit.payload.cloud_start",
     "umiak.submit.payload.node_start",
     "umiak.submit.payload.transfer",
     "umiak.submit.payload.unpack",

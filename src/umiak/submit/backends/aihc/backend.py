@@ -1,0 +1,80 @@
+"""The backend `aihc`: training jobs of Baidu's AIHC. An adapter."""
+
+from __future__ import annotations
+
+from umiak.submit.backends.aihc import request
+from umiak.submit.backends.cloud import settings
+from umiak.submit.backends.cloud.backend import CloudBackend
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from umiak.core.job import Job
+    from umiak.core.problem import Problem
+    from umiak.submit.backend import SubmitContext
+    from umiak.submit.backends.aihc.request import AihcSettings
+    from umiak.submit.backends.cloud.api import CloudApi
+    from umiak.submit.backends.cloud.layout import CloudLayout
+    from umiak.submit.places import NamedPlace
+
+TOKEN = "BCE_SESSION_TOKEN"  # noqa: S105 - the name of a variable
+
+
+def make(place: NamedPlace, context: SubmitContext) -> AihcBackend:
+    """The entry point of this backend."""
+    said = settings.read(request.TABLE, place, request.PAGE)
+    return AihcBackend(request.settings_of(said, place.name), context)
+
+
+class AihcBackend(CloudBackend):
+    """A queue of AIHC."""
+
+    NAME = "aihc"
+    EXTRA = "baidu"
+    SDK = "baidubce"
+    KEYS = ("BCE_ACCESS_KEY_ID", "BCE_SECRET_ACCESS_KEY")
+
+    def __init__(self, own: AihcSettings, context: SubmitContext) -> None:
+        super().__init__(own.common, context)
+        self.own = own
+
+    def own_problems(self, job: Job) -> list[Problem]:
+        return request.problems(job, self.own)
+
+    def body(self, job: Job, plan: CloudLayout) -> dict[str, Any]:
+        return request.body(job, plan, self.own)
+
+    def address(self) -> str:
+        query = f"action=CreateJob&resourcePoolId={self.own.pool}&queueID={self.own.queue}"
+        return f"POST {self._endpoint()}/?{query}"
+
+    def connect(self, keys: dict[str, str]) -> CloudApi:
+        from umiak.submit.backends.aihc.api import AihcApi
+
+        return AihcApi(
+            {**keys, TOKEN: self.context.environ.get(TOKEN, "")},
+            endpoint=self._endpoint(),
+            pool=self.own.pool,
+            queue=self.own.queue,
+            timeout_s=self.settings.timeout_s,
+        )
+
+    def store_keys(self) -> dict[str, str]:
+        return bos_keys(self)
+
+    def _endpoint(self) -> str:
+        return self.settings.endpoint or f"https://aihc.{self.settings.region}.baidubce.com"
+
+
+def bos_keys(backend: CloudBackend) -> dict[str, str]:
+    """BOS takes the key of the account, unless it has one of its own."""
+    environ = backend.context.environ
+    own = {
+        "BOS_ACCESS_KEY_ID": environ.get("BCE_ACCESS_KEY_ID", ""),
+        "BOS_SECRET_ACCESS_KEY": environ.get("BCE_SECRET_ACCESS_KEY", ""),
+        "BOS_SESSION_TOKEN": environ.get(TOKEN, ""),
+        "BOS_REGION": backend.settings.region,
+        "BOS_ENDPOINT": backend.settings.store_endpoint,
+    }
+    return {**own, **{name: environ[name] for name in own if environ.get(name)}}

@@ -1,0 +1,1 @@
+"""Baidu BML: custom training jobs through its five calls, with files in BOS."""

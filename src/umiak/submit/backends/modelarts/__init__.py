@@ -1,0 +1,1 @@
+"""Huawei ModelArts: training jobs of its API version 2, with code and data in OBS."""

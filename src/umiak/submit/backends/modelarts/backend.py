@@ -1,0 +1,80 @@
+"""The backend `modelarts`: training jobs of Huawei's cloud. An adapter."""
+
+from __future__ import annotations
+
+from umiak.core.problem import Problem
+from umiak.submit.backends.cloud import settings
+from umiak.submit.backends.cloud.backend import CloudBackend
+from umiak.submit.backends.modelarts import request
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from umiak.core.job import Job
+    from umiak.submit.backend import SubmitContext
+    from umiak.submit.backends.cloud.api import CloudApi
+    from umiak.submit.backends.cloud.layout import CloudLayout
+    from umiak.submit.backends.modelarts.request import ModelArtsSettings
+    from umiak.submit.places import NamedPlace
+
+PROJECT, TOKEN = "HUAWEICLOUD_SDK_PROJECT_ID", "HUAWEICLOUD_SDK_SECURITY_TOKEN"
+
+
+def make(place: NamedPlace, context: SubmitContext) -> ModelArtsBackend:
+    """The entry point of this backend."""
+    said = settings.read(request.TABLE, place, request.PAGE)
+    return ModelArtsBackend(request.settings_of(said, place.name), context)
+
+
+class ModelArtsBackend(CloudBackend):
+    """A region of Huawei's cloud."""
+
+    NAME = "modelarts"
+    EXTRA = "modelarts"
+    SDK = "huaweicloudsdkmodelarts"
+    KEYS = ("HUAWEICLOUD_SDK_AK", "HUAWEICLOUD_SDK_SK")
+
+    def __init__(self, own: ModelArtsSettings, context: SubmitContext) -> None:
+        super().__init__(own.common, context)
+        self.own = own
+        self._project = own.project or context.environ.get(PROJECT, "")
+
+    def own_problems(self, job: Job) -> list[Problem]:
+        found = request.problems(job, self.own)
+        if not self._project:
+            hint = f"write `project =` in [place.{self.settings.place}], or export {PROJECT}"
+            found.append(Problem(code="UM-SUBMIT-272", what="ModelArts needs the id of a project", hint=hint))
+        return found
+
+    def body(self, job: Job, plan: CloudLayout) -> dict[str, Any]:
+        return request.body(job, plan, self.own)
+
+    def address(self) -> str:
+        return f"POST {self._endpoint()}/v2/{self._project}/training-jobs"
+
+    def connect(self, keys: dict[str, str]) -> CloudApi:
+        from umiak.submit.backends.modelarts.api import ModelArtsApi
+
+        return ModelArtsApi(
+            {**keys, TOKEN: self.context.environ.get(TOKEN, "")},
+            project=self._project,
+            endpoint=self._endpoint(),
+            workspace=self.own.workspace,
+            timeout_s=self.settings.timeout_s,
+        )
+
+    def store_keys(self) -> dict[str, str]:
+        """OBS takes the key of the account, unless it has one of its own."""
+        environ = self.context.environ
+        own = {
+            "OBS_ACCESS_KEY_ID": environ.get(self.KEYS[0], ""),
+            "OBS_SECRET_ACCESS_KEY": environ.get(self.KEYS[1], ""),
+            "OBS_SESSION_TOKEN": environ.get(TOKEN, ""),
+            "OBS_REGION": self.settings.region,
+            "OBS_ENDPOINT": self.settings.store_endpoint,
+        }
+        return {**own, **{name: environ[name] for name in own if environ.get(name)}}
+
+    def _endpoint(self) -> str:
+        return self.settings.endpoint or f"https://modelarts.{self.settings.region}.myhuaweicloud.com"

@@ -1,0 +1,1 @@
+"""Alibaba PAI: DLC jobs, PyTorchJob for trainers alone, TFJob where there are servers."""

@@ -1,0 +1,75 @@
+"""The backend `pai`: DLC jobs of Alibaba's cloud. An adapter."""
+
+from __future__ import annotations
+
+from umiak.submit.backends.cloud import settings
+from umiak.submit.backends.cloud.backend import CloudBackend
+from umiak.submit.backends.pai import request
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from umiak.core.job import Job
+    from umiak.core.problem import Problem
+    from umiak.submit.backend import SubmitContext
+    from umiak.submit.backends.cloud.api import CloudApi
+    from umiak.submit.backends.cloud.layout import CloudLayout
+    from umiak.submit.backends.pai.request import PaiSettings
+    from umiak.submit.places import NamedPlace
+
+TOKEN = "ALIBABA_CLOUD_SECURITY_TOKEN"  # noqa: S105 - the name of a variable
+
+
+def make(place: NamedPlace, context: SubmitContext) -> PaiBackend:
+    """The entry point of this backend."""
+    said = settings.read(request.TABLE, place, request.PAGE)
+    return PaiBackend(request.settings_of(said, place.name), context)
+
+
+class PaiBackend(CloudBackend):
+    """A workspace of PAI."""
+
+    NAME = "pai"
+    EXTRA = "pai"
+    SDK = "alibabacloud_pai_dlc20201203"
+    KEYS = ("ALIBABA_CLOUD_ACCESS_KEY_ID", "ALIBABA_CLOUD_ACCESS_KEY_SECRET")
+
+    def __init__(self, own: PaiSettings, context: SubmitContext) -> None:
+        super().__init__(own.common, context)
+        self.own = own
+
+    def own_problems(self, job: Job) -> list[Problem]:
+        return request.problems(job, self.own)
+
+    def body(self, job: Job, plan: CloudLayout) -> dict[str, Any]:
+        return request.body(job, plan, self.own)
+
+    def address(self) -> str:
+        return f"POST {self._endpoint()}/api/v1/jobs"
+
+    def connect(self, keys: dict[str, str]) -> CloudApi:
+        from umiak.submit.backends.pai.api import PaiApi
+
+        return PaiApi(
+            {**keys, TOKEN: self.context.environ.get(TOKEN, "")},
+            region=self.settings.region,
+            endpoint=self._endpoint(),
+            workspace=self.own.workspace,
+            timeout_s=self.settings.timeout_s,
+        )
+
+    def store_keys(self) -> dict[str, str]:
+        """OSS takes the key of the account, unless it has one of its own."""
+        environ = self.context.environ
+        own = {
+            "OSS_ACCESS_KEY_ID": environ.get(self.KEYS[0], ""),
+            "OSS_ACCESS_KEY_SECRET": environ.get(self.KEYS[1], ""),
+            "OSS_SESSION_TOKEN": environ.get(TOKEN, ""),
+            "OSS_REGION": self.settings.region,
+            "OSS_ENDPOINT": self.settings.store_endpoint,
+        }
+        return {**own, **{name: environ[name] for name in own if environ.get(name)}}
+
+    def _endpoint(self) -> str:
+        return self.settings.endpoint or f"https://pai-dlc.{self.settings.region}.aliyuncs.com"
