@@ -121,7 +121,7 @@ roles: {{server: {{nodes: 1}}, trainer: {{nodes: 1}}}}
     assert found == {"server.0.json": 1, "trainer.0.json": 1}
 
 
-@pytest.mark.parametrize("victim", ["mpirun", "daemon", "stubborn workers"])
+@pytest.mark.parametrize("victim", ["mpirun", "daemon", "supervisor", "stubborn workers"])
 def test_whatever_is_killed_leaves_nothing(desk: ClusterDesk, victim: str) -> None:
     """The client is gone from the beginning: submitting does not wait."""
     words = ["stubborn"] if victim == "stubborn workers" else []
@@ -131,9 +131,13 @@ def test_whatever_is_killed_leaves_nothing(desk: ClusterDesk, victim: str) -> No
         desk.umiak("cancel", handle, "--grace", "2")
         assert desk.status(handle)["state"] == "cancelled"
     else:
-        names = ("mpirun", "mpiexec") if victim == "mpirun" else ("orted", "hydra_pmi_proxy")
-        (pid, *_) = [pid for name in names for pid in processes(desk, name)]
+        names = {"mpirun": ("mpirun", "mpiexec"), "daemon": ("orted", "hydra_pmi_proxy")}
+        if victim == "supervisor":
+            (pid,) = [int(line.split()[0]) for line in desk.left() if "local.supervisor" in line]
+        else:
+            (pid, *_) = [pid for name in names[victim] for pid in processes(desk, name)]
         os.kill(pid, signal.SIGKILL)
-        eventually(lambda: desk.status(handle)["state"] == "failed", within_s=60)
+        expected = "lost" if victim == "supervisor" else "failed"
+        eventually(lambda: desk.status(handle)["state"] == expected, within_s=60)
         assert desk.status(handle)["exit_code"] != 0
     eventually(lambda: not desk.left(), within_s=60)
