@@ -133,7 +133,7 @@ def test_whatever_is_killed_leaves_nothing(desk: ClusterDesk, victim: str) -> No
     else:
         names = {"mpirun": ("mpirun", "mpiexec"), "daemon": ("orted", "hydra_pmi_proxy")}
         if victim == "supervisor":
-            (pid,) = [int(line.split()[0]) for line in desk.left() if "local.supervisor" in line]
+            (pid,) = [int(line.split()[0]) for line in desk.left() if "node.supervisor" in line]
         else:
             (pid, *_) = [pid for name in names[victim] for pid in processes(desk, name)]
         os.kill(pid, signal.SIGKILL)

@@ -64,7 +64,7 @@ def test_runners_of_one_job_need_the_same_processes() -> None:
     )
     with pytest.raises(UmiakError) as told:
         made(both)
-    assert [each.code for each in told.value.problems] == ["UM-TRAIN-002"]
+    assert [each.code for each in told.value.problems] == ["UM-TRAIN-009"]
     inferred = both.replace("class: train\n  epochs: 1", "class: infer\n  init_model_path: increment_dnn")
     assert shape(made(inferred)) == shape(made(PS_CLUSTER))
 

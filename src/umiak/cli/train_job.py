@@ -78,7 +78,7 @@ def _counts(plan: Plan) -> ProcessCounts:
     if len(set(trained.values())) > 1:
         raise UmiakError(
             Problem(
-                code="UM-TRAIN-002",
+                code="UM-TRAIN-009",
                 what=f"runners that need different processes can't be one job: {', '.join(trained)}",
                 why="servers and trainers of a job are started once, for all of its runners",
                 hint=f"submit them one after another: `-o mode={next(iter(trained))}`",
