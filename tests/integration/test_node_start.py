@@ -137,11 +137,13 @@ def test_a_signal_that_stands_for_the_end_ends_the_launcher(launcher: str, plan:
 
 
 def test_a_plan_that_launches_nothing_brings_data_in_or_out(launcher: str, plan: NodePlan, tmp_path: Path) -> None:
-    status, said = finish(start(launcher, replace(plan, launch=(), outputs=()), tmp_path))
+    status, said = finish(start(launcher, replace(plan, only_data=True, outputs=()), tmp_path))
     assert status == 0, said
     assert (tmp_path / "run" / "work" / "data" / "part-0").read_text() == "rows"
     out = Transfer(url=str(tmp_path / "home"), path="data")
-    status, said = finish(start(launcher, replace(plan, launch=(), files=None, inputs=(), outputs=(out,)), tmp_path))
+    status, said = finish(
+        start(launcher, replace(plan, only_data=True, files=None, inputs=(), outputs=(out,)), tmp_path)
+    )
     assert status == 0, said
     assert (tmp_path / "home" / "part-0").read_text() == "rows"
 

@@ -106,10 +106,10 @@ ALL = [
 
 @pytest.mark.parametrize(("name", "job", "said", "kind"), ALL, ids=[f"{name}-{kind.value}" for name, _, _, kind in ALL])
 def test_a_job_becomes_what_it_was_yesterday(name: str, job: Job, said: KubeSettings, kind: WorkloadKind) -> None:
-    """UMIAK_WRITE_GOLDEN=1 writes the files; then look at the difference."""
+    """UMIAK_REWRITE=1 writes the files; then look at the difference."""
     made = rendered(job, said, kind)
     file = GOLDEN / f"{name}-{kind.value}.yaml"
-    if os.environ.get("UMIAK_WRITE_GOLDEN"):
+    if os.environ.get("UMIAK_REWRITE"):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text(made))
     assert text(made) == file.read_text()

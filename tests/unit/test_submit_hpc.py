@@ -76,10 +76,10 @@ def rendered(toml: str, job: Job, environ: Mapping[str, str] | None = None) -> B
 
 
 def golden(name: str, bundle: Bundle) -> None:
-    """Compare with the file; UMIAK_WRITE_GOLDEN=1 writes it."""
+    """Compare with the file; UMIAK_REWRITE=1 writes it."""
     path = GOLDEN / f"{name}.txt"
     text = shown(bundle).replace(sys.executable, "python3")
-    if os.environ.get("UMIAK_WRITE_GOLDEN"):
+    if os.environ.get("UMIAK_REWRITE"):
         path.write_text(text)
     assert text == path.read_text()
 

@@ -203,6 +203,7 @@ def test_what_a_dry_run_prints(tmp_path: Path) -> None:
  "inputs": [],
  "outputs": [],
  "secrets_file": "",
+ "only_data": false,
  "stop_signals": []
 }
 

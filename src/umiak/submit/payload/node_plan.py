@@ -42,13 +42,15 @@ class NodePlan:
     directory: str
     """Where the job works: made if it is not there."""
     launch: tuple[str, ...]
-    """The words after ``umiak launch``; none: nothing is launched, files and data are all."""
+    """The words after ``umiak launch``."""
     env: tuple[tuple[str, str], ...] = ()
     files: SentFiles | None = None
     inputs: tuple[Transfer, ...] = ()
     outputs: tuple[Transfer, ...] = ()
     secrets_file: str = ""
     """A JSON object of variables in a file that its owner alone can read; empty: they are in the environment already."""
+    only_data: bool = False
+    """Nothing is launched: files and data are all."""
     stop_signals: tuple[str, ...] = ()
     """Signals that reach a node where SIGTERM does not, as under mpirun, and for which the launcher gets SIGTERM: ``SIGUSR1``."""
 

@@ -54,7 +54,7 @@ def run(path: str, words: Sequence[str], environ: Mapping[str, str]) -> int:
     sys.stderr.flush()
     if plan.stop_signals:
         process.ask_for_death_signal(signal.SIGTERM)  # a starter that was killed tells nobody
-    if not plan.launch:
+    if plan.only_data:
         return _bring_home(plan, directory, environ)
     if not plan.outputs and not plan.stop_signals:
         os.execve(argv[0], argv, environ)  # noqa: S606 - nothing is left to do here

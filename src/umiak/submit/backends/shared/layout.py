@@ -169,13 +169,13 @@ def _plans(job: Job, run: SharedRun, info: RunInfo, stop_signals: tuple[str, ...
     """Data is brought in and out once, since all nodes see the same directory."""
     plans = {}
     if job.inputs:
-        plans[BEFORE] = _plan(job, run, info, inputs=job.inputs)
+        plans[BEFORE] = _plan(job, run, info, inputs=job.inputs, only_data=True)
     for role in job.roles:
         words = launch_words(job, role, run.run_id)
         env = tuple(job.environment_of(role).items())
         plans[f"{role.role.value}.json"] = _plan(job, run, info, launch=words, env=env, stop_signals=stop_signals)
     if job.outputs:
-        plans[AFTER] = _plan(job, run, info, outputs=job.outputs)
+        plans[AFTER] = _plan(job, run, info, outputs=job.outputs, only_data=True)
     return plans
 
 
