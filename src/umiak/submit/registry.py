@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from umiak.submit.places import NamedPlace
 
 GROUP = "umiak.backends"
-OURS = {"local": "umiak.submit.backends.local.backend:make"}
+OURS = {
+    "local": "umiak.submit.backends.local.backend:make",
+    "ray": "umiak.submit.backends.ray.backend:make",
+}
 
 
 class BackendNames(Collection[str]):

@@ -24,6 +24,7 @@ ROOTS = (
     "umiak.cli.launch",
     "umiak.launch.__main__",
     "umiak.launch.preflight.__main__",
+    "umiak.submit.backends.ray.driver",
     "umiak.submit.payload.node_start",
     "umiak.submit.payload.transfer",
     "umiak.submit.payload.unpack",
