@@ -79,14 +79,14 @@ class Cluster:
     def start(self) -> None:
         """Start everything, and wait until all nodes are alive."""
         self._start_head()
-        self._until(self._takes_jobs, "the dashboard answers")
+        self._until(lambda: self.alive() == 1, "the head is alive")
         for host in self.hosts[1:]:
             self.start_node(host)
         self._until(lambda: self.alive() == len(self.hosts), "all nodes are alive")
 
     def _start_head(self) -> None:
-        dashboard = (f"--dashboard-port={DASHBOARD_PORT}", "--dashboard-host=0.0.0.0")
-        self._start(self.hosts[0], "--head", f"--port={GCS_PORT}", *dashboard)
+        flags = [f"--port={GCS_PORT}", f"--dashboard-port={DASHBOARD_PORT}", "--dashboard-host=0.0.0.0"]
+        self._start(self.hosts[0], "--head", "--no-monitor", *flags)
 
     def start_node(self, host: hosts.Host) -> None:
         """Start the daemons of a host, also after the host was killed."""
@@ -120,9 +120,6 @@ class Cluster:
         path = f"{PYTHON.parent}:{os.environ['PATH']}"
         env = {**kept, **_ENV, "PATH": path, "TMPDIR": str(own)}
         self._daemons[host] = self._work.popen(words, log=f"{host.name}.log", host=host, env=env)
-
-    def _takes_jobs(self) -> bool:
-        return b"ray_version" in self.get("/api/version")
 
     def _until(self, look: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S

@@ -91,9 +91,12 @@ def test_the_bundle_is_what_it_was(tmp_path: Path) -> None:
 
 def test_bundles_have_what_a_node_needs() -> None:
     run = plan.run_of(PS, "ctr-1", replace(SETTINGS, resources=(("disk", 1.0),)))
-    assert [each.name for each in run.nodes] == ["server.0", "server.1", "trainer.0", "trainer.1", "trainer.2"]
+    trainers = [f"trainer.{number}" for number in range(6)]  # with roles, every worker has a launcher of its own
+    assert [each.name for each in run.nodes] == ["server.0", "server.1", *trainers]
     assert dict(run.nodes[0].bundle) == {"CPU": 1, "disk": 1}
-    assert dict(run.nodes[4].bundle) == {"CPU": 4, "GPU": 2, "memory": 1 << 30, "disk": 1}
+    assert dict(run.nodes[4].bundle) == {"CPU": 2, "GPU": 1, "memory": 1 << 29, "disk": 1}
+    (alone,) = plan.run_of(replace(PS, roles=(replace(PS.roles[1], nodes=nodes(1)),)), "ctr-1", SETTINGS).nodes
+    assert dict(alone.bundle) == {"CPU": 4, "GPU": 2, "memory": 1 << 30}
     assert plan.from_text(run.text()) == run
 
 
@@ -111,7 +114,7 @@ def test_devices_in_words_of_ray(device: DeviceKind | None, word: str) -> None:
     "made_job",
     [PS, Job(name="a", command=("x.py",)), Job(name="a", command=("x.py",), roles=(RoleSpec(nodes=nodes(3)),))],
 )
-@pytest.mark.parametrize("hosts", [["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"], ["10.0.0.1"] * 5])
+@pytest.mark.parametrize("hosts", [[f"10.0.0.{number}" for number in range(1, 9)], ["10.0.0.1"] * 8])
 def test_platforms_reads_back_what_nodes_are_told(made_job: Job, hosts: list[str]) -> None:
     run = plan.run_of(made_job, "ctr-1", SETTINGS)
     used = hosts[: len(run.nodes)]

@@ -149,6 +149,10 @@ One machine is one node: a job with `nodes: 2` and `workers: 2` has 4 workers he
 are started by one launcher, or, where their commands or variables differ, each by one of its own. The job runs in its working directory, or in that of
 `files`; nothing is copied. It has your environment, without variables that begin with `UMIAK_`: say those in `env`. `inputs` and `outputs` are refused. Each run has a supervisor, which belongs to no terminal: the job goes on when
 `umiak submit` or the session ends. If the supervisor is killed, workers get SIGTERM and then SIGKILL, and the run is `lost`.
+
+## Other places
+
+- [`ray`](../how-to/submit-ray.md): a running Ray cluster
 """
 
 

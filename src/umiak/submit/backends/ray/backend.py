@@ -84,7 +84,7 @@ class RayBackend:
         files = [BundleFile(path=plan.RUN, text=run.text())]
         files += [BundleFile(path=name, text=node_plan.as_text(each)) for name, each in sorted(plans.items())]
         modules = [FILES_PACKAGE] if plan.files_of(job) else []
-        body = json.dumps(plan.request(run, RUN_PACKAGE, modules), indent=1)
+        body = json.dumps(plan.request(run, self._settings.python, RUN_PACKAGE, modules), indent=1)
         base = self._settings.address
         names = f"{plan.LAUNCHER}, {', '.join(each.path for each in files)}"
         return Bundle(
@@ -135,7 +135,7 @@ class RayBackend:
         for each_package in (*packages, own):
             if not self._api.has_package(each_package.name):
                 self._api.send_package(each_package.name, each_package.data)
-        return plan.request(run, own.name, [each.name for each in packages])
+        return plan.request(run, self._settings.python, own.name, [each.name for each in packages])
 
     def _after(self, error: Unanswered, run_id: str) -> None:
         """A request to start a job has failed: perhaps the cluster has started it all the same."""

@@ -175,7 +175,7 @@ class _Driver:
                 "plan": plan,
                 "env": {**plans.environment(run, rank, hosts, master), "UMIAK_TOKEN": token},
                 "launcher": plans.LAUNCHER,
-                "python": run.python,
+                "python": run.job_python,
                 "directory": run.directory,
             }
             # By a call: what an actor is created with, the cluster writes down.

@@ -70,7 +70,7 @@ class RunNode:
             return address, port
 
     def start(self, order: Mapping[str, Any]) -> str:
-        """Start the launcher: ``plan``, ``env``, ``name``, ``run_id``, ``launcher``, ``archive``, ``python``, ``directory``. Why it can't
+        """Start the launcher: ``plan``, ``env``, ``name``, ``run_id``, ``launcher``, ``python``, ``directory``. Why it can't
         be started, or nothing."""
         try:
             self._directory = _own_directory(order)
@@ -81,7 +81,7 @@ class RunNode:
             with open(path, "w", encoding="utf-8") as file:
                 json.dump(plan, file)
             python = order["python"] or sys.executable
-            argv = [python, os.path.abspath(order["launcher"]), "-m", "umiak.submit.payload.node_start", path]
+            argv = [python, _sent(order["launcher"]), "-m", "umiak.submit.payload.node_start", path]
             if not shutil.which(python):
                 return f"there is no {python} on this node"
         except OSError as error:

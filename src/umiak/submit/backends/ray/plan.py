@@ -45,8 +45,6 @@ class RayNode:
     """``trainer.0``."""
     role: Role | None = None
     """Where a job has roles."""
-    workers: int | None = None
-    """Where a job has roles: how many processes."""
     plan: str
     """The file with what it does."""
     bundle: tuple[tuple[str, float], ...]
@@ -59,7 +57,7 @@ class RayRun:
     run_id: str
     strategy: str
     nodes: tuple[RayNode, ...]
-    python: str = ""
+    job_python: str = ""
     directory: str = ""
     keep_directories: bool = False
     time_limit_s: int | None = None
@@ -85,36 +83,37 @@ def run_of(job: Job, run_id: str, settings: RaySettings) -> RayRun:
     """The nodes of a job in rank order."""
     nodes = []
     for role in sorted(job.roles, key=lambda each: ROLES.index(each.role)):
-        bundle = bundle_of(role, settings)
+        # A launcher that is told its role starts one worker: with roles, several workers are as many bundles.
+        workers = (role.workers or role.resource.devices or 1) if job.mode.has_servers else 1
         nodes += [
             RayNode(
                 name=f"{role.role.value}.{number}",
                 role=role.role if job.mode.has_servers else None,
-                workers=(role.workers or role.resource.devices or None) if job.mode.has_servers else None,
                 plan=plan_name(role),
-                bundle=bundle,
+                bundle=bundle_of(role, settings, share=workers),
             )
-            for number in range(role.nodes.most)
+            for number in range(role.nodes.most * workers)
         ]
     return RayRun(
         run_id=run_id,
         strategy=settings.strategy,
         nodes=tuple(nodes),
-        python=settings.python,
+        job_python=settings.job_python,
         directory=settings.directory,
         keep_directories=settings.keep_directories,
         time_limit_s=job.time_limit_s,
     )
 
 
-def bundle_of(role: RoleSpec, settings: RaySettings) -> tuple[tuple[str, float], ...]:
-    """What one node takes from the cluster. Ray places nothing that takes nothing, so that it is a CPU at least."""
+def bundle_of(role: RoleSpec, settings: RaySettings, share: int = 1) -> tuple[tuple[str, float], ...]:
+    """What one node takes from the cluster, or one of so many parts of it. Ray places nothing that takes nothing, so that it is a
+    CPU at least."""
     wanted = role.resource
-    found = {"CPU": float(wanted.cpus or 1)}
+    found = {"CPU": wanted.cpus / share if wanted.cpus else 1.0}
     if wanted.devices:
-        found[settings.resource_of(wanted.device)] = float(wanted.devices)
+        found[settings.resource_of(wanted.device)] = wanted.devices / share
     if wanted.memory_bytes:
-        found["memory"] = float(wanted.memory_bytes)
+        found["memory"] = float(wanted.memory_bytes // share)
     found.update(settings.resources)
     return tuple(found.items())
 
@@ -161,14 +160,13 @@ def grace_name(run_id: str) -> str:
     return f"_umiak_grace_{run_id}.zip"
 
 
-def request(run: RayRun, working_dir: str, modules: Sequence[str]) -> dict[str, Any]:
+def request(run: RayRun, python: str, working_dir: str, modules: Sequence[str]) -> dict[str, Any]:
     """The body of the request that starts a job. The run's id is Ray's submission id: a second one with the same id is refused."""
     import shlex
 
-    python = shlex.quote(run.python or "python")
     environ = {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WAIT_S)}
     return {
-        "entrypoint": f"exec {python} {LAUNCHER} -m {DRIVER} {RUN}",
+        "entrypoint": f"exec {shlex.quote(python or 'python')} {LAUNCHER} -m {DRIVER} {RUN}",
         "submission_id": run.run_id,
         "runtime_env": {
             "working_dir": f"gcs://{working_dir}",
@@ -183,7 +181,7 @@ def placement(run: RayRun, rank: int, hosts: Sequence[str], master: str) -> Plac
     """What a node is told of its place among the others."""
     node = run.nodes[rank]
     if len(run.nodes) == 1:
-        return Placement(platform=PLATFORM, reason="", nodes=1, rank=0, role=node.role, workers=node.workers)
+        return Placement(platform=PLATFORM, reason="", nodes=1, rank=0, role=node.role)
     return Placement(
         platform=PLATFORM,
         reason="",
@@ -194,7 +192,6 @@ def placement(run: RayRun, rank: int, hosts: Sequence[str], master: str) -> Plac
         master=master,
         host=hosts[rank],
         role=node.role,
-        workers=node.workers,
     )
 
 

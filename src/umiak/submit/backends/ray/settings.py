@@ -40,6 +40,7 @@ class RaySettings:
     address: str
     """Of the dashboard, without a slash at the end."""
     python: str = ""
+    job_python: str = ""
     strategy: str = STRATEGIES[0]
     resources: tuple[tuple[str, float], ...] = ()
     device_resource: str = ""
@@ -97,9 +98,15 @@ KEYS = (
     ),
     Key(
         name="python",
-        meaning="Python on the nodes, for the driver and for the job.",
+        meaning="Python of the cluster, which has `ray`; the driver runs with it, on the head.",
         kind=kinds.PATH,
-        default_said="`python` on the head's PATH; for the job, the one that Ray runs with",
+        default_said="`python` on the head's PATH",
+    ),
+    Key(
+        name="job_python",
+        meaning="Python of the job, on all nodes.",
+        kind=kinds.PATH,
+        default_said="the one that Ray runs with",
     ),
     Key(
         name="strategy",
@@ -157,6 +164,7 @@ def read(place: NamedPlace) -> RaySettings:
     return RaySettings(
         address=said.get("address"),
         python=said.text("python") or "",
+        job_python=said.text("job_python") or "",
         strategy=said.get("strategy"),
         resources=said.get("resources") or (),
         device_resource=said.text("device_resource") or "",
