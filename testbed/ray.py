@@ -35,11 +35,38 @@ START_TIMEOUT_S = 300
 STORE_BYTES = 80 << 20
 _ENV = {
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_agent_register_timeout_ms": "240000",
+    "RAY_raylet_start_wait_time_s": "240",
     "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "240",
     "RAY_worker_register_timeout_seconds": "240",
     "RAY_gcs_server_request_timeout_seconds": "240",
     "RAY_prestart_worker_first_driver": "0",
 }
+
+_PATIENT = """
+import sys, time
+import ray._private.services as services
+from ray._private.node import Node
+from ray.scripts.scripts import main
+
+get_node = services.get_node
+
+def patient(*words, **more):
+    deadline = time.monotonic() + 240
+    while True:
+        try:
+            return get_node(*words, **more)
+        except RuntimeError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+services.get_node = patient
+Node.start_ray_client_server = lambda self: None
+main()
+"""
+"""The command `ray`. Its own waits half a minute for the first daemons, which is too short on a busy machine, and can't be told to; and
+it always starts a server for `ray://` addresses, which ends the whole node if it has to wait as long."""
 
 
 @contextlib.contextmanager
@@ -107,7 +134,7 @@ class Cluster:
             return connection.getresponse().read()
 
     def _start(self, host: hosts.Host, *flags: str) -> None:
-        words = [str(PYTHON.with_name("ray")), "start", "--block", "--disable-usage-stats", f"--num-cpus={self._cpus}"]
+        words = [str(PYTHON), "-c", _PATIENT, "start", "--block", "--disable-usage-stats", f"--num-cpus={self._cpus}"]
         own = self.directory / host.name  # nodes that share one remove the packages of one another
         own.mkdir(exist_ok=True)
         words += [
@@ -127,11 +154,9 @@ class Cluster:
             with contextlib.suppress(OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
                 if look():
                     return
-            for host in [host for host, daemon in self._daemons.items() if daemon.poll() is not None]:
-                # Ray gives its daemons half a minute to start, which can be too short on a busy machine.
-                host.kill()
-                host.start()
-                self._start_head() if host is self.hosts[0] else self.start_node(host)
+            ended = [host.name for host, daemon in self._daemons.items() if daemon.poll() is not None]
+            if ended:
+                raise RayError(f"Ray has ended on {', '.join(ended)}\n{self._talk()}")
             if time.monotonic() > deadline:
                 raise RayError(f"not within {START_TIMEOUT_S} s: {what}\n{self._talk()}")
             time.sleep(0.1)

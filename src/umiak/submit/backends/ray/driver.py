@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 
+from umiak.contracts.start import TOKEN
 from umiak.core.cluster import join_host_port
 from umiak.core.problem import Exit
 from umiak.core.value import value
@@ -64,10 +65,11 @@ def main(words: Sequence[str]) -> int:
 
 def say(text: str) -> None:
     """One line of the driver's own."""
-    print(f"[driver] {text}", flush=True)
+    sys.stdout.write(f"[driver] {text}\n")
+    sys.stdout.flush()
 
 
-class Stopped(Exception):
+class _StoppedEarly(Exception):
     """Somebody stopped the run before it had begun."""
 
 
@@ -100,7 +102,7 @@ class _Driver:
         try:
             group = self._reserve()
             self._start(group)
-        except Stopped:
+        except _StoppedEarly:
             say("stopped before it began")
             return 128 + signal.SIGTERM
         self._follow()
@@ -121,7 +123,7 @@ class _Driver:
         tell_at = began + TELL_S[0]
         while not group.wait(1):
             if self._is_signalled:
-                raise Stopped
+                raise _StoppedEarly
             if time.monotonic() >= tell_at:
                 say(f"waiting for resources: {self._missing()}")
                 tell_at = time.monotonic() + TELL_S[1]
@@ -173,7 +175,7 @@ class _Driver:
                 "run_id": run.run_id,
                 "name": node.name,
                 "plan": plan,
-                "env": {**plans.environment(run, rank, hosts, master), "UMIAK_TOKEN": token},
+                "env": {**plans.environment(run, rank, hosts, master), TOKEN: token},
                 "launcher": plans.LAUNCHER,
                 "python": run.job_python,
                 "directory": run.directory,
@@ -186,12 +188,12 @@ class _Driver:
                 self._codes[rank] = Exit.REFUSED
 
     def _all(self, asked: list[Any]) -> list[Any]:
-        """All answers. `Stopped` if a signal comes first."""
+        """All answers. `_StoppedEarly` if a signal comes first."""
         waiting = asked
         while waiting:
             _, waiting = self._ray.wait(waiting, num_returns=len(waiting), timeout=LOOK_S)
             if self._is_signalled and waiting:
-                raise Stopped
+                raise _StoppedEarly
         found: list[Any] = self._ray.get(asked)
         return found
 
