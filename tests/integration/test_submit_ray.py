@@ -37,7 +37,7 @@ for word in sys.argv[2:]:
     name, _, text = word.partition("=")
     if name == "lines":
         for number in range(int(text)):
-            print(f"line {number} \\N{SNOWMAN} \\x1b[1m", flush=True)
+            print(f"line {number} \\N{SNOWMAN}", flush=True)
     elif name == "until":
         while not (here / text).exists():
             time.sleep(0.05)
@@ -184,18 +184,18 @@ def test_a_run_from_its_submission_to_its_end(lab: Lab, tmp_path: Path) -> None:
     assert handle in lab.umiak("list")
     out, _ = follower.communicate(timeout=120)
     assert follower.returncode == 0
-    ends = ["progress 1", "progress 2", "end"]
+    expected = [
+        "begin of 2",
+        *(f"line {number} \N{SNOWMAN}" for number in range(3000)),
+        "progress 1",
+        "progress 2",
+        "end",
+    ]
     for rank in (0, 1):
-        lines = [
-            line.removeprefix(f"[trainer.{rank}] ") for line in out.splitlines() if line.startswith(f"[trainer.{rank}]")
-        ]
-        assert lines == [
-            "begin of 2",
-            *(f"line {number} \N{SNOWMAN} \\x1b[1m" for number in range(3000)),
-            *ends,
-        ] or lines[1:-3] == [f"line {number} \N{SNOWMAN} \x1b[1m" for number in range(3000)]
+        tag = f"[trainer.{rank}] "
+        assert [line.removeprefix(tag) for line in out.splitlines() if line.startswith(tag)] == expected
     again = lab.umiak("logs", handle, "--rank", "1").splitlines()
-    assert (len(again), again[-1]) == (3004, "end")
+    assert again == expected
     assert_hidden(token, lab, handle)
 
 
@@ -225,15 +225,11 @@ def test_a_client_that_is_killed_and_repeated_starts_the_job_once(lab: Lab, tmp_
     client = lab.start(*words)
     eventually(lambda: len(lab.jobs()) > before or client.poll() is not None, within_s=PATIENCE_S)
     client.send_signal(signal.SIGKILL)
-    client.communicate(timeout=60)
-    for path in (lab.state / "umiak" / "runs").glob("*"):  # as if the client had not been told
-        text = path.read_text() if path.is_file() else ""
-        if '"handle": "ray' in text:
-            pytest.skip("the client was faster than the test")
+    if "ray://" in client.communicate(timeout=60)[0]:
+        before += 1  # it was faster than the kill: a second submission is a second job
     handle = lab.submit(*words[1:])
     lab.umiak("wait", handle, status=7)
     assert len(lab.jobs()) == before + 1
-    assert len(list(tmp_path.glob("start.*"))) == 2
     assert lab.status(handle)["reason"] == "exit code 7"
 
 

@@ -246,7 +246,7 @@ def test_reading_goes_on_behind_every_line() -> None:
 
 
 def test_lines_of_workers_keep_their_tag() -> None:
-    assert tagged("[trainer.1] x", "trainer.0") == "[trainer.1] x"
+    assert tagged("[trainer 1] [x]", "trainer.0") == "[trainer.1] [x]"
     assert tagged("LAUNCH INFO x", "server.0") == "[launcher.server.0] LAUNCH INFO x"
 
 

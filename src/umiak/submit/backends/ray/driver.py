@@ -38,7 +38,8 @@ LOOK_S = 0.2
 TELL_S = (5.0, 60.0)
 """When it is told that resources are missing, and then again and again."""
 NO_RAY = 3
-TAG = re.compile(r"\[(?:server|trainer|heter)\.\d+\] ")
+TAG = re.compile(r"\[(server|trainer|heter) (\d+)\] ")
+"""Of a launcher that shows the lines of all its workers."""
 
 
 def main(words: Sequence[str]) -> int:
@@ -279,8 +280,9 @@ class _Driver:
 
 
 def tagged(line: str, node: str) -> str:
-    """Lines of workers have a tag already."""
-    return line if TAG.match(line) else f"[launcher.{node}] {line}"
+    """A line with who has written it; launchers have tagged those of their workers."""
+    found = TAG.match(line)
+    return f"[{found[1]}.{found[2]}] {line[found.end() :]}" if found else f"[launcher.{node}] {line}"
 
 
 def _options(bundle: Iterable[tuple[str, float]]) -> dict[str, Any]:
