@@ -79,9 +79,9 @@ def _mpi(count: int) -> int:
 def _ray(count: int) -> int:
     with hosts.network(count) as net, ray.cluster(net.hosts) as cluster:
         helps = {
-            "node0 COMMAND...": "run a command on the head; umiak and Ray's own find the cluster",
-            "ray job list": "Ray's command, on the head; also: ray status",
-            "umiak submit --on ray ...": "with a umiak.toml: [place.ray], backend and address below",
+            "node0 COMMAND...": "run a command on the head; with no command, a shell",
+            "ray job list": "Ray's command, on the head",
+            "umiak submit --on lab": "on the head, with the lines above below [place.lab] in umiak.toml",
         }
         print(f'backend = "ray"\naddress = "{cluster.address}"', file=sys.stderr)
         bodies = {"ray": f'node0 env RAY_ADDRESS={cluster.address} {ray.PYTHON.with_name("ray")} "$@"'}
