@@ -23,10 +23,12 @@ define NEEDS_PYTHON
 command -v $(PYTHON) >/dev/null || { echo "umiak needs Python 3.10 or newer: no $(PYTHON) on PATH; name another one: make PYTHON=/path/to/python3.11 setup" >&2; exit 1; }; \
 $(PYTHON) -c 'import sys; sys.exit("umiak needs Python 3.10 or newer, and %s is %s; name another one: make PYTHON=/path/to/python3.11 setup" % (sys.executable, sys.version.split()[0]) if sys.version_info < (3, 10) else 0)'
 endef
+# A real Ray, 300 MB.
+MAKE_RAY = test -x .venv-ray/bin/ray || { $(BIN)/uv venv --quiet --python $(BIN)/python .venv-ray && $(BIN)/uv pip install --quiet --python .venv-ray/bin/python 'ray[default]==2.60.0'; }
 OPEN_CLUSTER = $(BIN)/python -m testbed.prepare && $(BIN)/python -m testbed $(@:cluster-%=%) $(COUNT)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-torch cluster-ssh cluster-slurm cluster-mpi campaign campaign-ps wheels check audit format bench bench-ps bench-peers bench-fabric docs site clean
+.PHONY: help setup demo test test-torch cluster-ssh cluster-slurm cluster-mpi cluster-ray campaign campaign-ps wheels check audit format bench bench-ps bench-peers bench-fabric docs site clean
 
 help: ## Show what there is to do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +49,7 @@ demo: setup ## Train a click-through model on this machine with parameter server
 test: setup check ## Everything: checks, unit tests, laws, scripts, real clusters
 	cargo test --quiet --release --manifest-path native/Cargo.toml --no-default-features --target-dir native/target/tests  # else the module for Python is compiled again afterwards
 	$(BIN)/python -m testbed.prepare
+	@$(MAKE_RAY)
 	@test -x .venv-moto/bin/moto_server || { $(BIN)/uv venv --quiet --python $(BIN)/python .venv-moto && $(BIN)/uv pip install --quiet --python .venv-moto/bin/python 'moto[s3,server]==5.2.5'; }  # a real S3 server, 180 MB
 	@test -e .venv-clouds/.made || { $(BIN)/uv venv --quiet --python $(BIN)/python .venv-clouds && $(BIN)/uv pip install --quiet --python .venv-clouds/bin/python --constraint constraints.txt huaweicloudsdkmodelarts bce-python-sdk alibabacloud-pai-dlc20201203 && touch .venv-clouds/.made; }  # the SDKs of clouds, 80 MB
 	$(BIN)/pytest -n 2 --dist worksteal $(TEST_FLAGS)
@@ -63,6 +66,10 @@ cluster-slurm: setup ## A shell beside a real Slurm, COUNT=2
 	@$(OPEN_CLUSTER)
 
 cluster-mpi: setup ## A shell beside hosts for mpirun of Open MPI and MPICH, COUNT=2
+	@$(OPEN_CLUSTER)
+
+cluster-ray: setup ## A shell beside a real Ray cluster, COUNT=3 (makes .venv-ray, 300 MB)
+	@$(MAKE_RAY)
 	@$(OPEN_CLUSTER)
 
 campaign: setup ## Play random outages, losses and joins against the launcher's decisions, for MINUTES=60

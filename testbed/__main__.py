@@ -1,4 +1,4 @@
-"""Program: `python -m testbed hosts 3`, `ssh 4`, `slurm 2`, `mpi 2` and `etcd`, for trying things by hand."""
+"""Program: `python -m testbed hosts 3`, `ssh 4`, `slurm 2`, `mpi 2`, `ray 3` and `etcd`, for trying things by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 
-from testbed import etcd, hosts, mpi, slurm, sshd
+from testbed import etcd, hosts, mpi, ray, slurm, sshd
 
 SLURM_COMMANDS = ("sbatch", "srun", "salloc", "squeue", "scancel", "scontrol", "sinfo", "sacct", "sattach")
 
@@ -76,11 +76,25 @@ def _mpi(count: int) -> int:
         return _shell(net, helps, bodies, {})
 
 
+def _ray(count: int) -> int:
+    with hosts.network(count) as net, ray.cluster(net.hosts) as cluster:
+        helps = {
+            "node0 COMMAND...": "run a command on the head; with no command, a shell",
+            "ray job list": "Ray's command, on the head",
+            "umiak submit --on lab": "on the head, with the lines above below [place.lab] in umiak.toml",
+        }
+        print(f'backend = "ray"\naddress = "{cluster.address}"', file=sys.stderr)
+        bodies = {"ray": f'node0 env RAY_ADDRESS={cluster.address} {ray.PYTHON.with_name("ray")} "$@"'}
+        bodies["umiak"] = f'node0 {sys.executable} -m umiak "$@"'
+        return _shell(net, helps, bodies, {})
+
+
 CLUSTERS: Mapping[str, tuple[str, int, Callable[[], str | None], Callable[[int], int]]] = {
     "hosts": ("a shell beside a network of hosts", 3, hosts.available, _hosts),
     "ssh": ("a shell beside machines with sshd, on loopback", 4, sshd.available, _ssh),
     "slurm": ("a shell beside a Slurm", 2, slurm.available, _slurm),
     "mpi": ("a shell beside hosts for Open MPI and MPICH", 2, mpi.available, _mpi),
+    "ray": ("a shell beside a Ray cluster", 3, ray.available, _ray),
 }
 """What a word opens: its meaning, the usual number of hosts, why there may be none, and how it is opened."""
 

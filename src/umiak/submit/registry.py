@@ -35,6 +35,7 @@ OURS = {
     "bml": "umiak.submit.backends.bml.backend:make",
     "modelarts": "umiak.submit.backends.modelarts.backend:make",
     "pai": "umiak.submit.backends.pai.backend:make",
+    "ray": "umiak.submit.backends.ray.backend:make",
 }
 
 

@@ -146,8 +146,22 @@ STATES = {
         "FAILED": State.FAILED,
         "STOPPED": State.CANCELLED,
     },
+    "ray placement group": {
+        "PENDING": State.QUEUED,
+        "PREPARED": State.STARTING,
+        "CREATED": State.RUNNING,
+        "RESCHEDULING": State.RESTARTING,
+        "REMOVED": State.STOPPING,
+    },
+    "ray actor": {
+        "DEPENDENCIES_UNREADY": State.STARTING,
+        "PENDING_CREATION": State.STARTING,
+        "ALIVE": State.RUNNING,
+        "RESTARTING": State.RESTARTING,
+        "DEAD": State.STOPPING,
+    },
 }
-"""By backend. A word that is missing here is a state that nobody knows: `state_of` says so."""
+"""By backend; Ray has words of its own for what a running job is made of. A word that is missing here is a state that nobody knows: `state_of` says so."""
 
 
 def state_of(backend: str, word: str) -> State | None:

@@ -159,6 +159,7 @@ are started by one launcher, or, where their commands or variables differ, each 
 ## Other places
 
 - `kubernetes`: [submit to Kubernetes](../how-to/submit-kubernetes.md)
+- [`ray`](../how-to/submit-ray.md): a running Ray cluster
 """
 
 

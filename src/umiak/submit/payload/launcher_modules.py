@@ -26,6 +26,7 @@ ROOTS = (
     "umiak.launch.preflight.__main__",
     "umiak.submit.node.agent",
     "umiak.submit.payload.cloud_start",
+    "umiak.submit.backends.ray.driver",
     "umiak.submit.payload.node_start",
     "umiak.submit.payload.transfer",
     "umiak.submit.payload.unpack",

@@ -45,11 +45,13 @@ def is_installed(module: str) -> bool:
 
 def missing(module: str, extra: str, why: str | None = None) -> Problem:
     """The problem that says so."""
+    from umiak.adapters import installation
+
     return Problem(
         code="UM-SUBMIT-260",
         what=f"the SDK of this cloud is not installed: {module.partition('.')[0]}",
         why=why,
-        hint=f"install umiak with the extra `{extra}`: pip install 'umiak[{extra}]'",
+        hint=f"install umiak with the extra `{extra}`: {installation.command(extra)}",
     )
 
 

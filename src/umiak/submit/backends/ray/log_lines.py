@@ -1,0 +1,71 @@
+"""The log of a driver, taken apart into lines of workers, launchers and the driver. A decider.
+
+A position is the number of bytes of the log up to the end of a line: the log only grows, and every reading begins at its beginning.
+"""
+
+from __future__ import annotations
+
+import re
+
+from umiak.core.cluster import Role
+from umiak.submit.backend import LogLine
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from umiak.submit.backend import LogsWanted
+
+_TAG = re.compile(r"\[((server|trainer|heter)\.(\d+)|launcher\.[a-z]+\.\d+|driver)\] ?(.*)\Z", re.DOTALL)
+RAY = "ray"
+"""Lines without a tag are Ray's own."""
+
+
+class LogParser:
+    """Takes a log in pieces, from its beginning, and gives the lines that are wanted and new."""
+
+    def __init__(self, wanted: LogsWanted) -> None:
+        self._wanted = wanted
+        self._after = {name: int(text) for name, text in wanted.after.items() if text.isdecimal()}
+        self.restart()
+
+    def restart(self) -> None:
+        """The log is read from its beginning again: what was given is not given again."""
+        self._rest = b""
+        self._position = 0
+
+    def feed(self, data: bytes) -> Iterator[LogLine]:
+        """The whole lines of what came."""
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        for piece in whole:
+            self._position += len(piece) + 1
+            yield from self._line(piece)
+
+    def end(self) -> Iterator[LogLine]:
+        """What is left of a log that grows no more."""
+        if self._rest:
+            piece, self._rest = self._rest, b""
+            self._position += len(piece)
+            yield from self._line(piece)
+
+    def _line(self, piece: bytes) -> Iterator[LogLine]:
+        line = line_of(piece.removesuffix(b"\r").decode(errors="replace"), self._position)
+        if self._position > self._after.get(line.source, 0) and is_wanted(line, self._wanted):
+            self._after[line.source] = self._position
+            yield line
+
+
+def line_of(text: str, position: int) -> LogLine:
+    """Who has written a line."""
+    found = _TAG.match(text)
+    if found is None:
+        return LogLine(source=RAY, text=text, position=str(position))
+    role = Role(found[2]) if found[2] else None
+    rank = int(found[3]) if found[3] else None
+    return LogLine(source=found[1], text=found[4], position=str(position), role=role, rank=rank)
+
+
+def is_wanted(line: LogLine, wanted: LogsWanted) -> bool:
+    """With a rank alone, a trainer is meant."""
+    role = wanted.role or (Role.TRAINER if wanted.rank is not None else None)
+    return (role is None or line.role is role) and (wanted.rank is None or line.rank == wanted.rank)
