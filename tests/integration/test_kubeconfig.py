@@ -45,6 +45,14 @@ def umiak(home: Path, *words: str, status: int = 0, stdin: str = "") -> subproce
     return done
 
 
+def doctor(home: Path, *, status: int) -> str:
+    environ = {"PATH": os.environ["PATH"], "HOME": str(home)}
+    words = [sys.executable, "-m", "umiak", "doctor", "--only", "place", "--on", "prod"]
+    done = subprocess.run(words, cwd=home, env=environ, capture_output=True, text=True, timeout=120)
+    assert done.returncode == status, f"{done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
 def own(home: Path) -> dict[str, Any]:
     path = home / ".kube" / "config"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -98,6 +106,18 @@ def test_missing_rights_are_named(server: KubeServer, tmp_path: Path) -> None:
     assert not (tmp_path / ".kube").exists()
     umiak(tmp_path, "prod.yaml")
     assert own(tmp_path)["current-context"] == "prod"
+
+
+def test_the_doctor_names_missing_rights(server: KubeServer, tmp_path: Path) -> None:
+    server.cluster.groups = ("batch",)
+    server.kubeconfig(tmp_path / "prod.yaml")
+    umiak(tmp_path, "prod.yaml")
+    (tmp_path / "umiak.toml").write_text('[place.prod]\nbackend = "kubernetes"\ncontext = "prod"\n')
+    assert "all rights that submitting needs" in doctor(tmp_path, status=0)
+    server.cluster.rights = lambda asked: asked["resource"] != "secrets"
+    told = doctor(tmp_path, status=1)
+    assert "create secrets" in told
+    assert "UM-SUBMIT-193" in told
 
 
 def test_a_cluster_that_does_not_let_one_in(server: KubeServer, tmp_path: Path) -> None:

@@ -233,6 +233,9 @@ def test_every_bad_host_is_named_and_nothing_is_started(lab: Lab) -> None:
     ]
     assert [row["ready"] for row in rows] == [False, False, False, True]
     assert "UM-SUBMIT-108" in lab.umiak("hosts", "check", "--host", "node3", "--framework", "jax", status=3)
+    told = lab.umiak("doctor", "--only", "place", "--on", "lab", status=1)
+    assert all(f"UM-SUBMIT-{code}" in told for code in (105, 102, 107))
+    assert "node3: Python 3" in told
 
 
 def test_a_host_whose_key_nobody_knows_is_never_let_in(lab: Lab) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from umiak.core.job import Job
     from umiak.core.status import JobStatus
-    from umiak.submit.backend import LogLine, LogsWanted, Submission, SubmitContext
+    from umiak.submit.backend import LogLine, LogsWanted, PlaceCheck, Submission, SubmitContext
     from umiak.submit.backends.kubernetes.client.api import KubeApi
     from umiak.submit.backends.kubernetes.client.kubeconfig import KubeAccess
     from umiak.submit.backends.kubernetes.manifests import KubeObject
@@ -97,6 +97,23 @@ class KubeBackend:
         parts = self._parts(job)
         files = manifests.plan_of(job, job.roles[0], "run", self._settings, parts).files
         return files.url if files else ""
+
+    def examine(self) -> Iterator[PlaceCheck]:
+        """Whether the cluster answers, and whether this person may do there what submitting needs."""
+        from umiak.submit.backend import PlaceCheck
+        from umiak.submit.backends.kubernetes.client import rights
+
+        with self._telling():
+            found = rights.look(self._client, self._namespace)
+        server = without_password(self._access.server)
+        kind = self._settings.kind.value if self._settings.kind else found.kind
+        yield PlaceCheck(text=f"{server}: Kubernetes {found.version}, jobs are made into a {kind}")
+        if found.missing:
+            what = f"rights are missing in the namespace {self._namespace}: {', '.join(found.missing)}"
+            hint = "ask the cluster's administrator for a Role with them, or take another namespace"
+            yield PlaceCheck(text=what, problem=Problem(code="UM-SUBMIT-193", what=what, hint=hint))
+        else:
+            yield PlaceCheck(text=f"namespace {self._namespace}: all rights that submitting needs")
 
     # ---- asking
 

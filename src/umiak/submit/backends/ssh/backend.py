@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from umiak.core.job import Job
     from umiak.core.status import JobStatus
-    from umiak.submit.backend import LogLine, LogsWanted, Submission, SubmitContext
+    from umiak.submit.backend import LogLine, LogsWanted, PlaceCheck, Submission, SubmitContext
     from umiak.submit.backends.ssh.connections import Connections
     from umiak.submit.backends.ssh.joined import HostSaid
     from umiak.submit.backends.ssh.settings import SshHost, SshSettings
@@ -85,7 +85,7 @@ class SshBackend:
 
     def check(self, job: Job) -> list[Problem]:
         """Everything that is wrong with any host that the job would use."""
-        found = [*self._missing_variables(), *checks.of_job(job, self.settings)]
+        found = [*self.missing_variables(), *checks.of_job(job, self.settings)]
         needed = checks.LEAST_FREE_BYTES
         try:
             files = self._files(job)
@@ -132,11 +132,22 @@ class SshBackend:
                 rows.append((host, checks.of_host(host, facts, framework, needed), facts))
         return rows
 
+    def examine(self) -> Iterator[PlaceCheck]:
+        """Every host of the place: what is wrong with it, or what it has."""
+        from umiak.submit.backend import PlaceCheck
+
+        missing = self.missing_variables()
+        yield from (PlaceCheck(text=each.what, problem=each) for each in missing)
+        for host, problems, facts in self.look_at(self.settings.hosts) if not missing else ():
+            yield from (PlaceCheck(text=each.what, problem=each) for each in problems)
+            if facts is not None and not problems:
+                free_gib = facts.free_bytes / (1 << 30)
+                yield PlaceCheck(
+                    text=f"{host.label}: Python {facts.python}, {facts.cpus} cores, {free_gib:.0f} GiB free"
+                )
+
     def missing_variables(self) -> list[Problem]:
         """Of passwords and passphrases."""
-        return self._missing_variables()
-
-    def _missing_variables(self) -> list[Problem]:
         return [
             Problem(
                 code="UM-SUBMIT-114",
