@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from umiak.submit.backends.cloud.layout import CloudLayout
     from umiak.submit.places import NamedPlace
 
-TOKEN = "BCE_SESSION_TOKEN"  # noqa: S105 - the name of a variable
-
 
 def make(place: NamedPlace, context: SubmitContext) -> AihcBackend:
     """The entry point of this backend."""
@@ -33,7 +31,9 @@ class AihcBackend(CloudBackend):
     NAME = "aihc"
     EXTRA = "baidu"
     SDK = "baidubce"
-    KEYS = ("BCE_ACCESS_KEY_ID", "BCE_SECRET_ACCESS_KEY")
+    ACCOUNT = ("BCE_ACCESS_KEY_ID", "BCE_SECRET_ACCESS_KEY", "BCE_SESSION_TOKEN")
+    KEYS = ACCOUNT[:2]
+    STORE = "bos"
 
     def __init__(self, own: AihcSettings, context: SubmitContext) -> None:
         super().__init__(own.common, context)
@@ -53,28 +53,12 @@ class AihcBackend(CloudBackend):
         from umiak.submit.backends.aihc.api import AihcApi
 
         return AihcApi(
-            {**keys, TOKEN: self.context.environ.get(TOKEN, "")},
+            {**keys, self.ACCOUNT[2]: self.context.environ.get(self.ACCOUNT[2], "")},
             endpoint=self._endpoint(),
             pool=self.own.pool,
             queue=self.own.queue,
             timeout_s=self.settings.timeout_s,
         )
 
-    def store_keys(self) -> dict[str, str]:
-        return bos_keys(self)
-
     def _endpoint(self) -> str:
         return self.settings.endpoint or f"https://aihc.{self.settings.region}.baidubce.com"
-
-
-def bos_keys(backend: CloudBackend) -> dict[str, str]:
-    """BOS takes the key of the account, unless it has one of its own."""
-    environ = backend.context.environ
-    own = {
-        "BOS_ACCESS_KEY_ID": environ.get("BCE_ACCESS_KEY_ID", ""),
-        "BOS_SECRET_ACCESS_KEY": environ.get("BCE_SECRET_ACCESS_KEY", ""),
-        "BOS_SESSION_TOKEN": environ.get(TOKEN, ""),
-        "BOS_REGION": backend.settings.region,
-        "BOS_ENDPOINT": backend.settings.store_endpoint,
-    }
-    return {**own, **{name: environ[name] for name in own if environ.get(name)}}

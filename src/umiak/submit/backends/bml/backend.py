@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from umiak.submit.backends.aihc.backend import bos_keys
 from umiak.submit.backends.bml import request
 from umiak.submit.backends.cloud import settings
 from umiak.submit.backends.cloud.backend import CloudBackend
@@ -33,6 +32,8 @@ class BmlBackend(CloudBackend):
 
     NAME = "bml"
     KEYS = ("BML_API_KEY", "BML_SECRET_KEY")
+    ACCOUNT = ("BCE_ACCESS_KEY_ID", "BCE_SECRET_ACCESS_KEY", "BCE_SESSION_TOKEN")
+    STORE = "bos"
     MOST_NAME = 50
     IS_ONE_DIRECTORY = True
 
@@ -53,9 +54,6 @@ class BmlBackend(CloudBackend):
         from umiak.submit.backends.bml.api import BmlApi
 
         return BmlApi(keys, endpoint=self._endpoint(), timeout_s=self.settings.timeout_s)
-
-    def store_keys(self) -> dict[str, str]:
-        return bos_keys(self)
 
     def _endpoint(self) -> str:
         return self.settings.endpoint or ENDPOINT

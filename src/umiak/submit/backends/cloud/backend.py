@@ -48,6 +48,10 @@ class CloudBackend:
     """The module that must be there; empty: none is needed."""
     KEYS: tuple[str, ...] = ()
     """The variables that must be set."""
+    ACCOUNT = ("", "", "")
+    """The variables of the account: key, secret, and a session's token."""
+    STORE = ""
+    """Its object store, a name of `umiak.adapters.stores.s3.VENDORS`."""
     MOST_NAME = 63
     IS_ONE_DIRECTORY = False
     FIRST_DELAY_S = retry.FIRST_DELAY_S
@@ -75,10 +79,6 @@ class CloudBackend:
 
     def connect(self, keys: dict[str, str]) -> CloudApi:
         """The API."""
-        raise NotImplementedError
-
-    def store_keys(self) -> dict[str, str]:
-        """The variables of the object store, as `umiak.adapters.stores.s3` reads them."""
         raise NotImplementedError
 
     # ---- submitting
@@ -209,7 +209,20 @@ class CloudBackend:
     def uploads(self) -> Uploads:
         from umiak.submit.backends.cloud.uploads import Uploads
 
-        return Uploads(self.settings.store, self.store_keys(), first_delay_s=self.FIRST_DELAY_S)
+        return Uploads(self.settings.store, self._store_keys(), first_delay_s=self.FIRST_DELAY_S)
+
+    def _store_keys(self) -> dict[str, str]:
+        """The variables of the object store, which takes the key of the account unless it has one of its own."""
+        from umiak.adapters.stores.s3 import VENDORS
+
+        vendor, environ = VENDORS[self.STORE], self.context.environ
+        names = (*vendor.key_names, f"{vendor.prefix}_SESSION_TOKEN")
+        own = {name: environ.get(of_account, "") for name, of_account in zip(names, self.ACCOUNT, strict=True)}
+        own |= {
+            f"{vendor.prefix}_REGION": self.settings.region,
+            f"{vendor.prefix}_ENDPOINT": self.settings.store_endpoint,
+        }
+        return {**own, **{name: environ[name] for name in own if environ.get(name)}}
 
     def _lines(self, job: CloudJob, pod: CloudPod, places: dict[str, str], *, is_over: bool) -> Iterator[LogLine]:
         while True:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from umiak.submit.backends.modelarts.request import ModelArtsSettings
     from umiak.submit.places import NamedPlace
 
-PROJECT, TOKEN = "HUAWEICLOUD_SDK_PROJECT_ID", "HUAWEICLOUD_SDK_SECURITY_TOKEN"
+PROJECT = "HUAWEICLOUD_SDK_PROJECT_ID"
 
 
 def make(place: NamedPlace, context: SubmitContext) -> ModelArtsBackend:
@@ -33,7 +33,9 @@ class ModelArtsBackend(CloudBackend):
     NAME = "modelarts"
     EXTRA = "modelarts"
     SDK = "huaweicloudsdkmodelarts"
-    KEYS = ("HUAWEICLOUD_SDK_AK", "HUAWEICLOUD_SDK_SK")
+    ACCOUNT = ("HUAWEICLOUD_SDK_AK", "HUAWEICLOUD_SDK_SK", "HUAWEICLOUD_SDK_SECURITY_TOKEN")
+    KEYS = ACCOUNT[:2]
+    STORE = "obs"
 
     def __init__(self, own: ModelArtsSettings, context: SubmitContext) -> None:
         super().__init__(own.common, context)
@@ -57,24 +59,12 @@ class ModelArtsBackend(CloudBackend):
         from umiak.submit.backends.modelarts.api import ModelArtsApi
 
         return ModelArtsApi(
-            {**keys, TOKEN: self.context.environ.get(TOKEN, "")},
+            {**keys, self.ACCOUNT[2]: self.context.environ.get(self.ACCOUNT[2], "")},
             project=self._project,
             endpoint=self._endpoint(),
             workspace=self.own.workspace,
             timeout_s=self.settings.timeout_s,
         )
-
-    def store_keys(self) -> dict[str, str]:
-        """OBS takes the key of the account, unless it has one of its own."""
-        environ = self.context.environ
-        own = {
-            "OBS_ACCESS_KEY_ID": environ.get(self.KEYS[0], ""),
-            "OBS_SECRET_ACCESS_KEY": environ.get(self.KEYS[1], ""),
-            "OBS_SESSION_TOKEN": environ.get(TOKEN, ""),
-            "OBS_REGION": self.settings.region,
-            "OBS_ENDPOINT": self.settings.store_endpoint,
-        }
-        return {**own, **{name: environ[name] for name in own if environ.get(name)}}
 
     def _endpoint(self) -> str:
         return self.settings.endpoint or f"https://modelarts.{self.settings.region}.myhuaweicloud.com"

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from umiak.submit.backends.pai.request import PaiSettings
     from umiak.submit.places import NamedPlace
 
-TOKEN = "ALIBABA_CLOUD_SECURITY_TOKEN"  # noqa: S105 - the name of a variable
-
 
 def make(place: NamedPlace, context: SubmitContext) -> PaiBackend:
     """The entry point of this backend."""
@@ -33,7 +31,9 @@ class PaiBackend(CloudBackend):
     NAME = "pai"
     EXTRA = "pai"
     SDK = "alibabacloud_pai_dlc20201203"
-    KEYS = ("ALIBABA_CLOUD_ACCESS_KEY_ID", "ALIBABA_CLOUD_ACCESS_KEY_SECRET")
+    ACCOUNT = ("ALIBABA_CLOUD_ACCESS_KEY_ID", "ALIBABA_CLOUD_ACCESS_KEY_SECRET", "ALIBABA_CLOUD_SECURITY_TOKEN")
+    KEYS = ACCOUNT[:2]
+    STORE = "oss"
 
     def __init__(self, own: PaiSettings, context: SubmitContext) -> None:
         super().__init__(own.common, context)
@@ -52,24 +52,12 @@ class PaiBackend(CloudBackend):
         from umiak.submit.backends.pai.api import PaiApi
 
         return PaiApi(
-            {**keys, TOKEN: self.context.environ.get(TOKEN, "")},
+            {**keys, self.ACCOUNT[2]: self.context.environ.get(self.ACCOUNT[2], "")},
             region=self.settings.region,
             endpoint=self._endpoint(),
             workspace=self.own.workspace,
             timeout_s=self.settings.timeout_s,
         )
-
-    def store_keys(self) -> dict[str, str]:
-        """OSS takes the key of the account, unless it has one of its own."""
-        environ = self.context.environ
-        own = {
-            "OSS_ACCESS_KEY_ID": environ.get(self.KEYS[0], ""),
-            "OSS_ACCESS_KEY_SECRET": environ.get(self.KEYS[1], ""),
-            "OSS_SESSION_TOKEN": environ.get(TOKEN, ""),
-            "OSS_REGION": self.settings.region,
-            "OSS_ENDPOINT": self.settings.store_endpoint,
-        }
-        return {**own, **{name: environ[name] for name in own if environ.get(name)}}
 
     def _endpoint(self) -> str:
         return self.settings.endpoint or f"https://pai-dlc.{self.settings.region}.aliyuncs.com"
