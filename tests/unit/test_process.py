@@ -266,8 +266,12 @@ def test_orphans_are_collected_and_children_are_not() -> None:
         process.become_subreaper()
         child = process.spawn(["sh", "-c", "(exit 0) & exit 4"], os.environ)
         deadline = time.monotonic() + 20
-        # The orphan is one of ours, or its shell has collected it itself.
-        while {s for _, s in process.descendants(os.getpid())} != {"Z"} and time.monotonic() < deadline:
+        states = lambda: dict(process.descendants(os.getpid()))
+        # First the shell: a list of processes that began before its fork does not have the orphan.
+        while states()[child.pid] != "Z" and time.monotonic() < deadline:
+            time.sleep(0.01)
+        # The orphan is one of ours now, or its shell has collected it itself.
+        while set(states().values()) != {"Z"} and time.monotonic() < deadline:
             time.sleep(0.01)
         process.reap_adopted([child.pid])
         left = [pid for pid, _ in process.descendants(os.getpid())]
