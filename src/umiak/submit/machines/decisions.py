@@ -137,7 +137,7 @@ def place_text(settings: MachineSettings, machines: Sequence[Machine], known_hos
     lines = [
         f"{name} = {json.dumps(text, ensure_ascii=False)}" for name, text in said.items()
     ]  # TOML writes them alike
-    return "".join(f"{line}\n" for line in (f"[place.{_key(settings.group)}]", *lines))
+    return "".join(f"{line}\n" for line in (f"[place.{table_key(settings.group)}]", *lines))
 
 
 def known_hosts_text(settings: MachineSettings, machines: Sequence[Machine], keys: Mapping[str, str]) -> str:
@@ -150,7 +150,8 @@ def known_hosts_text(settings: MachineSettings, machines: Sequence[Machine], key
     return "".join(lines)
 
 
-def _key(name: str) -> str:
+def table_key(name: str) -> str:
+    """A name as a key of TOML: with a dot in quotes."""
     return name if name.replace("-", "").replace("_", "").isalnum() else json.dumps(name)
 
 

@@ -39,6 +39,7 @@ class Notes:
         self._group = group
         self._directory = machines_directory(context)
         self._file = os.path.join(self._directory, f"{group}.json")
+        self._lock_file = os.path.join(self._directory, f"{group}.lock")
         self.place_file = os.path.join(self._directory, f"{group}.toml")
         self.known_hosts_file = os.path.join(self._directory, f"{group}.known_hosts")
         self.pending: tuple[Wanted, ...] = ()
@@ -51,7 +52,8 @@ class Notes:
     def held(self) -> Iterator[Notes]:
         """Read them; nobody else on this machine changes this group meanwhile."""
         private_files.make_directory(self._directory)
-        with open(os.path.join(self._directory, f"{self._group}.lock"), "a", encoding="utf-8") as lock:
+        fd = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, private_files.PRIVATE_FILE)
+        with os.fdopen(fd, "w", encoding="utf-8") as lock:
             until = time.monotonic() + WAIT_S
             while not _locked(lock):
                 if time.monotonic() > until:

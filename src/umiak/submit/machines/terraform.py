@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 
+from umiak.submit.machines.decisions import table_key
 from umiak.submit.machines.machine import TAG_GROUP, TAG_OWNER
 from umiak.submit.machines.settings import ALIBABA
 
@@ -25,11 +26,11 @@ def render(settings: MachineSettings, count: int, release_time: str) -> str:
     """The text of ``main.tf.json``. ``release_time`` is UTC: ``2026-11-16T20:00:00Z``."""
     make = _alibaba if settings.cloud == ALIBABA else _huawei
     provider, source, version, kind, body, field = make(settings, release_time)
-    named = {"count": count, **body, "tags": {TAG_GROUP: settings.group, TAG_OWNER: settings.owner}}
+    named = {"count": count, **body, "tags": {TAG_GROUP: settings.group, TAG_OWNER: _literal(settings.owner)}}
     addresses = f"{kind}.{LABEL}[*].{field}"
     tree = {
         "terraform": {"required_providers": {provider: {"source": source, "version": version}}},
-        "provider": {provider: {"region": settings.region}},
+        "provider": {provider: {"region": _literal(settings.region)}},
         "resource": {kind: {LABEL: named}},
         "output": {
             "hosts": {"description": "Addresses for ssh.", "value": f"${{{addresses}}}"},
@@ -86,8 +87,8 @@ def _huawei(settings: MachineSettings, release_time: str) -> tuple[str, str, str
 def _place(settings: MachineSettings, addresses: str) -> str:
     hosts = f"${{jsonencode({addresses})}}"
     if settings.port != 22:
-        hosts = f'${{jsonencode([for each in {addresses} : "${{each}}:{settings.port}"])}}'
-    lines = [f"[place.{settings.group}]", 'backend = "ssh"', f"hosts = {hosts}"]
+        hosts = f'${{jsonencode([for host in {addresses} : "${{host}}:{settings.port}"])}}'
+    lines = [f"[place.{table_key(settings.group)}]", 'backend = "ssh"', f"hosts = {hosts}"]
     lines += [f"user = {_literal(json.dumps(settings.user))}"]
     lines += [f"key = {_literal(json.dumps(settings.key))}"] if settings.key else []
     return "".join(f"{line}\n" for line in lines)
