@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -32,7 +32,10 @@ pytestmark = pytest.mark.timeout(200)
 def cluster() -> Iterator[sshd.Cluster]:
     require(sdks.available())
     require(sshd.available())
-    with sshd.on_loopback(3, port=random.randrange(20000, 32000)) as running:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.2", 0))
+        port = sock.getsockname()[1]
+    with sshd.on_loopback(3, port=port) as running:
         yield running
 
 

@@ -16,7 +16,7 @@ from umiak.schema.findings import Findings
 from umiak.submit import places
 from umiak.submit.backends.ssh import settings as ssh_settings
 from umiak.submit.machines import bcc, decisions, settings, terraform
-from umiak.submit.machines.machine import Machine, Wanted
+from umiak.submit.machines.machine import RentedMachine, Wanted
 from umiak.submit.machines.settings import MachineSettings
 
 pytest.importorskip("tomllib", reason="of Python 3.11")
@@ -41,10 +41,10 @@ def read(text: str = TEXT) -> MachineSettings:
     return settings.read(reading.machines["gpu"], "gpu", "ada")
 
 
-def machine(number: int, word: str = "Running", run: str = "t0", **more: Any) -> Machine:
+def machine(number: int, word: str = "Running", run: str = "t0", **more: Any) -> RentedMachine:
     address = f"10.0.0.{number}"
     said = {"id": f"i-{number}", "group": "gpu", "owner": "ada", "run": run, "word": word, "internal": address, **more}
-    return Machine(created_s=NOW_S - 3600 + number, **said)
+    return RentedMachine(created_s=NOW_S - 3600 + number, **said)
 
 
 def test_settings_and_their_defaults() -> None:

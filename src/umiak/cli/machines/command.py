@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from umiak.schema.yaml_tree import Section
     from umiak.submit.backend import SubmitContext
     from umiak.submit.machines.decisions import UpPlan
-    from umiak.submit.machines.machine import Machine
+    from umiak.submit.machines.machine import RentedMachine
     from umiak.submit.machines.settings import MachineSettings
 
 WORDS = ("up", "list", "image", "down")
@@ -220,7 +220,7 @@ def _list(context: SubmitContext, found: Mapping[str, Section], parsed: Parsed, 
         hint = f"describe some in umiak.toml: [machines.gpu], see {machine_settings.PAGE}"
         raise UmiakError(Problem(code="UM-MACHINES-001", what="no machines of baidu are described", hint=hint))
     now_s = time.time()
-    shown: dict[str, tuple[Machine, float | None]] = {}
+    shown: dict[str, tuple[RentedMachine, float | None]] = {}
     for settings in {(each.region, each.endpoint): each for each in chosen}.values():
         flow = MachinesFlow(settings, context)
         group = parsed.arguments[0] if parsed.arguments else None
@@ -246,7 +246,7 @@ def _price(flow: MachinesFlow, spec: str, zone: str) -> float | None:
         return None
 
 
-def _show(shown: Sequence[tuple[Machine, float | None]], now_s: float, parsed: Parsed, printer: Printer) -> None:
+def _show(shown: Sequence[tuple[RentedMachine, float | None]], now_s: float, parsed: Parsed, printer: Printer) -> None:
     if parsed.truth("json"):
         for each, hourly in shown:
             printer.data(asking.as_json(decisions.data(each, hourly, now_s)))

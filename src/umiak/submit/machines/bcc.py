@@ -11,7 +11,7 @@ import json
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.submit.backends.cloud import sdk
 from umiak.submit.backends.cloud.api import CloudFailure
-from umiak.submit.machines.machine import TAG_GROUP, TAG_OWNER, TAG_RUN, Machine, MachineImage
+from umiak.submit.machines.machine import TAG_GROUP, TAG_OWNER, TAG_RUN, MachineImage, RentedMachine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class BccApi:
         self._model = sdk.load("baidubce.services.bcc.bcc_model", EXTRA)
         self._client = sdk.load("baidubce.services.bcc.bcc_client", EXTRA).BccClient(config)
 
-    def list(self, group: str | None = None) -> list[Machine]:
+    def list(self, group: str | None = None) -> list[RentedMachine]:
         tag = f"{TAG_GROUP}:{group}" if group else TAG_GROUP
         found = [machine_of(each) for each in self._pages(self._client.list_instances, "instances", tags=tag)]
         # Whether the cloud has filtered or not: nothing without the tag is ever touched.
@@ -164,14 +164,14 @@ class BccApi:
         return said if isinstance(said, dict) else {}
 
 
-def machine_of(said: Mapping[str, Any]) -> Machine:
+def machine_of(said: Mapping[str, Any]) -> RentedMachine:
     """A machine as BCC writes it."""
     tags = {str(each.get("tagKey")): str(each.get("tagValue")) for each in said.get("tags") or ()}
 
     def text(name: str) -> str:
         return str(said.get(name) or "")
 
-    return Machine(
+    return RentedMachine(
         id=text("id"),
         group=tags.get(TAG_GROUP, ""),
         owner=tags.get(TAG_OWNER, ""),

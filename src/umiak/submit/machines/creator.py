@@ -97,7 +97,8 @@ def main() -> int:
     except UmiakError as error:  # before anything was sent
         answer = Created(refused=str(error), done=tuple(each.token for each in wanted))
     try:
-        print(json.dumps({name: getattr(answer, name) for name in fields(answer)}), flush=True)
+        sys.stdout.write(json.dumps({name: getattr(answer, name) for name in fields(answer)}))
+        sys.stdout.flush()
     except OSError:
         pass  # the client is gone; the work is done
     return 0

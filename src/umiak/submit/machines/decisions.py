@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-    from umiak.submit.machines.machine import Machine, Wanted
+    from umiak.submit.machines.machine import RentedMachine, Wanted
     from umiak.submit.machines.settings import MachineSettings
 
 ARRIVED_S = 3600.0
@@ -30,9 +30,9 @@ CURRENCY = "CNY"
 class UpPlan:
     """What `up` has to do."""
 
-    there: tuple[Machine, ...]
+    there: tuple[RentedMachine, ...]
     """Those that count."""
-    unusable: tuple[Machine, ...]
+    unusable: tuple[RentedMachine, ...]
     repeated: tuple[Wanted, ...]
     """Requests of an `up` that was broken off, not all of whose machines are to be seen."""
     missing: int
@@ -46,13 +46,13 @@ class UpPlan:
         return self.missing + sum(_unseen(each, (*self.there, *self.unusable)) for each in self.repeated)
 
 
-def mine(machines: Iterable[Machine], group: str, owner: str) -> list[Machine]:
+def mine(machines: Iterable[RentedMachine], group: str, owner: str) -> list[RentedMachine]:
     """Those of a group that one person has made, the oldest first: new ones get the last ranks."""
     found = [each for each in machines if each.group == group and each.owner == owner and each.is_there]
     return sorted(found, key=lambda each: (each.created_s or 0.0, each.name, each.id))
 
 
-def up_plan(count: int, machines: Sequence[Machine], pending: Sequence[Wanted], now_s: float) -> UpPlan:
+def up_plan(count: int, machines: Sequence[RentedMachine], pending: Sequence[Wanted], now_s: float) -> UpPlan:
     """What is missing for so many machines. What an earlier request may still bring is not asked for again."""
     usable = tuple(each for each in machines if each.is_usable)
     repeated = tuple(each for each in pending if _unseen(each, machines) and now_s - each.sent_s < ARRIVED_S)
@@ -66,12 +66,12 @@ def up_plan(count: int, machines: Sequence[Machine], pending: Sequence[Wanted], 
     )
 
 
-def unseen(pending: Sequence[Wanted], machines: Sequence[Machine]) -> tuple[Wanted, ...]:
+def unseen(pending: Sequence[Wanted], machines: Sequence[RentedMachine]) -> tuple[Wanted, ...]:
     """Requests not all of whose machines are to be seen yet."""
     return tuple(each for each in pending if _unseen(each, machines))
 
 
-def _unseen(wanted: Wanted, machines: Sequence[Machine]) -> int:
+def _unseen(wanted: Wanted, machines: Sequence[RentedMachine]) -> int:
     return max(0, wanted.count - sum(each.run == wanted.token for each in machines))
 
 
@@ -88,7 +88,7 @@ def money(amount: float) -> str:
     return f"{CURRENCY} {amount:.2f}" if amount >= 1 or amount == 0 else f"{CURRENCY} {amount:.4f}"
 
 
-def so_far(machine: Machine, hourly: float | None, now_s: float) -> float | None:
+def so_far(machine: RentedMachine, hourly: float | None, now_s: float) -> float | None:
     """What a machine has cost, by today's price."""
     if hourly is None or machine.created_s is None:
         return None
@@ -114,17 +114,17 @@ def price_lines(plan: UpPlan, settings: MachineSettings, hourly: float | None, r
 # ---- the place
 
 
-def address(machine: Machine, settings: MachineSettings) -> str:
+def address(machine: RentedMachine, settings: MachineSettings) -> str:
     """Where ssh finds it: with a public address there, else inside."""
     return (machine.public or "") if settings.bandwidth else machine.internal
 
 
-def is_ready(machine: Machine, settings: MachineSettings) -> bool:
+def is_ready(machine: RentedMachine, settings: MachineSettings) -> bool:
     """Whether it runs and has its address."""
     return machine.word == RUNNING and bool(address(machine, settings))
 
 
-def place_text(settings: MachineSettings, machines: Sequence[Machine], known_hosts: str) -> str:
+def place_text(settings: MachineSettings, machines: Sequence[RentedMachine], known_hosts: str) -> str:
     """The place as umiak.toml has it."""
     port = "" if settings.port == 22 else f":{settings.port}"
     hosts = [f"{address(each, settings)}{port}" for each in machines]
@@ -140,7 +140,7 @@ def place_text(settings: MachineSettings, machines: Sequence[Machine], known_hos
     return "".join(f"{line}\n" for line in (f"[place.{table_key(settings.group)}]", *lines))
 
 
-def known_hosts_text(settings: MachineSettings, machines: Sequence[Machine], keys: Mapping[str, str]) -> str:
+def known_hosts_text(settings: MachineSettings, machines: Sequence[RentedMachine], keys: Mapping[str, str]) -> str:
     """The host keys as ssh has them in its file."""
     lines = []
     for each in machines:
@@ -158,7 +158,7 @@ def table_key(name: str) -> str:
 # ---- telling
 
 
-def data(machine: Machine, hourly: float | None, now_s: float) -> dict[str, Any]:
+def data(machine: RentedMachine, hourly: float | None, now_s: float) -> dict[str, Any]:
     """``--json``."""
     cost = so_far(machine, hourly, now_s)
     return {

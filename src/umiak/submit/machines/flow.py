@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from umiak.submit.backend import SubmitContext
     from umiak.submit.machines.decisions import UpPlan
-    from umiak.submit.machines.machine import Machine, MachineImage, MachinesApi
+    from umiak.submit.machines.machine import MachineImage, MachinesApi, RentedMachine
     from umiak.submit.machines.settings import MachineSettings
 
     T = TypeVar("T")
@@ -47,7 +47,7 @@ class MachinesFlow:
 
     # ---- up
 
-    def machines(self) -> list[Machine]:
+    def machines(self) -> list[RentedMachine]:
         """Those of this group that are there, the oldest first."""
         found = self.asked(lambda: self.api.list(self.settings.group), "machines can't be listed")
         return decisions.mine(found, self.settings.group, self.settings.owner)
@@ -93,7 +93,7 @@ class MachinesFlow:
             raise UmiakError(problem, exit_status=Exit.REFUSED)
         return list(made.ids)
 
-    def ready(self, made: list[str], count: int, deadline: float) -> list[Machine]:
+    def ready(self, made: list[str], count: int, deadline: float) -> list[RentedMachine]:
         """Wait until they run and ssh answers; then write their place."""
         told: dict[str, str] = {}
         while True:
@@ -120,7 +120,7 @@ class MachinesFlow:
         self.notes.write_place(text, keys)
         return usable
 
-    def _reach(self, machines: list[Machine], deadline: float) -> None:
+    def _reach(self, machines: list[RentedMachine], deadline: float) -> None:
         """Let ssh answer on all of them, and keep the host key that each shows first."""
         for each in machines:
             host = decisions.address(each, self.settings)

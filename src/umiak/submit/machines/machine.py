@@ -1,7 +1,7 @@
 """What a cloud's API of machines can do, and a machine as the cloud tells of it. Values.
 
 MachinesApi   the protocol: list by tags, price, create, release now or later, images
-Machine       one machine, with its cloud's word for the state
+RentedMachine       one machine, with its cloud's word for the state
 Wanted        a request for machines that was sent, or is about to be: its token makes it count once
 """
 
@@ -23,7 +23,7 @@ BAD_WORDS = ("Error", "Expired")
 
 
 @value
-class Machine:
+class RentedMachine:
     """One machine. Times are seconds since 1970."""
 
     id: str
@@ -73,7 +73,7 @@ class MachineImage:
 class MachinesApi(Protocol):
     """One cloud in one region. Every method sends requests, and raises `CloudFailure`; it tries nothing again."""
 
-    def list(self, group: str | None = None) -> Sequence[Machine]:
+    def list(self, group: str | None = None) -> Sequence[RentedMachine]:
         """The machines that umiak has made, of one group or of all."""
 
     def price(self, spec: str, zone: str) -> float | None:
