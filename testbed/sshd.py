@@ -55,10 +55,16 @@ def on_hosts(chosen: Sequence[hosts.Host], *, disk_kib: int = DISK_KIB) -> Itera
 
 
 @contextlib.contextmanager
-def on_loopback(count: int, *, disk_kib: int = DISK_KIB) -> Iterator[Cluster]:
-    """Run machines `node0`, `node1`, ... that are told apart by their ports of 127.0.0.1."""
+def on_loopback(count: int, *, disk_kib: int = DISK_KIB, port: int = 0) -> Iterator[Cluster]:
+    """Run machines `node0`, `node1`, ... that are told apart by their ports of 127.0.0.1.
+
+    With a port they all have it, and are told apart by their addresses: 127.0.0.2, 127.0.0.3, ...
+    """
     with workspace.opened("sshd") as work, _Cluster(work) as cluster:
-        cluster.add([Machine(cluster, f"node{number}", disk_kib) for number in range(count)])
+        machines = [Machine(cluster, f"node{number}", disk_kib) for number in range(count)]
+        for number, machine in enumerate(machines if port else ()):
+            machine.address, machine.port = f"127.0.0.{number + 2}", port
+        cluster.add(machines)
         yield cluster
 
 

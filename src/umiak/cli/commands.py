@@ -105,6 +105,13 @@ COMMANDS = {
             words=("run", "put", "get", "check", "clean"),
         ),
         Command(
+            name="machines",
+            summary="rent machines of a cloud, show and release them: umiak machines up",
+            module="umiak.cli.machines.command",
+            flags="umiak.cli.machines.flags",
+            words=("up", "list", "image", "down"),
+        ),
+        Command(
             name="image",
             summary="make a container image for jobs: print, build and push it",
             module="umiak.cli.image.command",

@@ -2,7 +2,7 @@
 
 umiak.toml                     in the working directory or above it: the project's
 ~/.config/umiak/config.toml    the user's own (XDG_CONFIG_HOME)
-~/.local/state/umiak           runs (XDG_STATE_HOME)
+~/.local/state/umiak           runs (XDG_STATE_HOME); below it machines/NAME.toml: places of rented machines
 """
 
 from __future__ import annotations
@@ -59,11 +59,25 @@ def paths(at: SubmitContext) -> tuple[str, ...]:
     while True:
         project = os.path.join(directory, PROJECT)
         if os.path.isfile(project):
-            return project, user
+            return project, user, *_rented(at)
         parent = os.path.dirname(directory)
         if parent == directory:
-            return (user,)
+            return user, *_rented(at)
         directory = parent
+
+
+def machines_directory(at: SubmitContext) -> str:
+    """Where `umiak machines` keeps what it knows, and the places of machines."""
+    return os.path.join(at.state_directory, "machines")
+
+
+def _rented(at: SubmitContext) -> list[str]:
+    directory = machines_directory(at)
+    try:
+        names = sorted(os.listdir(directory))
+    except OSError:
+        return []
+    return [os.path.join(directory, name) for name in names if name.endswith(".toml") and not name.startswith(".")]
 
 
 def _base(environ: Mapping[str, str], variable: str, default: str) -> str:

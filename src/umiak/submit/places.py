@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from umiak.core.problem import Problem
 
 LOCAL = "local"
-_TABLES = ("place", "default_place")
+_TABLES = ("place", "default_place", "machines")
 
 
 @value
@@ -42,6 +42,8 @@ class PlacesReading:
     """All places of all files."""
 
     places: Mapping[str, NamedPlace]
+    machines: Mapping[str, Section]
+    """Machines that can be rented; `umiak.submit.machines.settings` reads a table of them."""
     default: str = LOCAL
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
@@ -52,6 +54,7 @@ def read(files: Iterable[tuple[str, str]], backends: Collection[str]) -> PlacesR
     findings = Findings()
     nothing = Section(place=Place(source="umiak"))
     found: dict[str, NamedPlace] = {}
+    machines: dict[str, Section] = {}
     default = None
     for source, text in files:
         from umiak.schema import toml_tree  # most people have no such file, and need no regular expressions for it
@@ -63,6 +66,10 @@ def read(files: Iterable[tuple[str, str]], backends: Collection[str]) -> PlacesR
                     place = _place(each.key, each.place, each.node, backends, findings)
                     if place:
                         found.setdefault(place.name, place)
+            elif entry.key == "machines" and isinstance(entry.node, Section):
+                for each in entry.node.entries:
+                    if _is_table(each.key, each.place, each.node, findings, "machines"):
+                        machines.setdefault(each.key, each.node)  # type: ignore[arg-type]
             elif entry.key == "default_place":
                 default = default or (_text(entry.node), entry.place)
             elif entry.key not in _TABLES:
@@ -83,6 +90,7 @@ def read(files: Iterable[tuple[str, str]], backends: Collection[str]) -> PlacesR
         )
     return PlacesReading(
         places=found,
+        machines=machines,
         default=default[0] if default else LOCAL,
         problems=findings.problems,
         warnings=findings.warnings,
@@ -90,12 +98,7 @@ def read(files: Iterable[tuple[str, str]], backends: Collection[str]) -> PlacesR
 
 
 def _place(name: str, at: Place, node: object, backends: Collection[str], findings: Findings) -> NamedPlace | None:
-    if not is_name(name):
-        hint = "use up to 64 letters, digits, `-`, `_` and `.`"
-        findings.problem("UM-CONFIG-014", at, f"not a name of a place: {shortened(name) or 'nothing'}", hint=hint)
-        return None
-    if not isinstance(node, Section):
-        findings.problem("UM-CONFIG-013", at, f"place {name} must be a table", hint=f"write `[place.{name}]`")
+    if not _is_table(name, at, node, findings, "place") or not isinstance(node, Section):
         return None
     entry = node.get("backend")
     if entry is None:
@@ -109,6 +112,18 @@ def _place(name: str, at: Place, node: object, backends: Collection[str], findin
         return None
     rest = tuple([each for each in node.entries if each.key != "backend"])
     return NamedPlace(name=name, backend=backend, settings=Section(place=at, entries=rest))
+
+
+def _is_table(name: str, at: Place, node: object, findings: Findings, table: str) -> bool:
+    if not is_name(name):
+        hint = "use up to 64 letters, digits, `-`, `_` and `.`"
+        what = f"not a name of {'a place' if table == 'place' else table}: {shortened(name) or 'nothing'}"
+        findings.problem("UM-CONFIG-014", at, what, hint=hint)
+        return False
+    if not isinstance(node, Section):
+        findings.problem("UM-CONFIG-013", at, f"{table} {name} must be a table", hint=f"write `[{table}.{name}]`")
+        return False
+    return True
 
 
 def _text(node: object) -> str:

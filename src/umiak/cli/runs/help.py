@@ -127,6 +127,7 @@ TAIL = """\
 | `~/.umiak` on hosts of a place with `backend = "ssh"` | runs, files of jobs, launchers: [Run jobs on hosts, over ssh](../how-to/submit-ssh.md) |
 | `~/.local/state/umiak/local/RUN` | a run of the backend `local`: its plan, its processes, its end, and `log` with the output of all workers |
 | `~/.local/state/umiak/paddlecloud` | of the backend `paddlecloud`: which job a run became, and the client's keys |
+| `~/.local/state/umiak/machines` | of [`umiak machines`](machines.md): places of rented machines, their host keys, requests without an answer |
 
 Only you can read them. Each run gets a `UMIAK_TOKEN` of its own; it and the job's secrets reach the workers through a pipe and their environment,
 and are written nowhere. On [PaddleCloud](../how-to/submit-paddlecloud.md) they are in the job's `config.ini`, which only you can read.

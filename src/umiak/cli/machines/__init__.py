@@ -1,0 +1,1 @@
+"""`umiak machines`: its flags, its help, and the command."""

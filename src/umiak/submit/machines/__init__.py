@@ -1,0 +1,1 @@
+"""Machines that are rented from a cloud, and released again."""

@@ -1,0 +1,199 @@
+"""Baidu's BCC through its SDK. An adapter.
+
+Keys come from the environment: BCE_ACCESS_KEY_ID, BCE_SECRET_ACCESS_KEY, and with a temporary key BCE_SESSION_TOKEN.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+
+from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.submit.backends.cloud import sdk
+from umiak.submit.backends.cloud.api import CloudFailure
+from umiak.submit.machines.machine import TAG_GROUP, TAG_OWNER, TAG_RUN, MachineImage, RentedMachine
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Any
+
+    from umiak.submit.machines.machine import Wanted
+    from umiak.submit.machines.settings import MachineSettings
+
+EXTRA = "baidu"
+KEYS = ("BCE_ACCESS_KEY_ID", "BCE_SECRET_ACCESS_KEY")
+TOKEN = "BCE_SESSION_TOKEN"  # noqa: S105 - the name of a variable
+PAGE_SIZE = 100
+MINUTES = 60
+"""BCC counts what is paid afterwards by the minute, and tells the price of one."""
+
+
+def connect(settings: MachineSettings, environ: Mapping[str, str]) -> BccApi:
+    """The API, with the keys of the environment."""
+    unset = [name for name in KEYS if not environ.get(name)]
+    if unset:
+        hint = f"export {' '.join(f'{name}=...' for name in unset)}; never write keys into umiak.toml"
+        problem = Problem(code="UM-MACHINES-002", what=f"not set: {', '.join(unset)}", hint=hint)
+        raise UmiakError(problem, exit_status=Exit.BAD_REQUEST)
+    return BccApi(settings, {name: environ.get(name, "") for name in (*KEYS, TOKEN)})
+
+
+class BccApi:
+    """One region."""
+
+    def __init__(self, settings: MachineSettings, keys: Mapping[str, str]) -> None:
+        self._settings = settings
+        self._keys = keys
+        base = sdk.load("baidubce.bce_client_configuration", EXTRA)
+        credentials = sdk.load("baidubce.auth.bce_credentials", EXTRA)
+        policy = sdk.load("baidubce.retry.retry_policy", EXTRA)
+        protocol = sdk.load("baidubce.protocol", EXTRA)
+        endpoint = settings.endpoint or f"https://bcc.{settings.region}.baidubce.com"
+        scheme, _, host = endpoint.partition("://")
+        config = base.BceClientConfiguration(
+            credentials=credentials.BceCredentials(keys[KEYS[0]], keys[KEYS[1]]),
+            endpoint=host,
+            protocol=protocol.HTTP if scheme == "http" else protocol.HTTPS,
+            connection_timeout_in_mills=int(settings.timeout_s * 1000),
+            retry_policy=policy.NoRetryPolicy(),
+            security_token=keys.get(TOKEN) or None,
+        )
+        self._model = sdk.load("baidubce.services.bcc.bcc_model", EXTRA)
+        self._client = sdk.load("baidubce.services.bcc.bcc_client", EXTRA).BccClient(config)
+
+    def list(self, group: str | None = None) -> list[RentedMachine]:
+        tag = f"{TAG_GROUP}:{group}" if group else TAG_GROUP
+        found = [machine_of(each) for each in self._pages(self._client.list_instances, "instances", tags=tag)]
+        # Whether the cloud has filtered or not: nothing without the tag is ever touched.
+        return [each for each in found if each.group and (not group or each.group == group)]
+
+    def price(self, spec: str, zone: str) -> float | None:
+        said = self._sent(
+            self._client.get_price_by_spec,
+            spec=spec,
+            payment_timing="Postpaid",
+            zone_name=zone,
+            purchase_num=1,
+            purchase_length=1,
+        )
+        prices = [each for family in said.get("price") or () for each in family.get("specPrices") or ()]
+        for each in prices:
+            if each.get("spec", spec) == spec:
+                text = each.get("tradePrice") or each.get("specPrice")
+                try:
+                    return float(text) * MINUTES
+                except (TypeError, ValueError):
+                    return None
+        return None
+
+    def create(self, wanted: Wanted) -> Sequence[str]:
+        said = self._settings
+        tags = {TAG_GROUP: said.group, TAG_OWNER: said.owner, TAG_RUN: wanted.token}
+        answer = self._sent(
+            self._client.create_instance_by_spec,
+            spec=said.spec,
+            image_id=said.image,
+            root_disk_size_in_gb=said.disk,
+            network_capacity_in_mbps=said.bandwidth,
+            purchase_count=wanted.count,
+            name=f"umiak-{said.group}",
+            billing=self._model.Billing("Postpaid"),
+            zone_name=said.zone,
+            subnet_id=said.subnet,
+            security_group_id=said.security_group,
+            key_pair_id=said.key_pair,
+            tags=[self._model.TagModel(name, text) for name, text in tags.items()],
+            is_eip_auto_related_delete=True if said.bandwidth else None,
+            client_token=wanted.token,
+        )
+        ids = [str(each) for each in answer.get("instanceIds") or ()]
+        if not ids:
+            raise CloudFailure(0, "the answer has no ids of machines")
+        return ids
+
+    def release_at(self, machine_id: str, when_s: float) -> None:
+        related = True if self._settings.bandwidth else None
+        self._sent(
+            self._client.auto_release_instance,
+            instance_id=machine_id,
+            release_time=utc(when_s),
+            is_eip_auto_related_delete=related,
+        )
+
+    def release(self, machine_id: str) -> None:
+        self._sent(
+            self._client.release_instance_with_related_resources,
+            instance_id=machine_id,
+            related_release_flag=True,
+            delete_cds_snapshot_flag=True,
+            delete_related_enis_flag=True,
+            bcc_recycle_flag=False,
+        )
+
+    def images(self, name: str) -> Sequence[MachineImage]:
+        found = self._pages(self._client.list_images, "images", image_type="Custom", image_name=name)
+        return [
+            MachineImage(id=str(each.get("id")), name=name, word=str(each.get("status")))
+            for each in found
+            if each.get("name") == name
+        ]
+
+    def make_image(self, machine_id: str, name: str, token: str) -> str:
+        said = self._sent(
+            self._client.create_image_from_instance_id, image_name=name, instance_id=machine_id, client_token=token
+        )
+        return sdk.made(said.get("imageId"))
+
+    def _pages(self, call: Callable[..., Any], field: str, **words: Any) -> Iterator[dict[str, Any]]:
+        marker = None
+        while True:
+            said = self._sent(call, **words, marker=marker, max_keys=PAGE_SIZE)
+            yield from said.get(field) or ()
+            marker = said.get("nextMarker")
+            if not said.get("isTruncated") or not marker:
+                return
+
+    def _sent(self, call: Callable[..., Any], **words: Any) -> dict[str, Any]:
+        try:
+            answer = call(**words)
+        except Exception as error:  # noqa: BLE001 - SDKs raise whatever they like
+            raise sdk.failure(error, self._keys) from None
+        # The SDK's own objects have other names than BCC's documents; this is what was answered.
+        said = json.loads(vars(answer).get("raw_data") or "{}")
+        return said if isinstance(said, dict) else {}
+
+
+def machine_of(said: Mapping[str, Any]) -> RentedMachine:
+    """A machine as BCC writes it."""
+    tags = {str(each.get("tagKey")): str(each.get("tagValue")) for each in said.get("tags") or ()}
+
+    def text(name: str) -> str:
+        return str(said.get(name) or "")
+
+    return RentedMachine(
+        id=text("id"),
+        group=tags.get(TAG_GROUP, ""),
+        owner=tags.get(TAG_OWNER, ""),
+        run=tags.get(TAG_RUN, ""),
+        word=text("status"),
+        name=text("name"),
+        internal=text("internalIp"),
+        public=text("publicIp"),
+        spec=text("spec"),
+        zone=text("zoneName"),
+        created_s=_seconds(text("createTime")),
+        release_s=_seconds(text("releaseTime")),
+    )
+
+
+def utc(seconds: float) -> str:
+    """As BCC and Terraform's providers want it."""
+    return dt.datetime.fromtimestamp(seconds, dt.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        return dt.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() if text else None
+    except ValueError:
+        return None
