@@ -49,6 +49,10 @@ class BccStandIn(StandIn):
         self.unseen_for = 0
         """New machines are not listed before so many looks."""
         self.makes_bad = False
+        self.image_word = "Available"
+        """What an image is in the end."""
+        self.keeps_released = False
+        """Released machines are listed for ever."""
         self.created = threading.Event()
         self._by_token: dict[str, dict[str, Any]] = {}
 
@@ -123,7 +127,7 @@ class BccStandIn(StandIn):
         found = []
         for each in self.machines.values():
             each.looks += not request.asked("marker")
-            if each.is_released and each.looks > 1:  # it takes a moment
+            if each.is_released and each.looks > 1 and not self.keeps_released:  # it takes a moment
                 continue
             if not each.is_released and each.looks <= self.unseen_for:
                 continue
@@ -160,5 +164,5 @@ class BccStandIn(StandIn):
         found = [each for each in self.images.values() if each["name"] == request.asked("imageName")]
         for each in found:
             each["looks"] += 1
-            each["status"] = "Available" if each["looks"] > 1 else "Creating"
+            each["status"] = self.image_word if each["looks"] > 1 else "Creating"
         return {"isTruncated": False, "images": found}

@@ -348,6 +348,65 @@ def test_keys_are_in_no_file_and_no_argument(desk: Desk) -> None:
     desk.down()
 
 
+def test_a_machine_without_a_release_time_is_told_and_gets_it_by_the_next_up(desk: Desk) -> None:
+    desk.cloud.faults += ["schedule:400"]
+    told = desk.up()
+    assert "UM-MACHINES-005" in told
+    (left,) = [each for each in desk.cloud.running if not each.releases]
+    assert f"{left.id} has no release time" in told
+    assert "NEVER" in desk.umiak("machines", "list")
+    desk.up()
+    assert left.releases
+    desk.down()
+
+
+def test_an_image_that_the_cloud_could_not_make_is_told(desk: Desk) -> None:
+    desk.up()
+    desk.cloud.image_word = "CreateFailed"
+    told = desk.umiak("machines", "image", "gpu", "--image_name", "ctr_1", status=3)
+    assert "UM-MACHINES-008" in told
+    assert "m-0: CreateFailed" in told
+    desk.down()
+
+
+def test_machines_that_do_not_go_are_named(desk: Desk) -> None:
+    desk.up()
+    desk.cloud.keeps_released = True
+    told = desk.down("--timeout", "1", status=3)
+    assert "UM-MACHINES-009" in told
+    assert "i-0 (Stopping), i-1 (Stopping)" in told
+    desk.cloud.keeps_released = False
+    desk.down()
+
+
+def test_a_cloud_that_does_not_answer_is_told(desk: Desk) -> None:
+    desk.cloud.faults += ["list:503"] * 50
+    assert "UM-MACHINES-011" in desk.up(status=3)
+    assert not desk.cloud.machines
+
+
+def test_notes_that_can_not_be_read_stop_everything(desk: Desk) -> None:
+    desk.up()
+    (notes,) = (desk.state / "umiak/machines").glob("gpu.json")
+    kept = notes.read_text()
+    notes.write_text(kept[:-5])
+    for word in ("up", "down"):
+        told = desk.umiak("machines", word, "gpu", "--yes", status=3)
+        assert "UM-MACHINES-004" in told
+        assert str(notes) in told
+    notes.write_text(kept)
+    desk.down()
+    assert not desk.cloud.running
+
+
+def test_each_cloud_has_its_own_way(desk: Desk) -> None:
+    assert "UM-MACHINES-014" in desk.umiak("machines", "up", "gpu", "--render", "terraform", status=2)
+    desk.describe(cloud="alibaba")
+    for word in ("up", "down"):
+        assert "UM-MACHINES-014" in desk.umiak("machines", word, "gpu", status=2)
+    assert '"alicloud_instance"' in desk.umiak("machines", "up", "gpu", "--render", "terraform")
+
+
 def test_missing_keys_and_packages_are_told(desk: Desk) -> None:
     del desk.environ["BCE_SECRET_ACCESS_KEY"]
     assert "UM-MACHINES-002" in desk.umiak("machines", "list", status=2)

@@ -13,9 +13,9 @@ from umiak.cli.machines.flags import FLAGS
 from umiak.core.problem import UmiakError
 from umiak.core.value import replace
 from umiak.schema.findings import Findings
-from umiak.submit import places
+from umiak.submit import configuration, places
 from umiak.submit.backends.ssh import settings as ssh_settings
-from umiak.submit.machines import bcc, decisions, settings, terraform
+from umiak.submit.machines import bcc, decisions, notes, settings, terraform
 from umiak.submit.machines.machine import RentedMachine, Wanted
 from umiak.submit.machines.settings import MachineSettings
 
@@ -201,3 +201,15 @@ def test_help_and_page_have_every_flag_and_key() -> None:
         assert f"--{flag.name}" in page
     for key in settings.TABLE:
         assert f"| `{key.name}` |" in page
+
+
+def test_one_command_at_a_time_about_the_same_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notes, "WAIT_S", 0)
+    context = configuration.context({"XDG_STATE_HOME": str(tmp_path), "HOME": str(tmp_path)})
+    with notes.Notes(context, "gpu").held():
+        with notes.Notes(context, "cpu").held():
+            pass
+        with pytest.raises(UmiakError, match="another `umiak machines` is at work: gpu"), notes.Notes(context, "gpu").held():
+            pass
+    with notes.Notes(context, "gpu").held():
+        pass

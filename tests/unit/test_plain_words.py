@@ -36,7 +36,6 @@ BANNED = {
 }
 ALLOWED: dict[str, dict[str, str]] = {
     "docs/reference/modules.md": {
-        "whoever": "docstrings of umiak.train.reading",
         "fade, and": "docstring of native/src/table/ctr.rs",
     }
 }

@@ -75,7 +75,7 @@ class Flag:
     old: tuple[str, ...] = ()
     """Names that the flag had in older launchers."""
     elsewhere: tuple[str, ...] = ()
-    """What other launchers call it: not understood, but suggested to whoever types it."""
+    """What other launchers call it: not understood, but suggested to those who type it."""
     env: tuple[str, ...] = ()
     """Environment variables that say the same; the first one that is set counts."""
     choices: tuple[str, ...] = ()

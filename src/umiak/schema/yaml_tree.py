@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MOST_NODES = 100_000
 """Aliases can make a tree out of all proportion to its text."""
 MOST_LEVELS = 100
-"""More than that is no config, and would be too much for whoever walks the tree."""
+"""More than that is no config, and would be too much for what walks the tree."""
 _TAG = "tag:yaml.org,2002:"
 _LINE_ENDS = ("\r\n", "\r", "\x85", "\u2028", "\u2029")
 

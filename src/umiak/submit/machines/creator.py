@@ -2,8 +2,8 @@
 
     python -m umiak.submit.machines.creator < order.json
 
-BCC takes the time of release only once a machine is there. So both are done by a process that does not end with the client: whoever
-kills that leaves no machine without a release time. The keys are in its environment; what it is to do comes by its standard input, and its answer
+BCC takes the time of release only once a machine is there. So both are done by a process that does not end with the client: if that
+is killed, no machine is left without a release time. The keys are in its environment; what it is to do comes by its standard input, and its answer
 is one line of JSON.
 """
 

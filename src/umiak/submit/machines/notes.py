@@ -46,7 +46,7 @@ class Notes:
         self.keys: dict[str, str] = {}
         """Host keys by the ids of machines."""
         self.lock_fd = -1
-        """Whoever has it open, holds the lock."""
+        """A process that has it open holds the lock."""
 
     @contextlib.contextmanager
     def held(self) -> Iterator[Notes]:

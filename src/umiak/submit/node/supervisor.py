@@ -212,7 +212,7 @@ class _Supervisor:
         process.ask_for_death_signal(signal.SIGTERM)
         if os.getppid() != parent:
             os._exit(Exit.REFUSED)
-        # If the supervisor is killed now, whoever looks finds this launcher.
+        # If the supervisor is killed now, the next look finds this launcher.
         self._files.write_launcher(launcher.name)
         os.umask(self._umask)
         null = os.open(os.devnull, os.O_RDONLY)

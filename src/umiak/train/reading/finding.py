@@ -100,7 +100,7 @@ def names_of(path: str, dataset: str, where: str | None = None) -> list[str]:
 
 
 def check_plain(names: Sequence[str]) -> None:
-    """UmiakError for what is there and no file: to open a pipe would wait for whoever writes to it."""
+    """UmiakError for what is there and no file: to open a pipe would wait for its writer."""
     problems = []
     for name in names:
         kind = _special(name)

@@ -227,7 +227,7 @@ class _Worker:
 
 
 class _Queue:
-    """Chunks to whoever is free, results in order."""
+    """Chunks to the processes that are free, results in order."""
 
     def __init__(self, chunks: Iterator[Chunk], most: int) -> None:
         self._chunks = chunks

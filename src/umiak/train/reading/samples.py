@@ -1,4 +1,4 @@
-"""A trainer's samples of one epoch, whoever reads them. An adapter: what both kinds of reading have in common."""
+"""A trainer's samples of one epoch, read in any way. An adapter: what both kinds of reading have in common."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The backend `kubernetes`: a run as objects of a cluster. An adapter.
 
 Names of objects follow from the run's id, and all of them have its digest: a submission that is repeated finds what is there. The
-workload comes last, and owns the rest from then on, so that whoever deletes it leaves nothing behind.
+workload comes last, and owns the rest from then on, so that nothing is left behind when it is deleted.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ class KubeBackend:
                 self._client.delete(f"{self._collection('ConfigMap')}/{record['metadata']['name']}")
 
     def list(self) -> Iterable[Handle]:
-        """Every run of this namespace, by whomever."""
+        """Every run of this namespace, of all people."""
         with self._telling():
             records, _ = self._client.list(self._collection("ConfigMap"), labelSelector=f"{MANAGED_BY}={OURS}")
         found = {

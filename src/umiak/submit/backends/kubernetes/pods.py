@@ -34,7 +34,7 @@ class PodExtras:
 
     env: tuple[tuple[str, str], ...] = ()
     subdomain: str = ""
-    """The headless Service that gives pods their names; empty: whoever makes the pods sees to it."""
+    """The headless Service that gives pods their names; empty: the workload's own controller makes one."""
     time_limit_s: int | None = None
     has_files: bool = False
     """Whether the job's files are in a ConfigMap."""
