@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from umiak.adapters import process
+from umiak.adapters import kernel_requests, process
 
 ROOT = Path(__file__).parent.parent
 FOREIGN = ("PADDLE_", "UMIAK_", "TORCH", "FLAGS_", "SLURM_", "OMPI_", "MASTER_", "POD_", "PYTHON")
@@ -313,7 +313,7 @@ def tidy_up() -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
-    process.become_subreaper()
+    kernel_requests.become_subreaper()
 
 
 def free_port() -> int:

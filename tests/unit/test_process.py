@@ -24,7 +24,7 @@ from umiak.adapters import process
 
 PREAMBLE = """
 import json, os, select, signal, subprocess, sys, time
-from umiak.adapters import process, watchdog
+from umiak.adapters import kernel_requests, process, watchdog
 
 def everything(child):
     os.set_blocking(child.output, True)
@@ -234,7 +234,7 @@ def test_killing_descendants_finds_those_that_ran_away(family: Path, tmp_path: P
         PREAMBLE
         + textwrap.dedent(
             """
-            process.become_subreaper()
+            kernel_requests.become_subreaper()
             child = process.spawn([sys.executable, *sys.argv[1:]], os.environ)
             sys.stdin.readline()
             killed = process.kill_descendants(spare=[child.pid])
@@ -263,7 +263,7 @@ def test_killing_nobody_is_fine() -> None:
 def test_orphans_are_collected_and_children_are_not() -> None:
     seen = run(
         """
-        process.become_subreaper()
+        kernel_requests.become_subreaper()
         child = process.spawn(["sh", "-c", "(exit 0) & exit 4"], os.environ)
         deadline = time.monotonic() + 20
         states = lambda: dict(process.descendants(os.getpid()))

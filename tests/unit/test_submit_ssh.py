@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -11,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.support import eventually, is_running
 from umiak import platforms
+from umiak.adapters import process
 from umiak.core.bundle import shown
 from umiak.core.cluster import Role
 from umiak.core.job import FileSet, FrameworkName, Job, Replicas, RoleSpec
@@ -297,7 +300,7 @@ def test_the_exit_code_is_that_of_the_node_that_failed_first() -> None:
 class Agent:
     """The real one, at the other end of a pipe."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, first: str = "") -> None:
         launcher = launcher_file.find()
         self.process = subprocess.Popen(
             ["sh", "-c", bootstrap.command(sys.executable)],
@@ -305,14 +308,16 @@ class Agent:
             stdout=subprocess.PIPE,
             env={"HOME": str(home), "PATH": os.defpath},
         )
-        self.is_sent = self.ask({"directory": "~/u", "sha256": launcher.sha256, "size_bytes": launcher.size_bytes})[
-            "needs_launcher"
-        ]
+        assert self.process.stdin
+        self.process.stdin.write(f"{launcher.sha256} {launcher.size_bytes} ~/u\n{first}\n".encode())
+        self.process.stdin.flush()
+        said = self.answer()
+        self.is_sent = said == {"needs_launcher": True}
         if self.is_sent:
-            assert self.process.stdin
             self.process.stdin.write(Path(launcher.path).read_bytes())
             self.process.stdin.flush()
-        assert self.answer() == {"ready": True}
+            said = self.answer()
+        assert said == {"ready": True}
 
     def ask(self, question: dict[str, Any]) -> Any:
         assert self.process.stdin
@@ -333,27 +338,15 @@ def test_an_agent_starts_a_run_once_and_gives_back_its_token(tmp_path: Path) -> 
     assert agent.is_sent
     here = {"run": "ctr-1", "host": "node0"}
     assert agent.ask({"do": "status", **here})["status"] is None
-    first = agent.ask({"do": "prepare", **here, "wants_port": True})
-    assert not first["is_started"]
-    assert first["port"]
-    launcher = node_plans.PlannedLauncher(
-        name="node-0", argv=("{python}", "-c", "import time; print('hello'); time.sleep(600)"), node="node0"
-    )
-    made = node_plans.RunPlan(run_id="ctr-1", directory=".", launchers=(launcher,), machines=("node0",))
-    start = {
-        "do": "start",
-        **here,
-        "plan": made.to_plain(),
-        "texts": {},
-        "secrets": {"UMIAK_TOKEN": "t" * 32},
-        "token": "t" * 32,
-    }
-    assert agent.ask(start) == {"said": "started"}
-    assert agent.ask(start) == {"said": "already"}
+    assert agent.ask({"do": "check", "wants_port": True})["port"]
+    assert agent.ask(_hold("import time; print('hello'); time.sleep(600)")) == {"is_started": False}
+    assert not (tmp_path / "u/runs/ctr-1/node0/supervisor.json").exists()
+    assert agent.ask({"do": "go"}) == {"said": "started"}
+    assert agent.ask({"do": "go"})["why"].startswith("nothing was made ready")
     agent.close()  # what it has started goes on
     agent = Agent(tmp_path)
     assert not agent.is_sent
-    again = agent.ask({"do": "prepare", **here})
+    again = agent.ask(_hold(""))
     assert (again["is_started"], again["token"]) == (True, "t" * 32)
     told = agent.ask({"do": "status", **here})
     assert (told["status"]["state"] in ("starting", "running"), told["machines"]) == (True, ["node0"])
@@ -366,10 +359,106 @@ def test_an_agent_starts_a_run_once_and_gives_back_its_token(tmp_path: Path) -> 
     agent.close()
 
 
+def test_what_is_held_ends_with_its_agent_or_when_it_is_dropped_and_leaves_no_token(tmp_path: Path) -> None:
+    for last in ({"do": "drop"}, None, _hold("raise SystemExit(3)")):
+        agent = Agent(tmp_path)
+        agent.ask(_hold("open('begun', 'w')"))
+        held = [pid for pid, _ in process.descendants(agent.process.pid)]
+        assert len(held) == 2  # a supervisor, and what becomes the launcher
+        if last:
+            agent.ask(last)
+        agent.close()
+        eventually(lambda held=held: not any(is_running(pid) for pid in held))  # type: ignore[misc]
+        run = tmp_path / "u/runs/ctr-1/node0"
+        assert not {"begun", "supervisor.json", "token.json", "end.json"} & {*os.listdir(run)}
+        assert os.listdir(run / "launchers") == []
+
+
+def test_of_two_that_hold_the_same_run_one_starts_it(tmp_path: Path) -> None:
+    agents = [Agent(tmp_path), Agent(tmp_path)]
+    for agent in agents:
+        assert agent.ask(_hold("print('once')")) == {"is_started": False}
+    assert [agent.ask({"do": "go"})["said"] for agent in agents] == ["started", "already"]
+    run = tmp_path / "u/runs/ctr-1/node0"
+    eventually((run / "end.json").exists)
+    assert (run / "log/node-0/launcher.log").read_text() == "once\n"
+    for agent in agents:
+        agent.close()
+
+
+def test_a_host_that_cannot_make_a_run_ready_says_why(tmp_path: Path) -> None:
+    agent = Agent(tmp_path)
+    run = tmp_path / "u/runs/ctr-1/node0"
+    run.mkdir(parents=True)
+    (run / "launchers").write_text("in the way")
+    told = agent.ask(_hold("pass"))
+    assert (told["errno"], told["error"]) == (errno.EEXIST, str(run / "launchers"))
+    agent.close()
+
+
+SLOW_IMPORTS = {"json", "enum", "re", "signal", "ctypes", "collections", "subprocess", "dataclasses", "typing"}
+
+
+def test_an_agent_imports_nothing_slow_before_the_job_starts(tmp_path: Path) -> None:
+    """All hosts of a job wait for one another: a millisecond here is a millisecond of each of them."""
+    first = Agent(tmp_path)
+    first.close()
+    question = json.dumps({"do": "check", "wants_devices": True, "env": {}})
+    words = bootstrap.command(sys.executable).replace("-S -E", "-S -E -X importtime")
+    launcher = launcher_file.find()
+    lines = [f"{launcher.sha256} {launcher.size_bytes} ~/u", question, json.dumps(_hold("pass")), '{"do": "go"}', ""]
+    environ = {"HOME": str(tmp_path), "PATH": os.defpath}
+    done = subprocess.run(
+        ["sh", "-c", words], input="\n".join(lines), env=environ, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout.splitlines()[-1]) == {"said": "started"}
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "umiak.submit.node.agent" in imported
+    assert not imported & SLOW_IMPORTS
+
+
+def test_devices_are_looked_for_wherever_there_may_be_some(tmp_path: Path) -> None:
+    from umiak.core.devices import VISIBILITY
+    from umiak.submit.node import agent
+
+    root = f"{tmp_path}/"
+    (tmp_path / "dev").mkdir()
+    assert not agent._may_have_devices({"PATH": "/bin"}, root)
+    for name in [name for names in VISIBILITY.values() for name in names]:
+        assert agent._may_have_devices({name: "0"}, root)
+    for name in ("davinci0", "xpu0", "nvidia0", "kfd"):
+        (tmp_path / "dev" / name).touch()
+        assert agent._may_have_devices({}, root)
+        (tmp_path / "dev" / name).unlink()
+    (tmp_path / "proc/driver/nvidia/gpus").mkdir(parents=True)
+    assert agent._may_have_devices({}, root)
+
+
+def test_an_agent_begins_with_a_question(tmp_path: Path) -> None:
+    agent = Agent(tmp_path, json.dumps({"do": "list"}))
+    assert agent.answer() == {"runs": []}
+    assert agent.ask({"do": "list"}) == {"runs": []}
+    agent.close()
+
+
+def _hold(code: str) -> dict[str, Any]:
+    launcher = node_plans.PlannedLauncher(name="node-0", argv=("{python}", "-c", code), node="node0")
+    made = node_plans.RunPlan(run_id="ctr-1", directory=".", launchers=(launcher,), machines=("node0",))
+    return {
+        "do": "hold",
+        "run": "ctr-1",
+        "host": "node0",
+        "plan": made.to_plain(),
+        "texts": {},
+        "secrets": {"UMIAK_TOKEN": "t" * 32},
+        "token": "t" * 32,
+    }
+
+
 def test_files_arrive_whole_or_not_at_all(tmp_path: Path) -> None:
     agent = Agent(tmp_path)
     digest = "0" * 64
-    assert agent.ask({"do": "prepare", "run": "ctr-1", "host": "a", "files": digest})["needs_files"]
+    assert agent.ask({"do": "check", "files": digest})["needs_files"]
     assert agent.process.stdin
     agent.process.stdin.write(json.dumps({"do": "files", "digest": digest, "size_bytes": 7}).encode() + b"\nbroken!")
     agent.process.stdin.flush()

@@ -11,19 +11,16 @@ No orphan ever. Three things together see to that:
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import signal
 
+from umiak.adapters.kernel_requests import ask_for_death_signal
 from umiak.core.value import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
 
 MOST_OPEN_FILES = 1 << 20
 """Where the system sets no limit."""
@@ -32,8 +29,6 @@ WATCHDOG_GONE = signal.SIGRTMIN + 8
 """What the working half of the launcher receives when the watchdog was killed."""
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-
-_prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
 @value
@@ -51,16 +46,6 @@ class NotStarted(Exception):
     def __init__(self, program: str, error_number: int) -> None:
         super().__init__(f"{program}: {os.strerror(error_number)}")
         self.exit_code = 127 if error_number == errno.ENOENT else 126
-
-
-def become_subreaper() -> None:
-    """From now on orphaned descendants become children of this process."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def ask_for_death_signal(number: int) -> None:
-    """From now on this process is sent this signal when its parent ends."""
-    _prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 _given_back: list[int] = []  # how many files a started process may open, if this one may open more

@@ -21,7 +21,7 @@ import select
 import signal
 import time
 
-from umiak.adapters import process
+from umiak.adapters import kernel_requests, process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def guard(silence_s: float, *, start_s: float = 0.0) -> Pulse | int:
     ``start_s``: what the working half may take before its first beat. Unresponsive if the watchdog had to end it,
     Killed if somebody else did.
     """
-    process.become_subreaper()
+    kernel_requests.become_subreaper()
     # Held back until somebody waits for them, so that none is lost between a look and the wait that follows it.
     signal.pthread_sigmask(signal.SIG_BLOCK, (*process.FORWARDED, signal.SIGCHLD))
     pulse = Pulse()
@@ -82,8 +82,8 @@ def guard(silence_s: float, *, start_s: float = 0.0) -> Pulse | int:
     if worker == 0:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGCHLD,))
         os.setsid()
-        process.become_subreaper()
-        process.ask_for_death_signal(int(process.WATCHDOG_GONE))
+        kernel_requests.become_subreaper()
+        kernel_requests.ask_for_death_signal(int(process.WATCHDOG_GONE))
         if os.getppid() != watchdog:
             os._exit(137)
         return pulse

@@ -12,8 +12,6 @@ class. Here methods are shared closures, so a class costs some microseconds
 
 from __future__ import annotations
 
-from collections import deque
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -92,6 +90,8 @@ def from_row(cls: type[T], row: Iterable[Any]) -> T:
 
 def from_columns(cls: type[T], columns: Iterable[Sequence[Any]], count: int) -> tuple[T, ...]:
     """Many values from their fields, one column each in order, already known to be right: no loop of Python's own over them."""
+    from collections import deque  # milliseconds that a program with few values does not need
+
     items = tuple([object.__new__(cls) for _ in range(count)])
     for (_, set_field), column in zip(cls.__setters__, columns):  # type: ignore[attr-defined]  # noqa: B905 - as above
         deque(map(set_field, items, column), maxlen=0)

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 
-from umiak.adapters import process
+from umiak.adapters import kernel_requests
 from umiak.cli.main import main as umiak
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
@@ -25,7 +25,7 @@ def main(argv: list[str]) -> int:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
-    process.ask_for_death_signal(signal.SIGTERM)
+    kernel_requests.ask_for_death_signal(signal.SIGTERM)
     started = os.getpid()
     status = 128 + signal.SIGTERM
     if os.getppid() == caller:  # else it ended before the kernel was told to tell us

@@ -1,27 +1,34 @@
 """What answers on a host that a job is sent to: JSON lines in, JSON lines out, over ssh. A program, Linux only.
 
-    {"do": "prepare", "run": "ctr-3f2a9c", "host": "node0", "files": "9f31..."}    {"is_started": false, "needs_files": true, "port": 41234}
-    {"do": "status", "run": "ctr-3f2a9c", "host": "node0"}                         {"status": {"state": "running", ...}}
+    {"do": "check", "files": "9f31...", "wants_port": true}                 {"needs_files": true, "port": 41234, "free_bytes": ...}
+    {"do": "hold", "run": "ctr-3f2a9c", "host": "node0", "plan": {...}}     {"is_started": false}
+    {"do": "go"}                                                            {"said": "started"}
+    {"do": "status", "run": "ctr-3f2a9c", "host": "node0"}                  {"status": {"state": "running", ...}}
+
+A job starts in two steps, so that it starts on all hosts or on none, and everywhere at once: `hold` makes everything ready, to
+the processes that become the launchers, and `go` lets them. An agent that ends in between has started nothing.
 
 `bootstrap` starts it from the launcher's file. It ends with its connection; what it has started goes on. Runs lie below one
 directory of the user: ``runs/RUN/HOST`` (hosts may share their homes), files of jobs by their content hash in ``files``, launchers in
 ``launchers``.
+
+Agents begin on all hosts of a job at once, and all wait for the slowest: what takes milliseconds to import (`json`, `enum`, `signal`,
+`ctypes` do) is imported where it is needed, and not at all up to `go`. A test sees to it.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import sys
 import time
 
 from umiak.adapters import private_files
-from umiak.core.decode import encode
+from umiak.core import light_json
 from umiak.core.names import is_name
 from umiak.core.problem import UmiakError
 from umiak.submit.node import supervisor
-from umiak.submit.node.files import ALREADY, PLAN, RunFiles
+from umiak.submit.node.files import PLAN, RunFiles
 from umiak.submit.node.plan import LAUNCHER, PYTHON
 
 TYPE_CHECKING = False
@@ -30,18 +37,23 @@ if TYPE_CHECKING:
     from typing import Any, BinaryIO
 
     from umiak.submit.backend import LogLine
+    from umiak.submit.node.supervisor import HeldRun
 
 RUNS, FILES, LAUNCHERS = "runs", "files", "launchers"
 LOOK_S = 0.05
 IMPORT_S = 120.0
 BLOCK = 1 << 20
+DEVICE_FILES = ("davinci", "xpu", "nvidia", "kfd")
+"""How the names of accelerators in /dev begin."""
 
 
-def main(directory: str, launcher: str, source: BinaryIO, sink: BinaryIO) -> int:
-    """Answer until the connection ends."""
+def main(directory: str, launcher: str, source: BinaryIO, sink: BinaryIO, first: bytes = b"") -> int:
+    """Answer until the connection ends. ``first``: a question that was read already."""
     agent = _Agent(directory, launcher, source, sink)
-    while line := source.readline():
-        agent.answer(json.loads(line))
+    line = first.strip() or source.readline()
+    while line:
+        agent.answer(light_json.loads(line))
+        line = source.readline()
     return 0
 
 
@@ -51,11 +63,14 @@ class _Agent:
         self._launcher = launcher
         self._source = source
         self._sink = sink
+        self._held: tuple[HeldRun, RunFiles, str] | None = None
+        """What waits for `go`, and the token that is written down then."""
         self._known: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
             "check": self._check,
-            "prepare": self._prepare,
             "files": self._take_files,
-            "start": self._start,
+            "hold": self._hold,
+            "go": self._go,
+            "drop": self._drop,
             "status": self._status,
             "logs": self._logs,
             "cancel": self._cancel,
@@ -74,7 +89,7 @@ class _Agent:
         self._say(answered)
 
     def _say(self, data: Mapping[str, Any]) -> None:
-        self._sink.write(json.dumps(data).encode() + b"\n")
+        self._sink.write(light_json.dumps(data).encode() + b"\n")
         self._sink.flush()
 
     def _files_of(self, request: Mapping[str, Any]) -> RunFiles:
@@ -86,7 +101,7 @@ class _Agent:
     # ---- before a job
 
     def _check(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """What this host has; whether that is enough, the client decides."""
+        """What this host has; whether that is enough, the client decides. Also what it must know to plan a job, if there is one."""
         why = ""
         try:
             private_files.make_directory(self._directory)
@@ -108,37 +123,28 @@ class _Agent:
             "import_error": _import_error(framework) if framework else "",
             "cpus": os.cpu_count() or 1,
             "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            "needs_files": not self._has_files(str(request.get("files") or "")),
+            "port": _free_port() if request.get("wants_port") else 0,
+            "devices": _devices(request["env"]) if request.get("wants_devices") else 0,
         }
 
     # ---- starting
 
-    def _prepare(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Whether the run was started here before, with what, and what is missing for it."""
-        files = self._files_of(request)
-        if files.supervisor() is not None:
-            from umiak.platforms import native
-
-            master = dict(files.plan().launchers[0].placement).get(native.VARIABLES["master"], "")
-            return {"is_started": True, "token": files.token(), "master": master, "needs_files": False, "port": 0}
-        digest = str(request.get("files") or "")
-        store = os.path.join(self._directory, FILES)
-        private_files.make_directory(files.path)
-        if digest:
-            private_files.make_directory(store)
-        has = not digest or os.path.isdir(os.path.join(store, digest))
-        if digest and has:
-            os.utime(os.path.join(store, digest))
-        return {
-            "is_started": False,
-            "needs_files": not has,
-            "port": _free_port() if request.get("wants_port") else 0,
-            "devices": _devices(request["env"]) if request.get("wants_devices") else 0,
-        }
+    def _has_files(self, digest: str) -> bool:
+        """Whether a job's files are here, from now on as files that were used just now."""
+        if not digest:
+            return True
+        try:
+            os.utime(os.path.join(self._directory, FILES, digest))
+        except FileNotFoundError:
+            return False
+        return True
 
     def _take_files(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The archive comes right behind this line."""
         left = int(request["size_bytes"])
         store = os.path.join(self._directory, FILES)
+        private_files.make_directory(store)
         archive = os.path.join(store, f".{request['digest']}.{os.getpid()}.tar.gz")
         problem: OSError | None = None
         try:
@@ -163,25 +169,45 @@ class _Agent:
             private_files.remove(archive)
         return {}
 
-    def _start(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _hold(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Make a run ready to go, unless it was started here before: then with what."""
+        self._drop(request)
         files = self._files_of(request)
-        if files.supervisor() is None:
-            private_files.make_directory(files.path)
-            for name, text in request["texts"].items():
-                private_files.write(os.path.join(files.path, os.path.basename(name)), text)
-            secrets = request["secrets"]
-            files.write_token(request["token"])
-            plan = request["plan"]
-            here = {PYTHON: sys.executable, LAUNCHER: self._launcher}
-            for each in plan["launchers"]:
-                each["argv"] = [here.get(word, word) for word in each["argv"][:2]] + each["argv"][2:]
-            private_files.write(os.path.join(files.path, PLAN), json.dumps(plan))
-            return {"said": supervisor.start(files, secrets)}
-        return {"said": ALREADY}
+        if files.supervisor() is not None:
+            from umiak.platforms import native
+
+            master = dict(files.plan().launchers[0].placement).get(native.VARIABLES["master"], "")
+            return {"is_started": True, "token": files.token(), "master": master}
+        private_files.make_directory(files.path)
+        for name, text in request["texts"].items():
+            private_files.write(os.path.join(files.path, os.path.basename(name)), text)
+        plan = request["plan"]
+        here = {PYTHON: sys.executable, LAUNCHER: self._launcher}
+        for each in plan["launchers"]:
+            each["argv"] = [here.get(word, word) for word in each["argv"][:2]] + each["argv"][2:]
+        private_files.write(os.path.join(files.path, PLAN), light_json.dumps(plan))
+        self._held = supervisor.hold(files, request["secrets"]), files, request["token"]
+        return {"is_started": False}
+
+    def _go(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        """Let what is held begin."""
+        if self._held is None:
+            raise OSError(0, "nothing was made ready: the connection was lost in between")
+        (held, files, token), self._held = self._held, None
+        files.write_token(token)  # before the run is claimed: a submission that is repeated needs it
+        return {"said": held.go()}
+
+    def _drop(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        """Let what is held end."""
+        if self._held is not None:
+            (held, _files, _token), self._held = self._held, None
+            held.drop()
+        return {}
 
     # ---- asking
 
     def _status(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        from umiak.core.decode import encode
         from umiak.submit.node import control
 
         files = self._files_of(request)
@@ -276,10 +302,24 @@ def _import_error(framework: str) -> str:
 
 def _devices(env: Mapping[str, str]) -> int:
     """The accelerators that a launcher finds here: it starts a worker for each."""
+    environ = {**os.environ, **env}
+    if not _may_have_devices(environ):
+        return 0
     from umiak.adapters.devices import find
 
-    found = find({**os.environ, **env})
+    found = find(environ)
     return len(found.ids) if found else 0
+
+
+def _may_have_devices(environ: Mapping[str, str], root: str = "/") -> bool:
+    """False where `adapters.devices` surely finds none: it need not be imported then."""
+    if any(name.endswith("_VISIBLE_DEVICES") for name in environ):
+        return True
+    try:
+        names = os.listdir(f"{root}dev")
+    except OSError:
+        return True
+    return any(name.startswith(DEVICE_FILES) for name in names) or os.path.exists(f"{root}proc/driver/nvidia/gpus")
 
 
 def _free_port() -> int:

@@ -15,20 +15,21 @@ token of a job on many machines does, so that a submission that broke off half-w
 
 from __future__ import annotations
 
-import json
 import os
 import time
 
 from umiak.adapters import identity, private_files
 from umiak.adapters.identity import ProcessIdentity
+from umiak.core import light_json
 from umiak.core.value import fields, value
 from umiak.submit.node.plan import RunPlan
-from umiak.submit.node.state import RunEnd, RunFacts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
+
+    from umiak.submit.node.state import RunEnd, RunFacts
 
 PLAN, SUPERVISOR, CANCEL, END, TOKEN = (f"{name}.json" for name in ("plan", "supervisor", "cancel", "end", "token"))
 LAUNCHERS = "launchers"
@@ -63,7 +64,7 @@ class RunFiles:
     def plan(self) -> RunPlan:
         """OSError or ValueError if it can't be read."""
         with open(self._file(PLAN), "rb") as file:
-            return RunPlan.from_plain(json.loads(file.read()))
+            return RunPlan.from_plain(light_json.loads(file.read()))
 
     def log_directory(self, launcher: str) -> str:
         return os.path.join(self.logs, launcher)
@@ -73,7 +74,7 @@ class RunFiles:
         own = identity.of(os.getpid())
         assert own is not None
         return private_files.write_once(
-            self._file(SUPERVISOR), json.dumps({**own.to_plain(), "host": os.uname().nodename})
+            self._file(SUPERVISOR), light_json.dumps({**own.to_plain(), "host": os.uname().nodename})
         )
 
     def supervisor(self) -> ProcessIdentity | None:
@@ -89,9 +90,8 @@ class RunFiles:
         """Make what `write_launcher` needs."""
         private_files.make_directory(self._file(LAUNCHERS))
 
-    def write_launcher(self, name: str) -> None:
+    def write_launcher(self, name: str, own: ProcessIdentity | None) -> None:
         """This process becomes the launcher of that name. Its number stays the same when it executes the program."""
-        own = identity.of(os.getpid())
         assert own is not None
         self._write(f"{LAUNCHERS}/{name}", {**own.to_plain(), "started_s": time.time()})
 
@@ -133,11 +133,15 @@ class RunFiles:
         self._write(END, {**plain, "exit_codes": dict(end.exit_codes)})
 
     def end(self) -> RunEnd | None:
+        from umiak.submit.node.state import RunEnd
+
         told = self._read(END)
         return None if told is None else RunEnd(**told)
 
     def facts(self, now_s: float) -> RunFacts:
         """What can be seen. The end is looked at again after the processes: it is written before the supervisor goes."""
+        from umiak.submit.node.state import RunFacts
+
         end = self.end()
         supervisor = self.supervisor()
         is_supervised = supervisor is not None and identity.is_alive(supervisor)
@@ -159,12 +163,12 @@ class RunFiles:
         return f"{self.path}/{name}"
 
     def _write(self, name: str, data: Mapping[str, Any]) -> None:
-        private_files.write(self._file(name), json.dumps(data))
+        private_files.write(self._file(name), light_json.dumps(data))
 
     def _read(self, name: str) -> dict[str, Any] | None:
         try:
             with open(self._file(name), "rb") as file:
-                told: dict[str, Any] = json.loads(file.read())
+                told: dict[str, Any] = light_json.loads(file.read())
                 return told
         except _UNREADABLE:
             return None

@@ -3,18 +3,20 @@
     RunPlan(run_id="ctr-3f2a9c", directory="/home/me/ctr", launchers=(PlannedLauncher(name="launcher", argv=(...)),))
     environment(plan, 0, master="127.0.0.1:41234")      what `platforms` reads back
 
-A backend makes the plan; the supervisor of the machine does what it says.
+A backend makes the plan; the supervisor of the machine does what it says. It is read on many hosts at once, so that nothing is imported
+here that takes milliseconds and is rarely needed.
 """
 
 from __future__ import annotations
 
-from umiak.core.cluster import Placement, Role
 from umiak.core.value import fields, replace, value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
+
+    from umiak.core.cluster import Role
 
 OURS = "UMIAK_"
 """Variables of a launcher around this one say nothing to those of a job."""
@@ -65,7 +67,10 @@ class RunPlan:
         return f'{{\n{head} "launchers": [\n  {launchers}\n ]\n}}\n'
 
     def to_plain(self) -> dict[str, Any]:
-        launchers = [{name: _plain(getattr(each, name)) for name in fields(each)} for each in self.launchers]
+        launchers = [
+            {**{name: getattr(each, name) for name in fields(each)}, "role": each.role.value if each.role else None}
+            for each in self.launchers
+        ]
         return {**{name: getattr(self, name) for name in fields(self)}, "launchers": launchers}
 
     @classmethod
@@ -76,7 +81,7 @@ class RunPlan:
                     **each,
                     "argv": tuple(each["argv"]),
                     **{key: tuple((name, text) for name, text in each.get(key, ())) for key in ("env", "placement")},
-                    "role": Role(each["role"]) if each["role"] else None,
+                    "role": _role(each["role"]) if each["role"] else None,
                 }
             )
             for each in data["launchers"]
@@ -94,6 +99,7 @@ def environment(plan: RunPlan, index: int, *, inherited: Mapping[str, str], mast
         kept.update({name: text for name, text in inherited.items() if name == PS_METRICS})
     if launcher.placement:
         return {**kept, **dict(launcher.env), **dict(launcher.placement)}
+    from umiak.core.cluster import Placement
     from umiak.platforms import native
 
     placement = Placement(platform=PLATFORM, reason="", nodes=count, rank=index, role=launcher.role)
@@ -102,5 +108,7 @@ def environment(plan: RunPlan, index: int, *, inherited: Mapping[str, str], mast
     return {**kept, **dict(launcher.env), **native.environment_of(placement)}
 
 
-def _plain(item: Any) -> Any:
-    return item.value if isinstance(item, Role) else item
+def _role(word: str) -> Role:
+    from umiak.core.cluster import Role
+
+    return Role(word)

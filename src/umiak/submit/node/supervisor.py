@@ -2,32 +2,37 @@
 
     python -m umiak.submit.node.supervisor RUN_DIRECTORY < secrets
 
-or `start` in a process that is there already.
+or `hold` in a process that is there already: then everything is made ready, and the launchers begin at `HeldRun.go`.
 It belongs to no terminal and no client. Secrets come through standard input, which ends with the word that everything arrived:
 a client that was killed in between starts nothing. If this process is killed, the kernel sends its launchers SIGTERM; they end
 their workers, and nothing is left.
+
+Up to the start of the launchers nothing is imported that takes milliseconds: on a job's hosts all of that happens at once, and all wait for
+the slowest.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import select
-import signal
 import sys
 import time
 
-from umiak.adapters import process
-from umiak.core.cluster import join_host_port
+from umiak.adapters import identity, kernel_requests
+from umiak.core import light_json
 from umiak.core.problem import Exit
 from umiak.core.value import value
 from umiak.submit.node import plan as plans
 from umiak.submit.node.files import ALREADY, ARRIVED, OUTPUT, STARTED, SUPERVISOR_LOG, RunFiles
-from umiak.submit.node.state import RunEnd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Mapping
+
+    from umiak.submit.node.state import RunEnd
+else:
+    import _signal as signal  # what the module `signal` wraps into enumerations, for 5 ms
 
 GRACE_S = 30.0
 """For launchers to end after a signal, where nobody says how long."""
@@ -36,13 +41,15 @@ PEERS_S = 60.0
 LONGEST_WAIT_S = 3600.0
 """poll takes at most 24 days at once."""
 LOOPBACK = "127.0.0.1"
+_GO = b"!"
+_READY = "ready"
 
 
 def main(argv: list[str]) -> int:
     """Take over a run, detach from the client, and stay until the run is over."""
     umask = os.umask(0o077)
     given = sys.stdin.read()
-    message = json.loads(given) if given else {}
+    message = light_json.loads(given) if given else {}
     if message.get("end") != ARRIVED:
         return Exit.REFUSED  # the client was killed: nobody was told that the job began, and it does not
     if os.fork():
@@ -57,53 +64,129 @@ def main(argv: list[str]) -> int:
     os.dup2(null, 0)
     os.dup2(null, 1)
     if is_ours:
-        _supervise(files, message["secrets"], umask)
+        with _EndWritten(files):
+            supervisor = _Supervisor(files, message["secrets"], umask)
+            supervisor.prepare()
+            supervisor.release()
+            supervisor.run()
     return Exit.DONE
 
 
-def start(files: RunFiles, secrets: Mapping[str, str]) -> str:
-    """Start a supervisor that outlives this process, unless the run has one; its answer. No interpreter has to begin for it."""
-    read_end, write_end = os.pipe()
-    sys.stdout.flush()
+class HeldRun:
+    """A supervisor and its launchers, which wait for `go`. Dropped, or left by the end of this process, they end without a trace."""
+
+    def __init__(self, pid: int, word: int, answer: int) -> None:
+        self._pid = pid
+        self._word = word
+        self._answer = answer
+
+    def go(self) -> str:
+        """Let the launchers begin, unless the run has another supervisor; `STARTED` or `ALREADY`. Both outlive this process."""
+        try:
+            os.write(self._word, _GO)
+        except BrokenPipeError:
+            pass  # it was killed, and says nothing
+        said = _line(self._answer)
+        os.close(self._word)
+        os.close(self._answer)
+        if not said:
+            raise OSError(0, "its supervisor was killed before it began")
+        return said
+
+    def drop(self) -> None:
+        """Nothing begins."""
+        os.close(self._word)
+        os.close(self._answer)
+        os.waitpid(self._pid, 0)
+
+
+def hold(files: RunFiles, secrets: Mapping[str, str]) -> HeldRun:
+    """Make everything ready that the plan says, without starting it. No interpreter has to begin for it. OSError if that fails."""
+    go_read, go_write = os.pipe()
+    answer_read, answer_write = os.pipe()
     pid = os.fork()
     if pid == 0:
         status = Exit.OUR_BUG
         try:
-            status = _detached(files, secrets, read_end, write_end)
+            os.close(go_write)
+            os.close(answer_read)
+            status = _held(files, secrets, go_read, answer_write)
         finally:
             os._exit(status)
-    os.close(write_end)
-    with open(read_end, "rb") as answer:
-        return answer.read().decode()
+    os.close(go_read)
+    os.close(answer_write)
+    held = HeldRun(pid, go_write, answer_read)
+    said = _line(answer_read)
+    if said != _READY:
+        held.drop()
+        raise OSError(*(light_json.loads(said) if said else (0, "its supervisor failed", files.path)))
+    return held
 
 
-def _detached(files: RunFiles, secrets: Mapping[str, str], read_end: int, write_end: int) -> int:
-    os.close(read_end)
-    os.setsid()
-    umask = os.umask(0o077)
-    null = os.open(os.devnull, os.O_RDWR)
-    talk = os.open(os.path.join(files.path, SUPERVISOR_LOG), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    for target, source in ((0, null), (1, null), (2, talk)):
-        os.dup2(source, target)
-    is_ours = files.claim()
-    os.write(write_end, (STARTED if is_ours else ALREADY).encode())
-    os.close(write_end)
-    if is_ours:
-        _supervise(files, secrets, umask)
+def _held(files: RunFiles, secrets: Mapping[str, str], word: int, answer: int) -> int:
+    try:
+        os.setsid()
+        umask = os.umask(0o077)
+        null = os.open(os.devnull, os.O_RDWR)
+        talk = os.open(os.path.join(files.path, SUPERVISOR_LOG), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        for target, source in ((0, null), (1, null), (2, talk)):
+            os.dup2(source, target)
+        supervisor = _Supervisor(files, secrets, umask)
+        supervisor.prepare()
+    except OSError as error:
+        _say(answer, light_json.dumps([error.errno, error.strerror, error.filename]))
+        return Exit.REFUSED
+    _say(answer, _READY)
+    if os.read(word, 1) != _GO:
+        return Exit.REFUSED  # the client was killed, or another host refused: nobody was told that the job began
+    if not files.claim():
+        _say(answer, ALREADY)
+        return Exit.DONE
+    with _EndWritten(files):
+        supervisor.release()
+        _say(answer, STARTED)
+        os.close(answer)
+        supervisor.run()
     return Exit.DONE
 
 
-def _supervise(files: RunFiles, secrets: Mapping[str, str], umask: int) -> None:
+def _say(answer: int, word: str) -> None:
     try:
-        end = _Supervisor(files, secrets, umask).run()
-    except BaseException as error:
+        os.write(answer, f"{word}\n".encode())
+    except BrokenPipeError:
+        pass  # the client was killed; it finds the run when it is repeated
+
+
+def _line(source: int) -> str:
+    """Of a pipe: what was said, or nothing from a process that has ended."""
+    said = b""
+    while not said.endswith(b"\n"):
+        block = os.read(source, 4096)
+        if not block:
+            return ""
+        said += block
+    return said[:-1].decode()
+
+
+class _EndWritten:
+    """Around the work of a supervisor that has claimed its run: if it fails, that is written down as the run's end."""
+
+    def __init__(self, files: RunFiles) -> None:
+        self._files = files
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is None:
+            return
+        from umiak.adapters import process
+        from umiak.submit.node.state import RunEnd
+
         process.kill_descendants()
         what = f"its supervisor failed: {type(error).__name__}: {error}"
-        files.write_end(RunEnd(exit_code=Exit.OUR_BUG, ended_s=time.time(), stopped=what, exit_codes={}))
-        files.forget_token()
-        raise
-    files.write_end(end)
-    files.forget_token()
+        self._files.write_end(RunEnd(exit_code=Exit.OUR_BUG, ended_s=time.time(), stopped=what, exit_codes={}))
+        self._files.forget_token()
 
 
 @value
@@ -143,13 +226,35 @@ class _Supervisor:
         self._ended: dict[str, int] = {}
         self._stop: _Stop | None = None
         self._is_signalled = False
+        self._gate = os.pipe()
+        """Through which launchers that wait are let go."""
         self._signals = self._listen()
 
-    def run(self) -> RunEnd:
-        """Until every launcher has ended."""
-        process.become_subreaper()
+    def prepare(self) -> None:
+        """Make a process of each launcher, which waits."""
+        kernel_requests.become_subreaper()
+        master = f"{LOOPBACK}:{_free_port()}" if len(self._plan.launchers) > 1 else ""
+        self._files.prepare_launchers()
+        for index, launcher in enumerate(self._plan.launchers):
+            environ = plans.environment(self._plan, index, inherited=os.environ, master=master)
+            self._running[launcher.name] = self._start_one(launcher, {**environ, **self._secrets})
+        os.close(self._gate[0])
+
+    def release(self) -> None:
+        """Let all launchers begin."""
+        os.write(self._gate[1], _GO * len(self._running))
+        os.close(self._gate[1])
+
+    def run(self) -> None:
+        """Until every launcher has ended; write how."""
+        self._files.write_end(self._end_of_all())
+        self._files.forget_token()
+
+    def _end_of_all(self) -> RunEnd:
+        from umiak.adapters import process
+        from umiak.submit.node.state import RunEnd
+
         began = time.monotonic()
-        self._start()
         while self._running:
             self._wait(began)
             self._reap()
@@ -182,13 +287,6 @@ class _Supervisor:
     def _signalled(self, *_: object) -> None:
         self._is_signalled = True
 
-    def _start(self) -> None:
-        master = join_host_port(LOOPBACK, _free_port()) if len(self._plan.launchers) > 1 else ""
-        self._files.prepare_launchers()
-        for index, launcher in enumerate(self._plan.launchers):
-            environ = plans.environment(self._plan, index, inherited=os.environ, master=master)
-            self._running[launcher.name] = self._start_one(launcher, {**environ, **self._secrets})
-
     def _start_one(self, launcher: plans.PlannedLauncher, environ: Mapping[str, str]) -> _StartedLauncher:
         logs = self._files.log_directory(launcher.name)
         os.makedirs(logs, mode=0o700, exist_ok=True)
@@ -208,18 +306,22 @@ class _Supervisor:
 
     def _become(self, launcher: plans.PlannedLauncher, environ: Mapping[str, str], parent: int, output: int) -> None:
         """In the new process: it belongs to no terminal, ends with the supervisor, and is known before it is the launcher."""
+        os.close(self._gate[1])
         os.setsid()
-        process.ask_for_death_signal(signal.SIGTERM)
+        kernel_requests.ask_for_death_signal(signal.SIGTERM)
         if os.getppid() != parent:
             os._exit(Exit.REFUSED)
-        # If the supervisor is killed now, the next look finds this launcher.
-        self._files.write_launcher(launcher.name)
-        os.umask(self._umask)
         null = os.open(os.devnull, os.O_RDONLY)
         for target, source in ((0, null), (1, output), (2, output)):
             os.dup2(source, target)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these, and launchers would inherit that
             signal.signal(number, signal.SIG_DFL)
+        own = identity.of(os.getpid())
+        if os.read(self._gate[0], 1) != _GO:
+            os._exit(Exit.REFUSED)
+        # If the supervisor is killed now, the next look finds this launcher.
+        self._files.write_launcher(launcher.name, own)
+        os.umask(self._umask)
         os.chdir(os.path.join(self._files.path, self._plan.directory))
         os.execvpe(launcher.argv[0], launcher.argv, environ)  # noqa: S606 - without a shell
 
@@ -243,6 +345,8 @@ class _Supervisor:
             self._ended[name] = 128 - code if code < 0 else code
             if code and self._running and self._stop is None:
                 self._stop = _Stop(why="", kill_at=time.monotonic() + PEERS_S)
+        from umiak.adapters import process
+
         process.reap_adopted([each.pid for each in self._running.values()])
 
     def _stopped_by_signal(self) -> None:
@@ -256,6 +360,8 @@ class _Supervisor:
         if limit and not self._stop and now >= began + limit:
             self._end(f"the time limit of {limit} s is over", GRACE_S)
         if self._stop and now >= self._stop.kill_at:
+            from umiak.adapters import process
+
             process.kill_descendants(spare=[each.pid for each in self._running.values()])
 
     def _end(self, why: str, grace_s: float, *, is_cancelled: bool = False) -> None:

@@ -15,7 +15,7 @@ import signal
 import stat
 import sys
 
-from umiak.adapters import own_modules, process
+from umiak.adapters import kernel_requests, own_modules, process
 from umiak.core.decode import Malformed
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.submit.payload import node_plan
@@ -53,7 +53,7 @@ def run(path: str, words: Sequence[str], environ: Mapping[str, str]) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     if plan.stop_signals:
-        process.ask_for_death_signal(signal.SIGTERM)  # a starter that was killed tells nobody
+        kernel_requests.ask_for_death_signal(signal.SIGTERM)  # a starter that was killed tells nobody
     if plan.only_data:
         return _bring_home(plan, directory, environ)
     if not plan.outputs and not plan.stop_signals:
@@ -134,7 +134,7 @@ def _launched(argv: Sequence[str], environ: Mapping[str, str], stopping: Sequenc
 
     def in_child() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
-        process.ask_for_death_signal(signal.SIGTERM)
+        kernel_requests.ask_for_death_signal(signal.SIGTERM)
         if os.getppid() != parent:
             os._exit(Exit.REFUSED)
 

@@ -14,7 +14,7 @@ import shutil
 import signal
 import subprocess
 
-from umiak.adapters import private_files, process
+from umiak.adapters import kernel_requests, private_files
 from umiak.contracts.secrets import HIDDEN
 from umiak.submit.backends.paddlecloud import answers
 from umiak.submit.backends.paddlecloud.answers import ClientOutput
@@ -72,7 +72,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str], within_s: float, direct
     """
 
     def in_child() -> None:
-        process.ask_for_death_signal(signal.SIGKILL)
+        kernel_requests.ask_for_death_signal(signal.SIGKILL)
 
     try:
         started = subprocess.Popen(

@@ -1,7 +1,8 @@
 """The backend `ssh`: a list of hosts. An adapter.
 
-A submission goes in two steps: every host gets what it lacks and says that it is ready, and only then all start. So a host that is down or full
-keeps the whole job from starting, and is named.
+A submission goes in three exchanges with all hosts: each is looked at, and says what it lacks; each gets what it lacks and the job, makes
+everything ready and holds it; all start. So a host that is down or full keeps the whole job from starting, and is named, and no
+launcher that runs already keeps a busy host from starting the others.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from umiak.submit.backends.ssh import checks, plan, settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from umiak.core.job import Job
     from umiak.core.status import JobStatus
@@ -70,6 +71,8 @@ class SshBackend:
         self._context = context
         self._opened: Connections | None = None
         self._unreachable_since: dict[str, float] = {}
+        self._looked: tuple[Job, str, dict[str, checks.HostFacts]] | None = None
+        """What hosts said when a job was checked, which is submitted next."""
 
     @property
     def connections(self) -> Connections:
@@ -86,41 +89,52 @@ class SshBackend:
     def check(self, job: Job) -> list[Problem]:
         """Everything that is wrong with any host that the job would use."""
         found = [*self.missing_variables(), *checks.of_job(job, self.settings)]
-        needed = checks.LEAST_FREE_BYTES
         try:
-            files = self._files(job)
-            needed += 2 * files.manifest.size_bytes if files else 0
+            files = _files(job, self._context.directory)
         except UmiakError as error:
             found += error.problems
         if found:
             return found
-        hosts = list(dict.fromkeys(seat.host for seat in plan.seats_of(job, self.settings.hosts)))
-        return self.check_hosts(hosts, job.framework, needed)
+        rows = self._look_for(job, files)
+        problems = [problem for _, problems, _ in rows for problem in problems]
+        if not problems:
+            facts = {host.label: facts for host, _, facts in rows if facts is not None}
+            self._looked = job, files.manifest.digest if files else "", facts
+        return problems
 
-    def check_hosts(
-        self,
-        hosts: Sequence[SshHost],
-        framework: FrameworkName = FrameworkName.NONE,
-        needed: int = checks.LEAST_FREE_BYTES,
-    ) -> list[Problem]:
-        """Everything that is wrong with these hosts, all asked at once."""
-        return [problem for _, problems, _ in self.look_at(hosts, framework, needed) for problem in problems]
+    def _look_for(
+        self, job: Job, files: FoundFiles | None
+    ) -> list[tuple[SshHost, list[Problem], checks.HostFacts | None]]:
+        """`look_at` the hosts of a job, and at what must be known to plan it."""
+        seats = plan.seats_of(job, self.settings.hosts)
+        first, one_role = seats[0].host, job.roles[0]
+        wanted = {
+            "files": files.manifest.digest if files else "",
+            "wants_devices": not job.mode.has_servers and not (one_role.workers or one_role.resource.devices),
+            "env": dict(job.environment_of(one_role)),
+        }
+        return self.look_at(
+            list(dict.fromkeys(seat.host for seat in seats)),
+            job.framework,
+            checks.LEAST_FREE_BYTES + (2 * files.manifest.size_bytes if files else 0),
+            lambda host: {**wanted, "wants_port": host is first and len(seats) > 1},
+        )
 
     def look_at(
         self,
         hosts: Sequence[SshHost],
         framework: FrameworkName = FrameworkName.NONE,
         needed: int = checks.LEAST_FREE_BYTES,
+        more: Callable[[SshHost], Mapping[str, object]] = lambda _: {},
     ) -> list[tuple[SshHost, list[Problem], checks.HostFacts | None]]:
-        """For each host what is wrong, and what it said."""
+        """For each host what is wrong, and what it said; all are asked at once. ``more``: what else is asked of a host."""
         from umiak.submit.backends.ssh.connections import HostFailure
 
         wanted = "" if framework is FrameworkName.NONE else framework.value
 
         async def one(host: SshHost) -> checks.HostFacts:
-            link = await self.connections.agent(host)
             before = time.time()
-            answer = await link.ask({"do": "check", "framework": wanted})
+            answer = await self.connections.asked(host, {"do": "check", "framework": wanted, **more(host)})
             after = time.time()
             return checks.facts_of(answer, (before + after) / 2, (after - before) / 2)
 
@@ -165,7 +179,7 @@ class SshBackend:
         """The plans of all hosts."""
         from umiak.contracts.start import TOKEN
 
-        has_files = bool(self._file_set(job))
+        has_files = bool(_file_set(job))
         known = plan.KnownAtStart(files=plan.UNKNOWN if has_files else "")
         files = []
         labels = []
@@ -193,53 +207,49 @@ class SshBackend:
         from umiak.submit.backends.ssh.starting import JobStart
 
         job, run_id = submission.job, submission.run_id
-        found = self._files(job)
-        digest = found.manifest.digest if found else ""
-        plans = plan.plans_of(job, run_id, self.settings, plan.KnownAtStart(files=digest))
+        found = _files(job, self._context.directory)
+        facts = self._facts(submission, found)
         start = JobStart(self.connections, self._place, run_id)
-        ready = start.prepare(job, plans, found)
+        if found and (lacking := [host for host, each in facts.items() if each.needs_files]):
+            start.send_files(lacking, found)
         secrets = dict(submission.secrets)
-        earlier = next((each for each in ready if each["is_started"]), None)
-        if earlier is not None:
-            secrets[TOKEN] = earlier["token"] or secrets[TOKEN]
         known = plan.KnownAtStart(
-            files=digest,
-            port=str(ready[0]["port"]),
-            devices=tuple(each.get("devices", 0) for each in ready),
-            master=earlier["master"] if earlier else "",
+            files=found.manifest.digest if found else "",
+            port=str(next(iter(facts.values())).port),
+            devices=tuple(each.devices for each in facts.values()),
         )
-        start.begin(plan.plans_of(job, run_id, self.settings, known), ready, secrets)
+        plans = plan.plans_of(job, run_id, self.settings, known)
+        answers = start.hold(plans, secrets)
+        earlier = next((each for each in answers if each["is_started"]), None)
+        ready = [each for each, answer in zip(plans, answers, strict=True) if not answer["is_started"]]
+        if earlier is not None and ready:  # the others join those that were started before
+            secrets[TOKEN] = earlier["token"] or secrets[TOKEN]
+            known = replace(known, master=earlier["master"])
+            late = {each.host for each in ready}
+            start.hold(
+                [each for each in plan.plans_of(job, run_id, self.settings, known) if each.host in late], secrets
+            )
+        start.go([each.host for each in ready])
         return Handle(backend=NAME, place=self._place, id=run_id)
 
-    def _file_set(self, job: Job) -> FileSet | None:
-        """What is sent: the job's files, or at least the scripts that its commands name."""
-        if job.files:
-            return job.files
-        words = [job.command_of(role)[:1] for role in job.roles]
-        scripts = sorted({word for each in words for word in each if word.endswith(".py") and not os.path.isabs(word)})
-        return FileSet(root=".", include=tuple(scripts)) if scripts else None
+    def _facts(self, submission: Submission, found: FoundFiles | None) -> dict[SshHost, checks.HostFacts]:
+        """What the hosts of a job said when it was checked, in the order of the list; they are asked now if it was not."""
+        from umiak.submit.backend import AnswerLost
 
-    def _files(self, job: Job) -> FoundFiles | None:
-        asked = self._file_set(job)
-        if asked is None:
-            return None
-        from umiak.submit.payload import file_set
-
-        found = file_set.collect(asked, self._context.directory)
-        names = {each.path for each in found.manifest.files}
-        missing = [name for name in asked.include if name not in names] if asked is not job.files else []
-        if missing:
-            raise UmiakError(
-                *(
-                    Problem(
-                        code="UM-SUBMIT-020",
-                        what=f"no such file here: {name}",
-                        hint="paths count from the working directory",
-                    )
-                    for name in missing
-                )
-            )
-        return found
+        job = submission.job
+        looked, self._looked = self._looked, None
+        hosts = list(dict.fromkeys(seat.host for seat in plan.seats_of(job, self.settings.hosts)))
+        if looked and looked[0] == job and looked[1] == (found.manifest.digest if found else ""):
+            return {host: looked[2][host.label] for host in hosts}
+        rows = self._look_for(job, found)
+        facts = {host: facts for host, _, facts in rows if facts is not None}
+        if problems := [problem for _, problems, facts in rows if facts is None for problem in problems]:
+            asked = Handle(backend=NAME, place=self._place, id=submission.run_id)
+            if any(said.status for said, _ in self._ask_status([*facts], asked)):
+                # Of a submission that is repeated: it must be completed later.
+                raise AnswerLost(self._place, "; ".join(f"{each.what}: {each.why}" for each in problems))
+            raise UmiakError(*problems, exit_status=Exit.REFUSED)
+        return facts
 
     # ---- asking
 
@@ -326,3 +336,35 @@ class SshBackend:
         answers = self.connections.ask(self.settings.hosts, lambda _: {"do": "list"})
         names = {name for each in answers if not isinstance(each, HostFailure) for name in each["runs"]}
         return [Handle(backend=NAME, place=self._place, id=name) for name in sorted(names)]
+
+
+def _file_set(job: Job) -> FileSet | None:
+    """What is sent: the job's files, or at least the scripts that its commands name."""
+    if job.files:
+        return job.files
+    words = [job.command_of(role)[:1] for role in job.roles]
+    scripts = sorted({word for each in words for word in each if word.endswith(".py") and not os.path.isabs(word)})
+    return FileSet(root=".", include=tuple(scripts)) if scripts else None
+
+
+def _files(job: Job, directory: str) -> FoundFiles | None:
+    asked = _file_set(job)
+    if asked is None:
+        return None
+    from umiak.submit.payload import file_set
+
+    found = file_set.collect(asked, directory)
+    names = {each.path for each in found.manifest.files}
+    missing = [name for name in asked.include if name not in names] if asked is not job.files else []
+    if missing:
+        raise UmiakError(
+            *(
+                Problem(
+                    code="UM-SUBMIT-020",
+                    what=f"no such file here: {name}",
+                    hint="paths count from the working directory",
+                )
+                for name in missing
+            )
+        )
+    return found

@@ -1,7 +1,9 @@
 """The first words of Python on a host: they see to it that the launcher's file is there, and go on in it. Values.
 
 Any Python reads them, an old one to say that it is too old. They come as an argument of ``python -c``, in letters that no shell
-changes. Nothing secret is among them; all that is sent later comes through standard input.
+changes. Nothing secret is among them; all that is sent later comes through standard input: a line about the launcher, a line with the
+first question, which may be empty, and the launcher's file if the answer asks for it. So where the launcher is there already, its agent starts and
+answers without anybody waiting in between. `json` is not imported, as in the agent.
 """
 
 from __future__ import annotations
@@ -13,25 +15,26 @@ import sys
 if sys.version_info < (3, 10):
     sys.stdout.write('{"old": "%d.%d"}\\n' % sys.version_info[:2])
     sys.exit(3)
-import json, os
+import os
 i, o = sys.stdin.buffer, sys.stdout.buffer
 def say(x):
-    o.write(json.dumps(x).encode() + b"\\n")
+    o.write(x.encode() + b"\\n")
     o.flush()
-h = json.loads(i.readline())
-d = os.path.join(os.path.expanduser("~"), os.path.expanduser(h["directory"]))
-p = os.path.join(d, "launchers", h["sha256"] + ".pyz")
+c, s, h = i.readline().decode().rstrip("\\n").split(" ", 2)
+q, s = i.readline(), int(s)
+d = os.path.join(os.path.expanduser("~"), os.path.expanduser(h))
+p = os.path.join(d, "launchers", c + ".pyz")
 try:
-    n = os.path.getsize(p) != h["size_bytes"]
+    n = os.path.getsize(p) != s
 except OSError:
     n = True
-say({"needs_launcher": n})
 if n:
-    b = i.read(h["size_bytes"])
+    say('{"needs_launcher": true}')
+    b = i.read(s)
     t = "%s.%d.new" % (p, os.getpid())
     try:
         import hashlib
-        if hashlib.sha256(b).hexdigest() != h["sha256"]:
+        if hashlib.sha256(b).hexdigest() != c:
             raise OSError(5, "the launcher arrived damaged", p)
         os.makedirs(d, mode=0o700, exist_ok=True)
         os.makedirs(os.path.dirname(p), mode=0o700, exist_ok=True)
@@ -43,7 +46,8 @@ if n:
             os.unlink(t)
         except OSError:
             pass
-        say({"error": e.filename or t, "why": e.strerror, "errno": e.errno})
+        import json
+        say(json.dumps({"error": e.filename or t, "why": e.strerror, "errno": e.errno}))
         sys.exit(3)
 else:
     try:
@@ -56,8 +60,8 @@ g = {"__name__": "umiak_launcher", "__loader__": z}
 exec(z.get_code("__main__"), g)
 g["prepare_agent"](p, z.get_data)
 from umiak.submit.node import agent
-say({"ready": True})
-sys.exit(agent.main(d, p, i, o))
+say('{"ready": true}')
+sys.exit(agent.main(d, p, i, o, q))
 """
 
 

@@ -41,6 +41,12 @@ class HostFacts:
     import_error: str = ""
     cpus: int = 0
     memory_bytes: int = 0
+    needs_files: bool = False
+    """Whether the job's files must be sent to it."""
+    port: int = 0
+    """Of the first host: one that is free."""
+    devices: int = 0
+    """Accelerators that a launcher finds there, if that was asked."""
 
 
 def facts_of(answer: Mapping[str, Any], asked_s: float, unsure_s: float) -> HostFacts:

@@ -62,6 +62,8 @@ class AgentLink:
         self.host = host
         self._process = process
         self._lock = asyncio.Lock()
+        self.first_answer: dict[str, Any] | None = None
+        """To the question with which it began."""
 
     async def ask(
         self, question: Mapping[str, Any], payload: bytes | None = None, *, timeout_s: float = ANSWER_S
@@ -90,11 +92,17 @@ class AgentLink:
         told: dict[str, Any] = json.loads(line)
         return told
 
-    async def begin(self, directory: str, launcher: LauncherFile, read: Callable[[], bytes]) -> None:
-        """Bring the launcher to the host if it is not there."""
-        asked = {"directory": directory, "sha256": launcher.sha256, "size_bytes": launcher.size_bytes}
+    async def begin(
+        self,
+        directory: str,
+        launcher: LauncherFile,
+        read: Callable[[], bytes],
+        question: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Bring the launcher to the host if it is not there, and wait for the answer to a first question."""
+        first = json.dumps(question) if question is not None else ""
         with contextlib.suppress(OSError):  # it may have ended already, and has then said why
-            await self.send(asked)
+            self._process.stdin.write(f"{launcher.sha256} {launcher.size_bytes} {directory}\n{first}\n".encode())
         line = await self._process.stdout.readline()
         if not line:
             raise await self._no_python()
@@ -108,14 +116,16 @@ class AgentLink:
             raise HostFailure(self.host, Problem(code="UM-SUBMIT-113", what=what, why=why, hint=hint)) from None
         if "old" in told:
             raise HostFailure(self.host, no_python(self.host, f"Python {told['old']} is too old"))
-        if told["needs_launcher"]:
+        if told.get("needs_launcher"):
             data = read()
             for start in range(0, len(data), BLOCK):
                 self._process.stdin.write(data[start : start + BLOCK])
                 await self._process.stdin.drain()
-        told = await self.answer()
+            told = await self.answer()
         if "error" in told:
             raise refused(self.host, told)
+        if question is not None:
+            self.first_answer = await self.answer()
 
     async def _no_python(self) -> HostFailure:
         said = await self._last_words()
@@ -203,10 +213,18 @@ class Connections:
     ) -> list[Any]:
         """The answer of each host's agent, or a `HostFailure`."""
 
-        async def one(host: SshHost) -> Any:
-            return await (await self.agent(host)).ask(question(host), timeout_s=timeout_s)
+        return self.each(hosts, lambda host: self.asked(host, question(host), timeout_s=timeout_s))
 
-        return self.each(hosts, one)
+    async def asked(self, host: SshHost, question: Mapping[str, Any], *, timeout_s: float = ANSWER_S) -> Any:
+        """The answer of a host's agent. If there is no agent yet, it begins with this question."""
+        if host.label in self._agents:
+            return await (await self.agent(host)).ask(question, timeout_s=timeout_s)
+        link = await _shared(self._agents, host.label, lambda: self.fresh_agent(host, question, timeout_s))
+        answer, link.first_answer = link.first_answer, None
+        assert answer is not None
+        if "error" in answer:
+            raise refused(host, answer)
+        return answer
 
     async def _each(self, hosts: Sequence[SshHost], work: Callable[[SshHost], Awaitable[T]]) -> list[T | HostFailure]:
         async def one(host: SshHost) -> T | HostFailure:
@@ -225,14 +243,17 @@ class Connections:
         """The agent for questions."""
         return await _shared(self._agents, host.label, lambda: self.fresh_agent(host))
 
-    async def fresh_agent(self, host: SshHost) -> AgentLink:
-        """Another agent on the same connection, for something that takes long."""
+    async def fresh_agent(
+        self, host: SshHost, question: Mapping[str, Any] | None = None, timeout_s: float = ANSWER_S
+    ) -> AgentLink:
+        """Another agent on the same connection, for something that takes long; with a question it has an answer when it is there."""
         connection = await self.connection(host)
         assert self._launcher is not None
         try:
             process = await connection.create_process(bootstrap.command(self._settings.python), encoding=None)
             link = AgentLink(host, process)
-            await asyncio.wait_for(link.begin(self._settings.directory, self._launcher, self._read_launcher), ANSWER_S)
+            begun = link.begin(self._settings.directory, self._launcher, self._read_launcher, question)
+            await asyncio.wait_for(begun, max(ANSWER_S, timeout_s))
         except broken() as error:
             raise lost(host, error) from None
         return link

@@ -11,10 +11,9 @@ from umiak.submit.backends.ssh.connections import HostFailure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from umiak.core.job import Job
     from umiak.submit.backends.ssh.connections import Connections
     from umiak.submit.backends.ssh.plan import HostPlan
     from umiak.submit.backends.ssh.settings import SshHost
@@ -31,50 +30,26 @@ class JobStart:
         self._place = place
         self._run_id = run_id
 
-    def prepare(self, job: Job, plans: Sequence[HostPlan], found: FoundFiles | None) -> list[dict[str, Any]]:
-        """Bring every host what it lacks; their answers. UmiakError if one can't be made ready: nothing is started then."""
-        archive = _Archive(found)
-        first = plans[0].host
-        wants_devices = not job.mode.has_servers and not (job.roles[0].workers or job.roles[0].resource.devices)
-
-        async def one(host: SshHost) -> dict[str, Any]:
-            link = await self._connections.agent(host)
-            answer: dict[str, Any] = await link.ask(
-                {
-                    "do": "prepare",
-                    "run": self._run_id,
-                    "host": host.directory_name,
-                    "files": found.manifest.digest if found else "",
-                    "wants_port": host is first and len(plans) + len(plans[0].plan.launchers) > 2,
-                    "wants_devices": wants_devices,
-                    "env": dict(job.environment_of(job.roles[0])),
-                }
-            )
-            if answer["needs_files"]:
-                assert found is not None
-                data = archive.data()
-                await link.ask({"do": "files", "digest": found.manifest.digest, "size_bytes": len(data)}, data)
-            return answer
-
-        answers = self._connections.each([each.host for each in plans], one)
-        failures = [each for each in answers if isinstance(each, HostFailure)]
-        is_begun = any(not isinstance(each, HostFailure) and each["is_started"] for each in answers)
-        if failures and is_begun:  # of a submission that is repeated: it must be completed later
-            raise AnswerLost(self._place, "; ".join(f"{each.problem.what}: {each.problem.why}" for each in failures))
-        if failures:
-            raise UmiakError(*[each.problem for each in failures], exit_status=Exit.REFUSED)
-        return [each for each in answers if not isinstance(each, HostFailure)]
-
-    def begin(self, plans: Sequence[HostPlan], ready: Sequence[dict[str, Any]], secrets: dict[str, str]) -> None:
-        """Start on all hosts that have not started before. AnswerLost if nobody knows whether one did."""
-        by_label = {
-            each.host.label: each for each, answer in zip(plans, ready, strict=True) if not answer["is_started"]
-        }
+    def send_files(self, hosts: Sequence[SshHost], found: FoundFiles) -> None:
+        """Bring the job's files to hosts that lack them. UmiakError if that can't be done: nothing is started then."""
+        data = _packed(found)
 
         async def one(host: SshHost) -> Any:
+            link = await self._connections.agent(host)
+            return await link.ask({"do": "files", "digest": found.manifest.digest, "size_bytes": len(data)}, data)
+
+        answers = self._connections.each(hosts, one)
+        if failures := [each for each in answers if isinstance(each, HostFailure)]:
+            raise UmiakError(*[each.problem for each in failures], exit_status=Exit.REFUSED)
+
+    def hold(self, plans: Sequence[HostPlan], secrets: Mapping[str, str]) -> list[dict[str, Any]]:
+        """Make every host ready to go; their answers. UmiakError if one can't be made ready: nothing is started then."""
+        by_label = {each.host.label: each for each in plans}
+
+        def question(host: SshHost) -> Mapping[str, Any]:
             own = by_label[host.label]
-            question = {
-                "do": "start",
+            return {
+                "do": "hold",
                 "run": self._run_id,
                 "host": host.directory_name,
                 "plan": own.plan.to_plain(),
@@ -82,19 +57,35 @@ class JobStart:
                 "secrets": secrets,
                 "token": secrets[TOKEN],
             }
-            return await (await self._connections.agent(host)).ask(question)
 
-        hosts = [each.host for each in by_label.values()]
-        answers = self._connections.each(hosts, one)
+        hosts = [each.host for each in plans]
+        answers = self._connections.ask(hosts, question)
+        failures = [each for each in answers if isinstance(each, HostFailure)]
+        if not failures:
+            return answers
+        good = [host for host, answer in zip(hosts, answers, strict=True) if not isinstance(answer, HostFailure)]
+        self._connections.ask(good, lambda _: {"do": "drop"})
+        if any(not isinstance(each, HostFailure) and each["is_started"] for each in answers):
+            # Of a submission that is repeated: it must be completed later.
+            raise AnswerLost(self._place, _reasons(failures))
+        raise UmiakError(*[each.problem for each in failures], exit_status=Exit.REFUSED)
+
+    def go(self, hosts: Sequence[SshHost]) -> None:
+        """Let the job begin on all hosts that were made ready. AnswerLost if nobody knows whether one did."""
+        answers = self._connections.ask(hosts, lambda _: {"do": "go"})
         failures = [each for each in answers if isinstance(each, HostFailure)]
         if not failures:
             return
         if any(each.is_sent for each in failures):
-            raise AnswerLost(self._place, "; ".join(f"{each.problem.what}: {each.problem.why}" for each in failures))
+            raise AnswerLost(self._place, _reasons(failures))
         # Some have refused: the others must not wait for them.
         started = [host for host, answer in zip(hosts, answers, strict=True) if not isinstance(answer, HostFailure)]
         cancel(self._connections, started, self._run_id, 0.0)
         raise UmiakError(*[each.problem for each in failures], exit_status=Exit.REFUSED)
+
+
+def _reasons(failures: Sequence[HostFailure]) -> str:
+    return "; ".join(f"{each.problem.what}: {each.problem.why}" for each in failures)
 
 
 def cancel(connections: Connections, hosts: Sequence[SshHost], run_id: str, grace_s: float) -> list[HostFailure]:
@@ -107,23 +98,14 @@ def cancel(connections: Connections, hosts: Sequence[SshHost], run_id: str, grac
     return [each for each in answers if isinstance(each, HostFailure)]
 
 
-class _Archive:
-    """The job's files as one archive, packed when the first host wants it."""
+def _packed(found: FoundFiles) -> bytes:
+    """The job's files as one archive."""
+    import tempfile
 
-    def __init__(self, found: FoundFiles | None) -> None:
-        self._found = found
-        self._data = b""
+    from umiak.submit.payload import file_set
 
-    def data(self) -> bytes:
-        if not self._data:
-            import tempfile
-
-            from umiak.submit.payload import file_set
-
-            assert self._found is not None
-            with tempfile.TemporaryDirectory(prefix="umiak-") as directory:
-                target = os.path.join(directory, "files.tar.gz")
-                file_set.pack(self._found, target)
-                with open(target, "rb") as file:
-                    self._data = file.read()
-        return self._data
+    with tempfile.TemporaryDirectory(prefix="umiak-") as directory:
+        target = os.path.join(directory, "files.tar.gz")
+        file_set.pack(found, target)
+        with open(target, "rb") as file:
+            return file.read()
