@@ -83,8 +83,7 @@ class MpiBackend:
         found += problems.missing(
             each for each in problems.scripts(job) if not os.path.exists(os.path.join(directory, each))
         )
-        unusable = self._store.problem()
-        return [*found, *([unusable] if unusable else [])]
+        return [*found, *self._store.problems()]
 
     def render(self, job: Job, run_id: str) -> Bundle:
         """Scripts, host file and plans, and the supervisor that starts them."""

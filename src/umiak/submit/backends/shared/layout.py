@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 JOB, NODE, RUN, SECRETS, END, CANCEL = "job.sh", "node.sh", "run.json", "secrets.json", "end", "cancelled"
 BEFORE, AFTER = "before.json", "after.json"
+CLAIM = "job"
+"""A link whose target is the id of the place's job that the run belongs to."""
 LAUNCHER = "umiak-launcher.pyz"
 LOGS, JOB_LOG, LAUNCHER_LOG = "log", "job.log", "launcher.log"
 EXECUTABLE = 0o700

@@ -33,7 +33,7 @@ class JobStart:
 
     def prepare(self, job: Job, plans: Sequence[HostPlan], found: FoundFiles | None) -> list[dict[str, Any]]:
         """Bring every host what it lacks; their answers. UmiakError if one can't be made ready: nothing is started then."""
-        archive = _Archive(found)
+        archive = FilesArchive(found)
         first = plans[0].host
         wants_devices = not job.mode.has_servers and not (job.roles[0].workers or job.roles[0].resource.devices)
 
@@ -107,7 +107,7 @@ def cancel(connections: Connections, hosts: Sequence[SshHost], run_id: str, grac
     return [each for each in answers if isinstance(each, HostFailure)]
 
 
-class _Archive:
+class FilesArchive:
     """The job's files as one archive, packed when the first host wants it."""
 
     def __init__(self, found: FoundFiles | None) -> None:
