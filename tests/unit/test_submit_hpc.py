@@ -107,6 +107,15 @@ def test_what_a_dry_run_prints_for_mpi(name: str, job: Job, family: Family, monk
     golden(f"mpi-{family.value}-{name}", rendered(f'{MPI}family = "{family.value}"\n', job))
 
 
+def test_what_a_dry_run_prints_for_mpi_without_a_shared_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mpi_backend, "_own_name", lambda: "node1.cluster")
+    bundle = rendered(f'{MPI}family = "openmpi"\nshared = false\n', FULL)
+    golden("mpi-unshared", bundle)
+    names = [each.path.rpartition("/")[2] for each in bundle.files]
+    assert not {"before.json", "after.json"} & {*names}
+    assert "over ssh, at once, to node0: " in bundle.requests[-1]
+
+
 @pytest.mark.parametrize("toml", [SLURM, f'{MPI}family = "openmpi"\n'])
 def test_scripts_are_scripts(toml: str) -> None:
     for job in (PLAIN, FULL):
@@ -161,6 +170,7 @@ def test_everything_that_is_wrong_with_a_place_is_told_at_once() -> None:
     assert problems(SLURM + 'submit_host = "login1"\n') == [
         "UM-CONFIG-014 place hpc: both submit_host and directory are said"
     ]
+    assert problems(MPI + 'key = "id"\n') == ["UM-CONFIG-014 place hpc: key is for places with `shared = false`"]
     assert problems(MPI + 'hostfile = "x"\n') == ["UM-CONFIG-014 place hpc: both hosts and hostfile are said"]
     assert problems(MPI.replace("node1", "a b; rm")) == ["UM-CONFIG-014 place hpc: hosts: not a host: a b; rm"]
 

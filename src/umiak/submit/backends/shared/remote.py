@@ -19,7 +19,7 @@ from umiak.core.job import FileSet
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import replace
 from umiak.submit.backend import LogLine
-from umiak.submit.backends.shared import access, layout, problems
+from umiak.submit.backends.shared import access, answers, layout, problems
 from umiak.submit.backends.shared.layout import SharedRun
 from umiak.submit.backends.shared.store import SharedRunEnd, end_of
 
@@ -248,34 +248,43 @@ def collected(job: Job, directory: str) -> FoundFiles | None:
 
 
 def lines(
-    hosts: RemoteHosts, run_id: str, wanted: LogsWanted, is_over: Callable[[], bool], tell: Callable[[str], None]
+    hosts: RemoteHosts,
+    run_id: str,
+    wanted: LogsWanted,
+    is_over: Callable[[], bool],
+    tell: Callable[[str], None],
+    own: str = "",
 ) -> Iterator[LogLine]:
-    """The lines of a run from the log files of all hosts, each once. A machine that can't be reached is asked again."""
+    """The lines of a run from the log files of all hosts, each once. A machine that can't be reached is asked again.
+
+    ``own``: a directory of this machine that has some of the files.
+    """
     from umiak.submit.backends.ssh.connections import HostFailure
 
     after = dict(wanted.after)
     lost: dict[str, float] = {}
     while True:
         over = is_over()
-        answers = hosts.ask(
-            "lines",
-            run=run_id,
-            role=wanted.role.value if wanted.role else None,
-            rank=wanted.rank,
-            after=after,
-            is_over=over or not wanted.follow,
-        )
+        question: dict[str, Any] = {
+            "run": run_id,
+            "role": wanted.role.value if wanted.role else None,
+            "rank": wanted.rank,
+            "after": after,
+            "is_over": over or not wanted.follow,
+        }
+        here = [("", answers.answer("lines", own, "", question))] if own else []
+        there = zip([each.label for each in hosts.all], hosts.ask("lines", **question), strict=True)
         has_more = False
-        for host, answer in zip(hosts.all, answers, strict=True):
+        for label, answer in (*here, *there):
             if isinstance(answer, HostFailure):
-                if host.label not in lost:
+                if label not in lost:
                     tell(f"{answer.problem.what} ({answer.problem.why})")
-                since = lost.setdefault(host.label, time.monotonic())
+                since = lost.setdefault(label, time.monotonic())
                 is_given_up = not answer.is_unreachable or time.monotonic() - since > LOST_S
                 has_more = has_more or (wanted.follow and not is_given_up)
                 continue
-            if lost.pop(host.label, None) is not None:
-                tell(f"{host.label} is back")
+            if lost.pop(label, None) is not None:
+                tell(f"{label} is back")
             has_more = has_more or answer["has_more"]
             for source, text, position, role, rank in answer["lines"]:
                 after[source] = position
