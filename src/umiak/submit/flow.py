@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 SOON_S, LATER_S = 0.05, 2.0
 """Between two looks at a run that is waited for: first often, then less and less."""
+AWAY_S = 300.0
+"""A place that is waited for may be unreachable for so long."""
 DRY = "dry-run"
 """In place of the random part of a run's id, so that two dry runs print the same."""
 
@@ -218,8 +220,16 @@ class Flow:
         """The last status of a run; after the timeout, whatever it is."""
         until = None if timeout_s is None else time.monotonic() + timeout_s
         pause_s = SOON_S
+        status: JobStatus | None = None
+        answered_at = time.monotonic()
         while True:
-            status = self.status(run)
+            try:
+                status = self.status(run)
+                answered_at = time.monotonic()
+            except UmiakError as error:
+                # A place that has answered before is away for a while, as a network is that a laptop has left.
+                if status is None or error.exit_status != Exit.REFUSED or time.monotonic() - answered_at > AWAY_S:
+                    raise
             left_s = None if until is None else until - time.monotonic()
             if status.state.is_over or (left_s is not None and left_s <= 0):
                 return status

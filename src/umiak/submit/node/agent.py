@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from umiak.submit.node.supervisor import HeldRun
 
 RUNS, FILES, LAUNCHERS = "runs", "files", "launchers"
+FAMILIES = {"shared": "umiak.submit.backends.shared.answers"}
+"""Questions ``FAMILY.WORD``, and the modules that answer them."""
 LOOK_S = 0.05
 IMPORT_S = 120.0
 BLOCK = 1 << 20
@@ -80,7 +82,11 @@ class _Agent:
 
     def answer(self, request: Mapping[str, Any]) -> None:
         try:
-            answered = self._known[request["do"]](request)
+            family, _, word = str(request["do"]).rpartition(".")
+            if family:
+                answered = _answers(family)(word, self._directory, self._launcher, request)
+            else:
+                answered = self._known[word](request)
         except UmiakError as error:
             problem = error.problems[0]
             answered = {"error": problem.what, "why": problem.why, "code": problem.code}
@@ -262,6 +268,13 @@ class _Agent:
         removed = cleanup.clean(self._directory, older_than_s=float(request["older_than_s"]))
         seen = os.statvfs(self._directory)
         return {"removed": removed, "free_bytes": seen.f_bavail * seen.f_frsize}
+
+
+def _answers(family: str) -> Callable[[str, str, str, Mapping[str, Any]], Mapping[str, Any]]:
+    """By its name: those modules import this package, and not the other way round."""
+    found: Callable[[str, str, str, Mapping[str, Any]], Mapping[str, Any]]
+    found = __import__(FAMILIES[family], fromlist=["answer"]).answer
+    return found
 
 
 def _batches(lines: Iterator[LogLine | None]) -> Iterator[list[list[Any]]]:

@@ -27,6 +27,7 @@ ROOTS = (
     "umiak.submit.node.agent",
     "umiak.submit.payload.cloud_start",
     "umiak.submit.backends.ray.driver",
+    "umiak.submit.backends.shared.answers",
     "umiak.submit.payload.node_start",
     "umiak.submit.payload.transfer",
     "umiak.submit.payload.unpack",

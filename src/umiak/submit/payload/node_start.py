@@ -1,10 +1,11 @@
 """One node of a run, in the foreground: files, data in, the launcher, data out. A program.
 
-    python umiak-launcher.pyz -m umiak.submit.payload.node_start RUN_DIRECTORY/node.json [WORDS FOR THE LAUNCHER]
+    python umiak-launcher.pyz -m umiak.submit.payload.node_start [--remove_secrets] RUN_DIRECTORY/node.json [WORDS FOR THE LAUNCHER]
 
 Every place that can start a program on a node starts this one; who the node is among the others is said by its environment, which
 the launcher reads. The exit status is the launcher's. Results are brought home whatever it was: a run that failed after ten hours has
-checkpoints. Words behind the plan come before those of the plan: what is known on the node only, such as ``--master``.
+checkpoints. Words behind the plan come before those of the plan: what is known on the node only, such as ``--master``. With
+``--remove_secrets`` their file is removed when it was read: it is this node's own, and nobody else removes it.
 """
 
 from __future__ import annotations
@@ -26,28 +27,33 @@ if TYPE_CHECKING:
 
     from umiak.submit.payload.node_plan import NodePlan
 
-USAGE = "usage: python -m umiak.submit.payload.node_start PLAN [WORDS FOR THE LAUNCHER]"
+USAGE = "usage: python -m umiak.submit.payload.node_start [--remove_secrets] PLAN [WORDS FOR THE LAUNCHER]"
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 LAUNCHER = "umiak.launch"
+REMOVE_SECRETS = "--remove_secrets"
 
 
 def main(words: list[str], environ: Mapping[str, str]) -> int:
     """The command; its exit status."""
+    removes_secrets = words[:1] == [REMOVE_SECRETS]
+    words = words[1:] if removes_secrets else words
     if not words:
         sys.stderr.write(f"{USAGE}\n")
         return Exit.BAD_REQUEST
     try:
-        return run(words[0], words[1:], environ)
+        return run(words[0], words[1:], environ, removes_secrets=removes_secrets)
     except UmiakError as error:
         return _told(error)
 
 
-def run(path: str, words: Sequence[str], environ: Mapping[str, str]) -> int:
+def run(path: str, words: Sequence[str], environ: Mapping[str, str], *, removes_secrets: bool = False) -> int:
     """Do what a plan says."""
     plan = _read(path)
     here = os.path.dirname(os.path.abspath(path))
     directory = os.path.join(here, plan.directory)
     environ = {**environ, **dict(plan.env), **_secrets(os.path.join(here, plan.secrets_file), plan)}
+    if removes_secrets and plan.secrets_file:
+        os.unlink(os.path.join(here, plan.secrets_file))
     _prepare(plan, here, directory, environ)
     argv = (*own_modules.command(LAUNCHER), *words, *plan.launch)
     sys.stdout.flush()

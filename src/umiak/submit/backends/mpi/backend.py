@@ -1,7 +1,8 @@
 """The backend `mpi`: hosts that mpirun reaches. An adapter.
 
 mpirun runs on this machine, below a supervisor of local runs that outlives the client; files and logs are in a directory that all hosts
-see. How a run is can be asked on this machine only, where its supervisor is.
+see, or, with ``shared = false``, in one of each host's own, to which everything is sent over ssh. How a run is can be asked on this
+machine only, where its supervisor is.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
+from umiak.adapters import private_files
 from umiak.core.bundle import PRIVATE, Bundle, BundleFile
 from umiak.core.cluster import Role
 from umiak.core.job import Handle
@@ -33,10 +35,13 @@ if TYPE_CHECKING:
     from umiak.submit.backend import LogLine, LogsWanted, Submission, SubmitContext
     from umiak.submit.backends.mpi.settings import Family, MpiHost, MpiSettings
     from umiak.submit.backends.shared.layout import SharedRun
+    from umiak.submit.backends.shared.remote import RemoteHosts
     from umiak.submit.places import NamedPlace
 
 NAME = "mpi"
 VERSION_S = 30.0
+CLEAN = "clean"
+"""In the directory of a run: its secrets are on no host any more."""
 
 
 def make(place: NamedPlace, context: SubmitContext) -> MpiBackend:
@@ -83,16 +88,25 @@ class MpiBackend:
         found += problems.missing(
             each for each in problems.scripts(job) if not os.path.exists(os.path.join(directory, each))
         )
-        unusable = self._store.problem()
-        return [*found, *([unusable] if unusable else [])]
+        found += self._store.problems()
+        if found or self._settings.is_shared:
+            return found
+        return self._others(script.chosen(job, self._hosts(), _own_name())).problems()
 
     def render(self, job: Job, run_id: str) -> Bundle:
         """Scripts, host file and plans, and the supervisor that starts them."""
         run = self._store.run(run_id)
         hosts = script.chosen(job, self._hosts(), _own_name())
+        is_shared = self._settings.is_shared
+        job = self._sent(job)
         scripts = script.scripts(job, run, self._settings, script.Mpirun(family=self._family(), hosts=hosts))
-        info = layout.info_of(job, run, self._context.directory)
-        made = layout.bundle_of(job, run, info, scripts, self._command(run_id), (script.STOP_SIGNAL,))
+        info = layout.info_of(job, run, self._context.directory if is_shared else run.work)
+        stop = (script.STOP_SIGNAL,)
+        made = layout.bundle_of(job, run, info, scripts, self._command(run_id), stop, is_shared=is_shared)
+        if not is_shared:
+            names = ", ".join([each.name for each in script.others(hosts, _own_name())])
+            told = f"over ssh, at once, to {names}: all files below {run.path}; secrets through standard input; launcher and job files "
+            made = replace(made, requests=(*made.requests, f"{told}only if they are not there"))
         plan = BundleFile(
             path=os.path.join(self._local.files(run_id).path, PLAN), text=_plan(job, run).text(), mode=PRIVATE
         )
@@ -103,7 +117,10 @@ class MpiBackend:
         run = self._store.run(submission.run_id)
         own = self._local.files(submission.run_id)
         if own.supervisor() is None:
+            submission = replace(submission, job=self._sent(submission.job))
             self._store.write(run, submission, self._context.directory, only=run.path)
+            if not self._settings.is_shared:
+                self._bring(run, submission)
             plan = [each for each in submission.bundle.files if each.path.startswith(f"{own.path}/")]
             bundle = Bundle(files=tuple(plan), commands=submission.bundle.commands)
             # The nodes read secrets from their file: neither supervisor nor mpirun needs them.
@@ -117,7 +134,7 @@ class MpiBackend:
         run = self._run(handle)
         status = self._local.status(handle)
         if status.state.is_over:
-            self._store.forget_secrets(run)
+            self._forget_secrets(run)
         nodes, rank = [], 0
         hosts = settings.hosts_in(self._store.read(run, script.HOSTFILE) or "")
         for group in self._store.info(run).roles:
@@ -134,19 +151,77 @@ class MpiBackend:
         from umiak.submit.backends.shared import logs
 
         run = self._run(handle)
-        yield from logs.follow(run, self._store.info(run), wanted, lambda: self._local.status(handle).state.is_over)
+
+        def is_over() -> bool:
+            return self._local.status(handle).state.is_over
+
+        others = None if self._settings.is_shared else self._others_of(run)
+        if others and others.all:
+            from umiak.submit.backends.shared import remote
+
+            yield from remote.lines(others, run.run_id, wanted, is_over, self._context.tell, run.root)
+        else:
+            yield from logs.follow(run, self._store.info(run), wanted, is_over)
 
     def cancel(self, handle: Handle, grace_s: float) -> None:
         """Through the supervisor."""
         run = self._run(handle)
         if not self._local.status(handle).state.is_over:
             self._store.ask_to_cancel(run)  # for nodes that mpirun starts after its signal
+            if not self._settings.is_shared:
+                self._others_of(run).ask("cancel", run=run.run_id)
         self._local.cancel(handle, grace_s)
-        self._store.forget_secrets(run)
+        self._forget_secrets(run)
 
     def list(self) -> list[Handle]:
         """Every run of this user that was started on this machine."""
         return [replace(each, backend=NAME) for each in self._local.list()]
+
+    # ---- hosts that share no file system
+
+    def _sent(self, job: Job) -> Job:
+        """The job with the files that hosts need."""
+        if self._settings.is_shared:
+            return job
+        from umiak.submit.backends.shared.remote import with_files
+
+        return with_files(job)
+
+    def _bring(self, run: SharedRun, submission: Submission) -> None:
+        """Send everything to all other hosts. UmiakError with every host that could not be reached: nothing is started then."""
+        from umiak.submit.backends.shared.remote import collected
+
+        texts = [
+            (os.path.relpath(each.path, run.path), each.text, each.mode)
+            for each in submission.bundle.files
+            if isinstance(each, BundleFile) and each.path.startswith(run.path)
+        ]
+        found = collected(submission.job, self._context.directory)
+        failures = self._others_of(run).bring(run.run_id, texts, submission.secrets, found)
+        if failures:
+            self._store.forget_secrets(run)
+            raise UmiakError(*[each.problem for each in failures], exit_status=Exit.REFUSED)
+
+    def _forget_secrets(self, run: SharedRun) -> None:
+        """Hosts remove theirs when they have read them; what is left by a run that never began there is removed from here, once."""
+        self._store.forget_secrets(run)
+        if self._settings.is_shared or self._store.read(run, CLEAN) is not None:
+            return
+        from umiak.submit.backends.ssh.connections import HostFailure
+
+        answers = self._others_of(run).ask("forget", run=run.run_id)
+        if not any(isinstance(each, HostFailure) for each in answers):
+            private_files.write(run.file(CLEAN), "")
+
+    def _others_of(self, run: SharedRun) -> RemoteHosts:
+        return self._others(settings.hosts_in(self._store.read(run, script.HOSTFILE) or ""), run.root)
+
+    def _others(self, hosts: tuple[MpiHost, ...], root: str = "") -> RemoteHosts:
+        from umiak.submit.backends.shared.remote import RemoteHosts
+
+        names = [each.name for each in script.others(hosts, _own_name())]
+        said = self._settings
+        return RemoteHosts(said.access, names, root or self._store.root, said.python, self._context)
 
     # ---- finding
 

@@ -11,7 +11,7 @@ import zlib
 
 from umiak.core.bundle import PRIVATE, BundleFile
 from umiak.core.cluster import Placement, join_host_port
-from umiak.core.value import value
+from umiak.core.value import replace, value
 from umiak.platforms import native
 from umiak.platforms.reading import port_of_job
 from umiak.submit.backends.mpi.settings import Family
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from umiak.submit.backends.shared.layout import SharedRun
 
 HOSTFILE = "hosts"
+REMOVE_SECRETS = "--remove_secrets"
+"""Of `node_start`: the file is the host's own."""
 STOP_SIGNAL = "SIGUSR1"
 
 
@@ -39,6 +41,11 @@ def chosen(job: Job, hosts: tuple[MpiHost, ...], own_name: str) -> tuple[MpiHost
     """The hosts that a job gets. This machine is first if it is one of them, since Open MPI puts it there."""
     ordered = sorted(hosts, key=lambda each: each.name.partition(".")[0] != own_name.partition(".")[0])
     return tuple(ordered[: job.nodes.most])
+
+
+def others(hosts: tuple[MpiHost, ...], own_name: str) -> tuple[MpiHost, ...]:
+    """Those that are not this machine."""
+    return tuple([each for each in hosts if each.name.partition(".")[0] != own_name.partition(".")[0]])
 
 
 def scripts(job: Job, run: SharedRun, settings: MpiSettings, mpirun: Mpirun) -> tuple[BundleFile, ...]:
@@ -88,7 +95,8 @@ again=$?
         f"unset {' '.join(['${!UMIAK_@}', *job.secrets])}",
         *settings.setup,
     ]
-    return "\n".join([*head, layout.around(job, run, settings.python, start)])
+    around = job if settings.is_shared else replace(job, inputs=(), outputs=())  # each host has its own data
+    return "\n".join([*head, layout.around(around, run, settings.python, start)])
 
 
 def _node(job: Job, run: SharedRun, settings: MpiSettings, mpirun: Mpirun) -> str:
@@ -107,7 +115,8 @@ def _node(job: Job, run: SharedRun, settings: MpiSettings, mpirun: Mpirun) -> st
     else:
         lines.append(f"role={job.roles[0].role.value}")
         words += f" --master {shlex.quote(master_of(run, mpirun))}"
-    start = layout.node_start(settings.python, run, '"$run/$role.json"', words)
+    plan = '"$run/$role.json"' if settings.is_shared else f'{REMOVE_SECRETS} "$run/$role.json"'
+    start = layout.node_start(settings.python, run, plan, words)
     return "\n".join([*lines, f"exec {start}", ""])
 
 

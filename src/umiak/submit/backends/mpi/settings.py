@@ -4,6 +4,8 @@
 backend = "mpi"
 hosts = ["node0", "node1"]
 directory = "/shared/me/umiak"
+
+With ``shared = false`` the directory is one of each host's own, and everything is sent there over ssh.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from umiak.schema.findings import Findings
 from umiak.schema.keys import BadValue, Key, Kind, words
 from umiak.schema.sections import UnknownKeys
 from umiak.schema.yaml_tree import shortened
+from umiak.submit.backends.shared import access
+from umiak.submit.backends.shared.access import SshAccess
 from umiak.submit.backends.slurm.settings import LINE, LINES
 
 TYPE_CHECKING = False
@@ -53,9 +57,16 @@ HOSTS = Kind(phrase="a list of hosts, as in node0 or node0:8", read=_hosts)
 KEYS = (
     Key(
         name="directory",
-        meaning="Directory that this machine and all hosts see, for runs, logs and job files.",
+        meaning="Directory for runs, logs and job files, which this machine and all hosts see.",
         kind=LINE,
         default="~/.umiak",
+    ),
+    Key(
+        name="shared",
+        meaning="Whether `directory` is on a file system that all hosts share; `false`: each host has its own, and launcher and files are "
+        "sent to all of them over ssh.",
+        kind=kinds.TRUTH,
+        default=True,
     ),
     Key(name="hosts", meaning="Hosts, with slots where they differ from 1: `node0:8`.", kind=HOSTS),
     Key(name="hostfile", meaning="File with the hosts, of Open MPI or of MPICH.", kind=LINE),
@@ -70,6 +81,7 @@ KEYS = (
     Key(name="python", meaning="Python on the hosts, 3.10 or later.", kind=LINE, default="python3"),
     Key(name="setup", meaning="Shell lines to run first, as in `module load openmpi`.", kind=LINES),
     Key(name="arguments", meaning="Further words for mpirun.", kind=LINES),
+    *access.KEYS,
 )
 
 
@@ -86,6 +98,8 @@ class MpiSettings:
     python: str = "python3"
     setup: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
+    is_shared: bool = True
+    access: SshAccess = SshAccess()
 
 
 def read(place: NamedPlace) -> MpiSettings:
@@ -95,6 +109,11 @@ def read(place: NamedPlace) -> MpiSettings:
     if said.said("hosts") and said.said("hostfile"):
         what = f"place {place.name}: both hosts and hostfile are said"
         findings.problem("UM-CONFIG-014", said.key_place("hostfile"), what, hint="leave one of them out")
+    for name in access.NAMES if said.truth("shared") else ():
+        if said.said(name):
+            what = f"place {place.name}: {name} is for places with `shared = false`"
+            hint = "mpirun has settings of its own for ssh; leave it out, or write `shared = false`"
+            findings.problem("UM-CONFIG-014", said.key_place(name), what, hint=hint)
     if findings.problems:
         raise UmiakError(*findings.problems)
     return MpiSettings(
@@ -103,6 +122,8 @@ def read(place: NamedPlace) -> MpiSettings:
         family=Family(said.get("family")) if said.get("family") else None,
         setup=said.names("setup"),
         arguments=said.names("arguments"),
+        is_shared=said.truth("shared"),
+        access=access.read(said),
     )
 
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 JOB, NODE, RUN, SECRETS, END, CANCEL = "job.sh", "node.sh", "run.json", "secrets.json", "end", "cancelled"
 BEFORE, AFTER = "before.json", "after.json"
+CLAIM = "job"
+"""A link whose target is the id of the place's job that the run belongs to."""
 LAUNCHER = "umiak-launcher.pyz"
 LOGS, JOB_LOG, LAUNCHER_LOG = "log", "job.log", "launcher.log"
 EXECUTABLE = 0o700
@@ -112,15 +114,19 @@ def bundle_of(
     scripts: tuple[BundleFile, ...],
     command: tuple[str, ...],
     stop_signals: tuple[str, ...] = (),
+    *,
+    is_shared: bool = True,
 ) -> Bundle:
-    """Everything that is written, with the scripts of a place, and the command that starts it. ``stop_signals``: for `NodePlan`."""
+    """Everything that is written, with the scripts of a place, and the command that starts it. ``stop_signals``: for `NodePlan`.
+    ``is_shared``: whether all nodes see the same directory; else each has its own data in and out."""
     import json
 
     from umiak.contracts.start import TOKEN
 
     secrets = (TOKEN, *job.secrets)
     files = [*scripts, _file(run, RUN, json.dumps(encode(info)) + "\n")]
-    files += [_file(run, name, node_plan.as_text(plan)) for name, plan in _plans(job, run, info, stop_signals).items()]
+    plans = _plans(job, run, info, stop_signals, is_shared=is_shared)
+    files += [_file(run, name, node_plan.as_text(plan)) for name, plan in plans.items()]
     requests = [f"copy to {run.file(LAUNCHER)}: the launcher of this umiak, kept once in {run.root}/launchers"]
     if job.files:
         chosen = f", only {' '.join(job.files.include)}" if job.files.include else " without what .gitignore leaves out"
@@ -165,16 +171,21 @@ def _file(run: SharedRun, name: str, text: str) -> BundleFile:
     return BundleFile(path=run.file(name), text=text, mode=PRIVATE)
 
 
-def _plans(job: Job, run: SharedRun, info: RunInfo, stop_signals: tuple[str, ...]) -> dict[str, NodePlan]:
-    """Data is brought in and out once, since all nodes see the same directory."""
+def _plans(
+    job: Job, run: SharedRun, info: RunInfo, stop_signals: tuple[str, ...], *, is_shared: bool
+) -> dict[str, NodePlan]:
+    """Data is brought in and out once, if all nodes see the same directory."""
     plans = {}
-    if job.inputs:
+    data = {} if is_shared else {"inputs": job.inputs, "outputs": job.outputs}
+    if job.inputs and is_shared:
         plans[BEFORE] = _plan(job, run, info, inputs=job.inputs, only_data=True)
     for role in job.roles:
         words = launch_words(job, role, run.run_id)
         env = tuple(job.environment_of(role).items())
-        plans[f"{role.role.value}.json"] = _plan(job, run, info, launch=words, env=env, stop_signals=stop_signals)
-    if job.outputs:
+        plans[f"{role.role.value}.json"] = _plan(
+            job, run, info, launch=words, env=env, stop_signals=stop_signals, **data
+        )
+    if job.outputs and is_shared:
         plans[AFTER] = _plan(job, run, info, outputs=job.outputs, only_data=True)
     return plans
 

@@ -1,7 +1,8 @@
 """The backend `slurm`. An adapter.
 
-A run is a directory on a file system that this machine and all nodes see, and a job of Slurm with the run's id for a name. Nothing of
-it is kept on this machine, so any login node of the cluster can ask.
+A run is a directory on a file system that the submitting machine and all nodes see, and a job of Slurm with the run's id for a name.
+Nothing of it is kept on this machine, so any login node of the cluster can ask. With `submit_host` the submitting machine is another
+one, and everything that is done there is asked over ssh.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from umiak.submit.backend import AnswerLost
 from umiak.submit.backends.shared import layout, problems
 from umiak.submit.backends.shared.files import SharedStore
 from umiak.submit.backends.slurm import script, settings
-from umiak.submit.backends.slurm.commands import SlurmCommands, no_command
+from umiak.submit.backends.slurm.commands import SlurmCommands
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     from umiak.core.bundle import Bundle
     from umiak.core.job import Job
     from umiak.core.status import JobStatus
-    from umiak.submit.backend import LogLine, LogsWanted, Submission, SubmitContext
+    from umiak.submit.backend import LogLine, LogsWanted, PlaceCheck, Submission, SubmitContext
     from umiak.submit.backends.shared.layout import SharedRun
+    from umiak.submit.backends.shared.remote import RemoteHosts, RemoteStore
     from umiak.submit.backends.slurm.settings import SlurmSettings
     from umiak.submit.places import NamedPlace
 
@@ -59,6 +61,18 @@ class SlurmBackend:
         self._place = place
         self._context = context
         self._settings = said
+        self._hosts: RemoteHosts | None = None
+        self._store: SharedStore | RemoteStore
+        self._slurm: SlurmCommands
+        if said.submit_host:
+            from umiak.submit.backends.shared.remote import RemoteHosts, RemoteStore
+            from umiak.submit.backends.slurm.remote_commands import RemoteSlurmCommands
+
+            python = said.submit_python or said.python
+            self._hosts = RemoteHosts(said.access, (said.submit_host,), said.directory, python, context)
+            self._store = RemoteStore(self._hosts, place)
+            self._slurm = RemoteSlurmCommands(place, self._store, said.commands)
+            return
         home = context.environ.get("HOME") or os.path.expanduser("~")
         root = f"{home}{said.directory[1:]}" if said.directory.split("/")[0] == "~" else said.directory
         self._store = SharedStore(os.path.normpath(os.path.join(context.directory, root)), place)
@@ -68,39 +82,75 @@ class SlurmBackend:
 
     def check(self, job: Job) -> list[Problem]:
         """What can be known without asking Slurm: it refuses the rest itself."""
-        found = [no_command(self._place, each) for each in NEEDED if self._slurm.find(each) is None]
-        found += problems.elastic_roles(job, self._place)
+        found = problems.elastic_roles(job, self._place)
         directory = os.path.join(self._context.directory, job.files.root if job.files else ".")
         found += problems.missing(
             each for each in problems.scripts(job) if not os.path.exists(os.path.join(directory, each))
         )
-        unusable = self._store.problem()
-        return [*found, *([unusable] if unusable else [])]
+        unusable = self._store.problems()
+        if unusable and self._hosts:
+            return [*found, *unusable]  # nothing else can be asked there
+        return [*found, *(self._slurm.no_command(each) for each in self._slurm.missing(NEEDED)), *unusable]
+
+    def examine(self) -> Iterator[PlaceCheck]:
+        """For `umiak doctor`: the submit host, its directory, and Slurm's commands there."""
+        from umiak.submit.backend import PlaceCheck
+
+        unusable = self._store.problems()
+        missing = (
+            [] if unusable and self._hosts else [self._slurm.no_command(each) for each in self._slurm.missing(NEEDED)]
+        )
+        yield from (PlaceCheck(text=each.what, problem=each) for each in (*unusable, *missing))
+        if not unusable and not missing:
+            where = f" on {self._settings.submit_host}" if self._hosts else ""
+            yield PlaceCheck(text=f"{', '.join(NEEDED)}{where}; directory {self._store.root}")
 
     def render(self, job: Job, run_id: str) -> Bundle:
         """The sbatch script, what it starts on nodes, and the plans."""
         run = self._store.run(run_id)
         limit_s, stop_s = script.times(job, self._settings)
-        info = replace(layout.info_of(job, run, self._context.directory), time_limit_s=limit_s, stop_time_s=stop_s)
+        directory = self._context.directory
+        if self._hosts:
+            from umiak.submit.backends.shared.remote import with_files
+
+            job, directory = with_files(job), run.work
+        info = replace(layout.info_of(job, run, directory), time_limit_s=limit_s, stop_time_s=stop_s)
         scripts = script.scripts(job, run, self._settings)
-        return layout.bundle_of(job, run, info, scripts, ("sbatch", "--parsable", run.file(layout.JOB)))
+        words = ("sbatch", "--parsable", run.file(layout.JOB))
+        made = layout.bundle_of(job, run, info, scripts, words)
+        if not self._hosts:
+            return made
+        host = self._settings.submit_host
+        told = (
+            f"over ssh to {host}: all files, secrets through standard input; launcher and files only if it lacks them"
+        )
+        return replace(made, requests=(told, *made.requests), commands=(("ssh", host, *words),))
 
     def submit(self, submission: Submission) -> Handle:
         """Write everything and submit it, unless Slurm has a job for this run."""
+        if isinstance(self._store, SharedStore):
+            return self._submit(submission)
+        from umiak.submit.backends.shared.remote import with_files
+
+        self._store.resolve()  # scripts need paths without `~`
+        bundle = self.render(submission.job, submission.run_id)
+        return self._submit(replace(submission, job=with_files(submission.job), bundle=bundle))
+
+    def _submit(self, submission: Submission) -> Handle:
         run = self._store.run(submission.run_id)
         handle = Handle(backend=NAME, place=self._place, id=submission.run_id)
-        if os.path.exists(run.file(layout.RUN)) and self._started(run):
+        if self._store.read(run, layout.RUN) is not None and self._started(run):
             return handle
         self._store.write(run, submission, self._context.directory)
         text = self._store.read(run, layout.JOB) or ""
-        env = script.sbatch_environment(self._context.environ, tuple(submission.secrets), self._settings, text)
+        env = script.sbatch_environment(self._slurm.environ(), tuple(submission.secrets), self._settings, text)
         try:
             job_id = self._slurm.submit(run.file(layout.JOB), env)
         except AnswerLost:
             if not self._started(run):
                 raise
             return handle
-        if self._claim(run, job_id) != job_id:
+        if self._store.claim(run, job_id) != job_id:
             self._slurm.cancel(job_id)  # an earlier one has come through after all
         return handle
 
@@ -125,18 +175,23 @@ class SlurmBackend:
         asked = {"at": -ASK_S, "is_over": False}
 
         def is_over() -> bool:
-            now = time.monotonic()
-            is_due = now - asked["at"] >= (LOOK_S if self._store.end(run) else ASK_S)
-            if is_due and not asked["is_over"]:
-                try:
+            try:
+                is_due = time.monotonic() - asked["at"] >= (LOOK_S if self._store.end(run) else ASK_S)
+                if is_due and not asked["is_over"]:
                     asked["is_over"] = self._status(run).state.is_over
-                except UmiakError:
-                    if not wanted.follow:
-                        raise  # who follows goes on: files can be read without Slurm
+                    asked["at"] = time.monotonic()
+            except UmiakError:
+                if not wanted.follow:
+                    raise  # who follows goes on: files can be read without Slurm
                 asked["at"] = time.monotonic()
             return bool(asked["is_over"])
 
-        yield from logs.follow(run, self._store.info(run), wanted, is_over)
+        if self._hosts:
+            from umiak.submit.backends.shared import remote
+
+            yield from remote.lines(self._hosts, run.run_id, wanted, is_over, self._context.tell)
+        else:
+            yield from logs.follow(run, self._store.info(run), wanted, is_over)
 
     def cancel(self, handle: Handle, grace_s: float) -> None:
         """SIGTERM to the launchers, SIGKILL after the grace; a job that waits is taken from the queue."""
@@ -144,7 +199,7 @@ class SlurmBackend:
         if self._status(run).state.is_over:
             return
         self._store.ask_to_cancel(run)
-        job_id = self._job_id(run, ask=True) or self._claim(run, NONE)
+        job_id = self._job_id(run, ask=True) or self._store.claim(run, NONE)
         if job_id == NONE:
             return
         began = time.monotonic()
@@ -201,26 +256,14 @@ class SlurmBackend:
 
     def _job_id(self, run: SharedRun, *, ask: bool = False) -> str:
         """The job that the run belongs to; empty: none. ``ask``: Slurm may know one that could not be written down."""
-        try:
-            return os.readlink(run.file(script.CLAIM))
-        except OSError:
-            pass
-        found = self._slurm.named(run.run_id) if ask else []
-        return self._claim(run, found[0]) if found else ""
-
-    def _claim(self, run: SharedRun, job_id: str) -> str:
-        """The run belongs to this job, unless it belongs to another one; to which it does."""
-        try:
-            os.symlink(job_id, run.file(script.CLAIM))
-        except FileExistsError:
-            pass
-        return os.readlink(run.file(script.CLAIM))
+        claimed = self._store.claimed(run)
+        found = self._slurm.named(run.run_id) if ask and not claimed else []
+        return self._store.claim(run, found[0]) if found else claimed
 
     def _known(self, handle: Handle) -> SharedRun:
         """The run of a handle, which may name Slurm's number of the job: ``slurm://hpc/4242``."""
         if is_digits(handle.id):
-            for each in self._store.runs():
-                run = self._store.run(each)
-                if self._job_id(run) == handle.id:
-                    return run
+            for each, job_id in self._store.claims().items():
+                if job_id == handle.id:
+                    return self._store.run(each)
         return self._store.known(handle)

@@ -35,10 +35,21 @@ class SlurmCommands:
 
     def __init__(self, place: str, environ: Mapping[str, str], directory: str = "") -> None:
         self._place = place
+        self._given = environ
         self._path = directory or environ.get("PATH", os.defpath)
-        # Times as numbers, and messages as they are known here.
-        kept = {name: text for name, text in environ.items() if not name.startswith(("SQUEUE_", "SACCT_", "SCANCEL_"))}
-        self._environ = {**kept, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
+        self._environ = asking_environment(environ)
+
+    def environ(self) -> Mapping[str, str]:
+        """Where the commands run."""
+        return self._given
+
+    def missing(self, names: Sequence[str]) -> list[str]:
+        """Those of these commands that are not there."""
+        return [each for each in names if self.find(each) is None]
+
+    def no_command(self, name: str) -> Problem:
+        """A command that is not there."""
+        return no_command(self._place, name)
 
     def find(self, name: str) -> str | None:
         """The path of a command. By hand: shutil takes 10 ms of every dry run."""
@@ -114,7 +125,7 @@ class SlurmCommands:
 
         program = self.find(words[0])
         if program is None:
-            raise UmiakError(no_command(self._place, words[0]), exit_status=Exit.REFUSED)
+            raise UmiakError(self.no_command(words[0]), exit_status=Exit.REFUSED)
         return subprocess.run(
             [program, *words[1:]],
             check=False,
@@ -136,12 +147,21 @@ class SlurmCommands:
         return UmiakError(problem, exit_status=Exit.REFUSED)
 
 
-def no_command(place: str, name: str) -> Problem:
-    """Slurm's commands are not on this machine."""
+def asking_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """With times as numbers, and messages as they are known here."""
+    kept = {name: text for name, text in environ.items() if not name.startswith(("SQUEUE_", "SACCT_", "SCANCEL_"))}
+    return {**kept, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
+
+
+def no_command(place: str, name: str, host: str = "") -> Problem:
+    """Slurm's commands are not on this machine, or not on that host."""
+    hint = "submit from a login node of the cluster, or over ssh with `submit_host =`"
+    if host:
+        hint = "commands over ssh may get another PATH than you after a login"
     return Problem(
         code="UM-SUBMIT-140",
-        what=f"place {place}: no such command here: {name}",
-        hint="submit from a login node of the cluster, or name the directory of the command: `commands =` of the place",
+        what=f"place {place}: no such command {f'on {host}' if host else 'here'}: {name}",
+        hint=f"{hint}; `commands =` of the place names the directory of the command",
     )
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 MARK = "umiak"
 """The comment of our jobs."""
-CLAIM = "job"
-"""A link whose target is the id of the job that the run belongs to."""
 MIB = 1 << 20
 MINUTE_S = 60
 _USUAL = ("HOME", "PATH", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR")

@@ -32,7 +32,7 @@ class JobStart:
 
     def send_files(self, hosts: Sequence[SshHost], found: FoundFiles) -> None:
         """Bring the job's files to hosts that lack them. UmiakError if that can't be done: nothing is started then."""
-        data = _packed(found)
+        data = FilesArchive(found).data()
 
         async def one(host: SshHost) -> Any:
             link = await self._connections.agent(host)
@@ -98,14 +98,23 @@ def cancel(connections: Connections, hosts: Sequence[SshHost], run_id: str, grac
     return [each for each in answers if isinstance(each, HostFailure)]
 
 
-def _packed(found: FoundFiles) -> bytes:
-    """The job's files as one archive."""
-    import tempfile
+class FilesArchive:
+    """The job's files as one archive, packed when the first host wants it."""
 
-    from umiak.submit.payload import file_set
+    def __init__(self, found: FoundFiles | None) -> None:
+        self._found = found
+        self._data = b""
 
-    with tempfile.TemporaryDirectory(prefix="umiak-") as directory:
-        target = os.path.join(directory, "files.tar.gz")
-        file_set.pack(found, target)
-        with open(target, "rb") as file:
-            return file.read()
+    def data(self) -> bytes:
+        if not self._data:
+            import tempfile
+
+            from umiak.submit.payload import file_set
+
+            assert self._found is not None
+            with tempfile.TemporaryDirectory(prefix="umiak-") as directory:
+                target = os.path.join(directory, "files.tar.gz")
+                file_set.pack(self._found, target)
+                with open(target, "rb") as file:
+                    self._data = file.read()
+        return self._data

@@ -1,0 +1,165 @@
+"""The directories of runs as they are used where they lie. An adapter.
+
+    store = RunStore("/shared/me/.umiak", "hpc")
+    store.end(run), store.info(run), store.runs(), store.claimed(run)
+
+The directory of a run is for its owner alone. Everything in it is there as a whole or not at all: nodes may look at any moment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from umiak.adapters import private_files
+from umiak.core.decode import Malformed
+from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.value import value
+from umiak.submit.backends.shared import layout
+from umiak.submit.backends.shared.layout import SharedRun
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from umiak.core.job import Handle
+    from umiak.submit.backends.shared.layout import RunInfo
+
+
+@value
+class SharedRunEnd:
+    """How job.sh ended."""
+
+    exit_code: int
+    ended_s: float
+
+
+def end_of(text: str | None) -> SharedRunEnd | None:
+    """From what job.sh wrote as its last."""
+    words = (text or "").split()
+    if len(words) != 2 or not all(map(str.isdecimal, words)):
+        return None
+    return SharedRunEnd(exit_code=int(words[0]), ended_s=float(words[1]))
+
+
+class RunStore:
+    """The directory of a place."""
+
+    def __init__(self, root: str, place: str) -> None:
+        self.root = root
+        self._place = place
+
+    def run(self, run_id: str) -> SharedRun:
+        return SharedRun(root=self.root, run_id=run_id)
+
+    def claims(self) -> dict[str, str]:
+        """Of each run the job that it belongs to."""
+        return {each: self.claimed(self.run(each)) for each in self.runs()}
+
+    def known(self, handle: Handle) -> SharedRun:
+        """The run of a handle; UmiakError if it has no directory here."""
+        run = self.run(handle.id)
+        if not os.path.exists(run.file(layout.RUN)):
+            problem = Problem(
+                code="UM-SUBMIT-146",
+                what=f"unknown run: {handle}",
+                why=f"there is no {run.path}",
+                hint=f"does this machine see that directory, and is `directory` of the place {self._place} what it was?",
+            )
+            raise UmiakError(problem)
+        return run
+
+    def runs(self) -> list[str]:
+        """The ids of all runs."""
+        try:
+            return sorted(os.listdir(os.path.join(self.root, "runs")))
+        except FileNotFoundError:
+            return []
+
+    # ---- the parts of a run
+
+    def make_directories(self, run: SharedRun | None = None) -> None:
+        """Those of all runs, and those of one."""
+        for path in (self.root, f"{self.root}/launchers", f"{self.root}/files", f"{self.root}/runs"):
+            private_files.make_directory(path)
+        for path in (run.path, run.logs) if run else ():
+            private_files.make_directory(path)
+
+    def put(
+        self,
+        run: SharedRun,
+        texts: Iterable[tuple[str, str, int]],
+        secrets: Mapping[str, str],
+        launcher: str,
+        digest: str,
+    ) -> None:
+        """All that a run needs. ``texts``: names, texts and modes of scripts and plans; ``launcher``: its file in this directory;
+        ``digest``: of the kept files, of which the run gets its own copy."""
+        if not os.path.lexists(run.file(layout.LAUNCHER)):
+            os.symlink(launcher, run.file(layout.LAUNCHER))
+        if digest and not os.path.lexists(run.work):  # else by an earlier try: the job may work there already
+            self._copy(run, digest)
+        # A job that was started before reads these secrets; another token would part its nodes.
+        private_files.write_once(run.file(layout.SECRETS), json.dumps(dict(secrets)))
+        for name, text, mode in texts:
+            private_files.write(run.file(name), text)
+            os.chmod(run.file(name), mode)
+
+    def _copy(self, run: SharedRun, digest: str) -> None:
+        """Beside it and renamed: a job never sees a part."""
+        from umiak.submit.payload import unpack
+
+        temporary = f"{run.work}.{os.urandom(6).hex()}"
+        unpack.copy(os.path.join(self.root, "files", digest), temporary)
+        os.rename(temporary, run.work)
+
+    def claimed(self, run: SharedRun) -> str:
+        """The job of the place that the run belongs to; empty: none yet."""
+        try:
+            return os.readlink(run.file(layout.CLAIM))
+        except OSError:
+            return ""
+
+    def claim(self, run: SharedRun, by: str) -> str:
+        """The run belongs to this job, unless it belongs to another one; to which it does."""
+        try:
+            os.symlink(by, run.file(layout.CLAIM))
+        except FileExistsError:
+            pass
+        return os.readlink(run.file(layout.CLAIM))
+
+    # ---- how it is
+
+    def info(self, run: SharedRun) -> RunInfo:
+        try:
+            with open(run.file(layout.RUN), encoding="utf-8") as file:
+                return layout.info_from(file.read())
+        except (OSError, Malformed) as error:
+            problem = Problem(
+                code="UM-SUBMIT-148",
+                what=f"place {self._place}: the run's files can't be read: {run.path}",
+                why=str(error),
+                hint="they are from another version, or were changed: submit the job again",
+            )
+            raise UmiakError(problem, exit_status=Exit.REFUSED) from None
+
+    def end(self, run: SharedRun) -> SharedRunEnd | None:
+        """What job.sh wrote as its last; None before that."""
+        return end_of(self.read(run, layout.END))
+
+    def read(self, run: SharedRun, name: str) -> str | None:
+        try:
+            with open(run.file(name), encoding="utf-8", errors="replace") as file:
+                return file.read()
+        except OSError:
+            return None
+
+    def ask_to_cancel(self, run: SharedRun) -> None:
+        """Seen by nodes that begin after the signal was sent."""
+        private_files.write(run.file(layout.CANCEL), "")
+
+    def is_cancelled(self, run: SharedRun) -> bool:
+        return os.path.exists(run.file(layout.CANCEL))
+
+    def forget_secrets(self, run: SharedRun) -> None:
+        private_files.remove(run.file(layout.SECRETS))
