@@ -5,7 +5,7 @@
     launchers/NAME     which process launcher NAME is; written by that process before it is the launcher
     cancel.json        that somebody wants its end
     end.json           how it ended
-    log/NAME/          what launcher NAME and its workers print
+    log/NAME/          what launcher NAME and its workers print, and in state.json how it is
 
     token.json         the run's own token, of a job on many machines, until the run is over
 
@@ -19,7 +19,7 @@ import json
 import os
 import time
 
-from umiak.adapters import identity, private_files
+from umiak.adapters import identity, private_files, report_file
 from umiak.adapters.identity import ProcessIdentity
 from umiak.core.value import fields, value
 from umiak.submit.node.plan import RunPlan
@@ -143,7 +143,9 @@ class RunFiles:
         is_supervised = supervisor is not None and identity.is_alive(supervisor)
         launchers = self.launchers()
         alive = {name for name, each in launchers.processes.items() if identity.is_alive(each)} if launchers else set()
-        is_complete = launchers is not None and len(launchers.processes) >= len(self.plan().launchers)
+        planned = self.plan().launchers
+        is_complete = launchers is not None and len(launchers.processes) >= len(planned)
+        reports = {each.name: report_file.read(self.log_directory(each.name)) for each in planned}
         return RunFacts(
             age_s=now_s - os.stat(self._file(PLAN)).st_mtime,
             is_claimed=supervisor is not None,
@@ -153,6 +155,7 @@ class RunFiles:
             alive=frozenset(alive),
             is_cancelled=self.cancel_grace_s() is not None,
             end=end or self.end(),
+            reports={name: each for name, each in reports.items() if each},
         )
 
     def _file(self, name: str) -> str:

@@ -5,7 +5,7 @@
 or `start` in a process that is there already.
 It belongs to no terminal and no client. Secrets come through standard input, which ends with the word that everything arrived:
 a client that was killed in between starts nothing. If this process is killed, the kernel sends its launchers SIGTERM; they end
-their workers, and nothing is left.
+their workers, and nothing is left. Launchers know which process this is: without it they kill workers that do not end by themselves.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import signal
 import sys
 import time
 
-from umiak.adapters import process
+from umiak.adapters import identity, process
+from umiak.contracts.start import SUPERVISOR
 from umiak.core.cluster import join_host_port
 from umiak.core.problem import Exit
 from umiak.core.value import value
@@ -185,8 +186,11 @@ class _Supervisor:
     def _start(self) -> None:
         master = join_host_port(LOOPBACK, _free_port()) if len(self._plan.launchers) > 1 else ""
         self._files.prepare_launchers()
+        own = identity.of(os.getpid())
+        assert own is not None
         for index, launcher in enumerate(self._plan.launchers):
             environ = plans.environment(self._plan, index, inherited=os.environ, master=master)
+            environ[SUPERVISOR] = own.text
             self._running[launcher.name] = self._start_one(launcher, {**environ, **self._secrets})
 
     def _start_one(self, launcher: plans.PlannedLauncher, environ: Mapping[str, str]) -> _StartedLauncher:
