@@ -44,7 +44,7 @@ print("end", flush=True)
 RESTARTED = """
 import os, pathlib, signal, sys, time
 here = pathlib.Path(sys.argv[1])
-rank, life = os.environ["UMIAK_RANK"], os.environ["UMIAK_RESTARTS"]
+rank, life = os.environ["UMIAK_RANK"], os.environ["UMIAK_RESTART_COUNT"]
 print(f"life {life} of {rank}", flush=True)
 def wait(name):
     while not (here / name).exists():

@@ -6,6 +6,7 @@ import os
 import time
 
 from umiak.adapters import report_file
+from umiak.core.names import is_loopback
 from umiak.core.value import replace
 from umiak.launch.node.reporting import NodeReporting
 
@@ -22,7 +23,9 @@ class ReportWriter:
 
     def __init__(self, directory: str, setting: NodeSetting) -> None:
         self._directory = directory
-        host = setting.offer.host or os.uname().nodename
+        host = setting.offer.host
+        if not host or is_loopback(host):  # who reads it may be on another machine
+            host = os.uname().nodename
         self._reporting = NodeReporting(host=host, restarts=setting.terms.restarts_workers)
 
     def step(self, phase: NodePhase, event: object, actions: Iterable[object]) -> None:

@@ -127,7 +127,10 @@ class MpiBackend:
                 for number, each in enumerate(mine)
             ]
             rank += group.nodes
-        return replace(status, nodes=tuple(nodes))
+        from umiak.submit.backends.shared import reports
+
+        # The only launcher that the supervisor knows is job.sh, which has written nothing about itself.
+        return reports.merged(replace(status, nodes=tuple(nodes)), self._store.reports(run))
 
     def logs(self, handle: Handle, wanted: LogsWanted) -> Iterator[LogLine]:
         """The lines of all hosts, from the files of the run."""

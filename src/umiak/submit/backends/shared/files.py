@@ -12,9 +12,10 @@ from __future__ import annotations
 import json
 import os
 
-from umiak.adapters import private_files
+from umiak.adapters import private_files, report_file
 from umiak.core.bundle import BundleFile
 from umiak.core.decode import Malformed
+from umiak.core.names import is_digits
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
 from umiak.submit.backends.shared import layout
@@ -23,6 +24,7 @@ from umiak.submit.backends.shared.layout import SharedRun
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from umiak.core.job import FileSet, Handle
+    from umiak.core.node_report import NodeReport
     from umiak.submit.backend import Submission
     from umiak.submit.backends.shared.layout import RunInfo
 
@@ -123,6 +125,15 @@ class SharedStore:
         if len(words) != 2 or not all(map(str.isdecimal, words)):
             return None
         return SharedRunEnd(exit_code=int(words[0]), ended_s=float(words[1]))
+
+    def reports(self, run: SharedRun) -> dict[int, NodeReport]:
+        """What launchers have written about themselves, by the number of the node."""
+        try:
+            names = [name for name in os.listdir(run.logs) if is_digits(name)]
+        except FileNotFoundError:
+            return {}
+        found = {int(name): report_file.read(os.path.join(run.logs, name)) for name in names}
+        return {number: each for number, each in found.items() if each}
 
     def read(self, run: SharedRun, name: str) -> str | None:
         try:
