@@ -5,6 +5,7 @@
     launchers/NAME     which process launcher NAME is; written by that process before it is the launcher
     cancel.json        that somebody wants its end
     end.json           how it ended
+    reserve            room for that, on a disk that the job may fill
     log/NAME/          what launcher NAME and its workers print, and in state.json how it is
 
     token.json         the run's own token, of a job on many machines, until the run is over
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 PLAN, SUPERVISOR, CANCEL, END, TOKEN = (f"{name}.json" for name in ("plan", "supervisor", "cancel", "end", "token"))
 LAUNCHERS = "launchers"
+RESERVE, RESERVE_BYTES = "reserve", 8192
 SUPERVISOR_LOG = "supervisor.log"
 OUTPUT = "launcher.log"
 ARRIVED = "arrived"
@@ -128,8 +130,13 @@ class RunFiles:
         told = self._read(CANCEL)
         return None if told is None else float(told["grace_s"])
 
+    def reserve(self) -> None:
+        """Keep room for `write_end` on a disk that the job may fill."""
+        private_files.write(self._file(RESERVE), RESERVE_BYTES * "\0")
+
     def write_end(self, end: RunEnd) -> None:
         plain = {name: getattr(end, name) for name in fields(end)}
+        private_files.remove(self._file(RESERVE))
         self._write(END, {**plain, "exit_codes": dict(end.exit_codes)})
 
     def end(self) -> RunEnd | None:

@@ -149,6 +149,7 @@ class _Supervisor:
     def run(self) -> RunEnd:
         """Until every launcher has ended."""
         process.become_subreaper()
+        self._files.reserve()
         began = time.monotonic()
         self._start()
         while self._running:
