@@ -207,6 +207,7 @@ def umiak(count: int, directory: str) -> Callable[[int], Agent]:
     from umiak.launch.links import handshake, link
     from umiak.launch.plan import LaunchPlan
     from umiak.launch.protocol import Offer, Terms
+    from umiak.launch.report_writer import ReportWriter
     from umiak.launch.reports import logs
     from umiak.launch.reports.talk import Talk
     from umiak.launch.supervisor import Supervisor
@@ -278,6 +279,7 @@ def umiak(count: int, directory: str) -> Callable[[int], Agent]:
                 supervisor=NoWorkers(done),
                 held=held,
                 journal=journal,
+                reports=ReportWriter(directory, setting),
                 talk=talk,
                 heart=heart,
                 listener=listener,

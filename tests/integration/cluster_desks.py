@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from tests.integration.submitting import RESTARTED
 from tests.support import eventually
 from umiak.core.cluster import Placement
 from umiak.platforms import detect
@@ -160,3 +161,24 @@ class ClusterDesk:
                 if is_ours or directory.startswith(str(self.directory.parent)):
                     found.append(f"{pid} {Path(f'/proc/{pid}/cmdline').read_bytes()!r}")
         return found
+
+    def restarts(self, meeting: Path) -> None:
+        """A job on two nodes whose first worker fails once: its status while that lasts, and at the end."""
+        (self.directory / "restarted.py").write_text(RESTARTED)
+        (self.directory / "job.yaml").write_text(
+            f"name: ctr\ncommand: restarted.py {meeting}\nnodes: 2\nrestarts: 3\nenv: {{UMIAK_FAILURE_GRACE: '600'}}\n"
+        )
+        handle = self.submit("job.yaml")
+        eventually(lambda: self.status(handle)["state"] == "restarting")
+        told = self.status(handle)
+        assert told["reason"] == "trainer 0 failed, restart 1 of 3"
+        assert [node["state"] for node in told["nodes"]] == ["restarting", "restarting"]
+        assert all(node["host"] or node["name"] for node in told["nodes"])
+        (meeting / "go").touch()
+        eventually((meeting / "life.1.1").exists)
+        eventually(lambda: self.status(handle)["state"] == "running")
+        assert self.status(handle)["reason"] == "restarted once: trainer 0 failed, restart 1 of 3"
+        (meeting / "end").touch()
+        told = self.wait(handle)
+        assert told["state"] == "succeeded"
+        assert [(node["state"], node["exit_code"]) for node in told["nodes"]] == [("succeeded", 0), ("succeeded", 0)]

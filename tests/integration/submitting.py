@@ -41,6 +41,24 @@ print("end", flush=True)
 """
 
 
+RESTARTED = """
+import os, pathlib, signal, sys, time
+here = pathlib.Path(sys.argv[1])
+rank, life = os.environ["UMIAK_RANK"], os.environ["UMIAK_RESTART_COUNT"]
+print(f"life {life} of {rank}", flush=True)
+def wait(name):
+    while not (here / name).exists():
+        time.sleep(0.02)
+signal.signal(signal.SIGTERM, lambda *_: (wait("go"), os._exit(0)))
+(here / f"life.{life}.{rank}").touch()
+if life == "0" and rank == "0":
+    wait("life.0.1")
+    sys.exit(7)
+wait("end")
+"""
+"""Two workers: the first one fails once, and the other then takes its time to end, until there is a file `go`. The restart lasts as long."""
+
+
 class Desk:
     """One person at one machine."""
 

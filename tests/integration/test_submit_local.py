@@ -61,6 +61,45 @@ def test_the_exit_code_of_wait_is_the_jobs(desk: submitting.Desk) -> None:
     assert "failed" in desk.umiak("status", handle)
 
 
+def test_a_run_that_restarts_its_workers_says_so(desk: submitting.Desk, tmp_path: Path) -> None:
+    (desk.directory / "restarted.py").write_text(submitting.RESTARTED)
+    (desk.directory / "job.yaml").write_text(
+        f"name: ctr\ncommand: restarted.py {tmp_path}\nworkers: 2\nrestarts: 3\nenv: {{UMIAK_FAILURE_GRACE: '600'}}\n"
+    )
+    handle = desk.submit("job.yaml")
+    eventually(lambda: desk.status(handle)["state"] == "restarting")
+    told = desk.status(handle)
+    assert told["reason"] == "trainer 0 failed, restart 1 of 3"
+    (node,) = told["nodes"]
+    assert (node["state"], node["host"], node["exit_code"]) == ("restarting", os.uname().nodename, None)
+    assert "restarting: trainer 0 failed, restart 1 of 3" in desk.umiak("status", handle)
+    (tmp_path / "go").touch()
+    eventually((tmp_path / "life.1.1").exists)
+    eventually(lambda: desk.status(handle)["state"] == "running")
+    assert desk.status(handle)["reason"] == "restarted once: trainer 0 failed, restart 1 of 3"
+    (tmp_path / "end").touch()
+    desk.umiak("wait", handle)
+    assert desk.status(handle)["nodes"][0]["exit_code"] == 0
+
+
+def test_every_node_of_a_failed_run_has_its_exit_code_and_reason(desk: submitting.Desk) -> None:
+    (desk.directory / "job.yaml").write_text(
+        "name: ctr\nroles:\n  server: {command: train.py lines=1}\n  trainer: {command: train.py fail=7}\n"
+    )
+    handle = desk.submit("job.yaml")
+    desk.umiak("wait", handle, status=7)
+    told = desk.status(handle)
+    assert told["reason"].startswith("exit code 7: trainer 0 on node 127.0.0.1 failed with exit code 7")
+    assert [(each["name"], each["host"], each["state"]) for each in told["nodes"]] == [
+        ("server-0", os.uname().nodename, "failed"),
+        ("trainer-0", os.uname().nodename, "failed"),
+    ]
+    assert all("trainer 0 on node 127.0.0.1 failed" in each["reason"] for each in told["nodes"])
+    table = desk.umiak("status", handle)
+    assert "REASON" in table
+    assert "trainer 0 on node 127.0.0.1 failed with exit code 7" in table
+
+
 def test_wait_gives_up_in_time_and_the_job_goes_on(desk: submitting.Desk) -> None:
     handle = desk.submit("--", "train.py", "until=go")
     assert "UM-SUBMIT-017" in desk.umiak("wait", handle, "--timeout", "0.2", status=3)
@@ -223,6 +262,26 @@ def test_a_killed_supervisor_leaves_a_lost_run_and_no_process(desk: submitting.D
     assert desk.status(handle)["state"] == "lost"
     assert [pid for pid in workers if identity.of(pid)] == []
     eventually(lambda: not desk.left())
+
+
+def test_stubborn_workers_end_soon_after_their_supervisor_was_killed(desk: submitting.Desk) -> None:
+    """Nobody asks for it: neither a client nor anybody else is there."""
+    handle = desk.submit("--nproc_per_node", "2", "--", "train.py", "stubborn", "until=never")
+    workers = desk.until_started(2)
+    for rank in (0, 1):
+        eventually((desk.directory / "seen" / f"stubborn.{rank}").exists)
+    began = time.monotonic()
+    os.kill(desk.supervisor(handle).pid, signal.SIGKILL)
+    eventually(lambda: desk.status(handle)["state"] == "stopping")
+    assert desk.status(handle)["reason"] == "its supervisor was killed"
+    eventually(lambda: not desk.left(), within_s=120)
+    assert time.monotonic() - began >= 20, "they have time to end by themselves"
+    assert [pid for pid in workers if identity.of(pid)] == []
+    told = desk.status(handle)
+    assert told["state"] == "lost"
+    assert told["reason"] == "its supervisor was killed, and its launchers have ended their workers then"
+    assert told["nodes"][0]["exit_code"] == 143
+    assert "the supervisor of this run was killed" in desk.umiak("logs", handle)
 
 
 def test_cancel_without_a_supervisor_kills_what_does_not_obey(desk: submitting.Desk) -> None:

@@ -90,6 +90,10 @@ def test_a_job_on_two_hosts(desk: ClusterDesk) -> None:
     assert desk.umiak("logs", handle, "--rank", "1").splitlines() == ["begin trainer 1 of 2", "end"]
 
 
+def test_a_job_that_restarts_its_workers_says_so(desk: ClusterDesk, tmp_path: Path) -> None:
+    desk.restarts(tmp_path)
+
+
 def test_the_exit_code_of_a_worker_is_the_jobs(desk: ClusterDesk) -> None:
     handle = desk.submit("--nnodes", "2", "--", "train.py", "fail=7")
     status = desk.wait(handle, status=7)

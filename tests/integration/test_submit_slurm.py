@@ -73,6 +73,10 @@ def test_a_job_on_two_nodes(desk: ClusterDesk, cluster: slurm.Cluster) -> None:
     assert handle in desk.umiak("list")
 
 
+def test_a_job_that_restarts_its_workers_says_so(desk: ClusterDesk, tmp_path: Path) -> None:
+    desk.restarts(tmp_path)
+
+
 def test_the_exit_code_of_a_worker_is_the_jobs(desk: ClusterDesk, cluster: slurm.Cluster) -> None:
     handle = desk.submit("--nnodes", "2", "--", "train.py", "fail=7")
     status = desk.wait(handle, status=7)

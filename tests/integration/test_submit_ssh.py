@@ -116,6 +116,13 @@ def lab(tmp_path: Path, ssh_cluster: SshFactory) -> Lab:
     return Lab(tmp_path, ssh_cluster(4))
 
 
+@pytest.fixture
+def distant(tmp_path: Path, network: NetworkFactory, ssh_cluster: SshFactory) -> Lab:
+    """Four hosts with networks of their own, and a fifth where the person is."""
+    net = network(5)
+    return Lab(tmp_path, ssh_cluster(net.hosts[1:]), net.hosts[0])
+
+
 def own_lines(output: str, source: str) -> list[str]:
     return [line.partition("] ")[2] for line in output.splitlines() if line.startswith(f"[{source}]")]
 
@@ -210,7 +217,8 @@ def test_servers_and_trainers_over_ssh_as_people_did_it_with_fabric(
 # ---- whatever fails
 
 
-def test_every_bad_host_is_named_and_nothing_is_started(lab: Lab) -> None:
+def test_every_bad_host_is_named_and_nothing_is_started(distant: Lab) -> None:
+    lab = distant
     machines = lab.cluster.machines
     machines[0].change_host_key()
     machines[1].kill()
@@ -220,7 +228,8 @@ def test_every_bad_host_is_named_and_nothing_is_started(lab: Lab) -> None:
         told = lab.umiak("submit", "--nnodes", "4", "--", "train.py", status=2)
     finally:
         machines[3].resume()
-    for host, code in (("node0", 105), ("node1", 102), ("node2", 107), ("node3", 101)):
+    names = [each.name for each in machines]
+    for host, code in zip(names, (105, 102, 107, 101), strict=True):
         assert [
             line for line in told.splitlines() if line.startswith(f"error: {host}: ") and f"UM-SUBMIT-{code}" in line
         ]
@@ -232,10 +241,10 @@ def test_every_bad_host_is_named_and_nothing_is_started(lab: Lab) -> None:
         if line.startswith("{")
     ]
     assert [row["ready"] for row in rows] == [False, False, False, True]
-    assert "UM-SUBMIT-108" in lab.umiak("hosts", "check", "--host", "node3", "--framework", "jax", status=3)
+    assert "UM-SUBMIT-108" in lab.umiak("hosts", "check", "--host", names[3], "--framework", "jax", status=3)
     told = lab.umiak("doctor", "--only", "place", "--on", "lab", status=1)
     assert all(f"UM-SUBMIT-{code}" in told for code in (105, 102, 107))
-    assert "node3: Python 3" in told
+    assert f"{names[3]}: Python 3" in told
 
 
 def test_a_host_whose_key_nobody_knows_is_never_let_in(lab: Lab) -> None:
@@ -257,15 +266,20 @@ def test_a_host_whose_key_nobody_knows_is_never_let_in(lab: Lab) -> None:
     assert sshd.PASSWORD_USER in own_lines(told, f"127.0.0.1:{machine.port}")
 
 
-def test_a_host_that_dies_in_the_middle_ends_the_job_and_is_named(lab: Lab) -> None:
+def test_a_host_that_dies_in_the_middle_ends_the_job_and_is_named(distant: Lab) -> None:
+    """And comes back as after a reboot: a host whose disk was kept in memory only."""
+    lab = distant
     handle = lab.submit("--nnodes", "4", "--", "train.py", "until=never")
     lab.until_started(4)
     lab.cluster.machines[2].kill()
     told = eventually(lambda: _over(lab, handle), within_s=60)
     assert told["state"] == "failed"
-    assert "node2" in told["reason"]
-    (node,) = [each for each in told["nodes"] if each["name"] == "node2"]
+    assert lab.cluster.machines[2].name in told["reason"]
+    (node,) = [each for each in told["nodes"] if each["name"] == lab.cluster.machines[2].name]
     assert (node["state"], "connection refused" in node["reason"]) == ("lost", True)
+    others = [each for each in told["nodes"] if each is not node]
+    assert [each["state"] for each in others] == ["failed"] * 3
+    assert all("was lost: its connection was closed" in each["reason"] for each in others)
     lab.cluster.machines[2].start()  # it comes back, with an empty disk
     told = lab.status(handle)
     assert "the run's files are gone" in told["reason"]
@@ -304,8 +318,9 @@ def test_a_host_that_cannot_be_reached_for_a_while_loses_no_line(
         assert own_lines(output.read_text(), f"trainer.{rank}") == [f"begin trainer {rank} of 4", *whole, *whole, "end"]
 
 
-def test_a_client_that_is_killed_and_repeated_starts_the_job_once(lab: Lab) -> None:
+def test_a_client_that_is_killed_and_repeated_starts_the_job_once(distant: Lab) -> None:
     """Killed at any moment between its first instruction and its answer; another shell goes on with the handle."""
+    lab = distant
     draw = chance()
     words = ("submit", "--nnodes", "4", "--", "train.py", f"until={lab.shared}/go")
     for attempt in range(6):
@@ -322,7 +337,106 @@ def test_a_client_that_is_killed_and_repeated_starts_the_job_once(lab: Lab) -> N
     lab.until_started(4)
     lab.go()
     lab.umiak("wait", run["handle"])
-    assert lab.starts() == [f"node{number} trainer.{number}" for number in range(4)]
+    assert lab.starts() == [f"{each.name} trainer.{rank}" for rank, each in enumerate(lab.cluster.machines)]
+
+
+def test_a_run_that_restarts_its_workers_says_so(lab: Lab) -> None:
+    (lab.directory / "restarted.py").write_text(submitting.RESTARTED)
+    (lab.directory / "job.yaml").write_text(
+        f"name: ctr\nfiles: .\ncommand: restarted.py {lab.shared}\nnodes: 2\nrestarts: 3\nenv: {{UMIAK_FAILURE_GRACE: '600'}}\n"
+    )
+    handle = lab.submit("job.yaml")
+    eventually(lambda: lab.status(handle)["state"] == "restarting", within_s=60)
+    told = lab.status(handle)
+    assert told["reason"] == "trainer 0 failed, restart 1 of 3"
+    assert [(node["state"], bool(node["host"])) for node in told["nodes"]] == [("restarting", True)] * 2
+    lab.go()
+    eventually((lab.shared / "life.1.1").exists, within_s=60)
+    eventually(lambda: lab.status(handle)["state"] == "running", within_s=60)
+    (lab.shared / "end").touch()
+    lab.umiak("wait", handle)
+
+
+def test_stubborn_workers_end_soon_after_a_supervisor_was_killed(lab: Lab) -> None:
+    """On that host nothing is left, and it is named."""
+    handle = lab.submit("--nnodes", "1", "--", "train.py", "stubborn", "until=never")
+    lab.until_started(1)
+    (machine,) = [each for each in lab.cluster.machines if [*each.files.glob(".umiak/runs/*/*")]]
+    (run,) = machine.files.glob(".umiak/runs/*/*")
+    eventually(lambda: [*run.glob("work*/seen/stubborn.0")])
+    (supervisor,) = _supervisors(machine)
+    os.kill(supervisor, signal.SIGKILL)
+    assert lab.status(handle)["state"] == "stopping"
+    eventually(lambda: not lab.processes(), within_s=120)
+    told = lab.status(handle)
+    assert told["state"] == "lost"
+    assert "its supervisor was killed" in told["reason"]
+    (node,) = told["nodes"]
+    assert (node["name"], node["exit_code"], node["reason"]) == (machine.name, 143, "received SIGTERM (15)")
+
+
+def _supervisors(machine: sshd.Machine) -> list[int]:
+    """As this machine numbers them: those whose children are the first processes of launchers."""
+    own = os.readlink(f"/proc/{machine.pid}/ns/pid")
+    found = set()
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if os.readlink(f"/proc/{pid}/ns/pid") == own and b"umiak.launch" in words:
+                parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
+                if b"umiak.launch" not in Path(f"/proc/{parent}/cmdline").read_bytes():
+                    found.add(parent)
+    return sorted(found)
+
+
+def test_a_client_that_dies_while_it_follows_comes_back_to_the_next_line(distant: Lab) -> None:
+    lab = distant
+    handle = lab.submit("--nnodes", "4", "--", "train.py", "lines=50", f"until={lab.shared}/go", "lines=50")
+    lab.until_started(4)
+    output = lab.directory / "output"
+    with open(output, "w") as file:
+        follower = lab.start("logs", "-f", "--json", handle, stdout=file)
+    eventually(lambda: output.read_text().count('"line 49"') == 4, within_s=60)
+    follower.kill()
+    follower.communicate(timeout=100)
+    assert lab.status(handle)["state"] == "running"
+    lab.go()
+    lab.umiak("wait", handle)
+    whole = [f"line {number}" for number in range(50)]
+    for rank in range(4):
+        lines = lab.umiak("logs", handle, "--rank", str(rank)).splitlines()
+        assert lines == [f"begin trainer {rank} of 4", *whole, *whole, "end"]
+
+
+def test_a_host_key_that_changes_during_a_run_is_told_and_not_trusted(distant: Lab) -> None:
+    lab = distant
+    handle = lab.submit("--nnodes", "4", "--", "train.py", f"until={lab.shared}/go")
+    lab.until_started(4)
+    changed = lab.cluster.machines[1]
+    changed.change_host_key()
+    told = lab.status(handle)
+    assert (told["state"], told["said"]) == ("running", "unreachable")
+    assert changed.name in told["reason"]
+    assert "host key" in told["reason"]
+    changed.change_host_key(trusted=True)  # the person has looked, and trusts it
+    assert lab.status(handle)["said"] == "running"
+    lab.go()
+    lab.umiak("wait", handle)
+
+
+def test_a_disk_that_fills_up_during_a_run_stops_nothing(distant: Lab) -> None:
+    """Lines of that host may be lost; the job, and how it ended, are not."""
+    lab = distant
+    handle = lab.submit("--nnodes", "4", "--", "train.py", f"until={lab.shared}/go", "lines=200")
+    lab.until_started(4)
+    full = lab.cluster.machines[2]
+    full.disk.fill()
+    assert lab.status(handle)["state"] == "running"
+    lab.go()
+    told = eventually(lambda: _over(lab, handle), within_s=60)
+    assert told["state"] == "succeeded", told
+    assert [each["state"] for each in told["nodes"]] == ["succeeded"] * 4
+    assert lab.processes() == []
 
 
 # ---- secrets

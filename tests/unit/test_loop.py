@@ -233,6 +233,45 @@ def test_signals_are_handled_by_the_loop_in_their_order() -> None:
     assert seen == "True\n"
 
 
+SIGNAL_ORDER = """
+    import os, signal
+    from umiak.adapters.loop import Loop
+    loop = Loop()
+    order = []
+    ended, out = os.pipe()
+    os.write(out, b"x")
+    def worker_ended():
+        order.append("worker")
+        loop.forget(ended)
+    loop.on_readable(ended, worker_ended)
+    loop.on_signal(signal.SIGTERM, lambda number: order.append("signal"))
+    loop.after(0.0, lambda: order.append("timer"))
+    {moment}
+    loop.after(0.05, loop.stop)
+    loop.run()
+    print(*order)
+    """
+
+
+@pytest.mark.parametrize(
+    ("moment", "order"),
+    [
+        # Both are ready when the loop looks, and what was there first is the worker's end.
+        ("os.kill(os.getpid(), signal.SIGTERM)", "signal worker timer"),
+        # The signal arrives when the kernel has answered: the answer does not have it.
+        (
+            "loop._notice_nap = lambda timeout: 'signal' in order or os.kill(os.getpid(), signal.SIGTERM)",
+            "signal worker timer",
+        ),
+        # It arrives while something else is handled.
+        ("loop.soon(lambda: os.kill(os.getpid(), signal.SIGTERM)); loop.soon(lambda: order.append('soon'))", ""),
+    ],
+    ids=["ready at once", "after the kernel's answer", "during a call"],
+)
+def test_a_signal_that_has_arrived_comes_before_whatever_else_is_ready(moment: str, order: str) -> None:
+    assert output_of(SIGNAL_ORDER.replace("{moment}", moment)).strip() == (order or "signal soon worker timer")
+
+
 def test_a_signal_wakes_a_loop_that_waits_for_nothing_else() -> None:
     seen = output_of(
         """

@@ -17,6 +17,7 @@ from umiak.adapters import identity, private_files
 from umiak.core.bundle import shown
 from umiak.core.cluster import Role
 from umiak.core.job import FileSet, FrameworkName, Job, Replicas, Resource, RoleSpec, Transfer
+from umiak.core.node_report import NodeReport
 from umiak.core.status import State
 from umiak.core.value import replace
 from umiak.submit import configuration, places, registry
@@ -207,6 +208,44 @@ def test_a_run_is_never_running_for_ever(facts: state.RunFacts, expected: str) -
     assert status.state.value == expected
     assert state_of("local", status.said) is status.state
     assert (status.exit_status is None) is not status.state.is_over
+
+
+RESTARTING = NodeReport(state=State.RESTARTING, host="10.0.0.1", restarts=1, reason="trainer 0 failed")
+ENDED = NodeReport(state=State.FAILED, host="10.0.0.1", reason="received SIGTERM (15)", exit_code=143)
+
+
+@pytest.mark.parametrize(
+    ("facts", "report", "job_is", "node_is"),
+    [
+        (RUNNING, RESTARTING, ("restarting", "trainer 0 failed"), ("restarting", "trainer 0 failed", None)),
+        (
+            RUNNING,
+            replace(RESTARTING, state=State.RUNNING),
+            ("running", "restarted once: trainer 0 failed"),
+            ("running", "restarted once: trainer 0 failed", None),
+        ),
+        (RUNNING, replace(RESTARTING, state=State.RUNNING, restarts=0, reason=""), ("running", ""), ("running", "", None)),
+        (replace(RUNNING, is_cancelled=True), RESTARTING, ("stopping", "it was cancelled"), ("stopping", "trainer 0 failed", None)),
+        # A launcher that was killed has not written that it has ended.
+        (GONE, RESTARTING, ("lost", "its supervisor was killed; how the job ended is not known"), ("lost", "trainer 0 failed", None)),
+        (
+            GONE,
+            ENDED,
+            ("lost", "its supervisor was killed, and its launchers have ended their workers then"),
+            ("lost", "received SIGTERM (15)", 143),
+        ),
+        (replace(GONE, end=end(143)), ENDED, ("failed", "exit code 143: received SIGTERM (15)"), ("failed", "received SIGTERM (15)", 143)),
+        (replace(GONE, end=end(7)), ENDED, ("failed", "exit code 7"), ("failed", "received SIGTERM (15)", 7)),
+    ],
+)  # fmt: skip
+def test_what_launchers_have_written_is_told(
+    facts: state.RunFacts, report: NodeReport, job_is: tuple[str, str], node_is: tuple[str, str, int | None]
+) -> None:
+    status = state.status_of(planned(job()), replace(facts, reports={"launcher": report}))
+    (node,) = status.nodes
+    assert (status.state.value, status.reason) == job_is
+    assert (node.state.value, node.reason, node.exit_code) == node_is
+    assert node.host == "10.0.0.1"
 
 
 def test_every_word_of_a_place_has_a_state() -> None:

@@ -34,6 +34,19 @@ class ProcessIdentity:
         """ValueError or KeyError if this was not written by `to_plain`."""
         return cls(pid=int(str(data["pid"])), start_ticks=int(str(data["start_ticks"])), boot=str(data["boot"]))
 
+    @property
+    def text(self) -> str:
+        """For an environment variable; `from_words` reads it back."""
+        return f"{self.pid} {self.start_ticks} {self.boot}"
+
+    @classmethod
+    def from_words(cls, text: str) -> ProcessIdentity | None:
+        """None if this is not such a text."""
+        words = text.split()
+        if len(words) != 3 or not (words[0].isdecimal() and words[1].isdecimal()):
+            return None
+        return cls(pid=int(words[0]), start_ticks=int(words[1]), boot=words[2])
+
 
 def of(pid: int) -> ProcessIdentity | None:
     """The identity of a process; None if it has ended."""

@@ -5,6 +5,9 @@ here is little: readable, writable, and at a time.
 
 What was received is always handled before timers fire. A launcher that was frozen for a while thus first reads the
 heartbeats that waited for it, and does not take its own sleep for the silence of others.
+
+Signals that have arrived are handled before anything else, also when something else was ready first: a signal to all processes of a
+node ends workers as well, and the launcher must know of the signal when it judges why a worker ended.
 """
 
 from __future__ import annotations
@@ -52,6 +55,7 @@ class Loop:
         self._running = False
         self._signal_handlers: dict[int, Callable[[int], None]] = {}
         self._wake_read = -1
+        self._has_signals = False
         self._turned_at = self.now()
         self._naps: list[tuple[float, float]] = []  # when each ended, and how long it was
         self.on_nap: Callable[[float], None] = lambda _seconds: None
@@ -96,7 +100,7 @@ class Loop:
             signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
             self.on_readable(self._wake_read, self._read_signals)
         self._signal_handlers[number] = call
-        signal.signal(number, _handled_by_the_loop)
+        signal.signal(number, self._signal_arrived)
 
     def stood_still_s(self, within_s: float) -> float:
         """For how long, of the last so many seconds, this process stood still."""
@@ -126,13 +130,17 @@ class Loop:
         except InterruptedError:
             return
         self._notice_nap(timeout)
+        if any(fd == self._wake_read for fd, _ in ready):
+            self._read_signals()
         for fd, mask in ready:
+            self._signals_first()
             if mask & ~select.EPOLLOUT and (reader := self._readers.get(fd)):
                 reader()
             if mask & ~select.EPOLLIN and (writer := self._writers.get(fd)):
                 writer()
         now = self.now()
         while self._timers and self._timers[0].when <= now and self._running:
+            self._signals_first()
             call = heapq.heappop(self._timers).call
             if call:
                 call()
@@ -148,10 +156,25 @@ class Loop:
         while self._soon and self._running:
             calls, self._soon = self._soon, []
             for call in calls:
+                self._signals_first()
                 call()
 
+    def _signal_arrived(self, _number: int, _frame: object) -> None:
+        """Python has written the signal's number to the wake-up descriptor; only note that it is to be read."""
+        self._has_signals = True
+
+    def _signals_first(self) -> None:
+        """A signal that arrives while the kernel answers is not in that answer, and neither is one of this very round."""
+        if self._has_signals:
+            self._read_signals()
+
     def _read_signals(self) -> None:
-        for number in os.read(self._wake_read, 256):
+        self._has_signals = False
+        try:
+            numbers = os.read(self._wake_read, 256)
+        except BlockingIOError:
+            return  # they were read already
+        for number in numbers:
             call = self._signal_handlers.get(number)
             if call:
                 call(number)
@@ -173,7 +196,3 @@ class Loop:
             self._masks[fd] = mask
         else:
             self._masks.pop(fd, None)
-
-
-def _handled_by_the_loop(_number: int, _frame: object) -> None:
-    """Python writes the signal's number to the wake-up descriptor; there is nothing to do here."""

@@ -44,6 +44,8 @@ class NodeStatus:
 
     name: str
     """As the place calls it."""
+    host: str = ""
+    """Where it runs, if that is known and its name does not say it."""
     role: Role | None = None
     rank: int | None = None
     state: State

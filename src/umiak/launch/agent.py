@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections import deque
 
+from umiak.adapters import identity
 from umiak.adapters.ports import HeldPorts
 from umiak.core.decode import Malformed, encode_tagged
 from umiak.core.problem import UmiakError
@@ -27,6 +28,7 @@ from umiak.launch.reachability import ReachabilityCheck
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from umiak.adapters.identity import ProcessIdentity
     from umiak.adapters.loop import Loop, Timer
     from umiak.launch.events import NodeAction, NodeSetting, RendezvousAction
     from umiak.launch.journal import Journal
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from umiak.launch.links.link import Heart
     from umiak.launch.plan import LaunchPlan
     from umiak.launch.protocol import FromMaster, Offer
+    from umiak.launch.report_writer import ReportWriter
     from umiak.launch.reports.talk import Talk
     from umiak.launch.supervisor import Supervisor
 
@@ -45,6 +48,8 @@ PART_WITHIN_S = 30.0
 """How long a node that takes no further part may leave its connection open."""
 BEACON_EVERY_S, BEACON_PATIENCE_S = 0.2, 0.5
 CALLBACK_PATIENCE_S = 5.0
+UNSUPERVISED_GRACE_S = 20.0
+"""How long workers may take to end after a signal if the supervisor of their run was killed."""
 
 
 class Agent:
@@ -59,11 +64,13 @@ class Agent:
         supervisor: Supervisor,
         held: HeldPorts,
         journal: Journal,
+        reports: ReportWriter,
         talk: Talk,
         heart: Heart,
         listener: Listener | None,
         election: Election | None,
         token: bytes | None,
+        supervised_by: ProcessIdentity | None = None,
     ) -> None:
         self._loop, self._plan, self._supervisor = loop, plan, supervisor
         self._held, self._journal, self._talk = held, journal, talk
@@ -72,6 +79,8 @@ class Agent:
         self._name = setting.offer.name
         self._host = setting.offer.host
         self._machine = NodeMachine(setting)
+        self._reports = reports
+        self._supervised_by = supervised_by
         self._coordinator: rendezvous.Coordinator | None = None
         self._queue: deque[tuple[str, object]] = deque()
         self._pumping = False
@@ -116,6 +125,15 @@ class Agent:
 
     def signalled(self, number: int) -> None:
         self._node(events.SignalReceived(number=number))
+        if self._supervised_by and self._status is None:
+            self._loop.after(UNSUPERVISED_GRACE_S, lambda: self._kill_unsupervised(number))
+
+    def _kill_unsupervised(self, number: int) -> None:
+        """The long grace of a submitted job is kept by its supervisor; if that was killed, nobody else ends stubborn workers."""
+        if self._supervised_by and not identity.is_alive(self._supervised_by):
+            self._supervised_by = None
+            self._talk.say("the supervisor of this run was killed", "WARNING")
+            self._node(events.SignalReceived(number=number))
 
     def passed_on(self, number: int) -> None:
         """A signal that means something to the workers only, such as SIGUSR1 before a time limit."""
@@ -163,6 +181,7 @@ class Agent:
             else:
                 actions = self._machine.step(now, event)  # type: ignore[arg-type]
             self._journal.record(now, who, event, actions)
+            self._reports.step(self._machine.phase, event, actions)
             for action in actions:
                 self._perform(action)
         elif self._coordinator:

@@ -18,10 +18,11 @@ import time
 from umiak import contracts, platforms
 from umiak.adapters import devices as device_files
 from umiak.adapters import frames, hostinfo, own_modules, process, watchdog
+from umiak.adapters.identity import ProcessIdentity
 from umiak.adapters.loop import Loop
 from umiak.adapters.ports import HeldPorts
 from umiak.contracts import devices
-from umiak.contracts.start import TOKEN, TOKEN_FILE
+from umiak.contracts.start import SUPERVISOR, TOKEN, TOKEN_FILE
 from umiak.core.cluster import join_host_port, split_host_port
 from umiak.core.devices import DeviceKind
 from umiak.core.names import is_digits, is_loopback
@@ -36,6 +37,7 @@ from umiak.launch.links.strangers import room_for
 from umiak.launch.options import ProgramStart
 from umiak.launch.plan import LaunchPlan, Local, plan
 from umiak.launch.protocol import Offer
+from umiak.launch.report_writer import ReportWriter
 from umiak.launch.reports import logfiles, logs, words
 from umiak.launch.reports.logfiles import Access
 from umiak.launch.reports.talk import Talk
@@ -176,11 +178,13 @@ class _Launch:
             supervisor=keeper,
             held=held,
             journal=journal,
+            reports=ReportWriter(log_dir, setting),
             talk=self.talk,
             heart=heart,
             listener=door,
             election=self._election(),
             token=token,
+            supervised_by=ProcessIdentity.from_words(self.environ.get(SUPERVISOR, "")),
         )
         self._take_signals(agent)
         self._beat()

@@ -48,6 +48,11 @@ class Terms:
         return self.elastic or self.restart_wanted or self.elastic_level == 0
 
     @property
+    def restarts_workers(self) -> bool:
+        """Whether workers that failed, or whose peers are gone, may be started again."""
+        return self.survives_its_master or (self.mode.has_servers and self.max_restart > 0)
+
+    @property
     def old_workers_end_s(self) -> float:
         """How long after the loss of their master workers of its generation may live, on nodes that others can't reach."""
         return max(self.heartbeat_timeout_s, self.failure_grace_s)
@@ -228,6 +233,8 @@ class Stop:
     why: str
     grace_s: float
     dump_stacks: bool = False
+    reform: bool = False
+    """Whether the job goes on with a next generation."""
 
 
 @value

@@ -12,6 +12,7 @@ STATES = {
         "waiting": State.QUEUED,
         "starting": State.STARTING,
         "running": State.RUNNING,
+        "restarting": State.RESTARTING,
         "stopping": State.STOPPING,
         "succeeded": State.SUCCEEDED,
         "failed": State.FAILED,

@@ -33,13 +33,16 @@ def status_text(handle: Handle, record: RunRecord | None, status: JobStatus, now
         lines.append(["ran" if status.state.is_over else "running for", took])
     if status.exit_code is not None:
         lines.append(["exit code", str(status.exit_code)])
+    if len(status.nodes) == 1 and status.nodes[0].host:
+        lines.append(["host", status.nodes[0].host])
     head = rows(lines)
     if len(status.nodes) < 2:
         return head
-    nodes = [["NODE", "ROLE", "RANK", "STATE", "EXIT"]]
+    nodes = [["NODE", "HOST", "ROLE", "RANK", "STATE", "EXIT", "REASON"]]
     for each in status.nodes:
         role = each.role.value if each.role else ""
-        nodes.append([each.name, role, _text(each.rank), each.state.value, _text(each.exit_code)])
+        what = [each.state.value, _text(each.exit_code), one_line(each.reason)]
+        nodes.append([each.name, each.host, role, _text(each.rank), *what])
     return f"{head}\n{rows(nodes)}"
 
 
@@ -74,6 +77,7 @@ def status_data(handle: Handle, record: RunRecord | None, status: JobStatus) -> 
     data["nodes"] = [
         {
             "name": each.name,
+            "host": each.host or None,
             "role": each.role.value if each.role else None,
             "rank": each.rank,
             "state": each.state.value,

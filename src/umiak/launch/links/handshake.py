@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from umiak.adapters.loop import Loop, Timer
     from umiak.launch.links.link import Heart
 
-VERSION = 2
+VERSION = 3
 HANDSHAKE_TIME_S = 10.0
 """For a stranger, to prove itself; in a job without a token, then once more to join."""
 STRANGER_FRAME_BYTES = 4096

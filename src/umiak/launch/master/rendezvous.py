@@ -574,7 +574,8 @@ class Coordinator:
         self._worker_restarts.clear()
         names = [member.offer.name for member in self._roster.active]
         grace_s = self.terms.failure_grace_s if grace_s is None else grace_s
-        self._send(Stop(generation=self._generation(), why=why, grace_s=grace_s, dump_stacks=dump_stacks), *names)
+        stop = Stop(generation=self._generation(), why=why, grace_s=grace_s, dump_stacks=dump_stacks, reform=reform)
+        self._send(stop, *names)
 
     def _end(self, finish: Finish) -> None:
         self.phase = MasterPhase.ENDED

@@ -5,7 +5,8 @@
     launchers/NAME     which process launcher NAME is; written by that process before it is the launcher
     cancel.json        that somebody wants its end
     end.json           how it ended
-    log/NAME/          what launcher NAME and its workers print
+    reserve            room for that, on a disk that the job may fill
+    log/NAME/          what launcher NAME and its workers print, and in state.json how it is
 
     token.json         the run's own token, of a job on many machines, until the run is over
 
@@ -18,7 +19,7 @@ from __future__ import annotations
 import os
 import time
 
-from umiak.adapters import identity, private_files
+from umiak.adapters import identity, private_files, report_file
 from umiak.adapters.identity import ProcessIdentity
 from umiak.core import light_json
 from umiak.core.value import fields, value
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 PLAN, SUPERVISOR, CANCEL, END, TOKEN = (f"{name}.json" for name in ("plan", "supervisor", "cancel", "end", "token"))
 LAUNCHERS = "launchers"
+RESERVE, RESERVE_BYTES = "reserve", 8192
 SUPERVISOR_LOG = "supervisor.log"
 OUTPUT = "launcher.log"
 ARRIVED = "arrived"
@@ -128,8 +130,13 @@ class RunFiles:
         told = self._read(CANCEL)
         return None if told is None else float(told["grace_s"])
 
+    def reserve(self) -> None:
+        """Keep room for `write_end` on a disk that the job may fill."""
+        private_files.write(self._file(RESERVE), RESERVE_BYTES * "\0")
+
     def write_end(self, end: RunEnd) -> None:
         plain = {name: getattr(end, name) for name in fields(end)}
+        private_files.remove(self._file(RESERVE))
         self._write(END, {**plain, "exit_codes": dict(end.exit_codes)})
 
     def end(self) -> RunEnd | None:
@@ -147,7 +154,9 @@ class RunFiles:
         is_supervised = supervisor is not None and identity.is_alive(supervisor)
         launchers = self.launchers()
         alive = {name for name, each in launchers.processes.items() if identity.is_alive(each)} if launchers else set()
-        is_complete = launchers is not None and len(launchers.processes) >= len(self.plan().launchers)
+        planned = self.plan().launchers
+        is_complete = launchers is not None and len(launchers.processes) >= len(planned)
+        reports = {each.name: report_file.read(self.log_directory(each.name)) for each in planned}
         return RunFacts(
             age_s=now_s - os.stat(self._file(PLAN)).st_mtime,
             is_claimed=supervisor is not None,
@@ -157,6 +166,7 @@ class RunFiles:
             alive=frozenset(alive),
             is_cancelled=self.cancel_grace_s() is not None,
             end=end or self.end(),
+            reports={name: each for name, each in reports.items() if each},
         )
 
     def _file(self, name: str) -> str:

@@ -5,7 +5,7 @@
 or `hold` in a process that is there already: then everything is made ready, and the launchers begin at `HeldRun.go`.
 It belongs to no terminal and no client. Secrets come through standard input, which ends with the word that everything arrived:
 a client that was killed in between starts nothing. If this process is killed, the kernel sends its launchers SIGTERM; they end
-their workers, and nothing is left.
+their workers, and nothing is left. Launchers know which process this is: without it they kill workers that do not end by themselves.
 
 Up to the start of the launchers nothing is imported that takes milliseconds: on a job's hosts all of that happens at once, and all wait for
 the slowest.
@@ -19,6 +19,7 @@ import sys
 import time
 
 from umiak.adapters import identity, kernel_requests
+from umiak.contracts.start import SUPERVISOR
 from umiak.core import light_json
 from umiak.core.problem import Exit
 from umiak.core.value import value
@@ -234,9 +235,13 @@ class _Supervisor:
         """Make a process of each launcher, which waits."""
         kernel_requests.become_subreaper()
         master = f"{LOOPBACK}:{_free_port()}" if len(self._plan.launchers) > 1 else ""
+        self._files.reserve()
         self._files.prepare_launchers()
+        own = identity.of(os.getpid())
+        assert own is not None
         for index, launcher in enumerate(self._plan.launchers):
             environ = plans.environment(self._plan, index, inherited=os.environ, master=master)
+            environ[SUPERVISOR] = own.text
             self._running[launcher.name] = self._start_one(launcher, {**environ, **self._secrets})
         os.close(self._gate[0])
 

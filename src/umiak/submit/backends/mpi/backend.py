@@ -144,7 +144,13 @@ class MpiBackend:
                 for number, each in enumerate(mine)
             ]
             rank += group.nodes
-        return replace(status, nodes=tuple(nodes))
+        from umiak.submit.backends.shared import reports
+
+        # The only launcher that the supervisor knows is job.sh, which has written nothing about itself.
+        told = self._store.reports(run)
+        if not self._settings.is_shared:
+            told = {**self._others_of(run).reports(run.run_id), **told}
+        return reports.merged(replace(status, nodes=tuple(nodes)), told)
 
     def logs(self, handle: Handle, wanted: LogsWanted) -> Iterator[LogLine]:
         """The lines of all hosts, from the files of the run."""

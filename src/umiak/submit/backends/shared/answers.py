@@ -13,6 +13,7 @@ import os
 
 from umiak.core.cluster import Role
 from umiak.core.names import is_name
+from umiak.core.node_report import text_of
 from umiak.submit.backend import LogsWanted
 from umiak.submit.backends.shared import layout, logs
 from umiak.submit.backends.shared.store import RunStore
@@ -43,6 +44,10 @@ def answer(word: str, directory: str, launcher: str, request: Mapping[str, Any])
             return _executed(request)
         case "runs":
             return {"runs": store.runs(), "claims": store.claims()}
+    return _of_run(word, store, launcher, request)
+
+
+def _of_run(word: str, store: RunStore, launcher: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
     run = _run(store, request)
     match word:
         case "put":
@@ -56,6 +61,8 @@ def answer(word: str, directory: str, launcher: str, request: Mapping[str, Any])
                 "claimed": store.claimed(run),
                 "is_cancelled": store.is_cancelled(run),
             }
+        case "reports":
+            return {"reports": [[number, text_of(each)] for number, each in store.reports(run).items()]}
         case "claim":
             return {"claimed": store.claim(run, str(request["by"]))}
         case "cancel":

@@ -8,7 +8,7 @@
         before.json, ROLE.json, after.json     plans for `node_start`
         secrets.json                   mode 600, removed when the run is over
         umiak-launcher.pyz, work/      the launcher, the job's own copy of its files
-        log/job.log, log/NODE/         what job.sh printed, what each node and its workers printed
+        log/job.log, log/NODE/         what job.sh printed, what each node and its workers printed, and how it is (state.json)
         end                            exit status and time, written by job.sh
         cancelled                      somebody wants its end
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from umiak.core.job import Handle, Job
+    from umiak.core.node_report import NodeReport
     from umiak.submit.backend import LogsWanted, Submission, SubmitContext
     from umiak.submit.backends.shared.access import SshAccess
     from umiak.submit.backends.shared.layout import RunInfo
@@ -99,6 +100,15 @@ class RemoteHosts:
     def ask(self, word: str, *, timeout_s: float = ASK_S, **more: object) -> list[Any]:
         """The answer of each host, or a `HostFailure`."""
         return self.connections.ask(self.all, lambda _: {"do": f"shared.{word}", **more}, timeout_s=timeout_s)
+
+    def reports(self, run_id: str) -> dict[int, NodeReport]:
+        """What launchers have written about themselves on hosts that answer, by the number of the node."""
+        from umiak.core.node_report import from_text
+        from umiak.submit.backends.ssh.connections import HostFailure
+
+        answers = [each for each in self.ask("reports", run=run_id) if not isinstance(each, HostFailure)]
+        found = {int(number): from_text(text) for each in answers for number, text in each["reports"]}
+        return {number: each for number, each in found.items() if each}
 
     def bring(
         self,
@@ -215,6 +225,9 @@ class RemoteStore:
     def read(self, run: SharedRun, name: str) -> str | None:
         found: str | None = self.asked("read", run=run.run_id, names=[name])["texts"][name]
         return found
+
+    def reports(self, run: SharedRun) -> dict[int, NodeReport]:
+        return self._hosts.reports(run.run_id)
 
     def ask_to_cancel(self, run: SharedRun) -> None:
         self.asked("cancel", run=run.run_id)

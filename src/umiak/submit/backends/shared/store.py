@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import os
 
-from umiak.adapters import private_files
+from umiak.adapters import private_files, report_file
 from umiak.core.decode import Malformed
+from umiak.core.names import is_digits
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
 from umiak.submit.backends.shared import layout
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from umiak.core.job import Handle
+    from umiak.core.node_report import NodeReport
     from umiak.submit.backends.shared.layout import RunInfo
 
 
@@ -146,6 +148,15 @@ class RunStore:
     def end(self, run: SharedRun) -> SharedRunEnd | None:
         """What job.sh wrote as its last; None before that."""
         return end_of(self.read(run, layout.END))
+
+    def reports(self, run: SharedRun) -> dict[int, NodeReport]:
+        """What launchers have written about themselves, by the number of the node."""
+        try:
+            names = [name for name in os.listdir(run.logs) if is_digits(name)]
+        except FileNotFoundError:
+            return {}
+        found = {int(name): report_file.read(os.path.join(run.logs, name)) for name in names}
+        return {number: each for number, each in found.items() if each}
 
     def read(self, run: SharedRun, name: str) -> str | None:
         try:

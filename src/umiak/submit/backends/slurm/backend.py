@@ -237,6 +237,7 @@ class SlurmBackend:
     # ---- finding
 
     def _status(self, run: SharedRun) -> JobStatus:
+        from umiak.submit.backends.shared import reports
         from umiak.submit.backends.slurm import state  # 12 ms that a dry run does not need
 
         job_id = self._job_id(run, ask=True)
@@ -252,7 +253,7 @@ class SlurmBackend:
         status = state.status_of(self._store.info(run), facts)
         if status.state.is_over and status.said not in MAY_COME_BACK and status.state is not State.LOST:
             self._store.forget_secrets(run)
-        return status
+        return reports.merged(status, self._store.reports(run))
 
     def _job_id(self, run: SharedRun, *, ask: bool = False) -> str:
         """The job that the run belongs to; empty: none. ``ask``: Slurm may know one that could not be written down."""

@@ -1,0 +1,32 @@
+"""Reads and writes the report of a launcher in its log directory. An adapter.
+
+Written as a whole or not at all: who asks for a run's status may look at any moment.
+"""
+
+from __future__ import annotations
+
+import os
+
+from umiak.adapters import private_files
+from umiak.core import node_report
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from umiak.core.node_report import NodeReport
+
+
+def write(directory: str, report: NodeReport) -> None:
+    """If it can be: a full disk must not stop a job."""
+    try:
+        private_files.write(os.path.join(directory, node_report.FILE), node_report.text_of(report))
+    except OSError:
+        pass
+
+
+def read(directory: str) -> NodeReport | None:
+    """None if there is none."""
+    try:
+        with open(os.path.join(directory, node_report.FILE), encoding="utf-8") as file:
+            return node_report.from_text(file.read())
+    except (OSError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,35 @@
+"""Keeps the report of this launcher in its log directory up to date. An adapter."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from umiak.adapters import report_file
+from umiak.core.names import is_loopback
+from umiak.core.value import replace
+from umiak.launch.node.reporting import NodeReporting
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from umiak.launch.events import NodeSetting
+    from umiak.launch.node.machine import NodePhase
+
+
+class ReportWriter:
+    """Writes whenever something has changed."""
+
+    def __init__(self, directory: str, setting: NodeSetting) -> None:
+        self._directory = directory
+        host = setting.offer.host
+        if not host or is_loopback(host):  # who reads it may be on another machine
+            host = os.uname().nodename
+        self._reporting = NodeReporting(host=host, restarts=setting.terms.restarts_workers)
+
+    def step(self, phase: NodePhase, event: object, actions: Iterable[object]) -> None:
+        """After the machine has taken an event, before its actions are performed."""
+        report = self._reporting.step(phase, event, actions)
+        if report:
+            report_file.write(self._directory, replace(report, changed_s=time.time()))
