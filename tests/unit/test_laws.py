@@ -201,6 +201,7 @@ WITH_VARIABLES = ("platforms", "contracts", "compat")
 NAMES_ELSEWHERE = {
     "umiak": "umiak.progress is imported by every training script, and imports nothing itself",
     "umiak.launch.inject.sitecustomize": "runs in workers before anything else, and imports nothing of umiak",
+    "umiak.adapters.identity": "imported on all hosts of a job at once, before it starts; `contracts` would take milliseconds there",
     "umiak.cli.launch_flags": "a table of flags: each row has its variable",
     "umiak.cli.ps_flags": "a table of flags",
     "umiak.cli.train_flags": "a table of flags",

@@ -16,6 +16,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+SUPERVISOR = "UMIAK_SUPERVISOR"
+"""Which process ends a launcher's workers after the grace that a person asked for; if it is gone, the launcher does so itself."""
+
 
 @value
 class ProcessIdentity:

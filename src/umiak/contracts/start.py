@@ -14,8 +14,6 @@ TOKEN_FILE = "UMIAK_TOKEN_FILE"  # noqa: S105
 REQUIRE_TOKEN = "UMIAK_REQUIRE_TOKEN"  # noqa: S105
 GRACE = "UMIAK_GRACE"
 """How long a launcher lets its workers end."""
-SUPERVISOR = "UMIAK_SUPERVISOR"
-"""Which process ends a launcher's workers after the grace that a person asked for; if it is gone, the launcher does so itself."""
 INTERFACE = "GLOO_SOCKET_IFNAME"
 
 NAMES = frozenset([TOKEN, INTERFACE])

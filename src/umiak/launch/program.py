@@ -18,11 +18,11 @@ import time
 from umiak import contracts, platforms
 from umiak.adapters import devices as device_files
 from umiak.adapters import frames, hostinfo, own_modules, process, watchdog
-from umiak.adapters.identity import ProcessIdentity
+from umiak.adapters.identity import SUPERVISOR, ProcessIdentity
 from umiak.adapters.loop import Loop
 from umiak.adapters.ports import HeldPorts
 from umiak.contracts import devices
-from umiak.contracts.start import SUPERVISOR, TOKEN, TOKEN_FILE
+from umiak.contracts.start import TOKEN, TOKEN_FILE
 from umiak.core.cluster import join_host_port, split_host_port
 from umiak.core.devices import DeviceKind
 from umiak.core.names import is_digits, is_loopback

@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import time
 
-from umiak.adapters import identity, private_files, report_file
+from umiak.adapters import identity, private_files
 from umiak.adapters.identity import ProcessIdentity
 from umiak.core import light_json
 from umiak.core.value import fields, value
@@ -147,6 +147,7 @@ class RunFiles:
 
     def facts(self, now_s: float) -> RunFacts:
         """What can be seen. The end is looked at again after the processes: it is written before the supervisor goes."""
+        from umiak.adapters import report_file
         from umiak.submit.node.state import RunFacts
 
         end = self.end()

@@ -19,7 +19,6 @@ import sys
 import time
 
 from umiak.adapters import identity, kernel_requests
-from umiak.contracts.start import SUPERVISOR
 from umiak.core import light_json
 from umiak.core.problem import Exit
 from umiak.core.value import value
@@ -241,7 +240,7 @@ class _Supervisor:
         assert own is not None
         for index, launcher in enumerate(self._plan.launchers):
             environ = plans.environment(self._plan, index, inherited=os.environ, master=master)
-            environ[SUPERVISOR] = own.text
+            environ[identity.SUPERVISOR] = own.text
             self._running[launcher.name] = self._start_one(launcher, {**environ, **self._secrets})
         os.close(self._gate[0])
 
