@@ -28,6 +28,7 @@ from umiak.submit import configuration, places
 from umiak.submit.backends.ssh import backend, bootstrap, checks, joined, plan, settings
 from umiak.submit.backends.ssh.early_sockets import EarlySockets
 from umiak.submit.backends.ssh.joined import HostSaid
+from umiak.submit.flow import Flow
 from umiak.submit.node import plan as node_plans
 from umiak.submit.payload import launcher_file
 from umiak.submit.states import state_of
@@ -159,6 +160,19 @@ def test_ranks_follow_from_workers_or_from_the_devices_of_the_hosts() -> None:
     assert [each.plan.launchers[0].first_rank for each in plans] == [0, 4]
     plans = plan.plans_of(job(replace(TRAINERS, workers=3)), "ctr-1", two(), known)
     assert [each.plan.launchers[0].first_rank for each in plans] == [0, 3]
+
+
+def test_a_dry_run_asks_no_host(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    text = '[place.lab]\nbackend = "ssh"\nhosts = ["node0.invalid"]\npassword_from = "LAB"'
+    (tmp_path / "umiak.toml").write_text(text)
+    made = job(RoleSpec(command=("train.py",)))
+    for environ, codes in (({"LAB": "x"}, []), ({}, ["UM-SUBMIT-114"])):
+        flow = Flow(configuration.context({"HOME": str(tmp_path), **environ}, str(tmp_path)))
+        found = flow.check(made, flow.place("lab"), is_dry=True)
+        assert [each.code for each in found] == codes
+    missing = flow.check(job(RoleSpec(command=("other.py",))), flow.place("lab"), is_dry=True)
+    assert [each.code for each in missing] == ["UM-SUBMIT-114", "UM-SUBMIT-020"]
 
 
 def test_what_a_dry_run_prints(tmp_path: Path) -> None:
@@ -500,11 +514,12 @@ def test_early_sockets_are_connected_or_not_there() -> None:
             assert taken.getpeername() == server.getsockname()
             assert (await early.take("a"), await early.take("b"), await early.take("other")) == (None, None, None)
             taken.close()
-            accepted = [server.accept()[0] for _ in range(2)]
+            server.setblocking(False)
+            accepted = [(await loop.sock_accept(server))[0] for _ in range(2)]
             early.close()
             for each in accepted:
-                each.settimeout(60)
-                assert each.recv(1) == b""  # also of the one that nobody took
+                each.setblocking(False)
+                assert await loop.sock_recv(each, 1) == b""  # also of the one that nobody took
                 each.close()
 
     asyncio.run(story())
