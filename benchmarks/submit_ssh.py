@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from benchmarks import measure
+from benchmarks import cpu_group, measure
 from benchmarks.measure import Figure
 from testbed import sshd
 from umiak.submit.payload import launcher_file
@@ -69,8 +69,9 @@ if __name__ == "__main__":
 class _Desk:
     """A directory with a place of all hosts, and a script that does nothing."""
 
-    def __init__(self, directory: Path, cluster: sshd.Cluster) -> None:
+    def __init__(self, directory: Path, cluster: sshd.Cluster, group: cpu_group.CpuGroup) -> None:
         self.directory = directory
+        self.group = group
         self.cluster = cluster
         (directory / "train.py").write_text("print('ready')\n")
         (directory / "umiak.toml").write_text(
@@ -95,14 +96,18 @@ class _Desk:
 
 @contextlib.contextmanager
 def _desk(count: int) -> Iterator[_Desk]:
-    with sshd.on_loopback(count) as cluster, tempfile.TemporaryDirectory(prefix="umiak-bench-") as directory:
-        yield _Desk(Path(directory), cluster)
+    with (
+        cpu_group.entered() as group,
+        sshd.on_loopback(count) as cluster,
+        tempfile.TemporaryDirectory(prefix="umiak-bench-") as directory,
+    ):
+        yield _Desk(Path(directory), cluster, group)
 
 
 def start(quick: bool) -> Iterator[Figure]:
     """From the command to the last of all launchers."""
     missing = sshd.available()
-    how = f"{HOSTS} sshd on loopback, all on this machine; in turn; the time at which the last launcher begins"
+    how = f"{HOSTS} sshd on loopback, all on this machine; in turn; the time at which the last launcher begins, and CPU time of client and hosts until then"
     figure = Figure("ssh", f"All launchers of a job on {HOSTS} hosts are started", how, goal=GOAL_S)
     if missing:
         figure.note("umiak submit", missing)
@@ -130,7 +135,8 @@ def _ours(desk: _Desk, figure: Figure, subject: str, *, is_first: bool) -> None:
         for machine in desk.cluster.machines:
             shutil.rmtree(machine.files / ".umiak", ignore_errors=True)
     began = time.time()
-    handle = desk.umiak("submit", "--nnodes", str(len(desk.cluster.machines)), "--", "train.py")
+    with desk.group.watched() as watch:
+        handle = desk.umiak("submit", "--nnodes", str(len(desk.cluster.machines)), "--", "train.py")
     run = handle.rpartition("/")[2]
     files = [
         path
@@ -138,7 +144,8 @@ def _ours(desk: _Desk, figure: Figure, subject: str, *, is_first: bool) -> None:
         for path in machine.files.glob(f".umiak/runs/{run}/*/launchers/node-*")
     ]
     assert len(files) == len(desk.cluster.machines)
-    figure.add(subject, max(json.loads(path.read_text())["started_s"] for path in files) - began)
+    last = max(json.loads(path.read_text())["started_s"] for path in files)
+    figure.add(subject, last - began, watch.used_s(began, last))
     desk.umiak("wait", handle)
 
 
@@ -154,24 +161,26 @@ def _theirs(desk: _Desk, figure: Figure, subject: str, argv: list[str]) -> None:
         script=str(desk.directory / "train.py"),
     )
     (desk.directory / "fabfile.py").write_text(text)
-    began = time.time()
-    done = subprocess.run(
-        argv,
-        cwd=desk.directory,
-        env=desk.environ,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
-    if done.returncode:
-        figure.note(subject, done.stdout.strip().rpartition("\n")[2][-80:])
-        return
     stamps = [machine.files / "fab" / "started" for machine in desk.cluster.machines]
-    _until(lambda: all(path.exists() and path.read_text().endswith("\n") for path in stamps))
-    figure.add(subject, max(float(path.read_text()) for path in stamps) - began)
+    began = time.time()
+    with desk.group.watched() as watch:
+        done = subprocess.run(
+            argv,
+            cwd=desk.directory,
+            env=desk.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
+        )
+        if done.returncode:
+            figure.note(subject, done.stdout.strip().rpartition("\n")[2][-80:])
+            return
+        _until(lambda: all(path.exists() and path.read_text().endswith("\n") for path in stamps))
+    last = max(float(path.read_text()) for path in stamps)
+    figure.add(subject, last - began, watch.used_s(began, last))
     logs = [machine.files / "fab" / "log" / "workerlog.0" for machine in desk.cluster.machines]
     with contextlib.suppress(TimeoutError):  # the job itself is not what is measured
         _until(lambda: all(path.exists() for path in logs), seconds=30)

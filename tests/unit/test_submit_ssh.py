@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +26,9 @@ from umiak.core.value import replace
 from umiak.schema.findings import Findings
 from umiak.submit import configuration, places
 from umiak.submit.backends.ssh import backend, bootstrap, checks, joined, plan, settings
+from umiak.submit.backends.ssh.early_sockets import EarlySockets
 from umiak.submit.backends.ssh.joined import HostSaid
+from umiak.submit.flow import Flow
 from umiak.submit.node import plan as node_plans
 from umiak.submit.payload import launcher_file
 from umiak.submit.states import state_of
@@ -156,6 +160,19 @@ def test_ranks_follow_from_workers_or_from_the_devices_of_the_hosts() -> None:
     assert [each.plan.launchers[0].first_rank for each in plans] == [0, 4]
     plans = plan.plans_of(job(replace(TRAINERS, workers=3)), "ctr-1", two(), known)
     assert [each.plan.launchers[0].first_rank for each in plans] == [0, 3]
+
+
+def test_a_dry_run_asks_no_host(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    text = '[place.lab]\nbackend = "ssh"\nhosts = ["node0.invalid"]\npassword_from = "LAB"'
+    (tmp_path / "umiak.toml").write_text(text)
+    made = job(RoleSpec(command=("train.py",)))
+    for environ, codes in (({"LAB": "x"}, []), ({}, ["UM-SUBMIT-114"])):
+        flow = Flow(configuration.context({"HOME": str(tmp_path), **environ}, str(tmp_path)))
+        found = flow.check(made, flow.place("lab"), is_dry=True)
+        assert [each.code for each in found] == codes
+    missing = flow.check(job(RoleSpec(command=("other.py",))), flow.place("lab"), is_dry=True)
+    assert [each.code for each in missing] == ["UM-SUBMIT-114", "UM-SUBMIT-020"]
 
 
 def test_what_a_dry_run_prints(tmp_path: Path) -> None:
@@ -466,6 +483,46 @@ def test_files_arrive_whole_or_not_at_all(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "u/files") == []
     assert agent.ask({"do": "check", "framework": "nowhere"})["import_error"].startswith("ModuleNotFoundError")
     agent.close()
+
+
+def test_only_plain_ways_to_a_host_are_taken_early() -> None:
+    def way(word: str, text: str = CONFIG) -> tuple[str, int] | None:
+        user, host, port = settings.split(word)
+        return settings.tcp_address(settings.SshHost(label=word, host=host, user=user, port=port), text)
+
+    assert way("node0") == ("10.0.0.1", 22)
+    assert way("node1") == ("10.0.0.2", 2222)
+    assert way("node1:22") == ("10.0.0.2", 22)
+    assert way("10.0.0.9", "") == ("10.0.0.9", 22)
+    for keyword in ("ProxyCommand nc gate 22", "ProxyJump gate", "AddressFamily inet6", "BindAddress 10.0.0.5"):
+        assert way("node0", f"{CONFIG}  {keyword}\n") is None
+    assert way("node0", f"Include others\n{CONFIG}") is None
+    assert way("node0", "Host node0\n  HostName %h.lab\n") == ("node0.lab", 22)
+    assert way("node0", "Host node0\n  HostName %n-%r\n") is None
+
+
+def test_early_sockets_are_connected_or_not_there() -> None:
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as nobody:
+            nobody.bind(("127.0.0.1", 0))  # and does not listen
+            early = EarlySockets(loop)
+            early.open({"a": server.getsockname(), "b": nobody.getsockname(), "c": server.getsockname()})
+            await asyncio.sleep(0)
+            taken = await early.take("a")
+            assert taken is not None
+            assert taken.getpeername() == server.getsockname()
+            assert (await early.take("a"), await early.take("b"), await early.take("other")) == (None, None, None)
+            taken.close()
+            server.setblocking(False)
+            accepted = [(await loop.sock_accept(server))[0] for _ in range(2)]
+            early.close()
+            for each in accepted:
+                each.setblocking(False)
+                assert await loop.sock_recv(each, 1) == b""  # also of the one that nobody took
+                each.close()
+
+    asyncio.run(story())
 
 
 def test_a_missing_asyncssh_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,15 +59,15 @@ class JobPlace:
 
     def dry_run(self, job: Job) -> str:
         """Every file and command of a submission, without secrets."""
-        self._check(job)
+        self._check(job, is_dry=True)
         return shown(self._flow.render(job, self._named))
 
     def find(self, run: str) -> SubmittedRun:
         """A run by its handle, its id, or the beginning of one."""
         return SubmittedRun(self._flow, self._flow.find(run))
 
-    def _check(self, job: Job) -> None:
-        if problems := self._flow.check(job, self._named):
+    def _check(self, job: Job, *, is_dry: bool = False) -> None:
+        if problems := self._flow.check(job, self._named, is_dry=is_dry):
             raise BadRequest(*problems)
 
 

@@ -109,6 +109,14 @@ class Sizing:
         raise NotImplementedError
 
 
+class OfflineCheck:
+    """A backend whose `check` asks many machines, which a dry run leaves alone: mixed in."""
+
+    def check_offline(self, job: Job) -> list[Problem]:
+        """Everything that is wrong as far as it can be seen from here."""
+        raise NotImplementedError
+
+
 def nobody_listens(_: str) -> None:
     """Where nobody wants to hear what a backend does."""
 

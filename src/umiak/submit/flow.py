@@ -21,7 +21,7 @@ from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.status import State
 from umiak.core.value import fields, is_value, replace, value
 from umiak.submit import configuration, registry
-from umiak.submit.backend import AnswerLost, Secrets, Sizing, Submission
+from umiak.submit.backend import AnswerLost, OfflineCheck, Secrets, Sizing, Submission
 from umiak.submit.records import Records
 from umiak.submit.run_record import RunRecord
 
@@ -93,8 +93,8 @@ class Flow:
         backend = self.backend(place)
         return backend.sized(job) if isinstance(backend, Sizing) else job
 
-    def check(self, job: Job, place: NamedPlace) -> list[Problem]:
-        """Everything that is wrong, at once."""
+    def check(self, job: Job, place: NamedPlace, *, is_dry: bool = False) -> list[Problem]:
+        """Everything that is wrong, at once. ``is_dry``: nothing will be started, see `OfflineCheck`."""
         missing = [
             Problem(
                 code="UM-SUBMIT-008",
@@ -105,7 +105,9 @@ class Flow:
             for name in job.secrets
             if not self.context.environ.get(name)
         ]
-        return [*missing, *_leaks(job, self.context.environ), *self.backend(place).check(job)]
+        backend = self.backend(place)
+        found = backend.check_offline(job) if is_dry and isinstance(backend, OfflineCheck) else backend.check(job)
+        return [*missing, *_leaks(job, self.context.environ), *found]
 
     def render(self, job: Job, place: NamedPlace, run_id: str | None = None) -> Bundle:
         """What a submission would write and run."""

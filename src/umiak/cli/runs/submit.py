@@ -42,7 +42,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
 
 def send(job: Job, place: NamedPlace, flow: Flow, parsed: Parsed, printer: Printer) -> int:
     """Check a job and submit it, or show what that would do: the flags dry_run, key, json and foreground say how."""
-    if problems := flow.check(job, place):
+    if problems := flow.check(job, place, is_dry=parsed.truth("dry_run")):
         raise UmiakError(*problems)
     if parsed.truth("dry_run"):
         rendered = flow.render(job, place)

@@ -14,6 +14,7 @@ from umiak.core.bundle import PRIVATE, Bundle, BundleFile
 from umiak.core.job import FileSet, FrameworkName, Handle
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import replace
+from umiak.submit.backend import OfflineCheck
 from umiak.submit.backends.ssh import checks, plan, settings
 
 TYPE_CHECKING = False
@@ -62,7 +63,7 @@ def read_settings(place: NamedPlace, context: SubmitContext) -> SshSettings:
     return found
 
 
-class SshBackend:
+class SshBackend(OfflineCheck):
     """The hosts of one place."""
 
     def __init__(self, place: str, said: SshSettings, context: SubmitContext) -> None:
@@ -88,19 +89,24 @@ class SshBackend:
 
     def check(self, job: Job) -> list[Problem]:
         """Everything that is wrong with any host that the job would use."""
-        found = [*self.missing_variables(), *checks.of_job(job, self.settings)]
-        try:
-            files = _files(job, self._context.directory)
-        except UmiakError as error:
-            found += error.problems
-        if found:
+        if found := self.check_offline(job):
             return found
+        files = _files(job, self._context.directory)
         rows = self._look_for(job, files)
         problems = [problem for _, problems, _ in rows for problem in problems]
         if not problems:
             facts = {host.label: facts for host, _, facts in rows if facts is not None}
             self._looked = job, files.manifest.digest if files else "", facts
         return problems
+
+    def check_offline(self, job: Job) -> list[Problem]:
+        """Without asking a host."""
+        found = [*self.missing_variables(), *checks.of_job(job, self.settings)]
+        try:
+            _files(job, self._context.directory)
+        except UmiakError as error:
+            found += error.problems
+        return found
 
     def _look_for(
         self, job: Job, files: FoundFiles | None

@@ -20,6 +20,7 @@ import threading
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import one_line
 from umiak.submit.backends.ssh import bootstrap, settings
+from umiak.submit.backends.ssh.early_sockets import EarlySockets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -165,6 +166,7 @@ class Connections:
         self._opened: dict[str, asyncio.Task[asyncssh.SSHClientConnection]] = {}
         self._agents: dict[str, asyncio.Task[AgentLink]] = {}
         self._gate = asyncio.Semaphore(said.parallel)
+        self._early = EarlySockets(self._loop)
         self._options: Any = None
         self._config_text = ""
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
@@ -205,7 +207,7 @@ class Connections:
 
     def each(self, hosts: Sequence[SshHost], work: Callable[[SshHost], Awaitable[T]]) -> list[T | HostFailure]:
         """The same on several hosts at once, as many as the place allows."""
-        self._prepare()
+        self._prepare(hosts)
         return self.run(self._each(hosts, work))
 
     def ask(
@@ -275,8 +277,14 @@ class Connections:
         """What must not happen in the other thread: imports, and building the launcher."""
         self._prepare()
 
-    def _prepare(self) -> None:
+    def _prepare(self, hosts: Sequence[SshHost] = ()) -> None:
         if self._options is None:
+            if self._settings.config:
+                with open(self._settings.config, encoding="utf-8") as file:
+                    self._config_text = file.read()
+            soon = hosts[: self._settings.parallel]
+            ways = {host.label: settings.tcp_address(host, self._config_text) for host in soon}
+            self._early.open({label: way for label, way in ways.items() if way})
             self._options = self._made_options()
         if self._launcher is None:
             self._launcher = self._find_launcher()
@@ -291,8 +299,6 @@ class Connections:
         if asked.key:
             options["client_keys"] = [os.path.expanduser(asked.key)]
         if asked.config:
-            with open(asked.config, encoding="utf-8") as file:
-                self._config_text = file.read()
             self._scratch = tempfile.TemporaryDirectory(prefix="umiak-")
         options["agent_path"] = self._environ.get("SSH_AUTH_SOCK") or None
         return options
@@ -312,19 +318,21 @@ class Connections:
             options["username"] = host.user
         if host.port is not None:
             options["port"] = host.port
-        try:
-            return await asyncio.wait_for(
-                asyncssh.connect(
-                    host.host,
-                    **options,
-                    keepalive_interval=KEEPALIVE_S,
-                    keepalive_count_max=3,
-                    login_timeout=0,
-                    gss_host=None,
-                    x509_trusted_certs=None,
-                ),
-                self._settings.connect_timeout_s,
+
+        async def connected() -> asyncssh.SSHClientConnection:
+            return await asyncssh.connect(
+                host.host,
+                **options,
+                sock=await self._early.take(host.label),
+                keepalive_interval=KEEPALIVE_S,
+                keepalive_count_max=3,
+                login_timeout=0,
+                gss_host=None,
+                x509_trusted_certs=None,
             )
+
+        try:
+            return await asyncio.wait_for(connected(), self._settings.connect_timeout_s)
         except asyncssh.HostKeyNotVerifiable as error:
             raise HostFailure(host, self._host_key(host, str(error))) from None
         except asyncssh.KeyImportError as error:
@@ -412,6 +420,7 @@ class Connections:
         return os.path.expanduser(known), name if port == 22 else f"[{name}]:{port}", None if port == 22 else port
 
     async def _close(self) -> None:
+        self._early.close()
         opened = [
             each for each in self._opened.values() if each.done() and not each.cancelled() and not each.exception()
         ]

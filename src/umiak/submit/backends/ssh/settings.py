@@ -157,6 +157,8 @@ KEYS = (
         default=30,
     ),
 )
+OTHER_WAYS = ("proxycommand", "proxyjump", "addressfamily", "bindaddress", "bindinterface", "canonicalizehostname")
+"""Keywords of an ssh config that say how a connection is made."""
 UNKNOWN = UnknownKeys(
     page=PAGE,
     short={
@@ -271,6 +273,17 @@ def config_for(name: str, text: str) -> str | None:
         elif is_ours and word and not word.startswith("#"):
             lines.append(line.replace("%n", name))
     return "".join(f"{line}\n" for line in lines)
+
+
+def tcp_address(host: SshHost, text: str) -> tuple[str, int] | None:
+    """Where a host listens; None if its ssh config may have another way to it than a plain connection."""
+    if config_for(host.host, text) is None:
+        return None
+    said = config_of(host.host, text)
+    address, port = said.get("hostname", host.host).replace("%h", host.host), said.get("port", "22")
+    if any(word in said for word in OTHER_WAYS) or "%" in address or not is_digits(port):
+        return None
+    return address, host.port or int(port)
 
 
 def config_of(name: str, text: str) -> dict[str, str]:
