@@ -15,7 +15,7 @@ from umiak.core.decode import decode, encode
 from umiak.core.job import FileSet
 from umiak.core.value import value
 from umiak.platforms import native
-from umiak.submit.payload.node_plan import NodePlan, SentFiles, launch_words
+from umiak.submit.payload.node_plan import NodePlan, SentFiles, launch_words, started_once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ MARK = "umiak"
 """In the metadata of every job of ours."""
 UNKNOWN_DIGEST = "HASH-OF-FILES"
 """In a plan that was rendered before anybody looked at the files."""
+START_S = 300
+"""So far apart launchers may start: Ray brings packages to each node first."""
 STOP_WAIT_S = 24 * 3600
 """How long Ray lets a driver that it has asked to stop go on. The driver keeps the grace that was asked for; Ray's own are 3 seconds."""
 
@@ -125,7 +127,11 @@ def node_plans(job: Job, run_id: str, digest: str = UNKNOWN_DIGEST) -> dict[str,
         plan_name(role): NodePlan(
             run_id=run_id,
             directory="work",
-            launch=("--tee", "all", "--log_dir", "../logs", *launch_words(job, role, run_id)),
+            launch=(
+                *("--tee", "all", "--log_dir", "../logs"),
+                *started_once(job, role, start_s=START_S),
+                *launch_words(job, role, run_id),
+            ),
             env=tuple(job.environment_of(role).items()),
             files=files,
             inputs=job.inputs,
