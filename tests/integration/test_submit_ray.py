@@ -17,6 +17,7 @@ import pytest
 from testbed import hosts, ray
 from testbed.pytest_support import require
 from tests.integration.launching import WORKERS
+from tests.integration.submitting import RESTARTED
 from tests.support import eventually
 from umiak.platforms import detect
 
@@ -229,7 +230,31 @@ def test_a_client_that_is_killed_and_repeated_starts_the_job_once(lab: Lab, tmp_
     handle = lab.submit(*words[1:])
     lab.umiak("wait", handle, status=7)
     assert len(lab.jobs()) == before + 1
-    assert lab.status(handle)["reason"] == "exit code 7"
+    assert lab.status(handle)["reason"].startswith("exit code 7: trainer 1 on node ")
+
+
+def test_a_run_that_restarts_its_workers_says_so(lab: Lab, tmp_path: Path) -> None:
+    (lab.project / "restarted.py").write_text(RESTARTED)
+    (lab.project / "job.yaml").write_text(
+        f"name: ctr\nfiles: .\ncommand: restarted.py {tmp_path}\nnodes: 2\nrestarts: 3\nenv: {{UMIAK_FAILURE_GRACE: '600'}}\n"
+    )
+    handle = lab.submit("job.yaml")
+    told = eventually(
+        lambda: found if (found := lab.status(handle))["state"] == "restarting" else None, within_s=PATIENCE_S
+    )
+    assert told["reason"].startswith("trainer 0 ")
+    (tmp_path / "go").touch()
+    eventually((tmp_path / "life.1.1").exists, within_s=PATIENCE_S)
+    eventually(lambda: lab.status(handle)["state"] == "running", within_s=PATIENCE_S)
+    assert lab.status(handle)["reason"] == "restarted once: trainer 0 failed, restart 1 of 3"
+    (tmp_path / "end").touch()
+    lab.umiak("wait", handle)
+    told = lab.status(handle)
+    assert [(node["name"], node["state"], node["exit_code"]) for node in told["nodes"]] == [
+        ("trainer.0", "succeeded", 0),
+        ("trainer.1", "succeeded", 0),
+    ]
+    assert len({node["host"] for node in told["nodes"]}) == 2
 
 
 def test_parameter_servers_and_trainers(lab: Lab, tmp_path: Path) -> None:

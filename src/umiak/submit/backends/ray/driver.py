@@ -22,6 +22,7 @@ from umiak.core.problem import Exit
 from umiak.core.value import value
 from umiak.submit.backends.ray import node as node_module
 from umiak.submit.backends.ray import plan as plans
+from umiak.submit.backends.ray.status_file import StatusFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class _Driver:
         """In the order of their ends."""
         self._stop: _Stop | None = None
         self._is_asked = self._is_killed = False
+        self._reports = StatusFile(run)
 
     def signalled(self, *_: object) -> None:
         self._is_signalled = True
@@ -218,12 +220,14 @@ class _Driver:
         """Print lines; whether they were the last."""
         name = self._run.nodes[rank].name
         try:
-            lines, code = self._ray.get(answer)
+            lines, code, report = self._ray.get(answer)
         except self._ray.exceptions.RayError as error:
             why = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
             say(f"error: {name} was lost: {why} [UM-SUBMIT-322]")
-            lines, code = [], Exit.JOB_FAILED
+            lines, code, report = [], Exit.JOB_FAILED, ""
+            self._reports.lost(rank, f"{name} was lost: {why}")
             self._end(f"{name} was lost", GRACE_S)
+        self._reports.heard(rank, report)
         if lines:
             sys.stdout.write("".join(f"{tagged(line, name)}\n" for line in lines))
             sys.stdout.flush()

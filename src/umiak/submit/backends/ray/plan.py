@@ -166,6 +166,11 @@ def grace_name(run_id: str) -> str:
     return f"_umiak_grace_{run_id}.zip"
 
 
+def status_file(run_id: str) -> str:
+    """Beside the driver's log, where Ray's API finds it: how its nodes are."""
+    return f"umiak-{run_id}.log"
+
+
 def request(run: RayRun, python: str, working_dir: str, modules: Sequence[str]) -> dict[str, Any]:
     """The body of the request that starts a job. The run's id is Ray's submission id: a second one with the same id is refused."""
     import shlex
