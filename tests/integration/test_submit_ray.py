@@ -296,6 +296,28 @@ def test_cancelling_keeps_the_grace_that_was_asked_for(lab: Lab, tmp_path: Path)
     eventually(lambda: not lab.ours(), within_s=PATIENCE_S)
 
 
+def test_an_elastic_run_goes_on_without_a_lost_node_and_takes_a_new_one_in(lab: Lab, tmp_path: Path) -> None:
+    """The node that leads is killed, then comes back; a third joins when there is room for it."""
+    (lab.project / "job.yaml").write_text(
+        f"name: ctr\nfiles: .\ninclude: [train.py]\ncommand: train.py {tmp_path} until=go\nnodes: '1:2'\ncpus: 2\n"
+    )
+    handle = lab.submit("job.yaml")
+    worlds = lambda: [line for line in lab.umiak("logs", handle).splitlines() if "begin of" in line]  # noqa: E731
+    eventually(lambda: any("begin of 2" in line for line in worlds()), within_s=PATIENCE_S)
+    before = len(worlds())
+    victim = next(pid for pid, text in processes() if b"RunNode" in text)
+    os.kill(victim, signal.SIGKILL)
+    eventually(lambda: "was lost" in lab.umiak("logs", handle), within_s=PATIENCE_S)
+    # The other one goes on alone, or with the next one already.
+    eventually(lambda: len(worlds()) > before, within_s=PATIENCE_S)
+    eventually(lambda: "begin of 2" in worlds()[-1], within_s=PATIENCE_S)
+    told = lab.status(handle)
+    assert told["state"] in ("running", "restarting")
+    (tmp_path / "go").touch()
+    lab.umiak("wait", handle)
+    assert lab.status(handle)["state"] == "succeeded"
+
+
 @pytest.mark.parametrize("whom", ["the driver", "an actor", "a host"])
 def test_whoever_is_killed_nothing_is_left(lab: Lab, tmp_path: Path, whom: str) -> None:
     """The host comes last: its node is gone for good."""

@@ -24,8 +24,8 @@ from umiak.core.value import replace
 from umiak.submit import places
 from umiak.submit.backend import AnswerLost, LogLine, LogsWanted, Secrets, Submission, SubmitContext
 from umiak.submit.backends.ray import backend, package, plan, state
-from umiak.submit.backends.ray.driver import tagged
 from umiak.submit.backends.ray.log_lines import LogParser
+from umiak.submit.backends.ray.run_driver import tagged
 from umiak.submit.backends.ray.settings import RaySettings
 from umiak.submit.payload import file_set
 from umiak.submit.registry import BackendNames
@@ -133,7 +133,10 @@ def test_what_keeps_a_job_from_ray_is_told_at_once(tmp_path: Path) -> None:
     bad = Job(
         name="a",
         command=("train.py",),
-        roles=(RoleSpec(nodes=Replicas(least=1, most=2), resource=Resource(devices=1, device=DeviceKind.XPU)),),
+        roles=(
+            RoleSpec(role=Role.SERVER),
+            RoleSpec(nodes=Replicas(least=1, most=2), resource=Resource(devices=1, device=DeviceKind.XPU)),
+        ),
         secrets=("DB_PASSWORD",),
     )
     found = made(tmp_path, RAY_JOB_HEADERS="no json", DB_PASSWORD="hush-hush-hush").check(bad)
@@ -142,6 +145,8 @@ def test_what_keeps_a_job_from_ray_is_told_at_once(tmp_path: Path) -> None:
     assert "hush" not in told
     (tmp_path / "train.py").touch()
     assert made(tmp_path).check(Job(name="a", command=("./train.py",))) == []
+    elastic = Job(name="a", command=("./train.py",), roles=(RoleSpec(nodes=Replicas(least=1, most=2)),))
+    assert made(tmp_path).check(elastic) == []
     missing = made(tmp_path).check(Job(name="a", command=("other.py",)))
     assert [each.code for each in missing] == ["UM-SUBMIT-326"]
 

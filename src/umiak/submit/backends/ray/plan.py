@@ -63,6 +63,8 @@ class RayRun:
     directory: str = ""
     keep_directories: bool = False
     time_limit_s: int | None = None
+    least: int = 0
+    """Of an elastic run: so many nodes begin, and the others join when there is room. 0: it needs all."""
 
     def text(self) -> str:
         """As JSON, a node to a line."""
@@ -104,6 +106,7 @@ def run_of(job: Job, run_id: str, settings: RaySettings) -> RayRun:
         directory=settings.directory,
         keep_directories=settings.keep_directories,
         time_limit_s=job.time_limit_s,
+        least=job.nodes.least if job.nodes.is_elastic else 0,
     )
 
 

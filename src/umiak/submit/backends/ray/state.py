@@ -62,6 +62,8 @@ def status_of(
     elif isinstance(code, int) and code < 0:
         code = 128 - code
     known = reports or {}
+    if state is State.RESTARTING and any(each.state is State.RUNNING for each in known.values()):
+        state = State.RUNNING  # Ray looks for room for a lost node of an elastic run, and the others go on
     if state is State.RUNNING:
         state, reason = _at_work(known)
     return JobStatus(
