@@ -108,7 +108,8 @@ DESCRIPTIONS = {
     "PYTHONUNBUFFERED": "1, so that output appears when it is printed.",
     "OMP_NUM_THREADS": "1 where several workers share a host; else each would start a thread per core.",
     "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1: a collective that fails ends its process. For trainers.",
-    "UMIAK_TOKEN": "The job's token; on one node without one, a random one of this run. In no file of the log directory.",
+    "UMIAK_TOKEN": "The job's token; on one node without one, a random one of this run. In no file of the log directory. "
+    "Workers of jobs without parameter servers are not given it: they have nothing to prove to anybody, and it opens the door to the launchers.",
     "GLOO_SOCKET_IFNAME": "The interface that has the node's address; left alone, gloo looks the host's own name up.",
 }
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
 from testbed import etcd
@@ -218,6 +221,32 @@ def test_parameter_servers_with_etcd_get_the_variables_of_their_roles(stage: Sta
     assert sorted(life.env["POD_IP"] for life in servers) == ["10.88.0.1", "10.88.0.2"]
     assert [life.env["PADDLE_TRAINER_ID"] for life in trainers] == ["0", "1"]
     assert not [life for life in servers if "PADDLE_TRAINER_ID" in life.env]
+
+
+@pytest.mark.netns
+@pytest.mark.parametrize("leads", ["servers", "trainers"])
+@pytest.mark.parametrize("moment", ["registered", "running"])
+def test_trainers_end_soon_when_the_launcher_of_the_servers_is_killed(
+    stage: Stage, network: NetworkFactory, leads: str, moment: str
+) -> None:
+    """Both halves of it at once, so that nobody says a word; whichever of the two nodes leads, and before there is a job as well."""
+    a, b = network(2).hosts
+    flags = f"--nnodes {2 if moment == 'running' else 3} --master 10.88.0.1:7000 --lost_at_start fail"
+    own = {"servers": f"{flags} --server_num 2 --trainer_num 0", "trainers": f"{flags} --server_num 0 --trainer_num 2"}
+    other = "trainers" if leads == "servers" else "servers"
+    launchers = {leads: stage.launch(own[leads], PROGRAM, host=a), other: stage.launch(own[other], PROGRAM, host=b)}
+    trainers, servers = launchers["trainers"], launchers["servers"]
+    if moment == "running":
+        stage.story.until_told(THERE, count=2)
+    else:
+        launchers[other].expect("waiting for 1 of 3 nodes")
+    for half in servers.halves():
+        os.kill(half, signal.SIGKILL)
+    assert trainers.wait() == 1
+    assert "UM-JOB-005" in trainers.stderr
+    assert "was lost" in trainers.stderr
+    trainers.until_nobody_is_left()
+    servers.until_nobody_is_left()
 
 
 @pytest.mark.netns

@@ -17,6 +17,7 @@ import pytest
 from testbed import hosts, ray
 from testbed.pytest_support import require
 from tests.integration.launching import WORKERS
+from tests.integration.submitting import RESTARTED
 from tests.support import eventually
 from umiak.platforms import detect
 
@@ -229,7 +230,31 @@ def test_a_client_that_is_killed_and_repeated_starts_the_job_once(lab: Lab, tmp_
     handle = lab.submit(*words[1:])
     lab.umiak("wait", handle, status=7)
     assert len(lab.jobs()) == before + 1
-    assert lab.status(handle)["reason"] == "exit code 7"
+    assert lab.status(handle)["reason"].startswith("exit code 7: trainer 1 on node ")
+
+
+def test_a_run_that_restarts_its_workers_says_so(lab: Lab, tmp_path: Path) -> None:
+    (lab.project / "restarted.py").write_text(RESTARTED)
+    (lab.project / "job.yaml").write_text(
+        f"name: ctr\nfiles: .\ncommand: restarted.py {tmp_path}\nnodes: 2\nrestarts: 3\nenv: {{UMIAK_FAILURE_GRACE: '600'}}\n"
+    )
+    handle = lab.submit("job.yaml")
+    told = eventually(
+        lambda: found if (found := lab.status(handle))["state"] == "restarting" else None, within_s=PATIENCE_S
+    )
+    assert told["reason"].startswith("trainer 0 ")
+    (tmp_path / "go").touch()
+    eventually((tmp_path / "life.1.1").exists, within_s=PATIENCE_S)
+    eventually(lambda: lab.status(handle)["state"] == "running", within_s=PATIENCE_S)
+    assert lab.status(handle)["reason"] == "restarted once: trainer 0 failed, restart 1 of 3"
+    (tmp_path / "end").touch()
+    lab.umiak("wait", handle)
+    told = lab.status(handle)
+    assert [(node["name"], node["state"], node["exit_code"]) for node in told["nodes"]] == [
+        ("trainer.0", "succeeded", 0),
+        ("trainer.1", "succeeded", 0),
+    ]
+    assert len({node["host"] for node in told["nodes"]}) == 2
 
 
 def test_parameter_servers_and_trainers(lab: Lab, tmp_path: Path) -> None:
@@ -269,6 +294,28 @@ def test_cancelling_keeps_the_grace_that_was_asked_for(lab: Lab, tmp_path: Path)
     assert (told["state"], told["exit_code"]) == ("cancelled", 143)
     lab.umiak("wait", handle, status=143)
     eventually(lambda: not lab.ours(), within_s=PATIENCE_S)
+
+
+def test_an_elastic_run_goes_on_without_a_lost_node_and_takes_a_new_one_in(lab: Lab, tmp_path: Path) -> None:
+    """The node that leads is killed, then comes back; a third joins when there is room for it."""
+    (lab.project / "job.yaml").write_text(
+        f"name: ctr\nfiles: .\ninclude: [train.py]\ncommand: train.py {tmp_path} until=go\nnodes: '1:2'\ncpus: 2\n"
+    )
+    handle = lab.submit("job.yaml")
+    worlds = lambda: [line for line in lab.umiak("logs", handle).splitlines() if "begin of" in line]  # noqa: E731
+    eventually(lambda: any("begin of 2" in line for line in worlds()), within_s=PATIENCE_S)
+    before = len(worlds())
+    victim = next(pid for pid, text in processes() if b"RunNode" in text)
+    os.kill(victim, signal.SIGKILL)
+    eventually(lambda: "was lost" in lab.umiak("logs", handle), within_s=PATIENCE_S)
+    # The other one goes on alone, or with the next one already.
+    eventually(lambda: len(worlds()) > before, within_s=PATIENCE_S)
+    eventually(lambda: "begin of 2" in worlds()[-1], within_s=PATIENCE_S)
+    told = lab.status(handle)
+    assert told["state"] in ("running", "restarting")
+    (tmp_path / "go").touch()
+    lab.umiak("wait", handle)
+    assert lab.status(handle)["state"] == "succeeded"
 
 
 @pytest.mark.parametrize("whom", ["the driver", "an actor", "a host"])

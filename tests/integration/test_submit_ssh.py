@@ -375,6 +375,41 @@ def test_stubborn_workers_end_soon_after_a_supervisor_was_killed(lab: Lab) -> No
     assert (node["name"], node["exit_code"], node["reason"]) == (machine.name, 143, "received SIGTERM (15)")
 
 
+def test_trainers_end_when_the_host_of_their_servers_has_lost_its_launcher(distant: Lab) -> None:
+    """Killed together with its other half, so that it tells nobody."""
+    lab = distant
+    lab.describe(python=f'"{sys.executable}"')
+    shutil.copy(WORKERS / "counting.py", lab.directory / "counting.py")
+    (lab.directory / "waiting.py").write_text(
+        "import sys, time, pathlib\nfrom umiak import ps\njob = ps.init('sync')\nif job.is_server:\n    sys.exit(job.serve())\n"
+        "pathlib.Path(sys.argv[1], f'trainer.{job.rank}').touch()\ntime.sleep(3600)\n"
+    )
+    (lab.directory / "job.yaml").write_text(
+        f"name: ctr\ncommand: waiting.py {lab.shared}\nroles: {{server: {{nodes: 1}}, trainer: {{nodes: 3}}}}\nfiles: .\n"
+    )
+    handle = lab.submit("job.yaml")
+    eventually(lambda: len([*lab.shared.glob("trainer.*")]) == 3, within_s=100)
+    for pid in _launchers(lab.cluster.machines[0]):
+        os.kill(pid, signal.SIGKILL)
+    told = eventually(lambda: _over(lab, handle), within_s=100)
+    assert told["state"] == "failed"
+    assert [each["state"] for each in told["nodes"]] == ["failed"] * 4
+    assert all("UM" in each["reason"] or "was lost" in each["reason"] for each in told["nodes"][1:])
+    assert lab.processes() == []
+
+
+def _launchers(machine: sshd.Machine) -> list[int]:
+    """Both halves of every launcher, as this machine numbers them."""
+    own = os.readlink(f"/proc/{machine.pid}/ns/pid")
+    found = []
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if os.readlink(f"/proc/{pid}/ns/pid") == own and b"umiak.launch" in words:
+                found.append(int(pid))
+    return found
+
+
 def _supervisors(machine: sshd.Machine) -> list[int]:
     """As this machine numbers them: those whose children are the first processes of launchers."""
     own = os.readlink(f"/proc/{machine.pid}/ns/pid")

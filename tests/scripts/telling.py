@@ -19,7 +19,7 @@ TERM_WORDS: dict[str, tuple[str, type]] = {
     "grace": ("grace_s", float),
     "trainer_restart": ("trainer_restart", str),
 }
-FLAGS = ("sort_ip",)
+FLAGS = ("sort_ip", "fails_at_start")
 
 
 def take_terms(plain: tuple[str, ...], given: dict[str, str]) -> protocol.Terms:

@@ -97,6 +97,7 @@ TABLE = [
         TrainerRestart.GROUP,
         TrainerRestart.ALONE,
     ),
+    ("lost_at_start", "UMIAK_LOST_AT_START", "fail", "fails_at_start", False, True),
     ("log_max_bytes", "UMIAK_LOG_MAX_BYTES", "10M", "log_max_bytes", 256 << 20, 10 << 20),
     ("log_mode", "UMIAK_LOG_MODE", "0640", "log_mode", None, 0o640),
     ("log_group", "UMIAK_LOG_GROUP", "adm", "log_group", None, "adm"),

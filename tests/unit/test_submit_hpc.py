@@ -15,8 +15,9 @@ from umiak.core.bundle import Bundle, BundleFile, shown
 from umiak.core.cluster import Role
 from umiak.core.devices import DeviceKind
 from umiak.core.job import FileSet, Job, Replicas, Resource, RoleSpec, Transfer
+from umiak.core.node_report import NodeReport
 from umiak.core.problem import UmiakError
-from umiak.core.status import State
+from umiak.core.status import JobStatus, NodeStatus, State
 from umiak.core.value import replace
 from umiak.platforms.slurm import GROUPS
 from umiak.schema.keys import BadValue
@@ -24,6 +25,7 @@ from umiak.submit import configuration, places, registry
 from umiak.submit.backends.mpi import backend as mpi_backend
 from umiak.submit.backends.mpi import settings as mpi
 from umiak.submit.backends.mpi.settings import Family, MpiHost
+from umiak.submit.backends.shared import reports
 from umiak.submit.backends.shared.layout import RunInfo, SharedRole
 from umiak.submit.backends.slurm import script, settings, state
 from umiak.submit.states import STATES
@@ -290,3 +292,45 @@ def test_host_files_of_both_families() -> None:
 )
 def test_whose_mpirun_it_is(said: str, family: Family | None) -> None:
     assert mpi.family_of(said) is family
+
+
+# ---- what launchers have written
+
+
+NODES = tuple(NodeStatus(name=f"node{rank}", rank=rank, state=State.RUNNING) for rank in (0, 1))
+AT_WORK = JobStatus(state=State.RUNNING, nodes=NODES, started_s=100.4)
+RESTARTS = NodeReport(state=State.RESTARTING, host="10.0.0.1", restarts=1, reason="trainer 0 failed", changed_s=101.0)
+
+
+def test_a_job_restarts_while_one_of_its_launchers_does() -> None:
+    status = reports.merged(AT_WORK, {1: RESTARTS})
+    assert (status.state, status.reason) == (State.RESTARTING, "trainer 0 failed")
+    assert [each.state for each in status.nodes] == [State.RUNNING, State.RESTARTING]
+    assert [each.host for each in status.nodes] == ["", "10.0.0.1"]
+    status = reports.merged(AT_WORK, {1: replace(RESTARTS, state=State.RUNNING)})
+    assert (status.state, status.reason) == (State.RUNNING, "restarted once: trainer 0 failed")
+
+
+def test_what_was_written_before_a_job_was_requeued_does_not_count() -> None:
+    assert reports.merged(AT_WORK, {1: replace(RESTARTS, changed_s=99.0)}) == AT_WORK
+    waits = replace(AT_WORK, state=State.QUEUED, started_s=None, nodes=())
+    assert reports.merged(waits, {1: RESTARTS}) == waits
+
+
+def test_the_first_node_that_failed_is_the_reason() -> None:
+    ended = replace(AT_WORK, state=State.FAILED, reason="exit code 7", exit_code=7)
+    told = {
+        0: replace(RESTARTS, state=State.FAILED, exit_code=7, reason="second", changed_s=103.0),
+        1: replace(RESTARTS, state=State.FAILED, exit_code=7, reason="first", changed_s=102.0),
+    }
+    status = reports.merged(ended, told)
+    assert status.reason == "exit code 7: first"
+    assert [(each.exit_code, each.reason) for each in status.nodes] == [(7, "second"), (7, "first")]
+    assert reports.merged(replace(ended, reason="the time limit is over"), told).reason == "the time limit is over"
+
+
+def test_launchers_that_have_ended_stay_so_while_the_job_stops() -> None:
+    ends = replace(AT_WORK, state=State.STOPPING)
+    done = replace(RESTARTS, state=State.SUCCEEDED, exit_code=0)
+    status = reports.merged(ends, {0: done, 1: RESTARTS})
+    assert [each.state for each in status.nodes] == [State.SUCCEEDED, State.STOPPING]

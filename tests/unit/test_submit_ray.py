@@ -14,18 +14,20 @@ from typing import Any
 import pytest
 
 from umiak import platforms
+from umiak.core import node_report
 from umiak.core.bundle import shown
 from umiak.core.cluster import Role
 from umiak.core.devices import DeviceKind
 from umiak.core.job import FileSet, Job, Replicas, Resource, RoleSpec
+from umiak.core.node_report import NodeReport
 from umiak.core.problem import UmiakError
 from umiak.core.status import State
 from umiak.core.value import replace
 from umiak.submit import places
 from umiak.submit.backend import AnswerLost, LogLine, LogsWanted, Secrets, Submission, SubmitContext
 from umiak.submit.backends.ray import backend, package, plan, state
-from umiak.submit.backends.ray.driver import tagged
 from umiak.submit.backends.ray.log_lines import LogParser
+from umiak.submit.backends.ray.run_driver import tagged
 from umiak.submit.backends.ray.settings import RaySettings
 from umiak.submit.payload import file_set
 from umiak.submit.registry import BackendNames
@@ -133,7 +135,10 @@ def test_what_keeps_a_job_from_ray_is_told_at_once(tmp_path: Path) -> None:
     bad = Job(
         name="a",
         command=("train.py",),
-        roles=(RoleSpec(nodes=Replicas(least=1, most=2), resource=Resource(devices=1, device=DeviceKind.XPU)),),
+        roles=(
+            RoleSpec(role=Role.SERVER),
+            RoleSpec(nodes=Replicas(least=1, most=2), resource=Resource(devices=1, device=DeviceKind.XPU)),
+        ),
         secrets=("DB_PASSWORD",),
     )
     found = made(tmp_path, RAY_JOB_HEADERS="no json", DB_PASSWORD="hush-hush-hush").check(bad)
@@ -142,6 +147,8 @@ def test_what_keeps_a_job_from_ray_is_told_at_once(tmp_path: Path) -> None:
     assert "hush" not in told
     (tmp_path / "train.py").touch()
     assert made(tmp_path).check(Job(name="a", command=("./train.py",))) == []
+    elastic = Job(name="a", command=("./train.py",), roles=(RoleSpec(nodes=Replicas(least=1, most=2)),))
+    assert made(tmp_path).check(elastic) == []
     missing = made(tmp_path).check(Job(name="a", command=("other.py",)))
     assert [each.code for each in missing] == ["UM-SUBMIT-326"]
 
@@ -208,6 +215,40 @@ def test_nodes_are_seen_by_their_actors() -> None:
         ("server.1", Role.SERVER, 1, State.STARTING),
         ("trainer.0", Role.TRAINER, 0, State.RUNNING),
     ]
+
+
+def test_what_the_driver_has_written_about_nodes_is_told() -> None:
+    runs = NodeReport(state=State.RUNNING, host="10.0.0.2", restarts=1, reason="trainer 1 failed")
+    text = "".join(
+        f"{name} {node_report.text_of(report)}"
+        for name, report in (
+            ("trainer.0", replace(runs, state=State.RESTARTING)),
+            ("trainer.10", runs),
+            ("trainer.2", replace(runs, state=State.RESTARTING, reason="trainer 2 failed")),
+            ("trainer.0", runs),
+        )
+    )
+    known = state.reports_in(f"what Ray says\n{text}trainer.0 {{half a li")
+    assert list(known) == ["trainer.0", "trainer.10", "trainer.2"]
+    rows = [{"name": "ctr-1/trainer.0", "state": each} for each in ("DEAD", "ALIVE", "DEAD")]
+    status = state.status_of(told(), [{"state": "CREATED"}], rows, known)
+    assert status is not None
+    assert (status.state, status.reason) == (State.RESTARTING, "trainer 2 failed")
+    assert [(each.name, each.state) for each in status.nodes] == [
+        ("trainer.0", State.RUNNING),
+        ("trainer.2", State.RESTARTING),
+        ("trainer.10", State.RUNNING),
+    ]
+    # Ray looks for room for a lost node, and the others go on.
+    status = state.status_of(told(), [{"state": "RESCHEDULING"}], [], {"trainer.0": runs})
+    assert status is not None
+    assert status.state is State.RUNNING
+    ended = replace(runs, state=State.FAILED, exit_code=7, reason="trainer 1 failed with exit code 7")
+    job = told(status="FAILED", driver_exit_code=7, error_type="JOB_ENTRYPOINT_COMMAND_ERROR")
+    status = state.status_of(job, reports={"trainer.1": ended})
+    assert status is not None
+    assert status.reason == "exit code 7: trainer 1 failed with exit code 7"
+    assert [(each.name, each.host, each.exit_code) for each in status.nodes] == [("trainer.1", "10.0.0.2", 7)]
 
 
 # ---- lines

@@ -93,6 +93,18 @@ OWN = (
         env=("UMIAK_TRAINER_RESTART",),
     ),
     Flag(
+        name="lost_at_start",
+        help="When a node is lost before the job has started: wait for it to come back, until --join_timeout, or fail at once. "
+        "Elastic jobs always wait.",
+        group=paddle_flags.FAILURES,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.CHOICE,
+        default="wait",
+        choices=("wait", "fail"),
+        metavar="wait|fail",
+        env=("UMIAK_LOST_AT_START",),
+    ),
+    Flag(
         name="tee",
         help="Show worker output live, beside the log files: of the first worker (0), of all workers with a tag, or of none. "
         "torchrun's 1, 2, 3 and RANK:STD lists are accepted too.",
@@ -193,6 +205,7 @@ def with_own(made: LaunchOptions, parsed: Parsed, findings: FlagFindings) -> Lau
         grace_s=parsed.seconds("grace"),
         failure_grace_s=parsed.seconds("failure_grace"),
         trainer_restart=TrainerRestart(parsed.text("trainer_restart")),
+        fails_at_start=parsed.text("lost_at_start") == "fail",
         keep_proxy=parsed.truth("keep_proxy"),
         log_level=_log_level(made, parsed, findings),
         log_max_bytes=parsed.number("log_max_bytes"),

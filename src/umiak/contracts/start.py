@@ -14,6 +14,8 @@ TOKEN_FILE = "UMIAK_TOKEN_FILE"  # noqa: S105
 REQUIRE_TOKEN = "UMIAK_REQUIRE_TOKEN"  # noqa: S105
 GRACE = "UMIAK_GRACE"
 """How long a launcher lets its workers end."""
+JOIN_TIMEOUT, LOST_AT_START = "UMIAK_JOIN_TIMEOUT", "UMIAK_LOST_AT_START"
+"""What a launcher does about nodes that don't come, or don't stay until the job has started."""
 INTERFACE = "GLOO_SOCKET_IFNAME"
 
 NAMES = frozenset([TOKEN, INTERFACE])

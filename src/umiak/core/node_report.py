@@ -21,6 +21,8 @@ class NodeReport:
     state: State
     host: str = ""
     """The address at which the other nodes know it, or the name of its machine."""
+    address: str = ""
+    """``host:port`` at which other launchers can call it; empty if none can."""
     restarts: int = 0
     """How often the workers of the job were started again."""
     reason: str = ""

@@ -109,6 +109,8 @@ class LaunchOptions:
     """How long they may take when the generation is stopped because a worker failed or the nodes changed."""
     hang_timeout_s: float | None = None
     trainer_restart: TrainerRestart = TrainerRestart.GROUP
+    fails_at_start: bool = False
+    """Whether a node that is lost before the job has started ends it; otherwise it may come back."""
 
     # What a person sees
     log_dir: str = "log"

@@ -32,6 +32,8 @@ class Terms:
     failure_grace_s: float = 5.0
     grace_s: float = 30.0
     trainer_restart: TrainerRestart = TrainerRestart.GROUP
+    fails_at_start: bool = False
+    """Whether a node that is lost before the first generation ends the job: where nobody starts launchers again."""
     sort_ip: bool = False
     fence_s: float = 1.25
     """After silence: how long a new formation waits, so that a side that was cut off has surely stopped."""
@@ -41,6 +43,11 @@ class Terms:
     @property
     def elastic(self) -> bool:
         return self.least < self.most
+
+    @property
+    def waits_for_lost_nodes(self) -> bool:
+        """Whether a node that is lost before the first generation may come back, or another in its place."""
+        return self.elastic or not self.fails_at_start
 
     @property
     def survives_its_master(self) -> bool:

@@ -6,6 +6,7 @@ import os
 import time
 
 from umiak.adapters import report_file
+from umiak.core.cluster import join_host_port
 from umiak.core.names import is_loopback
 from umiak.core.value import replace
 from umiak.launch.node.reporting import NodeReporting
@@ -26,7 +27,9 @@ class ReportWriter:
         host = setting.offer.host
         if not host or is_loopback(host):  # who reads it may be on another machine
             host = os.uname().nodename
-        self._reporting = NodeReporting(host=host, restarts=setting.terms.restarts_workers)
+        offer = setting.offer
+        address = join_host_port(offer.host, offer.link_port) if offer.host and offer.link_port else ""
+        self._reporting = NodeReporting(host=host, restarts=setting.terms.restarts_workers, address=address)
 
     def step(self, phase: NodePhase, event: object, actions: Iterable[object]) -> None:
         """After the machine has taken an event, before its actions are performed."""

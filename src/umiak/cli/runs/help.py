@@ -129,7 +129,8 @@ TAIL = """\
 | `~/.local/state/umiak/paddlecloud` | of the backend `paddlecloud`: which job a run became, and the client's keys |
 | `~/.local/state/umiak/machines` | of [`umiak machines`](machines.md): places of rented machines, their host keys, requests without an answer |
 
-Only you can read them. Each run gets a `UMIAK_TOKEN` of its own; it and the job's secrets reach the workers through a pipe and their environment,
+Only you can read them. Each run gets a `UMIAK_TOKEN` of its own, for its launchers, and for parameter servers and their trainers; other workers are not given
+it. It and the job's secrets reach them through a pipe and their environment,
 and are written nowhere. On [PaddleCloud](../how-to/submit-paddlecloud.md) they are in the job's `config.ini`, which only you can read.
 
 ## States
@@ -139,12 +140,12 @@ and are written nowhere. On [PaddleCloud](../how-to/submit-paddlecloud.md) they 
 | `queued` | The place has it, and has not started it. |
 | `starting` | Machines, images or peers are waited for. |
 | `running` | Its workers run. |
-| `restarting` | Its workers are started again after a failure. |
+| `restarting` | Workers have failed, or nodes were lost, and they are about to be started again. |
 | `stopping` | It was cancelled, or it ends. |
 | `succeeded` | Every worker ended with 0. |
 | `failed` | A worker failed; the exit code is that of the first one. |
 | `cancelled` | It was cancelled. |
-| `lost` | It is gone, and nobody knows how it ended, as when its supervisor was killed. |
+| `lost` | It is gone, and nobody knows how it ended, as when its supervisor was killed; its workers end within half a minute then. |
 
 Words of places:
 

@@ -51,6 +51,7 @@ def _flags(terms: Terms) -> dict[str, str]:
         "--failure_grace": f"{terms.failure_grace_s:g}",
         "--grace": f"{terms.grace_s:g}",
         "--trainer_restart": terms.trainer_restart.value,
+        "--lost_at_start": "fail" if terms.fails_at_start else "wait",
         "the fence": f"{terms.fence_s:g} s",
         "the time to settle": f"{terms.settle_s:g} s",
     }

@@ -182,7 +182,7 @@ class Coordinator:
             return
         if name in self._roster:
             # The same launcher on a new connection: whatever it ran before, it has stopped.
-            self._lost(now, name, event.at, dead=True)
+            self._lost(now, name, event.at, dead=True, is_back=True)
         members = [member.offer for member in self._roster]
         staying = [member.offer for member in self._roster.active if not member.leaving]
         refusal = admission.refusal(join, self.terms, members, staying)
@@ -347,7 +347,7 @@ class Coordinator:
             )
             self._stop(told, reform=False, grace_s=self.terms.grace_s)
 
-    def _lost(self, now: float, name: str, at: float, *, dead: bool) -> None:
+    def _lost(self, now: float, name: str, at: float, *, dead: bool, is_back: bool = False) -> None:
         self._later_joins.pop(name, None)
         self._votes.lost(name, dead=dead)
         if name in self._votes.silent:
@@ -359,12 +359,18 @@ class Coordinator:
             # It arrives only if the link works again; then that node must stop, and may join again.
             self._send(Evict(text=f"it has not heard this node for {self.terms.heartbeat_timeout_s:g} s"), name)
         self._forget(name, dead=dead)
+        how = "its connection was closed" if dead else f"silent for {self.terms.heartbeat_timeout_s:g} s"
+        what = f"node {member.offer.host} was lost: {how}"
+        is_at_start = self.phase is MasterPhase.GATHERING and not self._generation()
+        if is_at_start and not self.terms.waits_for_lost_nodes and not is_back and not member.leaving:
+            what = f"node {member.offer.host} was lost before the job was formed: {how}"
+            failure = Failure(kind=FailureKind.NODE_LOST, at=at, node=name, host=member.offer.host, what=what)
+            self._end(words.verdict(failure))
+            return
         if member.standby or member.leaving or self.phase is MasterPhase.GATHERING:
             return
         if self.phase is MasterPhase.STOPPING and not self._reform:
             return
-        how = "its connection was closed" if dead else f"silent for {self.terms.heartbeat_timeout_s:g} s"
-        what = f"node {member.offer.host} was lost: {how}"
         reform = self._can_reform_without(0)
         if not reform:
             failure = Failure(kind=FailureKind.NODE_LOST, at=at, node=name, host=member.offer.host, what=what)

@@ -296,6 +296,10 @@ class NodeMachine:
             else:
                 self._stopping.hurry(now, grace_s)
             return
+        if self.cluster is None and not self.terms.waits_for_lost_nodes:
+            lost = f"the master was lost before the job was formed: {how}"
+            self._end(now, Finish(exit_status=1, code="UM-JOB-005", words=lost))
+            return
         if self.cluster is None:
             self._say(f"the master went away before the job was formed ({how}), looking for it again", "WARNING")
             self._enter(NodePhase.SEEKING)

@@ -29,9 +29,9 @@ MOST_REASON = 500
 class NodeReporting:
     """The report of one launcher, kept up to date."""
 
-    def __init__(self, *, host: str, restarts: bool) -> None:
+    def __init__(self, *, host: str, restarts: bool, address: str = "") -> None:
         """``restarts``: whether workers of this job are started again at all."""
-        self.report = NodeReport(state=State.STARTING, host=host)
+        self.report = NodeReport(state=State.STARTING, host=host, address=address)
         self._restarts = restarts
         self._is_leaving = False
         """It ends; nothing is started any more."""

@@ -9,6 +9,7 @@ its environment. No secret is in it.
 
 from __future__ import annotations
 
+from umiak.contracts.start import JOIN_TIMEOUT, LOST_AT_START
 from umiak.core.decode import Malformed, decode, encode
 from umiak.core.job import Transfer
 from umiak.core.value import value
@@ -87,6 +88,18 @@ def launch_words(job: Job, role: RoleSpec, run_id: str) -> tuple[str, ...]:
     program = job.command_of(role)
     # `--` keeps a program whose name begins with a dash from being taken for a flag.
     return (*words, *(program if program[:1] == ("-m",) else ("--", *program)))
+
+
+def started_once(job: Job, role: RoleSpec, *, start_s: int) -> tuple[str, ...]:
+    """Flags for places that start all launchers at the same time and none again: a node that is missing or lost at the start never
+    comes, so that the others end soon. ``start_s``: how far apart starts may be. Where nodes bring data in first, nobody knows."""
+    if job.nodes.is_elastic or job.nodes.most == 1:
+        return ()
+    said = job.environment_of(role)
+    words: tuple[str, ...] = ("--lost_at_start", "fail") if LOST_AT_START not in said else ()
+    if not job.inputs and JOIN_TIMEOUT not in said:
+        words += ("--join_timeout", str(start_s))
+    return words
 
 
 def output_url(output: Transfer, rank: int | None) -> str:

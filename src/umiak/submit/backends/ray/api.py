@@ -11,6 +11,7 @@ import json
 from urllib.parse import quote, urlencode, urlsplit
 
 from umiak.adapters.stores.http_retry import AGAIN, Unanswered, repeat
+from umiak.submit.backends.ray.plan import status_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,6 +85,14 @@ class RayApi:
         finally:
             response.close()
             connection.close()
+
+    def status_lines(self, run_id: str, node_id: str) -> str:
+        """What a driver has written about the nodes of its run; empty if that can't be had, as of a node that is gone."""
+        asked = {"node_id": node_id, "filename": status_file(run_id), "lines": "-1"}
+        try:
+            return self._answer("GET", f"/api/v0/logs/file?{urlencode(asked)}").decode(errors="replace")
+        except Unanswered:
+            return ""
 
     def growing_log(self, run_id: str, node_id: str, silence_s: float) -> Iterator[bytes]:
         """All that it has printed and prints; an empty piece whenever nothing came for so long."""

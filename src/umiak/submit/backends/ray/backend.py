@@ -178,7 +178,9 @@ class RayBackend:
             if job.get("job_id"):
                 actors = self._api.states("actors", "job_id", str(job["job_id"]))
         own = [each for each in actors if str(each.get("name")).startswith(f"{handle.id}/")]
-        status = state.status_of(job, groups, own)
+        node = str(job.get("driver_node_id") or "")
+        text = self._api.status_lines(handle.id, node) if node else ""
+        status = state.status_of(job, groups, own, state.reports_in(text))
         if status is None:
             problem = Problem(
                 code="UM-SUBMIT-328",

@@ -21,13 +21,13 @@ MOST_PACKAGE_BYTES = 100 << 20
 def problems(job: Job, settings: RaySettings, files: Collection[str]) -> list[Problem]:
     """All of them. ``files`` are the paths of what is sent."""
     found = []
-    if job.nodes.is_elastic:
+    if job.nodes.is_elastic and job.mode.has_servers:
         found.append(
             Problem(
                 code="UM-SUBMIT-323",
-                what=f"elastic jobs don't run on Ray: nodes: {job.nodes}",
-                why="a placement group has a fixed number of bundles",
-                hint=f"write `nodes: {job.nodes.least}`",
+                what=f"a job with parameter servers can't be elastic on Ray: nodes: {job.nodes}",
+                why="its servers must stay where they are",
+                hint="give each role a number of nodes",
             )
         )
     if job.secrets:

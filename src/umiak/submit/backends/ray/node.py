@@ -36,6 +36,8 @@ MOST_WAITING_BYTES = 64 << 20
 LAST_LINES_S = 5.0
 """For what is still in the pipe when a launcher has ended."""
 OURS = "UMIAK_"
+REPORT = "state.json"
+"""`umiak.core.node_report.FILE`, which can't be imported here."""
 NOT_PASSED_ON = ("RAY_JOB_CONFIG_JSON_ENV_VAR",)
 START = """
 import ctypes, os, signal, sys
@@ -54,6 +56,7 @@ class RunNode:
         self._child: subprocess.Popen[bytes] | None = None
         self._code: int | None = None
         self._directory = ""
+        self._reported = ""
         self._lines: collections.deque[str] = collections.deque()
         self._waiting_bytes = 0
         self._changed = threading.Condition()
@@ -95,14 +98,25 @@ class RunNode:
         ready.wait()
         return ""
 
-    def read(self) -> tuple[list[str], int | None]:
-        """The next lines, and how the launcher ended once all lines were given."""
+    def read(self) -> tuple[list[str], int | None, str]:
+        """The next lines, how the launcher ended once all lines were given, and what it has written about itself, if that is new."""
         with self._changed:
             self._changed.wait_for(lambda: self._lines or self._code is not None, WAIT_S)
             found = [self._lines.popleft() for _ in range(min(LINES, len(self._lines)))]
             self._waiting_bytes -= sum(map(len, found))
             self._changed.notify_all()
-            return found, None if self._lines or found else self._code
+            return found, None if self._lines or found else self._code, self._news()
+
+    def _news(self) -> str:
+        try:
+            with open(os.path.join(self._directory, "logs", REPORT), encoding="utf-8") as file:
+                text = file.read()
+        except OSError:
+            return ""
+        if text == self._reported:
+            return ""
+        self._reported = text
+        return text
 
     def signal(self, number: int) -> None:
         """For the launcher."""

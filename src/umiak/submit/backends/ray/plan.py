@@ -15,7 +15,7 @@ from umiak.core.decode import decode, encode
 from umiak.core.job import FileSet
 from umiak.core.value import value
 from umiak.platforms import native
-from umiak.submit.payload.node_plan import NodePlan, SentFiles, launch_words
+from umiak.submit.payload.node_plan import NodePlan, SentFiles, launch_words, started_once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ MARK = "umiak"
 """In the metadata of every job of ours."""
 UNKNOWN_DIGEST = "HASH-OF-FILES"
 """In a plan that was rendered before anybody looked at the files."""
+START_S = 300
+"""So far apart launchers may start: Ray brings packages to each node first."""
 STOP_WAIT_S = 24 * 3600
 """How long Ray lets a driver that it has asked to stop go on. The driver keeps the grace that was asked for; Ray's own are 3 seconds."""
 
@@ -61,6 +63,8 @@ class RayRun:
     directory: str = ""
     keep_directories: bool = False
     time_limit_s: int | None = None
+    least: int = 0
+    """Of an elastic run: so many nodes begin, and the others join when there is room. 0: it needs all."""
 
     def text(self) -> str:
         """As JSON, a node to a line."""
@@ -102,6 +106,7 @@ def run_of(job: Job, run_id: str, settings: RaySettings) -> RayRun:
         directory=settings.directory,
         keep_directories=settings.keep_directories,
         time_limit_s=job.time_limit_s,
+        least=job.nodes.least if job.nodes.is_elastic else 0,
     )
 
 
@@ -125,7 +130,11 @@ def node_plans(job: Job, run_id: str, digest: str = UNKNOWN_DIGEST) -> dict[str,
         plan_name(role): NodePlan(
             run_id=run_id,
             directory="work",
-            launch=("--tee", "all", "--log_dir", "../logs", *launch_words(job, role, run_id)),
+            launch=(
+                *("--tee", "all", "--log_dir", "../logs"),
+                *started_once(job, role, start_s=START_S),
+                *launch_words(job, role, run_id),
+            ),
             env=tuple(job.environment_of(role).items()),
             files=files,
             inputs=job.inputs,
@@ -158,6 +167,11 @@ def archive_name(digest: str) -> str:
 def grace_name(run_id: str) -> str:
     """Under this name a client leaves the grace for the driver, before it stops a run."""
     return f"_umiak_grace_{run_id}.zip"
+
+
+def status_file(run_id: str) -> str:
+    """Beside the driver's log, where Ray's API finds it: how its nodes are."""
+    return f"umiak-{run_id}.log"
 
 
 def request(run: RayRun, python: str, working_dir: str, modules: Sequence[str]) -> dict[str, Any]:

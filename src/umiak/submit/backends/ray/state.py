@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import signal
 
+from umiak.core import node_report
 from umiak.core.cluster import Role
 from umiak.core.status import JobStatus, NodeStatus, State
+from umiak.core.value import replace
 from umiak.submit.states import state_of
 
 TYPE_CHECKING = False
@@ -16,16 +18,33 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from umiak.core.node_report import NodeReport
+
 BACKEND = "ray"
 GROUPS = "ray placement group"
 ACTORS = "ray actor"
 INFEASIBLE = "INFEASIBLE"
 
 
+def reports_in(text: str) -> dict[str, NodeReport]:
+    """What the driver has written about its nodes, by name: one JSON object to a line, of which the last counts."""
+    found: dict[str, NodeReport] = {}
+    for line in text.splitlines():
+        name, _, report = line.partition(" ")
+        made = node_report.from_text(report)
+        if made:
+            found[name] = made
+    return found
+
+
 def status_of(
-    job: Mapping[str, Any], groups: Sequence[Mapping[str, Any]] = (), actors: Sequence[Mapping[str, Any]] = ()
+    job: Mapping[str, Any],
+    groups: Sequence[Mapping[str, Any]] = (),
+    actors: Sequence[Mapping[str, Any]] = (),
+    reports: Mapping[str, NodeReport] | None = None,
 ) -> JobStatus | None:
-    """The status of a run; None if the word for it is not known. Groups and actors are those of the run."""
+    """The status of a run; None if the word for it is not known. Groups and actors are those of the run, ``reports`` what its
+    driver has written about its nodes."""
     word = str(job.get("status"))
     state = state_of(BACKEND, word)
     if state is None:
@@ -42,17 +61,55 @@ def status_of(
         code = 128 + signal.SIGTERM
     elif isinstance(code, int) and code < 0:
         code = 128 - code
+    known = reports or {}
+    if state is State.RESTARTING and any(each.state is State.RUNNING for each in known.values()):
+        state = State.RUNNING  # Ray looks for room for a lost node of an elastic run, and the others go on
+    if state is State.RUNNING:
+        state, reason = _at_work(known)
     return JobStatus(
         state=state,
         said=word,
-        reason=reason,
+        reason=_with_cause(reason, known) if state is State.FAILED else reason,
         exit_code=code if isinstance(code, int) else None,
-        nodes=()
-        if state.is_over
-        else tuple(_node(each) for each in sorted(actors, key=lambda each: str(each.get("name")))),
+        nodes=_nodes(state, actors, known),
         submitted_s=_seconds(job.get("start_time")),
         ended_s=_seconds(job.get("end_time")),
     )
+
+
+def _at_work(reports: Mapping[str, NodeReport]) -> tuple[State, str]:
+    in_order = [reports[name] for name in sorted(reports)]
+    for each in in_order:
+        if each.state is State.RESTARTING:
+            return State.RESTARTING, each.reason
+    return State.RUNNING, next((each.story for each in in_order if each.restarts and not each.state.is_over), "")
+
+
+def _with_cause(reason: str, reports: Mapping[str, NodeReport]) -> str:
+    failed = [each for each in reports.values() if each.state is State.FAILED and each.reason]
+    first = min(failed, key=lambda each: each.changed_s, default=None)
+    return f"{reason}: {first.reason}" if first and reason.startswith("exit code") else reason
+
+
+def _nodes(
+    state: State, actors: Sequence[Mapping[str, Any]], reports: Mapping[str, NodeReport]
+) -> tuple[NodeStatus, ...]:
+    """Actors that are there, and what is known of those that were; of an actor that came again after a loss the living one counts."""
+    found = (
+        {} if state.is_over else {each.name: each for each in sorted(map(_node, actors), key=_is_dead, reverse=True)}
+    )
+    for name, report in reports.items():
+        there = found.get(name) or _named(name, state)
+        is_gone = state.is_over or there.state is State.STOPPING
+        told = report.state if report.state.is_over or not is_gone else there.state
+        found[name] = replace(
+            there, host=report.host, state=told, exit_code=report.exit_code, reason=report.reason_in(told)
+        )
+    return tuple(found[name] for name in sorted(found, key=lambda each: (each.rpartition(".")[0], _number(each))))
+
+
+def _is_dead(node: NodeStatus) -> bool:
+    return node.state is State.STOPPING
 
 
 def _reason(job: Mapping[str, Any]) -> str:
@@ -82,10 +139,18 @@ def _waits(group: Mapping[str, Any]) -> str:
 
 def _node(actor: Mapping[str, Any]) -> NodeStatus:
     name = str(actor.get("name")).rpartition("/")[2]
+    return _named(name, state_of(ACTORS, str(actor.get("state"))) or State.RUNNING)
+
+
+def _named(name: str, state: State) -> NodeStatus:
     word, _, number = name.partition(".")
     role = next((each for each in Role if each.value == word), None)
-    state = state_of(ACTORS, str(actor.get("state"))) or State.RUNNING
     return NodeStatus(name=name, role=role, rank=int(number) if number.isdecimal() else None, state=state)
+
+
+def _number(name: str) -> int:
+    number = name.rpartition(".")[2]
+    return int(number) if number.isdecimal() else 0
 
 
 def _seconds(said: object) -> float | None:

@@ -23,7 +23,7 @@ from umiak.core.bundle import PRIVATE, Bundle, BundleFile, SecretFile
 from umiak.core.decode import Malformed, decode, encode
 from umiak.core.value import value
 from umiak.submit.payload import node_plan
-from umiak.submit.payload.node_plan import NodePlan, launch_words
+from umiak.submit.payload.node_plan import NodePlan, launch_words, started_once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ CLAIM = "job"
 LAUNCHER = "umiak-launcher.pyz"
 LOGS, JOB_LOG, LAUNCHER_LOG = "log", "job.log", "launcher.log"
 EXECUTABLE = 0o700
+START_S = 300
+"""So far apart launchers may start on nodes that a scheduler prepares."""
 NODE_START = "umiak.submit.payload.node_start"
 
 
@@ -180,7 +182,7 @@ def _plans(
     if job.inputs and is_shared:
         plans[BEFORE] = _plan(job, run, info, inputs=job.inputs, only_data=True)
     for role in job.roles:
-        words = launch_words(job, role, run.run_id)
+        words = (*started_once(job, role, start_s=START_S), *launch_words(job, role, run.run_id))
         env = tuple(job.environment_of(role).items())
         plans[f"{role.role.value}.json"] = _plan(
             job, run, info, launch=words, env=env, stop_signals=stop_signals, **data

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from umiak.core.job import Job, RoleSpec
     from umiak.submit.backends.ssh.settings import SshHost, SshSettings
 
+START_S = 120
+"""So far apart launchers may start, which one client starts at the same time."""
 STORE = "../../../files"
 """Seen from a run's directory on a host."""
 UNKNOWN = "(known when it starts)"
@@ -154,7 +156,10 @@ def _node(job: Job, seat: _Seat, run_id: str, known: KnownAtStart, *, is_alone: 
         run_id=run_id,
         # Each launcher unpacks the files into a directory of its own: none finds a file that another one is writing.
         directory="work" if is_alone else f"work-{seat.spec.role.value}-{seat.role_rank}",
-        launch=node_plan.launch_words(job, seat.spec, run_id),
+        launch=(
+            *node_plan.started_once(job, seat.spec, start_s=START_S),
+            *node_plan.launch_words(job, seat.spec, run_id),
+        ),
         env=tuple(env.items()),
         files=SentFiles(digest=known.files, store=STORE) if known.files else None,
         inputs=job.inputs,
