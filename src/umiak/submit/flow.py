@@ -22,6 +22,7 @@ from umiak.core.status import State
 from umiak.core.value import fields, is_value, replace, value
 from umiak.submit import configuration, registry
 from umiak.submit.backend import AnswerLost, Secrets, Sizing, Submission
+from umiak.submit.places import LOCAL
 from umiak.submit.records import Records
 from umiak.submit.run_record import RunRecord
 
@@ -69,17 +70,35 @@ class Flow:
     def __init__(self, context: SubmitContext) -> None:
         self.context = context
         self.records = Records(context.state_directory)
-        self._places: PlacesReading | None = None
+        self._reading: PlacesReading | None = None
         self._backends: dict[str, Backend] = {}
 
     @property
+    def reading(self) -> PlacesReading:
+        """All places, also if something is wrong in their files."""
+        if self._reading is None:
+            self._reading = configuration.read(self.context)
+        return self._reading
+
+    @property
     def places(self) -> PlacesReading:
-        if self._places is None:
-            self._places = configuration.load(self.context)
-        return self._places
+        """All places. UmiakError with everything that is wrong."""
+        if self.reading.problems:
+            raise UmiakError(*self.reading.problems)
+        return self.reading
 
     def place(self, name: str | None) -> NamedPlace:
-        return configuration.place(self.places, name)
+        """A place by its name; none: the default. UmiakError with everything that is wrong in the files, also in this place's table."""
+        wrong = self.reading.problems
+        asked = self.reading.places.get(name or self.reading.default)
+        if wrong and asked is not None:
+            try:
+                self.backend(asked)
+            except UmiakError as error:
+                wrong = (*wrong, *error.problems)
+        if wrong:
+            raise UmiakError(*wrong)
+        return configuration.place(self.reading, name)
 
     def backend(self, place: NamedPlace) -> Backend:
         if place.name not in self._backends:
@@ -240,10 +259,13 @@ class Flow:
         return KnownRun(handle=asked, backend=self.backend(self._place_of(asked)), record=record)
 
     def _place_of(self, asked: Handle) -> NamedPlace:
-        """The place of a handle. A backend that needs no settings is found though the project's file is elsewhere."""
-        place = self.places.places.get(asked.place)
+        """The place of a handle. A backend that needs no settings is found though the project's file is elsewhere, and what is wrong
+        with other places keeps nobody from asking about a run."""
+        place = self.reading.places.get(asked.place)
         if place is not None and place.backend == asked.backend:
             return place
+        if self.reading.problems and asked.backend != LOCAL:
+            raise UmiakError(*self.reading.problems)
         from umiak.schema.findings import Place as Spot
         from umiak.schema.yaml_tree import Section
         from umiak.submit.places import NamedPlace

@@ -43,18 +43,18 @@ def status_text(handle: Handle, record: RunRecord | None, status: JobStatus, now
     return f"{head}\n{rows(nodes)}"
 
 
-def list_text(runs: Iterable[tuple[RunRecord, JobStatus]], now_s: float) -> str:
-    """`umiak list`."""
+def list_text(runs: Iterable[tuple[RunRecord, JobStatus | None]], now_s: float) -> str:
+    """`umiak list`. No status: its place can't be asked."""
     table = [["RUN", "STATE", "PLACE", "SUBMITTED", "RAN", "EXIT", "HANDLE"]]
     for record, status in runs:
         table.append(
             [
                 record.run_id,
-                status.state.value,
+                status.state.value if status else "unknown",
                 record.place,
                 ago(now_s - record.submitted_s),
-                _took(status, now_s),
-                _text(status.exit_code),
+                _took(status, now_s) if status else "",
+                _text(status.exit_code) if status else "",
                 record.handle or "-",
             ]
         )
