@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from umiak.cli import main
 from umiak.cli.runs import list as list_command
+from umiak.cli.runs import tables
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.status import JobStatus, State
 from umiak.submit import configuration
@@ -204,3 +206,21 @@ def test_image_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert (data["tag"], data["commands"]) == (None, [])
     assert main.main(["image", "--json", "--tag", "a/b:1", "--dry_run"]) == 0
     assert json.loads(capsys.readouterr().out)["commands"][0][0] == "docker"
+
+
+def test_states_have_colours_and_nothing_else() -> None:
+    table = tables.rows(
+        [
+            ["RUN", "STATE", "PLACE"],
+            ["running-1", "failed", "lost"],
+            ["ctr-1", "succeeded", "running"],
+            ["ctr-2", "cancelled", "lab"],
+        ]
+    )
+    made = tables.coloured(table)
+    assert re.sub("\x1b\\[[0-9;]*m", "", made) == table
+    assert re.findall("\x1b\\[[0-9;]+m([a-z]+)\x1b", made) == ["failed", "succeeded"]
+    nodes = tables.rows([["NODE", "ROLE", "RANK", "STATE"], ["node0", "server", "0", "running"], ["x", "", "", "lost"]])
+    assert re.findall("\x1b\\[[0-9;]+m([a-z]+)\x1b", tables.coloured(nodes)) == ["running", "lost"]
+    status = tables.rows([["ctr-1", "failed: exit code 1"], ["handle", "slurm://hpc/running"]])
+    assert re.findall("\x1b\\[[0-9;]+m([a-z]+)\x1b", tables.coloured(status)) == ["failed"]

@@ -29,6 +29,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         return Exit.DONE
     flow = asking.flow(environ)
 
+    notes: list[str] = []
+
     def show() -> tuple[str, bool]:
         places: dict[str, str] = {}
         records = [each for each in flow.records.all() if not parsed.said("on") or each.place == parsed.text("on")]
@@ -36,13 +38,16 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         runs = [(each, _status(flow, each, places)) for each in shown]
         if parsed.truth("json"):
             return asking.as_json([_data(*each, places.get(each[0].place, "")) for each in runs]), False
-        for place, why in places.items():
-            printer.note(f"runs of {place} can't be asked about: {why}")
+        notes[:] = [f"runs of {place} can't be asked about: {why}" for place, why in places.items()]
         if len(shown) < len(records):
-            printer.note(f"{len(records) - len(shown)} more: `umiak list --all`")
+            notes.append(f"{len(records) - len(shown)} more: `umiak list --all`")
         return tables.list_text(runs, time.time()), False
 
-    return asking.repeat(parsed, printer, show)
+    def after() -> None:
+        for each in notes:
+            printer.note(each)
+
+    return asking.repeat(parsed, printer, show, after)
 
 
 def _status(flow: Flow, record: RunRecord, places: dict[str, str]) -> JobStatus | None:
