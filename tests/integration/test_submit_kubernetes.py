@@ -577,6 +577,7 @@ def test_pods_find_one_another_by_their_names(bench: Bench, kubelet: Kubelet, tm
     lines = bench.umiak("logs", handle)
     for rank in range(4):
         assert f"[trainer.{rank}] trainer {rank} of 4 hello" in lines
+        assert bench.umiak("logs", handle, "--rank", str(rank)).splitlines() == [f"trainer {rank} of 4 hello"]
     bench.umiak("wait", handle)
 
 

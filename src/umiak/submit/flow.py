@@ -17,7 +17,9 @@ import time
 
 from umiak.core.decode import Malformed
 from umiak.core.job import Handle, handle
+from umiak.core.names import is_name
 from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.shown import one_line
 from umiak.core.status import State
 from umiak.core.value import fields, is_value, replace, value
 from umiak.submit import configuration, registry
@@ -41,6 +43,7 @@ SOON_S, LATER_S = 0.05, 2.0
 """Between two looks at a run that is waited for: first often, then less and less."""
 AWAY_S = 300.0
 """A place that is waited for may be unreachable for so long."""
+NAME_HINT = "use up to 64 letters, digits, `-`, `_` and `.`"
 DRY = "dry-run"
 """In place of the random part of a run's id, so that two dry runs print the same."""
 
@@ -124,6 +127,10 @@ class Flow:
             for name in job.secrets
             if not self.context.environ.get(name)
         ]
+        if wrong := _wrong_values(
+            job
+        ):  # of a job that was made in Python: files and flags were checked when they were read
+            return [*wrong, *missing]
         return [*missing, *_leaks(job, self.context.environ), *self.backend(place).check(job)]
 
     def render(self, job: Job, place: NamedPlace, run_id: str | None = None) -> Bundle:
@@ -301,6 +308,25 @@ def secrets_of(job: Job, environ: Mapping[str, str]) -> Secrets:
     from umiak.contracts.start import TOKEN
 
     return Secrets({**{name: environ[name] for name in job.secrets}, TOKEN: os.urandom(16).hex()})
+
+
+def _wrong_values(job: Job) -> list[Problem]:
+    found: list[tuple[str, str]] = []
+    if not is_name(job.name):
+        found.append((f"not a name of a job: {one_line(job.name, 80) or 'nothing'}", NAME_HINT))
+    if not job.roles:
+        found.append(("the job has no roles", "leave `roles` out, or name one"))
+    if any(not job.command_of(each) for each in job.roles):
+        found.append(("the job has no command", 'write `command=("train.py", "--lr", "0.1")`'))
+    for each in job.roles:
+        if not 1 <= each.nodes.least <= each.nodes.most:
+            what = f"{each.role.value}: not a number of nodes: {each.nodes.least} to {each.nodes.most}"
+            found.append((what, "write `Replicas(least=2, most=2)`"))
+    roles = [each.role for each in job.roles]
+    found += [
+        (f"the same role twice: {each.value}", "write each role once") for each in {*roles} if roles.count(each) > 1
+    ]
+    return [Problem(code="UM-SUBMIT-015", what=what, hint=hint) for what, hint in found]
 
 
 def _leaks(job: Job, environ: Mapping[str, str]) -> list[Problem]:
