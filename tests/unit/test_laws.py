@@ -229,7 +229,7 @@ def test_the_check_of_variables_checks() -> None:
 
 # ---- sizes
 
-MOST_MODULES, MOST_CLASS_LINES = 16, 300
+MOST_MODULES, MOST_CLASS_LINES, MOST_MODULE_LINES = 16, 300, 600
 LARGE_FOLDERS = {
     "platforms": "18: one module per family of platforms, found by its name in a table",
 }
@@ -258,6 +258,14 @@ def test_classes_are_of_a_size_to_be_read() -> None:
     ]
     large = [name for name, lines in classes if lines > MOST_CLASS_LINES]
     assert sorted(large) == sorted(LARGE_CLASSES)
+
+
+def test_modules_are_of_a_size_to_be_read() -> None:
+    """Those of tests and tools as well: they are split by subject."""
+    folders = ("src", "tests", "testbed", "docs", "tools", "benchmarks")
+    modules = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    sizes = {str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in modules}
+    assert {name: size for name, size in sizes.items() if size > MOST_MODULE_LINES} == {}
 
 
 # ---- printing
