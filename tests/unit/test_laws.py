@@ -242,6 +242,12 @@ LARGE_CLASSES = {
     "umiak.train.run.stage_loop.StageLoop": "steps of a stage in every mode, over one state",
 }
 
+LARGE_MODULES = {
+    "src/umiak/launch/master/rendezvous.py": "one state machine",
+    "src/umiak/launch/node/machine.py": "one state machine",
+    "src/umiak/testing/simulation.py": "one cluster in memory",
+}
+
 
 def test_folders_are_of_a_size_to_be_looked_through() -> None:
     folders = [path.parent for path in sources().values() if path.name != "__init__.py"]
@@ -265,7 +271,7 @@ def test_modules_are_of_a_size_to_be_read() -> None:
     folders = ("src", "tests", "testbed", "docs", "tools", "benchmarks")
     modules = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
     sizes = {str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in modules}
-    assert {name: size for name, size in sizes.items() if size > MOST_MODULE_LINES} == {}
+    assert sorted(name for name, size in sizes.items() if size > MOST_MODULE_LINES) == sorted(LARGE_MODULES)
 
 
 # ---- printing
