@@ -349,63 +349,6 @@ def test_more_jobs_than_one_page(cloud: StandIn, place: CloudBackend) -> None:
     assert place.submit(submission(place)) == handle
 
 
-@pytest.mark.parametrize("name", WITH_LOGS)
-class TestLogs:
-    """Polled, paged, in order."""
-
-    def test_lines_of_all_nodes(self, name: str, cloud: StandIn, place: CloudBackend) -> None:
-        handle = place.submit(submission(place))
-        first, second = ([f"node {rank} line {number}" for number in range(8)] for rank in range(2))
-        cloud.only_job().log(pod_id(name, cloud, 0), *first)
-        cloud.only_job().log(pod_id(name, cloud, 1), *second)
-        cloud.faults = ["log:500", "log:429", "log:lost"]
-        lines = list(place.logs(handle, LogsWanted()))
-        assert [each.text for each in lines if each.source == "trainer.0"] == first
-        assert [each.text for each in lines if each.source == "trainer.1"] == second
-        only = list(place.logs(handle, LogsWanted(rank=1)))
-        assert [each.text for each in only] == second
-        assert {(each.role, each.rank) for each in only} == {(Role.TRAINER, 1)}
-
-    def test_no_line_twice_and_none_missing(self, name: str, cloud: StandIn, place: CloudBackend) -> None:
-        """Whoever stops reading anywhere goes on behind the last line that was seen, however many there are by then."""
-        handle = place.submit(submission(place))
-        job, pod = cloud.only_job(), pod_id(name, cloud, 0)
-        wanted, seen, after = [], [], {}
-        for number in range(12):
-            new = [f"{number}.{each}" for each in range(number % 4)]
-            job.log(pod, *new)
-            wanted += new
-            for line in place.logs(handle, LogsWanted(rank=0, after=after)):
-                seen.append(line.text)
-                after = {line.source: line.position}
-                if len(seen) % 3 == 0:
-                    break
-        seen += [line.text for line in place.logs(handle, LogsWanted(rank=0, after=after))]
-        assert seen == wanted
-
-    def test_following_to_the_end(self, name: str, cloud: StandIn, place: CloudBackend) -> None:
-        handle = place.submit(submission(place))
-        job, pod = cloud.only_job(), pod_id(name, cloud, 0)
-        job.log(pod, "first")
-        seen = []
-        for line in place.logs(handle, LogsWanted(follow=True)):
-            seen.append(line.text)
-            if line.text == "first":
-                job.log(pod, "second")
-            if line.text == "second":
-                job.word = CLOUDS[name][3]
-                job.log(pod, "last")
-        assert seen == ["first", "second", "last"]
-
-
-@pytest.mark.parametrize("name", ["bml"])
-def test_bml_has_no_logs(cloud: StandIn, place: CloudBackend) -> None:
-    handle = place.submit(submission(place))
-    assert cloud.jobs
-    with pytest.raises(UmiakError, match="no logs"):
-        list(place.logs(handle, LogsWanted()))
-
-
 @pytest.mark.parametrize("name", ["bml"])
 def test_an_expired_token_is_exchanged_again(cloud: BmlStandIn, place: CloudBackend) -> None:
     handle = place.submit(submission(place))

@@ -230,7 +230,7 @@ def test_the_check_of_variables_checks() -> None:
 
 # ---- sizes
 
-MOST_MODULES, MOST_CLASS_LINES = 16, 300
+MOST_MODULES, MOST_CLASS_LINES, MOST_MODULE_LINES = 16, 300, 600
 LARGE_FOLDERS = {
     "platforms": "18: one module per family of platforms, found by its name in a table",
 }
@@ -241,6 +241,12 @@ LARGE_CLASSES = {
     "umiak.launch.master.rendezvous.Coordinator": "a state machine: one method per event, over one state",
     "umiak.testing.simulation.World": "a whole cluster in memory",
     "umiak.train.run.stage_loop.StageLoop": "steps of a stage in every mode, over one state",
+}
+
+LARGE_MODULES = {
+    "src/umiak/launch/master/rendezvous.py": "one state machine",
+    "src/umiak/launch/node/machine.py": "one state machine",
+    "src/umiak/testing/simulation.py": "one cluster in memory",
 }
 
 
@@ -259,6 +265,14 @@ def test_classes_are_of_a_size_to_be_read() -> None:
     ]
     large = [name for name, lines in classes if lines > MOST_CLASS_LINES]
     assert sorted(large) == sorted(LARGE_CLASSES)
+
+
+def test_modules_are_of_a_size_to_be_read() -> None:
+    """Those of tests and tools as well: they are split by subject."""
+    folders = ("src", "tests", "testbed", "docs", "tools", "benchmarks")
+    modules = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    sizes = {str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in modules}
+    assert sorted(name for name, size in sizes.items() if size > MOST_MODULE_LINES) == sorted(LARGE_MODULES)
 
 
 # ---- printing

@@ -194,6 +194,25 @@ def test_an_end_that_was_seen_is_kept_when_the_place_forgets_it(context: SubmitC
     assert record.status.state is State.SUCCEEDED
 
 
+@pytest.mark.parametrize(
+    ("job", "what"),
+    [
+        (replace(JOB, name="a b"), "not a name of a job: a b"),
+        (replace(JOB, name="../../a"), "not a name of a job: ../../a"),
+        (replace(JOB, name=""), "not a name of a job: nothing"),
+        (replace(JOB, command=()), "the job has no command"),
+        (replace(JOB, roles=()), "the job has no roles"),
+        (replace(JOB, roles=(RoleSpec(), RoleSpec())), "the same role twice: trainer"),
+        (replace(JOB, roles=(RoleSpec(nodes=Replicas(least=0, most=0)),)), "trainer: not a number of nodes: 0 to 0"),
+    ],
+)
+def test_jobs_made_in_python_are_checked_as_those_of_files(
+    context: SubmitContext, cloud: Cloud, job: Job, what: str
+) -> None:
+    flow = Flow(context)
+    assert [each.what for each in flow.check(job, lab(flow))] == [what]
+
+
 def test_waiting_goes_on_while_a_place_is_away(
     context: SubmitContext, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 INTERRUPTED = 130
+JSON_COMMANDS = frozenset(
+    ["submit", "status", "logs", "wait", "cancel", "list", "hosts", "machines", "image", "kubeconfig", "doctor"]
+)
+PROBLEM_FIELDS = ("code", "what", "why", "hint", "where")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,6 +35,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(words, environ, printer)
     except UmiakError as error:
         printer.problems(error.problems)
+        if _wants_json(words) and not printer.has_data:
+            import json
+
+            rows = [{name: getattr(each, name) for name in PROBLEM_FIELDS} for each in error.problems]
+            printer.data(json.dumps({"problems": rows}, ensure_ascii=False))
         return error.exit_status
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -62,6 +71,12 @@ def _run(words: list[str], environ: Mapping[str, str], printer: Printer) -> int:
     gc.enable()
     status: int = module.main(words[1:], environ, printer)
     return status
+
+
+def _wants_json(words: list[str]) -> bool:
+    """Whether a command that is read by programs has failed: standard output is JSON then as well. A job's own words don't count."""
+    own = words[: words.index("--")] if "--" in words else words
+    return own[:1] != [] and own[0] in JSON_COMMANDS and "--json" in own
 
 
 def _complete_streams() -> None:

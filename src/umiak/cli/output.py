@@ -25,9 +25,12 @@ class Printer:
         self.out = out
         self.err = err
         self.colour = colour
+        self.has_data = False
+        """Whether anything was written to standard output."""
 
     def data(self, text: str) -> None:
         """What a person asked for, and what a pipe wants. A reader that has gone away is no error of ours."""
+        self.has_data = True
         try:
             _put(self.out, text if text.endswith("\n") else f"{text}\n")
         except OSError as error:

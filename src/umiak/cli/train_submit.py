@@ -75,7 +75,9 @@ def _place(flow: Flow, parsed: Parsed, printer: Printer) -> NamedPlace:
             text = file.read()
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        raise UmiakError(Problem(code="UM-SUBMIT-220", what=f"can't be read: {path}", why=why)) from None
+        hint = "-b names a backend.yaml, from the working directory on"
+        problem = Problem(code="UM-SUBMIT-220", what=f"can't be read: {path}", why=why, hint=hint)
+        raise UmiakError(problem) from None
     reading = backend_yaml.read(text, path, BackendNames())
     printer.problems(reading.warnings, "warning")
     if reading.place is None:

@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_RED, _YELLOW, _CYAN = "1;31", "33", "36"
+_RED, _YELLOW, _CYAN, _GREEN = "1;31", "33", "36", "32"
 MEANINGS = {
     "error": _RED,
     "critical": _RED,
@@ -19,6 +19,17 @@ MEANINGS = {
     "hint": _CYAN,
 }
 """Words that stand before a message or name its level, with their colour."""
+STATES = {
+    "queued": _YELLOW,
+    "starting": _YELLOW,
+    "running": _CYAN,
+    "restarting": _YELLOW,
+    "stopping": _YELLOW,
+    "succeeded": _GREEN,
+    "failed": _RED,
+    "lost": _RED,
+}
+"""States of runs and nodes, with their colour."""
 TAGS = ("36", "33", "32", "35", "34", "31")
 """Colours that tell workers apart, in turn."""
 

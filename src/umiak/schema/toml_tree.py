@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _HEADER = re.compile(r"^\s*\[\[?\s*([^\]]+?)\s*\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(r"""^(\s*)("[^"]*"|'[^']*'|[A-Za-z0-9_.\- ]+?)\s*=""")
 _PART = re.compile(r""""([^"]*)"|'([^']*)'|([A-Za-z0-9_\-]+)""")
+HINT = 'tables are `[place.lab]`, texts have quotes: `backend = "ssh"`'
 
 
 def parse(text: str, source: str, findings: Findings) -> Section | None:
@@ -34,7 +35,9 @@ def parse(text: str, source: str, findings: Findings) -> Section | None:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         what, line, column = _place_of(str(error))
-        findings.problem("UM-CONFIG-003", Place(source=source, line=line, column=column), f"not TOML: {what}")
+        findings.problem(
+            "UM-CONFIG-003", Place(source=source, line=line, column=column), f"not TOML: {what}", hint=HINT
+        )
         return None
     except RecursionError:
         findings.problem("UM-CONFIG-004", Place(source=source, line=1, column=1), "nested too deeply")

@@ -32,10 +32,15 @@ def context(
     return SubmitContext(environ=environ, directory=here, state_directory=state, tell=tell or nobody_listens)
 
 
-def load(at: SubmitContext) -> PlacesReading:
-    """All places of the project and of the user. UmiakError with everything that is wrong in their files."""
+def read(at: SubmitContext) -> PlacesReading:
+    """All places of the project and of the user, and what is wrong in their files."""
     files = [(path, _text(path)) for path in paths(at)]
-    reading = places.read([(path, text) for path, text in files if text is not None], BackendNames())
+    return places.read([(path, text) for path, text in files if text is not None], BackendNames())
+
+
+def load(at: SubmitContext) -> PlacesReading:
+    """As `read`; UmiakError with everything that is wrong."""
+    reading = read(at)
     if reading.problems:
         raise UmiakError(*reading.problems)
     return reading
@@ -94,5 +99,10 @@ def _text(path: str) -> str | None:
         return None
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        problem = Problem(code="UM-SUBMIT-006", what=f"can't be read: {path}", why=why)
+        problem = Problem(
+            code="UM-SUBMIT-006",
+            what=f"can't be read: {path}",
+            why=why,
+            hint=f"look at it: `ls -l {path}`, `file {path}`",
+        )
         raise UmiakError(problem, exit_status=Exit.REFUSED) from None

@@ -17,11 +17,14 @@ import time
 
 from umiak.core.decode import Malformed
 from umiak.core.job import Handle, handle
+from umiak.core.names import is_name
 from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.shown import one_line
 from umiak.core.status import State
 from umiak.core.value import fields, is_value, replace, value
 from umiak.submit import configuration, registry
 from umiak.submit.backend import AnswerLost, OfflineCheck, Secrets, Sizing, Submission
+from umiak.submit.places import LOCAL
 from umiak.submit.records import Records
 from umiak.submit.run_record import RunRecord
 
@@ -40,6 +43,7 @@ SOON_S, LATER_S = 0.05, 2.0
 """Between two looks at a run that is waited for: first often, then less and less."""
 AWAY_S = 300.0
 """A place that is waited for may be unreachable for so long."""
+NAME_HINT = "use up to 64 letters, digits, `-`, `_` and `.`"
 DRY = "dry-run"
 """In place of the random part of a run's id, so that two dry runs print the same."""
 
@@ -69,17 +73,35 @@ class Flow:
     def __init__(self, context: SubmitContext) -> None:
         self.context = context
         self.records = Records(context.state_directory)
-        self._places: PlacesReading | None = None
+        self._reading: PlacesReading | None = None
         self._backends: dict[str, Backend] = {}
 
     @property
+    def reading(self) -> PlacesReading:
+        """All places, also if something is wrong in their files."""
+        if self._reading is None:
+            self._reading = configuration.read(self.context)
+        return self._reading
+
+    @property
     def places(self) -> PlacesReading:
-        if self._places is None:
-            self._places = configuration.load(self.context)
-        return self._places
+        """All places. UmiakError with everything that is wrong."""
+        if self.reading.problems:
+            raise UmiakError(*self.reading.problems)
+        return self.reading
 
     def place(self, name: str | None) -> NamedPlace:
-        return configuration.place(self.places, name)
+        """A place by its name; none: the default. UmiakError with everything that is wrong in the files, also in this place's table."""
+        wrong = self.reading.problems
+        asked = self.reading.places.get(name or self.reading.default)
+        if wrong and asked is not None:
+            try:
+                self.backend(asked)
+            except UmiakError as error:
+                wrong = (*wrong, *error.problems)
+        if wrong:
+            raise UmiakError(*wrong)
+        return configuration.place(self.reading, name)
 
     def backend(self, place: NamedPlace) -> Backend:
         if place.name not in self._backends:
@@ -105,6 +127,9 @@ class Flow:
             for name in job.secrets
             if not self.context.environ.get(name)
         ]
+        # Of a job that was made in Python: files and flags were checked when they were read.
+        if wrong := _wrong_values(job):
+            return [*wrong, *missing]
         backend = self.backend(place)
         found = backend.check_offline(job) if is_dry and isinstance(backend, OfflineCheck) else backend.check(job)
         return [*missing, *_leaks(job, self.context.environ), *found]
@@ -242,10 +267,13 @@ class Flow:
         return KnownRun(handle=asked, backend=self.backend(self._place_of(asked)), record=record)
 
     def _place_of(self, asked: Handle) -> NamedPlace:
-        """The place of a handle. A backend that needs no settings is found though the project's file is elsewhere."""
-        place = self.places.places.get(asked.place)
+        """The place of a handle. A backend that needs no settings is found though the project's file is elsewhere, and what is wrong
+        with other places keeps nobody from asking about a run."""
+        place = self.reading.places.get(asked.place)
         if place is not None and place.backend == asked.backend:
             return place
+        if self.reading.problems and asked.backend != LOCAL:
+            raise UmiakError(*self.reading.problems)
         from umiak.schema.findings import Place as Spot
         from umiak.schema.yaml_tree import Section
         from umiak.submit.places import NamedPlace
@@ -281,6 +309,25 @@ def secrets_of(job: Job, environ: Mapping[str, str]) -> Secrets:
     from umiak.contracts.start import TOKEN
 
     return Secrets({**{name: environ[name] for name in job.secrets}, TOKEN: os.urandom(16).hex()})
+
+
+def _wrong_values(job: Job) -> list[Problem]:
+    found: list[tuple[str, str]] = []
+    if not is_name(job.name):
+        found.append((f"not a name of a job: {one_line(job.name, 80) or 'nothing'}", NAME_HINT))
+    if not job.roles:
+        found.append(("the job has no roles", "leave `roles` out, or name one"))
+    if any(not job.command_of(each) for each in job.roles):
+        found.append(("the job has no command", 'write `command=("train.py", "--lr", "0.1")`'))
+    for each in job.roles:
+        if not 1 <= each.nodes.least <= each.nodes.most:
+            what = f"{each.role.value}: not a number of nodes: {each.nodes.least} to {each.nodes.most}"
+            found.append((what, "write `Replicas(least=2, most=2)`"))
+    roles = [each.role for each in job.roles]
+    found += [
+        (f"the same role twice: {each.value}", "write each role once") for each in {*roles} if roles.count(each) > 1
+    ]
+    return [Problem(code="UM-SUBMIT-015", what=what, hint=hint) for what, hint in found]
 
 
 def _leaks(job: Job, environ: Mapping[str, str]) -> list[Problem]:

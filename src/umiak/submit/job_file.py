@@ -38,7 +38,9 @@ def read(text: str, source: str) -> JobReading:
     tree = yaml_tree.parse(text, source, findings)
     start = Place(source=source, line=1, column=1)
     job = None
-    if isinstance(tree, Section) or tree is None:
+    if tree is None and findings.problems:
+        pass  # what can't be parsed says nothing about keys
+    elif isinstance(tree, Section) or tree is None:
         job = _job(tree or Section(place=start), findings)
     else:
         findings.problem("UM-CONFIG-013", start, f"a job is a mapping, and this is {kind_of(tree)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 
 from umiak.cli.image.flags import FLAGS
@@ -31,13 +32,17 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         return Exit.DONE
     recipe = _recipe(parsed)
     tag = parsed.text("tag")
-    if not tag or parsed.truth("dry_run"):
-        printer.data(dockerfile.render(recipe))
-    if tag and parsed.truth("dry_run"):
+    is_json = parsed.truth("json")
+    is_shown = not tag or parsed.truth("dry_run")
+    commands = []
+    if tag and is_shown:
         builder = parsed.text("builder") or "docker"
-        for words in dockerfile.commands(recipe, tag, builder, "DIR", push=parsed.truth("push")):
+        commands = [*dockerfile.commands(recipe, tag, builder, "DIR", push=parsed.truth("push"))]
+    if is_shown and not is_json:
+        printer.data(dockerfile.render(recipe))
+        for words in commands:
             printer.talk(shlex.join(words))
-    elif tag:
+    elif not is_shown:
         from umiak.submit.images import building
 
         builder = building.find(environ, parsed.text("builder"))
@@ -49,7 +54,11 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
             push=parsed.truth("push"),
             on_command=lambda words: printer.talk(f"$ {shlex.join(words[:3])} ..."),
         )
-        printer.data(tag)
+        if not is_json:
+            printer.data(tag)
+    if is_json:
+        data = {"dockerfile": dockerfile.render(recipe), "tag": tag or None, "commands": [[*each] for each in commands]}
+        printer.data(json.dumps(data, ensure_ascii=False))
     return Exit.DONE
 
 

@@ -58,6 +58,14 @@ FLAGS = (
         metavar="docker|buildah",
     ),
     Flag(
+        name="json",
+        help="Print JSON: an object with `dockerfile`, `tag` and `commands`.",
+        group=DOING,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SWITCH,
+        default=False,
+    ),
+    Flag(
         name="dry_run",
         help="Print the Dockerfile and the commands; run nothing.",
         group=DOING,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 
+from umiak.cli.runs import tables
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.schema import command_line
 from umiak.submit import configuration
@@ -66,15 +67,34 @@ def run_of(asked: Flow, parsed: Parsed, printer: Printer, *, newest: bool = True
     return found
 
 
-def repeat(parsed: Parsed, printer: Printer, show: Callable[[], str]) -> int:
-    """Print something, once or with --watch again and again."""
+def repeat(
+    parsed: Parsed, printer: Printer, show: Callable[[], tuple[str, bool]], after: Callable[[], None] | None = None
+) -> int:
+    """Print something, once or with --watch again and again, until it can't change any more. ``show``: a text, and whether it is
+    the last; ``after``: what is told below it. While it is watched, a place that does not answer for a while is told and asked again."""
     is_watched = parsed.truth("watch")
+    after = after or _nothing
     screen = CLEAR if is_watched and not parsed.truth("json") and printer.out.isatty() else ""
+    is_first = True
     while True:
-        printer.data(screen + show())
-        if not is_watched:
+        try:
+            text, is_last = show()
+            is_plain = parsed.truth("json") or not printer.colour or not printer.out.isatty()
+            printer.data(screen + (text if is_plain else tables.coloured(text)))
+            after()
+        except UmiakError as error:
+            if is_first or error.exit_status != Exit.REFUSED:
+                raise
+            is_last = False
+            printer.problems(error.problems, "warning")
+        if not is_watched or is_last:
             return Exit.DONE
+        is_first = False
         time.sleep(parsed.seconds("interval") or INTERVAL_S)
+
+
+def _nothing() -> None:
+    pass
 
 
 def as_json(data: object) -> str:

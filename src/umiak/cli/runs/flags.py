@@ -10,7 +10,7 @@ SHOWN = "Output"
 
 JSON = Flag(
     name="json",
-    help="Print JSON.",
+    help="Print JSON; if it fails, an object with `problems`.",
     group=SHOWN,
     origin=FlagOrigin.UMIAK,
     kind=FlagKind.SWITCH,
@@ -19,7 +19,7 @@ JSON = Flag(
 WATCH = Flag(
     name="watch",
     letter="w",
-    help="Refresh until Ctrl-C.",
+    help="Refresh until Ctrl-C; the status of a run until it is over.",
     group=SHOWN,
     origin=FlagOrigin.UMIAK,
     kind=FlagKind.SWITCH,

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from umiak.submit.flow import Flow
     from umiak.submit.run_record import RunRecord
 
+UNKNOWN_RUNS = ("UM-SUBMIT-012", "UM-SUBMIT-029", "UM-SUBMIT-030", "UM-SUBMIT-146", "UM-SUBMIT-148")
+"""Problems of one run, and not of its whole place."""
+
 
 def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> int:
     """Run `umiak list`. The result is the exit status."""
@@ -26,31 +29,47 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         return Exit.DONE
     flow = asking.flow(environ)
 
-    def show() -> str:
+    notes: list[str] = []
+
+    def show() -> tuple[str, bool]:
+        places: dict[str, str] = {}
         records = [each for each in flow.records.all() if not parsed.said("on") or each.place == parsed.text("on")]
         shown = records if parsed.truth("all") else records[: parsed.number("limit")]
-        runs = [(each, _status(flow, each)) for each in shown]
+        runs = [(each, _status(flow, each, places)) for each in shown]
         if parsed.truth("json"):
-            return asking.as_json([_data(*each) for each in runs])
+            return asking.as_json([_data(*each, places.get(each[0].place, "")) for each in runs]), False
+        notes[:] = [f"runs of {place} can't be asked about: {why}" for place, why in places.items()]
         if len(shown) < len(records):
-            printer.note(f"{len(records) - len(shown)} more: `umiak list --all`")
-        return tables.list_text(runs, time.time())
+            notes.append(f"{len(records) - len(shown)} more: `umiak list --all`")
+        return tables.list_text(runs, time.time()), False
 
-    return asking.repeat(parsed, printer, show)
+    def after() -> None:
+        for each in notes:
+            printer.note(each)
+
+    return asking.repeat(parsed, printer, show, after)
 
 
-def _status(flow: Flow, record: RunRecord) -> JobStatus:
-    """Its place is asked only while it is not over. A place that can't be asked does not hide the other runs."""
+def _status(flow: Flow, record: RunRecord, places: dict[str, str]) -> JobStatus | None:
+    """Its place is asked only while it is not over. A place that can't be asked does not hide the runs of others, is asked once, and is
+    then in ``places`` with the reason; None: nobody knows how the run is."""
     if record.status is not None:
         return record.status
     if not record.handle:
         state = State.STARTING if flow.records.is_submitting(record) else State.LOST
         return JobStatus(state=state, reason="its submission was not completed: repeat it")
+    if record.place in places:
+        return None
     try:
         return flow.status(flow.find(record.run_id))
     except UmiakError as error:
-        return JobStatus(state=State.LOST, reason=str(error))
+        if error.problems[0].code in UNKNOWN_RUNS:
+            return JobStatus(state=State.LOST, reason=str(error))
+        places[record.place] = f"{error.problems[0].what} [{error.problems[0].code}]"
+        return None
 
 
-def _data(record: RunRecord, status: JobStatus) -> dict[str, object]:
-    return tables.run_data(handle(record.handle) if record.handle else None, record, status)
+def _data(record: RunRecord, status: JobStatus | None, why: str) -> dict[str, object]:
+    known = handle(record.handle) if record.handle else None
+    data = tables.run_data(known, record, status or JobStatus(state=State.LOST, reason=why))
+    return data if status else {**data, "state": None}

@@ -22,16 +22,21 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     parsed = asking.parse("logs", LOGS, argv, environ, printer)
     if parsed is None:
         return Exit.DONE
-    run = asking.run_of(asking.flow(environ), parsed, printer)
+    run = asking.run_of(asking.flow(environ, printer), parsed, printer)
     rank = parsed.number("rank")
     wanted = LogsWanted(
         follow=parsed.truth("follow"), role=Role(parsed.text("role")) if parsed.said("role") else None, rank=rank
     )
+    is_empty = True
     for line in run.backend.logs(run.handle, wanted):
+        is_empty = False
         if parsed.truth("json"):
             printer.data(asking.as_json(tables.line_data(line)))
         else:
             printer.data(shown(line, printer, is_tagged=rank is None))
+    if is_empty and (rank is not None or wanted.role):
+        who = f"{(wanted.role or Role.TRAINER).value}{'' if rank is None else f' {rank}'}"
+        printer.note(f"no lines of {who}: `umiak logs {run.handle}` prints those of all, with their ranks")
     return Exit.DONE
 
 

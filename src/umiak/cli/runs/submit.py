@@ -69,6 +69,8 @@ def _job(parsed: Parsed, printer: Printer) -> Job:
     elif parsed.arguments and not parsed.arguments[0].endswith((".yaml", ".yml")):
         word = parsed.arguments[0]
         hint = f"to run it without a file, put -- before it: `umiak submit -- {word}`"
+        if not word.endswith(".py"):
+            hint = f"the name of a job file ends with .yaml; {hint}"
         findings.problem("UM-SUBMIT-018", f"not a job file (.yaml): {word}", hint=hint)
     elif parsed.arguments:
         for name in OF_A_JOB:
@@ -89,7 +91,9 @@ def _from_file(path: str, printer: Printer) -> Job:
             text = file.read()
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        raise UmiakError(Problem(code="UM-SUBMIT-019", what=f"the job file can't be read: {path}", why=why)) from None
+        hint = "paths count from the working directory" if isinstance(error, OSError) else "a job file is YAML in UTF-8"
+        problem = Problem(code="UM-SUBMIT-019", what=f"the job file can't be read: {path}", why=why, hint=hint)
+        raise UmiakError(problem) from None
     reading = job_file.read(text, path)
     printer.problems(reading.warnings, "warning")
     if reading.job is None:

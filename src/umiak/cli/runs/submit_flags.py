@@ -198,7 +198,9 @@ def _roles(parsed: Parsed, findings: FlagFindings) -> tuple[RoleSpec, ...]:
     try:
         nodes = replicas(parsed.text("nnodes"))
     except Malformed as error:
-        findings.problem("UM-SUBMIT-015", str(error))
+        findings.problem(
+            "UM-SUBMIT-015", f"--nnodes: {error}", hint="write `--nnodes 2`, or `--nnodes 2:4` for an elastic job"
+        )
         nodes = Replicas()
     resource = Resource(devices=parsed.number("devices") or 0)
     servers, trainers = parsed.number("server_num"), parsed.number("trainer_num")

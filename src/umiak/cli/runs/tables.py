@@ -5,6 +5,7 @@ rows([["RUN", "STATE"], ["ctr-3f2a9c", "running"]])
 
 from __future__ import annotations
 
+from umiak.core import colours
 from umiak.core.shown import one_line
 
 TYPE_CHECKING = False
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from umiak.submit.run_record import RunRecord
 
 GAP = "  "
+ROLES = ("server", "trainer", "heter")
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -46,18 +48,18 @@ def status_text(handle: Handle, record: RunRecord | None, status: JobStatus, now
     return f"{head}\n{rows(nodes)}"
 
 
-def list_text(runs: Iterable[tuple[RunRecord, JobStatus]], now_s: float) -> str:
-    """`umiak list`."""
+def list_text(runs: Iterable[tuple[RunRecord, JobStatus | None]], now_s: float) -> str:
+    """`umiak list`. No status: its place can't be asked."""
     table = [["RUN", "STATE", "PLACE", "SUBMITTED", "RAN", "EXIT", "HANDLE"]]
     for record, status in runs:
         table.append(
             [
                 record.run_id,
-                status.state.value,
+                status.state.value if status else "unknown",
                 record.place,
                 ago(now_s - record.submitted_s),
-                _took(status, now_s),
-                _text(status.exit_code),
+                _took(status, now_s) if status else "",
+                _text(status.exit_code) if status else "",
                 record.handle or "-",
             ]
         )
@@ -69,6 +71,15 @@ def rows(table: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = [GAP.join([cell.ljust(width) for cell, width in zip(row, widths, strict=True)]).rstrip() for row in table]
     return "".join(f"{line}\n" for line in lines)
+
+
+def coloured(text: str) -> str:
+    """A table whose states have their colours: those in the second cell of a line, or behind a node's role and rank."""
+    import re  # of terminals only
+
+    before = rf"^(\S+ {{2,}}(?:(?:{'|'.join(ROLES)}) +)?(?:\d+ +)?)"
+    state = re.compile(rf"{before}({'|'.join(colours.STATES)})(?=[:\s]|$)", re.MULTILINE)
+    return state.sub(lambda found: f"{found[1]}{colours.painted(found[2], colours.STATES[found[2]])}", text)
 
 
 def status_data(handle: Handle, record: RunRecord | None, status: JobStatus) -> dict[str, Any]:

@@ -56,6 +56,6 @@ def place(facts: PlaceFacts, _asked: Asked) -> list[DoctorFinding]:
 
 
 def _finding(found: Problem, *, is_warning: bool) -> DoctorFinding:
-    reason = found.what + (f": {found.why}" if found.why else "")
+    reason = (f"{found.where}: " if found.where else "") + found.what + (f": {found.why}" if found.why else "")
     verdict = DoctorVerdict.WARNING if is_warning else DoctorVerdict.PROBLEM
     return DoctorFinding(verdict=verdict, reason=reason, hint=found.hint, code=found.code)

@@ -476,7 +476,7 @@ def unreachable(host: SshHost, error: Exception, timeout_s: float) -> HostFailur
             code="UM-SUBMIT-102",
             what=f"{host.label}: connection refused",
             why="nothing listens at its ssh port",
-            hint=f"is sshd running there, at this port? try `ssh -v {host.host}`",
+            hint=f"is sshd running there, at this port? try `ssh -v {_words(host)}`",
         )
     else:
         why = str(error) or type(error).__name__
@@ -490,9 +490,15 @@ def unreachable(host: SshHost, error: Exception, timeout_s: float) -> HostFailur
             code="UM-SUBMIT-101",
             what=f"{host.label}: unreachable",
             why=one_line(why, 200),
-            hint=f"try `ssh -v {host.host}`; is the host up, and its name right?",
+            hint=f"try `ssh -v {_words(host)}`; is the host up, and its name right?",
         )
     return HostFailure(host, problem, is_unreachable=True)
+
+
+def _words(host: SshHost) -> str:
+    """For a command of ssh."""
+    port = f"-p {host.port} " if host.port else ""
+    return f"{port}{host.user}@{host.host}" if host.user else f"{port}{host.host}"
 
 
 def lost(host: SshHost, error: Exception) -> HostFailure:
@@ -502,7 +508,7 @@ def lost(host: SshHost, error: Exception) -> HostFailure:
         code="UM-SUBMIT-101",
         what=f"{host.label}: the connection was lost",
         why=one_line(why or type(error).__name__, 200),
-        hint=f"is the host still up? try `ssh {host.host}`",
+        hint=f"is the host still up? try `ssh {_words(host)}`",
     )
     return HostFailure(host, problem, is_unreachable=True, is_sent=True)
 

@@ -81,7 +81,10 @@ def read_text(path: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
         what = f"the kubeconfig can't be read: {path}"
-        raise UmiakError(Problem(code="UM-SUBMIT-180", what=what, why=why), exit_status=Exit.REFUSED) from None
+        hint = "paths count from the working directory; download it again if it is damaged"
+        raise UmiakError(
+            Problem(code="UM-SUBMIT-180", what=what, why=why, hint=hint), exit_status=Exit.REFUSED
+        ) from None
 
 
 def _in_a_pod(environ: Mapping[str, str], account: str) -> KubeAccess:
