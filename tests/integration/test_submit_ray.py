@@ -272,7 +272,7 @@ def test_cancelling_keeps_the_grace_that_was_asked_for(lab: Lab, tmp_path: Path)
 
 
 @pytest.mark.parametrize("whom", ["the driver", "an actor", "a host"])
-def test_whoever_is_killed_nothing_is_left(lab: Lab, tmp_path: Path, whom: str) -> None:
+def test_no_matter_who_is_killed_nothing_is_left(lab: Lab, tmp_path: Path, whom: str) -> None:
     """The host comes last: its node is gone for good."""
     handle = lab.submit("--nnodes", "2", "--", "train.py", str(tmp_path), "until=never")
     begun(tmp_path, 2)
