@@ -317,7 +317,7 @@ def tidy_up() -> None:
 
 
 def free_port() -> int:
-    """A port of this machine that is free now; whoever can't be handed a bound socket has to take its chance."""
+    """A port of this machine that is free now; a program that can't be handed a bound socket has to take its chance."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port: int = sock.getsockname()[1]

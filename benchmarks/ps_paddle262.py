@@ -67,7 +67,7 @@ def network(paddle: Any) -> tuple[list[Any], Any]:
 
 
 def tell(**facts: object) -> None:
-    """To whoever measures."""
+    """To the one who measures."""
     with open(os.environ["BENCH_TOLD"], "a") as told:
         told.write(json.dumps({"at": time.monotonic(), **facts}) + "\n")
 

@@ -246,7 +246,7 @@ class Work:
     # ---- changing
 
     def change(self, old: str, new: str) -> None:
-        """Write the config anew."""
+        """Write the config again."""
         text = self.config.read_text()
         assert old in text, old
         self.config.write_text(text.replace(old, new))

@@ -1,6 +1,6 @@
 //! Helper threads that share a large request while cores are idle: a small thread pool.
 //!
-//! Work is cut into numbered parts. Whoever comes first does a part; the caller needs no one, and does what nobody has
+//! Work is cut into numbered parts. The thread that comes first does a part; the caller needs no one, and does what nobody has
 //! begun. Nobody is called while every core has something to do: the work would be the same, and the caches of two cores
 //! would be full of it instead of one's.
 
@@ -44,7 +44,7 @@ pub fn ahead<R>(parts: usize, work: &Work<'_>, caller: impl FnOnce(&dyn Fn(usize
     if parts < 2 || helpers.count == 0 {
         return caller(&work);
     }
-    // SAFETY: only the lifetime changes. `work` is called by whoever has claimed a part, and `Open` claims all that are left
+    // SAFETY: only the lifetime changes. `work` is called by the thread that has claimed a part, and `Open` claims all that are left
     // and waits for the helpers' before this function returns, also when `caller` panics.
     let work: &'static Work<'static> = unsafe { std::mem::transmute::<&Work<'_>, &'static Work<'static>>(work) };
     let states = (0..parts).map(|_| AtomicU8::new(FREE)).collect();
@@ -95,7 +95,7 @@ impl Job {
         while let Some(part) = self.claim_next(TAKEN) {
             let outcome = catch_unwind(AssertUnwindSafe(|| (self.work)(part)));
             self.states[part].store(if outcome.is_ok() { DONE } else { FAILED }, Ordering::Release);
-            // Whoever looked before the store and sleeps by now holds no lock any more.
+            // A thread that looked before the store and sleeps by now holds no lock any more.
             drop(self.lock.lock().unpoisoned());
             self.bell.notify_all();
         }
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_is_done_once_whoever_does_it() {
+    fn every_part_is_done_once_no_matter_who_does_it() {
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {

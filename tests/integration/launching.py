@@ -378,7 +378,7 @@ class Story:
     def order(self, what: str, *, rank: int | None = None, role: str = "trainer") -> None:
         """Tell one worker, or all of them, what to do: ``end``, ``exit 7``, ``raise``, ``signal 9``, ``hang``, ...
 
-        An order to one worker is carried out once, by whoever has that rank then.
+        An order to one worker is carried out once, by the worker that has that rank then.
         """
         name = "order.all" if rank is None else f"order.{role}.{rank}"
         draft = self.directory / f"draft.{next(self._numbers)}"

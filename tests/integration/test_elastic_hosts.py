@@ -321,7 +321,9 @@ def test_the_last_survivor_of_a_master_and_a_node_goes_on(stage: Stage, network:
     finish(stage, third)
 
 
-def test_a_master_that_is_killed_while_the_job_forms_anew_leaves_nothing(stage: Stage, network: NetworkFactory) -> None:
+def test_a_master_that_is_killed_while_the_job_forms_again_leaves_nothing(
+    stage: Stage, network: NetworkFactory
+) -> None:
     a, b, c = network(3).hosts
     job = f"--nnodes 1:3 --master {MASTER} {SILENCE}"
     first = stage.launch(job, host=a)

@@ -1,4 +1,4 @@
-"""What a run leaves to read: tagged lines on the console, a file per worker, rotated, appended or begun anew."""
+"""What a run leaves to read: tagged lines on the console, a file per worker, rotated, appended or started over."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ def test_two_trainers_and_two_servers_stopped_and_resumed(stage: Stage, place: P
     check_learning(passes(place))
     assert published(place) == EVERYTHING
     assert "20260131 is over: 10 rows are not worth keeping any more" in resumed.said
-    # Every sample was shown once, whoever trained on it: what was counted on two days, faded at the end of each.
+    # Every sample was shown once, no matter who trained on it: what was counted on two days, faded at the end of each.
     shows = sum(float(numbers[3]) for _, numbers in rows(place / "kept" / DAYS[1] / "3").values())
     first_day, second_day = (3 * SAMPLES * SLOTS - rare for rare in (60, 0))
     assert shows == pytest.approx((first_day * 0.98 + second_day) * 0.98, rel=1e-4)

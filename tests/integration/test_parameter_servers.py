@@ -250,7 +250,7 @@ def test_trainers_end_soon_when_the_launcher_of_the_servers_is_killed(
 
 
 @pytest.mark.netns
-def test_an_elastic_job_with_servers_forms_anew_without_a_lost_node(stage: Stage, network: NetworkFactory) -> None:
+def test_an_elastic_job_with_servers_forms_again_without_a_lost_node(stage: Stage, network: NetworkFactory) -> None:
     a, b = network(2).hosts
     flags = "--nnodes 1:2 --server_num 1 --trainer_num 1 --failure_grace 2 --master 10.88.0.1:7000"
     first = stage.launch(flags, PROGRAM, host=a)

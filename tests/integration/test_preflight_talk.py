@@ -179,7 +179,7 @@ class Exam:
 
 
 class Stranger:
-    """Another program at an address: it answers whoever comes with these bytes, or hangs up."""
+    """Another program at an address: it answers anyone who comes with these bytes, or hangs up."""
 
     def __init__(self, loop: Loop, held: HeldPorts, *answers: bytes | None) -> None:
         port = held.numbers[-1]
@@ -198,7 +198,7 @@ class Stranger:
             guest.close()
         else:
             self._guests.append(guest)
-            with contextlib.suppress(ConnectionResetError):  # whoever came wanted to see no more
+            with contextlib.suppress(ConnectionResetError):  # the caller wanted to see no more
                 guest.sendall(answer)
 
     def close(self) -> None:

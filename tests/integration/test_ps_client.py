@@ -140,7 +140,7 @@ def test_a_step_is_applied_once_when_all_have_committed_it() -> None:
         _do_step(both[0], tables[0], keys, 3)
         with pytest.raises(umiak_native.Timeout, match="trainer 1"):
             both[0].pull(tables[0], keys, step=4, limit_s=2.5)
-        # Rank 1 is started anew, with a step that it has only prepared: it is forgotten, and done again.
+        # Rank 1 is started again, with a step that it has only prepared: it is forgotten, and done again.
         both[1].push(tables[1], keys, np.full((100, 4), 9, np.float32), step=3)
         both[1].prepare(3)
         both[1].close()

@@ -47,7 +47,7 @@ def test_gathers_bring_everybody_the_same_in_order_of_rank() -> None:
         with pytest.raises(umiak_native.Timeout, match='gather "step" waits for trainer 1'):
             three[0].gather("step", b"early", limit_s=2.5)
         rest = pool.map(lambda mine: mine.gather("step", b"late"), three[1:])
-        # It was counted when it came first: whoever comes again gets what the others got.
+        # It was counted when it came first: a trainer that comes again gets what the others got.
         assert [*rest] == [[b"early", b"late", b"late"]] * 2
         assert three[0].gather("step", b"again") == [b"early", b"late", b"late"]
 

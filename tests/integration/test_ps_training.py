@@ -132,7 +132,7 @@ def test_the_loop_of_the_tutorial_saves_at_its_steps(stage: Stage, tmp_path: Pat
 
 
 def test_each_run_has_a_log_of_its_own(stage: Stage, tmp_path: Path) -> None:
-    """A second run in the same log directory starts anew, and what the first one left is gone."""
+    """A second run in the same log directory starts from scratch, and what the first one left is gone."""
     for _ in range(2):
         launcher = stage.launch("--server_num 1 --trainer_num 2", COUNTING, tmp_path, "sync", cwd=tmp_path)
         assert launcher.wait() == 0, stage.transcript()

@@ -38,7 +38,7 @@ class Troublemaker:
         self.cuts: set[tuple[hosts.Host, hosts.Host]] = set()
 
     def start_somebody(self) -> bool:
-        # Not during a cut: whoever starts a job anew where the running one can't be reached has two, on purpose.
+        # Not during a cut: anyone who starts a job again where the running one can't be reached has two, on purpose.
         idle = [host for host in self.net.hosts if not self.is_running(host)]
         if not idle or self.cuts:
             return False

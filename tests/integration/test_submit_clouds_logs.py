@@ -44,7 +44,7 @@ class TestLogs:
         assert {(each.role, each.rank) for each in only} == {(Role.TRAINER, 1)}
 
     def test_no_line_twice_and_none_missing(self, name: str, cloud: StandIn, place: CloudBackend) -> None:
-        """Whoever stops reading anywhere goes on behind the last line that was seen, however many there are by then."""
+        """Anyone who stops reading anywhere goes on behind the last line that was seen, however many there are by then."""
         handle = place.submit(submission(place))
         job, pod = cloud.only_job(), pod_id(name, cloud, 0)
         wanted, seen, after = [], [], {}

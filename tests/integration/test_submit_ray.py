@@ -319,7 +319,7 @@ def test_an_elastic_run_goes_on_without_a_lost_node_and_takes_a_new_one_in(lab: 
 
 
 @pytest.mark.parametrize("whom", ["the driver", "an actor", "a host"])
-def test_whoever_is_killed_nothing_is_left(lab: Lab, tmp_path: Path, whom: str) -> None:
+def test_no_matter_who_is_killed_nothing_is_left(lab: Lab, tmp_path: Path, whom: str) -> None:
     """The host comes last: its node is gone for good."""
     handle = lab.submit("--nnodes", "2", "--", "train.py", str(tmp_path), "until=never")
     begun(tmp_path, 2)

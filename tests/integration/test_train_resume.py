@@ -305,7 +305,7 @@ def test_of_two_runs_the_later_ones_checkpoints_are_kept(work: Work) -> None:
     )
 
 
-def test_a_run_that_began_anew_is_not_taken_for_the_one_before(work: Work) -> None:
+def test_a_run_that_began_again_is_not_taken_for_the_one_before(work: Work) -> None:
     assert work.here("alone").status == 0
     assert work.here("alone", "-o", "runner.alone.epochs=1").status == 0
     assert work.names("out", "alone") == ["0", "previous-1"]

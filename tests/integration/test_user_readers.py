@@ -233,7 +233,7 @@ def test_nothing_to_read(tmp_path: Path, data: Path) -> None:
     dataset = user_class(tmp_path, data)
     shares = [opened(dataset, rank=rank, world=3) for rank in range(3)]
     assert all(set(each.empty().sparse) == {"click", "ids"} for each in shares), (
-        "also whoever has nothing knows the slots"
+        "also a trainer that has nothing knows the slots"
     )
     assert sorted(joined(labels(each) for each in shares)) == [0]
 

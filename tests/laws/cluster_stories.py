@@ -1,4 +1,4 @@
-"""What can befall a simulated job, played, and what must hold afterwards. `test_rendezvous_law` draws stories with Hypothesis,
+"""What can happen to a simulated job, played, and what must hold afterwards. `test_rendezvous_law` draws stories with Hypothesis,
 `campaign` draws them from seeds, for as long as one likes.
 """
 

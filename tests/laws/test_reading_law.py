@@ -1,4 +1,4 @@
-"""Each sample is read exactly once in an epoch, whoever reads it and whatever happens meanwhile."""
+"""Each sample is read exactly once in an epoch, no matter who reads it and whatever happens meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever befalls the launchers of a job, and in whatever order: never two halves, and never a node that is stuck.
+"""Whatever happens to the launchers of a job, and in whatever order: never two halves, and never a node that is stuck.
 
 A story is a job's terms and a list of blows: launchers killed, frozen and started, ways cut and healed, workers that fail, end, or
 do not listen, signals, and pauses of any length in between. It is played in the simulation, which drives the real deciders.
@@ -6,7 +6,7 @@ do not listen, signals, and pauses of any length in between. It is played in the
 Safety alone is not enough: a job that always ends at once is never in two pieces. So there is a law of its own for outages, after
 which the nodes that could always reach one another, if they are a majority, must all be training again.
 
-One thing no rule of this launcher promises, so no story holds it: a launcher that is started anew at the first address knows
+One thing no rule of this launcher promises, so no story holds it: a launcher that is started again at the first address knows
 nothing of a job that went on elsewhere until it is told, so there is a pause after it and no cut before it, and a job that is
 over has ended before.
 """

@@ -1,4 +1,4 @@
-"""Stories of whole clusters in `umiak.testing.simulation`: what befalls the nodes goes in, how the job goes on comes out.
+"""Stories of whole clusters in `umiak.testing.simulation`: what happens to the nodes goes in, how the job goes on comes out.
 
     $ cluster nnodes=2:4 [seed=1] [workers=1] [servers=0]
     $ start a b c                      launchers; the first one ever started is the one that --master names

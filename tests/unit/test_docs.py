@@ -64,7 +64,7 @@ def test_generated_pages_are_fresh(capsys: pytest.CaptureFixture[str]) -> None:
     assert generator().main(["--check"]) == 0, capsys.readouterr().err
 
 
-def test_a_stale_page_is_named_and_can_be_written_anew(
+def test_a_stale_page_is_named_and_can_be_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     generate = generator()

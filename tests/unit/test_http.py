@@ -17,7 +17,7 @@ from umiak.launch.links.http_post import Post
 
 
 class Server:
-    """Takes one request and lets a test talk to whoever sent it."""
+    """Takes one request and lets a test talk to its sender."""
 
     def __init__(self, talk: Callable[[socket.socket], None]) -> None:
         self._sock = socket.create_server(("127.0.0.1", 0))

@@ -391,7 +391,7 @@ def test_a_frozen_launcher_reads_what_waits_before_it_blames_others(loop: Loop) 
     assert listening.ends == []
 
 
-def test_whoever_stood_still_does_not_take_hanging_up_for_a_death(loop: Loop) -> None:
+def test_a_side_that_stood_still_does_not_take_hanging_up_for_a_death(loop: Loop) -> None:
     """The others may have given this launcher up meanwhile, and gone on without it."""
     listening, calling = connected(loop)
     loop.on_nap = listening.heart._napped

@@ -1,7 +1,7 @@
 """Plain words: what a user reads has none of the turns for which the field has a word of its own.
 
 Looked at are the pages of the documentation, help texts and every string of the program but docstrings: docstrings that users
-read are generated into pages.
+read are generated into pages. Archaic words are looked for everywhere: in docstrings and comments too, in names, and in tests.
 """
 
 from __future__ import annotations
@@ -34,6 +34,13 @@ BANNED = {
     r"\bdigits only\b": "an integer",
     r"\bremedy:": "Fix:",
 }
+ARCHAIC = {
+    r"(?<![a-z])mend(s|ed|ing)?(?![a-z])": "fix",
+    r"(?<![a-z])anew(?![a-z])": "again, from scratch",
+    r"(?<![a-z])who(m)?ever(?![a-z])": "the process that, anyone who, no matter who",
+    r"(?<![a-z])befalls?(?![a-z])": "happens to",
+}
+SOURCES = ("src", "native", "tests", "testbed", "benchmarks", "tools", "examples", "docs")
 ALLOWED: dict[str, dict[str, str]] = {
     "docs/reference/modules.md": {
         "fade, and": "docstring of native/src/table/ctr.rs",
@@ -53,10 +60,10 @@ def tracked() -> list[Path]:
     return [ROOT / name for name in listed.stdout.splitlines()]
 
 
-def said(text: str, name: str) -> list[str]:
+def said(text: str, name: str, banned: dict[str, str] = BANNED) -> list[str]:
     """The banned turns of a text, each with what to write instead."""
     found = []
-    for pattern, instead in BANNED.items():
+    for pattern, instead in banned.items():
         for match in re.finditer(pattern, text, re.IGNORECASE):
             if match.group().lower() not in ALLOWED.get(name, {}):
                 line = text.count("\n", 0, match.start()) + 1
@@ -112,6 +119,15 @@ def test_messages_and_help_are_plain() -> None:
     assert wrong == []
 
 
+def test_docstrings_comments_and_names_are_plain() -> None:
+    wrong = []
+    for path in tracked():
+        name = str(path.relative_to(ROOT))
+        if name.startswith(SOURCES) and path.suffix in (".py", ".pyi", ".rs", ".txt") and path != Path(__file__):
+            wrong += said(path.read_text(encoding="utf-8"), name, ARCHAIC)
+    assert wrong == []
+
+
 def test_what_is_printed_is_plain() -> None:
     """The help as a user sees it, with what tables add to it."""
     for command in (["launch"], ["train"], ["ps", "status"], ["token"], ["completion"], []):
@@ -127,4 +143,5 @@ def test_the_law_notices() -> None:
         "x:1: 'whole number': write integer",
         "x:1: 'fades': write decay",
     ]
+    assert len(said("def test_is_made_anew(): # whoever mends it, what befalls; recommended", "x", ARCHAIC)) == 4
     assert [text for _, text in strings('"""anew"""\nx = f"whoever {y} mends"\n')] == ["whoever {} mends"]

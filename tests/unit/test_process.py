@@ -251,7 +251,7 @@ def test_killing_descendants_finds_those_that_ran_away(family: Path, tmp_path: P
     killed, alive, code, left = json.loads(out or "[]") or pytest.fail(err)
     assert killed >= 3
     assert alive == []
-    assert code == -9, "a spared child is left for whoever waits for it"
+    assert code == -9, "a spared child is left for anyone who waits for it"
     assert left == [], "and everyone else is not left as a zombie"
     assert not any(is_running(pid) for pid in started)
 

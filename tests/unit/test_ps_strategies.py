@@ -399,7 +399,7 @@ def learner_of(job: Session) -> Learner:
 @pytest.mark.parametrize("strategy", ["sync", "hybrid"])
 @pytest.mark.parametrize("setters", [(0,), (0, 1), (1,)])
 def test_weights_that_are_set_count_from_the_next_step_on(strategy: str, setters: tuple[int, ...]) -> None:
-    """The first trainer's, whoever else has set some; and the same numbers for everybody in the same step."""
+    """The first trainer's, no matter who else has set some; and the same numbers for everybody in the same step."""
 
     def trainer(job: Session) -> list[float]:
         learner, seen = learner_of(job), []

@@ -193,7 +193,7 @@ class TestAccessor:
         assert here.shrink() == 1
         assert list(saved(here)) == [2]
 
-    def test_slots_of_forgotten_rows_are_used_again_and_start_anew(self):
+    def test_slots_of_forgotten_rows_are_used_again_and_start_from_scratch(self):
         here = counting(dim=3, optimizer={"rule": "momentum", "learning_rate": 0.5, "momentum": 0.5})
         wanted = np.arange(1000, dtype=np.uint64)
         for _ in range(2):

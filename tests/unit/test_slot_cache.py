@@ -68,7 +68,7 @@ def test_each_set_of_slots_and_each_part_has_a_cache_of_its_own(train: Path) -> 
     assert len(caches(train.parent)) == 5
 
 
-def test_a_changed_file_has_its_cache_made_anew(train: Path) -> None:
+def test_a_changed_file_has_its_cache_made_again(train: Path) -> None:
     list(data.SlotReader(train, **SLOTS, cache=True))
     stat = train.stat()
     changed = train.read_bytes().replace(b"click:1", b"click:0")

@@ -112,7 +112,7 @@ def test_a_real_file_ends_the_waiting(tmp_path: Path) -> None:
     thread.join()
 
 
-def test_whoever_is_asked_stops_everybody(tmp_path: Path) -> None:
+def test_any_trainer_that_is_asked_stops_everybody(tmp_path: Path) -> None:
     stopping = StopSignal()
 
     def ask() -> None:

@@ -32,7 +32,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_whoever_is_installed_is_told(packages: Path) -> None:
+def test_each_package_that_is_installed_is_told(packages: Path) -> None:
     (packages / "visualdl.py").write_text(WRITER.format(name="LogWriter", first=""))
     (packages / "tensorboard").mkdir()
     (packages / "tensorboard" / "__init__.py").touch()

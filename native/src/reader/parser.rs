@@ -480,7 +480,7 @@ fn wrong(reason: Reason, at: usize, length: usize) -> Wrong {
     Wrong { reason, at, length, named: None, detail: String::new() }
 }
 
-/// Names are short, few, and chosen by whoever declared them: FNV-1a is enough.
+/// Names are short, few, and chosen by the person who declared them: FNV-1a is enough.
 #[derive(Default)]
 struct Fnv(u64);
 

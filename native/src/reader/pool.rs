@@ -154,7 +154,7 @@ impl Shared {
     /// This thread's next block and its number, `None` if there is no more to do.
     #[allow(clippy::type_complexity)]
     fn next_block(&self, memory: Vec<u8>) -> Option<(u64, Result<super::source::Block, Fault>)> {
-        // Whoever waits for room holds the source: there is no work for the others either.
+        // The thread that waits for room holds the source: there is no work for the others either.
         let mut source = held(&self.source);
         let (source, number) = &mut *source;
         let mut queue = held(&self.queue);

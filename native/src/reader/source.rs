@@ -482,7 +482,7 @@ impl ReadSeek for Other {
     }
 }
 
-/// A pipe, a socket or a terminal: whoever waits for it can be told to stop.
+/// A pipe, a socket or a terminal: a thread that waits for it can be told to stop.
 struct Pipe {
     file: File,
     stop: Arc<AtomicBool>,

@@ -1,6 +1,6 @@
 //! The gate before the tables: changes go through it together, and a moment at which nothing changes (a snapshot begins,
 //! a table shrinks, a checkpoint takes a table's place) has it alone. Unlike a `RwLock` it can be waited at for a while only,
-//! so that a connection can tell its client what it waits for; and whoever wants it alone goes before newcomers.
+//! so that a connection can tell its client what it waits for; and a caller that wants it alone goes before newcomers.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;

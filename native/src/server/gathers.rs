@@ -88,7 +88,7 @@ impl Gathers {
             if offers.len() < counted.len() {
                 continue;
             }
-            // Whoever comes although nobody counts any more has no one to wait for.
+            // A trainer that comes although nobody counts any more has no one to wait for.
             let counts = |rank: &u32| counted.is_empty() || counted.binary_search(rank).is_ok();
             let turn = offers.iter().filter(|(rank, _)| counts(rank)).map(|(_, offer)| offer.turn).max();
             let Some(turn) = turn else { continue };

@@ -1,4 +1,4 @@
-//! The order in which a server's locks are taken, and a check of it. Whoever holds one takes only later ones:
+//! The order in which a server's locks are taken, and a check of it. A thread that holds one takes only later ones:
 //!
 //! ```text
 //! writing   the right to write tables to disk, or to do what must not happen meanwhile

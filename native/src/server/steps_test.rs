@@ -381,7 +381,7 @@ fn walk(seed: u64) -> BTreeMap<&'static str, u32> {
 }
 
 #[test]
-fn no_step_is_half_applied_or_applied_twice_or_stuck_whoever_dies_when() {
+fn no_step_is_half_applied_or_applied_twice_or_stuck_no_matter_who_dies_when() {
     let mut seen = BTreeMap::new();
     for seed in 0..20_000 {
         for (what, times) in walk(seed) {

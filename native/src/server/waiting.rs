@@ -156,7 +156,7 @@ impl Engine {
         Ok(reply.ok(0, durable_seq)?)
     }
 
-    /// A trainer's latest word, for whoever looks; the answer is everybody's. Nobody waits, and a restart forgets it.
+    /// A trainer's latest word, for anyone who looks; the answer is everybody's. Nobody waits, and a restart forgets it.
     pub(super) fn post(&self, request: Request<'_>, reply: &mut dyn Reply) -> Result<(), RequestError> {
         let who = request.who;
         let (name, brought) = named(request)?;

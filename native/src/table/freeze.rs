@@ -1,6 +1,6 @@
 //! A frozen moment: what a shard held then can be read while pushes go on.
 //!
-//! Freezing copies nothing. Whoever first writes to a row afterwards keeps a copy of it, unless the scan has passed it
+//! Freezing copies nothing. A thread that first writes to a row afterwards keeps a copy of it, unless the scan has passed it
 //! already. What a save does to rows (an accessor's modes) counts from the frozen moment too: a row that is written
 //! before the save is over gets it right then, the others when the moment is let go.
 

@@ -26,7 +26,7 @@ pub fn make_ready(map: &Arc<MmapMut>, offset: usize, bytes: usize) {
 
 fn serve(requests: Receiver<Request>) {
     for (map, offset, bytes) in requests {
-        // Contents stay as they are, whoever writes there meanwhile. A system that does not know this advice says no.
+        // Contents stay as they are, no matter who writes there meanwhile. A system that does not know this advice says no.
         #[cfg(target_os = "linux")]
         let _ = map.advise_range(Advice::PopulateWrite, offset, bytes);
     }

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from umiak.adapters.loop import Loop
 
 MOST_UNSENT_BYTES = 64 * 1024 * 1024
-"""Whoever lets more than this wait for it does not read at all."""
+"""A peer that lets more than this wait for it does not read at all."""
 _READ_BYTES = 256 * 1024
 
 
@@ -38,7 +38,7 @@ class FramedSocket:
         self.on_frame: Callable[[dict[str, Any]], None] = ignore
         self.on_end: Callable[[str], None] = ignore
         self.on_let_go: Callable[[], None] = _nothing
-        """Called once when the socket is closed, whoever closes it: for those who count sockets."""
+        """Called once when the socket is closed, no matter who closes it: for those who count sockets."""
         self.last_heard = loop.now()
         self.ended = False
         self.is_garbled = False
@@ -78,7 +78,7 @@ class FramedSocket:
             except BlockingIOError:
                 sent = 0
             except OSError as error:
-                # Told from the loop, so that whoever sends is not called back in the middle of it.
+                # Told from the loop, so that the sender is not called back in the middle of it.
                 reason = error.strerror or "closed"
                 self._loop.soon(lambda: self._end(reason))
                 return

@@ -158,7 +158,7 @@ def kill_descendants(
 ) -> int:
     """SIGKILL to every descendant of this process (or another one), until none is left alive. How many there were.
 
-    Children of ours are left unreaped for whoever waits for them (``spare``), adopted orphans are reaped here. A large
+    Children of ours are left unreaped for the code that waits for them (``spare``), adopted orphans are reaped here. A large
     process takes seconds to end; ``meanwhile`` is called again and again until then.
     """
     killed: set[int] = set()

@@ -29,7 +29,7 @@ SERVER_FLAGS = ("server_num", "trainer_num", "servers", "trainers")
 LONGEST_JOB_ID = 128
 HETER_FLAGS = ("heter_worker_num", "heter_workers", "heter_devices")
 OF_ONE_NODE = ("master", "rank", "host", *torchrun.OF_ONE_NODE)
-"""Flags that say something else on each node, or are said anew in the command for the others."""
+"""Flags that say something else on each node, or are said again in the command for the others."""
 WORKER_MARKS = ("UMIAK_RANK", "PADDLE_CURRENT_ENDPOINT", "PADDLE_LOCAL_RANK")
 WORKER_WORDS = ("PADDLE_MASTER", "PADDLE_NNODES", "PADDLE_TRAINER_ID", "PADDLE_DISTRI_BACKEND")
 PLATFORM_MARKS = ("PADDLE_TRAINER_ENDPOINTS", "DISTRIBUTED_TRAINER_ENDPOINTS", "PADDLE_TRAINERS", "TRAINING_ROLE")

@@ -35,7 +35,7 @@ SAME = {"local_addr": "host", "rdzv_id": "job_id", "max_restarts": "max_restart"
 """Flags that are another name for one of ours, with its name."""
 MEETING = ("rdzv_backend", "rdzv_endpoint", "master_addr", "master_port", "node_rank", "rdzv_id")
 OF_ONE_NODE = ("master_addr", "node_rank", "local_addr", "rdzv_endpoint")
-"""Flags that say something else on each node, or are said anew in the command for the others."""
+"""Flags that say something else on each node, or are said again in the command for the others."""
 WITHOUT_EFFECT = (
     "read_timeout",
     "close_timeout",

@@ -7,7 +7,7 @@ Paddle's are, so that a job of another launcher or platform works as well: ``TRA
 ``PADDLE_PSERVERS_IP_PORT_LIST``, ``PADDLE_TRAINERS_NUM``; a trainer's number is ``PADDLE_TRAINER_ID``, and a server is told by
 its address (``PADDLE_CURRENT_ENDPOINT``, or ``POD_IP`` and ``PADDLE_PORT``) or else by ``PADDLE_PSERVER_ID``.
 
-What is wrong is collected and not raised: whoever asks knows which codes and hints belong to it. Long lists of endpoints are
+What is wrong is collected and not raised: the caller knows which codes and hints belong to it. Long lists of endpoints are
 left out of an environment and stand in its backup file; lay that under the environment to have them.
 """
 

@@ -1,8 +1,8 @@
 """Problems: what went wrong, said so that a person can fix it. Values, plus the one exception that carries them.
 
 A problem has a stable code (``UM-LAUNCH-001``) with a heading in docs/reference/errors.md, what happened
-with the offending value, why if that is known, and a hint with the command or change that mends it.
-Problems are collected and raised together, so that a file with five mistakes is mended in one go.
+with the offending value, why if that is known, and a hint with the command or change that fixes it.
+Problems are collected and raised together, so that a file with five mistakes is fixed in one go.
 """
 
 from __future__ import annotations

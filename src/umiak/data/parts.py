@@ -65,7 +65,7 @@ def split_files(files: Sequence[File], parts: int) -> list[tuple[Part, ...]]:
     before = 0
     for file in files:
         if file.packed:
-            # A file that can't be cut goes to whoever gets its middle.
+            # A file that can't be cut goes to the reader that gets its middle.
             middle = (2 * before + file.weight) * parts // (2 * total) if total else 0
             shares[min(parts - 1, middle)].append(Part(path=file.path))
         elif file.size:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SHORTEST = 16
-"""In characters. Whoever listens in, or pretends to be a launcher, can try tokens on what it heard, as many as it likes."""
+"""In characters. Anyone who listens in, or pretends to be a launcher, can try tokens on what it heard, as many as it likes."""
 HOW = 'make one with `export UMIAK_TOKEN="$(umiak token)"` and set the same one on every node'
 DIRECTORY = (".umiak", "tokens")
 """In the user's home, which the nodes of many clusters share."""

@@ -57,7 +57,7 @@ class LaunchOptions:
     master: str | None = None
     """``host:port`` or ``etcd://host:port[,host:port]``."""
     rank_leads: bool = False
-    """Whether node 0 is the master whoever the master's address seems to belong to, as torchrun's static backend has it."""
+    """Whether node 0 is the master no matter to whom the master's address seems to belong, as torchrun's static backend has it."""
     is_host: bool | None = None
     """torchrun's ``is_host``: whether this node may be the master; ``None``: if the master's address is its own."""
     store_port: int | None = None

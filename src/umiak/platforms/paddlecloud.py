@@ -6,7 +6,7 @@ collective job on PaddleCloud, as PaddleRec 1.8.5 finds it, has no role: PADDLE_
 
 Traps
 - PADDLE_PORT is random while endpoints in Service mode say 36000: ports are taken from the endpoints.
-- The ConfigMap is written once: a pod that is made anew finds its new address missing from the list.
+- The ConfigMap is written once: a pod that is made again finds its new address missing from the list.
 - Host mode puts the same ip:port on two pods of one machine.
 - The operator keeps TRAINER_PORTS_NUM ports per pod for the job. The last one is where nodes meet; workers count up
   from the first, and gloo takes the last but one.

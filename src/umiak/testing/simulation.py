@@ -498,7 +498,7 @@ class World:
         if there.coordinator:
             for old, ends in tuple(self._ends_of_link.items()):
                 if ends == (caller.name, there.name):
-                    del self._ends_of_link[old]  # what befalls it means nothing any more
+                    del self._ends_of_link[old]  # what happens to it means nothing any more
             self._links += 1
             caller.link_id = self._links
             self._ends_of_link[self._links] = (caller.name, there.name)
@@ -574,7 +574,7 @@ class World:
         node.link_id = 0
 
     def end(self, node: SimNode) -> None:
-        """A launcher's process is gone: whoever is linked to it is told, unless there is a cut."""
+        """A launcher's process is gone: a launcher that is linked to it is told, unless there is a cut."""
         node.alive = False
         node.coordinator = None
         if node.master:

@@ -1,4 +1,4 @@
-"""No worker at all: a program that has taken a port and greets whoever comes, `other_program.py PORT GREETING`."""
+"""No worker at all: a program that has taken a port and greets anyone who comes, `other_program.py PORT GREETING`."""
 
 import socket
 import sys

@@ -13,7 +13,7 @@ import time
 
 STORY = os.environ["STORY_DIR"]
 ROLE, RANK = os.environ["UMIAK_ROLE"], os.environ["UMIAK_RANK"]
-# Process numbers come again on a host that was started anew, times don't.
+# Process numbers come again on a host that was started again, times don't.
 _NAME = os.path.join(STORY, f"{ROLE}.{RANK}.{os.environ['UMIAK_GENERATION']}.{os.getpid()}.{time.monotonic_ns()}")
 _beat = os.open(f"{_NAME}.beat", os.O_WRONLY | os.O_CREAT, 0o600)
 

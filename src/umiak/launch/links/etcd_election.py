@@ -2,7 +2,7 @@
 
 The key ``/umiak/<job>/master`` holds the address of the job's master and hangs on a lease that the master refreshes. A node
 that looks for the master reads it; where there is none, it creates the key if nobody else does in the same moment. When
-the master's launcher dies, the key goes with the lease, and whoever watches it tries again.
+the master's launcher dies, the key goes with the lease, and a node that watches it tries again.
 
 etcd is asked who leads, nothing more: the launchers talk to one another directly, so a job goes on while etcd is restarted.
 Several endpoints are tried in turn. What must never happen, two masters of two halves, does not rest on this key
@@ -132,7 +132,7 @@ class Election:
             self._tell(master)
 
     def _has_rival(self, rival: tuple[str, int]) -> None:
-        """The key was lost while etcd could not be reached. Whoever took it is told, and it is tried until it is free."""
+        """The key was lost while etcd could not be reached. The node that took it is told, and it is tried until it is free."""
         if not self._said_rival:
             self._said_rival = True
             self.on_trouble(f"the master's key in etcd was lost, and {rival[0]} has taken it; the job is led from here")

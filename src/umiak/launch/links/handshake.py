@@ -212,7 +212,7 @@ class Caller:
         if self._framed.is_garbled:
             self._fail(refused=False, why=f"{self._where}: {NOT_UMIAK}", fatal=True)
             return
-        # Whoever took the call hung up in the middle of it. If that launcher has died, the next call is refused.
+        # The one that took the call hung up in the middle of it. If that launcher has died, the next call is refused.
         self._framed = self._sock = None
         self._hung_up = reason
         self._loop.after(CALL_AGAIN_S, self._connect)
@@ -332,7 +332,7 @@ class Listener:
             _Greeting(self._loop, self._heart, sock, self)
 
     def _pause(self, seconds: float) -> None:
-        """Let whoever knocks wait."""
+        """Let anyone who knocks wait."""
         self._loop.on_readable(self._sock.fileno(), None)
         self._loop.after(seconds, self._go_on)
 

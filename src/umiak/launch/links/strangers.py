@@ -52,7 +52,7 @@ class Strangers:
         self._since[who] = now
 
     def leave(self, who: object) -> None:
-        """It has proved itself, or it is gone; whoever is not there may leave as well."""
+        """It has proved itself, or it is gone; one that is not there may leave as well."""
         self._since.pop(who, None)
 
     @property

@@ -2,7 +2,7 @@
 
 A node that lost its master and finds nobody who is before it in line calls the old master, those before it in line, and the
 job's first address: it says which generation it knows, whether it has formed that itself, which takes a majority, and whether
-it has a majority for the next one. Whoever leads there compares:
+it has a majority for the next one. The node that leads there compares:
 
     nothing was formed here                         go there, with everyone who came
     the caller has not formed its generation        the job goes on here; the caller may join here

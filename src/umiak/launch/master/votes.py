@@ -45,11 +45,11 @@ class Votes:
         return sorted({name for line in self._lines for name in line} - self.dead - {*here})
 
     def await_all_but(self, here: Collection[str]) -> None:
-        """After a take-over: whoever is not known to be lost may come."""
+        """After a take-over: a node that is not known to be lost may come."""
         self.awaited = {*self.missing(here)} - self.silent
 
     def stop_waiting(self) -> None:
-        """Whoever has not come by now counts as silent."""
+        """A node that has not come by now counts as silent."""
         self.silent |= self.awaited
         self.awaited.clear()
 

@@ -11,7 +11,7 @@ replayed from its ``events.jsonl``.
        ^                   the master is lost: stop, then seek the next one
        +-----------------------------------------------+
 
-How the next master is found is the business of `succession`; whether a side may go on is decided by whoever leads
+How the next master is found is the business of `succession`; whether a side may go on is decided by the node that leads
 it, with `quorum`.
 """
 
@@ -504,7 +504,7 @@ class NodeMachine:
 
     def _stop(self, now: float, message: Stop) -> None:
         if self._told_signal is not None:
-            return  # this node is stopping already, with the grace that was promised to whoever sent the signal
+            return  # this node is stopping already, with the grace that was promised to the sender of the signal
         self._say(f"stopping generation {message.generation}: {message.why}", "WARNING")
         if message.dump_stacks and self._running:
             self._do(DumpStacks())
@@ -548,7 +548,7 @@ class NodeMachine:
             self._do(Tell(message=Done(generation=self.cluster.generation)))
 
     def _stop_workers(self, now: float, *, grace_s: float, after_s: float = 0.0, signal: int = 15) -> None:
-        """Ask the workers to end; whoever is there after the grace is killed."""
+        """Ask the workers to end; a worker that is there after the grace is killed."""
         self._waiting_seats = ()
         if self.phase is not NodePhase.STOPPING:
             self._enter(NodePhase.STOPPING)

@@ -93,7 +93,7 @@ class _Worker:
 
 
 def _let_stand(_guest: FramedSocket) -> None:
-    """Whoever comes to see whether this port works goes away by itself."""
+    """A caller that comes to see whether this port works goes away by itself."""
 
 
 def _write(text: str) -> None:

@@ -113,4 +113,4 @@ def _show(text: str) -> None:
             select.select([], [1], [])  # the shell may have left it non-blocking
             data = data[os.write(1, data[:_WRITE_BYTES]) :]
     except OSError:
-        pass  # whoever read it has gone away
+        pass  # the reader has gone away

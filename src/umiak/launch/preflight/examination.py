@@ -85,7 +85,7 @@ class Verdict:
 
     @property
     def problems(self) -> int:
-        """How many things must be mended."""
+        """How many things must be fixed."""
         return len(self.pairs) + sum(finding.level is Level.ERROR for finding in self.findings)
 
     @property

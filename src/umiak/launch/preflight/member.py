@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ATTEMPT_S = 4.0
 GREETING_S = 10.0
 PART_FOR_REACHING = 0.75
-"""Of the collector's patience: whoever reaches it later would be too late with its report."""
+"""Of the collector's patience: a node that reaches it later would be too late with its report."""
 AGAIN_AFTER_S = 0.1
 CLOCK_QUESTIONS = 5
 

@@ -1,6 +1,6 @@
 """What the workers of a check and its collector say to one another: values only, carried as frames of JSON.
 
-    door -> whoever comes     Here                       who listens, before anything else is said
+    door -> any caller        Here                       who listens, before anything else is said
     member -> collector       AskTime  Report  Probed
     collector -> member       Time  Probe  Outcome
 

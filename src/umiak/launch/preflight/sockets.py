@@ -1,7 +1,7 @@
 """Ports of a check: listening on them, and connecting to them. An adapter over the launcher's loop and frames.
 
-A worker that listens says who it is to whoever comes (`Here`), so the one who comes can tell it from another machine or
-program at the same address. Whoever came closes first: a port must be free for the job at once, and the side that
+A worker that listens says who it is to anyone who comes (`Here`), so the one who comes can tell it from another machine or
+program at the same address. The one that came closes first: a port must be free for the job at once, and the side that
 closes first keeps a connection's remains for a minute.
 """
 
@@ -60,7 +60,7 @@ class PortListener:
             except OSError:
                 return  # nobody more
             if sock.fileno() >= _descriptors() - SPARE_DESCRIPTORS:
-                sock.close()  # whoever it is will try again
+                sock.close()  # the other side will try again
                 return
             framed = frames.FramedSocket(self._loop, sock, most_bytes=FROM_STRANGER_BYTES)
             framed.send(self._greeting)

@@ -24,7 +24,7 @@ def traceback_in(text: str) -> str:
     last = starts[-1] + 1
     while last < len(lines) and (lines[last].startswith((" ", "\t")) or not lines[last].strip()):
         last += 1
-    # What umiak itself raises says on further lines why, and what mends it.
+    # What umiak itself raises says on further lines why, and what fixes it.
     while last + 1 < len(lines) and lines[last + 1].lstrip().startswith(("error: ", "because: ", "hint: ")):
         last += 1
     return "\n".join(lines[first : last + 1])

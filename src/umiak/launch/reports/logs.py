@@ -99,7 +99,7 @@ class Console:
 
 
 def _not_blocking(fd: int) -> int:
-    """The same terminal or pipe, opened anew: switching the shared one to non-blocking would disturb the shell."""
+    """The same terminal or pipe, opened again: switching the shared one to non-blocking would disturb the shell."""
     try:
         return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:

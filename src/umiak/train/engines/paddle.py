@@ -308,7 +308,7 @@ class PaddleEngine:
             raise _models_own(error, self._file) from error
 
     def _counting(self, inputs: BatchInputs, share: float | None) -> AbstractContextManager[None]:
-        """Tell the tables that count who clicked: whoever has a label above 0, the first that the model is evaluated by."""
+        """Tell the tables that count who clicked: each sample that has a label above 0, the first that the model is evaluated by."""
         if not self.embeddings.are_counting:
             return nullcontext()
         clicks = None if self._clicks is None else (inputs.column(self._clicks)[:, 0] > 0).astype(np.float32)

@@ -1,7 +1,7 @@
 """What all metrics have in common: a state that is added up. A decider.
 
 A metric's state is a few named arrays, int64 where it counts and float64 where it sums. Adding the states of two sets of samples,
-element by element, gives the state of both together. So whoever can add arrays can make a metric global: over batches, over
+element by element, gives the state of both together. So code that can add arrays can make a metric global: over batches, over
 trainers, over the parts of an epoch before and after a resume.
 
     auc.update(predictions, labels)      one batch

@@ -54,7 +54,7 @@ class Reporter:
         self._shown = 0
         self._last = 0.0
         self.on_closed: Callable[[], None] = lambda: None
-        """Called when whoever read stdout or stderr has gone."""
+        """Called when the reader of stdout or stderr has gone."""
         self._file: TextIO | None = None
         self._scalars: Scalars | None = None
         self._samples = 0
@@ -141,7 +141,7 @@ class Reporter:
             self.talk(f"plot: {self._run_dir.plot}")
 
     def outcome(self, *, is_stopped: bool, is_resumable: bool, saved: str | None) -> None:
-        """How it ended, for whoever has started this process."""
+        """How it ended, for the one who has started this process."""
         if self._run_dir is not None and not self._is_silent:
             self._run_dir.write_outcome({"resumable": is_resumable, "stopped": is_stopped, "saved": saved})
 
@@ -161,7 +161,7 @@ class Reporter:
             self._put(self._err, f"{line}\n")
 
     def _note(self, numbers: Mapping[str, float | None], samples: int, kind: str) -> None:
-        """For the picture, and for whoever else likes to see numbers."""
+        """For the picture, and for anyone else who likes to see numbers."""
         for name, number in numbers.items():
             if "." in name or number is None or not math.isfinite(number):
                 continue

@@ -162,7 +162,7 @@ def _trained(
 
 
 def _end_quietly() -> None:
-    """Whoever read the output has gone: as a program ends that SIGPIPE kills."""
+    """The reader of the output has gone: as a program ends that SIGPIPE kills."""
     raise SystemExit(128 + signal.SIGPIPE)
 
 

@@ -25,7 +25,7 @@ class StopSignal:
 
     def __init__(self) -> None:
         self.asked_by: int | None = None
-        """The signal that asked; SIGPIPE where whoever read the output has gone."""
+        """The signal that asked; SIGPIPE where the reader of the output has gone."""
         self._before: dict[int, Any] = {}
 
     @property
@@ -45,7 +45,7 @@ class StopSignal:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Signals wait until this is over, whoever installs handlers meanwhile: Paddle does when it is imported."""
+        """Signals wait until this is over, no matter who installs handlers meanwhile: Paddle does when it is imported."""
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
             yield
