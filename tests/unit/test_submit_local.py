@@ -24,6 +24,7 @@ from umiak.submit import configuration, places, registry
 from umiak.submit.backends.local import backend, checks
 from umiak.submit.backends.local.plan import plan_of
 from umiak.submit.node import logs, state
+from umiak.submit.node.files import RunFiles
 from umiak.submit.node.plan import RunPlan, environment
 from umiak.submit.states import STATES, state_of
 
@@ -246,6 +247,15 @@ def test_what_launchers_have_written_is_told(
     assert (status.state.value, status.reason) == job_is
     assert (node.state.value, node.reason, node.exit_code) == node_is
     assert node.host == "10.0.0.1"
+
+
+def test_room_for_the_end_is_given_back_before_it_is_written(tmp_path: Path) -> None:
+    files = RunFiles(str(tmp_path))
+    files.reserve()
+    assert (tmp_path / "reserve").stat().st_size >= 4096
+    files.write_end(end(0))
+    assert not (tmp_path / "reserve").exists()
+    assert files.end() == end(0)
 
 
 def test_every_word_of_a_place_has_a_state() -> None:
