@@ -15,7 +15,8 @@ import pytest
 from tests.scripts.transcript import play
 from tests.support import Sink, offer, output_of, terms
 from tests.unit.test_http import OK, Asked, says, serve, sized
-from tests.unit.test_link import HELLO, Listening, frame, knock, loop
+from tests.unit.test_link import Listening, loop
+from tests.unit.test_link_strangers import HELLO, frame, knock
 from tests.unit.test_logs import lines_of, pipe, worker_log
 from umiak.adapters.ports import HeldPorts
 from umiak.launch import events
