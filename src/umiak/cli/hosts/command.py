@@ -68,7 +68,8 @@ def _check_words(word: str, parsed: Parsed) -> None:
         what = f"umiak hosts {word}: expected {wanted} arguments, got {given + len(parsed.program)}"
         problems.append(Problem(code="UM-CLI-005", what=what, hint=f"`{usage}`" if usage else None))
     elif word == "put" and not os.path.exists(parsed.arguments[0]):
-        problems.append(Problem(code="UM-SUBMIT-020", what=f"no such file here: {parsed.arguments[0]}"))
+        hint = "the first path is of this machine, from the working directory on; the second is of the hosts"
+        problems.append(Problem(code="UM-SUBMIT-020", what=f"no such file here: {parsed.arguments[0]}", hint=hint))
     if problems:
         raise UmiakError(*problems)
 
