@@ -23,6 +23,13 @@ OLD_FINALIZER = "finalizers.paddlepaddle.org"
 """Of the old operator; owner references make it needless, so it is taken away."""
 
 
+class JobApi(str, Enum):
+    """The API that a job was written for. Both become the same values."""
+
+    BATCH = API_VERSION
+    KUBEFLOW = "kubeflow.org/v1"
+
+
 class PodRole(str, Enum):
     """A group of pods. The values are the words in object names and in ``spec``."""
 
@@ -47,7 +54,7 @@ class JobMode(str, Enum):
     SINGLE = "Single"
 
 
-class Phase(str, Enum):
+class JobPhase(str, Enum):
     """``status.phase``."""
 
     PENDING = "Pending"
@@ -63,7 +70,10 @@ class Phase(str, Enum):
 
     @property
     def is_over(self) -> bool:
-        return self in (Phase.COMPLETED, Phase.FAILED)
+        return self in (JobPhase.COMPLETED, JobPhase.FAILED)
+
+
+Phase = JobPhase
 
 
 class CleanPods(str, Enum):
@@ -73,6 +83,8 @@ class CleanPods(str, Enum):
     NEVER = "Never"
     ON_FAILURE = "OnFailure"
     ON_COMPLETION = "OnCompletion"
+    RUNNING = "Running"
+    """A word of Kubeflow: those that still run when the job is over, whichever way it ended; finished ones stay."""
 
 
 class RestartScope(str, Enum):
@@ -101,6 +113,8 @@ class RoleWish:
     most: int | None = None
     """``limits``."""
     template: dict[str, Any] = {}
+    restarts_by_exit_code: bool = False
+    """Kubeflow's ``restartPolicy: ExitCode``: 1 to 127 is final, 128 to 255 is tried again."""
 
 
 @value
@@ -167,6 +181,8 @@ class RoleCounts:
     """Pods of one role by how they are, as ``status.ps`` and its siblings say it."""
 
     role: PodRole
+    wanted: int = 0
+    """How many there should be."""
     pending: int = 0
     starting: int = 0
     running: int = 0
@@ -181,7 +197,7 @@ class RoleCounts:
 class JobReport:
     """``status``: what the operator last wrote. It is the operator's only memory; the rest is looked up in the cluster."""
 
-    phase: Phase | None = None
+    phase: JobPhase | None = None
     mode: JobMode | None = None
     counts: tuple[RoleCounts, ...] = ()
     conditions: tuple[Condition, ...] = ()
@@ -202,6 +218,8 @@ class JobReport:
     """What the job says about itself: ``percent``, ``eta_s``, metrics."""
     last_logs: tuple[tuple[str, str], ...] = ()
     """The last lines of pods that failed, by pod name."""
+    selector: str = ""
+    """Labels of its worker pods, ``a=b,c=d``: an autoscaler looks for it through the scale subresource."""
 
 
 @value
@@ -218,5 +236,6 @@ class PaddleJob:
     labels: tuple[tuple[str, str], ...] = ()
     annotations: tuple[tuple[str, str], ...] = ()
     finalizers: tuple[str, ...] = ()
+    api: JobApi = JobApi.BATCH
     spec: JobSpec
     report: JobReport = JobReport()
