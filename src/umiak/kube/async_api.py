@@ -173,7 +173,9 @@ class AsyncKubeApi:
                 trouble = f"{refused.status} {refused.reason}: {refused.message}"
                 wait_s = max(wait_s, refused.after_s)
             except (aiohttp.ClientSSLError, aiohttp.ClientConnectorCertificateError) as error:
-                raise KubeSilent(_named(error), request, tls="is the authority of the cluster's certificate right?") from error
+                raise KubeSilent(
+                    _named(error), request, tls="is the authority of the cluster's certificate right?"
+                ) from error
             except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
                 trouble = _named(error)
             if attempt < ATTEMPTS - 1:

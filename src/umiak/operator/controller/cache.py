@@ -59,8 +59,8 @@ class ClusterCache:
         self._blocked: dict[ObjectKey, dict[JobKey, None]] = {}
         """Objects of others under names that jobs need, and which jobs."""
         self._blocked_by: dict[JobKey, dict[ObjectKey, None]] = {}
-        self._unwatched: set[ObjectKey] = set()
-        """Of these: without our label, so no watch tells of them."""
+        self._unlabelled: dict[ObjectKey, bool] = {}
+        """Objects without our label, and whether they have the old operator's: if not, no watch tells of them."""
         self.nodes: dict[str, SeenNode] = {}
         self._nodes_known = False
 
@@ -106,10 +106,10 @@ class ClusterCache:
             return
         seen = pod_of(body) if kind == POD else object_of(kind, body)
         labels = metadata.get("labels") or {}
-        if RES_NAME not in labels and JOB_NAME not in labels:
-            self._unwatched.add(key)
+        if JOB_NAME in labels:
+            self._unlabelled.pop(key, None)
         else:
-            self._unwatched.discard(key)
+            self._unlabelled[key] = RES_NAME in labels
         self._objects[key] = (version, seen)
         if known is not None and known[1] == seen:
             return
@@ -125,18 +125,19 @@ class ClusterCache:
         if known is None or (uid and known[1].uid != uid) or (version and known[0] > version and not uid):
             return
         del self._objects[key]
-        self._unwatched.discard(key)
+        self._unlabelled.pop(key, None)
         self._unlink(key, known[1].owner_uid)
         self._tell(key, known[1].owner_uid)
         for job in self._blocked.pop(key, {}):
             self._blocked_by.get(job, {}).pop(key, None)
 
-    def listed(self, kind: str, found: set[str], version: int) -> None:
-        """As `listed_jobs`."""
+    def listed(self, kind: str, found: set[str], version: int, *, is_old: bool = False) -> None:
+        """As `listed_jobs`; objects of the old operator have another label, and are listed apart."""
+        wanted = True if is_old else None
         gone = [
             key
             for key, (known, seen) in self._objects.items()
-            if key[0] == kind and seen.uid not in found and known <= version and key not in self._unwatched
+            if key[0] == kind and seen.uid not in found and known <= version and self._unlabelled.get(key) is wanted
         ]
         for key in gone:
             self.remove(*key)
@@ -153,7 +154,7 @@ class ClusterCache:
 
     def listed_nodes(self, found: set[str]) -> None:
         self._nodes_known = True
-        for name in [name for name in self.nodes if name not in found]:
+        for name in [node.name for node in self.nodes.values() if node.uid not in found]:
             self.remove_node(name)
 
     def block(self, job: JobKey, kind: str, namespace: str, name: str) -> None:
@@ -163,7 +164,7 @@ class ClusterCache:
 
     def unblock_unwatched(self, job: JobKey) -> None:
         """Forget objects of others that nobody will tell us about: they are asked for again."""
-        for key in [key for key in self._blocked_by.get(job, {}) if key in self._unwatched]:
+        for key in [key for key in self._blocked_by.get(job, {}) if self._unlabelled.get(key) is False]:
             self.remove(*key)
 
     # ---- what decisions ask
@@ -175,7 +176,9 @@ class ClusterCache:
         found = self._objects.get((kind, namespace, name))
         return found[1] if found else None
 
-    def observe(self, key: JobKey, facts: ClusterFacts, now: float, refusals: tuple[Refusal, ...] = ()) -> Observed | None:
+    def observe(
+        self, key: JobKey, facts: ClusterFacts, now: float, refusals: tuple[Refusal, ...] = ()
+    ) -> Observed | None:
         """A job with all that belongs to it, or stands in its way. None if there is no such job."""
         cached = self.jobs.get(key)
         if cached is None:

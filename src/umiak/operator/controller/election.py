@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("umiak.operator")
 LEASE_NAME = "b2a304f2.paddlepaddle.org"
-LEASE_S = 15
-RENEW_S = 10.0
+LEASE_S = 12
+RENEW_S = 8.0
 RETRY_S = 2.0
 
 

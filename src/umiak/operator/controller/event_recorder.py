@@ -54,7 +54,7 @@ class EventRecorder:
         self._tokens: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def record(self, job: PaddleJob, event: RecordEvent) -> None:
-        text = "\0".join((job.uid, event.reason, event.message))
+        text = f"{job.uid}\0{event.reason}\0{event.message}"
         key = hashlib.sha256(text.encode()).hexdigest()[:16]
         known = self._known.get(key)
         if known is None:
@@ -82,11 +82,11 @@ class EventRecorder:
 
     async def flush(self) -> None:
         """At the end: what waits is written."""
-        while not self._queue.empty():
-            try:
+        try:
+            while not self._queue.empty():
                 await self._write(self._queue.get_nowait())
-            except (KubeRefused, KubeSilent):
-                return
+        except (KubeRefused, KubeSilent):
+            pass
 
     async def _write(self, known: _Known) -> None:
         namespace = known.job.namespace

@@ -14,7 +14,13 @@ if TYPE_CHECKING:
 
 LONGEST_REQUEST = 8192
 REQUEST_S = 5.0
-WORDS = {200: "OK", 404: "Not Found", 405: "Method Not Allowed", 500: "Internal Server Error", 503: "Service Unavailable"}
+WORDS = {
+    200: "OK",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
 
 
 def address_of(text: str) -> tuple[str, int] | None:

@@ -81,24 +81,33 @@ class Reflector:
         """For ever."""
         delay_s = FIRST_DELAY_S
         while True:
-            try:
-                if not self._version:
-                    await self._list()
-                    self.synced.set()
-                await self._watch()
-                self.trouble, delay_s = "", FIRST_DELAY_S
-            except _Forgotten as gone:
-                self._restarted("forgotten")
-                self._version = ""
-                LOG.info("%s: listing again: %s", self.path, gone)
-                await asyncio.sleep(random.uniform(0.0, RELIST_JITTER_S))  # noqa: S311 - jitter
-            except (KubeRefused, KubeSilent) as error:
-                self._restarted("broken")
-                if self._is_optional and isinstance(error, KubeRefused) and error.status in (403, 404):
-                    self.synced.set()
-                self._say(error)
-                await asyncio.sleep(delay_s * random.uniform(0.75, 1.25))  # noqa: S311 - jitter
-                delay_s = min(delay_s * 2, LONGEST_DELAY_S)
+            trouble = await self._follow()
+            if trouble is None:
+                delay_s = FIRST_DELAY_S
+                continue
+            await asyncio.sleep(delay_s * random.uniform(0.75, 1.25))  # noqa: S311 - jitter
+            delay_s = min(delay_s * 2, LONGEST_DELAY_S)
+
+    async def _follow(self) -> Exception | None:
+        """List if need be, then watch until that ends. The result is what went wrong."""
+        try:
+            if not self._version:
+                await self._list()
+                self.synced.set()
+            await self._watch()
+            self.trouble = ""
+        except _Forgotten as gone:
+            self._restarted("forgotten")
+            self._version = ""
+            LOG.info("%s: listing again: %s", self.path, gone)
+            await asyncio.sleep(random.uniform(0.0, RELIST_JITTER_S))  # noqa: S311 - jitter
+        except (KubeRefused, KubeSilent) as error:
+            self._restarted("broken")
+            if self._is_optional and isinstance(error, KubeRefused) and error.status in (403, 404):
+                self.synced.set()
+            self._say(error)
+            return error
+        return None
 
     async def _list(self) -> None:
         found: set[str] = set()

@@ -26,6 +26,7 @@ class SeenNode:
     """What is kept of a node."""
 
     name: str
+    uid: str = ""
     is_silent: bool = False
     """Its kubelet does not report any more."""
     since_s: float = 0.0
@@ -101,11 +102,12 @@ def object_of(kind: str, body: Mapping[str, Any]) -> SeenObject:
 
 def node_of(body: Mapping[str, Any]) -> SeenNode:
     """A node: whether its kubelet speaks."""
+    name, uid = str(body["metadata"]["name"]), str(body["metadata"].get("uid") or "")
     for each in (body.get("status") or {}).get("conditions") or ():
         if each.get("type") == "Ready":
             since_s = maybe(each.get("lastTransitionTime")) or 0.0
-            return SeenNode(name=body["metadata"]["name"], is_silent=each.get("status") == "Unknown", since_s=since_s)
-    return SeenNode(name=body["metadata"]["name"])
+            return SeenNode(name=name, uid=uid, is_silent=each.get("status") == "Unknown", since_s=since_s)
+    return SeenNode(name=name, uid=uid)
 
 
 def _containers(status: Mapping[str, Any]) -> tuple[int | None, int, str, str, float | None]:
