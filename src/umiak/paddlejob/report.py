@@ -97,7 +97,9 @@ def settled(report: JobReport) -> JobReport:
         report,
         counts=tuple([replace(each, refs=tuple(sorted(each.refs)[:MOST_REFS])) for each in counts]),
         conditions=tuple(
-            sorted([replace(each, since_s=_whole(each.since_s)) for each in report.conditions], key=lambda each: each.type)
+            sorted(
+                [replace(each, since_s=_whole(each.since_s)) for each in report.conditions], key=lambda each: each.type
+            )
         ),
         start_s=None if report.start_s is None else _whole(report.start_s),
         completion_s=None if report.completion_s is None else _whole(report.completion_s),
