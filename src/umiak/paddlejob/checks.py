@@ -125,7 +125,9 @@ def _template(role: RoleWish, path: str, notes: FieldNotes) -> None:
         notes.problem("UM-PDJ-009", f"{path}.spec.restartPolicy", f"unknown word: {shown(restart)}", hint=hint)
     containers = (spec or {}).get("containers")
     if not isinstance(containers, list) or not containers:
-        notes.problem("UM-PDJ-005", f"{path}.spec.containers", "has no container", hint="write at least a name and an image")
+        notes.problem(
+            "UM-PDJ-005", f"{path}.spec.containers", "has no container", hint="write at least a name and an image"
+        )
         return
     _containers(containers, f"{path}.spec.containers", notes)
     init = (spec or {}).get("initContainers")
@@ -136,7 +138,9 @@ def _template(role: RoleWish, path: str, notes: FieldNotes) -> None:
 def _texts(metadata: dict[str, Any], path: str, notes: FieldNotes) -> None:
     for name in ("labels", "annotations"):
         found = metadata.get(name)
-        if found is not None and not (isinstance(found, dict) and all(isinstance(each, str) for each in found.values())):
+        if found is not None and not (
+            isinstance(found, dict) and all(isinstance(each, str) for each in found.values())
+        ):
             notes.problem("UM-PDJ-001", f"{path}.{name}", f"must be an object of texts: {shown(found)}")
 
 

@@ -154,7 +154,9 @@ def _quantities(field: Field, item: Any, path: str, notes: FieldNotes) -> tuple[
     found = []
     for name, amount in sorted(item.items()):
         if isinstance(amount, bool) or not isinstance(amount, (str, int, float)):
-            notes.problem("UM-PDJ-001", f"{path}.{one_line(name, LONGEST_SHOWN)}", f"must be a quantity: {shown(amount)}")
+            notes.problem(
+                "UM-PDJ-001", f"{path}.{one_line(name, LONGEST_SHOWN)}", f"must be a quantity: {shown(amount)}"
+            )
         else:
             found.append((name, amount if isinstance(amount, str) else shown(amount)))
     return tuple(found)

@@ -217,7 +217,11 @@ RULES = (
 
 def name_rules(roles: tuple[str, ...] = ("ps", "worker", "heter")) -> tuple[Rule, ...]:
     """Of the whole object: the names of its pods are host names."""
-    made = [Rule(rule="!self.metadata.name.contains('.')", message="the name must not have a dot: it is a part of host names")]
+    made = [
+        Rule(
+            rule="!self.metadata.name.contains('.')", message="the name must not have a dot: it is a part of host names"
+        )
+    ]
     for role in roles:
         last = f"string(self.spec.{role}.replicas > 0 ? self.spec.{role}.replicas - 1 : 0)"
         made.append(

@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 
 MOST_REFS = 100
 COUNTS = ("pending", "starting", "running", "failed", "succeeded", "unknown")
-PAIRS = {"podRestarts": "pod_restarts", "hostPorts": "node_ports", "progress": "progress", "lastLogs": "last_logs"}
+PAIRS = {
+    "podRestarts": "pod_restarts",
+    "completed": "completed",
+    "hostPorts": "node_ports",
+    "progress": "progress",
+    "lastLogs": "last_logs",
+}
 """Objects in JSON, tuples of pairs here."""
 OLD_PHASES = {"Succeed": JobPhase.COMPLETED, "Aborted": JobPhase.FAILED, "Terminated": JobPhase.FAILED}
 """Words that the old operator declared and we have others for."""
@@ -81,6 +87,7 @@ def report_of(status: Any, api: JobApi = JobApi.BATCH) -> JobReport:
         start_s=_time(found.get("startTime")),
         completion_s=_time(found.get("completionTime")),
         pod_restarts=_number_pairs(found.get("podRestarts")),
+        completed=_text_pairs(found.get("completed")),
         node_ports=_number_pairs(found.get("hostPorts")),
         progress=_text_pairs(found.get("progress")),
         last_logs=_text_pairs(found.get("lastLogs")),
@@ -97,7 +104,9 @@ def settled(report: JobReport) -> JobReport:
         report,
         counts=tuple([replace(each, refs=tuple(sorted(each.refs)[:MOST_REFS])) for each in counts]),
         conditions=tuple(
-            sorted([replace(each, since_s=_whole(each.since_s)) for each in report.conditions], key=lambda each: each.type)
+            sorted(
+                [replace(each, since_s=_whole(each.since_s)) for each in report.conditions], key=lambda each: each.type
+            )
         ),
         start_s=None if report.start_s is None else _whole(report.start_s),
         completion_s=None if report.completion_s is None else _whole(report.completion_s),

@@ -54,9 +54,7 @@ CONDITION_FIELDS = (
     Field(name="message", meaning="Why, in words for people."),
     Field(name="lastTransitionTime", kind=FieldKind.TIME, meaning="Since when it is so."),
     Field(name="lastUpdateTime", kind=FieldKind.TIME, meaning="As lastTransitionTime; Kubeflow has both."),
-    Field(
-        name="observedGeneration", kind=FieldKind.INTEGER, meaning="Version of the spec that was looked at."
-    ),
+    Field(name="observedGeneration", kind=FieldKind.INTEGER, meaning="Version of the spec that was looked at."),
 )
 
 FIELDS = (
@@ -92,9 +90,12 @@ FIELDS = (
     Field(name="attempt", kind=FieldKind.INTEGER, meaning="How often the job, or a role of it, was started again."),
     Field(name="restarts", kind=FieldKind.INTEGER, meaning="Restarts that count against runPolicy.backoffLimit."),
     Field(name="podRestarts", kind=FieldKind.NUMBERS, meaning="Restarts of single pods, by name."),
+    Field(name="completed", kind=FieldKind.TEXTS, meaning="Numbers of the pods that ended well, by role: 0-2,5."),
     Field(name="port", kind=FieldKind.INTEGER, meaning="First port of the job's endpoints."),
     Field(name="hostPorts", kind=FieldKind.NUMBERS, meaning="First ports by pod, with `intranet: Host`."),
-    Field(name="progress", kind=FieldKind.TEXTS, meaning="What the job says about itself: percent, etaSeconds, metrics."),
+    Field(
+        name="progress", kind=FieldKind.TEXTS, meaning="What the job says about itself: percent, etaSeconds, metrics."
+    ),
     Field(name="lastLogs", kind=FieldKind.TEXTS, meaning="Last lines of pods that failed, by name."),
 )
 
