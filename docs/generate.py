@@ -25,6 +25,7 @@ from umiak.cli.runs import help as help_runs
 from umiak.cli.texts import help_ps
 from umiak.cli.texts.reference import launch_reference
 from umiak.cli.texts.reference_job import job_reference
+from umiak.cli.texts.reference_paddlejob import paddlejob_reference
 from umiak.cli.texts.reference_train import config_reference, train_reference
 from umiak.contracts import devices, jax, native, paddle, stacks, start, torch
 from umiak.core.cluster import ROLES, Cluster, Mode, Node, Role
@@ -610,6 +611,7 @@ PAGES = {
     "machines.md": help_machines.reference,
     "launch.md": launch_reference,
     "modules.md": modules_page,
+    "paddlejob.md": paddlejob_reference,
     "platforms.md": platforms_page,
     "ps-status.md": help_ps.reference,
     "submit.md": help_runs.reference,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from umiak.core.problem import Problem
-    from umiak.paddlejob.resource import JobSpec, PaddleJob, RoleWish
+    from umiak.paddlejob.resource import PaddleJob, RoleWish
 
 RESTART_WORDS = ("Always", "OnFailure", "Never")
 
@@ -25,7 +25,7 @@ RESTART_WORDS = ("Always", "OnFailure", "Never")
 def check(job: PaddleJob, notes: FieldNotes) -> None:
     """Look at everything, and note what is wrong."""
     _names(job, notes)
-    _roles(job.spec, notes)
+    _roles(job, notes)
     for role in job.spec.roles:
         path = role_path(role.role, job.api)
         if role.least is not None and role.most is not None and role.least > role.most:
@@ -85,16 +85,21 @@ def _names(job: PaddleJob, notes: FieldNotes) -> None:
         )
 
 
-def _roles(spec: JobSpec, notes: FieldNotes) -> None:
+def _roles(job: PaddleJob, notes: FieldNotes) -> None:
+    spec = job.spec
     roles = {role.role for role in spec.roles}
     if not roles:
         hint = "write `worker` with replicas and a template; with parameter servers also `ps`"
+        if job.api is JobApi.KUBEFLOW:
+            hint = "write `Worker` with a template in paddleReplicaSpecs"
         notes.problem("UM-PDJ-006", "spec", "has no role, so there is nothing to run", hint=hint)
         return
     if PodRole.WORKER not in roles:
         others = " and ".join(sorted(role.value for role in roles))
         what = "an elastic job needs workers" if spec.is_elastic else f"is missing: there is only {others}"
-        notes.problem("UM-PDJ-006", "spec.worker", what, hint="add `worker` with replicas and a template")
+        path = role_path(PodRole.WORKER, job.api)
+        hint = f"add `{path.rpartition('.')[2]}` with replicas and a template"
+        notes.problem("UM-PDJ-006", path, what, hint=hint)
     elif spec.is_elastic and len(roles) > 1:
         notes.problem(
             "UM-PDJ-006",
@@ -105,7 +110,8 @@ def _roles(spec: JobSpec, notes: FieldNotes) -> None:
         )
     if spec.with_gloo and PodRole.PS not in roles:
         notes.warning("UM-PDJ-011", "spec.withGloo", "has no effect", why="only jobs with `ps` have gloo barriers")
-    if not any(role.replicas for role in spec.roles):
+    unread = any((problem.where or "").endswith(".replicas") for problem in notes.problems)
+    if not unread and not any(role.replicas for role in spec.roles):
         notes.problem("UM-PDJ-006", "spec", "no role has a pod: all replicas are 0", hint="to pause: runPolicy.suspend")
 
 

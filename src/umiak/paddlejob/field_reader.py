@@ -108,13 +108,15 @@ def _read(field: Field, item: Any, path: str, notes: FieldNotes) -> Any:
     raise AssertionError(field.kind)  # the other kinds stand in status only, which `report` reads
 
 
-def _wrong(field: Field, item: Any, path: str, notes: FieldNotes) -> None:
+def _wrong(field: Field, item: Any, path: str, notes: FieldNotes) -> Any:
+    """None: there is no value that could be used."""
     notes.problem("UM-PDJ-001", path, f"must be {field.kind.value}: {shown(item)}")
 
 
 def _integer(field: Field, item: Any, path: str, notes: FieldNotes) -> int | None:
     if isinstance(item, bool) or not isinstance(item, int):
-        return _wrong(field, item, path, notes)
+        _wrong(field, item, path, notes)
+        return None
     if field.least is not None and item < field.least:
         notes.problem("UM-PDJ-003", path, f"must be {field.least} or more: {shown(item)}")
         return field.least
@@ -126,7 +128,8 @@ def _integer(field: Field, item: Any, path: str, notes: FieldNotes) -> int | Non
 
 def _text(field: Field, item: Any, path: str, notes: FieldNotes) -> str | None:
     if not isinstance(item, str):
-        return _wrong(field, item, path, notes)
+        _wrong(field, item, path, notes)
+        return None
     if len(item) > LONGEST_TEXT:
         notes.problem("UM-PDJ-003", path, f"is longer than {LONGEST_TEXT} characters: {shown(item)}")
         return None
@@ -150,7 +153,8 @@ def _unknown_word(field: Field, item: str, path: str, notes: FieldNotes) -> None
 
 def _quantities(field: Field, item: Any, path: str, notes: FieldNotes) -> tuple[tuple[str, str], ...] | None:
     if not isinstance(item, dict):
-        return _wrong(field, item, path, notes)
+        _wrong(field, item, path, notes)
+        return None
     found = []
     for name, amount in sorted(item.items()):
         if isinstance(amount, bool) or not isinstance(amount, (str, int, float)):
