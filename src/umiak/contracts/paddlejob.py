@@ -24,7 +24,7 @@ ELASTIC_TIMEOUT_S = 60
 KUBEFLOW_PORT = 36543
 POD_IP = "POD_IP"
 PORT = "PADDLE_PORT"
-_KUBEFLOW_OWN_ADDRESS = "POD_IP_DUMMY"
+KUBEFLOW_OWN_ADDRESS = "POD_IP_DUMMY"
 
 ROLE_WORDS = {"ps": "PSERVER", "worker": "TRAINER", "heter": "HETER"}
 """By the words of the manifest."""
@@ -93,7 +93,7 @@ def of_elastic(namespace: str, job: str, count: str, *, etcd: str = "", master: 
 
 def of_kubeflow(job: str, count: int, first: str, *, is_first: bool, is_server: bool) -> dict[str, str]:
     """A pod's of kubeflow.org's PaddleJob. The first pod is its own master, so that it needs no name of its own."""
-    master = f"$({_KUBEFLOW_OWN_ADDRESS})" if is_first else first
+    master = f"$({KUBEFLOW_OWN_ADDRESS})" if is_first else first
     return {
         "PYTHONUNBUFFERED": "1",
         "PADDLE_JOB_ID": job,
@@ -101,11 +101,6 @@ def of_kubeflow(job: str, count: int, first: str, *, is_first: bool, is_server: 
         "PADDLE_MASTER": f"{master}:{KUBEFLOW_PORT}",
         ("PADDLE_SERVER_NUM" if is_server else "PADDLE_TRAINER_NUM"): "1",
     }
-
-
-def kubeflow_address_name() -> str:
-    """The variable that a first pod must get its own address in, before the others."""
-    return _KUBEFLOW_OWN_ADDRESS
 
 
 def _listed(places: Sequence[PodPlace]) -> str:

@@ -157,12 +157,13 @@ class DeleteObject:
 
 @value
 class KeepLogs:
-    """Read the last lines of a pod into the status before it is deleted."""
+    """Read the last lines of a pod into ``last_logs`` of the status, under its name, before it is deleted.
+
+    Where they can't be read, the entry says why: deciding goes on when there is one.
+    """
 
     pod: str
     uid: str
-    key: str = ""
-    """Under which they are kept in ``last_logs``. Where they can't be read, a line there says why: the pod waits for its entry."""
 
 
 @value
@@ -191,7 +192,7 @@ class Decision:
     actions: tuple[OperatorAction, ...] = ()
     report: JobReport
     is_turning_point: bool = False
-    """The status must be written before the actions, and they are decided again after it is seen."""
+    """The status must be written first, and the rest is decided when it is seen. Its actions are events only, for after the write."""
     again_in_s: float | None = None
     status_may_wait_s: float = 0.0
     """Only counts have changed: the status may be written this much later, together with what follows."""

@@ -90,6 +90,7 @@ FIELDS = (
     Field(name="attempt", kind=FieldKind.INTEGER, meaning="How often the job, or a role of it, was started again."),
     Field(name="restarts", kind=FieldKind.INTEGER, meaning="Restarts that count against runPolicy.backoffLimit."),
     Field(name="podRestarts", kind=FieldKind.NUMBERS, meaning="Restarts of single pods, by name."),
+    Field(name="completed", kind=FieldKind.TEXTS, meaning="Numbers of the pods that ended well, by role: 0-2,5."),
     Field(name="port", kind=FieldKind.INTEGER, meaning="First port of the job's endpoints."),
     Field(name="hostPorts", kind=FieldKind.NUMBERS, meaning="First ports by pod, with `intranet: Host`."),
     Field(

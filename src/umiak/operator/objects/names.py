@@ -1,12 +1,12 @@
-"""Names, labels and annotations of the operator's objects. Values.
-
-``paddle-res-name``, ``paddle-res-type``, ``paddle-resource``, pods and Services ``<job>-<role>-<i>``, ConfigMap and PodGroup ``<job>``
-are as paddle-operator had them: people's tools look for them. Those with a slash are ours.
-"""
+"""Labels, annotations and kinds of the operator's objects; those that the old operators had are in `paddlejob.names`. Values."""
 
 from __future__ import annotations
 
-from umiak.paddlejob.resource import GROUP, PodRole
+import json
+from hashlib import sha256
+
+from umiak.paddlejob.names import RES_TYPE
+from umiak.paddlejob.resource import GROUP, KIND, JobApi, PodRole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,50 +14,48 @@ if TYPE_CHECKING:
 
     from umiak.paddlejob.resource import PaddleJob
 
-RES_NAME = "paddle-res-name"
-RES_TYPE = "paddle-res-type"
-RESOURCE = "paddle-resource"
 JOB_NAME = f"{GROUP}/job-name"
-"""A label of everything that belongs to a job: ``kubectl logs -l``, and the selector of the scale subresource."""
-ATTEMPT = f"{GROUP}/attempt"
-"""An annotation: which attempt a pod or a ConfigMap belongs to."""
-DIGEST = f"{GROUP}/digest"
-"""An annotation: of the template of a pod, of the contents of another object."""
+"""A label of everything that belongs to a job: for ``kubectl logs -l``, and the selector of the scale subresource."""
 INDEX = f"{GROUP}/index"
-"""An annotation: the number of a pod within its role."""
-
-POD = "Pod"
-SERVICE = "Service"
-CONFIG_MAP = "ConfigMap"
+"""An annotation of pods: the number within the role."""
+ATTEMPT = f"{GROUP}/attempt"
+"""An annotation of pods and ConfigMaps: which attempt they belong to. Missing: 0."""
+DIGEST = f"{GROUP}/digest"
+"""An annotation: of the template that a pod was made from, of the contents of another object."""
 
 KUBEFLOW_JOB = "training.kubeflow.org/job-name"
 KUBEFLOW_TYPE = "training.kubeflow.org/replica-type"
 KUBEFLOW_INDEX = "training.kubeflow.org/replica-index"
 KUBEFLOW_OPERATOR = "training.kubeflow.org/operator-name"
-KUBEFLOW_ROLES = {PodRole.PS: "master", PodRole.WORKER: "worker", PodRole.HETER: "heter"}
+KUBEFLOW_OURS = "paddlejob-controller"
+
+POD = "Pod"
+SERVICE = "Service"
+CONFIG_MAP = "ConfigMap"
 
 
-def pod_name(job: str, role: PodRole, index: int) -> str:
-    """``wide-worker-0``."""
-    return f"{job}-{role.value}-{index}"
-
-
-def role_and_index(job: str, name: str) -> tuple[PodRole, int] | None:
-    """What the name of a pod or Service says; None where it is none of this job's."""
-    role, _, index = name[len(job) + 1 :].rpartition("-") if name.startswith(f"{job}-") else ("", "", "")
-    found = next((each for each in PodRole if each.value == role), None)
-    return (found, int(index)) if found and index.isascii() and index.isdigit() else None
-
-
-def owner(job: PaddleJob, api_version: str, kind: str) -> list[dict[str, Any]]:
+def owners(job: PaddleJob) -> list[dict[str, Any]]:
     """The owner reference of a child: with it the cluster collects the child when the job is gone."""
     return [
         {
-            "apiVersion": api_version,
-            "kind": kind,
+            "apiVersion": job.api.value,
+            "kind": KIND,
             "name": job.name,
             "uid": job.uid,
             "controller": True,
             "blockOwnerDeletion": True,
         }
     ]
+
+
+def selector(job: PaddleJob) -> str:
+    """Labels of a job's worker pods, for the scale subresource."""
+    if job.api is JobApi.KUBEFLOW:
+        return f"{KUBEFLOW_JOB}={job.name},{KUBEFLOW_TYPE}={PodRole.WORKER.value}"
+    return f"{JOB_NAME}={job.name},{RES_TYPE}={PodRole.WORKER.value}"
+
+
+def digest(contents: object) -> str:
+    """A short name for what an object holds: equal contents, equal digests."""
+    text = json.dumps(contents, sort_keys=True, separators=(",", ":"), default=str)
+    return sha256(text.encode()).hexdigest()[:16]

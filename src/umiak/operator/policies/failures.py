@@ -1,8 +1,8 @@
 """Whose fault it is that a pod has ended: the program's, the cluster's, or one that no restart can help. A decider.
 
-    Fault.CLUSTER   evicted, preempted, node lost or shut down, deleted by somebody: started again, and it costs nothing
-    Fault.PROGRAM   it ended with an error: started again within ``backoffLimit``
-    Fault.FINAL     its command can't be run, or it was called wrongly: started again it would end the same way
+Fault.CLUSTER   evicted, preempted, node lost or shut down, deleted by somebody: started again, and it costs nothing
+Fault.PROGRAM   it ended with an error: started again within ``backoffLimit``
+Fault.FINAL     its command can't be run, or it was called wrongly: started again it would end the same way
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def trouble_of(pod: SeenPod, view: JobView) -> Trouble | None:
             pod=pod, fault=Fault.CLUSTER, reason="NodeLost", message=f"{pod.name} was on node {pod.node}, which is lost"
         )
     if pod.phase is PodPhase.FAILED:
-        return _failed(pod, by_exit_code=view.spec.run_policy.restarts_by_exit_code)
+        wish = view.spec.role(pod.role) if pod.role else None
+        return _failed(pod, by_exit_code=wish is not None and wish.restarts_by_exit_code)
     if pod.is_deleting or pod.is_disrupted:
         reason = pod.reason if pod.reason in CLUSTER_REASONS else "PodDeleted"
         return Trouble(pod=pod, fault=Fault.CLUSTER, reason=reason, message=f"{pod.name} is being deleted")

@@ -69,5 +69,9 @@ def unused_policy(view: JobView) -> Wait | None:
     """``schedulingPolicy`` in a job although no driver reads it."""
     if view.spec.gang is None or driver_of(view) is not None:
         return None
-    why = "its template names another scheduler" if view.facts.gang in DRIVERS else "the operator runs without a gang driver"
+    why = (
+        "its template names another scheduler"
+        if view.facts.gang in DRIVERS
+        else "the operator runs without a gang driver"
+    )
     return Wait(reason="SchedulingPolicyIgnored", message=f"schedulingPolicy has no effect: {why}")

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from umiak.core.value import value
 from umiak.operator.policies.failures import Fault, Trouble, trouble_of
-from umiak.operator.values import PodPhase
-from umiak.paddlejob.resource import Intranet, JobApi, JobMode, Phase, PodRole, RestartScope
+from umiak.operator.values import PodPhase, SeenPod
+from umiak.paddlejob.resource import Intranet, JobApi, JobMode, JobPhase, PodRole, RestartScope
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ def reaction(view: JobView) -> Reaction | None:
         return Reaction(troubles=(final,), failed=f"{final.message}; a restart would not help")
     troubles.sort(key=_importance)
     if not troubles:
-        return _whole(view, (_gone(view, vanished[0]),), cost=0)
-    scopes = {each.pod.name: _scope(view.spec, each.pod.role) for each in troubles}
+        return _whole(view, (_gone(vanished[0]),), cost=0)
+    scopes = {each.pod.name: scope_of(view.spec, each.pod.role) for each in troubles}
     program = [each for each in troubles if each.fault is Fault.PROGRAM]
     is_cluster = len(program) < len(troubles)
     if RestartScope.JOB in scopes.values() or vanished:
@@ -100,14 +100,19 @@ def limit_of(spec: JobSpec) -> int:
     return DEFAULT_LIMIT if limit is None else limit
 
 
-def start_delay_s(view: JobView, slot: PodSlot | None = None) -> float:
-    """How long a pod must not be made yet, because its job (or it alone) was started again often."""
-    report = view.report
-    since = restart_time(report)
+def start_delays(view: JobView, slots: list[PodSlot]) -> dict[str, float]:
+    """By name of the pod how long it must not be made yet, because its job (or it alone) was started again often."""
+    since = restart_time(view.report)
     if since is None:
-        return 0.0
-    times = report.restarts if slot is None else dict(report.pod_restarts).get(slot.name, 0)
-    return max(0.0, since + delay_s(times) - view.now_s)
+        return {}
+    single = dict(view.report.pod_restarts)
+    alone = {role for role in PodRole if scope_of(view.spec, role) is not RestartScope.JOB}
+    found = {}
+    for slot in slots:
+        times = single.get(slot.name, 0) if slot.role in alone else view.report.restarts
+        if (left := since + delay_s(times) - view.now_s) > 0:
+            found[slot.name] = left
+    return found
 
 
 def delay_s(times: int) -> float:
@@ -120,7 +125,7 @@ def restart_time(report: JobReport) -> float | None:
     return next((each.since_s for each in report.conditions if each.type == "Restarting" and each.is_true), None)
 
 
-def _scope(spec: JobSpec, role: PodRole | None) -> RestartScope:
+def scope_of(spec: JobSpec, role: PodRole | None) -> RestartScope:
     """What a pod of this role takes with it when it fails."""
     if spec.is_elastic:
         return RestartScope.POD
@@ -138,8 +143,8 @@ def _vanished(view: JobView) -> list[PodSlot]:
     missing = view.missing()
     if not missing or view.spec.is_elastic or view.stale:
         return []
-    had_all = view.report.phase is Phase.RUNNING or _was_told(view)
-    return [slot for slot in missing if had_all and _scope(view.spec, slot.role) is RestartScope.JOB]
+    had_all = view.report.phase is JobPhase.RUNNING or _was_told(view)
+    return [slot for slot in missing if had_all and scope_of(view.spec, slot.role) is RestartScope.JOB]
 
 
 def _was_told(view: JobView) -> bool:
@@ -150,9 +155,7 @@ def _was_told(view: JobView) -> bool:
     return told is not None and told.owner_uid == view.job.uid and told.attempt == view.report.attempt
 
 
-def _gone(view: JobView, slot: PodSlot) -> Trouble:
-    from umiak.operator.values import SeenPod
-
+def _gone(slot: PodSlot) -> Trouble:
     gone = SeenPod(name=slot.name, uid="", role=slot.role, index=slot.index, attempt=slot.attempt)
     return Trouble(pod=gone, fault=Fault.CLUSTER, reason="PodDeleted", message=f"{slot.name} was deleted")
 

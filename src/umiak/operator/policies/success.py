@@ -17,7 +17,7 @@ def is_done(view: JobView) -> bool:
     """Whether everything that has to end well has ended well."""
     workers = view.slots_of(PodRole.WORKER)
     decisive = workers if workers and view.spec.run_policy.success is SuccessPolicy.WORKERS else view.slots
-    if decisive and all([slot.name in view.done for slot in decisive]):
+    if decisive and all(slot.name in view.done for slot in decisive):
         return True
     masters = view.slots_of(PodRole.PS)
     return view.job.api is JobApi.KUBEFLOW and bool(masters) and masters[0].name in view.done

@@ -42,9 +42,9 @@ def name_conflict(view: JobView) -> Wait | None:
     others += [(kind, name, each.is_deleting) for (kind, name), each in view.objects.items() if _is_foreign(each, view)]
     if not others:
         return None
-    kind, name, is_deleting = min(others)
+    kind, name, _is_deleting = min(others)
     more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-    if all([leaving for _, _, leaving in others]):
+    if all(leaving for _, _, leaving in others):
         return Wait(reason="NameInUse", message=f"{kind} {name}{more} of an earlier job is still being deleted")
     return Wait(
         reason="NameConflict",
