@@ -209,7 +209,10 @@ def test_one_command_at_a_time_about_the_same_machines(tmp_path: Path, monkeypat
     with notes.Notes(context, "gpu").held():
         with notes.Notes(context, "cpu").held():
             pass
-        with pytest.raises(UmiakError, match="another `umiak machines` is at work: gpu"), notes.Notes(context, "gpu").held():
+        with (
+            pytest.raises(UmiakError, match="another `umiak machines` is at work: gpu"),
+            notes.Notes(context, "gpu").held(),
+        ):
             pass
     with notes.Notes(context, "gpu").held():
         pass
