@@ -74,7 +74,9 @@ FLAGS = (
         ignored="no init container waits for peers here",
     ),
     _flag("metrics_bind_address", "Where metrics are served; 0: nowhere.", OUTPUT, "ADDRESS", ":8080"),
-    _flag("health_probe_bind_address", "Where /healthz and /readyz are served; 0: nowhere.", OUTPUT, "ADDRESS", ":8081"),
+    _flag(
+        "health_probe_bind_address", "Where /healthz and /readyz are served; 0: nowhere.", OUTPUT, "ADDRESS", ":8081"
+    ),
     _switch("json", "Log lines as JSON.", OUTPUT),
     _switch("verbose", "Log more.", OUTPUT),
 )
