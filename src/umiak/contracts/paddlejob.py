@@ -24,6 +24,9 @@ ELASTIC_TIMEOUT_S = 60
 KUBEFLOW_PORT = 36543
 POD_IP = "POD_IP"
 PORT = "PADDLE_PORT"
+ATTEMPT = "PADDLEJOB_ATTEMPT"
+"""How often this pod was started again, which a script may want to know. It is read from a key of the ConfigMap that only the one of
+this very attempt has, so that no container starts with the endpoints of another attempt, or with somebody else's ConfigMap."""
 KUBEFLOW_OWN_ADDRESS = "POD_IP_DUMMY"
 
 ROLE_WORDS = {"ps": "PSERVER", "worker": "TRAINER", "heter": "HETER"}
@@ -75,6 +78,11 @@ def of_job(
         found["PADDLE_GLOO_RENDEZVOUS"] = "3"
         found["PADDLE_GLOO_HTTP_ENDPOINT"] = join_host_port(first.host, first.port + GLOO_OFFSET)
     return found
+
+
+def attempt_key(uid: str, attempt: int) -> str:
+    """The key of a ConfigMap by which pods of an attempt know that it is theirs."""
+    return f"{ATTEMPT}_{uid.replace('-', '')[:8]}_{attempt}"
 
 
 def of_elastic(namespace: str, job: str, count: str, *, etcd: str = "", master: str = "") -> dict[str, str]:

@@ -49,13 +49,17 @@ def told(view: JobView) -> dict[str, str] | None:
         ]
         for role in roles
     }
-    return contract.of_job(
+    attempts = {
+        contract.attempt_key(view.job.uid, number): str(number) for number in {slot.attempt for slot in view.slots}
+    }
+    data = contract.of_job(
         places.get(PodRole.PS),
         places.get(PodRole.WORKER),
         places.get(PodRole.HETER),
         port=port,
         with_gloo=view.spec.with_gloo,
     )
+    return {**data, **attempts}
 
 
 def elastic_environment(view: JobView) -> dict[str, str]:

@@ -141,6 +141,9 @@ def _variables(view: JobView, slot: PodSlot, ports: Mapping[str, int]) -> list[d
     made = [address, *_listed(contract.of_pod(slot.role.value, slot.index))]
     if slot.name in ports:
         made.append({"name": contract.PORT, "value": str(ports[slot.name])})
+    if not view.spec.is_elastic:
+        key = {"name": view.job.name, "key": contract.attempt_key(view.job.uid, slot.attempt)}
+        made.append({"name": contract.ATTEMPT, "valueFrom": {"configMapKeyRef": key}})
     return made
 
 
