@@ -2,9 +2,27 @@
 
 import signal
 
-from testbed.pytest_support import etcd_server, mpi_cluster, network, slurm_cluster, ssh_cluster
+from testbed.pytest_support import (
+    control_plane,
+    etcd_server,
+    fake_nodes,
+    kube_namespace,
+    mpi_cluster,
+    network,
+    slurm_cluster,
+    ssh_cluster,
+)
 
-__all__ = ["etcd_server", "mpi_cluster", "network", "slurm_cluster", "ssh_cluster"]
+__all__ = [
+    "control_plane",
+    "etcd_server",
+    "fake_nodes",
+    "kube_namespace",
+    "mpi_cluster",
+    "network",
+    "slurm_cluster",
+    "ssh_cluster",
+]
 
 # What is ignored here is ignored by every program that a test starts: with `nohup make test`, or with `make test &` in a script,
 # no test could send it.

@@ -40,13 +40,13 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     except ImportError as error:
         if (error.name or "").partition(".")[0] != "aiohttp":
             raise
-        from umiak.adapters.installation import install_command
+        from umiak.adapters import installation
 
         problem = Problem(
             code="UM-OPERATOR-001",
             what="the operator needs the package aiohttp",
             why="it is not installed here",
-            hint=install_command("operator"),
+            hint=installation.command("operator"),
         )
         raise UmiakError(problem) from None
     program.set_up_logging(as_json=parsed.truth("json"), is_verbose=parsed.truth("verbose"))
@@ -65,8 +65,8 @@ def options_of(parsed: Parsed) -> OperatorOptions:
         lease_namespace=parsed.text("leader_elect_namespace") or _own_namespace(),
         metrics_address=parsed.text("metrics_bind_address"),
         health_address=parsed.text("health_probe_bind_address"),
-        in_flight=int(parsed["in_flight"].value or 32),
-        node_timeout_s=float(parsed["node_timeout"].value or 60.0),
+        in_flight=parsed.number("in_flight") or 32,
+        node_timeout_s=parsed.seconds("node_timeout") or 60.0,
         kubeconfig=parsed.text("kubeconfig"),
         context=parsed.text("context"),
     )

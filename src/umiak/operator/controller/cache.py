@@ -9,8 +9,9 @@ from __future__ import annotations
 from umiak.core.value import replace, value
 from umiak.operator.controller.kinds import JOB, POD
 from umiak.operator.controller.seen_objects import SeenNode, node_of, object_of, owner_of, pod_of, version_of
-from umiak.operator.objects.names import JOB_NAME, RES_NAME
+from umiak.operator.objects.names import JOB_NAME
 from umiak.operator.values import ClusterFacts, Observed
+from umiak.paddlejob.names import RES_NAME
 from umiak.paddlejob.resource import Intranet
 
 TYPE_CHECKING = False

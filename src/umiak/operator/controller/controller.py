@@ -22,8 +22,9 @@ from umiak.operator.controller.performer import ActionRefused, Performer
 from umiak.operator.controller.reflector import Reflector, Sink
 from umiak.operator.controller.seen_objects import version_of
 from umiak.operator.controller.work_queue import WorkQueue
-from umiak.operator.objects.names import JOB_NAME, RES_NAME
+from umiak.operator.objects.names import JOB_NAME
 from umiak.operator.values import ClusterFacts, CreateObject, KeepLogs, RecordEvent
+from umiak.paddlejob.names import RES_NAME
 from umiak.paddlejob.report import status_of
 from umiak.paddlejob.resource import Intranet
 
@@ -287,7 +288,8 @@ class Controller:
             self._failed(key, cached.job, outcome.errors)
         else:
             self._record(cached.job, decision.actions)
-        if outcome.started and not outcome.errors:
+        has_logs = any(isinstance(action, KeepLogs) for action in decision.actions)
+        if outcome.started and not outcome.errors and not has_logs:
             self.queue.add(key)  # the status follows from what there is now
             return
         if outcome.skipped:
@@ -338,7 +340,7 @@ class Controller:
             return decision.report
         texts = await asyncio.gather(*(self._performer.last_lines(job, each) for each in wanted))
         kept = dict(decision.report.last_logs)
-        kept.update({each.key or each.pod: text for each, text in zip(wanted, texts, strict=True)})
+        kept.update({each.pod: text for each, text in zip(wanted, texts, strict=True)})
         return replace(decision.report, last_logs=tuple(kept.items()))
 
     async def _one(self, key: JobKey, job: PaddleJob, action: Any) -> None:

@@ -7,8 +7,9 @@ import sys
 from umiak.core.shown import one_line
 from umiak.core.value import value
 from umiak.kube.times import maybe
-from umiak.operator.objects.names import ATTEMPT, DIGEST, INDEX, KUBEFLOW_INDEX, KUBEFLOW_TYPE, RES_TYPE
+from umiak.operator.objects.names import ATTEMPT, DIGEST, INDEX, KUBEFLOW_INDEX, KUBEFLOW_TYPE
 from umiak.operator.values import PodPhase, SeenObject, SeenPod
+from umiak.paddlejob.names import RES_TYPE
 from umiak.paddlejob.resource import PodRole
 
 TYPE_CHECKING = False
