@@ -132,6 +132,12 @@ def clean_up(view: JobView) -> tuple[tuple[OperatorAction, ...], float | None]:
     return tuple(actions), left
 
 
+def _may_differ(view: JobView) -> bool:
+    """Whether pods go on when a peer has another address: they are restarted one by one, and find each other by themselves."""
+    alone = all(scope_of(view.spec, wish.role) is not RestartScope.JOB for wish in view.spec.roles)
+    return alone and view.done <= view.current.keys()
+
+
 # ---- making
 
 
@@ -195,13 +201,11 @@ def _pods(view: JobView, driver: GangDriver | None) -> tuple[list[OperatorAction
                 reason="BackingOff", message=f"{_pods_in_words(len(delays))} failed often and will be started later"
             )
         return actions, wait, min(delays.values()) if delays else None
-    if needs_addresses(view):
-        data = told(view)
-        if data is not None and seen is None:
-            actions.append(CreateObject(kind=CONFIG_MAP, name=view.job.name, body=config_map(view.job, data)))
-        elif data is not None and seen is not None and seen.digest != digest(data) and view.done <= view.current.keys():
-            made = config_map(view.job, data)
-            actions.append(ReplaceObject(kind=CONFIG_MAP, name=seen.name, uid=seen.uid, body=made))
+    if needs_addresses(view) and seen is None and (data := told(view)) is not None:
+        actions.append(CreateObject(kind=CONFIG_MAP, name=view.job.name, body=config_map(view.job, data)))
+    elif seen is not None and _may_differ(view) and (data := told(view)) is not None and seen.digest != digest(data):
+        made = config_map(view.job, data)
+        actions.append(ReplaceObject(kind=CONFIG_MAP, name=seen.name, uid=seen.uid, body=made))
     return actions, None, None
 
 
