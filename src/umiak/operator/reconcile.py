@@ -25,7 +25,7 @@ from umiak.operator.upkeep import Upkeep, addresses_changed, clean_up, release, 
 from umiak.operator.values import Decision, RecordEvent, RemoveFinalizer
 from umiak.paddlejob.checks import message as said
 from umiak.paddlejob.report import settled
-from umiak.paddlejob.resource import OLD_FINALIZER, JobPhase, RestartScope
+from umiak.paddlejob.resource import OLD_FINALIZER, JobPhase, RestartScope, SuccessPolicy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ def _decided(observed: Observed, now_s: float) -> Decision:
     if job.spec.run_policy.suspend:
         return _suspended(view)
     if is_done(view):
-        return _finished(view, JobPhase.COMPLETED, "Completed", "all workers have ended well")
+        what = "all pods" if job.spec.run_policy.success is SuccessPolicy.ALL_ROLES else "all workers"
+        return _finished(view, JobPhase.COMPLETED, "Completed", f"{what} have ended well")
     left = time_limits.deadline_in_s(job, now_s)
     if left == 0.0:
         limit = job.spec.run_policy.active_deadline_s
@@ -106,8 +107,7 @@ def _going_on(view: JobView, observed: Observed) -> Decision:
 def _reported(view: JobView, made: Upkeep, found: Reaction | None) -> Decision:
     """Go on, and say how it is."""
     report = _accepted(view)
-    counts = phases.counts_of(view)
-    phase = phases.phase_of(view, counts, is_restarting=phases.is_true(view.report, "Restarting"))
+    phase = phases.phase_of(view, report.counts, is_restarting=phases.is_true(view.report, "Restarting"))
     conditions = phases.waiting(report.conditions, made.wait, view.now_s)
     if phase is JobPhase.RUNNING:
         conditions = phases.condition(conditions, "Running", True, view.now_s, "AllPodsRun")
@@ -118,7 +118,7 @@ def _reported(view: JobView, made: Upkeep, found: Reaction | None) -> Decision:
         reason, why = (found.reason, found.message) if found is not None else ("PodDeleted", "a pod was deleted")
         conditions = phases.condition(conditions, "Restarting", True, view.now_s, reason, why)
     conditions = _with_drift(view, made, conditions)
-    report = replace(report, phase=phase, counts=counts, conditions=conditions, completed=completed_ranges(view))
+    report = replace(report, phase=phase, conditions=conditions, completed=completed_ranges(view))
     return Decision(
         actions=made.actions,
         report=report,
@@ -155,7 +155,7 @@ def _accepted(view: JobView) -> JobReport:
     return replace(
         report,
         phase=JobPhase.PENDING if report.phase in (None, JobPhase.SUSPENDED) else report.phase,
-        counts=report.counts or phases.counts_of(view),
+        counts=phases.counts_of(view),
         conditions=conditions,
         port=job_port(view.job),
         start_s=view.now_s if report.start_s is None else report.start_s,
@@ -197,7 +197,6 @@ def _finished(view: JobView, phase: JobPhase, reason: str, why: str) -> Decision
     report = replace(
         report,
         phase=phase,
-        counts=phases.counts_of(view),
         conditions=conditions,
         completion_s=view.now_s,
         completed=completed_ranges(view),

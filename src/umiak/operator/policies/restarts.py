@@ -175,5 +175,5 @@ def _within(view: JobView, found: Reaction, limit: int) -> Reaction:
 
 
 def _importance(trouble: Trouble) -> tuple[bool, float, str]:
-    """The first that failed by itself comes first: it is the one to look at."""
-    return (trouble.fault is Fault.CLUSTER, trouble.pod.ended_s or float("inf"), trouble.pod.name)
+    """What the cluster did comes first, then what failed first: the rest may well be its consequence."""
+    return (trouble.fault is not Fault.CLUSTER, trouble.pod.ended_s or float("inf"), trouble.pod.name)

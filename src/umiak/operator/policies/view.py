@@ -6,7 +6,7 @@ a smaller one than its name should have is *stale*: it is deleted, and its name 
 
 from __future__ import annotations
 
-from umiak.core.value import value
+from umiak.core.value import from_columns, value
 from umiak.operator.values import PodPhase
 from umiak.paddlejob.names import pod_name
 from umiak.paddlejob.resource import PodRole
@@ -74,14 +74,13 @@ def view_of(observed: Observed, now_s: float) -> JobView:
     job = observed.job
     restarts = dict(job.report.pod_restarts)
     base = job.report.attempt
-    slots = tuple(
-        [
-            PodSlot(name=name, role=wish.role, index=index, attempt=base + restarts.get(name, 0))
-            for wish in job.spec.roles
-            for index in range(max(0, wish.replicas))
-            for name in (pod_name(job.name, wish.role, index, job.api),)
-        ]
-    )
+    slots: tuple[PodSlot, ...] = ()
+    for wish in job.spec.roles:
+        count = max(0, wish.replicas)
+        prefix = pod_name(job.name, wish.role, 0, job.api)[:-1]
+        names = [f"{prefix}{index}" for index in range(count)]
+        attempts = [base + restarts.get(name, 0) for name in names] if restarts else [base] * count
+        slots += from_columns(PodSlot, (names, [wish.role] * count, range(count), attempts), count)
     by_name = {slot.name: slot for slot in slots}
     current: dict[str, SeenPod] = {}
     stale, surplus, foreign = [], [], []
