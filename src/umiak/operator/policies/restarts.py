@@ -38,7 +38,9 @@ class Reaction:
     replaced: tuple[str, ...] = ()
     """Names of pods that are deleted and made again without a number of their own: the cluster took them away."""
     wait_s: float = 0.0
-    """Not before this time has passed."""
+    """Not before this time has passed: the restart before it was a moment ago, and has not led to anything yet."""
+    again_in_s: float | None = None
+    """When to look again at pods that were refused by their node as soon as they were made, and are left there for a while."""
 
     @property
     def reason(self) -> str:
@@ -76,7 +78,8 @@ def reaction(view: JobView) -> Reaction | None:
     roles = {each.pod.role for each in troubles if scopes[each.pod.name] is RestartScope.ROLE}
     named = {slot.name for slot in view.slots if slot.role in roles} | {each.pod.name for each in program}
     replaced = [each for each in troubles if each.pod.name not in named]
-    young = [each.pod.created_s + LEAST_APART_S - view.now_s for each in replaced if each.pod.phase is PodPhase.FAILED]
+    ages = {each.pod.name: view.now_s - each.pod.created_s for each in replaced if each.pod.phase is PodPhase.FAILED}
+    young = {name: LEAST_APART_S - age for name, age in ages.items() if age < LEAST_APART_S}
     return _within(
         view,
         Reaction(
@@ -86,8 +89,9 @@ def reaction(view: JobView) -> Reaction | None:
             + len({each.pod.role for each in program if each.pod.role in roles})
             + sum([view.current[name].container_restarts for name in named if name in view.current]),
             restarted=tuple([slot.name for slot in view.slots if slot.name in named]),
-            replaced=tuple([each.pod.name for each in replaced]),
-            wait_s=max([0.0, *young]),
+            replaced=tuple([each.pod.name for each in replaced if each.pod.name not in young]),
+            wait_s=_apart_s(view) if roles else 0.0,
+            again_in_s=min(young.values(), default=None),
         ),
         limit,
     )
@@ -168,9 +172,12 @@ def _gone(slot: PodSlot) -> Trouble:
 
 
 def _whole(view: JobView, troubles: tuple[Trouble, ...], *, cost: int) -> Reaction:
+    return Reaction(troubles=troubles, scope=RestartScope.JOB, cost=cost, wait_s=_apart_s(view))
+
+
+def _apart_s(view: JobView) -> float:
     since = restart_time(view.report)
-    wait = 0.0 if since is None else max(0.0, since + LEAST_APART_S - view.now_s)
-    return Reaction(troubles=troubles, scope=RestartScope.JOB, cost=cost, wait_s=wait)
+    return 0.0 if since is None else max(0.0, since + LEAST_APART_S - view.now_s)
 
 
 def _within(view: JobView, found: Reaction, limit: int) -> Reaction:
