@@ -131,6 +131,12 @@ COMMANDS = {
             flags="umiak.cli.operator.flags",
         ),
         Command(
+            name="deploy",
+            summary="print the manifests of the PaddleJob operator for Kubernetes",
+            module="umiak.cli.deploy.command",
+            flags="umiak.cli.deploy.flags",
+        ),
+        Command(
             name="token",
             summary="print a random secret for UMIAK_TOKEN, shared by all launchers of a job",
             module="umiak.cli.token",

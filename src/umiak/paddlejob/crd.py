@@ -11,7 +11,7 @@ refused by rules (CEL) where the API server has them; ``checks`` finds the same,
 from __future__ import annotations
 
 from umiak.paddlejob import job_fields, kubeflow_fields, status_fields
-from umiak.paddlejob.fields import Field, FieldKind, Rule
+from umiak.paddlejob.fields import CelRule, FieldKind, ResourceField
 from umiak.paddlejob.resource import GROUP, KIND, PLURAL, VERSION, JobApi
 
 TYPE_CHECKING = False
@@ -143,7 +143,11 @@ def _column(name: str, kind: str, path: str, meaning: str, is_wide: bool) -> dic
 
 
 def _whole(
-    spec: tuple[Field, ...], rules: tuple[Rule, ...], status: tuple[Field, ...], names: tuple[Rule, ...], about: str
+    spec: tuple[ResourceField, ...],
+    rules: tuple[CelRule, ...],
+    status: tuple[ResourceField, ...],
+    names: tuple[CelRule, ...],
+    about: str,
 ) -> dict[str, Any]:
     wanted = {"type": "object", "description": "What is wanted.", "properties": _properties(spec), **_required(spec)}
     made = {
@@ -164,21 +168,21 @@ def _whole(
     return {**made, **_rules(names)}
 
 
-def _properties(fields: tuple[Field, ...]) -> dict[str, Any]:
+def _properties(fields: tuple[ResourceField, ...]) -> dict[str, Any]:
     return {field.name: _schema(field) for field in fields}
 
 
-def _required(fields: tuple[Field, ...]) -> dict[str, Any]:
+def _required(fields: tuple[ResourceField, ...]) -> dict[str, Any]:
     names = [field.name for field in fields if field.required]
     return {"required": names} if names else {}
 
 
-def _rules(rules: tuple[Rule, ...]) -> dict[str, Any]:
+def _rules(rules: tuple[CelRule, ...]) -> dict[str, Any]:
     made = [{"rule": each.rule, "message": each.message} for each in rules]
     return {"x-kubernetes-validations": made} if made else {}
 
 
-def _schema(field: Field) -> dict[str, Any]:
+def _schema(field: ResourceField) -> dict[str, Any]:
     made: dict[str, Any] = {"type": _TYPES.get(field.kind, "object"), "description": _description(field)}
     if field.kind is FieldKind.TIME:
         made["format"] = "date-time"
@@ -197,7 +201,7 @@ def _schema(field: Field) -> dict[str, Any]:
     return {**made, **_rules(field.rules)}
 
 
-def _limits(field: Field) -> dict[str, Any]:
+def _limits(field: ResourceField) -> dict[str, Any]:
     made: dict[str, Any] = {}
     if field.least is not None:
         made["minimum"] = field.least
@@ -210,7 +214,7 @@ def _limits(field: Field) -> dict[str, Any]:
     return made
 
 
-def _description(field: Field) -> str:
+def _description(field: ResourceField) -> str:
     words = f" One of {', '.join(field.words)}." if field.words else ""
     default = f" Default: {field.default}." if field.default else ""
     return f"{field.meaning}{words}{default}".replace("`", "'")

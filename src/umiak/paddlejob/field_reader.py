@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from umiak.paddlejob.fields import Field
+    from umiak.paddlejob.fields import ResourceField
 
 LONGEST_SHOWN = 60
 LONGEST_TEXT = 253
@@ -51,7 +51,7 @@ def shown(item: Any) -> str:
 
 
 def object_of(
-    fields: Iterable[Field],
+    fields: Iterable[ResourceField],
     item: Any,
     path: str,
     notes: FieldNotes,
@@ -78,7 +78,9 @@ def object_of(
     return found
 
 
-def _unknown(name: str, known: dict[str, Field], path: str, notes: FieldNotes, misspelled: dict[str, str]) -> None:
+def _unknown(
+    name: str, known: dict[str, ResourceField], path: str, notes: FieldNotes, misspelled: dict[str, str]
+) -> None:
     meant = misspelled.get(name) or nearest(name, known)
     notes.warning(
         "UM-PDJ-010",
@@ -88,7 +90,7 @@ def _unknown(name: str, known: dict[str, Field], path: str, notes: FieldNotes, m
     )
 
 
-def _read(field: Field, item: Any, path: str, notes: FieldNotes) -> Any:
+def _read(field: ResourceField, item: Any, path: str, notes: FieldNotes) -> Any:
     """The value of a field; None if it has none that can be used."""
     if field.unused:
         notes.warning("UM-PDJ-011", path, "has no effect", why=field.unused)
@@ -108,12 +110,12 @@ def _read(field: Field, item: Any, path: str, notes: FieldNotes) -> Any:
     raise AssertionError(field.kind)  # the other kinds stand in status only, which `report` reads
 
 
-def _wrong(field: Field, item: Any, path: str, notes: FieldNotes) -> Any:
+def _wrong(field: ResourceField, item: Any, path: str, notes: FieldNotes) -> Any:
     """None: there is no value that could be used."""
     notes.problem("UM-PDJ-001", path, f"must be {field.kind.value}: {shown(item)}")
 
 
-def _integer(field: Field, item: Any, path: str, notes: FieldNotes) -> int | None:
+def _integer(field: ResourceField, item: Any, path: str, notes: FieldNotes) -> int | None:
     if isinstance(item, bool) or not isinstance(item, int):
         _wrong(field, item, path, notes)
         return None
@@ -126,7 +128,7 @@ def _integer(field: Field, item: Any, path: str, notes: FieldNotes) -> int | Non
     return item
 
 
-def _text(field: Field, item: Any, path: str, notes: FieldNotes) -> str | None:
+def _text(field: ResourceField, item: Any, path: str, notes: FieldNotes) -> str | None:
     if not isinstance(item, str):
         _wrong(field, item, path, notes)
         return None
@@ -139,7 +141,7 @@ def _text(field: Field, item: Any, path: str, notes: FieldNotes) -> str | None:
     return item
 
 
-def _unknown_word(field: Field, item: str, path: str, notes: FieldNotes) -> None:
+def _unknown_word(field: ResourceField, item: str, path: str, notes: FieldNotes) -> None:
     by_lower = {word.lower(): word for word in field.words}
     meant = nearest(item.lower(), by_lower)
     every = f"it is one of {', '.join(field.words)}"
@@ -151,7 +153,7 @@ def _unknown_word(field: Field, item: str, path: str, notes: FieldNotes) -> None
         notes.problem("UM-PDJ-009", path, f"unknown word: {shown(item)}", hint=hint)
 
 
-def _quantities(field: Field, item: Any, path: str, notes: FieldNotes) -> tuple[tuple[str, str], ...] | None:
+def _quantities(field: ResourceField, item: Any, path: str, notes: FieldNotes) -> tuple[tuple[str, str], ...] | None:
     if not isinstance(item, dict):
         _wrong(field, item, path, notes)
         return None

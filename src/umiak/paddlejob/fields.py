@@ -1,6 +1,6 @@
 """What a field of a resource is: one row of a table, from which reader, CRD and reference page are made. Values.
 
-    Field(name="withGloo", kind=FieldKind.INTEGER, meaning="...", least=0, most=2, is_old=True)
+    ResourceField(name="withGloo", kind=FieldKind.INTEGER, meaning="...", least=0, most=2, is_old=True)
 
 A field that the old operator had is ``is_old``: the schema of the CRD says no more than its type, so that no manifest that
 people have is refused by the API server. What is wrong with it is found by ``reading`` and ``checks``, and told in a condition.
@@ -22,7 +22,7 @@ class FieldKind(Enum):
 
     TEXT = "text"
     INTEGER = "an integer"
-    BOOLEAN = "true or false"
+    BOOLEAN = "a boolean"
     TIME = "a time such as 2026-01-31T12:00:00Z"
     OBJECT = "an object"
     LIST = "a list of objects"
@@ -33,7 +33,7 @@ class FieldKind(Enum):
 
 
 @value
-class Rule:
+class CelRule:
     """A rule in the Common Expression Language, which API servers since 1.25 check when an object is written."""
 
     rule: str
@@ -41,13 +41,13 @@ class Rule:
 
 
 @value
-class Field:
+class ResourceField:
     """One field."""
 
     name: str
     meaning: str
     kind: FieldKind = FieldKind.TEXT
-    fields: tuple[Field, ...] = ()
+    fields: tuple[ResourceField, ...] = ()
     """Of an object, or of each object of a list."""
     default: str = ""
     """In words, for the reference page: nothing is filled in by the API server."""
@@ -64,10 +64,10 @@ class Field:
     """Why the field has no effect here. Setting it is a warning with this text."""
     keys: tuple[str, ...] = ()
     """Of a list: the fields that tell its items apart."""
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[CelRule, ...] = ()
 
 
-def described(fields: tuple[Field, ...], path: str) -> Iterator[tuple[str, Field]]:
+def described(fields: tuple[ResourceField, ...], path: str) -> Iterator[tuple[str, ResourceField]]:
     """Every field with its path, parents first."""
     for field in fields:
         inside = f"{path}.{field.name}"

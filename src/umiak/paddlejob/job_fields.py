@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from umiak.paddlejob.fields import Field, FieldKind, Rule
+from umiak.paddlejob.fields import CelRule, FieldKind, ResourceField
 from umiak.paddlejob.resource import CleanPods, Intranet, RestartScope, SuccessPolicy
 
 MOST_REPLICAS = 10_000
@@ -16,14 +16,14 @@ SCOPE_WORDS = tuple(word.value for word in RestartScope)
 SUCCESS_WORDS = tuple(word.value for word in SuccessPolicy)
 
 
-def _role(name: str, meaning: str) -> Field:
-    return Field(
+def _role(name: str, meaning: str) -> ResourceField:
+    return ResourceField(
         name=name,
         kind=FieldKind.OBJECT,
         meaning=meaning,
         is_old=True,
         fields=(
-            Field(
+            ResourceField(
                 name="replicas",
                 kind=FieldKind.INTEGER,
                 meaning="Number of pods.",
@@ -32,7 +32,7 @@ def _role(name: str, meaning: str) -> Field:
                 required=True,
                 is_old=True,
             ),
-            Field(
+            ResourceField(
                 name="requests",
                 kind=FieldKind.INTEGER,
                 meaning="Fewest pods that an elastic job goes on with.",
@@ -41,7 +41,7 @@ def _role(name: str, meaning: str) -> Field:
                 most=MOST_REPLICAS,
                 is_old=True,
             ),
-            Field(
+            ResourceField(
                 name="limits",
                 kind=FieldKind.INTEGER,
                 meaning="Most pods that an elastic job may be scaled to.",
@@ -50,7 +50,7 @@ def _role(name: str, meaning: str) -> Field:
                 most=MOST_REPLICAS,
                 is_old=True,
             ),
-            Field(
+            ResourceField(
                 name="template",
                 kind=FieldKind.TEMPLATE,
                 meaning="Pod template: metadata and spec as in any workload. Fields that this operator does not know reach the pods "
@@ -59,8 +59,8 @@ def _role(name: str, meaning: str) -> Field:
             ),
         ),
         rules=(
-            Rule(rule="self.replicas >= 0", message="replicas must not be negative"),
-            Rule(
+            CelRule(rule="self.replicas >= 0", message="replicas must not be negative"),
+            CelRule(
                 rule="!has(self.requests) || !has(self.limits) || self.requests <= self.limits",
                 message="requests (fewest pods) must not be more than limits (most pods)",
             ),
@@ -68,13 +68,13 @@ def _role(name: str, meaning: str) -> Field:
     )
 
 
-SCHEDULING = Field(
+SCHEDULING = ResourceField(
     name="schedulingPolicy",
     kind=FieldKind.OBJECT,
     meaning="Gang scheduling: the pods are started together or not at all. Needs an operator that runs with `--scheduling`.",
     is_old=True,
     fields=(
-        Field(
+        ResourceField(
             name="minAvailable",
             kind=FieldKind.INTEGER,
             meaning="Number of pods that must fit before any is started.",
@@ -82,9 +82,9 @@ SCHEDULING = Field(
             least=0,
             is_old=True,
         ),
-        Field(name="queue", meaning="Queue of the scheduler.", is_old=True),
-        Field(name="priorityClass", meaning="Priority class of the gang.", is_old=True),
-        Field(
+        ResourceField(name="queue", meaning="Queue of the scheduler.", is_old=True),
+        ResourceField(name="priorityClass", meaning="Priority class of the gang.", is_old=True),
+        ResourceField(
             name="minResources",
             kind=FieldKind.QUANTITIES,
             meaning="Resources that must be free before any pod is started.",
@@ -94,18 +94,18 @@ SCHEDULING = Field(
     ),
 )
 
-RUN_POLICY = Field(
+RUN_POLICY = ResourceField(
     name="runPolicy",
     kind=FieldKind.OBJECT,
     meaning="How the job is run, restarted and cleaned up. Manifests for the old operator never have it.",
     fields=(
-        Field(
+        ResourceField(
             name="suspend",
             kind=FieldKind.BOOLEAN,
             meaning="true deletes the pods and keeps the job; false starts it again. Kueue sets it.",
             default="false",
         ),
-        Field(
+        ResourceField(
             name="backoffLimit",
             kind=FieldKind.INTEGER,
             meaning="How often the job is restarted after failures of its own. Pods that the cluster took away do not count.",
@@ -113,14 +113,14 @@ RUN_POLICY = Field(
             least=0,
             most=1_000_000,
         ),
-        Field(
+        ResourceField(
             name="restartScope",
             meaning="What is restarted when a pod fails: the pod, all pods of its role, or the whole job.",
             default="Pod with parameter servers and for elastic jobs, else Job",
             words=SCOPE_WORDS,
             is_closed=True,
         ),
-        Field(
+        ResourceField(
             name="ttlSecondsAfterFinished",
             kind=FieldKind.INTEGER,
             meaning="Seconds after its end until the job itself is deleted.",
@@ -128,7 +128,7 @@ RUN_POLICY = Field(
             least=0,
             most=10**9,
         ),
-        Field(
+        ResourceField(
             name="activeDeadlineSeconds",
             kind=FieldKind.INTEGER,
             meaning="Seconds that the job may run, restarts included; then it has failed.",
@@ -136,21 +136,21 @@ RUN_POLICY = Field(
             least=1,
             most=10**9,
         ),
-        Field(
+        ResourceField(
             name="successPolicy",
             meaning="The job is done when its workers are (servers are then stopped), or only when all roles are.",
             default="Workers",
             words=SUCCESS_WORDS,
             is_closed=True,
         ),
-        Field(
+        ResourceField(
             name="managedBy",
             meaning="Another controller that runs this job: this operator leaves it alone. Can't be changed.",
             default="this operator",
         ),
     ),
     rules=(
-        Rule(
+        CelRule(
             rule="has(self.managedBy) == has(oldSelf.managedBy) && (!has(self.managedBy) || self.managedBy == oldSelf.managedBy)",
             message="managedBy can't be changed",
         ),
@@ -158,21 +158,21 @@ RUN_POLICY = Field(
 )
 
 FIELDS = (
-    Field(
+    ResourceField(
         name="cleanPodPolicy",
         meaning="Which pods of a finished job are deleted. Pods of a failed job that still run are deleted unless it is Never.",
         default="OnCompletion; an unknown word means the same and is a warning",
         words=CLEAN_WORDS,
         is_old=True,
     ),
-    Field(
+    ResourceField(
         name="intranet",
         meaning="How pods reach one another: by pod address, by the name of a headless Service, or on the network of their nodes.",
         default="PodIP",
         words=INTRANET_WORDS,
         is_old=True,
     ),
-    Field(
+    ResourceField(
         name="withGloo",
         kind=FieldKind.INTEGER,
         meaning="Gloo barriers of a job with parameter servers: 0 off, 1 for workers, 2 for workers and servers.",
@@ -184,7 +184,7 @@ FIELDS = (
     _role("ps", "Parameter servers. A job that has them is of mode PS."),
     _role("worker", "Trainers."),
     _role("heter", "Heterogeneous trainers, of a job with parameter servers."),
-    Field(
+    ResourceField(
         name="elastic",
         kind=FieldKind.INTEGER,
         meaning="Any number makes the job elastic: workers may come and go, and `kubectl scale` changes their number.",
@@ -193,39 +193,41 @@ FIELDS = (
     ),
     SCHEDULING,
     RUN_POLICY,
-    Field(
+    ResourceField(
         name="sampleSetRef",
         kind=FieldKind.OBJECT,
         meaning="Data of a SampleSet of PaddleCloud.",
         is_old=True,
         unused="SampleSets of PaddleCloud are not supported: mount their PersistentVolumeClaim in the template",
         fields=(
-            Field(name="name", meaning="Name of the SampleSet.", is_old=True),
-            Field(name="namespace", meaning="Its namespace.", is_old=True),
-            Field(name="mountPath", meaning="Where its data would be mounted.", is_old=True),
+            ResourceField(name="name", meaning="Name of the SampleSet.", is_old=True),
+            ResourceField(name="namespace", meaning="Its namespace.", is_old=True),
+            ResourceField(name="mountPath", meaning="Where its data would be mounted.", is_old=True),
         ),
     ),
 )
 
 RULES = (
-    Rule(rule="has(self.ps) || has(self.worker) || has(self.heter)", message="no role: write worker, or ps and worker"),
-    Rule(rule="!has(self.elastic) || has(self.worker)", message="an elastic job needs worker"),
-    Rule(rule="!has(self.ps) || has(self.worker)", message="a job with ps needs worker as well"),
+    CelRule(
+        rule="has(self.ps) || has(self.worker) || has(self.heter)", message="no role: write worker, or ps and worker"
+    ),
+    CelRule(rule="!has(self.elastic) || has(self.worker)", message="an elastic job needs worker"),
+    CelRule(rule="!has(self.ps) || has(self.worker)", message="a job with ps needs worker as well"),
 )
 """Of the whole spec."""
 
 
-def name_rules(roles: tuple[str, ...] = ("ps", "worker", "heter")) -> tuple[Rule, ...]:
+def name_rules(roles: tuple[str, ...] = ("ps", "worker", "heter")) -> tuple[CelRule, ...]:
     """Of the whole object: the names of its pods are host names."""
     made = [
-        Rule(
+        CelRule(
             rule="!self.metadata.name.contains('.')", message="the name must not have a dot: it is a part of host names"
         )
     ]
     for role in roles:
         last = f"string(self.spec.{role}.replicas > 0 ? self.spec.{role}.replicas - 1 : 0)"
         made.append(
-            Rule(
+            CelRule(
                 rule=f"!has(self.spec.{role}) || size(self.metadata.name) + size({last}) + {len(role) + 2} <= {LONGEST_HOST}",
                 message=f"the name is too long: <name>-{role}-<index> is a host name, of at most {LONGEST_HOST} characters",
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from umiak.paddlejob.fields import Field, FieldKind, Rule
+from umiak.paddlejob.fields import CelRule, FieldKind, ResourceField
 from umiak.paddlejob.job_fields import MOST_REPLICAS
 
 EXIT_CODE = "ExitCode"
@@ -11,14 +11,14 @@ CLEAN_WORDS = ("None", "Running", "All")
 MANAGERS = ("kubeflow.org/training-operator", "kueue.x-k8s.io/multikueue")
 
 
-def _role(name: str, meaning: str) -> Field:
-    return Field(
+def _role(name: str, meaning: str) -> ResourceField:
+    return ResourceField(
         name=name,
         kind=FieldKind.OBJECT,
         meaning=meaning,
         is_old=True,
         fields=(
-            Field(
+            ResourceField(
                 name="replicas",
                 kind=FieldKind.INTEGER,
                 meaning="Number of pods.",
@@ -27,21 +27,21 @@ def _role(name: str, meaning: str) -> Field:
                 most=MOST_REPLICAS,
                 is_old=True,
             ),
-            Field(
+            ResourceField(
                 name="restartPolicy",
                 meaning="When a pod is restarted. ExitCode: 1 to 127 is final, 128 to 255 is tried again.",
                 default="OnFailure",
                 words=RESTART_WORDS,
                 is_old=True,
             ),
-            Field(name="template", kind=FieldKind.TEMPLATE, meaning="Pod template.", is_old=True),
+            ResourceField(name="template", kind=FieldKind.TEMPLATE, meaning="Pod template.", is_old=True),
         ),
-        rules=(Rule(rule="!has(self.replicas) || self.replicas >= 0", message="replicas must not be negative"),),
+        rules=(CelRule(rule="!has(self.replicas) || self.replicas >= 0", message="replicas must not be negative"),),
     )
 
 
 FIELDS = (
-    Field(
+    ResourceField(
         name="paddleReplicaSpecs",
         kind=FieldKind.OBJECT,
         meaning="Roles. With Master it is a job with parameter servers, else a collective one.",
@@ -49,20 +49,20 @@ FIELDS = (
         is_old=True,
         fields=(_role("Master", "Parameter servers."), _role("Worker", "Trainers.")),
     ),
-    Field(
+    ResourceField(
         name="runPolicy",
         kind=FieldKind.OBJECT,
         meaning="How the job is run and cleaned up.",
         is_old=True,
         fields=(
-            Field(
+            ResourceField(
                 name="cleanPodPolicy",
                 meaning="Which pods of a finished job are deleted: none, those that still run, or all.",
                 default="None",
                 words=CLEAN_WORDS,
                 is_old=True,
             ),
-            Field(
+            ResourceField(
                 name="ttlSecondsAfterFinished",
                 kind=FieldKind.INTEGER,
                 meaning="Seconds after its end until the job itself is deleted.",
@@ -70,7 +70,7 @@ FIELDS = (
                 least=0,
                 is_old=True,
             ),
-            Field(
+            ResourceField(
                 name="activeDeadlineSeconds",
                 kind=FieldKind.INTEGER,
                 meaning="Seconds that the job may run.",
@@ -78,7 +78,7 @@ FIELDS = (
                 least=0,
                 is_old=True,
             ),
-            Field(
+            ResourceField(
                 name="backoffLimit",
                 kind=FieldKind.INTEGER,
                 meaning="How often pods are restarted before the job has failed.",
@@ -86,36 +86,36 @@ FIELDS = (
                 least=0,
                 is_old=True,
             ),
-            Field(
+            ResourceField(
                 name="suspend",
                 kind=FieldKind.BOOLEAN,
                 meaning="true deletes the pods and keeps the job. Kueue sets it.",
                 default="false",
                 is_old=True,
             ),
-            Field(name="managedBy", meaning="Controller that runs this job. Can't be changed.", is_old=True),
-            Field(
+            ResourceField(name="managedBy", meaning="Controller that runs this job. Can't be changed.", is_old=True),
+            ResourceField(
                 name="schedulingPolicy",
                 kind=FieldKind.OBJECT,
                 meaning="Gang scheduling.",
                 is_old=True,
                 fields=(
-                    Field(
+                    ResourceField(
                         name="minAvailable",
                         kind=FieldKind.INTEGER,
                         meaning="Number of pods that must fit before any is started.",
                         least=0,
                         is_old=True,
                     ),
-                    Field(name="queue", meaning="Queue of the scheduler.", is_old=True),
-                    Field(name="priorityClass", meaning="Priority class of the gang.", is_old=True),
-                    Field(
+                    ResourceField(name="queue", meaning="Queue of the scheduler.", is_old=True),
+                    ResourceField(name="priorityClass", meaning="Priority class of the gang.", is_old=True),
+                    ResourceField(
                         name="minResources",
                         kind=FieldKind.QUANTITIES,
                         meaning="Resources that must be free before any pod is started.",
                         is_old=True,
                     ),
-                    Field(
+                    ResourceField(
                         name="scheduleTimeoutSeconds",
                         kind=FieldKind.INTEGER,
                         meaning="How long a gang waits.",
@@ -126,21 +126,21 @@ FIELDS = (
             ),
         ),
     ),
-    Field(
+    ResourceField(
         name="elasticPolicy",
         kind=FieldKind.OBJECT,
         meaning="Bounds of an elastic job.",
         is_old=True,
         unused="Kubeflow's operator never read it either; elastic jobs are of batch.paddlepaddle.org/v1",
         fields=(
-            Field(name="minReplicas", kind=FieldKind.INTEGER, meaning="Fewest workers.", is_old=True),
-            Field(name="maxReplicas", kind=FieldKind.INTEGER, meaning="Most workers.", is_old=True),
-            Field(name="maxRestarts", kind=FieldKind.INTEGER, meaning="Most restarts.", is_old=True),
+            ResourceField(name="minReplicas", kind=FieldKind.INTEGER, meaning="Fewest workers.", is_old=True),
+            ResourceField(name="maxReplicas", kind=FieldKind.INTEGER, meaning="Most workers.", is_old=True),
+            ResourceField(name="maxRestarts", kind=FieldKind.INTEGER, meaning="Most restarts.", is_old=True),
         ),
     ),
 )
 RULES = (
-    Rule(
+    CelRule(
         rule="has(self.paddleReplicaSpecs.Master) || has(self.paddleReplicaSpecs.Worker)",
         message="no role: write paddleReplicaSpecs.Worker",
     ),

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @value
-class JobReading:
+class PaddleJobReading:
     """A job, and what was found while it was read."""
 
     job: PaddleJob
@@ -48,7 +48,7 @@ class JobReading:
     warnings: tuple[Problem, ...] = ()
 
 
-def read(body: Any) -> JobReading:
+def read(body: Any) -> PaddleJobReading:
     """The job of a JSON object."""
     notes = FieldNotes()
     found = body if isinstance(body, dict) else {}
@@ -82,7 +82,7 @@ def read(body: Any) -> JobReading:
     )
     if name and isinstance(spec, dict):
         checks.check(job, notes)
-    return JobReading(job=job, problems=tuple(notes.problems), warnings=tuple(notes.warnings))
+    return PaddleJobReading(job=job, problems=tuple(notes.problems), warnings=tuple(notes.warnings))
 
 
 def spec_of(item: Any, notes: FieldNotes) -> JobSpec:

@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from umiak.paddlejob.fields import Field
+    from umiak.paddlejob.fields import ResourceField
 
 PAGE = """\
 <!-- Made by `python docs/generate.py` from umiak.paddlejob. Change its tables, not this file. -->
@@ -95,7 +95,7 @@ def paddlejob_reference() -> str:
     )
 
 
-def _rows(found: Iterable[tuple[str, Field]], drop: str, *, is_foreign: bool = False) -> str:
+def _rows(found: Iterable[tuple[str, ResourceField]], drop: str, *, is_foreign: bool = False) -> str:
     rows = []
     for path, field in found:
         default = "required" if field.required else field.default or "-"
@@ -104,7 +104,7 @@ def _rows(found: Iterable[tuple[str, Field]], drop: str, *, is_foreign: bool = F
     return "\n".join(rows)
 
 
-def _value(field: Field) -> str:
+def _value(field: ResourceField) -> str:
     if field.words:
         return ", ".join(f"`{word}`" for word in field.words)
     if field.kind is FieldKind.INTEGER and field.least is not None and field.most is not None:
@@ -117,6 +117,6 @@ def _value(field: Field) -> str:
     }.get(field.kind, field.kind.value.removeprefix("an ").removeprefix("a "))
 
 
-def _meaning(field: Field) -> str:
+def _meaning(field: ResourceField) -> str:
     new = "" if field.is_old else "*New.* "
     return f"{new}{field.meaning}{f' No effect: {field.unused}.' if field.unused else ''}"
