@@ -248,7 +248,7 @@ def bare_pods(plane: ControlPlane, count: int) -> tuple[float, float]:
             created = time.monotonic() - began
             return created, await pods.until(count) - began
 
-        return tuple(await watched(api, {path: runs}, measured))  # type: ignore[return-value]
+        return tuple(await watched(api, {path: runs}, measured))
 
     found: tuple[float, float] = asyncio.run(with_api(plane, work))
     clear(plane)
@@ -330,7 +330,7 @@ def large(is_quick: bool) -> Iterator[Figure]:
                     answered = max(pods.made["small-worker-0"], pods.made["small-worker-1"]) - asked
                     return await pods.until(count + 2, made=True) - began, answered
 
-                return tuple(await watched(api, {PODS.format("default"): runs}, measured))  # type: ignore[return-value]
+                return tuple(await watched(api, {PODS.format("default"): runs}, measured))
 
             took, waited = asyncio.run(with_api(plane, work))
             made.add(OURS, took, operator.cpu_s())
@@ -354,7 +354,7 @@ def failover(is_quick: bool) -> Iterator[Figure]:
                     first.process.kill()
                     began = time.monotonic()
                     plane.request("POST", JOBS.format("default"), a_job(f"late-{number}", 2, 0))
-                    wait(lambda number=number: _has_pod(plane, f"late-{number}-worker-0"), "a pod")  # type: ignore[misc]
+                    wait(partial(_has_pod, plane, f"late-{number}-worker-0"), "a pod")
                     figure.add(OURS, time.monotonic() - began)
     yield figure
 
