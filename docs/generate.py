@@ -25,6 +25,7 @@ from umiak.cli.hosts import help as help_hosts
 from umiak.cli.image import help as help_image
 from umiak.cli.kubeconfig import help as help_kubeconfig
 from umiak.cli.machines import help as help_machines
+from umiak.cli.operator import help as help_operator
 from umiak.cli.runs import help as help_runs
 from umiak.cli.texts import help_ps
 from umiak.cli.texts.reference import launch_reference
@@ -616,6 +617,7 @@ PAGES = {
     "image.md": help_image.reference,
     "job.md": job_reference,
     "kubeconfig.md": help_kubeconfig.reference,
+    "operator.md": help_operator.reference,
     "machines.md": help_machines.reference,
     "launch.md": launch_reference,
     "modules.md": modules_page,

@@ -131,6 +131,12 @@ COMMANDS = {
             flags="umiak.cli.deploy.flags",
         ),
         Command(
+            name="operator",
+            summary="serve PaddleJobs in a Kubernetes cluster",
+            module="umiak.cli.operator.command",
+            flags="umiak.cli.operator.flags",
+        ),
+        Command(
             name="token",
             summary="print a random secret for UMIAK_TOKEN, shared by all launchers of a job",
             module="umiak.cli.token",

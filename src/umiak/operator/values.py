@@ -2,6 +2,8 @@
 
 Observed  all objects of one job as the cache has them, and what the cluster can do
 Decision  actions to perform in parallel, the status to write, and when to look again
+
+``kind`` is Pod, Service, ConfigMap or PaddleJob; kinds of other groups stand with their group: ``scheduling.volcano.sh/PodGroup``.
 """
 
 from __future__ import annotations
@@ -53,6 +55,8 @@ class SeenPod:
     exit_code: int | None = None
     """Of the first container, the last time it ended."""
     container_restarts: int = 0
+    digest: str = ""
+    """Of the template that it was made from: the annotation `objects.names.DIGEST`."""
     is_disrupted: bool = False
     """The cluster took it away: condition DisruptionTarget, or its node is lost."""
     created_s: float = 0.0
@@ -74,6 +78,18 @@ class SeenObject:
     """Of what we put into it (an annotation), so that it is rewritten if that changes."""
     phase: str = ""
     """Of a PodGroup."""
+
+
+@value
+class Refusal:
+    """What the API server answered when an object of this job was to be created, the last time that it was tried."""
+
+    kind: str
+    name: str
+    status: int
+    reason: str = ""
+    """The server's word: Forbidden, Invalid, AlreadyExists."""
+    message: str = ""
 
 
 @value
@@ -103,6 +119,8 @@ class Observed:
     """Its pods by controller UID, and foreign pods under its names."""
     objects: tuple[SeenObject, ...] = ()
     """Likewise Services, ConfigMap, PodGroup."""
+    refusals: tuple[Refusal, ...] = ()
+    """Creations that failed and were not successful since."""
     facts: ClusterFacts = ClusterFacts()
 
 
@@ -139,7 +157,10 @@ class DeleteObject:
 
 @value
 class KeepLogs:
-    """Read the last lines of a pod into the status before it is deleted."""
+    """Read the last lines of a pod into ``last_logs`` of the status, under its name, before it is deleted.
+
+    Where they can't be read, the entry says why: deciding goes on when there is one.
+    """
 
     pod: str
     uid: str
@@ -171,7 +192,9 @@ class Decision:
     actions: tuple[OperatorAction, ...] = ()
     report: JobReport
     is_turning_point: bool = False
-    """The status must be written before the actions, and they are decided again after it is seen."""
+    """The status must be written first, and the rest is decided when it is seen. Its actions are events only, for after the write."""
     again_in_s: float | None = None
+    status_may_wait_s: float = 0.0
+    """Only counts have changed: the status may be written this much later, together with what follows."""
     waits_for: str = ""
     """In words, for the log and the metric of waiting jobs."""

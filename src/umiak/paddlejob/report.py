@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 
 MOST_REFS = 100
 COUNTS = ("pending", "starting", "running", "failed", "succeeded", "unknown")
-PAIRS = {"podRestarts": "pod_restarts", "hostPorts": "node_ports", "progress": "progress", "lastLogs": "last_logs"}
+PAIRS = {
+    "podRestarts": "pod_restarts",
+    "completed": "completed",
+    "hostPorts": "node_ports",
+    "progress": "progress",
+    "lastLogs": "last_logs",
+}
 """Objects in JSON, tuples of pairs here."""
 OLD_PHASES = {"Succeed": JobPhase.COMPLETED, "Aborted": JobPhase.FAILED, "Terminated": JobPhase.FAILED}
 """Words that the old operator declared and we have others for."""
@@ -81,6 +87,7 @@ def report_of(status: Any, api: JobApi = JobApi.BATCH) -> JobReport:
         start_s=_time(found.get("startTime")),
         completion_s=_time(found.get("completionTime")),
         pod_restarts=_number_pairs(found.get("podRestarts")),
+        completed=_text_pairs(found.get("completed")),
         node_ports=_number_pairs(found.get("hostPorts")),
         progress=_text_pairs(found.get("progress")),
         last_logs=_text_pairs(found.get("lastLogs")),

@@ -208,6 +208,8 @@ class JobReport:
     """What counts against ``backoffLimit``."""
     pod_restarts: tuple[tuple[str, int], ...] = ()
     """Restarts of single pods, by name."""
+    completed: tuple[tuple[str, str], ...] = ()
+    """Pods of this attempt that ended well, as ranges of numbers by role (``0-2,5``): they are not run again when they are deleted."""
     port: int = 0
     """The base port of this job's endpoints; 0 is not chosen yet."""
     node_ports: tuple[tuple[str, int], ...] = ()

@@ -94,6 +94,9 @@ FIELDS = (
         name="restarts", kind=FieldKind.INTEGER, meaning="Restarts that count against runPolicy.backoffLimit."
     ),
     ResourceField(name="podRestarts", kind=FieldKind.NUMBERS, meaning="Restarts of single pods, by name."),
+    ResourceField(
+        name="completed", kind=FieldKind.TEXTS, meaning="Numbers of the pods that ended well, by role: 0-2,5."
+    ),
     ResourceField(name="port", kind=FieldKind.INTEGER, meaning="First port of the job's endpoints."),
     ResourceField(name="hostPorts", kind=FieldKind.NUMBERS, meaning="First ports by pod, with `intranet: Host`."),
     ResourceField(
