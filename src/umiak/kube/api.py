@@ -20,15 +20,15 @@ from urllib.parse import urlencode, urlsplit
 
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.shown import one_line, without_password
-from umiak.submit.backends.kubernetes.client.access import KubeCredentials
-from umiak.submit.backends.kubernetes.client.answers import KubeRefused, KubeSilent
+from umiak.kube.access import KubeCredentials
+from umiak.kube.answers import KubeRefused, KubeSilent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
-    from umiak.submit.backends.kubernetes.client.kubeconfig import KubeAccess
+    from umiak.kube.kubeconfig import KubeAccess
 
 ATTEMPTS = 6
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.1, 5.0

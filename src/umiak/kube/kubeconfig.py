@@ -13,11 +13,10 @@ import json
 import posixpath
 
 from umiak.core.problem import Problem, UmiakError
-from umiak.core.shown import one_line, without_password
+from umiak.core.shown import Secrets, one_line, without_password
 from umiak.core.value import value
 from umiak.schema import yaml_tree
 from umiak.schema.findings import Findings, choices
-from umiak.submit.backend import Secrets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from umiak.core.value import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from umiak.submit.backends.kubernetes.client.api import KubeApi
+    from umiak.kube.api import KubeApi
 
 NEEDED = (
     ("", "pods", ("get", "list", "watch", "delete")),

@@ -7,7 +7,7 @@ from umiak.core.shown import without_password
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from umiak.submit.backends.kubernetes.client.kubeconfig import KubeAccess
+    from umiak.kube.kubeconfig import KubeAccess
 
 
 class KubeRefused(Exception):

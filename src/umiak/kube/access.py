@@ -1,6 +1,6 @@
-"""Finds the cluster of a place and the credentials for it: kubeconfigs, plug-ins, a pod's own account; and TLS. An adapter.
+"""Finds a cluster and the credentials for it: kubeconfigs, plug-ins, a pod's own account; and TLS. An adapter.
 
-    access = find(settings, environ)
+    access = find(environ, context="lab")
     credentials = KubeCredentials(access, environ)
     credentials.headers(), credentials.tls()
 
@@ -19,18 +19,16 @@ import subprocess
 import time
 
 from umiak.core.problem import Exit, Problem, UmiakError
-from umiak.core.shown import one_line
-from umiak.submit.backend import Secrets
-from umiak.submit.backends.kubernetes.client import kubeconfig
-from umiak.submit.backends.kubernetes.client.kubeconfig import KubeAccess
-from umiak.submit.backends.kubernetes.client.times import seconds_of
+from umiak.core.shown import Secrets, one_line
+from umiak.kube import kubeconfig
+from umiak.kube.kubeconfig import KubeAccess
+from umiak.kube.times import seconds_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-    from umiak.submit.backends.kubernetes.settings import KubeSettings
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Where a pod finds its own credentials."""
@@ -39,14 +37,16 @@ SPARE_S = 60.0
 """Credentials that end this soon are asked for again."""
 
 
-def find(settings: KubeSettings, environ: Mapping[str, str], *, account: str = ACCOUNT) -> KubeAccess:
-    """The cluster of a place."""
-    files = paths(settings.kubeconfig, environ)
+def find(
+    environ: Mapping[str, str], *, kubeconfig_file: str = "", context: str = "", account: str = ACCOUNT
+) -> KubeAccess:
+    """The cluster that a kubeconfig names; without one, that of the pod that this process runs in."""
+    files = paths(kubeconfig_file, environ)
     there = [path for path in files if os.path.exists(path)]
     if there:
         configs = [read(path) for path in there]
-        return kubeconfig.access_of(kubeconfig.joined(configs), settings.context, ":".join(there))
-    if not settings.kubeconfig and not settings.context and environ.get("KUBERNETES_SERVICE_HOST"):
+        return kubeconfig.access_of(kubeconfig.joined(configs), context, ":".join(there))
+    if not kubeconfig_file and not context and environ.get("KUBERNETES_SERVICE_HOST"):
         token = os.path.join(account, "token")
         if os.path.exists(token):
             return _in_a_pod(environ, account)
