@@ -18,9 +18,9 @@ from umiak.operator.controller.cluster_watch import ClusterWatch
 from umiak.operator.controller.discovery import Discovery
 from umiak.operator.controller.event_recorder import EventRecorder
 from umiak.operator.controller.fair_share import SLICE, FairShare
+from umiak.operator.controller.job_queue import JobQueue
 from umiak.operator.controller.kinds import POD
 from umiak.operator.controller.performer import ActionRefused, Performer
-from umiak.operator.controller.work_queue import WorkQueue
 from umiak.operator.values import ClusterFacts, CreateObject, KeepLogs, RecordEvent
 from umiak.paddlejob.report import status_of
 from umiak.paddlejob.resource import Intranet
@@ -68,7 +68,7 @@ class Controller:
         self._options = options
         self._decide = decide
         self._metrics = metrics
-        self.queue = WorkQueue()
+        self.queue = JobQueue()
         self.cache = ClusterCache(read_job, self.queue.add, node_timeout_s=options.node_timeout_s)
         self._discovery = Discovery(api, options.gang)
         self.share = FairShare(options.in_flight)
