@@ -77,6 +77,23 @@ def test_a_key_is_never_given_to_two_workers() -> None:
     asyncio.run(main())
 
 
+def test_begun_jobs_and_new_ones_take_turns() -> None:
+    async def main() -> None:
+        queue = JobQueue()
+        for key in "abcdef":
+            queue.add(key)
+        assert [await queue.get(), await queue.get()] == ["a", "b"]
+        for key in "ab":
+            queue.done(key)
+            queue.add(key)
+        assert [await queue.get() for _ in range(6)] == ["a", "c", "b", "d", "e", "f"]
+        queue.forget("a")
+        queue.done("a")
+        assert len(queue) == 0
+
+    asyncio.run(main())
+
+
 def test_of_two_delays_the_earlier_counts() -> None:
     async def main() -> None:
         queue = JobQueue()

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from umiak.paddlejob.resource import PaddleJob
 
 LOG = logging.getLogger("umiak.operator")
-AT_ONCE = 32
+AT_ONCE = 16
 """Jobs that are worked on at a time; a large one gives its place away after its first slice of requests."""
 TURNS = 8
 """Turning points of a job one after another before others have their turn."""
