@@ -59,6 +59,11 @@ class JobView:
     def report(self) -> JobReport:
         return self.job.report
 
+    @property
+    def is_taken_over(self) -> bool:
+        """Whether pods were made by another operator, so that it is not known which ports they were told."""
+        return any(not pod.digest for pod in self.current.values())
+
     def missing(self) -> list[PodSlot]:
         """Pods that there should be and that nobody has made yet."""
         return [slot for slot in self.slots if slot.name not in self.current and slot.name not in self.done]
