@@ -45,7 +45,7 @@ def pod(name: str = "wide-worker-0", **fields: Any) -> SeenPod:
     ("fields", "fault"),
     [
         ({"phase": PodPhase.RUNNING}, None),
-        ({"phase": PodPhase.SUCCEEDED, "is_deleting": True}, None),
+        ({"phase": PodPhase.SUCCEEDED, "is_deleting": True}, Fault.CLUSTER),
         ({"phase": PodPhase.FAILED, "exit_code": 1, "reason": "Error"}, Fault.PROGRAM),
         ({"phase": PodPhase.FAILED, "exit_code": 137, "reason": "OOMKilled"}, Fault.PROGRAM),
         ({"phase": PodPhase.FAILED, "exit_code": 127}, Fault.FINAL),
@@ -301,6 +301,19 @@ def test_a_failure_in_a_job_of_the_old_operator_restarts_all_of_it(how: str) -> 
     cluster.settle(30)
     assert (cluster.report.phase, cluster.report.attempt) == (JobPhase.RUNNING, 1)
     assert {cluster.environment(name)["PADDLE_PORT"] for name in cluster.pods()} == {str(cluster.report.port)}
+
+
+def test_a_pod_that_ends_well_because_it_is_deleted_has_not_done_its_work() -> None:
+    cluster = OperatorCluster(manifest(ps=1, worker=2))
+    cluster.settle()
+    cluster.finish("wide-worker-0")
+    cluster.settle()
+    cluster.terminate("wide-worker-0")  # drained behind its end
+    cluster.terminate("wide-worker-1")  # drained in the middle
+    cluster.finish("wide-worker-1")
+    cluster.settle()
+    assert cluster.report.phase is JobPhase.RUNNING
+    assert cluster.pods("Running") == ["wide-ps-0", "wide-worker-1"]
 
 
 def test_services_of_pods_that_are_not_wanted_any_more_go() -> None:

@@ -103,7 +103,8 @@ def view_of(observed: Observed, now_s: float) -> JobView:
         else:
             current[pod.name] = pod
     done = completed_names(job)
-    done |= {name for name, pod in current.items() if pod.phase is PodPhase.SUCCEEDED}
+    # One that is being deleted may have ended well because it was told to end, in the middle of its work.
+    done |= {name for name, pod in current.items() if pod.phase is PodPhase.SUCCEEDED and not pod.is_deleting}
     return JobView(
         job=job,
         now_s=now_s,
