@@ -1,4 +1,4 @@
-"""Writes what is made from the code: pages of docs/reference, and the JSON schemas of configs and jobs. A program.
+"""Writes what is made from the code: pages of docs/reference, the JSON schemas of configs and jobs, manifests in deploy/. A program.
 
     python docs/generate.py           write them
     python docs/generate.py --check   write nothing; exit 1 and name every page that would change
@@ -12,19 +12,25 @@ import ast
 import importlib
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from umiak import platforms
+from umiak.adapters.version import version
+from umiak.cli.deploy import chart
+from umiak.cli.deploy import help as help_deploy
 from umiak.cli.doctor import help as help_doctor
 from umiak.cli.hosts import help as help_hosts
 from umiak.cli.image import help as help_image
 from umiak.cli.kubeconfig import help as help_kubeconfig
 from umiak.cli.machines import help as help_machines
+from umiak.cli.operator import help as help_operator
 from umiak.cli.runs import help as help_runs
 from umiak.cli.texts import help_ps
 from umiak.cli.texts.reference import launch_reference
 from umiak.cli.texts.reference_job import job_reference
+from umiak.cli.texts.reference_paddlejob import paddlejob_reference
 from umiak.cli.texts.reference_places import places_reference
 from umiak.cli.texts.reference_train import config_reference, train_reference
 from umiak.core.value import fields
@@ -48,12 +54,15 @@ def main(argv: list[str]) -> int:
     made = {f"docs/reference/{name}": (REFERENCE / name, make) for name, make in PAGES.items()}
     made["src/umiak/train/config.schema.json"] = (SOURCE / "train" / json_schema.FILE, json_schema.text)
     made["src/umiak/submit/job.schema.json"] = (SOURCE / "submit" / job_schema.FILE, job_schema.text)
+    for name, content in chart.files(version()).items():
+        made[name] = (REFERENCE.parents[1] / name, partial(str, content))
     for name, (path, make) in made.items():
         text = make()
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
         stale.append(name)
         if "--check" not in argv:
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
     if not stale:
         return 0
@@ -333,15 +342,18 @@ def _cell(text: str) -> str:
 
 PAGES = {
     "config.md": config_reference,
+    "deploy.md": help_deploy.reference,
     "doctor.md": help_doctor.reference,
     "hosts.md": help_hosts.reference,
     "image.md": help_image.reference,
     "job.md": job_reference,
     "kubeconfig.md": help_kubeconfig.reference,
+    "operator.md": help_operator.reference,
     "machines.md": help_machines.reference,
     "launch.md": launch_reference,
     "modules.md": modules_page,
     "places.md": places_reference,
+    "paddlejob.md": paddlejob_reference,
     "platforms.md": platforms_page,
     "ps-status.md": help_ps.reference,
     "submit.md": help_runs.reference,

@@ -3,7 +3,8 @@
     python -m testbed.prepare
 
 A step of `make test`. As root on Debian or Ubuntu the missing packages are installed, and no service of theirs is started;
-elsewhere the tests that need them say why they are skipped (in CI, why they fail). All of them take 190 MB.
+elsewhere the tests that need them say why they are skipped (in CI, why they fail). All of them take 330 MB. Kubernetes is built
+from source where there is Go: 12 minutes, once.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from testbed import images, mpi, processes, slurm, sshd
+from testbed.kubernetes import programs
 
 PACKAGES = {
     "ip": "iproute2",
@@ -26,6 +28,7 @@ PACKAGES = {
     **slurm.TOOLS,
     **dict(mpi.TOOLS.values()),
     **images.TOOLS,
+    **programs.TOOLS,
 }
 """The Debian package of each program that the testbed runs."""
 
@@ -41,6 +44,10 @@ def main() -> int:
             images.fetch()
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"testbed: no packages for images, so that their tests are skipped: {error}", file=sys.stderr)
+    try:
+        programs.build()
+    except (OSError, programs.BuildError) as error:
+        print(f"testbed: no Kubernetes, so that its tests are skipped: {error}", file=sys.stderr)
     return 0
 
 

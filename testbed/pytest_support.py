@@ -14,12 +14,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 import pytest
 
 from testbed import etcd, hosts, mpi, slurm, sshd
+from testbed.kubernetes import cluster as kubernetes_cluster
+from testbed.kubernetes import control_plane as kubernetes_control_plane
+from testbed.kubernetes import fake_nodes as kubernetes_fake_nodes
 
 
 class NetworkFactory(Protocol):
@@ -93,6 +97,45 @@ def mpi_cluster() -> Iterator[mpi.Cluster]:
     require(mpi.available())
     with hosts.network(2) as net, mpi.cluster(net.hosts) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[kubernetes_control_plane.ControlPlane]:
+    """A control plane of Kubernetes, shared by all tests of a process: use a namespace of your own."""
+    require(kubernetes_control_plane.available())
+    with kubernetes_control_plane.opened() as plane:
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def fake_nodes(control_plane: kubernetes_control_plane.ControlPlane) -> Iterator[kubernetes_fake_nodes.FakeNodes]:
+    """Four fake nodes of that control plane, on which pods run and end as a test says."""
+    with kubernetes_fake_nodes.opened(control_plane, 4) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def kube_namespace(control_plane: kubernetes_control_plane.ControlPlane) -> Iterator[str]:
+    """A namespace of that control plane for one test."""
+    name = control_plane.namespace(f"test-{secrets.token_hex(4)}")
+    yield name
+    control_plane.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture(scope="session")
+def kube_cluster() -> Iterator[kubernetes_cluster.Cluster]:
+    """A cluster of Kubernetes with two real nodes, shared by all tests of a process: use a namespace of your own, return lost nodes."""
+    require(kubernetes_cluster.available())
+    with kubernetes_cluster.opened(2) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster_namespace(kube_cluster: kubernetes_cluster.Cluster) -> Iterator[str]:
+    """A namespace of that cluster for one test."""
+    name = kube_cluster.namespace(f"test-{secrets.token_hex(4)}")
+    yield name
+    kube_cluster.request("DELETE", f"/api/v1/namespaces/{name}")
 
 
 def require(missing: str | None) -> None:

@@ -2,9 +2,31 @@
 
 import signal
 
-from testbed.pytest_support import etcd_server, mpi_cluster, network, slurm_cluster, ssh_cluster
+from testbed.pytest_support import (
+    cluster_namespace,
+    control_plane,
+    etcd_server,
+    fake_nodes,
+    kube_cluster,
+    kube_namespace,
+    mpi_cluster,
+    network,
+    slurm_cluster,
+    ssh_cluster,
+)
 
-__all__ = ["etcd_server", "mpi_cluster", "network", "slurm_cluster", "ssh_cluster"]
+__all__ = [
+    "cluster_namespace",
+    "control_plane",
+    "etcd_server",
+    "fake_nodes",
+    "kube_cluster",
+    "kube_namespace",
+    "mpi_cluster",
+    "network",
+    "slurm_cluster",
+    "ssh_cluster",
+]
 
 # What is ignored here is ignored by every program that a test starts: with `nohup make test`, or with `make test &` in a script,
 # no test could send it.

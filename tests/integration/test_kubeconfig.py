@@ -18,9 +18,9 @@ import trustme
 import yaml
 
 from tests.integration.kube_server import TOKEN, KubeServer
+from umiak.kube import certificates
 from umiak.submit import places
 from umiak.submit.backends.kubernetes import settings
-from umiak.submit.backends.kubernetes.client import certificates
 
 
 @pytest.fixture

@@ -22,11 +22,11 @@ from umiak.core.job import FileSet, Handle, Job, Replicas, RoleSpec
 from umiak.core.problem import UmiakError
 from umiak.core.status import State
 from umiak.core.value import replace
+from umiak.kube import access, api
 from umiak.submit import configuration
 from umiak.submit.backend import AnswerLost, LogsWanted, Secrets, Submission
 from umiak.submit.backends.kubernetes import pod_watch
 from umiak.submit.backends.kubernetes.backend import KubeBackend
-from umiak.submit.backends.kubernetes.client import access, api
 from umiak.submit.flow import Flow
 
 RUN = "ctr-3f2a9c10"
@@ -456,10 +456,9 @@ def test_a_pod_uses_its_own_account(bench: Bench, tmp_path: Path) -> None:
     (account / "token").write_text(TOKEN)
     (account / "namespace").write_text("inside\n")
     environ = {"HOME": str(tmp_path), "KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-    from umiak.submit.backends.kubernetes.settings import KubeSettings
 
-    found = access.find(KubeSettings(), environ, account=str(account))
+    found = access.find(environ, account=str(account))
     assert (found.server, found.namespace) == ("https://10.96.0.1:443", "inside")
     assert access.KubeCredentials(found, environ).headers() == {"Authorization": f"Bearer {TOKEN}"}
     with pytest.raises(UmiakError, match="there is no kubeconfig"):
-        access.find(KubeSettings(context="x"), environ, account=str(account))
+        access.find(environ, context="x", account=str(account))

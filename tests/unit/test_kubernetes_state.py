@@ -10,10 +10,10 @@ import pytest
 from umiak.core.cluster import Role
 from umiak.core.problem import UmiakError
 from umiak.core.status import State
+from umiak.kube import kubeconfig
+from umiak.kube.times import nanoseconds_of, seconds_of, text_of
 from umiak.submit.backend import LogsWanted, Secrets
 from umiak.submit.backends.kubernetes import state
-from umiak.submit.backends.kubernetes.client import kubeconfig
-from umiak.submit.backends.kubernetes.client.times import nanoseconds_of, seconds_of, text_of
 from umiak.submit.backends.kubernetes.log_lines import PodSource, Resumed, SeenLines, StampedLine, stamped
 from umiak.submit.backends.kubernetes.state import KubeFacts, status_of
 from umiak.submit.states import STATES

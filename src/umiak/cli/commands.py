@@ -125,6 +125,18 @@ COMMANDS = {
             takes_file=True,
         ),
         Command(
+            name="deploy",
+            summary="print the manifests of the PaddleJob operator for Kubernetes",
+            module="umiak.cli.deploy.command",
+            flags="umiak.cli.deploy.flags",
+        ),
+        Command(
+            name="operator",
+            summary="serve PaddleJobs in a Kubernetes cluster",
+            module="umiak.cli.operator.command",
+            flags="umiak.cli.operator.flags",
+        ),
+        Command(
             name="token",
             summary="print a random secret for UMIAK_TOKEN, shared by all launchers of a job",
             module="umiak.cli.token",

@@ -7,6 +7,15 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+class Secrets(dict[str, str]):
+    """Variables with secret values. It never shows them, so that no traceback, log or message does."""
+
+    def __repr__(self) -> str:
+        return f"Secrets({', '.join(sorted(self))})"
+
+    __str__ = __repr__
+
+
 _KEPT = "\t\n\xa0\u3000"
 """Tab, end of line, and two spaces that Python does not count as printable."""
 

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from umiak.core.bundle import Bundle, BundleFile, SecretFile
 from umiak.core.job import Handle, Job
 from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.shown import Secrets
 from umiak.core.status import JobStatus, NodeStatus, State
 from umiak.core.value import value
 
@@ -132,15 +133,6 @@ class SubmitContext:
     """Absolute: umiak's own, for its user alone."""
     tell: Callable[[str], None] = nobody_listens
     """One line to the person, about what a submission does; never with a secret in it."""
-
-
-class Secrets(dict[str, str]):
-    """Variables with secret values. It never shows them, so that no traceback, log or message does."""
-
-    def __repr__(self) -> str:
-        return f"Secrets({', '.join(sorted(self))})"
-
-    __str__ = __repr__
 
 
 @value

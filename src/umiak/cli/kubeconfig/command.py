@@ -13,9 +13,9 @@ from umiak.cli.kubeconfig import help as help_page
 from umiak.cli.kubeconfig.flags import FLAGS
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import one_line, without_password
+from umiak.kube import access, answers, api, certificates, kubeconfig
 from umiak.schema import command_line
-from umiak.submit.backends.kubernetes import yaml_text
-from umiak.submit.backends.kubernetes.client import access, answers, api, certificates, kubeconfig, rights
+from umiak.submit.backends.kubernetes import rights, yaml_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from umiak.cli.output import Printer
+    from umiak.kube.kubeconfig import KubeAccess
     from umiak.schema.flags import Parsed
-    from umiak.submit.backends.kubernetes.client.kubeconfig import KubeAccess
 
 TIMEOUT_S = 15.0
 SOON_S = 14 * 86400

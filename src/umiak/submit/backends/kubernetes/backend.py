@@ -12,10 +12,10 @@ from umiak.core.bundle import Bundle
 from umiak.core.job import Handle
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import without_password
+from umiak.kube import answers
+from umiak.kube.answers import KubeRefused, KubeSilent
+from umiak.kube.times import maybe, text_of
 from umiak.submit.backends.kubernetes import checks, manifests, sending, settings, state, yaml_text
-from umiak.submit.backends.kubernetes.client import answers
-from umiak.submit.backends.kubernetes.client.answers import KubeRefused, KubeSilent
-from umiak.submit.backends.kubernetes.client.times import maybe, text_of
 from umiak.submit.backends.kubernetes.manifests import ClusterParts, collection
 from umiak.submit.backends.kubernetes.names import CANCELLED, KIND, MANAGED_BY, OURS, RUN_ID, RunNames
 from umiak.submit.backends.kubernetes.settings import WorkloadKind
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from umiak.core.job import Job
     from umiak.core.status import JobStatus
+    from umiak.kube.api import KubeApi
+    from umiak.kube.kubeconfig import KubeAccess
     from umiak.submit.backend import LogLine, LogsWanted, PlaceCheck, Submission, SubmitContext
-    from umiak.submit.backends.kubernetes.client.api import KubeApi
-    from umiak.submit.backends.kubernetes.client.kubeconfig import KubeAccess
     from umiak.submit.backends.kubernetes.manifests import KubeObject
     from umiak.submit.places import NamedPlace
 
@@ -101,7 +101,7 @@ class KubeBackend:
     def examine(self) -> Iterator[PlaceCheck]:
         """Whether the cluster answers, and whether this person may do there what submitting needs."""
         from umiak.submit.backend import PlaceCheck
-        from umiak.submit.backends.kubernetes.client import rights
+        from umiak.submit.backends.kubernetes import rights
 
         with self._telling():
             found = rights.look(self._client, self._namespace)
@@ -292,9 +292,10 @@ class KubeBackend:
     @property
     def _access(self) -> KubeAccess:
         if self._found is None:
-            from umiak.submit.backends.kubernetes.client import access
+            from umiak.kube import access
 
-            self._found = access.find(self._settings, self._context.environ)
+            said = self._settings
+            self._found = access.find(self._context.environ, kubeconfig_file=said.kubeconfig, context=said.context)
         return self._found
 
     @property
@@ -304,7 +305,7 @@ class KubeBackend:
         return self._api
 
     def _connect(self) -> KubeApi:
-        from umiak.submit.backends.kubernetes.client.api import (
+        from umiak.kube.api import (
             KubeApi,  # with TLS and HTTP, which a dry run does not need
         )
 

@@ -11,8 +11,8 @@ from collections import Counter, deque
 
 from umiak.core.cluster import Role
 from umiak.core.value import value
+from umiak.kube.times import nanoseconds_of, text_of
 from umiak.submit.backend import LogLine
-from umiak.submit.backends.kubernetes.client.times import nanoseconds_of, text_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import queue
 import threading
 
+from umiak.kube.answers import KubeRefused, KubeSilent
 from umiak.submit.backends.kubernetes import state
-from umiak.submit.backends.kubernetes.client.answers import KubeRefused, KubeSilent
 from umiak.submit.backends.kubernetes.log_lines import PodSource, Resumed, SeenLines, stamped
 from umiak.submit.backends.kubernetes.names import CONTAINER
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
+    from umiak.kube.api import KubeApi
     from umiak.submit.backend import LogLine, LogsWanted
-    from umiak.submit.backends.kubernetes.client.api import KubeApi
 
 AGAIN_S = 0.2
 """Before a stream that broke is taken up again."""

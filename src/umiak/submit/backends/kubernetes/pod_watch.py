@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import threading
 
-from umiak.submit.backends.kubernetes.client.answers import KubeRefused, KubeSilent
+from umiak.kube.answers import KubeRefused, KubeSilent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from umiak.submit.backends.kubernetes.client.api import KubeApi
+    from umiak.kube.api import KubeApi
 
 WATCH_S = 240
 """After so long the API ends a watch, and it is begun again."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 
 from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.kube.answers import KubeRefused, KubeSilent
 from umiak.submit.backend import AnswerLost
 from umiak.submit.backends.kubernetes import manifests
-from umiak.submit.backends.kubernetes.client.answers import KubeRefused, KubeSilent
 from umiak.submit.backends.kubernetes.names import DIGEST, RUN, RUN_ID
 
 TYPE_CHECKING = False
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from umiak.core.job import FileSet, Job
+    from umiak.kube.api import KubeApi
     from umiak.submit.backend import Submission
-    from umiak.submit.backends.kubernetes.client.api import KubeApi
     from umiak.submit.backends.kubernetes.manifests import KubeObject
     from umiak.submit.payload.file_set import FoundFiles
     from umiak.submit.payload.launcher_file import LauncherFile

@@ -10,7 +10,7 @@ from umiak.core.cluster import Role
 from umiak.core.shown import one_line
 from umiak.core.status import JobStatus, NodeStatus, State
 from umiak.core.value import value
-from umiak.submit.backends.kubernetes.client.times import maybe
+from umiak.kube.times import maybe
 from umiak.submit.backends.kubernetes.names import CANCELLED, CONTAINER, INDEX, ROLE
 from umiak.submit.states import STATES
 

@@ -1,0 +1,1 @@
+"""The command `umiak deploy`: manifests of the operator and of its resource definitions."""

@@ -1,0 +1,1 @@
+"""The command `umiak operator`: serves PaddleJobs in a Kubernetes cluster."""

@@ -1,0 +1,105 @@
+"""What the operator gives to the containers of a PaddleJob, as paddle-operator did. A decider: places in, variables out.
+
+    of_pod        in the pod itself: its role, its number, its address
+    of_job        in the ConfigMap that all pods of a job read: every endpoint of every role
+    of_elastic    instead of the ConfigMap, in elastic jobs: who takes part is agreed upon at a master or in etcd
+    of_kubeflow   in pods of kubeflow.org's PaddleJob
+
+`platforms.paddlecloud` reads them back. Endpoints with IPv6 addresses have brackets; PADDLE_TRAINERS holds bare addresses.
+"""
+
+from __future__ import annotations
+
+from umiak.core.cluster import join_host_port
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    PodPlace = tuple[str, int]
+    """Where a pod can be reached: an address or a name, and the first of its ports."""
+
+PORTS_PER_POD = 20
+GLOO_OFFSET = 18
+"""The last port but one: launchers meet at the last one, workers count up from the first."""
+ELASTIC_TIMEOUT_S = 60
+KUBEFLOW_PORT = 36543
+POD_IP = "POD_IP"
+PORT = "PADDLE_PORT"
+ATTEMPT = "PADDLEJOB_ATTEMPT"
+"""How often this pod was started again, which a script may want to know. It is read from a key of the ConfigMap that only the one of
+this very attempt has, so that no container starts with the endpoints of another attempt, or with somebody else's ConfigMap."""
+KUBEFLOW_OWN_ADDRESS = "POD_IP_DUMMY"
+
+ROLE_WORDS = {"ps": "PSERVER", "worker": "TRAINER", "heter": "HETER"}
+"""By the words of the manifest."""
+
+
+def of_pod(role: str, index: int) -> dict[str, str]:
+    """A pod's own part. POD_IP and, where pods have different ones, PADDLE_PORT stand beside it."""
+    return {
+        "PADDLE_TRAINER_ID": str(index),
+        "TRAINING_ROLE": ROLE_WORDS[role],
+        "PADDLE_TRAINING_ROLE": ROLE_WORDS[role],
+    }
+
+
+def of_job(
+    servers: Sequence[PodPlace] | None,
+    workers: Sequence[PodPlace] | None,
+    heters: Sequence[PodPlace] | None,
+    *,
+    port: int,
+    with_gloo: int = 0,
+) -> dict[str, str]:
+    """The ConfigMap. None: the job has no such role."""
+    found = {"TRAINER_PORTS_NUM": str(PORTS_PER_POD), PORT: str(port)}
+    if servers is not None:
+        found["PADDLE_PSERVERS_IP_PORT_LIST"] = _listed(servers)
+    if workers is not None:
+        found["PADDLE_TRAINER_ENDPOINTS"] = _listed(workers)
+        found["PADDLE_TRAINERS"] = ",".join([host for host, _ in workers])
+        found["PADDLE_TRAINERS_NUM"] = str(len(workers))
+    if heters is not None:
+        found["PADDLE_HETER_ENDPOINTS"] = _listed(heters)
+    if servers and with_gloo > 0:
+        host, first = servers[0]
+        found["PADDLE_WITH_GLOO"] = str(with_gloo)
+        found["PADDLE_GLOO_RENDEZVOUS"] = "3"
+        found["PADDLE_GLOO_HTTP_ENDPOINT"] = join_host_port(host, first + GLOO_OFFSET)
+    return found
+
+
+def attempt_key(uid: str, attempt: int) -> str:
+    """The key of a ConfigMap by which pods of an attempt know that it is theirs."""
+    return f"{ATTEMPT}_{uid.replace('-', '')[:8]}_{attempt}"
+
+
+def of_elastic(namespace: str, job: str, count: str, *, etcd: str = "", master: str = "") -> dict[str, str]:
+    """An elastic pod's. ``count`` is a number of workers or a range of them: ``2`` or ``1:4``."""
+    found = {
+        "PADDLE_ELASTIC_JOB_ID": f"{namespace}-{job}",
+        "PADDLE_ELASTIC_NP": count,
+        "PADDLE_ELASTIC_TIMEOUT": str(ELASTIC_TIMEOUT_S),
+    }
+    if etcd:
+        found["PADDLE_ELASTIC_SERVER"] = etcd
+    elif master:
+        found["PADDLE_MASTER"] = master
+    return found
+
+
+def of_kubeflow(job: str, count: int, first: str, *, is_first: bool, is_server: bool) -> dict[str, str]:
+    """A pod's of kubeflow.org's PaddleJob. The first pod is its own master, so that it needs no name of its own."""
+    master = f"$({KUBEFLOW_OWN_ADDRESS})" if is_first else first
+    return {
+        "PYTHONUNBUFFERED": "1",
+        "PADDLE_JOB_ID": job,
+        "PADDLE_NNODES": str(count),
+        "PADDLE_MASTER": f"{master}:{KUBEFLOW_PORT}",
+        ("PADDLE_SERVER_NUM" if is_server else "PADDLE_TRAINER_NUM"): "1",
+    }
+
+
+def _listed(places: Sequence[PodPlace]) -> str:
+    return ",".join([join_host_port(host, port) for host, port in places])

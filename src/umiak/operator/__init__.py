@@ -1,0 +1,1 @@
+"""The operator: serves PaddleJobs in a Kubernetes cluster."""

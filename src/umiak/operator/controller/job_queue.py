@@ -1,0 +1,143 @@
+"""Which job is looked at next: each once, however often something about it has changed. An adapter; asyncio.
+
+    queue.add(key), queue.add_after(key, 5.0)
+    key = await queue.get(); ...; queue.done(key)
+
+A key that is added while it is worked on is handed out again after ``done``, and never to two workers at once. Keys are handed out
+in the order in which they came, in turn one that was handed out before and one that was not: of many jobs that come at once the first
+ones are finished first, and a new job does not wait for all that goes on. After a failure a key comes back later, each time twice as late, with jitter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import random
+from collections import OrderedDict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 0.2, 60.0
+
+
+class JobQueue:
+    """Keys to look at."""
+
+    def __init__(self, *, chance: Callable[[], float] = random.random) -> None:
+        self._waiting: OrderedDict[Hashable, float] = OrderedDict()
+        """Keys that were handed out before, and since when they wait."""
+        self._fresh: OrderedDict[Hashable, float] = OrderedDict()
+        """Keys that were not."""
+        self._known: set[Hashable] = set()
+        self._is_turn_of_fresh = False
+        self._working: set[Hashable] = set()
+        self._again: set[Hashable] = set()
+        """Added while they were worked on."""
+        self._later: list[tuple[float, int, Hashable]] = []
+        self._due: dict[Hashable, float] = {}
+        """The earliest time of each delayed key; other entries of ``_later`` are void."""
+        self._count = 0
+        self._failures: dict[Hashable, int] = {}
+        self._changed = asyncio.Event()
+        self._chance = chance
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._fresh)
+
+    @property
+    def working(self) -> int:
+        return len(self._working)
+
+    @property
+    def delayed(self) -> int:
+        return len(self._due)
+
+    def add(self, key: Hashable) -> None:
+        if key in self._working:
+            self._again.add(key)
+            return
+        line = self._waiting if key in self._known else self._fresh
+        if key not in line:
+            line[key] = _now()
+            self._changed.set()
+
+    def add_after(self, key: Hashable, seconds: float) -> None:
+        """Add it at a later time; of two times the earlier one counts."""
+        if seconds <= 0:
+            self.add(key)
+            return
+        due = _now() + seconds
+        if due >= self._due.get(key, float("inf")):
+            return
+        self._due[key] = due
+        self._count += 1
+        heapq.heappush(self._later, (due, self._count, key))
+        self._changed.set()
+
+    def add_failed(self, key: Hashable, *, at_least_s: float = 0.0) -> float:
+        """Add it again after a failure. The result is in how many seconds."""
+        times = self._failures.get(key, 0)
+        self._failures[key] = times + 1
+        wait_s = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(times, 20)) * (0.75 + 0.5 * self._chance())
+        wait_s = max(wait_s, at_least_s)
+        self.add_after(key, wait_s)
+        return wait_s
+
+    def succeeded(self, key: Hashable) -> None:
+        self._failures.pop(key, None)
+
+    def forget(self, key: Hashable) -> None:
+        """The job is gone."""
+        self._failures.pop(key, None)
+        self._due.pop(key, None)
+        self._waiting.pop(key, None)
+        self._fresh.pop(key, None)
+        self._known.discard(key)
+        self._again.discard(key)
+
+    async def get(self) -> Hashable:
+        """The next key. It is this worker's until ``done``."""
+        while True:
+            self._move_due()
+            if self._waiting or self._fresh:
+                key = self._next()
+                self._working.add(key)
+                return key
+            self._changed.clear()
+            wait_s = self._later[0][0] - _now() if self._later else None
+            try:
+                await asyncio.wait_for(self._changed.wait(), None if wait_s is None else max(wait_s, 0.0))
+            except asyncio.TimeoutError:
+                pass
+
+    def _next(self) -> Hashable:
+        takes_fresh = bool(self._fresh) and (self._is_turn_of_fresh or not self._waiting)
+        self._is_turn_of_fresh = not takes_fresh
+        key, _ = (self._fresh if takes_fresh else self._waiting).popitem(last=False)
+        self._known.add(key)
+        return key
+
+    def done(self, key: Hashable) -> None:
+        self._working.discard(key)
+        if key in self._again:
+            self._again.discard(key)
+            self.add(key)
+
+    def oldest_s(self) -> float:
+        """For how long the first key has waited."""
+        firsts = [next(iter(line.values())) for line in (self._waiting, self._fresh) if line]
+        return _now() - min(firsts) if firsts else 0.0
+
+    def _move_due(self) -> None:
+        now = _now()
+        while self._later and self._later[0][0] <= now:
+            due, _, key = heapq.heappop(self._later)
+            if self._due.get(key) == due:
+                del self._due[key]
+                self.add(key)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

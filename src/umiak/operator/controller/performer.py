@@ -1,0 +1,266 @@
+"""Does what was decided: objects are created, written again and deleted, logs are read, statuses written. An adapter.
+
+Every answer goes into the cache at once. A creation is idempotent by name and owner, a deletion by UID, and a status is written only
+over the version of the job that was decided on; so all of it may be done again, and by another operator after this one was killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from umiak.core.shown import inert
+from umiak.core.value import replace
+from umiak.kube.answers import KubeRefused, KubeSilent
+from umiak.kube.async_api import JSON_PATCH
+from umiak.operator.controller.cache import owner_uid_of
+from umiak.operator.controller.kinds import (
+    CONFIG_MAPS,
+    JOB,
+    JOBS,
+    KUBEFLOW_JOBS,
+    POD,
+    PODS,
+    SERVICE,
+    SERVICES,
+    ServedKind,
+)
+from umiak.operator.objects.names import JOB_NAME
+from umiak.operator.values import CreateObject, DeleteObject, Refusal, RemoveFinalizer, ReplaceObject
+from umiak.paddlejob.resource import JobApi
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from umiak.kube.async_api import AsyncKubeApi
+    from umiak.operator.controller.cache import CachedJob, ClusterCache, JobKey
+    from umiak.operator.controller.metrics import OperatorMetrics
+    from umiak.operator.values import KeepLogs
+    from umiak.paddlejob.resource import PaddleJob
+
+LOG_LINES = 20
+LONGEST_LOG = 2000
+LOG_S = 10.0
+BASIC = {each.kind: each for each in (PODS, SERVICES, CONFIG_MAPS)}
+
+
+class ActionRefused(Exception):
+    """The API has refused an action, and it is known which."""
+
+    def __init__(self, refusal: Refusal, after_s: float = 0.0) -> None:
+        super().__init__(f"{refusal.kind} {refusal.name}: {refusal.status} {refusal.reason}: {refusal.message}")
+        self.refusal = refusal
+        self.after_s = after_s
+
+
+def jobs_kind(api: JobApi) -> ServedKind:
+    """The resource that jobs of an API are."""
+    return KUBEFLOW_JOBS if api is JobApi.KUBEFLOW else JOBS
+
+
+class Performer:
+    """Hands for decisions."""
+
+    def __init__(
+        self,
+        api: AsyncKubeApi,
+        cache: ClusterCache,
+        served: Callable[[str], ServedKind | None],
+        metrics: OperatorMetrics,
+    ) -> None:
+        self._api = api
+        self._cache = cache
+        self._served = served
+        """Kinds of other groups, as this cluster serves them."""
+        self._metrics = metrics
+
+    async def perform(
+        self, key: JobKey, job: PaddleJob, action: CreateObject | ReplaceObject | DeleteObject | RemoveFinalizer
+    ) -> None:
+        """Do it. ActionRefused or KubeSilent if it was not done."""
+        verb = {CreateObject: "create", ReplaceObject: "replace", DeleteObject: "delete"}.get(type(action), "finalizer")
+        kind = action.kind if not isinstance(action, RemoveFinalizer) else JOB
+        try:
+            if isinstance(action, CreateObject):
+                await self._create(key, job, action)
+            elif isinstance(action, ReplaceObject):
+                await self._replace(job, action)
+            elif isinstance(action, DeleteObject):
+                await self._delete(job, action)
+            else:
+                await self._remove_finalizer(job, action)
+        except KubeRefused as refused:
+            self._metrics.count("umiak_operator_actions_total", verb=verb, kind=kind, result=str(refused.status))
+            raise ActionRefused(
+                Refusal(
+                    kind=kind,
+                    name=action.name,
+                    status=refused.status,
+                    reason=refused.reason,
+                    message=refused.message,
+                ),
+                refused.after_s,
+            ) from refused
+        except KubeSilent:
+            self._metrics.count("umiak_operator_actions_total", verb=verb, kind=kind, result="silent")
+            raise
+        self._metrics.count("umiak_operator_actions_total", verb=verb, kind=kind, result="done")
+
+    async def write_status(self, cached: CachedJob, status: Mapping[str, Any]) -> CachedJob | None:
+        """Write a status over the version of the job that was decided on. None if the job is another one by now, which is read again."""
+        job = cached.job
+        kind = jobs_kind(job.api)
+        patch = [
+            {"op": "test", "path": "/metadata/uid", "value": job.uid},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": job.resource_version},
+            {"op": "add", "path": "/status", "value": status},
+        ]
+        try:
+            body = await self._api.patch(kind.path(job.namespace, job.name, "status"), patch, JSON_PATCH)
+        except KubeRefused as refused:
+            self._metrics.count("umiak_operator_status_writes_total", result=str(refused.status))
+            if refused.status == 404:
+                self._cache.remove_job(kind.group, job.namespace, job.name, job.uid)
+                return None
+            if refused.status in (409, 422):
+                await self._read_job(job)
+                if refused.status == 422 and self._is_same(kind, cached):
+                    raise
+                return None
+            raise
+        self._metrics.count("umiak_operator_status_writes_total", result="done")
+        return self._cache.put_job(kind.group, body)
+
+    async def last_lines(self, job: PaddleJob, wanted: KeepLogs) -> str:
+        """The end of a pod's log; where it can't be read, a line that says why."""
+        query = {"tailLines": str(LOG_LINES), "limitBytes": str(16 * LONGEST_LOG)}
+        container = self._first_container(job, wanted.pod)
+        if container:
+            query["container"] = container
+        try:
+            text = await asyncio.wait_for(
+                self._api.text(PODS.path(job.namespace, wanted.pod, "log"), **query), timeout=LOG_S
+            )
+        except KubeRefused as refused:
+            return f"(the log can't be read: {refused.status} {refused.reason})"
+        except (KubeSilent, OSError, asyncio.TimeoutError) as error:
+            return f"(the log can't be read: {type(error).__name__})"
+        except Exception as error:  # noqa: BLE001 - whatever it is, the job goes on without the log
+            return f"(the log can't be read: {type(error).__name__})"
+        return inert(text.strip())[-LONGEST_LOG:] or "(the log is empty)"
+
+    # ---- actions
+
+    async def _create(self, key: JobKey, job: PaddleJob, action: CreateObject) -> None:
+        kind = self._kind(action.kind)
+        if action.kind not in BASIC:  # of several versions that are served, the one that the body is written in
+            kind = replace(kind, version=str(action.body["apiVersion"]).rpartition("/")[2])
+        body = _labelled(action.body, job)
+        query = {"dryRun": "All"} if action.dry else {}
+        try:
+            made = await self._api.create(kind.collection(job.namespace), body, **query)
+        except KubeRefused as refused:
+            if refused.status != 409 or refused.reason != "AlreadyExists":
+                raise
+            try:
+                found = await self._api.get(kind.path(job.namespace, action.name))
+            except KubeRefused as gone:
+                if gone.status == 404:
+                    raise refused from None  # it was deleted just now: once more, a little later
+                raise
+            self._cache.put(action.kind, found)
+            if owner_uid_of(found) != job.uid:
+                self._cache.block(key, action.kind, job.namespace, action.name)
+                raise
+            return
+        if not action.dry:
+            self._cache.put(action.kind, made)
+
+    async def _replace(self, job: PaddleJob, action: ReplaceObject) -> None:
+        kind = self._kind(action.kind)
+        path = kind.path(job.namespace, action.name)
+        found = await self._api.get(path)
+        metadata = found["metadata"]
+        if metadata.get("uid") != action.uid:
+            self._cache.put(action.kind, found)
+            return
+        body = _labelled(action.body, job)
+        body["metadata"] = {**body["metadata"], "uid": action.uid, "resourceVersion": metadata.get("resourceVersion")}
+        if action.kind == SERVICE:  # the API server has filled in fields that must stay
+            body["spec"] = {**(found.get("spec") or {}), **(body.get("spec") or {})}
+        if "status" in found:
+            body["status"] = found["status"]
+        self._cache.put(action.kind, await self._api.replace(path, body))
+
+    async def _delete(self, job: PaddleJob, action: DeleteObject) -> None:
+        options: dict[str, Any] = {"preconditions": {"uid": action.uid}, "propagationPolicy": "Background"}
+        if action.grace_s is not None:
+            options["gracePeriodSeconds"] = action.grace_s
+        kind = jobs_kind(job.api) if action.kind == JOB else self._kind(action.kind)
+        try:
+            answer = await self._api.delete(kind.path(job.namespace, action.name), options)
+        except KubeRefused as refused:
+            if refused.status not in (404, 409):
+                raise
+            answer = {}  # it is gone, or there is another one of this name
+        if action.kind == JOB:
+            return
+        if answer.get("metadata", {}).get("deletionTimestamp") and action.grace_s != 0:
+            self._cache.put(action.kind, answer)
+        else:
+            self._cache.remove(action.kind, job.namespace, action.name, uid=action.uid)
+
+    async def _remove_finalizer(self, job: PaddleJob, action: RemoveFinalizer) -> None:
+        kind = jobs_kind(job.api)
+        left = [each for each in job.finalizers if each != action.name]
+        body = {"metadata": {"finalizers": left, "uid": job.uid, "resourceVersion": job.resource_version}}
+        try:
+            answer = await self._api.patch(kind.path(job.namespace, job.name), body)
+        except KubeRefused as refused:
+            if refused.status == 404:
+                self._cache.remove_job(kind.group, job.namespace, job.name, job.uid)
+                return
+            if refused.status == 409:
+                await self._read_job(job)
+            raise
+        if job.is_deleting and not left:
+            self._cache.remove_job(kind.group, job.namespace, job.name, job.uid)
+        else:
+            self._cache.put_job(kind.group, answer)
+
+    # ---- helpers
+
+    async def _read_job(self, job: PaddleJob) -> None:
+        """What the API has, into the cache: the watch may be far behind."""
+        kind = jobs_kind(job.api)
+        try:
+            self._cache.put_job(kind.group, await self._api.get(kind.path(job.namespace, job.name)))
+        except KubeRefused as refused:
+            if refused.status != 404:
+                raise
+            self._cache.remove_job(kind.group, job.namespace, job.name, job.uid)
+
+    def _is_same(self, kind: ServedKind, cached: CachedJob) -> bool:
+        now = self._cache.jobs.get((kind.group, cached.job.namespace, cached.job.name))
+        return now is not None and now.version == cached.version and now.job.uid == cached.job.uid
+
+    def _kind(self, kind: str) -> ServedKind:
+        found = BASIC.get(kind) or self._served(kind)
+        if found is None:
+            raise KubeRefused(404, "NotServed", f"this cluster does not serve {kind}", kind)
+        return found
+
+    def _first_container(self, job: PaddleJob, pod: str) -> str:
+        seen = self._cache.get(POD, job.namespace, pod)
+        role = getattr(seen, "role", None)
+        wish = job.spec.role(role) if role else None
+        containers = ((wish.template.get("spec") or {}).get("containers") or ()) if wish else ()
+        return str(containers[0].get("name") or "") if containers and isinstance(containers[0], dict) else ""
+
+
+def _labelled(body: Mapping[str, Any], job: PaddleJob) -> dict[str, Any]:
+    """With the label by which it is found again: what the watches don't tell of would be made for ever."""
+    metadata = body["metadata"]
+    labels = {JOB_NAME: job.name[:63], **(metadata.get("labels") or {})}
+    return {**body, "metadata": {**metadata, "labels": labels}}

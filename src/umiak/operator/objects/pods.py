@@ -1,0 +1,210 @@
+"""The bodies of a job's pods: the role's template, with what the operator adds. A decider.
+
+A template is prepared once per role, and each of its pods shares everything with it that is the same for all: a job of a thousand
+pods is a thousand small dictionaries. Bodies are for reading: nobody changes what they share.
+
+Added are names, labels and annotations, the owner, host name, variables (after the user's own, so that they win), where they are
+not said the restart policy, and what the network mode and the gang driver need. No container is added.
+"""
+
+from __future__ import annotations
+
+from umiak.contracts import paddlejob as contract
+from umiak.core.value import value
+from umiak.operator.objects.names import (
+    ATTEMPT,
+    DIGEST,
+    INDEX,
+    JOB_NAME,
+    KUBEFLOW_INDEX,
+    KUBEFLOW_JOB,
+    KUBEFLOW_OPERATOR,
+    KUBEFLOW_OURS,
+    KUBEFLOW_TYPE,
+    digest,
+    owners,
+)
+from umiak.operator.objects.places import elastic_environment
+from umiak.operator.policies.ports import SERVICE_PORT
+from umiak.operator.policies.scale import shape_of
+from umiak.operator.policies.view import PodSlot
+from umiak.paddlejob.names import RES_NAME, RES_TYPE, RESOURCE, pod_name, role_word
+from umiak.paddlejob.resource import Intranet, JobApi, PodRole
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from umiak.operator.policies.gangs import GangDriver
+    from umiak.operator.policies.view import JobView
+    from umiak.paddlejob.resource import RoleWish
+
+VOLCANO_GROUP = "scheduling.k8s.io/group-name"
+PLUGINS_GROUP = "scheduling.x-k8s.io/pod-group"
+
+
+@value
+class RolePods:
+    """What all pods of a role have in common."""
+
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    metadata: dict[str, Any]
+    spec: dict[str, Any]
+    containers: tuple[dict[str, Any], ...]
+    """The first ``told`` of them get variables."""
+    told: int
+    users: tuple[tuple[dict[str, Any], ...], ...]
+    """The users' own variables of these, without those that we set."""
+    variables: tuple[dict[str, Any], ...]
+    """Behind the user's own and each pod's."""
+
+
+def template_digest(wish: RoleWish) -> str:
+    """Of the template of a role."""
+    return digest(wish.template)
+
+
+def prepared(view: JobView, wish: RoleWish, driver: GangDriver | None) -> RolePods:
+    """The common part of a role's pods."""
+    job, spec = view.job, dict(wish.template.get("spec") or {})
+    metadata = wish.template.get("metadata") or {}
+    is_kubeflow = job.api is JobApi.KUBEFLOW
+    word = role_word(wish.role, job.api)
+    labels = {**(metadata.get("labels") or {}), JOB_NAME: job.name}
+    annotations = {**(metadata.get("annotations") or {}), DIGEST: f"{template_digest(wish)}-{shape_of(view)}"}
+    if is_kubeflow:
+        labels |= {KUBEFLOW_JOB: job.name, KUBEFLOW_TYPE: word, KUBEFLOW_OPERATOR: KUBEFLOW_OURS}
+    else:
+        labels[RES_TYPE] = word
+        annotations[RESOURCE] = word
+    spec["restartPolicy"] = _restart_policy(view, wish, spec.get("restartPolicy") or "")
+    if view.spec.intranet is Intranet.HOST and not is_kubeflow:
+        spec["hostNetwork"] = True
+        spec["dnsPolicy"] = "ClusterFirstWithHostNet"
+    if driver is not None:
+        _join_gang(driver, job.name, spec, labels, annotations)
+    containers = [dict(each) for each in spec.get("containers") or ()]
+    if not is_kubeflow and not view.spec.is_elastic and containers:
+        source = {"configMapRef": {"name": job.name}}
+        containers[0]["envFrom"] = [*(containers[0].get("envFrom") or ()), source]
+    if view.spec.intranet is Intranet.SERVICE and not is_kubeflow and containers:
+        containers[0]["ports"] = _with_port(containers[0].get("ports") or [], SERVICE_PORT)
+    variables = elastic_environment(view) if view.spec.is_elastic and not is_kubeflow else {}
+    told = len(containers) if is_kubeflow else 1
+    ours = {*variables, *_names(view, wish.role)}
+    users = [tuple([one for one in each.get("env") or () if one.get("name") not in ours]) for each in containers[:told]]
+    return RolePods(
+        labels=labels,
+        annotations=annotations,
+        metadata={
+            "namespace": job.namespace,
+            "ownerReferences": owners(job),
+            **({"finalizers": metadata["finalizers"]} if metadata.get("finalizers") else {}),
+        },
+        spec=spec,
+        containers=tuple(containers),
+        told=told,
+        users=tuple(users),
+        variables=tuple(_listed(variables)),
+    )
+
+
+def body(role: RolePods, slot: PodSlot, view: JobView, ports: Mapping[str, int]) -> dict[str, Any]:
+    """One pod."""
+    job = view.job
+    is_kubeflow = job.api is JobApi.KUBEFLOW
+    own = {KUBEFLOW_INDEX: str(slot.index)} if is_kubeflow else {RES_NAME: slot.name}
+    variables = _kubeflow_variables(view, slot) if is_kubeflow else _variables(view, slot, ports)
+    containers = [
+        {**role.containers[number], "env": [*own_env, *variables, *role.variables]}
+        for number, own_env in enumerate(role.users)
+    ]
+    port = ports.get(slot.name)
+    if port is not None and containers:
+        containers[0]["ports"] = _with_port(containers[0].get("ports") or [], port, is_host=True)
+    annotations = {**role.annotations, INDEX: str(slot.index), ATTEMPT: str(slot.attempt)}
+    spec = {
+        **role.spec,
+        "hostname": slot.name,
+        "subdomain": slot.name,
+        "containers": [*containers, *role.containers[role.told :]],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**role.metadata, "name": slot.name, "labels": {**role.labels, **own}, "annotations": annotations},
+        "spec": spec,
+    }
+
+
+def _names(view: JobView, role: PodRole) -> set[str]:
+    """Names of the variables that pods of a role get, all alike but for Kubeflow's first pod."""
+    slot = PodSlot(name="", role=role, index=0, attempt=0)
+    ports = {"": 0} if view.spec.intranet is Intranet.HOST else {}
+    made = _kubeflow_variables(view, slot) if view.job.api is JobApi.KUBEFLOW else _variables(view, slot, ports)
+    return {each["name"] for each in made}
+
+
+def _variables(view: JobView, slot: PodSlot, ports: Mapping[str, int]) -> list[dict[str, Any]]:
+    address: dict[str, Any] = {"name": contract.POD_IP, "value": slot.name}
+    if view.spec.intranet is not Intranet.SERVICE:
+        address = _own_address(contract.POD_IP)
+    made = [address, *_listed(contract.of_pod(slot.role.value, slot.index))]
+    if slot.name in ports:
+        made.append({"name": contract.PORT, "value": str(ports[slot.name])})
+    if not view.spec.is_elastic:
+        key = {"name": view.job.name, "key": contract.attempt_key(view.job.uid, slot.attempt)}
+        made.append({"name": contract.ATTEMPT, "valueFrom": {"configMapKeyRef": key}})
+    return made
+
+
+def _kubeflow_variables(view: JobView, slot: PodSlot) -> list[dict[str, Any]]:
+    leader = PodRole.PS if view.spec.role(PodRole.PS) else PodRole.WORKER
+    is_first = slot.role is leader and slot.index == 0
+    found = contract.of_kubeflow(
+        view.job.name,
+        len(view.slots),
+        pod_name(view.job.name, leader, 0, view.job.api),
+        is_first=is_first,
+        is_server=slot.role is PodRole.PS,
+    )
+    own = [_own_address(contract.KUBEFLOW_OWN_ADDRESS)] if is_first else []
+    return [*own, *_listed(found)]
+
+
+def _own_address(name: str) -> dict[str, Any]:
+    return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}}
+
+
+def _listed(variables: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [{"name": name, "value": text} for name, text in variables.items()]
+
+
+def _restart_policy(view: JobView, wish: RoleWish, asked: str) -> str:
+    """As asked. Where the template is silent, containers are restarted in their pods if nobody else has to know."""
+    if view.spec.is_elastic:
+        return "OnFailure"
+    if asked:
+        return asked
+    return "OnFailure" if view.spec.intranet is Intranet.SERVICE and wish.role is PodRole.WORKER else "Never"
+
+
+def _with_port(ports: list[dict[str, Any]], port: int, *, is_host: bool = False) -> list[dict[str, Any]]:
+    if not is_host and any(each.get("containerPort") == port for each in ports):
+        return ports
+    return [*ports, {"containerPort": port, "protocol": "TCP", **({"hostPort": port} if is_host else {})}]
+
+
+def _join_gang(
+    driver: GangDriver, group: str, spec: dict[str, Any], labels: dict[str, str], annotations: dict[str, str]
+) -> None:
+    if driver.scheduler:
+        spec.setdefault("schedulerName", driver.scheduler)
+    if driver.name == "volcano":
+        annotations[VOLCANO_GROUP] = group
+    elif driver.name == "scheduler-plugins":
+        labels[PLUGINS_GROUP] = group
+    else:
+        spec["schedulingGroup"] = {"podGroupName": group}

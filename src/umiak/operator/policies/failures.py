@@ -1,0 +1,120 @@
+"""Whose fault it is that a pod has ended: the program's, the cluster's, or one that no restart can help. A decider.
+
+Fault.CLUSTER   evicted, preempted, node lost or shut down, deleted by somebody: started again, and it costs nothing
+Fault.PROGRAM   it ended with an error: started again within ``backoffLimit``
+Fault.FINAL     its command can't be run, or it was called wrongly: started again it would end the same way
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from umiak.core.value import replace, value
+from umiak.operator.values import PodPhase
+from umiak.paddlejob.resource import JobApi
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from umiak.operator.policies.view import JobView
+    from umiak.operator.values import SeenPod
+    from umiak.paddlejob.resource import RoleWish
+
+CLUSTER_REASONS = frozenset(
+    [
+        "DeletionByPodGC",
+        "DeletionByTaintManager",
+        "Evicted",
+        "EvictionByEvictionAPI",
+        "NodeAffinity",
+        "NodeLost",
+        "NodeShutdown",
+        "OutOfcpu",
+        "OutOfmemory",
+        "OutOfpods",
+        "OutOfnvidia.com/gpu",
+        "Preempted",
+        "Preempting",
+        "PreemptionByScheduler",
+        "Shutdown",
+        "Terminated",
+        "TerminationByKubelet",
+        "UnexpectedAdmissionError",
+    ]
+)
+FINAL_EXIT_CODES = {126: "its command is not executable", 127: "its command was not found"}
+FINAL_REASONS = frozenset(["ContainerCannotRun", "StartError"])
+_OWN_LIMIT = ("exceeds the limit", "exceeds the total limit", "exceeded its limit", "exceeds its limit")
+
+
+class Fault(Enum):
+    """Whose fault a failure is."""
+
+    CLUSTER = "cluster"
+    PROGRAM = "program"
+    FINAL = "final"
+
+
+@value
+class Trouble:
+    """A pod that has to be started again, or that ends the job."""
+
+    pod: SeenPod
+    fault: Fault
+    reason: str
+    """One word, for conditions and events."""
+    message: str
+
+
+def trouble_of(pod: SeenPod, view: JobView) -> Trouble | None:
+    """What is wrong with a pod of the current attempt; None: nothing, or nothing yet."""
+    if pod.phase is PodPhase.SUCCEEDED:
+        if pod.name in view.done:
+            return None
+        return Trouble(
+            pod=pod,
+            fault=Fault.CLUSTER,
+            reason="PodDeleted",
+            message=f"{pod.name} was deleted before it was seen to end",
+        )
+    if view.is_lost(pod) or pod.phase is PodPhase.UNKNOWN:
+        return Trouble(
+            pod=pod, fault=Fault.CLUSTER, reason="NodeLost", message=f"{pod.name} was on node {pod.node}, which is lost"
+        )
+    if pod.phase is PodPhase.FAILED:
+        wish = view.spec.role(pod.role) if pod.role else None
+        found = _failed(pod, by_exit_code=wish is not None and wish.restarts_by_exit_code)
+        if found.fault is Fault.PROGRAM and wish is not None and _is_never(view, wish):
+            return replace(found, fault=Fault.FINAL, message=f"{found.message}: its restartPolicy is Never")
+        return found
+    if pod.is_deleting or pod.is_disrupted:
+        reason = pod.reason if pod.reason in CLUSTER_REASONS else "PodDeleted"
+        return Trouble(pod=pod, fault=Fault.CLUSTER, reason=reason, message=f"{pod.name} is being deleted")
+    return None
+
+
+def _is_never(view: JobView, wish: RoleWish) -> bool:
+    """Whether no pod of the role is to be started again: a word of Kubeflow's; elsewhere it is about containers in their pods."""
+    never = (wish.template.get("spec") or {}).get("restartPolicy") == "Never"
+    return view.job.api is JobApi.KUBEFLOW and never and not wish.restarts_by_exit_code
+
+
+def _failed(pod: SeenPod, *, by_exit_code: bool) -> Trouble:
+    said = f": {pod.message}" if pod.message else ""
+    is_own_limit = pod.reason == "Evicted" and any(words in pod.message for words in _OWN_LIMIT)
+    if (pod.is_disrupted or pod.is_deleting or pod.reason in CLUSTER_REASONS) and not is_own_limit:
+        reason = pod.reason if pod.reason in CLUSTER_REASONS else "PodDeleted" if pod.is_deleting else "Disrupted"
+        return Trouble(pod=pod, fault=Fault.CLUSTER, reason=reason, message=f"{pod.name} was taken away{said}")
+    code = "" if pod.exit_code is None else f" with exit code {pod.exit_code}"
+    why = f" ({pod.reason})" if pod.reason and pod.reason != "Error" else ""
+    message = f"{pod.name} failed{code}{why}{said}"
+    if pod.exit_code in FINAL_EXIT_CODES:
+        message = f"{message}: {FINAL_EXIT_CODES[pod.exit_code]}"
+    is_final = pod.exit_code in FINAL_EXIT_CODES or pod.reason in FINAL_REASONS
+    if by_exit_code and pod.exit_code is not None and 0 < pod.exit_code < 128:
+        is_final = True
+    return Trouble(
+        pod=pod,
+        fault=Fault.FINAL if is_final else Fault.PROGRAM,
+        reason=pod.reason if pod.reason not in ("", "Error") else "PodFailed",
+        message=message,
+    )

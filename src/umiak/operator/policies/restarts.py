@@ -1,0 +1,200 @@
+"""What is started again after a failure, how often, and how soon. A decider.
+
+The budget (``backoffLimit``) is spent by failures of the program alone, whether the operator starts pods again or the node
+starts containers again in their pods. What takes part in a restart is the *scope*: the pod, its role, or the whole job.
+docs/decisions/0016-restart-scopes.md says why it can be wider than asked for.
+"""
+
+from __future__ import annotations
+
+from umiak.core.value import value
+from umiak.operator.policies.failures import Fault, Trouble, trouble_of
+from umiak.operator.values import PodPhase, SeenPod
+from umiak.paddlejob.resource import Intranet, JobApi, JobMode, JobPhase, PodRole, RestartScope
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from umiak.operator.policies.view import JobView, PodSlot
+    from umiak.paddlejob.resource import JobReport, JobSpec
+
+DEFAULT_LIMIT = 3
+FIRST_DELAY_S, LONGEST_DELAY_S = 10.0, 360.0
+LEAST_APART_S = 10.0
+"""Between restarts that cost nothing: a node that refuses a pod at once must not be asked a hundred times a second."""
+
+
+@value
+class Reaction:
+    """What follows from the troubles of a job's pods."""
+
+    troubles: tuple[Trouble, ...]
+    failed: str = ""
+    """Why the job has failed; empty: it goes on."""
+    scope: RestartScope = RestartScope.POD
+    cost: int = 0
+    """How much of the budget this takes."""
+    restarted: tuple[str, ...] = ()
+    """Names of pods that are started again one by one, or as a role, and whose numbers change."""
+    replaced: tuple[str, ...] = ()
+    """Names of pods that are deleted and made again without a number of their own: the cluster took them away."""
+    wait_s: float = 0.0
+    """Not before this time has passed: the restart before it was a moment ago, and has not led to anything yet."""
+    again_in_s: float | None = None
+    """When to look again at pods that were refused by their node as soon as they were made, and are left there for a while."""
+
+    @property
+    def reason(self) -> str:
+        return self.troubles[0].reason
+
+    @property
+    def message(self) -> str:
+        more = f" (and {len(self.troubles) - 1} more)" if len(self.troubles) > 1 else ""
+        return self.troubles[0].message + more
+
+
+def reaction(view: JobView) -> Reaction | None:
+    """What the failures of the current attempt lead to; None: nothing has failed."""
+    troubles = [found for pod in view.current.values() if (found := trouble_of(pod, view))]
+    vanished = _vanished(view)
+    in_place = sum([pod.container_restarts for pod in view.current.values()])
+    limit = limit_of(view.spec)
+    if view.report.restarts + in_place > limit:
+        worst = max(view.current.values(), key=lambda pod: pod.container_restarts)
+        why = f"containers were restarted {in_place} times by their nodes, most often that of {worst.name}"
+        spent = Trouble(pod=worst, fault=Fault.PROGRAM, reason="BackoffLimitExceeded", message=why)
+        return Reaction(troubles=(spent,), failed=f"{why}; backoffLimit is {limit}")
+    if not troubles and not vanished:
+        return None
+    if final := next((each for each in troubles if each.fault is Fault.FINAL), None):
+        return Reaction(troubles=(final,), failed=f"{final.message}; a restart would not help")
+    troubles += [_gone(slot) for slot in vanished]
+    troubles.sort(key=_importance)
+    by_role = _scopes(view)
+    scopes = {each.pod.name: by_role.get(each.pod.role, RestartScope.JOB) for each in troubles}
+    program = [each for each in troubles if each.fault is Fault.PROGRAM]
+    is_cluster = len(program) < len(troubles)
+    if RestartScope.JOB in scopes.values():
+        cost = 0 if is_cluster else 1
+        return _within(view, _whole(view, tuple(troubles), cost=cost + in_place), limit)
+    roles = {each.pod.role for each in troubles if scopes[each.pod.name] is RestartScope.ROLE}
+    named = {slot.name for slot in view.slots if slot.role in roles} | {each.pod.name for each in program}
+    replaced = [each for each in troubles if each.pod.name not in named]
+    ages = {each.pod.name: view.now_s - each.pod.created_s for each in replaced if each.pod.phase is PodPhase.FAILED}
+    young = {name: LEAST_APART_S - age for name, age in ages.items() if age < LEAST_APART_S}
+    return _within(
+        view,
+        Reaction(
+            troubles=tuple(troubles),
+            scope=RestartScope.ROLE if roles else RestartScope.POD,
+            cost=len([each for each in program if each.pod.role not in roles])
+            + len({each.pod.role for each in program if each.pod.role in roles})
+            + sum([view.current[name].container_restarts for name in named if name in view.current]),
+            restarted=tuple([slot.name for slot in view.slots if slot.name in named]),
+            replaced=tuple([each.pod.name for each in replaced if each.pod.name not in young]),
+            wait_s=_apart_s(view) if roles else 0.0,
+            again_in_s=min(young.values(), default=None),
+        ),
+        limit,
+    )
+
+
+def limit_of(spec: JobSpec) -> int:
+    """The budget."""
+    limit = spec.run_policy.backoff_limit
+    return DEFAULT_LIMIT if limit is None else limit
+
+
+def start_delays(view: JobView, slots: list[PodSlot]) -> dict[str, float]:
+    """By name of the pod how long it must not be made yet, because its job (or it alone) was started again often."""
+    since = restart_time(view.report)
+    if since is None:
+        return {}
+    single = dict(view.report.pod_restarts)
+    alone = {role for role in PodRole if scope_of(view.spec, role) is not RestartScope.JOB}
+    found = {}
+    for slot in slots:
+        times = single.get(slot.name, 0) if slot.role in alone else view.report.restarts
+        if (left := since + delay_s(times) - view.now_s) > 0:
+            found[slot.name] = left
+    return found
+
+
+def delay_s(times: int) -> float:
+    """At once the first time, then 10 s, 20 s and so on."""
+    return 0.0 if times < 2 else min(LONGEST_DELAY_S, FIRST_DELAY_S * 2.0 ** min(times - 2, 30))
+
+
+def restart_time(report: JobReport) -> float | None:
+    """When the last restart was decided on, while it is under way."""
+    return next((each.since_s for each in report.conditions if each.type == "Restarting" and each.is_true), None)
+
+
+def scope_of(spec: JobSpec, role: PodRole | None) -> RestartScope:
+    """What a pod of this role takes with it when it fails."""
+    if spec.is_elastic:
+        return RestartScope.POD
+    asked = spec.run_policy.restart_scope
+    if asked is None:
+        asked = RestartScope.POD if spec.mode is JobMode.PS else RestartScope.JOB
+    if asked is RestartScope.JOB or spec.mode is not JobMode.PS:
+        return asked
+    # Tables are in a server's memory; gloo's connections are made once, by all together.
+    return asked if role is PodRole.WORKER and spec.with_gloo <= 0 else RestartScope.JOB
+
+
+def _scopes(view: JobView) -> dict[PodRole | None, RestartScope]:
+    """By role what a pod takes with it. Nobody knows the ports of pods that another operator made: they go together."""
+    together = view.is_taken_over and not view.spec.is_elastic
+    return {wish.role: RestartScope.JOB if together else scope_of(view.spec, wish.role) for wish in view.spec.roles}
+
+
+def _vanished(view: JobView) -> list[PodSlot]:
+    """Pods that were there and simply are not any more, where others must be started again because of it."""
+    missing = view.missing()
+    if not missing or view.spec.is_elastic:
+        return []
+    scopes = _scopes(view)
+    leaving = {pod.name for pod in view.stale}
+    known = {name for counts in view.report.counts for name, _ in counts.refs}
+    is_told_addresses = view.spec.intranet is not Intranet.SERVICE and view.job.api is JobApi.BATCH
+    # A container that was told addresses has started when every pod had one.
+    started = {pod.role for pod in view.current.values() if _has_started(pod)} if is_told_addresses else set()
+    found = []
+    for slot in missing:
+        if scopes[slot.role] is RestartScope.POD or slot.name in leaving:
+            continue
+        was_there = view.report.phase is JobPhase.RUNNING or slot.name in known or slot.role in started
+        if was_there or (started and scopes[slot.role] is RestartScope.JOB):
+            found.append(slot)
+    return found
+
+
+def _has_started(pod: SeenPod) -> bool:
+    return pod.phase in (PodPhase.RUNNING, PodPhase.SUCCEEDED) or pod.exit_code is not None
+
+
+def _gone(slot: PodSlot) -> Trouble:
+    gone = SeenPod(name=slot.name, uid="", role=slot.role, index=slot.index, attempt=slot.attempt)
+    return Trouble(pod=gone, fault=Fault.CLUSTER, reason="PodDeleted", message=f"{slot.name} was deleted")
+
+
+def _whole(view: JobView, troubles: tuple[Trouble, ...], *, cost: int) -> Reaction:
+    return Reaction(troubles=troubles, scope=RestartScope.JOB, cost=cost, wait_s=_apart_s(view))
+
+
+def _apart_s(view: JobView) -> float:
+    since = restart_time(view.report)
+    return 0.0 if since is None else max(0.0, since + LEAST_APART_S - view.now_s)
+
+
+def _within(view: JobView, found: Reaction, limit: int) -> Reaction:
+    """The reaction, or the end of the job if it costs more than is left."""
+    if not found.cost or view.report.restarts + found.cost <= limit:
+        return found
+    spent = "no restarts are allowed" if limit == 0 else f"{view.report.restarts} of {limit} restarts are used up"
+    return Reaction(troubles=found.troubles, failed=f"{found.message}; {spent} (backoffLimit)")
+
+
+def _importance(trouble: Trouble) -> tuple[bool, float, str]:
+    """What the cluster did comes first, then what failed first: the rest may well be its consequence."""
+    return (trouble.fault is not Fault.CLUSTER, trouble.pod.ended_s or float("inf"), trouble.pod.name)

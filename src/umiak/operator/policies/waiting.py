@@ -1,0 +1,94 @@
+"""What a job waits for, in one reason and one sentence: the question that an empty status leaves open. A decider."""
+
+from __future__ import annotations
+
+from umiak.core.value import value
+from umiak.operator.values import PodPhase
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from umiak.operator.policies.view import JobView
+    from umiak.operator.values import Refusal, SeenObject, SeenPod
+
+LONGEST_MESSAGE = 600
+_WORST_FIRST = (
+    "ErrImageNeverPull",
+    "InvalidImageName",
+    "ImagePullBackOff",
+    "ErrImagePull",
+    "CrashLoopBackOff",
+    "RunContainerError",
+    "CreateContainerError",
+    "Unschedulable",
+    "SchedulingGated",
+)
+# Until the ConfigMap is there this is how a pod waits for its peers, and nothing is wrong.
+_NO_NEWS = ("CreateContainerConfigError", "ContainerCreating", "PodInitializing")
+
+
+@value
+class Wait:
+    """What it waits for."""
+
+    reason: str
+    message: str
+
+
+def name_conflict(view: JobView) -> Wait | None:
+    """Objects under our names that are not ours: of somebody else, or of an earlier job of this name that is not gone yet."""
+    others = [("Pod", pod.name, pod.is_deleting) for pod in view.foreign]
+    others += [(kind, name, each.is_deleting) for (kind, name), each in view.objects.items() if _is_foreign(each, view)]
+    if not others:
+        return None
+    kind, name, _is_deleting = min(others)
+    more, verb = (f" and {len(others) - 1} more", "are") if len(others) > 1 else ("", "is")
+    if all(leaving for _, _, leaving in others):
+        return Wait(reason="NameInUse", message=f"{kind} {name}{more} of an earlier job {verb} still being deleted")
+    return Wait(
+        reason="NameConflict",
+        message=f"{kind} {name}{more} {verb} there already and not of this job; delete it, or give the job another name",
+    )
+
+
+def refused(refusals: Iterable[Refusal]) -> Wait | None:
+    """Creations that the API server has refused."""
+    listed = sorted(refusals, key=lambda each: (each.kind, each.name))
+    if not listed:
+        return None
+    first = listed[0]
+    more = f" (and {len(listed) - 1} more)" if len(listed) > 1 else ""
+    reason = first.reason or f"Status{first.status}"
+    if "exceeded quota" in first.message:
+        reason = "QuotaExceeded"
+    return Wait(reason=reason, message=_short(f"{first.kind} {first.name}{more} was refused: {first.message}"))
+
+
+def pods_wait(view: JobView) -> Wait | None:
+    """What pods that don't run yet say."""
+    waiting = [pod for pod in view.current.values() if pod.phase is PodPhase.PENDING]
+    # Containers that crash again and again wait in pods that are called Running.
+    waiting += [pod for pod in view.current.values() if pod.phase is PodPhase.RUNNING and pod.reason in _WORST_FIRST]
+    telling = [pod for pod in waiting if pod.reason and pod.reason not in _NO_NEWS]
+    if not telling:
+        return None
+    worst = min(telling, key=lambda pod: (_rank(pod), pod.name))
+    alike = len([pod for pod in telling if pod.reason == worst.reason])
+    said = f": {worst.message}" if worst.message else ""
+    return Wait(
+        reason=worst.reason,
+        message=_short(f"{alike} of {len(view.slots)} pods: {worst.reason}, first {worst.name}{said}"),
+    )
+
+
+def _is_foreign(each: SeenObject, view: JobView) -> bool:
+    return each.owner_uid != view.job.uid
+
+
+def _rank(pod: SeenPod) -> int:
+    return _WORST_FIRST.index(pod.reason) if pod.reason in _WORST_FIRST else len(_WORST_FIRST)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST_MESSAGE else f"{text[: LONGEST_MESSAGE - 3]}..."

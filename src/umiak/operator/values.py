@@ -1,0 +1,200 @@
+"""What the operator decides on, and what it decides. Values.
+
+Observed  all objects of one job as the cache has them, and what the cluster can do
+Decision  actions to perform in parallel, the status to write, and when to look again
+
+``kind`` is Pod, Service, ConfigMap or PaddleJob; kinds of other groups stand with their group: ``scheduling.volcano.sh/PodGroup``.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from umiak.core.value import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from umiak.core.problem import Problem
+    from umiak.paddlejob.resource import JobReport, PaddleJob, PodRole
+
+
+class PodPhase(str, Enum):
+    """``status.phase`` of a pod."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+
+@value
+class SeenPod:
+    """What is kept of a pod: enough to decide, little enough for ten thousand of them."""
+
+    name: str
+    uid: str
+    role: PodRole | None
+    """None: a pod under our name that is not ours."""
+    index: int = -1
+    owner_uid: str = ""
+    """Of its controller."""
+    attempt: int = 0
+    phase: PodPhase = PodPhase.PENDING
+    is_ready: bool = False
+    is_deleting: bool = False
+    node: str = ""
+    addresses: tuple[str, ...] = ()
+    """``podIPs``, the first one first."""
+    host_address: str = ""
+    reason: str = ""
+    """Evicted, Preempting, NodeLost, OOMKilled, ImagePullBackOff, Unschedulable: of the pod, its containers or its conditions."""
+    message: str = ""
+    exit_code: int | None = None
+    """Of the first container, the last time it ended."""
+    container_restarts: int = 0
+    digest: str = ""
+    """Of the template that it was made from: the annotation `objects.names.DIGEST`."""
+    is_disrupted: bool = False
+    """The cluster took it away: condition DisruptionTarget, or its node is lost."""
+    created_s: float = 0.0
+    started_s: float | None = None
+    ended_s: float | None = None
+
+
+@value
+class SeenObject:
+    """What is kept of a Service, a ConfigMap, a PodGroup."""
+
+    kind: str
+    name: str
+    uid: str = ""
+    owner_uid: str = ""
+    attempt: int = 0
+    is_deleting: bool = False
+    digest: str = ""
+    """Of what we put into it (an annotation), so that it is rewritten if that changes."""
+    phase: str = ""
+    """Of a PodGroup."""
+
+
+@value
+class Refusal:
+    """What the API server answered when an object of this job was to be created, the last time that it was tried."""
+
+    kind: str
+    name: str
+    status: int
+    reason: str = ""
+    """The server's word: Forbidden, Invalid, AlreadyExists."""
+    message: str = ""
+
+
+@value
+class ClusterFacts:
+    """What this cluster and this operator's flags allow."""
+
+    kinds: frozenset[str] = frozenset()
+    """Groups with kinds that it serves: ``scheduling.volcano.sh/PodGroup``."""
+    gang: str = ""
+    """The driver that the operator was started with: volcano, scheduler-plugins, native, or none."""
+    etcd: str = ""
+    """The address that elastic jobs get; empty: the built-in master."""
+    lost_nodes: frozenset[str] = frozenset()
+    """Nodes that are not ready beyond their toleration, or gone."""
+    kept_ports: tuple[tuple[str, int], ...] = ()
+    """Base ports of other jobs in Host mode, by node; a node that is not known yet is ``*``."""
+
+
+@value
+class Observed:
+    """One job and its children at one moment."""
+
+    job: PaddleJob
+    problems: tuple[Problem, ...] = ()
+    """What the checks of ``paddlejob`` said about its spec. A job with problems is reported and not started."""
+    pods: tuple[SeenPod, ...] = ()
+    """Its pods by controller UID, and foreign pods under its names."""
+    objects: tuple[SeenObject, ...] = ()
+    """Likewise Services, ConfigMap, PodGroup."""
+    refusals: tuple[Refusal, ...] = ()
+    """Creations that failed and were not successful since."""
+    facts: ClusterFacts = ClusterFacts()
+
+
+@value
+class CreateObject:
+    """Create an object. That one of the same name and owner exists already is success."""
+
+    kind: str
+    name: str
+    body: dict[str, Any]
+    dry: bool = False
+
+
+@value
+class ReplaceObject:
+    """Write an object again, because what it should hold has changed."""
+
+    kind: str
+    name: str
+    uid: str
+    body: dict[str, Any]
+
+
+@value
+class DeleteObject:
+    """Delete exactly this object: the UID is a precondition."""
+
+    kind: str
+    name: str
+    uid: str
+    grace_s: int | None = None
+    """0 for pods of nodes that are lost."""
+
+
+@value
+class KeepLogs:
+    """Read the last lines of a pod into ``last_logs`` of the status, under its name, before it is deleted.
+
+    Where they can't be read, the entry says why: deciding goes on when there is one.
+    """
+
+    pod: str
+    uid: str
+
+
+@value
+class RemoveFinalizer:
+    """Take the old operator's finalizer from the job."""
+
+    name: str
+
+
+@value
+class RecordEvent:
+    """An Event of Kubernetes about the job; equal ones are counted, not repeated."""
+
+    reason: str
+    message: str
+    is_warning: bool = False
+
+
+OperatorAction = CreateObject | ReplaceObject | DeleteObject | KeepLogs | RemoveFinalizer | RecordEvent
+
+
+@value
+class Decision:
+    """What to do now. The status is written first where ``is_turning_point``: what follows must survive a crash in between."""
+
+    actions: tuple[OperatorAction, ...] = ()
+    report: JobReport
+    is_turning_point: bool = False
+    """The status must be written first, and the rest is decided when it is seen. Its actions are events only, for after the write."""
+    again_in_s: float | None = None
+    status_may_wait_s: float = 0.0
+    """Only counts have changed: the status may be written this much later, together with what follows."""
+    waits_for: str = ""
+    """In words, for the log and the metric of waiting jobs."""

@@ -1,0 +1,564 @@
+"""Parts of the operator by themselves: queue, fair share, cache, election, events, client, pages."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.kube_server import KubeServer, status
+from umiak.core.shown import Secrets
+from umiak.kube.answers import KubeRefused, KubeSilent
+from umiak.kube.async_api import AsyncKubeApi
+from umiak.kube.kubeconfig import KubeAccess
+from umiak.operator.controller import http_pages
+from umiak.operator.controller.cache import ClusterCache
+from umiak.operator.controller.election import LEASE_NAME, LEASE_S, RENEW_S, RETRY_S, LeaseElection
+from umiak.operator.controller.event_recorder import BURST, EventRecorder
+from umiak.operator.controller.fair_share import FIRST_WINDOW, SLICE, FairShare
+from umiak.operator.controller.job_queue import JobQueue
+from umiak.operator.controller.metrics import OperatorMetrics
+from umiak.operator.controller.seen_objects import pod_of
+from umiak.operator.values import ClusterFacts, PodPhase, RecordEvent
+from umiak.paddlejob.reading import read
+from umiak.paddlejob.resource import PodRole
+
+PATIENCE_S = 150.0
+pytestmark = pytest.mark.timeout(600)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.005)
+
+
+def with_server(test: Callable[[KubeServer, AsyncKubeApi], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with KubeServer() as server:
+            access = KubeAccess(server=server.url, secrets=Secrets(token="s3cret"))
+            async with AsyncKubeApi(access, {}) as api:
+                await test(server, api)
+
+    asyncio.run(main())
+
+
+# ---- the queue
+
+
+def test_a_key_waits_once_and_in_order() -> None:
+    async def main() -> None:
+        queue = JobQueue()
+        for key in ("a", "b", "a", "c"):
+            queue.add(key)
+        assert [await queue.get() for _ in range(3)] == ["a", "b", "c"]
+
+    asyncio.run(main())
+
+
+def test_a_key_is_never_given_to_two_workers() -> None:
+    async def main() -> None:
+        queue = JobQueue()
+        queue.add("a")
+        assert await queue.get() == "a"
+        queue.add("a")
+        assert len(queue) == 0
+        queue.done("a")
+        assert await queue.get() == "a"
+        queue.done("a")
+        assert len(queue) == 0
+
+    asyncio.run(main())
+
+
+def test_begun_jobs_and_new_ones_take_turns() -> None:
+    async def main() -> None:
+        queue = JobQueue()
+        for key in "abcdef":
+            queue.add(key)
+        assert [await queue.get(), await queue.get()] == ["a", "b"]
+        for key in "ab":
+            queue.done(key)
+            queue.add(key)
+        assert [await queue.get() for _ in range(6)] == ["a", "c", "b", "d", "e", "f"]
+        queue.forget("a")
+        queue.done("a")
+        assert len(queue) == 0
+
+    asyncio.run(main())
+
+
+def test_of_two_delays_the_earlier_counts() -> None:
+    async def main() -> None:
+        queue = JobQueue()
+        queue.add_after("a", 3600)
+        queue.add_after("a", 0.01)
+        queue.add_after("a", 1800)
+        assert await asyncio.wait_for(queue.get(), PATIENCE_S) == "a"
+        assert queue.delayed == 0
+
+    asyncio.run(main())
+
+
+def test_failures_come_back_later_and_later() -> None:
+    async def main() -> None:
+        queue = JobQueue(chance=lambda: 0.5)
+        waits = [queue.add_failed("a") for _ in range(12)]
+        assert waits == sorted(waits)
+        assert waits[0] == pytest.approx(0.2)
+        assert waits[-1] == pytest.approx(60.0)
+        queue.succeeded("a")
+        assert queue.add_failed("a") == pytest.approx(0.2)
+        assert queue.add_failed("b", at_least_s=7.0) == pytest.approx(7.0)
+
+    asyncio.run(main())
+
+
+# ---- fair share
+
+
+def test_a_small_batch_overtakes_a_large_one() -> None:
+    async def main() -> None:
+        share = FairShare(in_flight=4)
+        order: list[str] = []
+
+        def call(name: str) -> Callable[[], Awaitable[None]]:
+            async def made() -> None:
+                await asyncio.sleep(0.001)
+                order.append(name)
+
+            return made
+
+        large = asyncio.ensure_future(share.run([call("large")] * 200))
+        await asyncio.sleep(0)
+        small = asyncio.ensure_future(share.run([call("small")] * 4))
+        outcome = await small
+        assert (outcome.started, outcome.errors) == (4, ())
+        assert len(order) <= SLICE + 8 + 4 + 8
+        assert (await large).started == 200
+
+    asyncio.run(main())
+
+
+def test_after_a_failure_nothing_more_is_started() -> None:
+    async def main() -> None:
+        share = FairShare(in_flight=32)
+        started = 0
+
+        async def fails() -> None:
+            nonlocal started
+            started += 1
+            await asyncio.sleep(0.001)
+            raise ValueError("no")
+
+        outcome = await share.run([fails] * 100)
+        assert started == FIRST_WINDOW
+        assert outcome.skipped == 100 - FIRST_WINDOW
+        assert len(outcome.errors) == FIRST_WINDOW
+
+    asyncio.run(main())
+
+
+def test_what_does_not_hold_any_more_is_skipped() -> None:
+    async def main() -> None:
+        share = FairShare(in_flight=2)
+        done = 0
+
+        async def counts() -> None:
+            nonlocal done
+            await asyncio.sleep(0)
+            done += 1
+
+        outcome = await share.run([counts] * 50, lambda: done < 5)
+        assert outcome.skipped > 30
+        assert outcome.started + outcome.skipped == 50
+
+    asyncio.run(main())
+
+
+# ---- the cache
+
+
+def a_pod(name: str, version: int, owner: str = "uid-1", **status_: Any) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid-of-{name}",
+            "resourceVersion": str(version),
+            "labels": {"paddle-res-type": "worker", "batch.paddlepaddle.org/job-name": "wide"},
+            "ownerReferences": [{"uid": owner, "controller": True}],
+        },
+        "spec": {"nodeName": "n1"},
+        "status": {"phase": "Running", **status_},
+    }
+
+
+def a_job(version: int = 5, uid: str = "uid-1", **spec: Any) -> dict[str, Any]:
+    template = {"spec": {"containers": [{"name": "main", "image": "x"}]}}
+    return {
+        "apiVersion": "batch.paddlepaddle.org/v1",
+        "kind": "PaddleJob",
+        "metadata": {
+            "name": "wide",
+            "namespace": "default",
+            "uid": uid,
+            "resourceVersion": str(version),
+            "generation": 1,
+        },
+        "spec": {"worker": {"replicas": 2, "template": template}, **spec},
+    }
+
+
+class Watched:
+    def __init__(self, **options: Any) -> None:
+        self.changed: list[Any] = []
+        self.cache = ClusterCache(lambda body: (read(body).job, ()), self.changed.append, **options)
+        self.key = ("g", "default", "wide")
+
+    def observed(self, now: float = 1e9) -> Any:
+        return self.cache.observe(self.key, ClusterFacts(), now)
+
+
+def test_an_older_version_never_replaces_a_newer_one() -> None:
+    watched = Watched()
+    watched.cache.put_job("g", a_job(9))
+    watched.cache.put("Pod", a_pod("wide-worker-0", 20))
+    watched.cache.put("Pod", a_pod("wide-worker-0", 12, phase="Pending"))
+    watched.cache.put_job("g", a_job(7, intranet="Host"))
+    (pod,) = watched.observed().pods
+    assert pod.phase is PodPhase.RUNNING
+    assert watched.observed().job.resource_version == "9"
+
+
+def test_nothing_is_told_if_nothing_changed() -> None:
+    watched = Watched()
+    watched.cache.put_job("g", a_job())
+    watched.cache.put("Pod", a_pod("wide-worker-0", 20))
+    told = len(watched.changed)
+    watched.cache.put("Pod", a_pod("wide-worker-0", 21))
+    assert len(watched.changed) == told
+    watched.cache.put("Pod", a_pod("wide-worker-0", 22, phase="Failed"))
+    assert len(watched.changed) == told + 1
+
+
+def test_a_list_removes_what_is_not_in_it_and_not_newer() -> None:
+    watched = Watched()
+    watched.cache.put_job("g", a_job())
+    for number, version in enumerate((10, 20, 30)):
+        watched.cache.put("Pod", a_pod(f"wide-worker-{number}", version))
+    watched.cache.listed("Pod", {"uid-of-wide-worker-0"}, 25)
+    assert [pod.name for pod in watched.observed().pods] == ["wide-worker-0", "wide-worker-2"]
+
+
+def test_children_belong_to_the_uid_of_their_controller() -> None:
+    watched = Watched()
+    watched.cache.put_job("g", a_job(5, uid="old"))
+    watched.cache.put("Pod", a_pod("wide-worker-0", 6, owner="old"))
+    watched.cache.put_job("g", a_job(8, uid="new"))
+    assert watched.observed().pods == ()
+    watched.cache.block(watched.key, "Pod", "default", "wide-worker-0")
+    (foreign,) = watched.observed().pods
+    assert (foreign.role, foreign.owner_uid) == (None, "old")
+    watched.cache.remove("Pod", "default", "wide-worker-0")
+    assert watched.observed().pods == ()
+
+
+def test_a_node_is_lost_when_it_is_silent_for_long_or_gone() -> None:
+    watched = Watched(node_timeout_s=60.0)
+    watched.cache.put_job("g", a_job())
+    pod = a_pod("wide-worker-0", 20)
+    pod["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    watched.cache.put("Pod", pod)
+
+    def node(word: str) -> dict[str, Any]:
+        ready = {"type": "Ready", "status": word, "lastTransitionTime": "2026-01-01T01:00:00Z"}
+        return {"metadata": {"name": "n1", "uid": "n"}, "status": {"conditions": [ready]}}
+
+    at = read(a_job()).job.created_s or 1767229200.0  # 2026-01-01T01:00:00Z
+    watched.cache.put_node(node("Unknown"))
+    watched.cache.listed_nodes({"n"})
+    assert watched.observed(at + 30).facts.lost_nodes == frozenset()
+    assert watched.cache.silent_for_s(watched.key, at + 30) == pytest.approx(30.0)
+    assert watched.observed(at + 61).facts.lost_nodes == {"n1"}
+    assert watched.observed(at + 61).pods[0].is_disrupted
+    watched.cache.put_node(node("False"))
+    assert watched.observed(at + 600).facts.lost_nodes == frozenset()
+    told = len(watched.changed)
+    watched.cache.remove_node("n1")
+    assert len(watched.changed) == told + 1
+    assert watched.observed(at + 61).facts.lost_nodes == {"n1"}
+
+
+def test_ports_of_other_jobs_on_hosts() -> None:
+    watched = Watched()
+    watched.cache.put_job("g", a_job(intranet="Host"))
+    other = a_job(uid="uid-2", intranet="Host")
+    other["metadata"]["name"] = "deep"
+    other["status"] = {"phase": "Running", "hostPorts": {"deep-worker-0": 10020, "deep-worker-1": 10040}}
+    watched.cache.put_job("g", other)
+    watched.cache.put("Pod", a_pod("deep-worker-0", 20, owner="uid-2"))
+    assert set(watched.observed().facts.kept_ports) == {("n1", 10020), ("*", 10040)}
+
+
+@pytest.mark.parametrize(
+    ("given", "reason", "code"),
+    [
+        ({"phase": "Failed", "reason": "Evicted", "message": "low on memory"}, "Evicted", None),
+        (
+            {
+                "phase": "Failed",
+                "containerStatuses": [
+                    {"restartCount": 2, "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
+                ],
+            },
+            "OOMKilled",
+            137,
+        ),
+        (
+            {"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff"}}}]},
+            "ImagePullBackOff",
+            None,
+        ),
+        (
+            {
+                "phase": "Pending",
+                "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
+            },
+            "Unschedulable",
+            None,
+        ),
+        (
+            {"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]},
+            "",
+            None,
+        ),
+        (
+            {
+                "phase": "Running",
+                "containerStatuses": [
+                    {
+                        "restartCount": 3,
+                        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                        "lastState": {"terminated": {"exitCode": 3, "reason": "Error"}},
+                    }
+                ],
+            },
+            "CrashLoopBackOff",
+            3,
+        ),
+    ],
+)
+def test_what_is_kept_of_a_pod(given: dict[str, Any], reason: str, code: int | None) -> None:
+    seen = pod_of(a_pod("wide-worker-7", 1, **given))
+    assert (seen.reason, seen.exit_code, seen.index, seen.role) == (reason, code, 7, PodRole.WORKER)
+
+
+def test_addresses_of_both_families() -> None:
+    seen = pod_of(a_pod("w-0", 1, podIP="10.0.0.1", podIPs=[{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]))
+    assert seen.addresses == ("10.0.0.1", "fd00::1")
+
+
+# ---- the client
+
+
+def test_the_client_tries_again_and_then_says_why() -> None:
+    async def main(server: KubeServer, api: AsyncKubeApi) -> None:
+        count = 0
+
+        async def trouble(verb: str, path: str, request: web.Request) -> web.StreamResponse | None:
+            nonlocal count
+            count += 1
+            assert request.headers["Authorization"] == "Bearer s3cret"
+            return status(503, "ServiceUnavailable", "starting") if count < 4 else None
+
+        server.hook = trouble
+        assert (await api.get("/version"))["gitVersion"]
+        assert count == 4
+        count = -1000
+        with pytest.raises(KubeSilent, match="503 ServiceUnavailable: starting") as silent:
+            await api.get("/version")
+        assert "s3cret" not in f"{silent.value!r} {silent.value} {silent.value.request}"
+        server.hook = None
+        with pytest.raises(KubeRefused) as refused:
+            await api.get("/api/v1/namespaces/default/pods/none")
+        assert refused.value.status == 404
+
+    with_server(main)
+
+
+def test_lists_come_in_pages() -> None:
+    async def main(server: KubeServer, api: AsyncKubeApi) -> None:
+        for number in range(1203):
+            server.put("", "configmaps", {"metadata": {"name": f"c{number}"}})
+        sizes = [len(items) async for items, _ in api.pages("/api/v1/configmaps")]
+        assert sizes == [500, 500, 203]
+
+    with_server(main)
+
+
+# ---- election
+
+
+def test_a_leader_stops_before_another_may_start() -> None:
+    assert RENEW_S + RETRY_S < LEASE_S
+    assert LEASE_S + 2 * RETRY_S < 20
+
+
+def test_one_leads_the_other_follows_and_takes_over() -> None:
+    async def main(server: KubeServer, api: AsyncKubeApi) -> None:
+        acting: list[str] = []
+
+        async def lead(name: str) -> None:
+            acting.append(name)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                acting.remove(name)
+
+        def candidate(name: str) -> tuple[LeaseElection, asyncio.Task[None]]:
+            election = LeaseElection(api, "default", name, lease_s=2, renew_s=1.0, retry_s=0.2)
+            return election, asyncio.ensure_future(election.run(lambda: lead(name)))
+
+        first, first_task = candidate("first")
+        await until(lambda: acting == ["first"])
+        _second, second_task = candidate("second")
+        await asyncio.sleep(1.0)
+        assert acting == ["first"]
+        # It ends cleanly: the other need not wait.
+        first_task.cancel()
+        await asyncio.gather(first_task, return_exceptions=True)
+        await first.give_up()
+        await until(lambda: acting == ["second"])
+        lease = server.get("leases", LEASE_NAME)
+        assert lease
+        assert lease["spec"]["holderIdentity"] == "second"
+        # It is killed: the lease ends by itself.
+        _third, third_task = candidate("third")
+        second_task.cancel()
+        await asyncio.gather(second_task, return_exceptions=True)
+        assert acting == []
+        await until(lambda: acting == ["third"])
+        third_task.cancel()
+        await asyncio.gather(third_task, return_exceptions=True)
+
+    with_server(main)
+
+
+def test_a_leader_that_can_not_renew_stops_acting() -> None:
+    async def main(server: KubeServer, api: AsyncKubeApi) -> None:
+        acting = False
+
+        async def lead() -> None:
+            nonlocal acting
+            acting = True
+            try:
+                await asyncio.Event().wait()
+            finally:
+                acting = False
+
+        election = LeaseElection(api, "default", "first", lease_s=3, renew_s=1.0, retry_s=0.2)
+        task = asyncio.ensure_future(election.run(lead))
+        await until(lambda: acting)
+
+        async def hangs(verb: str, path: str, _: web.Request) -> web.StreamResponse | None:
+            await asyncio.sleep(60)
+            return None
+
+        renewed = time.monotonic()
+        server.hook = hangs
+        await until(lambda: not acting)
+        assert time.monotonic() - renewed < PATIENCE_S
+        server.hook = None
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    with_server(main)
+
+
+# ---- events
+
+
+def test_equal_events_are_counted_and_floods_are_held_back() -> None:
+    async def main(server: KubeServer, api: AsyncKubeApi) -> None:
+        job = read(a_job()).job
+        recorder = EventRecorder(api, "host")
+        task = asyncio.ensure_future(recorder.run())
+        for _ in range(50):
+            recorder.record(job, RecordEvent(reason="Created", message="created 2 pods"))
+        await until(lambda: server.all("events"))
+        (event,) = server.all("events")
+        assert event["involvedObject"]["uid"] == "uid-1"
+        assert event["source"]["component"] == "paddlejob-controller"
+        for number in range(500):
+            recorder.record(job, RecordEvent(reason="Create", message=f"refused {number}", is_warning=True))
+        await asyncio.sleep(0.3)
+        assert len(server.all("events")) <= BURST
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    with_server(main)
+
+
+# ---- pages
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [(":8080", ("", 8080)), ("127.0.0.1:1", ("127.0.0.1", 1)), ("[::1]:80", ("::1", 80)), ("0", None), ("", None)],
+)
+def test_addresses_of_pages(text: str, meant: tuple[str, int] | None) -> None:
+    assert http_pages.address_of(text) == meant
+
+
+@pytest.mark.parametrize("text", ["8080x", "host", ":99999", ":-1"])
+def test_no_addresses_of_pages(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - the caller says which flag
+        http_pages.address_of(text)
+
+
+def test_pages_are_served() -> None:
+    async def main() -> None:
+        metrics = OperatorMetrics(lambda: [("umiak_operator_is_leader", (), 1.0)])
+        metrics.count("umiak_operator_actions_total", verb="create", kind='Po"d', result="done")
+        metrics.observe("umiak_operator_decide_seconds", 0.004)
+
+        def broken() -> tuple[int, str]:
+            raise RuntimeError("secret")
+
+        pages = {"/metrics": lambda: (200, metrics.text()), "/broken": broken}
+        server = await http_pages.serve(("127.0.0.1", 0), pages)
+        port = server.sockets[0].getsockname()[1]
+
+        async def ask(line: str) -> str:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(f"{line} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            text = (await reader.read()).decode()
+            writer.close()
+            return text
+
+        page = await ask("GET /metrics?x=1")
+        assert page.startswith("HTTP/1.1 200 OK")
+        assert 'umiak_operator_actions_total{kind="Po\\"d",result="done",verb="create"} 1\n' in page
+        assert 'umiak_operator_decide_seconds_bucket{le="0.005"} 1\n' in page
+        assert "umiak_operator_is_leader 1\n" in page
+        assert "404" in await ask("GET /nothing")
+        assert "405" in await ask("POST /metrics")
+        page = await ask("GET /broken")
+        assert "500" in page
+        assert "secret" not in page
+        server.close()
+
+    asyncio.run(main())
+
+
+def test_the_metrics_page_is_what_prometheus_reads() -> None:
+    for line in OperatorMetrics().text().splitlines():
+        assert line.startswith(("# HELP ", "# TYPE ")) or len(line.split(" ")) == 2
+    assert json.dumps(OperatorMetrics().text())
