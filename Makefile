@@ -28,7 +28,7 @@ MAKE_RAY = test -x .venv-ray/bin/ray || { $(BIN)/uv venv --quiet --python $(BIN)
 OPEN_CLUSTER = $(BIN)/python -m testbed.prepare && $(BIN)/python -m testbed $(@:cluster-%=%) $(COUNT)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-torch cluster-ssh cluster-slurm cluster-mpi cluster-ray campaign campaign-ps wheels check audit format bench bench-ps bench-peers bench-fabric docs site clean
+.PHONY: help setup demo test test-torch cluster-ssh cluster-slurm cluster-mpi cluster-ray cluster-kubernetes campaign campaign-ps wheels check audit format bench bench-ps bench-peers bench-fabric docs site clean
 
 help: ## Show what there is to do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ cluster-ray: setup ## A shell beside a real Ray cluster, COUNT=3 (makes .venv-ra
 	@$(MAKE_RAY)
 	@$(OPEN_CLUSTER)
 
+cluster-kubernetes: setup ## A shell beside a real Kubernetes cluster, COUNT=2 (builds Kubernetes the first time: Go, 12 minutes)
+	@$(OPEN_CLUSTER)
+
 campaign: setup ## Play random outages, losses and joins against the launcher's decisions, for MINUTES=60
 	$(BIN)/python -m tests.laws.campaign --minutes $(MINUTES)
 
@@ -111,6 +114,7 @@ bench: setup ## Measure the launcher beside its peers (torchrun after `make benc
 	$(BIN)/python -m benchmarks.ps
 	$(BIN)/python -m benchmarks.train
 	$(BIN)/python -m benchmarks.submit
+	$(BIN)/python -m benchmarks.operator
 
 bench-ps: setup ## Measure the parameter server beside Paddle 2.6.2's own (makes .venv-paddle262, 500 MB)
 	$(BIN)/python -m benchmarks.ps --peer paddle

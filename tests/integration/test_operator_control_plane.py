@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -191,3 +194,37 @@ def test_jobs_of_kubeflow_as_soon_as_they_are_defined(control_plane, fake_nodes,
 
         control_plane.until(runs, "it runs", 100)
         assert sorted(jobs.pods()) == ["flow-worker-0", "flow-worker-1"]
+
+
+def test_the_rights_of_the_manifest_are_enough(control_plane, fake_nodes, jobs, tmp_path: Path):
+    """Everything that the operator does in a life, as the service account of `umiak deploy`; nothing is refused."""
+    printed = subprocess.run(
+        [sys.executable, "-m", "umiak", "deploy", "--json"], capture_output=True, text=True, check=True
+    ).stdout
+    wanted = [each for each in json.loads(printed)["items"] if each["kind"] != "Deployment"]
+    control_plane.apply(*wanted)
+    config = control_plane.account_kubeconfig("paddle-system", "paddle-manager-sa")
+    flags = ("--leader-elect", "--leader-elect-namespace", "paddle-system")
+    old = job("old", jobs.namespace, workers=1)
+    old["metadata"]["finalizers"] = ["finalizers.paddlepaddle.org"]
+    try:
+        with operating(config, tmp_path / "log", *flags) as operator:
+            kept = {"ttlSecondsAfterFinished": 1, "backoffLimit": 1}
+            jobs.create(old, job("wide", jobs.namespace, ps=1, runPolicy=kept, intranet="Service"))
+            jobs.until_phase("wide", "Running")
+            finish(jobs, fake_nodes, "wide-worker-1", exit_code=1)
+            operator.until(lambda: jobs.status("wide").get("restarts") == 1, "a restart")
+            jobs.until_phase("wide", "Running")
+            finish(jobs, fake_nodes, "wide-worker-0", "wide-worker-1")
+            path = f"/apis/batch.paddlepaddle.org/v1/namespaces/{jobs.namespace}/paddlejobs"
+            operator.until(
+                lambda: [each["metadata"]["name"] for each in control_plane.request("GET", path)["items"]] == ["old"],
+                "the job is deleted after its time to live",
+            )
+            assert not jobs.get("old")["metadata"].get("finalizers")
+            events = control_plane.request("GET", f"/api/v1/namespaces/{jobs.namespace}/events")["items"]
+            assert {"Created", "Restarting"} <= {each["reason"] for each in events}
+            assert 'status="403"' not in operator.page()
+            assert operator.end() == 0
+    finally:
+        control_plane.request("DELETE", "/api/v1/namespaces/paddle-system")

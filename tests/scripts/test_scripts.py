@@ -4,7 +4,7 @@
     $ join a b
     -> a b: Form generation 1: a b
 
-`master_story`, `node_story` and `cluster_story` say which commands there are. ``UMIAK_REWRITE=1 pytest tests/scripts`` writes
+`master_story`, `node_story`, `cluster_story` and `operator_story` say which commands there are. ``UMIAK_REWRITE=1 pytest tests/scripts`` writes
 down what the commands lead to now; read the difference before you keep it, it is a change of behaviour.
 """
 
@@ -31,7 +31,7 @@ def test_the_story_goes_as_it_is_written(script: Path) -> None:
 
 
 def test_there_are_stories_of_every_kind() -> None:
-    assert {script.name.split("-")[0] for script in SCRIPTS} == {"master", "node", "cluster"}
+    assert {script.name.split("-")[0] for script in SCRIPTS} == {"master", "node", "cluster", "operator"}
 
 
 def test_a_story_that_goes_otherwise_is_noticed() -> None:

@@ -8,8 +8,14 @@ from collections.abc import Callable, Iterator
 from tests.scripts.cluster_story import ClusterStory
 from tests.scripts.master_story import MasterStory
 from tests.scripts.node_story import NodeStory
+from tests.scripts.operator_story import OperatorStory
 
-STORIES: dict[str, type] = {"master": MasterStory, "node": NodeStory, "cluster": ClusterStory}
+STORIES: dict[str, type] = {
+    "master": MasterStory,
+    "node": NodeStory,
+    "cluster": ClusterStory,
+    "operator": OperatorStory,
+}
 
 
 class Mistake(Exception):
@@ -49,6 +55,6 @@ def _perform(story: object | None, command: str) -> tuple[object, list[str]]:
         story = STORIES[words[0]](*plain, **given)
         return story, list(getattr(story, "beginning", []))
     if story is None:
-        raise Mistake("a script begins with master, node or cluster")
+        raise Mistake("a script begins with master, node, cluster or operator")
     act: Callable[..., list[str]] = getattr(story, f"do_{words[0]}")
     return story, act(*plain, **given)

@@ -11,11 +11,13 @@
 from __future__ import annotations
 
 from umiak.core.cluster import join_host_port
-from umiak.core.value import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    PodPlace = tuple[str, int]
+    """Where a pod can be reached: an address or a name, and the first of its ports."""
 
 PORTS_PER_POD = 20
 GLOO_OFFSET = 18
@@ -31,18 +33,6 @@ KUBEFLOW_OWN_ADDRESS = "POD_IP_DUMMY"
 
 ROLE_WORDS = {"ps": "PSERVER", "worker": "TRAINER", "heter": "HETER"}
 """By the words of the manifest."""
-
-
-@value
-class PodPlace:
-    """Where a pod can be reached: an address or a name, and the first of its ports."""
-
-    host: str
-    port: int
-
-    @property
-    def endpoint(self) -> str:
-        return join_host_port(self.host, self.port)
 
 
 def of_pod(role: str, index: int) -> dict[str, str]:
@@ -68,15 +58,15 @@ def of_job(
         found["PADDLE_PSERVERS_IP_PORT_LIST"] = _listed(servers)
     if workers is not None:
         found["PADDLE_TRAINER_ENDPOINTS"] = _listed(workers)
-        found["PADDLE_TRAINERS"] = ",".join([place.host for place in workers])
+        found["PADDLE_TRAINERS"] = ",".join([host for host, _ in workers])
         found["PADDLE_TRAINERS_NUM"] = str(len(workers))
     if heters is not None:
         found["PADDLE_HETER_ENDPOINTS"] = _listed(heters)
     if servers and with_gloo > 0:
-        first = servers[0]
+        host, first = servers[0]
         found["PADDLE_WITH_GLOO"] = str(with_gloo)
         found["PADDLE_GLOO_RENDEZVOUS"] = "3"
-        found["PADDLE_GLOO_HTTP_ENDPOINT"] = join_host_port(first.host, first.port + GLOO_OFFSET)
+        found["PADDLE_GLOO_HTTP_ENDPOINT"] = join_host_port(host, first + GLOO_OFFSET)
     return found
 
 
@@ -112,4 +102,4 @@ def of_kubeflow(job: str, count: int, first: str, *, is_first: bool, is_server: 
 
 
 def _listed(places: Sequence[PodPlace]) -> str:
-    return ",".join([place.endpoint for place in places])
+    return ",".join([join_host_port(host, port) for host, port in places])

@@ -25,13 +25,13 @@ from umiak.operator.upkeep import Upkeep, addresses_changed, clean_up, release, 
 from umiak.operator.values import Decision, RecordEvent, RemoveFinalizer
 from umiak.paddlejob.checks import message as said
 from umiak.paddlejob.report import settled
-from umiak.paddlejob.resource import OLD_FINALIZER, JobPhase, RestartScope
+from umiak.paddlejob.resource import OLD_FINALIZER, JobPhase, RestartScope, SuccessPolicy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from umiak.operator.policies.view import JobView
     from umiak.operator.values import Observed, OperatorAction
-    from umiak.paddlejob.resource import Condition, JobReport, PaddleJob
+    from umiak.paddlejob.resource import Condition, JobReport, PaddleJob, RoleCounts
 
 OURS = frozenset(["", "batch.paddlepaddle.org/paddle-operator", "kubeflow.org/training-operator"])
 """Words of ``runPolicy.managedBy`` that mean this operator."""
@@ -65,7 +65,8 @@ def _decided(observed: Observed, now_s: float) -> Decision:
     if job.spec.run_policy.suspend:
         return _suspended(view)
     if is_done(view):
-        return _finished(view, JobPhase.COMPLETED, "Completed", "all workers have ended well")
+        what = "all pods" if job.spec.run_policy.success is SuccessPolicy.ALL_ROLES else "all workers"
+        return _finished(view, JobPhase.COMPLETED, "Completed", f"{what} have ended well")
     left = time_limits.deadline_in_s(job, now_s)
     if left == 0.0:
         limit = job.spec.run_policy.active_deadline_s
@@ -94,10 +95,15 @@ def _going_on(view: JobView, observed: Observed) -> Decision:
     if ports and ports != dict(view.report.node_ports):
         report = replace(_accepted(view), node_ports=tuple(sorted(ports.items())))
         return Decision(report=report, is_turning_point=True, waits_for="ports of its hosts are chosen")
-    holds = found is not None and found.scope is RestartScope.JOB
+    holds = found is not None and found.wait_s > 0
     made = upkeep(view, observed.refusals, () if found is None else found.replaced, creates=not holds)
     decision = _reported(view, made, found)
-    return _soonest(decision, found.wait_s if found is not None and found.wait_s > 0 else None)
+    if holds:  # which pods were there is how it is known, until the restart is decided, that one of them is not
+        before = {each.role: each.refs for each in view.report.counts}
+        counts = [replace(each, refs=before.get(each.role, each.refs)) for each in decision.report.counts]
+        decision = replace(decision, report=replace(decision.report, counts=tuple(counts)))
+    decision = _soonest(decision, found.wait_s if found is not None and holds else None)
+    return _soonest(decision, None if found is None else found.again_in_s)
 
 
 # ---- the status
@@ -106,8 +112,7 @@ def _going_on(view: JobView, observed: Observed) -> Decision:
 def _reported(view: JobView, made: Upkeep, found: Reaction | None) -> Decision:
     """Go on, and say how it is."""
     report = _accepted(view)
-    counts = phases.counts_of(view)
-    phase = phases.phase_of(view, counts, is_restarting=phases.is_true(view.report, "Restarting"))
+    phase = phases.phase_of(view, report.counts, is_restarting=phases.is_true(view.report, "Restarting"))
     conditions = phases.waiting(report.conditions, made.wait, view.now_s)
     if phase is JobPhase.RUNNING:
         conditions = phases.condition(conditions, "Running", True, view.now_s, "AllPodsRun")
@@ -118,7 +123,7 @@ def _reported(view: JobView, made: Upkeep, found: Reaction | None) -> Decision:
         reason, why = (found.reason, found.message) if found is not None else ("PodDeleted", "a pod was deleted")
         conditions = phases.condition(conditions, "Restarting", True, view.now_s, reason, why)
     conditions = _with_drift(view, made, conditions)
-    report = replace(report, phase=phase, counts=counts, conditions=conditions, completed=completed_ranges(view))
+    report = replace(report, phase=phase, conditions=conditions, completed=completed_ranges(view))
     return Decision(
         actions=made.actions,
         report=report,
@@ -155,7 +160,7 @@ def _accepted(view: JobView) -> JobReport:
     return replace(
         report,
         phase=JobPhase.PENDING if report.phase in (None, JobPhase.SUSPENDED) else report.phase,
-        counts=report.counts or phases.counts_of(view),
+        counts=phases.counts_of(view),
         conditions=conditions,
         port=job_port(view.job),
         start_s=view.now_s if report.start_s is None else report.start_s,
@@ -174,18 +179,33 @@ def _restarted(view: JobView, found: Reaction, reason: str, why: str) -> Decisio
     marked = phases.condition(tuple(conditions), "Restarting", True, view.now_s, reason, why)
     report = replace(report, phase=JobPhase.RESTARTING, restarts=report.restarts + found.cost, conditions=marked)
     if found.scope is RestartScope.JOB:
-        report = replace(report, attempt=report.attempt + 1, completed=(), last_logs=())
+        report = replace(report, attempt=report.attempt + 1, completed=(), last_logs=(), counts=_without(report.counts))
         what = "all pods are started again"
     else:
         names = set(found.restarted)
         times = dict(report.pod_restarts)
         counted = {**times, **{name: times.get(name, 0) + 1 for name in names}}
         logs = tuple([each for each in report.last_logs if each[0] not in names])
-        kept = completed_ranges(view) if found.scope is RestartScope.POD else ()
-        report = replace(report, pod_restarts=tuple(sorted(counted.items())), last_logs=logs, completed=kept)
+        report = replace(
+            report,
+            pod_restarts=tuple(sorted(counted.items())),
+            last_logs=logs,
+            completed=completed_ranges(view, without=names),
+            counts=_without(report.counts, names),
+        )
         what = f"started again: {', '.join(sorted(names)[:5])}{' and more' if len(names) > 5 else ''}"
     event = RecordEvent(reason="Restarting", message=f"{why}; {what}", is_warning=True)
     return Decision(actions=(event,), report=report, is_turning_point=True, waits_for=f"{reason}: {why}")
+
+
+def _without(counts: tuple[RoleCounts, ...], names: set[str] | None = None) -> tuple[RoleCounts, ...]:
+    """Counts without the references to these pods, or to all: they belong to the attempt before."""
+    return tuple(
+        [
+            replace(each, refs=() if names is None else tuple([ref for ref in each.refs if ref[0] not in names]))
+            for each in counts
+        ]
+    )
 
 
 def _finished(view: JobView, phase: JobPhase, reason: str, why: str) -> Decision:
@@ -197,7 +217,6 @@ def _finished(view: JobView, phase: JobPhase, reason: str, why: str) -> Decision
     report = replace(
         report,
         phase=phase,
-        counts=phases.counts_of(view),
         conditions=conditions,
         completion_s=view.now_s,
         completed=completed_ranges(view),
@@ -223,6 +242,7 @@ def _suspended(view: JobView) -> Decision:
         attempt=report.attempt + 1 if ran else report.attempt,
         completed=(),
         start_s=None,
+        counts=_without(phases.counts_of(view)),
         conditions=conditions,
         selector=selector(view.job),
     )

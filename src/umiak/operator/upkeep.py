@@ -132,6 +132,12 @@ def clean_up(view: JobView) -> tuple[tuple[OperatorAction, ...], float | None]:
     return tuple(actions), left
 
 
+def _may_differ(view: JobView) -> bool:
+    """Whether pods go on when a peer has another address: they are restarted one by one, and find each other by themselves."""
+    alone = all(scope_of(view.spec, wish.role) is not RestartScope.JOB for wish in view.spec.roles)
+    return alone and view.done <= view.current.keys()
+
+
 # ---- making
 
 
@@ -181,7 +187,8 @@ def _pods(view: JobView, driver: GangDriver | None) -> tuple[list[OperatorAction
             actions.append(_delete(seen))
         return actions, Wait(reason="Restarting", message="the list of addresses is being deleted"), None
     if earlier:
-        text = f"{len(earlier)} pods of the attempt before are being deleted, first {min(pod.name for pod in earlier)}"
+        first = min(pod.name for pod in earlier)
+        text = f"{_pods_in_words(len(earlier))} of an earlier attempt must go first: {first}"
         return actions, Wait(reason="Restarting", message=text), None
     if missing:
         names = {pod.name for pod in (*view.stale, *view.surplus)}
@@ -190,15 +197,15 @@ def _pods(view: JobView, driver: GangDriver | None) -> tuple[list[OperatorAction
         actions += _creations(view, ready, driver)
         wait = None
         if delays:
-            wait = Wait(reason="BackingOff", message=f"{len(delays)} pods are started again later: they failed often")
+            wait = Wait(
+                reason="BackingOff", message=f"{_pods_in_words(len(delays))} failed often and will be started later"
+            )
         return actions, wait, min(delays.values()) if delays else None
-    if needs_addresses(view):
-        data = told(view)
-        if data is not None and seen is None:
-            actions.append(CreateObject(kind=CONFIG_MAP, name=view.job.name, body=config_map(view.job, data)))
-        elif data is not None and seen is not None and seen.digest != digest(data) and view.done <= view.current.keys():
-            made = config_map(view.job, data)
-            actions.append(ReplaceObject(kind=CONFIG_MAP, name=seen.name, uid=seen.uid, body=made))
+    if needs_addresses(view) and seen is None and (data := told(view)) is not None:
+        actions.append(CreateObject(kind=CONFIG_MAP, name=view.job.name, body=config_map(view.job, data)))
+    elif seen is not None and _may_differ(view) and (data := told(view)) is not None and seen.digest != digest(data):
+        made = config_map(view.job, data)
+        actions.append(ReplaceObject(kind=CONFIG_MAP, name=seen.name, uid=seen.uid, body=made))
     return actions, None, None
 
 
@@ -211,9 +218,13 @@ def _creations(view: JobView, slots: list[PodSlot], driver: GangDriver | None) -
     actions: list[OperatorAction] = [
         CreateObject(kind=POD, name=slot.name, body=body(roles[slot.role], slot, view, ports)) for slot in slots
     ]
-    if view.report.start_s is None and len(slots) == len(view.slots):
-        actions.append(RecordEvent(reason="Created", message=f"created {len(slots)} pods"))
+    if len(slots) == len(view.slots):
+        actions.append(RecordEvent(reason="Created", message=f"created {_pods_in_words(len(slots))}"))
     return actions
+
+
+def _pods_in_words(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"
 
 
 def _drifted(view: JobView) -> tuple[str, ...]:

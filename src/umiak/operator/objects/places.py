@@ -43,12 +43,7 @@ def told(view: JobView) -> dict[str, str] | None:
         return None
     port, ports = job_port(view.job), host_ports(view)
     roles = {wish.role for wish in view.spec.roles}
-    places = {
-        role: [
-            contract.PodPlace(host=hosts[slot.name], port=ports.get(slot.name, port)) for slot in view.slots_of(role)
-        ]
-        for role in roles
-    }
+    places = {role: [(hosts[slot.name], ports.get(slot.name, port)) for slot in view.slots_of(role)] for role in roles}
     attempts = {
         contract.attempt_key(view.job.uid, number): str(number) for number in {slot.attempt for slot in view.slots}
     }

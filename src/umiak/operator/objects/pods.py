@@ -27,6 +27,7 @@ from umiak.operator.objects.names import (
 from umiak.operator.objects.places import elastic_environment
 from umiak.operator.policies.ports import SERVICE_PORT
 from umiak.operator.policies.scale import shape_of
+from umiak.operator.policies.view import PodSlot
 from umiak.paddlejob.names import RES_NAME, RES_TYPE, RESOURCE, pod_name, role_word
 from umiak.paddlejob.resource import Intranet, JobApi, PodRole
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from umiak.operator.policies.gangs import GangDriver
-    from umiak.operator.policies.view import JobView, PodSlot
+    from umiak.operator.policies.view import JobView
     from umiak.paddlejob.resource import RoleWish
 
 VOLCANO_GROUP = "scheduling.k8s.io/group-name"
@@ -54,6 +55,8 @@ class RolePods:
     containers: tuple[dict[str, Any], ...]
     """The first ``told`` of them get variables."""
     told: int
+    users: tuple[tuple[dict[str, Any], ...], ...]
+    """The users' own variables of these, without those that we set."""
     variables: tuple[dict[str, Any], ...]
     """Behind the user's own and each pod's."""
 
@@ -89,6 +92,9 @@ def prepared(view: JobView, wish: RoleWish, driver: GangDriver | None) -> RolePo
     if view.spec.intranet is Intranet.SERVICE and not is_kubeflow and containers:
         containers[0]["ports"] = _with_port(containers[0].get("ports") or [], SERVICE_PORT)
     variables = elastic_environment(view) if view.spec.is_elastic and not is_kubeflow else {}
+    told = len(containers) if is_kubeflow else 1
+    ours = {*variables, *_names(view, wish.role)}
+    users = [tuple([one for one in each.get("env") or () if one.get("name") not in ours]) for each in containers[:told]]
     return RolePods(
         labels=labels,
         annotations=annotations,
@@ -99,7 +105,8 @@ def prepared(view: JobView, wish: RoleWish, driver: GangDriver | None) -> RolePo
         },
         spec=spec,
         containers=tuple(containers),
-        told=len(containers) if is_kubeflow else 1,
+        told=told,
+        users=tuple(users),
         variables=tuple(_listed(variables)),
     )
 
@@ -110,11 +117,9 @@ def body(role: RolePods, slot: PodSlot, view: JobView, ports: Mapping[str, int])
     is_kubeflow = job.api is JobApi.KUBEFLOW
     own = {KUBEFLOW_INDEX: str(slot.index)} if is_kubeflow else {RES_NAME: slot.name}
     variables = _kubeflow_variables(view, slot) if is_kubeflow else _variables(view, slot, ports)
-    added = [*variables, *role.variables]
-    names = {each["name"] for each in added}
     containers = [
-        {**each, "env": [*[one for one in each.get("env") or () if one.get("name") not in names], *added]}
-        for each in role.containers[: role.told]
+        {**role.containers[number], "env": [*own_env, *variables, *role.variables]}
+        for number, own_env in enumerate(role.users)
     ]
     port = ports.get(slot.name)
     if port is not None and containers:
@@ -132,6 +137,14 @@ def body(role: RolePods, slot: PodSlot, view: JobView, ports: Mapping[str, int])
         "metadata": {**role.metadata, "name": slot.name, "labels": {**role.labels, **own}, "annotations": annotations},
         "spec": spec,
     }
+
+
+def _names(view: JobView, role: PodRole) -> set[str]:
+    """Names of the variables that pods of a role get, all alike but for Kubeflow's first pod."""
+    slot = PodSlot(name="", role=role, index=0, attempt=0)
+    ports = {"": 0} if view.spec.intranet is Intranet.HOST else {}
+    made = _kubeflow_variables(view, slot) if view.job.api is JobApi.KUBEFLOW else _variables(view, slot, ports)
+    return {each["name"] for each in made}
 
 
 def _variables(view: JobView, slot: PodSlot, ports: Mapping[str, int]) -> list[dict[str, Any]]:

@@ -6,13 +6,15 @@ a smaller one than its name should have is *stale*: it is deleted, and its name 
 
 from __future__ import annotations
 
-from umiak.core.value import value
+from umiak.core.value import from_columns, value
 from umiak.operator.values import PodPhase
 from umiak.paddlejob.names import pod_name
 from umiak.paddlejob.resource import PodRole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from umiak.operator.values import ClusterFacts, Observed, SeenObject, SeenPod
     from umiak.paddlejob.resource import JobReport, JobSpec, PaddleJob
 
@@ -74,14 +76,13 @@ def view_of(observed: Observed, now_s: float) -> JobView:
     job = observed.job
     restarts = dict(job.report.pod_restarts)
     base = job.report.attempt
-    slots = tuple(
-        [
-            PodSlot(name=name, role=wish.role, index=index, attempt=base + restarts.get(name, 0))
-            for wish in job.spec.roles
-            for index in range(max(0, wish.replicas))
-            for name in (pod_name(job.name, wish.role, index, job.api),)
-        ]
-    )
+    slots: tuple[PodSlot, ...] = ()
+    for wish in job.spec.roles:
+        count = max(0, wish.replicas)
+        prefix = pod_name(job.name, wish.role, 0, job.api)[:-1]
+        names = [f"{prefix}{index}" for index in range(count)]
+        attempts = [base + restarts.get(name, 0) for name in names] if restarts else [base] * count
+        slots += from_columns(PodSlot, (names, [wish.role] * count, range(count), attempts), count)
     by_name = {slot.name: slot for slot in slots}
     current: dict[str, SeenPod] = {}
     stale, surplus, foreign = [], [], []
@@ -114,18 +115,21 @@ def view_of(observed: Observed, now_s: float) -> JobView:
 
 def completed_names(job: PaddleJob) -> set[str]:
     """Names of the pods that the status knows to have ended well."""
+    said = dict(job.report.completed)
     return {
-        pod_name(job.name, PodRole(role), index, job.api)
-        for role, ranges in job.report.completed
-        for index in numbers(ranges)
+        pod_name(job.name, wish.role, index, job.api)
+        for wish in job.spec.roles
+        for index in numbers(said.get(wish.role.value, ""), wish.replicas)
     }
 
 
-def completed_ranges(view: JobView) -> tuple[tuple[str, str], ...]:
-    """What has ended well, as the status keeps it."""
+def completed_ranges(view: JobView, without: Collection[str] = ()) -> tuple[tuple[str, str], ...]:
+    """What has ended well, as the status keeps it, but for pods that are started again."""
     found = []
     for wish in view.spec.roles:
-        indexes = [slot.index for slot in view.slots_of(wish.role) if slot.name in view.done]
+        indexes = [
+            slot.index for slot in view.slots_of(wish.role) if slot.name in view.done and slot.name not in without
+        ]
         if indexes:
             found.append((wish.role.value, ranges(indexes)))
     return tuple(found)
@@ -142,11 +146,15 @@ def ranges(indexes: list[int]) -> str:
     return ",".join([str(first) if first == last else f"{first}-{last}" for first, last in runs])
 
 
-def numbers(text: str) -> list[int]:
+def numbers(text: str, below: int) -> list[int]:
     """The other way round. What makes no sense is left out: a status can be edited by hand."""
     found: list[int] = []
     for part in text.split(","):
         first, dash, last = part.partition("-")
-        if first.isdigit() and (last.isdigit() or not dash):
-            found.extend(range(int(first), int(last or first) + 1))
+        if _is_number(first) and (_is_number(last) or not dash):
+            found.extend(range(int(first), min(below, int(last or first) + 1)))
     return found
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10
