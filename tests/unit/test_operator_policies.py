@@ -270,3 +270,21 @@ def test_pods_of_the_old_operator_are_left_alone() -> None:
     found = reconcile(Observed(job=given, pods=(old,)), 1000.0)
     assert found.report.phase is JobPhase.RUNNING
     assert not [each for each in found.actions if isinstance(each, DeleteObject)]
+
+
+def test_services_of_pods_that_are_not_wanted_any_more_go() -> None:
+    cluster = OperatorCluster(manifest(worker=3, intranet="Service"))
+    cluster.settle()
+    cluster.edit(worker={"replicas": 1})
+    cluster.settle()
+    assert (cluster.named("Service"), cluster.pods()) == (["wide-worker-0"], ["wide-worker-0"])
+    assert cluster.report.phase is JobPhase.RUNNING
+
+
+def test_an_elastic_job_on_hosts_meets_at_a_port_of_its_own() -> None:
+    taken = ClusterFacts(kept_ports=tuple(("*", port) for port in range(ports.FIRST_PORT, 20_000, 20)))
+    cluster = OperatorCluster(manifest(worker=2, elastic=1, intranet="Host"), facts=taken)
+    cluster.settle()
+    own = dict(cluster.report.node_ports)["wide-worker-0"]
+    assert cluster.environment("wide-worker-1")["PADDLE_MASTER"] == f"wide-worker-0:{own}"
+    assert own >= 20_000

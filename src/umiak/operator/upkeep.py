@@ -161,6 +161,8 @@ def _names(view: JobView) -> tuple[list[OperatorAction], Wait | None]:
     actions: list[OperatorAction] = []
     nameless = [slot for slot in slots_with_service(view) if _own(view, SERVICE, slot.name) is None]
     actions += [CreateObject(kind=SERVICE, name=slot.name, body=service(view.job, slot)) for slot in nameless]
+    named = {slot.name for slot in view.slots}
+    spare = [_delete(each) for each in _ours(view, {SERVICE}) if each.name not in named]
     if has_config_map(view) and not needs_addresses(view):
         data = told(view)
         assert data is not None
@@ -172,7 +174,7 @@ def _names(view: JobView) -> tuple[list[OperatorAction], Wait | None]:
                 ReplaceObject(kind=CONFIG_MAP, name=seen.name, uid=seen.uid, body=config_map(view.job, data))
             )
     wait = Wait(reason="Preparing", message="Services and the ConfigMap are being created") if actions else None
-    return actions, wait
+    return [*spare, *actions], wait
 
 
 def _pods(view: JobView, driver: GangDriver | None) -> tuple[list[OperatorAction], Wait | None, float | None]:
