@@ -171,11 +171,13 @@ class Watcher:
         self.seen: dict[str, float] = {}
         self.made: dict[str, float] = {}
         self._changed = asyncio.Event()
+        self.ready = asyncio.Event()
 
     async def run(self) -> None:
         version = ""
         async for _, version in self._api.pages(self._path):  # noqa: B007 - the version of the last page
             pass
+        self.ready.set()
         query = {"resourceVersion": version, "timeoutSeconds": "3600"}
         async for line in self._api.watch(self._path, query, quiet_s=PATIENCE_S):
             event = json.loads(line) if line else {}
@@ -228,7 +230,8 @@ async def watched(
     """Work while these collections are watched."""
     watchers = [Watcher(api, path, is_there) for path, is_there in wanted.items()]
     tasks = [asyncio.ensure_future(each.run()) for each in watchers]
-    await asyncio.sleep(0.5)
+    for each in watchers:
+        await each.ready.wait()
     try:
         return await work(*watchers)
     finally:
