@@ -45,7 +45,7 @@ def pod(name: str = "wide-worker-0", **fields: Any) -> SeenPod:
     ("fields", "fault"),
     [
         ({"phase": PodPhase.RUNNING}, None),
-        ({"phase": PodPhase.SUCCEEDED, "is_deleting": True}, None),
+        ({"phase": PodPhase.SUCCEEDED, "is_deleting": True}, Fault.CLUSTER),
         ({"phase": PodPhase.FAILED, "exit_code": 1, "reason": "Error"}, Fault.PROGRAM),
         ({"phase": PodPhase.FAILED, "exit_code": 137, "reason": "OOMKilled"}, Fault.PROGRAM),
         ({"phase": PodPhase.FAILED, "exit_code": 127}, Fault.FINAL),
@@ -263,13 +263,57 @@ def test_a_pod_whose_address_changes_is_lost_to_its_peers() -> None:
     assert (cluster.report.attempt, cluster.report.restarts, cluster.report.phase) == (1, 0, JobPhase.RUNNING)
 
 
-def test_pods_of_the_old_operator_are_left_alone() -> None:
-    """They carry no attempt and no digest; what is there goes on, and ends the job as it should."""
-    given = job(worker=1)
-    old = pod(phase=PodPhase.RUNNING, node="n", addresses=("10.0.0.1",))
-    found = reconcile(Observed(job=given, pods=(old,)), 1000.0)
-    assert found.report.phase is JobPhase.RUNNING
-    assert not [each for each in found.actions if isinstance(each, DeleteObject)]
+def taken_over(**fields: Any) -> OperatorCluster:
+    """A job that another operator has started: its objects carry no attempt, no digest and no label of ours."""
+    cluster = OperatorCluster(manifest(**fields))
+    cluster.settle()
+    for body in cluster.objects.values():
+        for name in [name for name in body["metadata"].get("annotations", {}) if "batch.paddlepaddle.org" in name]:
+            del body["metadata"]["annotations"][name]
+    told = cluster.objects[("ConfigMap", "wide")]["data"]
+    told |= {name: text.replace(told["PADDLE_PORT"], "41234") for name, text in told.items()}
+    assert cluster.body
+    cluster.body["status"] = {"phase": "Running", "mode": "PS"}
+    cluster.body["metadata"] |= {"finalizers": ["finalizers.paddlepaddle.org"]}
+    return cluster
+
+
+@pytest.mark.parametrize("intranet", ["PodIP", "Service"])
+def test_jobs_of_the_old_operator_run_on(intranet: str) -> None:
+    cluster = taken_over(ps=1, worker=2, intranet=intranet)
+    before = {name: cluster.pod(name)["metadata"]["uid"] for name in cluster.pods()}
+    cluster.settle(100)
+    assert {name: cluster.pod(name)["metadata"]["uid"] for name in cluster.pods("Running")} == before
+    assert (cluster.report.phase, cluster.report.attempt) == (JobPhase.RUNNING, 0)
+    assert cluster.body
+    assert cluster.body["metadata"]["finalizers"] == []
+    cluster.finish()
+    cluster.settle()
+    assert cluster.report.phase is JobPhase.COMPLETED
+
+
+@pytest.mark.parametrize("how", ["fail", "remove"])
+def test_a_failure_in_a_job_of_the_old_operator_restarts_all_of_it(how: str) -> None:
+    """Its servers listen on a port that nobody has written down."""
+    cluster = taken_over(ps=1, worker=2)
+    cluster.settle()
+    getattr(cluster, how)("wide-worker-0")
+    cluster.settle(30)
+    assert (cluster.report.phase, cluster.report.attempt) == (JobPhase.RUNNING, 1)
+    assert {cluster.environment(name)["PADDLE_PORT"] for name in cluster.pods()} == {str(cluster.report.port)}
+
+
+def test_a_pod_that_ends_well_because_it_is_deleted_has_not_done_its_work() -> None:
+    cluster = OperatorCluster(manifest(ps=1, worker=2))
+    cluster.settle()
+    cluster.finish("wide-worker-0")
+    cluster.settle()
+    cluster.terminate("wide-worker-0")  # drained behind its end
+    cluster.terminate("wide-worker-1")  # drained in the middle
+    cluster.finish("wide-worker-1")
+    cluster.settle()
+    assert cluster.report.phase is JobPhase.RUNNING
+    assert cluster.pods("Running") == ["wide-ps-0", "wide-worker-1"]
 
 
 def test_services_of_pods_that_are_not_wanted_any_more_go() -> None:

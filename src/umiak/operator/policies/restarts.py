@@ -69,7 +69,8 @@ def reaction(view: JobView) -> Reaction | None:
         return Reaction(troubles=(final,), failed=f"{final.message}; a restart would not help")
     troubles += [_gone(slot) for slot in vanished]
     troubles.sort(key=_importance)
-    scopes = {each.pod.name: scope_of(view.spec, each.pod.role) for each in troubles}
+    by_role = _scopes(view)
+    scopes = {each.pod.name: by_role.get(each.pod.role, RestartScope.JOB) for each in troubles}
     program = [each for each in troubles if each.fault is Fault.PROGRAM]
     is_cluster = len(program) < len(troubles)
     if RestartScope.JOB in scopes.values():
@@ -141,12 +142,18 @@ def scope_of(spec: JobSpec, role: PodRole | None) -> RestartScope:
     return asked if role is PodRole.WORKER and spec.with_gloo <= 0 else RestartScope.JOB
 
 
+def _scopes(view: JobView) -> dict[PodRole | None, RestartScope]:
+    """By role what a pod takes with it. Nobody knows the ports of pods that another operator made: they go together."""
+    together = view.is_taken_over and not view.spec.is_elastic
+    return {wish.role: RestartScope.JOB if together else scope_of(view.spec, wish.role) for wish in view.spec.roles}
+
+
 def _vanished(view: JobView) -> list[PodSlot]:
     """Pods that were there and simply are not any more, where others must be started again because of it."""
     missing = view.missing()
     if not missing or view.spec.is_elastic:
         return []
-    scopes = {wish.role: scope_of(view.spec, wish.role) for wish in view.spec.roles}
+    scopes = _scopes(view)
     leaving = {pod.name for pod in view.stale}
     known = {name for counts in view.report.counts for name, _ in counts.refs}
     is_told_addresses = view.spec.intranet is not Intranet.SERVICE and view.job.api is JobApi.BATCH

@@ -59,6 +59,11 @@ class JobView:
     def report(self) -> JobReport:
         return self.job.report
 
+    @property
+    def is_taken_over(self) -> bool:
+        """Whether pods were made by another operator, so that it is not known which ports they were told."""
+        return any(not pod.digest for pod in self.current.values())
+
     def missing(self) -> list[PodSlot]:
         """Pods that there should be and that nobody has made yet."""
         return [slot for slot in self.slots if slot.name not in self.current and slot.name not in self.done]
@@ -98,7 +103,8 @@ def view_of(observed: Observed, now_s: float) -> JobView:
         else:
             current[pod.name] = pod
     done = completed_names(job)
-    done |= {name for name, pod in current.items() if pod.phase is PodPhase.SUCCEEDED}
+    # One that is being deleted may have ended well because it was told to end, in the middle of its work.
+    done |= {name for name, pod in current.items() if pod.phase is PodPhase.SUCCEEDED and not pod.is_deleting}
     return JobView(
         job=job,
         now_s=now_s,
