@@ -111,7 +111,7 @@ class ClusterCache:
         metadata = body["metadata"]
         key = (kind, str(metadata.get("namespace") or ""), str(metadata["name"]))
         version, known = version_of(body), self._objects.get(key)
-        if (known is not None and known[0] > version > 0) or self._is_gone(metadata, version):
+        if (known is not None and known[0] >= version > 0) or self._is_gone(metadata, version):
             return
         seen = pod_of(body) if kind == POD else object_of(kind, body)
         labels = metadata.get("labels") or {}
