@@ -72,7 +72,7 @@ cluster-ray: setup ## A shell beside a real Ray cluster, COUNT=3 (makes .venv-ra
 	@$(MAKE_RAY)
 	@$(OPEN_CLUSTER)
 
-cluster-kubernetes: setup ## A shell beside a real Kubernetes cluster, COUNT=2 (builds Kubernetes the first time: Go, 12 minutes)
+cluster-kubernetes: setup ## A shell beside a real Kubernetes cluster, COUNT=2 (builds Kubernetes the first time: Go, 13 minutes)
 	@$(OPEN_CLUSTER)
 
 campaign: setup ## Play random outages, losses and joins against the launcher's decisions, for MINUTES=60

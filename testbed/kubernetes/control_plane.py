@@ -106,6 +106,11 @@ class ControlPlane:
         return f"https://{self.address}:{self._api_port}"
 
     @property
+    def etcd_endpoint(self) -> str:
+        """The address of etcd, where the control plane is."""
+        return f"http://{self.address}:{self._etcd_ports[0]}"
+
+    @property
     def _api_port(self) -> int:
         return INNER_PORT if self.host else self.port
 
@@ -120,7 +125,7 @@ class ControlPlane:
         self._write_keys()
         for attempt in range(1, _PORTS_TRIED + 1):
             if self.host is None:
-                self.port, *ports = _free_ports(3)
+                self.port, *ports = free_ports(3)
                 self._etcd_ports = (ports[0], ports[1])
             else:
                 self.port = self._forward(self.host)
@@ -163,7 +168,7 @@ class ControlPlane:
         own = self.directory
         self._spawn(
             "kube-apiserver",
-            f"--etcd-servers=http://{self.address}:{self._etcd_ports[0]}",
+            f"--etcd-servers={self.etcd_endpoint}",
             f"--bind-address={self.address}",
             f"--advertise-address={'192.0.2.1' if self.host is None else self.address}",
             f"--endpoint-reconciler-type={'none' if self.host is None else 'master-count'}",
@@ -235,12 +240,27 @@ class ControlPlane:
         """What `kubectl get ... -o json` gives: one object, or `{"items": [...]}`."""
         return json.loads(self.kubectl("get", "--namespace", namespace, *args, "-o", "json").stdout)
 
-    def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    def request(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, port: int = 0) -> Any:
         """Ask the API server as an administrator; `KubernetesError` if it refuses. A PATCH is a merge patch."""
-        status, answer = self._ask(method, path, body)
+        status, answer = self.ask(method, path, body, port=port)
         if status >= 300:
             raise KubernetesError(f"{method} {path}: {status} {answer[:1000]}")
         return json.loads(answer)
+
+    def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, port: int = 0) -> tuple[int, str]:
+        """The status and the body of an answer, from the API server or another server with its certificate; 503 if there is none."""
+        context = ssl.create_default_context(cafile=str(self.ca))
+        connection = http.client.HTTPSConnection("127.0.0.1", port or self.port, timeout=30, context=context)
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        headers = {"Authorization": f"Bearer {self.admin_token}", "Content-Type": kind}
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            response = connection.getresponse()
+            return response.status, response.read().decode(errors="replace")
+        except (OSError, http.client.HTTPException):
+            return 503, "no answer"
+        finally:
+            connection.close()
 
     def namespace(self, name: str) -> str:
         """Make a namespace, and wait until pods can be made in it."""
@@ -312,14 +332,14 @@ class ControlPlane:
     def _start(self) -> None:
         self.start_etcd()
         self.start_api_server()
-        self._until(lambda: self._ask("GET", "/readyz")[0] == 200, "the API server is ready")
+        self._until(lambda: self.ask("GET", "/readyz")[0] == 200, "the API server is ready")
         self.start_controller_manager()
         self.start_scheduler()
         self._until_account("default")
 
     def _until_account(self, namespace: str) -> None:
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
-        self._until(lambda: self._ask("GET", path)[0] == 200, f"namespace {namespace} has its service account")
+        self._until(lambda: self.ask("GET", path)[0] == 200, f"namespace {namespace} has its service account")
 
     def _until(self, look: Callable[[], bool], what: str) -> None:
         """As `until`, while all programs must be alive."""
@@ -343,20 +363,6 @@ class ControlPlane:
             self.stop(name)
             (self.directory / f"{name}.log").unlink()
         shutil.rmtree(self.directory / "etcd", ignore_errors=True)
-
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, str]:
-        context = ssl.create_default_context(cafile=str(self.ca))
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=context)
-        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        headers = {"Authorization": f"Bearer {self.admin_token}", "Content-Type": kind}
-        try:
-            connection.request(method, path, None if body is None else json.dumps(body), headers)
-            response = connection.getresponse()
-            return response.status, response.read().decode(errors="replace")
-        except (OSError, http.client.HTTPException):
-            return 503, "no answer"
-        finally:
-            connection.close()
 
     def _forward(self, host: hosts.Host) -> int:
         file = self.directory / "forward.port"
@@ -400,7 +406,8 @@ class _PortTaken(KubernetesError):
     """Somebody else took a port between our look and the start."""
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that nobody listens at now."""
     with contextlib.ExitStack() as stack:
         doors = [stack.enter_context(socket.socket()) for _ in range(count)]
         for door in doors:
