@@ -11,7 +11,7 @@ import pytest
 import yaml
 from hypothesis import given
 
-from tests.unit.test_paddlejob_reading import NEAR, job
+from tests.unit.test_paddlejob_reading import CALM, NEAR, job
 from umiak.paddlejob import crd, job_fields, kubeflow_fields, reading
 from umiak.paddlejob.fields import FieldKind, described
 from umiak.paddlejob.resource import JobMode, PodRole
@@ -208,6 +208,7 @@ def test_a_definition_fits_into_the_annotation_of_kubectl_apply() -> None:
 
 
 @given(NEAR)
+@CALM
 def test_what_the_schema_takes_has_no_wrong_types_outside_templates(spec: Any) -> None:
     """The reader and the schema come from one table: where the API server sees no wrong type, neither does the reader."""
     body = {**job(), "spec": spec}

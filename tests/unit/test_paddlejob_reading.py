@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from umiak.core.value import replace
@@ -326,6 +326,8 @@ def test_problems_of_kubeflow_jobs_name_its_fields() -> None:
 
 # ---- laws
 
+CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
@@ -344,13 +346,14 @@ NEAR = st.recursive(
 
 
 @given(JSON)
+@CALM
 def test_no_json_is_too_strange(body: Any) -> None:
     found = reading.read(body)
     assert found.problems
 
 
 @given(spec=NEAR, status=NEAR | JSON, metadata=NEAR, api=st.sampled_from([each.value for each in JobApi]))
-@settings(max_examples=300)
+@settings(CALM, max_examples=300)
 def test_nothing_like_a_job_is_too_strange(spec: Any, status: Any, metadata: Any, api: str) -> None:
     body = {"apiVersion": api, "kind": "PaddleJob", "metadata": {"name": "a"}, "spec": spec, "status": status}
     before = copy.deepcopy(body)
@@ -362,12 +365,14 @@ def test_nothing_like_a_job_is_too_strange(spec: Any, status: Any, metadata: Any
 
 
 @given(spec=NEAR)
+@CALM
 def test_defaults_change_nothing_the_second_time(spec: Any) -> None:
     once = defaults.with_defaults(reading.spec_of(spec, FieldNotes()))
     assert defaults.with_defaults(once) == once
 
 
 @given(spec=NEAR)
+@CALM
 def test_problems_are_the_same_each_time(spec: Any) -> None:
     body = job(**spec) if isinstance(spec, dict) else {**job(), "spec": spec}
     assert reading.read(body) == reading.read(json.loads(json.dumps(body)))

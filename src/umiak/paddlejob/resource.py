@@ -73,9 +73,6 @@ class JobPhase(str, Enum):
         return self in (JobPhase.COMPLETED, JobPhase.FAILED)
 
 
-Phase = JobPhase
-
-
 class CleanPods(str, Enum):
     """Which pods of a finished job are deleted. Those of a failed job that still run are deleted unless this says Never."""
 
