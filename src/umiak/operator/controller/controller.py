@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from umiak.paddlejob.resource import PaddleJob
 
 LOG = logging.getLogger("umiak.operator")
-AT_ONCE = 16
+AT_ONCE = 64
 """Jobs that are worked on at a time; a large one gives its place away after its first slice of requests."""
 TURNS = 8
 """Turning points of a job one after another before others have their turn."""
@@ -204,7 +204,8 @@ class Controller:
         if len(actions) > SLICE:
             leave()
         outcome = await self.share.run(
-            [_call(self._one, key, cached.job, action) for action in actions], lambda: self._is_current(key, cached)
+            [_call(self._one, key, cached.job, action) for action in actions],
+            lambda: _is_current(self.cache.jobs.get(key), cached),
         )
         if outcome.errors:
             self._failed(key, cached.job, outcome.errors)
@@ -337,19 +338,6 @@ class Controller:
             if isinstance(action, RecordEvent):
                 self._recorder.record(job, action)
 
-    def _is_current(self, key: JobKey, cached: CachedJob) -> bool:
-        """Whether what was decided still holds: the job is there, wants the same and is in the same attempt."""
-        now = self.cache.jobs.get(key)
-        if now is None:
-            return False
-        old, new = cached.job, now.job
-        return now is cached or (
-            old.uid == new.uid
-            and old.generation == new.generation
-            and old.is_deleting == new.is_deleting
-            and old.report.attempt == new.report.attempt
-        )
-
     def _facts(self) -> ClusterFacts:
         kinds = frozenset(kind.kind for kind in self._discovery.kinds())
         return ClusterFacts(kinds=kinds, gang=self._options.gang, etcd=self._options.etcd)
@@ -358,6 +346,19 @@ class Controller:
         self.queue.forget(key)
         for table in (self._refusals, self._not_before, self._recheck, self._unsaved):
             table.pop(key, None)
+
+
+def _is_current(now: CachedJob | None, cached: CachedJob) -> bool:
+    """Whether what was decided still holds: the job is there, wants the same and is in the same attempt."""
+    if now is None:
+        return False
+    old, new = cached.job, now.job
+    return now is cached or (
+        old.uid == new.uid
+        and old.generation == new.generation
+        and old.is_deleting == new.is_deleting
+        and old.report.attempt == new.report.attempt
+    )
 
 
 class _Once:
