@@ -17,12 +17,13 @@ from tests.operator_cluster import Killed, OperatorCluster, manifest
 from umiak.core.value import replace
 from umiak.operator.reconcile import reconcile
 from umiak.operator.values import ClusterFacts
-from umiak.paddlejob.resource import JobPhase
+from umiak.paddlejob.resource import JobPhase, RestartScope
 
 GANG = "scheduling.x-k8s.io/PodGroup"
 
 steps = st.lists(
     st.one_of(
+        st.tuples(st.just("settle"), st.sampled_from([0, 0, 15, 60])),
         st.tuples(st.just("operate"), st.integers(1, 4)),
         st.tuples(st.just("kill"), st.integers(1, 6)),
         st.tuples(st.just("flaky"), st.integers(1, 3)),
@@ -74,9 +75,14 @@ class Story:
         self.over: JobPhase | None = None
 
     def play(self, story: list[tuple[str, Any]]) -> None:
+        if self.cluster.chance.random() < 0.7:  # most troubles come to jobs that run
+            self.cluster.settle()
         for what, number in story:
             getattr(self, f"do_{what}")(number)
             self.look()
+
+    def do_settle(self, seconds: int) -> None:
+        self.cluster.settle(seconds)
 
     def do_operate(self, count: int) -> None:
         for _ in range(count):
@@ -152,8 +158,20 @@ class Story:
             assert report.phase is self.over, "what is over stays over"
         elif report.phase is not None and report.phase.is_over:
             self.over = report.phase
+        for name in cluster.pods("Running"):
+            self.look_at_pod(name)
         attempts = [each.attempt for each in cluster.history]
         assert attempts == sorted(attempts), "attempts are never taken back"
+
+    def look_at_pod(self, name: str) -> None:
+        """Whoever runs was told about its own attempt, and finds itself in the list."""
+        environment, pod = self.cluster.environment(name), self.cluster.pod(name)
+        if "PADDLEJOB_ATTEMPT" not in environment:
+            return  # elastic
+        assert environment["PADDLEJOB_ATTEMPT"] == pod["metadata"]["annotations"]["batch.paddlepaddle.org/attempt"]
+        listed = environment["PADDLE_PSERVERS_IP_PORT_LIST" if "-ps-" in name else "PADDLE_TRAINER_ENDPOINTS"]
+        own = f"{environment['POD_IP']}:{environment['PADDLE_PORT']}"
+        assert listed.split(",")[int(environment["PADDLE_TRAINER_ID"])] == own
 
     def end(self) -> None:
         """Nothing befalls the job any more; it comes to rest."""
@@ -182,8 +200,8 @@ def truthful(cluster: OperatorCluster) -> None:
     assert set(pods) | done == every
     assert set(cluster.pods("Running")) >= every - done
     assert {(each.role.value, each.running + each.succeeded) for each in report.counts} == set(wanted.items())
-    if job.spec.is_elastic:
-        return
+    if job.spec.is_elastic or ("ps" not in wanted and job.spec.run_policy.restart_scope is RestartScope.POD):
+        return  # these find each other by themselves, or were asked to
     # Workers that are restarted alone keep a list with an earlier address of a peer that they never talk to.
     key = "PADDLE_PSERVERS_IP_PORT_LIST" if "ps" in wanted else "PADDLE_TRAINER_ENDPOINTS"
     told = {cluster.environment(name)[key] for name in cluster.pods("Running")}
