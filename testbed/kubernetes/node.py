@@ -116,7 +116,7 @@ class Node:
         return self.directory / "node.kubeconfig"
 
     def _spawn(self, name: str, *command: str) -> None:
-        # Not the environment of whoever tests: a pod's network plug-ins inherit it.
+        # Not the environment of the tests: a pod's network plug-ins inherit it.
         environ = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(self.directory)}
         log = f"{name}-{self.name}.log"
         self._processes[name] = self._plane.work.popen(command, log=log, host=self.host, env=environ)

@@ -5,7 +5,7 @@
 
 The server is apiextensions-apiserver 0.20, the part of the API server 1.20 that keeps definitions and custom resources: it takes definitions of v1 and
 v1beta1, knows no CEL rules and drops them, and prunes unknown fields. Who asks, and whether they may, it asks the other control plane, which also has
-the namespaces. All of 1.20 can't be built from its Go module, which lacks generated files.
+the namespaces. The whole API server of 1.20 is not built: its Go module lacks generated files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Laws of the operator: whatever befalls pods, nodes, the API and the operator itself, and in whatever order.
+"""Laws of the operator: whatever happens to pods, nodes, the API and the operator itself, and in whatever order.
 
 Stories are drawn: pods fail, are evicted, deleted, finish; nodes are lost; people scale, suspend and resume; writes fail; the operator
 is killed behind any write and begins again with what the API has, or looks at an old cache for a while.
@@ -164,7 +164,7 @@ class Story:
         assert attempts == sorted(attempts), "attempts are never taken back"
 
     def look_at_pod(self, name: str) -> None:
-        """Whoever runs was told about its own attempt, and finds itself in the list."""
+        """Each pod that runs was told about its own attempt, and finds itself in the list."""
         environment, pod = self.cluster.environment(name), self.cluster.pod(name)
         if "PADDLEJOB_ATTEMPT" not in environment:
             return  # elastic
@@ -174,7 +174,7 @@ class Story:
         assert listed.split(",")[int(environment["PADDLE_TRAINER_ID"])] == own
 
     def end(self) -> None:
-        """Nothing befalls the job any more; it comes to rest."""
+        """Nothing happens to the job any more; it comes to rest."""
         self.cluster.refresh()
         self.cluster.settle(2000)
         self.look()

@@ -148,7 +148,7 @@ def gang_rules(scheduling: str) -> list[dict[str, Any]]:
 
 
 def people_roles() -> list[dict[str, Any]]:
-    """Whoever may edit a namespace may edit PaddleJobs in it, and likewise for viewing: the cluster adds these rules to its own roles."""
+    """Those who may edit a namespace may edit PaddleJobs in it, and likewise for viewing: the cluster adds these rules to its own roles."""
     made = []
     for name, verbs, aggregate in (
         (EDITOR, [*WRITTEN, "deletecollection"], ("admin", "edit")),
