@@ -21,6 +21,7 @@ from typing import Protocol
 import pytest
 
 from testbed import etcd, hosts, mpi, slurm, sshd
+from testbed.kubernetes import cluster as kubernetes_cluster
 from testbed.kubernetes import control_plane as kubernetes_control_plane
 from testbed.kubernetes import fake_nodes as kubernetes_fake_nodes
 
@@ -119,6 +120,22 @@ def kube_namespace(control_plane: kubernetes_control_plane.ControlPlane) -> Iter
     name = control_plane.namespace(f"test-{secrets.token_hex(4)}")
     yield name
     control_plane.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture(scope="session")
+def kube_cluster() -> Iterator[kubernetes_cluster.Cluster]:
+    """A cluster of Kubernetes with two real nodes, shared by all tests of a process: use a namespace of your own, return lost nodes."""
+    require(kubernetes_cluster.available())
+    with kubernetes_cluster.opened(2) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster_namespace(kube_cluster: kubernetes_cluster.Cluster) -> Iterator[str]:
+    """A namespace of that cluster for one test."""
+    name = kube_cluster.namespace(f"test-{secrets.token_hex(4)}")
+    yield name
+    kube_cluster.request("DELETE", f"/api/v1/namespaces/{name}")
 
 
 def require(missing: str | None) -> None:

@@ -3,9 +3,11 @@
 import signal
 
 from testbed.pytest_support import (
+    cluster_namespace,
     control_plane,
     etcd_server,
     fake_nodes,
+    kube_cluster,
     kube_namespace,
     mpi_cluster,
     network,
@@ -14,9 +16,11 @@ from testbed.pytest_support import (
 )
 
 __all__ = [
+    "cluster_namespace",
     "control_plane",
     "etcd_server",
     "fake_nodes",
+    "kube_cluster",
     "kube_namespace",
     "mpi_cluster",
     "network",

@@ -24,6 +24,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -39,10 +40,10 @@ from testbed.kubernetes import programs
 T = TypeVar("T")
 
 START_TIMEOUT_S = 180
-NODE_GRACE_S = 12
+NODE_GRACE_S = 16
+INNER_PORT = 6443
 SERVICE_RANGE = "10.96.0.0/16"
 SERVICE_ADDRESS = "10.96.0.1"
-POD_RANGE = "10.244.0.0/16"
 _PORTS_TRIED = 5
 _ISSUER = "https://kubernetes.default.svc.cluster.local"
 
@@ -80,10 +81,14 @@ class ControlPlane:
         """With the logs of all programs."""
         self.host = host
         self.address = "127.0.0.1" if host is None else host.address
-        self.port = 6443
+        """Where its programs listen."""
+        self.port = 0
+        """Of the API server, on loopback; on a host it listens at `INNER_PORT`, to which this one leads."""
         self.flags: dict[str, list[str]] = {}
         self.kubeconfig = work.path / "admin.kubeconfig"
-        """Of an administrator, for programs that run where the control plane does."""
+        """Of an administrator."""
+        self.inner_kubeconfig = work.path / "inner.kubeconfig" if host else self.kubeconfig
+        """The same, for programs on testbed hosts."""
         self.ca = work.path / "ca.pem"
         self.admin_token = secrets.token_hex(16)
         self._etcd_ports = (2379, 2380)
@@ -92,8 +97,17 @@ class ControlPlane:
 
     @property
     def server(self) -> str:
-        """The address of the API server."""
-        return f"https://{self.address}:{self.port}"
+        """The address of the API server, for programs of the real machine."""
+        return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def inner_server(self) -> str:
+        """The address of the API server, for programs on testbed hosts."""
+        return f"https://{self.address}:{self._api_port}"
+
+    @property
+    def _api_port(self) -> int:
+        return INNER_PORT if self.host else self.port
 
     def add_token(self, user: str, group: str) -> str:
         """Before the start: a token with which somebody is this user, of this group."""
@@ -108,6 +122,9 @@ class ControlPlane:
             if self.host is None:
                 self.port, *ports = _free_ports(3)
                 self._etcd_ports = (ports[0], ports[1])
+            else:
+                self.port = self._forward(self.host)
+                self.write_kubeconfig(self.inner_kubeconfig, self.admin_token, server=self.inner_server)
             self.write_kubeconfig(self.kubeconfig, self.admin_token)
             try:
                 self._start()
@@ -150,7 +167,7 @@ class ControlPlane:
             f"--bind-address={self.address}",
             f"--advertise-address={'192.0.2.1' if self.host is None else self.address}",
             f"--endpoint-reconciler-type={'none' if self.host is None else 'master-count'}",
-            f"--secure-port={self.port}",
+            f"--secure-port={self._api_port}",
             f"--tls-cert-file={own / 'server.pem'}",
             f"--tls-private-key-file={own / 'server.key'}",
             f"--token-auth-file={own / 'tokens.csv'}",
@@ -173,7 +190,7 @@ class ControlPlane:
         absent = ["node-ipam-controller", *([] if self.host else ["node-lifecycle-controller"])]
         self._spawn(
             "kube-controller-manager",
-            f"--kubeconfig={self.kubeconfig}",
+            f"--kubeconfig={self.inner_kubeconfig}",
             f"--service-account-private-key-file={own / 'accounts.key'}",
             f"--root-ca-file={self.ca}",
             "--controllers=" + ",".join(["*", *(f"-{name}" for name in absent)]),
@@ -186,7 +203,9 @@ class ControlPlane:
 
     def start_scheduler(self) -> None:
         """Start the scheduler, also after `stop`."""
-        self._spawn("kube-scheduler", f"--kubeconfig={self.kubeconfig}", "--leader-elect=false", "--secure-port=0")
+        self._spawn(
+            "kube-scheduler", f"--kubeconfig={self.inner_kubeconfig}", "--leader-elect=false", "--secure-port=0"
+        )
 
     def kubectl(
         self,
@@ -199,18 +218,9 @@ class ControlPlane:
         """Run kubectl as an administrator, or with another kubeconfig; `KubernetesError` if it fails and `check` is on."""
         command = [programs.program("kubectl"), *(os.fspath(word) for word in args)]
         environ = {**os.environ, "KUBECONFIG": str(kubeconfig or self.kubeconfig), "HOME": str(self.directory)}
-        if self.host is None:
-            done = subprocess.run(
-                command,
-                env=environ,
-                input=input or "",
-                capture_output=True,
-                text=True,
-                timeout=timeout,
-                check=False,
-            )
-        else:
-            done = self.host.run(command, env=environ, input=input or "", timeout=timeout)
+        done = subprocess.run(
+            command, env=environ, input=input or "", capture_output=True, text=True, timeout=timeout, check=False
+        )
         if check and done.returncode != 0:
             said = " ".join(command[1:])
             raise KubernetesError(f"kubectl {said} ended with {done.returncode}: {done.stderr}{done.stdout}")
@@ -293,6 +303,12 @@ class ControlPlane:
         """How many MB each program of the control plane uses."""
         return {name: resident_mb(process.pid) for name, process in self._processes.items()}
 
+    def run_module(self, name: str, *args: str, host: hosts.Host | None = None) -> subprocess.Popen[str]:
+        """Start a program of this package, on the real machine or on a host."""
+        command = [sys.executable, "-s", "-m", f"testbed.kubernetes.{name}", *args]
+        environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+        return self.work.popen(command, log=f"{name}.log", host=host, env=environ)
+
     def _start(self) -> None:
         self.start_etcd()
         self.start_api_server()
@@ -330,18 +346,23 @@ class ControlPlane:
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, str]:
         context = ssl.create_default_context(cafile=str(self.ca))
-        with self.host.inside() if self.host else contextlib.nullcontext():
-            connection = http.client.HTTPSConnection(self.address, self.port, timeout=30, context=context)
-            kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-            headers = {"Authorization": f"Bearer {self.admin_token}", "Content-Type": kind}
-            try:
-                connection.request(method, path, None if body is None else json.dumps(body), headers)
-                response = connection.getresponse()
-                return response.status, response.read().decode(errors="replace")
-            except (OSError, http.client.HTTPException):
-                return 503, "no answer"
-            finally:
-                connection.close()
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=context)
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        headers = {"Authorization": f"Bearer {self.admin_token}", "Content-Type": kind}
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            response = connection.getresponse()
+            return response.status, response.read().decode(errors="replace")
+        except (OSError, http.client.HTTPException):
+            return 503, "no answer"
+        finally:
+            connection.close()
+
+    def _forward(self, host: hosts.Host) -> int:
+        file = self.directory / "forward.port"
+        self.run_module("forward", str(file), str(host.pid), self.address, str(INNER_PORT))
+        self.until(file.exists, "a port of loopback leads to the API server")
+        return int(file.read_text())
 
     def _write_keys(self) -> None:
         own = self.directory

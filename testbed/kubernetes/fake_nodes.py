@@ -60,7 +60,7 @@ class FakeNodes:
         stages.write_text("---\n".join(json.dumps(stage, indent=1) + "\n" for stage in _STAGES))
         command = [
             programs.program("kwok"),
-            f"--kubeconfig={self._plane.kubeconfig}",
+            f"--kubeconfig={self._plane.inner_kubeconfig}",
             f"--config={stages}",
             "--manage-all-nodes=true",
             "--node-lease-duration-seconds=0",

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from testbed.kubernetes import cluster as clusters
 from testbed.kubernetes import control_plane as planes
 from testbed.kubernetes import fake_nodes as fakes
+from testbed.pytest_support import require
 
 pytestmark = pytest.mark.kubernetes
 
@@ -26,7 +28,12 @@ def pod(name: str, namespace: str, *command: str, annotations: dict[str, str] | 
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, "annotations": annotations or {}},
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "annotations": annotations or {},
+            "labels": {"testbed": "pod"},
+        },
         "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container], **spec},
     }
 
@@ -119,7 +126,155 @@ def test_nothing_is_left_of_a_control_plane_whose_owner_was_killed(control_plane
     assert_nothing_left(OWNER)
 
 
-def assert_nothing_left(program: str) -> None:
+# ---- the cluster with real nodes
+
+
+def run_to_end(cluster: clusters.Cluster, manifest: dict) -> str:
+    """What a pod prints that ends well."""
+    name, namespace = manifest["metadata"]["name"], manifest["metadata"]["namespace"]
+    cluster.apply(manifest)
+
+    def look() -> str:
+        return phase if (phase := status(cluster, namespace, name)) in ("Succeeded", "Failed") else ""
+
+    phase = cluster.until(look, f"pod {name} ends", 100)
+    printed = cluster.kubectl("logs", "--namespace", namespace, name).stdout
+    assert phase == "Succeeded", printed
+    return printed
+
+
+def status(cluster: clusters.Cluster, namespace: str, name: str) -> str:
+    return cluster.get("pod", name, namespace=namespace)["status"]["phase"]
+
+
+def test_a_container_has_paddle_and_umiak_whatever_its_image_is_called(kube_cluster, cluster_namespace):
+    script = "import paddle, umiak, os; print(paddle.__version__, umiak.__name__, os.getpid())"
+    manifest = pod("imports", cluster_namespace, "python", "-c", script)
+    manifest["spec"]["containers"][0]["image"] = "registry.baidubce.com/paddle-operator/demo-wide-and-deep"
+    assert run_to_end(kube_cluster, manifest).split()[-3:] == ["3.3.1", "umiak", "1"]
+
+
+def test_pods_of_two_nodes_meet_by_address_service_and_name(kube_cluster, cluster_namespace):
+    server = ["python", "-m", "http.server", "8000"]
+    namespace = cluster_namespace
+    kube_cluster.apply(
+        *(pod(f"web-{node}", namespace, *server, nodeName=node) for node in kube_cluster.nodes),
+        service("web", namespace, {"testbed": "pod"}),
+        service("bare", namespace, {"testbed": "pod"}, clusterIP="None"),
+    )
+    pods = [until_phase(kube_cluster, namespace, f"web-{node}", "Running") for node in kube_cluster.nodes]
+    addresses = [each["status"]["podIP"] for each in pods]
+    assert len({address.rsplit(".", 1)[0] for address in addresses}) == len(pods)
+    targets = [*(f"{address}:8000" for address in addresses), "web", f"web.{namespace}.svc.cluster.local", "bare:8000"]
+    fetch = f"""
+import time, urllib.request
+for target in {targets!r}:
+    for attempt in range(60):
+        try:
+            print(target, urllib.request.urlopen(f"http://{{target}}", timeout=10).status)
+            break
+        except OSError as error:  # rules of a new Service take a moment
+            print(target, error)
+            time.sleep(1)
+    else:
+        raise SystemExit(1)
+"""
+    for node in kube_cluster.nodes:
+        told = kube_cluster.kubectl("exec", "--namespace", namespace, f"web-{node}", "--", "python", "-c", fetch).stdout
+        assert told.count(" 200\n") == len(targets)
+
+
+def test_a_service_account_reaches_the_api_from_its_pod_as_an_ordinary_user(kube_cluster, cluster_namespace):
+    script = """
+import json, ssl, urllib.error, urllib.request
+folder = "/var/run/secrets/kubernetes.io/serviceaccount/"
+headers = {"Authorization": "Bearer " + open(folder + "token").read()}
+asked = urllib.request.Request("https://kubernetes.default.svc/api/v1/pods", headers=headers)
+try:
+    urllib.request.urlopen(asked, context=ssl.create_default_context(cafile=folder + "ca.crt"))
+except urllib.error.HTTPError as error:
+    print(json.load(error)["message"])
+"""
+    nobody = {"runAsNonRoot": True, "runAsUser": 65532}
+    manifest = pod("asks", cluster_namespace, "python", "-c", script, securityContext=nobody)
+    manifest["spec"]["containers"][0]["securityContext"] = {"readOnlyRootFilesystem": True}
+    told = run_to_end(kube_cluster, manifest)
+    assert f'User "system:serviceaccount:{cluster_namespace}:default" cannot list resource "pods"' in told
+
+
+def test_an_image_can_have_an_entry_point_or_be_missing(kube_cluster, cluster_namespace):
+    image = kube_cluster.image("example.com/echo:v1", entrypoint=["echo", "from"], command=["command"])
+    manifest = pod("echo", cluster_namespace)
+    manifest["spec"]["containers"] = [{"name": "main", "image": image}]
+    assert run_to_end(kube_cluster, manifest) == "from command\n"
+    absent = pod("absent", cluster_namespace)
+    absent["spec"]["containers"][0]["image"] = "example.com/missing:v1"
+    kube_cluster.apply(absent)
+    look = lambda: "ErrImagePull" in json.dumps(kube_cluster.get("events", namespace=cluster_namespace))  # noqa: E731
+    kube_cluster.until(look, "the image is not found", 100)
+
+
+def test_a_memory_limit_ends_a_container(kube_cluster, cluster_namespace):
+    manifest = pod("greedy", cluster_namespace, "python", "-c", "b'x' * (1 << 30)")
+    manifest["spec"]["containers"][0]["resources"] = {"limits": {"memory": "64Mi"}}
+    kube_cluster.apply(manifest)
+    failed = until_phase(kube_cluster, cluster_namespace, "greedy", "Failed")
+    terminated = failed["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert (terminated["exitCode"], terminated["reason"]) == (137, "OOMKilled")
+
+
+def test_a_lost_node_is_noticed_and_can_come_back(kube_cluster, cluster_namespace):
+    kube_cluster.apply(pod("there", cluster_namespace, "sleep", "infinity", nodeName="node2"))
+    until_phase(kube_cluster, cluster_namespace, "there", "Running")
+    kube_cluster.lose_node("node2")
+    try:
+        kube_cluster.until(lambda: not kube_cluster.ready("node2"), "the loss is noticed", 100)
+        kube_cluster.until(
+            lambda: "deletionTimestamp" in kube_cluster.get("pod", "there", namespace=cluster_namespace)["metadata"],
+            "its pod is deleted",
+            100,
+        )
+    finally:
+        kube_cluster.return_node("node2")
+    kube_cluster.until(lambda: not kube_cluster.get("pods", namespace=cluster_namespace)["items"], "it is gone", 100)
+    run_to_end(kube_cluster, pod("new", cluster_namespace, nodeName="node2"))
+
+
+CLUSTER_OWNER = """
+import sys, time
+from testbed.kubernetes import cluster
+with cluster.opened(1) as kube:
+    container = {"name": "main", "image": "any", "imagePullPolicy": "IfNotPresent", "command": ["sleep", "infinity"]}
+    manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one", "namespace": "default"}}
+    kube.apply({**manifest, "spec": {"containers": [container]}})
+    kube.until(lambda: kube.get("pod", "one")["status"]["phase"] == "Running", "it runs", 100)
+    print(kube.directory, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_nothing_is_left_of_a_cluster_whose_owner_was_killed():
+    require(clusters.available())
+    interfaces = os.listdir("/sys/class/net")
+    directory = assert_nothing_left(CLUSTER_OWNER)
+    deadline = time.monotonic() + 60
+    while left := [*Path("/sys/fs/cgroup").glob(f"*/{directory.name}"), *Path("/sys/fs/cgroup").glob(directory.name)]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+    assert str(directory) not in Path("/proc/mounts").read_text()
+    assert os.listdir("/sys/class/net") == interfaces
+
+
+def service(name: str, namespace: str, selector: dict[str, str], **spec) -> dict:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"selector": selector, "ports": [{"port": 80, "targetPort": 8000}], **spec},
+    }
+
+
+def assert_nothing_left(program: str) -> Path:
     """Start a program that prints its directory, kill it, and wait until all that it started is gone."""
     with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True) as owner:
         try:
@@ -132,6 +287,7 @@ def assert_nothing_left(program: str) -> None:
     while Path(directory).exists() or processes_with(directory):
         assert time.monotonic() < deadline, processes_with(directory)
         time.sleep(0.05)
+    return Path(directory)
 
 
 def processes_with(word: str) -> list[str]:

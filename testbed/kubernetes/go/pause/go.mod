@@ -1,0 +1,3 @@
+module umiak-testbed/pause
+
+go 1.26.0
