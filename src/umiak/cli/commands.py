@@ -125,16 +125,16 @@ COMMANDS = {
             takes_file=True,
         ),
         Command(
-            name="operator",
-            summary="serve PaddleJobs in a Kubernetes cluster",
-            module="umiak.cli.operator.command",
-            flags="umiak.cli.operator.flags",
-        ),
-        Command(
             name="deploy",
             summary="print the manifests of the PaddleJob operator for Kubernetes",
             module="umiak.cli.deploy.command",
             flags="umiak.cli.deploy.flags",
+        ),
+        Command(
+            name="operator",
+            summary="serve PaddleJobs in a Kubernetes cluster",
+            module="umiak.cli.operator.command",
+            flags="umiak.cli.operator.flags",
         ),
         Command(
             name="token",
