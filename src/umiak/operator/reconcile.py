@@ -31,7 +31,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from umiak.operator.policies.view import JobView
     from umiak.operator.values import Observed, OperatorAction
-    from umiak.paddlejob.resource import Condition, JobReport, PaddleJob
+    from umiak.paddlejob.resource import Condition, JobReport, PaddleJob, RoleCounts
 
 OURS = frozenset(["", "batch.paddlepaddle.org/paddle-operator", "kubeflow.org/training-operator"])
 """Words of ``runPolicy.managedBy`` that mean this operator."""
@@ -174,18 +174,33 @@ def _restarted(view: JobView, found: Reaction, reason: str, why: str) -> Decisio
     marked = phases.condition(tuple(conditions), "Restarting", True, view.now_s, reason, why)
     report = replace(report, phase=JobPhase.RESTARTING, restarts=report.restarts + found.cost, conditions=marked)
     if found.scope is RestartScope.JOB:
-        report = replace(report, attempt=report.attempt + 1, completed=(), last_logs=())
+        report = replace(report, attempt=report.attempt + 1, completed=(), last_logs=(), counts=_without(report.counts))
         what = "all pods are started again"
     else:
         names = set(found.restarted)
         times = dict(report.pod_restarts)
         counted = {**times, **{name: times.get(name, 0) + 1 for name in names}}
         logs = tuple([each for each in report.last_logs if each[0] not in names])
-        kept = completed_ranges(view) if found.scope is RestartScope.POD else ()
-        report = replace(report, pod_restarts=tuple(sorted(counted.items())), last_logs=logs, completed=kept)
+        report = replace(
+            report,
+            pod_restarts=tuple(sorted(counted.items())),
+            last_logs=logs,
+            completed=completed_ranges(view, without=names),
+            counts=_without(report.counts, names),
+        )
         what = f"started again: {', '.join(sorted(names)[:5])}{' and more' if len(names) > 5 else ''}"
     event = RecordEvent(reason="Restarting", message=f"{why}; {what}", is_warning=True)
     return Decision(actions=(event,), report=report, is_turning_point=True, waits_for=f"{reason}: {why}")
+
+
+def _without(counts: tuple[RoleCounts, ...], names: set[str] | None = None) -> tuple[RoleCounts, ...]:
+    """Counts without the references to these pods, or to all: they belong to the attempt before."""
+    return tuple(
+        [
+            replace(each, refs=() if names is None else tuple([ref for ref in each.refs if ref[0] not in names]))
+            for each in counts
+        ]
+    )
 
 
 def _finished(view: JobView, phase: JobPhase, reason: str, why: str) -> Decision:
@@ -222,6 +237,7 @@ def _suspended(view: JobView) -> Decision:
         attempt=report.attempt + 1 if ran else report.attempt,
         completed=(),
         start_s=None,
+        counts=_without(phases.counts_of(view)),
         conditions=conditions,
         selector=selector(view.job),
     )

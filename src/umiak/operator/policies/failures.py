@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from enum import Enum
 
-from umiak.core.value import value
+from umiak.core.value import replace, value
 from umiak.operator.values import PodPhase
+from umiak.paddlejob.resource import JobApi
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from umiak.operator.policies.view import JobView
     from umiak.operator.values import SeenPod
+    from umiak.paddlejob.resource import RoleWish
 
 CLUSTER_REASONS = frozenset(
     [
@@ -73,11 +75,20 @@ def trouble_of(pod: SeenPod, view: JobView) -> Trouble | None:
         )
     if pod.phase is PodPhase.FAILED:
         wish = view.spec.role(pod.role) if pod.role else None
-        return _failed(pod, by_exit_code=wish is not None and wish.restarts_by_exit_code)
+        found = _failed(pod, by_exit_code=wish is not None and wish.restarts_by_exit_code)
+        if found.fault is Fault.PROGRAM and wish is not None and _is_never(view, wish):
+            return replace(found, fault=Fault.FINAL, message=f"{found.message}: its restartPolicy is Never")
+        return found
     if pod.is_deleting or pod.is_disrupted:
         reason = pod.reason if pod.reason in CLUSTER_REASONS else "PodDeleted"
         return Trouble(pod=pod, fault=Fault.CLUSTER, reason=reason, message=f"{pod.name} is being deleted")
     return None
+
+
+def _is_never(view: JobView, wish: RoleWish) -> bool:
+    """Whether no pod of the role is to be started again: a word of Kubeflow's; elsewhere it is about containers in their pods."""
+    never = (wish.template.get("spec") or {}).get("restartPolicy") == "Never"
+    return view.job.api is JobApi.KUBEFLOW and never and not wish.restarts_by_exit_code
 
 
 def _failed(pod: SeenPod, *, by_exit_code: bool) -> Trouble:

@@ -65,14 +65,13 @@ def reaction(view: JobView) -> Reaction | None:
         return None
     if final := next((each for each in troubles if each.fault is Fault.FINAL), None):
         return Reaction(troubles=(final,), failed=f"{final.message}; a restart would not help")
+    troubles += [_gone(slot) for slot in vanished]
     troubles.sort(key=_importance)
-    if not troubles:
-        return _whole(view, (_gone(vanished[0]),), cost=0)
     scopes = {each.pod.name: scope_of(view.spec, each.pod.role) for each in troubles}
     program = [each for each in troubles if each.fault is Fault.PROGRAM]
     is_cluster = len(program) < len(troubles)
-    if RestartScope.JOB in scopes.values() or vanished:
-        cost = 0 if is_cluster or vanished else 1
+    if RestartScope.JOB in scopes.values():
+        cost = 0 if is_cluster else 1
         return _within(view, _whole(view, tuple(troubles), cost=cost + in_place), limit)
     roles = {each.pod.role for each in troubles if scopes[each.pod.name] is RestartScope.ROLE}
     named = {slot.name for slot in view.slots if slot.role in roles} | {each.pod.name for each in program}
@@ -139,20 +138,28 @@ def scope_of(spec: JobSpec, role: PodRole | None) -> RestartScope:
 
 
 def _vanished(view: JobView) -> list[PodSlot]:
-    """Pods of a job that ran which are simply not there any more, where others must be started again because of it."""
+    """Pods that were there and simply are not any more, where others must be started again because of it."""
     missing = view.missing()
-    if not missing or view.spec.is_elastic or view.stale:
+    if not missing or view.spec.is_elastic:
         return []
-    had_all = view.report.phase is JobPhase.RUNNING or _was_told(view)
-    return [slot for slot in missing if had_all and scope_of(view.spec, slot.role) is RestartScope.JOB]
+    scopes = {wish.role: scope_of(view.spec, wish.role) for wish in view.spec.roles}
+    leaving = {pod.name for pod in view.stale}
+    known = {name for counts in view.report.counts for name, _ in counts.refs}
+    is_told_addresses = view.spec.intranet is not Intranet.SERVICE and view.job.api is JobApi.BATCH
+    # A container that was told addresses has started when every pod had one.
+    started = {pod.role for pod in view.current.values() if _has_started(pod)} if is_told_addresses else set()
+    found = []
+    for slot in missing:
+        if scopes[slot.role] is RestartScope.POD or slot.name in leaving:
+            continue
+        was_there = view.report.phase is JobPhase.RUNNING or slot.name in known or slot.role in started
+        if was_there or (started and scopes[slot.role] is RestartScope.JOB):
+            found.append(slot)
+    return found
 
 
-def _was_told(view: JobView) -> bool:
-    """Whether pods of this attempt were told one another's addresses: then all of them had been there."""
-    if view.spec.intranet is Intranet.SERVICE or view.job.api is JobApi.KUBEFLOW:
-        return False
-    told = view.objects.get(("ConfigMap", view.job.name))
-    return told is not None and told.owner_uid == view.job.uid and told.attempt == view.report.attempt
+def _has_started(pod: SeenPod) -> bool:
+    return pod.phase in (PodPhase.RUNNING, PodPhase.SUCCEEDED) or pod.exit_code is not None
 
 
 def _gone(slot: PodSlot) -> Trouble:

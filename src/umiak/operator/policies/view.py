@@ -13,6 +13,8 @@ from umiak.paddlejob.resource import PodRole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from umiak.operator.values import ClusterFacts, Observed, SeenObject, SeenPod
     from umiak.paddlejob.resource import JobReport, JobSpec, PaddleJob
 
@@ -120,11 +122,13 @@ def completed_names(job: PaddleJob) -> set[str]:
     }
 
 
-def completed_ranges(view: JobView) -> tuple[tuple[str, str], ...]:
-    """What has ended well, as the status keeps it."""
+def completed_ranges(view: JobView, without: Collection[str] = ()) -> tuple[tuple[str, str], ...]:
+    """What has ended well, as the status keeps it, but for pods that are started again."""
     found = []
     for wish in view.spec.roles:
-        indexes = [slot.index for slot in view.slots_of(wish.role) if slot.name in view.done]
+        indexes = [
+            slot.index for slot in view.slots_of(wish.role) if slot.name in view.done and slot.name not in without
+        ]
         if indexes:
             found.append((wish.role.value, ranges(indexes)))
     return tuple(found)

@@ -1,0 +1,335 @@
+"""Bodies of pods, Services, ConfigMaps and PodGroups: names, labels and variables are those that the old operators gave."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from tests.operator_cluster import OperatorCluster, manifest
+from umiak.operator.objects import quantities
+from umiak.operator.objects.pod_groups import least_resources, pod_resources
+from umiak.operator.values import ClusterFacts, CreateObject
+from umiak.paddlejob.reading import read
+from umiak.paddlejob.resource import JobPhase
+from umiak.platforms import detect
+
+
+def made(cluster: OperatorCluster) -> dict[tuple[str, str], dict[str, Any]]:
+    """Everything that is created until the job runs, as it was sent."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for _ in range(20):
+        decision = cluster.decide()
+        assert decision
+        found |= {(each.kind, each.name): each.body for each in decision.actions if isinstance(each, CreateObject)}
+        cluster.operate(is_due=True)
+        cluster.kubelets()
+    assert cluster.report.phase is JobPhase.RUNNING
+    return found
+
+
+def variables(body: dict[str, Any]) -> dict[str, Any]:
+    return {each["name"]: each.get("value", each.get("valueFrom")) for each in body["spec"]["containers"][0]["env"]}
+
+
+def kubeflow(**spec: Any) -> dict[str, Any]:
+    template = {"spec": {"containers": [{"name": "paddle", "image": "demo"}, {"name": "side", "image": "side"}]}}
+    role = {"replicas": 2, "template": template}
+    specs = {"Worker": role, **spec.pop("more", {})}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PaddleJob",
+        "metadata": {"name": "kf"},
+        "spec": {"paddleReplicaSpecs": specs, **spec},
+    }
+
+
+def test_a_pod_with_addresses() -> None:
+    body = made(OperatorCluster(manifest(ps=1, worker=2)))[("Pod", "wide-worker-1")]
+    uid = body["metadata"]["ownerReferences"][0]["uid"]
+    assert body["metadata"] == {
+        "name": "wide-worker-1",
+        "namespace": "default",
+        "labels": {
+            "paddle-res-name": "wide-worker-1",
+            "paddle-res-type": "worker",
+            "batch.paddlepaddle.org/job-name": "wide",
+        },
+        "annotations": {
+            "paddle-resource": "worker",
+            "batch.paddlepaddle.org/index": "1",
+            "batch.paddlepaddle.org/attempt": "0",
+            "batch.paddlepaddle.org/digest": body["metadata"]["annotations"]["batch.paddlepaddle.org/digest"],
+        },
+        "ownerReferences": [
+            {
+                "apiVersion": "batch.paddlepaddle.org/v1",
+                "kind": "PaddleJob",
+                "name": "wide",
+                "uid": uid,
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ],
+    }
+    key = f"PADDLEJOB_ATTEMPT_{uid.replace('-', '')[:8]}_0"
+    assert body["spec"] == {
+        "hostname": "wide-worker-1",
+        "subdomain": "wide-worker-1",
+        "restartPolicy": "Never",
+        "containers": [
+            {
+                "name": "paddle",
+                "image": "demo:v1",
+                "envFrom": [{"configMapRef": {"name": "wide"}}],
+                "env": [
+                    {
+                        "name": "POD_IP",
+                        "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}},
+                    },
+                    {"name": "PADDLE_TRAINER_ID", "value": "1"},
+                    {"name": "TRAINING_ROLE", "value": "TRAINER"},
+                    {"name": "PADDLE_TRAINING_ROLE", "value": "TRAINER"},
+                    {"name": "PADDLEJOB_ATTEMPT", "valueFrom": {"configMapKeyRef": {"name": "wide", "key": key}}},
+                ],
+            }
+        ],
+    }
+
+
+def test_a_pod_with_a_name() -> None:
+    objects = made(OperatorCluster(manifest(ps=1, worker=1, heter=1, intranet="Service")))
+    pod = objects[("Pod", "wide-heter-0")]
+    assert variables(pod)["POD_IP"] == "wide-heter-0"
+    assert variables(pod)["TRAINING_ROLE"] == "HETER"
+    assert pod["spec"]["containers"][0]["ports"] == [{"containerPort": 36000, "protocol": "TCP"}]
+    policies = {name: body["spec"]["restartPolicy"] for (kind, name), body in objects.items() if kind == "Pod"}
+    assert policies == {"wide-ps-0": "Never", "wide-worker-0": "OnFailure", "wide-heter-0": "Never"}
+    service = objects[("Service", "wide-ps-0")]
+    assert service["spec"]["selector"] == {"paddle-res-name": "wide-ps-0"}
+    assert (service["spec"]["clusterIP"], service["spec"]["publishNotReadyAddresses"]) == ("None", True)
+    assert [(port["name"], port["port"]) for port in service["spec"]["ports"]] == [
+        (f"p-{number}", 36000 + number) for number in range(20)
+    ]
+    told = objects[("ConfigMap", "wide")]
+    assert told["metadata"]["labels"]["paddle-res-name"] == "wide"
+    assert {name: text for name, text in told["data"].items() if not name.startswith("PADDLEJOB")} == {
+        "TRAINER_PORTS_NUM": "20",
+        "PADDLE_PORT": "36000",
+        "PADDLE_PSERVERS_IP_PORT_LIST": "wide-ps-0:36000",
+        "PADDLE_TRAINER_ENDPOINTS": "wide-worker-0:36000",
+        "PADDLE_TRAINERS": "wide-worker-0",
+        "PADDLE_TRAINERS_NUM": "1",
+        "PADDLE_HETER_ENDPOINTS": "wide-heter-0:36000",
+    }
+
+
+def test_what_a_template_says_stays() -> None:
+    body = manifest(worker=1)
+    body["spec"]["worker"]["template"] = {
+        "metadata": {"labels": {"team": "ctr", "paddle-res-name": "mine"}, "annotations": {"a": "b"}},
+        "spec": {
+            "restartPolicy": "OnFailure",
+            "schedulingGates": [{"name": "later"}],
+            "containers": [
+                {
+                    "name": "paddle",
+                    "image": "demo",
+                    "env": [{"name": "TRAINING_ROLE", "value": "X"}, {"name": "PADDLE_PORT", "value": "7000"}],
+                    "envFrom": [{"secretRef": {"name": "s"}}],
+                    "ports": [{"containerPort": 80}],
+                },
+                {"name": "side", "image": "side", "env": [{"name": "A", "value": "B"}]},
+            ],
+        },
+    }
+    decision = OperatorCluster(body).decide()
+    assert decision
+    pod = next(each.body for each in decision.actions if isinstance(each, CreateObject))
+    assert (pod["metadata"]["labels"]["team"], pod["metadata"]["labels"]["paddle-res-name"]) == ("ctr", "wide-worker-0")
+    assert pod["spec"]["schedulingGates"] == [{"name": "later"}]
+    assert pod["spec"]["restartPolicy"] == "OnFailure"
+    first, second = pod["spec"]["containers"]
+    assert [each["value"] for each in first["env"] if each["name"] == "TRAINING_ROLE"] == ["TRAINER"]
+    assert {"name": "PADDLE_PORT", "value": "7000"} in first["env"]
+    assert first["envFrom"] == [{"secretRef": {"name": "s"}}, {"configMapRef": {"name": "wide"}}]
+    assert second == {"name": "side", "image": "side", "env": [{"name": "A", "value": "B"}]}
+    assert read(body).job.spec.roles[0].template["spec"]["containers"][0]["env"][0]["value"] == "X", "not changed"
+
+
+def test_a_pod_on_its_host() -> None:
+    cluster = OperatorCluster(manifest(worker=2, intranet="Host"))
+    pod = made(cluster)[("Pod", "wide-worker-1")]
+    port = dict(cluster.report.node_ports)["wide-worker-1"]
+    assert variables(pod)["PADDLE_PORT"] == str(port)
+    assert pod["spec"]["containers"][0]["ports"] == [{"containerPort": port, "protocol": "TCP", "hostPort": port}]
+
+
+@pytest.mark.parametrize("etcd", ["", "etcd:2379"])
+def test_an_elastic_pod(etcd: str) -> None:
+    body = manifest(worker=2, elastic=0)
+    body["spec"]["worker"] |= {"requests": 1, "limits": 4}
+    objects = made(OperatorCluster(body, facts=ClusterFacts(etcd=etcd)))
+    pod = objects[("Pod", "wide-worker-1")]
+    assert pod["spec"]["restartPolicy"] == "OnFailure"
+    assert "envFrom" not in pod["spec"]["containers"][0]
+    found = variables(pod)
+    assert found["PADDLE_ELASTIC_JOB_ID"] == "default-wide"
+    assert found["PADDLE_ELASTIC_NP"] == "1:4"
+    assert found["PADDLE_ELASTIC_TIMEOUT"] == "60"
+    assert found.get("PADDLE_ELASTIC_SERVER") == (etcd or None)
+    assert ("ConfigMap", "wide") not in objects
+    assert (("Service", "wide-worker-0") in objects) is (not etcd)
+    assert ("PADDLE_MASTER" in found) is (not etcd)
+
+
+def test_addresses_of_both_families() -> None:
+    cluster = OperatorCluster(manifest(worker=2))
+    cluster.operate()
+    cluster.kubelets()
+    cluster.pod("wide-worker-0")["status"]["podIPs"] = [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]
+    cluster.pod("wide-worker-1")["status"]["podIPs"] = [{"ip": "fd00::2"}]
+    cluster.settle()
+    assert cluster.data()["PADDLE_TRAINERS"] == "fd00::1,fd00::2"
+
+
+@pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
+def test_umiaks_launcher_understands_what_pods_are_told(intranet: str) -> None:
+    cluster = OperatorCluster(manifest(ps=2, worker=3, intranet=intranet), nodes=2)
+    cluster.settle()
+    found = {name: detect(cluster.environment(name)) for name in cluster.pods()}
+    ranks = {name: each.rank for name, each in found.items() if each}
+    assert sorted(rank for rank in ranks.values() if rank is not None) == [0, 1, 2, 3, 4]
+    assert {each.nodes for each in found.values() if each} == {5}
+
+
+class TestKubeflow:
+    def test_collective(self) -> None:
+        objects = made(OperatorCluster(kubeflow()))
+        assert sorted(objects) == [("Pod", "kf-worker-0"), ("Pod", "kf-worker-1"), ("Service", "kf-worker-0")]
+        pod = objects[("Pod", "kf-worker-1")]
+        assert pod["metadata"]["ownerReferences"][0]["apiVersion"] == "kubeflow.org/v1"
+        assert pod["metadata"]["labels"]["training.kubeflow.org/replica-index"] == "1"
+        for number in (0, 1):  # all containers
+            env = {each["name"]: each["value"] for each in pod["spec"]["containers"][number]["env"]}
+            assert env == {
+                "PYTHONUNBUFFERED": "1",
+                "PADDLE_JOB_ID": "kf",
+                "PADDLE_NNODES": "2",
+                "PADDLE_MASTER": "kf-worker-0:36543",
+                "PADDLE_TRAINER_NUM": "1",
+            }
+        first = variables(objects[("Pod", "kf-worker-0")])
+        assert first["PADDLE_MASTER"] == "$(POD_IP_DUMMY):36543"
+        assert list(first).index("POD_IP_DUMMY") < list(first).index("PADDLE_MASTER")
+
+    def test_servers(self) -> None:
+        master = {"replicas": 1, "template": {"spec": {"containers": [{"name": "paddle", "image": "demo"}]}}}
+        cluster = OperatorCluster(kubeflow(more={"Master": master}))
+        objects = made(cluster)
+        assert variables(objects[("Pod", "kf-master-0")])["PADDLE_SERVER_NUM"] == "1"
+        assert variables(objects[("Pod", "kf-worker-0")])["PADDLE_MASTER"] == "kf-master-0:36543"
+        assert variables(objects[("Pod", "kf-worker-0")])["PADDLE_NNODES"] == "3"
+        cluster.finish("kf-master-0")
+        cluster.settle()
+        assert cluster.report.phase is JobPhase.COMPLETED
+
+    @pytest.mark.parametrize(
+        ("policy", "code", "fails"), [("Never", 143, True), ("ExitCode", 1, True), ("ExitCode", 137, False)]
+    )
+    def test_restart_policies(self, policy: str, code: int, fails: bool) -> None:
+        body = kubeflow()
+        body["spec"]["paddleReplicaSpecs"]["Worker"]["restartPolicy"] = policy
+        cluster = OperatorCluster(body)
+        cluster.settle()
+        cluster.fail("kf-worker-1", code)
+        cluster.settle(30)
+        assert cluster.report.phase is (JobPhase.FAILED if fails else JobPhase.RUNNING)
+
+
+class TestGangs:
+    def test_volcano(self) -> None:
+        kind = "scheduling.volcano.sh/PodGroup"
+        body = manifest(worker=2, schedulingPolicy={"queue": "fast", "priorityClass": "high", "minAvailable": 1})
+        body["spec"]["worker"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": 1}}
+        cluster = OperatorCluster(body, facts=ClusterFacts(gang="volcano", kinds=frozenset([kind])))
+        cluster.operate()
+        assert cluster.objects[(kind, "wide")]["spec"] == {
+            "minMember": 1,
+            "minResources": {"nvidia.com/gpu": "2"},
+            "queue": "fast",
+            "priorityClassName": "high",
+        }
+        cluster.objects[(kind, "wide")]["status"] = {"phase": "Running"}
+        cluster.settle()
+        pod = cluster.pod("wide-worker-0")
+        assert pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] == "wide"
+
+    def test_scheduler_plugins(self) -> None:
+        kind = "scheduling.x-k8s.io/PodGroup"
+        cluster = OperatorCluster(
+            manifest(worker=2), facts=ClusterFacts(gang="scheduler-plugins", kinds=frozenset([kind]))
+        )
+        cluster.settle()
+        assert cluster.report.phase is JobPhase.RUNNING
+        assert cluster.objects[(kind, "wide")]["spec"] == {"minMember": 2}
+        assert cluster.pod("wide-worker-0")["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] == "wide"
+
+    def test_native(self) -> None:
+        kind = "scheduling.k8s.io/PodGroup"
+        cluster = OperatorCluster(manifest(worker=2), facts=ClusterFacts(gang="native", kinds=frozenset([kind])))
+        cluster.settle()
+        assert cluster.report.phase is JobPhase.RUNNING
+        assert cluster.objects[(kind, "wide")]["spec"] == {"schedulingPolicy": {"gang": {"minCount": 2}}}
+        assert cluster.pod("wide-worker-0")["spec"]["schedulingGroup"] == {"podGroupName": "wide"}
+
+    def test_another_scheduler_is_left_alone(self) -> None:
+        body = manifest(worker=1)
+        body["spec"]["worker"]["template"]["spec"]["schedulerName"] = "own"
+        cluster = OperatorCluster(body, facts=ClusterFacts(gang="volcano"))
+        cluster.settle()
+        assert cluster.report.phase is JobPhase.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("500m", Fraction(1, 2)),
+        ("2", Fraction(2)),
+        (2, Fraction(2)),
+        ("1.5Gi", Fraction(3 * 2**29)),
+        ("1e3", Fraction(1000)),
+        ("1E3", Fraction(1000)),
+        ("3E", Fraction(3 * 10**18)),
+        ("100k", Fraction(100_000)),
+        ("", Fraction(0)),
+        ("many", Fraction(0)),
+        ("1e999999999", Fraction(0)),
+        ("1/0", Fraction(0)),
+        ("9" * 5000, Fraction(0)),
+        (None, Fraction(0)),
+    ],
+)
+def test_quantities(text: object, number: Fraction) -> None:
+    assert quantities.read(text) == number
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(Fraction(1, 2), "500m"), (Fraction(2), "2"), (Fraction(3 * 2**29), "1536Mi"), (Fraction(1, 3), "334m")],
+)
+def test_quantities_as_they_are_written(number: Fraction, text: str) -> None:
+    assert quantities.written(number) == text
+
+
+def test_what_a_pod_asks_for() -> None:
+    def container(cpu: str, **more: Any) -> dict[str, Any]:
+        return {"resources": {"requests": {"cpu": cpu}}, **more}
+
+    side = container("1", restartPolicy="Always")
+    spec = {"initContainers": [container("2"), side, container("4")], "containers": [container("1")]}
+    assert pod_resources(spec) == {"cpu": 5}  # the last init container runs beside the sidecar
+    assert pod_resources({"containers": [container("1")], "overhead": {"cpu": "250m"}}) == {"cpu": Fraction(5, 4)}
+    job = read(manifest(worker=3, schedulingPolicy={"minResources": {"cpu": "7"}})).job
+    assert least_resources(job.spec) == {"cpu": "7"}
