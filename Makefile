@@ -28,7 +28,7 @@ MAKE_RAY = test -x .venv-ray/bin/ray || { $(BIN)/uv venv --quiet --python $(BIN)
 OPEN_CLUSTER = $(BIN)/python -m testbed.prepare && $(BIN)/python -m testbed $(@:cluster-%=%) $(COUNT)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-torch cluster-ssh cluster-slurm cluster-mpi cluster-ray campaign campaign-ps wheels check audit format bench bench-ps bench-peers bench-fabric docs site clean
+.PHONY: help setup demo test test-torch cluster-ssh cluster-slurm cluster-mpi cluster-ray cluster-kubernetes campaign campaign-ps wheels check audit format bench bench-ps bench-peers bench-fabric docs site clean
 
 help: ## Show what there is to do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ cluster-mpi: setup ## A shell beside hosts for mpirun of Open MPI and MPICH, COU
 
 cluster-ray: setup ## A shell beside a real Ray cluster, COUNT=3 (makes .venv-ray, 300 MB)
 	@$(MAKE_RAY)
+	@$(OPEN_CLUSTER)
+
+cluster-kubernetes: setup ## A shell beside a real Kubernetes cluster, COUNT=2 (builds Kubernetes the first time: Go, 12 minutes)
 	@$(OPEN_CLUSTER)
 
 campaign: setup ## Play random outages, losses and joins against the launcher's decisions, for MINUTES=60

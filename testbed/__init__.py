@@ -8,7 +8,7 @@
         net.cut(a, b)           # no packet passes between the two, and nobody is told
         c.power_off()
 
-`python -m testbed hosts 3`, `ssh 4`, `slurm 2`, `mpi 2`, `ray 3` and `etcd` open the same things for a person. A page about them:
+`python -m testbed hosts 3`, `ssh 4`, `slurm 2`, `mpi 2`, `ray 3`, `kubernetes 2` and `etcd` open the same things for a person. A page about them:
 docs/how-to/testbed.md.
 
 | module | what it gives |
@@ -19,6 +19,7 @@ docs/how-to/testbed.md.
 | `slurm` | a real Slurm, with a node on each host |
 | `mpi` | `mpirun` of Open MPI and of MPICH over hosts |
 | `ray` | a real Ray cluster, with a node on each host |
+| `kubernetes` | a real Kubernetes: a control plane with fake nodes, and a cluster with real ones |
 | `disks` | disks that can be filled |
 | `prepare` | installs the programs that these need |
 | `workspace` | a temporary directory and the programs started in it, which go away together |

@@ -1,4 +1,4 @@
-"""Program: `python -m testbed hosts 3`, `ssh 4`, `slurm 2`, `mpi 2`, `ray 3` and `etcd`, for trying things by hand."""
+"""Program: `python -m testbed hosts 3`, `ssh 4`, `slurm 2`, `mpi 2`, `ray 3`, `kubernetes 2` and `etcd`, for trying things by hand."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable, Mapping
 
 from testbed import etcd, hosts, mpi, ray, slurm, sshd
+from testbed.kubernetes import cluster as kubernetes
+from testbed.kubernetes import programs
 
 SLURM_COMMANDS = ("sbatch", "srun", "salloc", "squeue", "scancel", "scontrol", "sinfo", "sacct", "sattach")
 
@@ -89,12 +91,30 @@ def _ray(count: int) -> int:
         return _shell(net, helps, bodies, {})
 
 
+def _kubernetes(count: int) -> int:
+    with kubernetes.opened(count) as cluster:
+        for host in cluster.network.hosts:
+            print(f"{host.name}  {host.address}", file=sys.stderr)
+        print(f"KUBECONFIG={cluster.kubeconfig}", file=sys.stderr)
+        helps = {
+            "kubectl get nodes": "kubectl knows the cluster; so does umiak",
+            "node1 COMMAND...": "run a command on a node; with no command, a shell",
+            "cut node0 node1": "lose all packets between a node and the control plane; heal node0 node1 ends it",
+            "ls $KUBERNETES_LOGS": "logs of all its programs",
+        }
+        bodies = {"umiak": f'{sys.executable} -m umiak "$@"'}
+        path = f"{programs.directory()}:{os.environ['PATH']}"
+        env = {"KUBECONFIG": str(cluster.kubeconfig), "KUBERNETES_LOGS": str(cluster.directory), "PATH": path}
+        return _shell(None, helps, bodies, {**_shell_functions(cluster.network), **env})
+
+
 CLUSTERS: Mapping[str, tuple[str, int, Callable[[], str | None], Callable[[int], int]]] = {
     "hosts": ("a shell beside a network of hosts", 3, hosts.available, _hosts),
     "ssh": ("a shell beside machines with sshd, on loopback", 4, sshd.available, _ssh),
     "slurm": ("a shell beside a Slurm", 2, slurm.available, _slurm),
     "mpi": ("a shell beside hosts for Open MPI and MPICH", 2, mpi.available, _mpi),
     "ray": ("a shell beside a Ray cluster", 3, ray.available, _ray),
+    "kubernetes": ("a shell beside a Kubernetes cluster", 2, kubernetes.available, _kubernetes),
 }
 """What a word opens: its meaning, the usual number of hosts, why there may be none, and how it is opened."""
 

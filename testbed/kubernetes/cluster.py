@@ -16,6 +16,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -97,6 +99,20 @@ class Cluster(ControlPlane):
         self._images[registry.normal_name(name)] = {key: value for key, value in words.items() if value}
         (self.directory / registry.CONFIGURATIONS).write_text(json.dumps(self._images))
         return name
+
+    def deploy_operator(self, *flags: str) -> None:
+        """Run umiak's operator in a pod, from the manifests that `umiak deploy` prints, and wait until it is ready."""
+        words = [sys.executable, "-m", "umiak", "deploy", *flags]
+        manifests = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        self.kubectl("apply", "--server-side", "-f", "-", input=manifests)
+        waiting = ["rollout", "status", "deployment/paddle-controller-manager", "--timeout=180s"]
+        done = self.kubectl("--namespace=paddle-system", *waiting, check=False, timeout=200)
+        if done.returncode != 0:
+            told = self.kubectl("--namespace=paddle-system", "describe", "pods").stdout
+            logs = self.kubectl(
+                "--namespace=paddle-system", "logs", "deployment/paddle-controller-manager", check=False
+            )
+            raise KubernetesError(f"the operator is not ready: {done.stderr}\n{told}\n{logs.stdout}{logs.stderr}")
 
     def ready(self, name: str) -> bool:
         """Whether the API server thinks that a node is ready."""

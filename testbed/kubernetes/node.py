@@ -64,7 +64,9 @@ class Node:
         """Set up the host, also after it was started again, and start containerd."""
         self._processes.clear()
         self._set_up_host(nodes)
-        control_groups.make(f"{self._groups}/{self.name}")
+        group = f"{self._groups}/{self.name}"
+        control_groups.remove(group)  # as a reboot does; a kubelet looks for seconds at each one that is left
+        control_groups.make(group)
         self._spawn("containerd", "containerd", "--config", str(self.directory / "containerd.toml"))
 
     def finish_start(self) -> None:

@@ -223,6 +223,30 @@ def test_a_memory_limit_ends_a_container(kube_cluster, cluster_namespace):
     assert (terminated["exitCode"], terminated["reason"]) == (137, "OOMKilled")
 
 
+def test_the_operator_runs_in_a_pod_as_umiak_deploy_prints_it(kube_cluster, cluster_namespace):
+    kube_cluster.deploy_operator()
+    script = "import os; print(os.environ['PADDLE_TRAINER_ID'], os.environ['PADDLE_TRAINERS_NUM'])"
+    container = {"name": "main", "image": "example.com/training:v1", "command": ["python", "-c", script]}
+    worker = {"replicas": 2, "template": {"spec": {"containers": [container]}}}
+    manifest = {
+        "apiVersion": "batch.paddlepaddle.org/v1",
+        "kind": "PaddleJob",
+        "metadata": {"name": "two", "namespace": cluster_namespace},
+        "spec": {"cleanPodPolicy": "Never", "worker": worker},
+    }
+    kube_cluster.kubectl("create", "-f", "-", input=json.dumps(manifest))
+
+    def phase() -> str:
+        return kube_cluster.get("paddlejob", "two", namespace=cluster_namespace).get("status", {}).get("phase", "")
+
+    assert (
+        kube_cluster.until(lambda: phase() in ("Completed", "Failed") and phase(), "the job ends", 100) == "Completed"
+    )
+    for index in range(2):
+        told = kube_cluster.kubectl("logs", "--namespace", cluster_namespace, f"two-worker-{index}").stdout
+        assert told == f"{index} 2\n"
+
+
 def test_a_lost_node_is_noticed_and_can_come_back(kube_cluster, cluster_namespace):
     kube_cluster.apply(pod("there", cluster_namespace, "sleep", "infinity", nodeName="node2"))
     until_phase(kube_cluster, cluster_namespace, "there", "Running")
