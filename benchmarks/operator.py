@@ -171,11 +171,13 @@ class Watcher:
         self.seen: dict[str, float] = {}
         self.made: dict[str, float] = {}
         self._changed = asyncio.Event()
+        self.ready = asyncio.Event()
 
     async def run(self) -> None:
         version = ""
         async for _, version in self._api.pages(self._path):  # noqa: B007 - the version of the last page
             pass
+        self.ready.set()
         query = {"resourceVersion": version, "timeoutSeconds": "3600"}
         async for line in self._api.watch(self._path, query, quiet_s=PATIENCE_S):
             event = json.loads(line) if line else {}
@@ -228,7 +230,8 @@ async def watched(
     """Work while these collections are watched."""
     watchers = [Watcher(api, path, is_there) for path, is_there in wanted.items()]
     tasks = [asyncio.ensure_future(each.run()) for each in watchers]
-    await asyncio.sleep(0.5)
+    for each in watchers:
+        await each.ready.wait()
     try:
         return await work(*watchers)
     finally:
@@ -248,7 +251,7 @@ def bare_pods(plane: ControlPlane, count: int) -> tuple[float, float]:
             created = time.monotonic() - began
             return created, await pods.until(count) - began
 
-        return tuple(await watched(api, {path: runs}, measured))  # type: ignore[return-value]
+        return tuple(await watched(api, {path: runs}, measured))
 
     found: tuple[float, float] = asyncio.run(with_api(plane, work))
     clear(plane)
@@ -330,7 +333,7 @@ def large(is_quick: bool) -> Iterator[Figure]:
                     answered = max(pods.made["small-worker-0"], pods.made["small-worker-1"]) - asked
                     return await pods.until(count + 2, made=True) - began, answered
 
-                return tuple(await watched(api, {PODS.format("default"): runs}, measured))  # type: ignore[return-value]
+                return tuple(await watched(api, {PODS.format("default"): runs}, measured))
 
             took, waited = asyncio.run(with_api(plane, work))
             made.add(OURS, took, operator.cpu_s())
@@ -354,7 +357,7 @@ def failover(is_quick: bool) -> Iterator[Figure]:
                     first.process.kill()
                     began = time.monotonic()
                     plane.request("POST", JOBS.format("default"), a_job(f"late-{number}", 2, 0))
-                    wait(lambda number=number: _has_pod(plane, f"late-{number}-worker-0"), "a pod")  # type: ignore[misc]
+                    wait(partial(_has_pod, plane, f"late-{number}-worker-0"), "a pod")
                     figure.add(OURS, time.monotonic() - began)
     yield figure
 

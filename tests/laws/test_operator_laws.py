@@ -158,8 +158,20 @@ class Story:
             assert report.phase is self.over, "what is over stays over"
         elif report.phase is not None and report.phase.is_over:
             self.over = report.phase
+        for name in cluster.pods("Running"):
+            self.look_at_pod(name)
         attempts = [each.attempt for each in cluster.history]
         assert attempts == sorted(attempts), "attempts are never taken back"
+
+    def look_at_pod(self, name: str) -> None:
+        """Whoever runs was told about its own attempt, and finds itself in the list."""
+        environment, pod = self.cluster.environment(name), self.cluster.pod(name)
+        if "PADDLEJOB_ATTEMPT" not in environment:
+            return  # elastic
+        assert environment["PADDLEJOB_ATTEMPT"] == pod["metadata"]["annotations"]["batch.paddlepaddle.org/attempt"]
+        listed = environment["PADDLE_PSERVERS_IP_PORT_LIST" if "-ps-" in name else "PADDLE_TRAINER_ENDPOINTS"]
+        own = f"{environment['POD_IP']}:{environment['PADDLE_PORT']}"
+        assert listed.split(",")[int(environment["PADDLE_TRAINER_ID"])] == own
 
     def end(self) -> None:
         """Nothing befalls the job any more; it comes to rest."""

@@ -385,7 +385,9 @@ def umiak_words(command: str) -> list[str]:
     return words[1:] if words and words[0].removeprefix(".venv/bin/") == "umiak" else []
 
 
-OWN_COMMANDS = tuple(f"umiak.cli.{name}." for name in ("doctor", "image", "kubeconfig", "machines", "runs"))
+OWN_COMMANDS = tuple(
+    f"umiak.cli.{name}." for name in ("deploy", "doctor", "image", "kubeconfig", "machines", "operator", "runs")
+)
 """Packages of commands that have neither the flags of a launch nor a training's."""
 
 

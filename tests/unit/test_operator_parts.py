@@ -18,7 +18,7 @@ from umiak.kube.async_api import AsyncKubeApi
 from umiak.kube.kubeconfig import KubeAccess
 from umiak.operator.controller import http_pages
 from umiak.operator.controller.cache import ClusterCache
-from umiak.operator.controller.election import LEASE_NAME, LEASE_S, RENEW_S, RETRY_S, Election
+from umiak.operator.controller.election import LEASE_NAME, LEASE_S, RENEW_S, RETRY_S, LeaseElection
 from umiak.operator.controller.event_recorder import BURST, EventRecorder
 from umiak.operator.controller.fair_share import FIRST_WINDOW, SLICE, FairShare
 from umiak.operator.controller.metrics import OperatorMetrics
@@ -404,8 +404,8 @@ def test_one_leads_the_other_follows_and_takes_over() -> None:
             finally:
                 acting.remove(name)
 
-        def candidate(name: str) -> tuple[Election, asyncio.Task[None]]:
-            election = Election(api, "default", name, lease_s=2, renew_s=1.0, retry_s=0.2)
+        def candidate(name: str) -> tuple[LeaseElection, asyncio.Task[None]]:
+            election = LeaseElection(api, "default", name, lease_s=2, renew_s=1.0, retry_s=0.2)
             return election, asyncio.ensure_future(election.run(lambda: lead(name)))
 
         first, first_task = candidate("first")
@@ -445,7 +445,7 @@ def test_a_leader_that_can_not_renew_stops_acting() -> None:
             finally:
                 acting = False
 
-        election = Election(api, "default", "first", lease_s=3, renew_s=1.0, retry_s=0.2)
+        election = LeaseElection(api, "default", "first", lease_s=3, renew_s=1.0, retry_s=0.2)
         task = asyncio.ensure_future(election.run(lead))
         await until(lambda: acting)
 

@@ -95,10 +95,15 @@ def _going_on(view: JobView, observed: Observed) -> Decision:
     if ports and ports != dict(view.report.node_ports):
         report = replace(_accepted(view), node_ports=tuple(sorted(ports.items())))
         return Decision(report=report, is_turning_point=True, waits_for="ports of its hosts are chosen")
-    holds = found is not None and found.scope is RestartScope.JOB
+    holds = found is not None and found.wait_s > 0
     made = upkeep(view, observed.refusals, () if found is None else found.replaced, creates=not holds)
     decision = _reported(view, made, found)
-    return _soonest(decision, found.wait_s if found is not None and found.wait_s > 0 else None)
+    if holds:  # which pods were there is how it is known, until the restart is decided, that one of them is not
+        before = {each.role: each.refs for each in view.report.counts}
+        counts = [replace(each, refs=before.get(each.role, each.refs)) for each in decision.report.counts]
+        decision = replace(decision, report=replace(decision.report, counts=tuple(counts)))
+    decision = _soonest(decision, found.wait_s if found is not None and holds else None)
+    return _soonest(decision, None if found is None else found.again_in_s)
 
 
 # ---- the status

@@ -94,6 +94,8 @@ def addresses_changed(view: JobView) -> bool:
     seen = _own(view, CONFIG_MAP, view.job.name)
     if seen is None or seen.attempt != view.report.attempt or not needs_addresses(view):
         return False
+    if not seen.digest:  # of another operator, which chose other ports
+        return False
     if all(scope_of(view.spec, wish.role) is not RestartScope.JOB for wish in view.spec.roles):
         return False
     if (
@@ -161,6 +163,8 @@ def _names(view: JobView) -> tuple[list[OperatorAction], Wait | None]:
     actions: list[OperatorAction] = []
     nameless = [slot for slot in slots_with_service(view) if _own(view, SERVICE, slot.name) is None]
     actions += [CreateObject(kind=SERVICE, name=slot.name, body=service(view.job, slot)) for slot in nameless]
+    named = {slot.name for slot in view.slots}
+    spare = [_delete(each) for each in _ours(view, {SERVICE}) if each.name not in named]
     if has_config_map(view) and not needs_addresses(view):
         data = told(view)
         assert data is not None
@@ -172,7 +176,7 @@ def _names(view: JobView) -> tuple[list[OperatorAction], Wait | None]:
                 ReplaceObject(kind=CONFIG_MAP, name=seen.name, uid=seen.uid, body=config_map(view.job, data))
             )
     wait = Wait(reason="Preparing", message="Services and the ConfigMap are being created") if actions else None
-    return actions, wait
+    return [*spare, *actions], wait
 
 
 def _pods(view: JobView, driver: GangDriver | None) -> tuple[list[OperatorAction], Wait | None, float | None]:
@@ -203,7 +207,13 @@ def _pods(view: JobView, driver: GangDriver | None) -> tuple[list[OperatorAction
         return actions, wait, min(delays.values()) if delays else None
     if needs_addresses(view) and seen is None and (data := told(view)) is not None:
         actions.append(CreateObject(kind=CONFIG_MAP, name=view.job.name, body=config_map(view.job, data)))
-    elif seen is not None and _may_differ(view) and (data := told(view)) is not None and seen.digest != digest(data):
+    elif (
+        seen is not None
+        and seen.digest
+        and _may_differ(view)
+        and (data := told(view)) is not None
+        and seen.digest != digest(data)
+    ):
         made = config_map(view.job, data)
         actions.append(ReplaceObject(kind=CONFIG_MAP, name=seen.name, uid=seen.uid, body=made))
     return actions, None, None

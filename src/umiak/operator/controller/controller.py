@@ -73,7 +73,7 @@ class Controller:
         self._metrics = metrics
         self.queue = WorkQueue()
         self.cache = ClusterCache(read_job, self.queue.add, node_timeout_s=options.node_timeout_s)
-        self._discovery = Discovery(api)
+        self._discovery = Discovery(api, options.gang)
         self.share = FairShare(options.in_flight)
         self._performer = Performer(api, self.cache, self._discovery.served, metrics)
         self._recorder = EventRecorder(api, host)

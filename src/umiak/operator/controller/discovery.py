@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 
 from umiak.kube.answers import KubeRefused, KubeSilent
-from umiak.operator.controller.kinds import GANG_GROUPS, POD_GROUP, ServedKind
+from umiak.operator.controller.kinds import POD_GROUP, ServedKind
+from umiak.operator.policies.gangs import DRIVERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,8 +21,10 @@ class Discovery:
 
     period_s = PERIOD_S
 
-    def __init__(self, api: AsyncKubeApi) -> None:
+    def __init__(self, api: AsyncKubeApi, gang: str) -> None:
         self._api = api
+        self._groups = [driver.api_version.partition("/")[0] for driver in DRIVERS.values() if driver.name == gang]
+        """Those of the scheduler that the operator was started with; it has rights on no others."""
         self._found: dict[str, ServedKind] = {}
 
     def kinds(self) -> list[ServedKind]:
@@ -33,7 +36,7 @@ class Discovery:
     async def refresh(self) -> list[ServedKind]:
         """Look again. The result is what is new."""
         new = []
-        for group in GANG_GROUPS:
+        for group in self._groups:
             name = f"{group}/{POD_GROUP}"
             if name in self._found:
                 continue

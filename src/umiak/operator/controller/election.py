@@ -30,7 +30,7 @@ RENEW_S = 8.0
 RETRY_S = 2.0
 
 
-class Election:
+class LeaseElection:
     """One candidate."""
 
     def __init__(

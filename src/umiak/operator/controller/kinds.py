@@ -10,8 +10,6 @@ POD = "Pod"
 SERVICE = "Service"
 CONFIG_MAP = "ConfigMap"
 POD_GROUP = "PodGroup"
-GANG_GROUPS = ("scheduling.volcano.sh", "scheduling.x-k8s.io", "scheduling.k8s.io")
-"""Groups of APIs that may have a PodGroup."""
 KUBEFLOW_GROUP = "kubeflow.org"
 
 

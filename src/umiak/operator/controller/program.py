@@ -22,7 +22,7 @@ from umiak.kube.answers import KubeRefused, KubeSilent, told
 from umiak.kube.async_api import AsyncKubeApi
 from umiak.operator.controller import http_pages
 from umiak.operator.controller.controller import Controller
-from umiak.operator.controller.election import Election
+from umiak.operator.controller.election import LeaseElection
 from umiak.operator.controller.metrics import OperatorMetrics
 from umiak.operator.reconcile import reconcile
 from umiak.paddlejob.reading import read
@@ -55,7 +55,7 @@ class _Program:
         self._access = access.find(environ, kubeconfig_file=options.kubeconfig, context=options.context)
         self._metrics = OperatorMetrics(self._gauges)
         self._controller: Controller | None = None
-        self._election: Election | None = None
+        self._election: LeaseElection | None = None
         self._started_s = time.time()
         self._beat = time.monotonic()
         self._host = socket.gethostname()
@@ -87,7 +87,7 @@ class _Program:
             await self._lead(api)
             return
         identity = f"{self._host}_{uuid.uuid4()}"
-        self._election = Election(api, self._options.lease_namespace, identity)
+        self._election = LeaseElection(api, self._options.lease_namespace, identity)
         await self._election.run(lambda: self._lead(api))
 
     async def _lead(self, api: AsyncKubeApi) -> None:

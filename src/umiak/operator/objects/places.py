@@ -66,7 +66,7 @@ def elastic_environment(view: JobView) -> dict[str, str]:
         job.name,
         shape_of(view),
         etcd=view.facts.etcd,
-        master=f"{first}:{job_port(job)}",
+        master=f"{first}:{host_ports(view).get(first, job_port(job))}",
     )
 
 

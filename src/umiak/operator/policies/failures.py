@@ -68,7 +68,14 @@ class Trouble:
 def trouble_of(pod: SeenPod, view: JobView) -> Trouble | None:
     """What is wrong with a pod of the current attempt; None: nothing, or nothing yet."""
     if pod.phase is PodPhase.SUCCEEDED:
-        return None
+        if pod.name in view.done:
+            return None
+        return Trouble(
+            pod=pod,
+            fault=Fault.CLUSTER,
+            reason="PodDeleted",
+            message=f"{pod.name} was deleted before it was seen to end",
+        )
     if view.is_lost(pod) or pod.phase is PodPhase.UNKNOWN:
         return Trouble(
             pod=pod, fault=Fault.CLUSTER, reason="NodeLost", message=f"{pod.name} was on node {pod.node}, which is lost"

@@ -70,7 +70,9 @@ def phase_of(view: JobView, counts: Iterable[RoleCounts], *, is_restarting: bool
     if is_restarting:
         return JobPhase.RESTARTING
     if before in (JobPhase.RUNNING, JobPhase.SCALING, JobPhase.RESTARTING):
-        return JobPhase.SCALING if view.spec.is_elastic else JobPhase.RESTARTING
+        sizes = {each.role: each.wanted for each in view.report.counts}
+        grows = before is JobPhase.SCALING or sizes != {each.role: each.wanted for each in listed}
+        return JobPhase.SCALING if view.spec.is_elastic and grows else JobPhase.RESTARTING
     return JobPhase.STARTING if any(each.running or each.starting for each in listed) else JobPhase.PENDING
 
 

@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 
 SERVICE_PORT = 36000
 FIRST_PORT, LAST_PORT = 10_000, 29_999
+LARGEST_PORT = 65_535
 _BLOCKS = (LAST_PORT + 1 - FIRST_PORT) // PORTS_PER_POD
 
 
 def job_port(job: PaddleJob) -> int:
     """The first port of a job's pods; in Host mode the first of the first pod."""
-    if job.report.port:
+    if 0 < job.report.port <= LARGEST_PORT - PORTS_PER_POD:
         return job.report.port
     return SERVICE_PORT if job.spec.intranet is Intranet.SERVICE else _port(_start(job.uid))
 
@@ -39,7 +40,7 @@ def host_ports(view: JobView) -> dict[str, int]:
     """The first port of each pod in Host mode, those in the status as they are; empty in other modes."""
     if view.spec.intranet is not Intranet.HOST or view.job.api is JobApi.KUBEFLOW:
         return {}
-    known = dict(view.report.node_ports)
+    known = {name: port for name, port in view.report.node_ports if FIRST_PORT <= port <= LAST_PORT}
     needed = [slot.name for slot in view.slots if slot.name not in known]
     if not needed:
         return known

@@ -38,7 +38,9 @@ class Reaction:
     replaced: tuple[str, ...] = ()
     """Names of pods that are deleted and made again without a number of their own: the cluster took them away."""
     wait_s: float = 0.0
-    """Not before this time has passed."""
+    """Not before this time has passed: the restart before it was a moment ago, and has not led to anything yet."""
+    again_in_s: float | None = None
+    """When to look again at pods that were refused by their node as soon as they were made, and are left there for a while."""
 
     @property
     def reason(self) -> str:
@@ -67,7 +69,8 @@ def reaction(view: JobView) -> Reaction | None:
         return Reaction(troubles=(final,), failed=f"{final.message}; a restart would not help")
     troubles += [_gone(slot) for slot in vanished]
     troubles.sort(key=_importance)
-    scopes = {each.pod.name: scope_of(view.spec, each.pod.role) for each in troubles}
+    by_role = _scopes(view)
+    scopes = {each.pod.name: by_role.get(each.pod.role, RestartScope.JOB) for each in troubles}
     program = [each for each in troubles if each.fault is Fault.PROGRAM]
     is_cluster = len(program) < len(troubles)
     if RestartScope.JOB in scopes.values():
@@ -76,7 +79,8 @@ def reaction(view: JobView) -> Reaction | None:
     roles = {each.pod.role for each in troubles if scopes[each.pod.name] is RestartScope.ROLE}
     named = {slot.name for slot in view.slots if slot.role in roles} | {each.pod.name for each in program}
     replaced = [each for each in troubles if each.pod.name not in named]
-    young = [each.pod.created_s + LEAST_APART_S - view.now_s for each in replaced if each.pod.phase is PodPhase.FAILED]
+    ages = {each.pod.name: view.now_s - each.pod.created_s for each in replaced if each.pod.phase is PodPhase.FAILED}
+    young = {name: LEAST_APART_S - age for name, age in ages.items() if age < LEAST_APART_S}
     return _within(
         view,
         Reaction(
@@ -86,8 +90,9 @@ def reaction(view: JobView) -> Reaction | None:
             + len({each.pod.role for each in program if each.pod.role in roles})
             + sum([view.current[name].container_restarts for name in named if name in view.current]),
             restarted=tuple([slot.name for slot in view.slots if slot.name in named]),
-            replaced=tuple([each.pod.name for each in replaced]),
-            wait_s=max([0.0, *young]),
+            replaced=tuple([each.pod.name for each in replaced if each.pod.name not in young]),
+            wait_s=_apart_s(view) if roles else 0.0,
+            again_in_s=min(young.values(), default=None),
         ),
         limit,
     )
@@ -137,12 +142,18 @@ def scope_of(spec: JobSpec, role: PodRole | None) -> RestartScope:
     return asked if role is PodRole.WORKER and spec.with_gloo <= 0 else RestartScope.JOB
 
 
+def _scopes(view: JobView) -> dict[PodRole | None, RestartScope]:
+    """By role what a pod takes with it. Nobody knows the ports of pods that another operator made: they go together."""
+    together = view.is_taken_over and not view.spec.is_elastic
+    return {wish.role: RestartScope.JOB if together else scope_of(view.spec, wish.role) for wish in view.spec.roles}
+
+
 def _vanished(view: JobView) -> list[PodSlot]:
     """Pods that were there and simply are not any more, where others must be started again because of it."""
     missing = view.missing()
     if not missing or view.spec.is_elastic:
         return []
-    scopes = {wish.role: scope_of(view.spec, wish.role) for wish in view.spec.roles}
+    scopes = _scopes(view)
     leaving = {pod.name for pod in view.stale}
     known = {name for counts in view.report.counts for name, _ in counts.refs}
     is_told_addresses = view.spec.intranet is not Intranet.SERVICE and view.job.api is JobApi.BATCH
@@ -168,9 +179,12 @@ def _gone(slot: PodSlot) -> Trouble:
 
 
 def _whole(view: JobView, troubles: tuple[Trouble, ...], *, cost: int) -> Reaction:
+    return Reaction(troubles=troubles, scope=RestartScope.JOB, cost=cost, wait_s=_apart_s(view))
+
+
+def _apart_s(view: JobView) -> float:
     since = restart_time(view.report)
-    wait = 0.0 if since is None else max(0.0, since + LEAST_APART_S - view.now_s)
-    return Reaction(troubles=troubles, scope=RestartScope.JOB, cost=cost, wait_s=wait)
+    return 0.0 if since is None else max(0.0, since + LEAST_APART_S - view.now_s)
 
 
 def _within(view: JobView, found: Reaction, limit: int) -> Reaction:

@@ -56,4 +56,4 @@ def _covers(shape: str, spec: JobSpec) -> bool:
 
 def _most(shape: str) -> int:
     most = shape.rpartition(":")[2]
-    return int(most) if most.isdigit() else 0
+    return int(most) if most.isascii() and most.isdigit() and len(most) < 10 else 0

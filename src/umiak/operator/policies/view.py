@@ -59,6 +59,11 @@ class JobView:
     def report(self) -> JobReport:
         return self.job.report
 
+    @property
+    def is_taken_over(self) -> bool:
+        """Whether pods were made by another operator, so that it is not known which ports they were told."""
+        return any(not pod.digest for pod in self.current.values())
+
     def missing(self) -> list[PodSlot]:
         """Pods that there should be and that nobody has made yet."""
         return [slot for slot in self.slots if slot.name not in self.current and slot.name not in self.done]
@@ -98,7 +103,8 @@ def view_of(observed: Observed, now_s: float) -> JobView:
         else:
             current[pod.name] = pod
     done = completed_names(job)
-    done |= {name for name, pod in current.items() if pod.phase is PodPhase.SUCCEEDED}
+    # One that is being deleted may have ended well because it was told to end, in the middle of its work.
+    done |= {name for name, pod in current.items() if pod.phase is PodPhase.SUCCEEDED and not pod.is_deleting}
     return JobView(
         job=job,
         now_s=now_s,
@@ -115,10 +121,11 @@ def view_of(observed: Observed, now_s: float) -> JobView:
 
 def completed_names(job: PaddleJob) -> set[str]:
     """Names of the pods that the status knows to have ended well."""
+    said = dict(job.report.completed)
     return {
-        pod_name(job.name, PodRole(role), index, job.api)
-        for role, ranges in job.report.completed
-        for index in numbers(ranges)
+        pod_name(job.name, wish.role, index, job.api)
+        for wish in job.spec.roles
+        for index in numbers(said.get(wish.role.value, ""), wish.replicas)
     }
 
 
@@ -145,11 +152,15 @@ def ranges(indexes: list[int]) -> str:
     return ",".join([str(first) if first == last else f"{first}-{last}" for first, last in runs])
 
 
-def numbers(text: str) -> list[int]:
+def numbers(text: str, below: int) -> list[int]:
     """The other way round. What makes no sense is left out: a status can be edited by hand."""
     found: list[int] = []
     for part in text.split(","):
         first, dash, last = part.partition("-")
-        if first.isdigit() and (last.isdigit() or not dash):
-            found.extend(range(int(first), int(last or first) + 1))
+        if _is_number(first) and (_is_number(last) or not dash):
+            found.extend(range(int(first), min(below, int(last or first) + 1)))
     return found
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10

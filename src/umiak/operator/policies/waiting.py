@@ -43,12 +43,12 @@ def name_conflict(view: JobView) -> Wait | None:
     if not others:
         return None
     kind, name, _is_deleting = min(others)
-    more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+    more, verb = (f" and {len(others) - 1} more", "are") if len(others) > 1 else ("", "is")
     if all(leaving for _, _, leaving in others):
-        return Wait(reason="NameInUse", message=f"{kind} {name}{more} of an earlier job is still being deleted")
+        return Wait(reason="NameInUse", message=f"{kind} {name}{more} of an earlier job {verb} still being deleted")
     return Wait(
         reason="NameConflict",
-        message=f"{kind} {name}{more} exists and does not belong to this job; delete it, or give the job another name",
+        message=f"{kind} {name}{more} {verb} there already and not of this job; delete it, or give the job another name",
     )
 
 

@@ -1,0 +1,187 @@
+"""The operator with the rights and the flags of its own manifests, and no others, beside a real API server with fake nodes."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.operator_process import Jobs, install, job, operating
+from tests.unit.test_paddlejob_reading import kubeflow_job, template
+from umiak.cli.deploy import objects
+from umiak.core.value import replace
+from umiak.paddlejob import crd
+from umiak.paddlejob.resource import OLD_FINALIZER
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
+
+REFUSED = re.compile(r"forbidden|\b403\b|cannot (?:list|get|watch|create|patch|update|delete)", re.IGNORECASE)
+
+
+@pytest.fixture
+def home(control_plane):
+    """The namespace of the operator: one for each test, so that no two tests share a Lease."""
+    name = control_plane.namespace(f"operator-{secrets.token_hex(4)}")
+    yield name
+    control_plane.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
+def jobs(control_plane, fake_nodes, kube_namespace):
+    install(control_plane)
+    return Jobs(control_plane, kube_namespace)
+
+
+def deployed(plane, options: objects.DeployOptions, log: Path):
+    """What the Deployment would start, as its account."""
+    for each in objects.rights(options):
+        plane.kubectl("apply", "-f", "-", input=json.dumps(each))
+    account = plane.account_kubeconfig(options.namespace, objects.ACCOUNT)
+    flags = [word for word in objects.arguments(options)[1:] if "bind-address" not in word]
+    return operating(account, log, *flags, "--leader-elect-namespace", options.namespace)
+
+
+def nothing_was_refused(log: Path) -> None:
+    assert [line for line in log.read_text().splitlines() if REFUSED.search(line)] == []
+
+
+def whole_life(plane, fake_nodes, jobs: Jobs) -> None:
+    """A job that uses every right: a pod fails and its log is kept, a restart, events, the end, and its own deletion."""
+    body = job("wide", jobs.namespace, ps=1, runPolicy={"backoffLimit": 2, "ttlSecondsAfterFinished": 3})
+    body["metadata"]["finalizers"] = [OLD_FINALIZER]
+    jobs.create(body)
+    jobs.until_phase("wide", "Running")
+    fake_nodes.finish("wide-worker-1", 1, namespace=jobs.namespace)
+    plane.until(lambda: jobs.status("wide").get("restarts"), "a restart is counted")
+    first = {name: pod["metadata"]["uid"] for name, pod in jobs.pods().items()}
+    assert first
+    jobs.until_phase("wide", "Running")
+
+    def is_over() -> bool:
+        found = plane.kubectl("get", "pdj", "wide", "--namespace", jobs.namespace, check=False)
+        for name, pod in jobs.pods().items():
+            if (
+                "worker" in name
+                and pod["status"].get("phase") == "Running"
+                and "deletionTimestamp" not in pod["metadata"]
+            ):
+                fake_nodes.finish(name, namespace=jobs.namespace)
+        return "NotFound" in found.stderr
+
+    plane.until(is_over, "the job has deleted itself")
+    events = plane.get("events", namespace=jobs.namespace)["items"]
+    assert any(each["involvedObject"]["kind"] == "PaddleJob" for each in events)
+
+
+def test_cluster_wide(control_plane, fake_nodes, jobs, home, tmp_path: Path):
+    with deployed(control_plane, objects.DeployOptions(namespace=home), tmp_path / "log"):
+        whole_life(control_plane, fake_nodes, jobs)
+    nothing_was_refused(tmp_path / "log")
+
+
+def test_for_one_namespace(control_plane, fake_nodes, jobs, home, tmp_path: Path):
+    """Without rights beyond it, so that it does not see nodes."""
+    plane = control_plane
+    for each in objects.rights(objects.DeployOptions(namespace=home)):  # what an earlier test has bound
+        if each["kind"].startswith("ClusterRole"):
+            plane.kubectl("delete", each["kind"], each["metadata"]["name"], "--ignore-not-found")
+    options = objects.DeployOptions(namespace=home, watched=jobs.namespace)
+    other = Jobs(plane, home)
+    other.create(job("elsewhere", home))
+    with deployed(plane, options, tmp_path / "log"):
+        whole_life(plane, fake_nodes, jobs)
+    assert other.status("elsewhere") == {}
+    found = [line for line in (tmp_path / "log").read_text().splitlines() if REFUSED.search(line)]
+    assert [line for line in found if "node" not in line.lower()] == []
+
+
+def test_kubeflow(control_plane, fake_nodes, kube_namespace, home, tmp_path: Path):
+    install(control_plane, crd.resource(), crd.kubeflow_resource())
+    path = f"/apis/kubeflow.org/v1/namespaces/{kube_namespace}/paddlejobs"
+    body = kubeflow_job(
+        paddleReplicaSpecs={
+            "Master": {"replicas": 1, "template": template()},
+            "Worker": {"replicas": 2, "template": template()},
+        }
+    )
+    body["metadata"] = {"name": "flow", "namespace": kube_namespace}
+    options = objects.DeployOptions(namespace=home, has_kubeflow=True)
+
+    def status() -> dict[str, Any]:
+        found: dict[str, Any] = control_plane.request("GET", f"{path}/flow").get("status") or {}
+        return found
+
+    def state() -> str:
+        conditions = status().get("conditions") or [{}]
+        return str(conditions[-1].get("type"))
+
+    with deployed(control_plane, options, tmp_path / "log"):
+        control_plane.request("POST", path, body)
+        control_plane.until(lambda: state() == "Running", "Kubeflow's state is Running")
+        assert status()["replicaStatuses"]["Worker"]["active"] == 2
+        pods = Jobs(control_plane, kube_namespace).pods()
+        assert sorted(pods) == ["flow-master-0", "flow-worker-0", "flow-worker-1"]
+        for name in ("flow-worker-0", "flow-worker-1"):
+            fake_nodes.finish(name, namespace=kube_namespace)
+        control_plane.until(lambda: state() == "Succeeded", "Kubeflow's state is Succeeded")
+        shown = control_plane.kubectl("get", crd.KUBEFLOW_NAME, "flow", "--namespace", kube_namespace).stdout
+        assert "Succeeded" in shown
+    nothing_was_refused(tmp_path / "log")
+
+
+def pod_group_definition(group: str, version: str) -> dict[str, Any]:
+    """As much of a gang scheduler's PodGroup as an API server needs."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    names = {"kind": "PodGroup", "listKind": "PodGroupList", "plural": "podgroups", "singular": "podgroup"}
+    served = {"name": version, "served": True, "storage": True, "subresources": {"status": {}}}
+    metadata: dict[str, Any] = {"name": f"podgroups.{group}"}
+    if group.endswith("k8s.io"):
+        metadata["annotations"] = {"api-approved.kubernetes.io": "unapproved, for a test"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": metadata,
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": names,
+            "versions": [{**served, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("scheduling", "version"), [("volcano", "v1beta1"), ("scheduler-plugins", "v1alpha1")], ids=["volcano", "plugins"]
+)
+def test_gangs(control_plane, fake_nodes, jobs, home, tmp_path: Path, scheduling: str, version: str):
+    group = objects.GANG_GROUPS[scheduling]
+    install(control_plane, crd.resource(), pod_group_definition(group, version))
+    options = objects.DeployOptions(namespace=home, scheduling=scheduling)
+    path = f"/apis/{group}/{version}/namespaces/{jobs.namespace}/podgroups"
+    with deployed(control_plane, options, tmp_path / "log"):
+        jobs.create(job("wide", jobs.namespace, schedulingPolicy={"minAvailable": 2, "queue": "q"}))
+        control_plane.until(lambda: control_plane.request("GET", path)["items"], "there is a PodGroup")
+        (made,) = control_plane.request("GET", path)["items"]
+        assert made["metadata"]["name"] == "wide"
+        assert made["spec"]["minMember"] == 2
+        control_plane.request("PATCH", f"{path}/wide/status", {"status": {"phase": "Inqueue"}})
+        control_plane.until(lambda: len(jobs.pods()) == 2, "its pods are made")
+        jobs.plane.kubectl("delete", "pdj", "wide", "--namespace", jobs.namespace)
+    nothing_was_refused(tmp_path / "log")
+
+
+def test_an_account_without_rights_is_told(control_plane, fake_nodes, home, tmp_path: Path):
+    """So that the check above checks: what is refused is in the log."""
+    options = objects.DeployOptions(namespace=home)
+    for each in objects.rights(options):
+        control_plane.kubectl("apply", "-f", "-", input=json.dumps(each))
+    control_plane.kubectl("create", "serviceaccount", "poor", "--namespace", home)
+    account = control_plane.account_kubeconfig(home, "poor")
+    log = tmp_path / "log"
+    flags = [word for word in objects.arguments(replace(options))[1:] if "bind-address" not in word]
+    with operating(account, log, *flags, "--leader-elect-namespace", home):
+        control_plane.until(lambda: REFUSED.search(log.read_text()), "the refusal is in the log")
