@@ -162,9 +162,11 @@ class OperatorStory:
         if self.cluster.body is None:
             return ["there is no job"]
         lines = [self._status()]
-        for each in self.cluster.report.conditions:
-            if each.is_true or each.type in ("Accepted", "GangScheduling"):
-                lines.append(f"{each.type} {each.is_true}: {each.reason}{f': {each.message}' if each.message else ''}")
+        lines += [
+            f"{each.type} {each.is_true}: {each.reason}{f': {each.message}' if each.message else ''}"
+            for each in self.cluster.report.conditions
+            if each.is_true or each.type in ("Accepted", "GangScheduling")
+        ]
         for (kind, name), body in sorted(self.cluster.objects.items()):
             if kind == "Pod" and "status" in body:
                 attempt = body["metadata"]["annotations"]["batch.paddlepaddle.org/attempt"]
