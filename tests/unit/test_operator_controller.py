@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from tests.kube_server import KubeServer, status
@@ -20,8 +21,9 @@ from umiak.operator.controller.options import OperatorOptions
 from umiak.operator.reconcile import reconcile
 from umiak.paddlejob.reading import read
 
-PATIENCE_S = 30.0
+PATIENCE_S = 150.0
 GROUP = "batch.paddlepaddle.org"
+pytestmark = pytest.mark.timeout(600)
 
 
 class Bench:

@@ -21,14 +21,15 @@ from umiak.operator.controller.cache import ClusterCache
 from umiak.operator.controller.election import LEASE_NAME, LEASE_S, RENEW_S, RETRY_S, LeaseElection
 from umiak.operator.controller.event_recorder import BURST, EventRecorder
 from umiak.operator.controller.fair_share import FIRST_WINDOW, SLICE, FairShare
+from umiak.operator.controller.job_queue import JobQueue
 from umiak.operator.controller.metrics import OperatorMetrics
 from umiak.operator.controller.seen_objects import pod_of
-from umiak.operator.controller.work_queue import WorkQueue
 from umiak.operator.values import ClusterFacts, PodPhase, RecordEvent
 from umiak.paddlejob.reading import read
 from umiak.paddlejob.resource import PodRole
 
-PATIENCE_S = 30.0
+PATIENCE_S = 150.0
+pytestmark = pytest.mark.timeout(600)
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -53,7 +54,7 @@ def with_server(test: Callable[[KubeServer, AsyncKubeApi], Awaitable[None]]) -> 
 
 def test_a_key_waits_once_and_in_order() -> None:
     async def main() -> None:
-        queue = WorkQueue()
+        queue = JobQueue()
         for key in ("a", "b", "a", "c"):
             queue.add(key)
         assert [await queue.get() for _ in range(3)] == ["a", "b", "c"]
@@ -63,7 +64,7 @@ def test_a_key_waits_once_and_in_order() -> None:
 
 def test_a_key_is_never_given_to_two_workers() -> None:
     async def main() -> None:
-        queue = WorkQueue()
+        queue = JobQueue()
         queue.add("a")
         assert await queue.get() == "a"
         queue.add("a")
@@ -78,7 +79,7 @@ def test_a_key_is_never_given_to_two_workers() -> None:
 
 def test_of_two_delays_the_earlier_counts() -> None:
     async def main() -> None:
-        queue = WorkQueue()
+        queue = JobQueue()
         queue.add_after("a", 3600)
         queue.add_after("a", 0.01)
         queue.add_after("a", 1800)
@@ -90,7 +91,7 @@ def test_of_two_delays_the_earlier_counts() -> None:
 
 def test_failures_come_back_later_and_later() -> None:
     async def main() -> None:
-        queue = WorkQueue(chance=lambda: 0.5)
+        queue = JobQueue(chance=lambda: 0.5)
         waits = [queue.add_failed("a") for _ in range(12)]
         assert waits == sorted(waits)
         assert waits[0] == pytest.approx(0.2)

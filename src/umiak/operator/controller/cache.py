@@ -168,6 +168,11 @@ class ClusterCache:
         for key in [key for key in self._blocked_by.get(job, {}) if self._unlabelled.get(key) is False]:
             self.remove(*key)
 
+    def tell_all(self) -> None:
+        """All jobs are to be looked at: something has changed that concerns each of them."""
+        for key in self.jobs:
+            self._changed(key)
+
     # ---- what decisions ask
 
     def key_of(self, uid: str) -> JobKey | None:

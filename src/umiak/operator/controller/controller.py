@@ -14,17 +14,14 @@ from contextlib import nullcontext
 from umiak.core.value import replace
 from umiak.kube.answers import KubeRefused, KubeSilent
 from umiak.operator.controller.cache import ClusterCache
+from umiak.operator.controller.cluster_watch import ClusterWatch
 from umiak.operator.controller.discovery import Discovery
 from umiak.operator.controller.event_recorder import EventRecorder
 from umiak.operator.controller.fair_share import SLICE, FairShare
-from umiak.operator.controller.kinds import CHILDREN, JOBS, KUBEFLOW_JOBS, NODES, POD, ServedKind
+from umiak.operator.controller.job_queue import JobQueue
+from umiak.operator.controller.kinds import POD
 from umiak.operator.controller.performer import ActionRefused, Performer
-from umiak.operator.controller.reflector import Reflector, Sink
-from umiak.operator.controller.seen_objects import version_of
-from umiak.operator.controller.work_queue import WorkQueue
-from umiak.operator.objects.names import JOB_NAME
 from umiak.operator.values import ClusterFacts, CreateObject, KeepLogs, RecordEvent
-from umiak.paddlejob.names import RES_NAME
 from umiak.paddlejob.report import status_of
 from umiak.paddlejob.resource import Intranet
 
@@ -71,13 +68,13 @@ class Controller:
         self._options = options
         self._decide = decide
         self._metrics = metrics
-        self.queue = WorkQueue()
+        self.queue = JobQueue()
         self.cache = ClusterCache(read_job, self.queue.add, node_timeout_s=options.node_timeout_s)
         self._discovery = Discovery(api, options.gang)
         self.share = FairShare(options.in_flight)
         self._performer = Performer(api, self.cache, self._discovery.served, metrics)
         self._recorder = EventRecorder(api, host)
-        self._reflectors: list[Reflector] = []
+        self._watch = ClusterWatch(api, options, self.cache, self._discovery, metrics)
         self._tasks: set[asyncio.Task[None]] = set()
         self._host_ports = asyncio.Lock()
         """Ports of two jobs in Host mode are chosen one after the other."""
@@ -93,20 +90,17 @@ class Controller:
         """For ever; cancelled, it starts nothing more and takes back what is under way."""
         loops: list[asyncio.Task[None]] = []
         try:
-            await self._discovery.refresh()
-            loops += [asyncio.ensure_future(each.run()) for each in self._watched()]
-            for each in self._reflectors:
-                await _until(each.synced.wait(), loops)
+            watches = await self._watch.start()
             self.is_synced = True
             LOG.info("watching %d jobs with %d pods", len(self.cache.jobs), self.cache.count(POD))
             loops += [asyncio.ensure_future(self._recorder.run()), asyncio.ensure_future(self._dispatch())]
-            loops.append(asyncio.ensure_future(self._discover(loops)))
-            done, _ = await asyncio.wait(loops, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait([*watches, *loops], return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
             self.is_synced = False
             self.share.close()
+            await self._watch.stop()
             ending = [*loops, *self._tasks]
             for task in ending:
                 task.cancel()
@@ -132,80 +126,7 @@ class Controller:
 
     def troubles(self) -> list[str]:
         """What can't be read at the moment."""
-        return [f"{each.path}: {each.trouble}" for each in self._reflectors if each.trouble]
-
-    # ---- watching
-
-    def _watched(self) -> list[Reflector]:
-        namespace = self._options.namespace
-        kinds = [JOBS, KUBEFLOW_JOBS] if self._options.with_kubeflow else [JOBS]
-        for kind in kinds:
-            self._reflectors.append(self._reflector(kind.collection(namespace), self._job_sink(kind.group)))
-        for kind in (*CHILDREN, *self._discovery.kinds()):
-            self._watch_children(kind)
-        for kind in CHILDREN:
-            old = f"{RES_NAME},!{JOB_NAME}"
-            sink = self._child_sink(kind.kind, is_old=True)
-            self._reflectors.append(self._reflector(kind.collection(namespace), sink, old))
-        sink = Sink(
-            put=self.cache.put_node,
-            remove=lambda body: self.cache.remove_node(body["metadata"]["name"]),
-            listed=lambda found, _version: self.cache.listed_nodes(found),
-        )
-        self._reflectors.append(self._reflector(NODES.collection(), sink, is_optional=True))
-        return self._reflectors
-
-    def _watch_children(self, kind: ServedKind) -> Reflector:
-        path = kind.collection(self._options.namespace)
-        reflector = self._reflector(path, self._child_sink(kind.kind), JOB_NAME, is_optional=kind not in CHILDREN)
-        self._reflectors.append(reflector)
-        return reflector
-
-    def _reflector(self, path: str, sink: Sink, selector: str = "", *, is_optional: bool = False) -> Reflector:
-        def restarted(why: str) -> None:
-            self._metrics.count("umiak_operator_watch_restarts_total", path=path, cause=why)
-
-        return Reflector(self._api, path, sink, selector=selector, is_optional=is_optional, restarted=restarted)
-
-    def _job_sink(self, group: str) -> Sink:
-        def remove(body: Mapping[str, Any]) -> None:
-            metadata = body["metadata"]
-            self.cache.remove_job(group, metadata.get("namespace") or "", metadata["name"], metadata.get("uid") or "")
-
-        return Sink(
-            put=lambda body: self.cache.put_job(group, body),
-            remove=remove,
-            listed=lambda found, version: self.cache.listed_jobs(group, found, version),
-        )
-
-    def _child_sink(self, kind: str, *, is_old: bool = False) -> Sink:
-        def remove(body: Mapping[str, Any]) -> None:
-            metadata = body["metadata"]
-            self.cache.remove(
-                kind,
-                metadata.get("namespace") or "",
-                metadata["name"],
-                uid=metadata.get("uid") or "",
-                version=version_of(body),
-            )
-
-        return Sink(
-            put=lambda body: self.cache.put(kind, body),
-            remove=remove,
-            listed=lambda found, version: self.cache.listed(kind, found, version, is_old=is_old),
-        )
-
-    async def _discover(self, loops: list[asyncio.Task[None]]) -> None:
-        """Gang scheduling that is installed later is noticed."""
-        while True:
-            await asyncio.sleep(self._discovery.period_s)
-            for kind in await self._discovery.refresh():
-                LOG.info("this cluster serves %s now", kind.kind)
-                reflector = self._watch_children(kind)
-                loops.append(asyncio.ensure_future(reflector.run()))
-                await reflector.synced.wait()
-                for key in self.cache.jobs:
-                    self.queue.add(key)
+        return self._watch.troubles()
 
     # ---- working
 
@@ -445,12 +366,3 @@ def _call(
     function: Callable[..., Coroutine[Any, Any, None]], *arguments: Any
 ) -> Callable[[], Coroutine[Any, Any, None]]:
     return lambda: function(*arguments)
-
-
-async def _until(wanted: Coroutine[Any, Any, Any], loops: list[asyncio.Task[None]]) -> None:
-    """Wait for something, unless one of the loops ends with an error first."""
-    task = asyncio.ensure_future(wanted)
-    done, _ = await asyncio.wait({task, *loops}, return_when=asyncio.FIRST_COMPLETED)
-    for each in done - {task}:
-        task.cancel()
-        each.result()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 0.2, 60.0
 
 
-class WorkQueue:
+class JobQueue:
     """Keys to look at."""
 
     def __init__(self, *, chance: Callable[[], float] = random.random) -> None:
