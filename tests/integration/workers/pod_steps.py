@@ -16,27 +16,9 @@ from pathlib import Path
 import numpy as np
 import paddle
 import paddle.distributed as dist
+from pod_model import FEATURES, RATE, SAMPLES, gradient, samples
 
-PART, FEATURES, SAMPLES, RATE = 10, 6, 48, 0.2
-
-
-def reference(steps):
-    """The weights after so many steps, by one process."""
-    weights = np.zeros(FEATURES)
-    x, y = samples()
-    for _ in range(steps):
-        weights -= RATE * gradient(weights, x, y) / SAMPLES
-    return weights
-
-
-def samples():
-    draw = np.random.default_rng(5)
-    x = draw.normal(size=(SAMPLES, FEATURES))
-    return x, (x @ draw.normal(size=FEATURES) > 0).astype("float64")
-
-
-def gradient(weights, x, y):
-    return x.T @ (1 / (1 + np.exp(-x @ weights)) - y)
+PART = 10
 
 
 def main(directory, worlds):
