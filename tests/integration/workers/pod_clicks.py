@@ -2,8 +2,8 @@
 
     pod_clicks.py DIRECTORY
 
-The first trainer saves after step 20. At step 40 everybody waits while there is a file `hold` in DIRECTORY. Whoever begins without
-steps behind it, and finds a checkpoint, goes on from it.
+The first trainer saves after step 20. At step 40 everybody waits while there is a file `hold` in DIRECTORY. Servers that are
+behind the checkpoint get it loaded.
 """
 
 import sys
@@ -40,7 +40,9 @@ paddle.seed(7)
 model = PodModel()
 optimizer = ps.paddle.optimizer(model, "adam", learning_rate=0.02)
 checkpoint = DIRECTORY / "checkpoint"
-if session.step == 0 and checkpoint.exists():
+if (
+    session.step <= SAVED and checkpoint.exists()
+):  # true for all trainers or for none, also if one of them has loaded it already
     session.load(str(checkpoint))
 print(f"trainer {session.rank} begins at step {session.step}", flush=True)
 for step in range(session.step, STEPS):
