@@ -46,7 +46,7 @@ if (
     session.load(str(checkpoint))
 print(f"trainer {session.rank} begins at step {session.step}", flush=True)
 for step in range(session.step, STEPS):
-    if step == SAVED:
+    if step == SAVED and not checkpoint.exists():
         session.save(str(checkpoint))
     if step == HELD:
         print(f"trainer {session.rank} is at step {step}", flush=True)
