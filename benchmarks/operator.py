@@ -178,16 +178,20 @@ class Watcher:
         async for _, version in self._api.pages(self._path):  # noqa: B007 - the version of the last page
             pass
         self.ready.set()
-        query = {"resourceVersion": version, "timeoutSeconds": "3600"}
-        async for line in self._api.watch(self._path, query, quiet_s=PATIENCE_S):
-            event = json.loads(line) if line else {}
-            body = event.get("object") or {}
-            name = (body.get("metadata") or {}).get("name", "")
-            if event.get("type") in ("ADDED", "MODIFIED"):
-                self.made.setdefault(name, time.monotonic())
-                if self._is_there(body):
-                    self.seen.setdefault(name, time.monotonic())
-            self._changed.set()
+        while True:  # a watch that is too slow for the API server is ended by it
+            query = {"resourceVersion": version, "timeoutSeconds": "3600"}
+            async for line in self._api.watch(self._path, query, quiet_s=PATIENCE_S):
+                version = self._take(json.loads(line)) if line else version
+
+    def _take(self, event: Mapping[str, Any]) -> str:
+        body = event["object"]
+        name = body["metadata"]["name"]
+        if event["type"] in ("ADDED", "MODIFIED"):
+            self.made.setdefault(name, time.monotonic())
+            if self._is_there(body):
+                self.seen.setdefault(name, time.monotonic())
+        self._changed.set()
+        return str(body["metadata"]["resourceVersion"])
 
     async def until(self, count: int, *, made: bool = False) -> float:
         """When the last of so many was."""

@@ -3,7 +3,7 @@
     python -m testbed.prepare
 
 A step of `make test`. As root on Debian or Ubuntu the missing packages are installed, and no service of theirs is started;
-elsewhere the tests that need them say why they are skipped (in CI, why they fail). All of them take 330 MB. Kubernetes is built
+elsewhere the tests that need them say why they are skipped (in CI, why they fail). All of them take 300 MB. Kubernetes is built
 from source where there is Go: 12 minutes, once.
 """
 

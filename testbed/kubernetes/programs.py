@@ -1,7 +1,7 @@
 """Adapter: the programs of a Kubernetes cluster, built from Go modules and kept in the user's cache.
 
 Each folder of `go/` is a Go module. All but `pause` have no code of their own: `go.mod` and `go.sum` name the exact sources. They are built once
-per content of these files and version of Go, which takes about 12 minutes on two cores, and 5 GB of Go's caches.
+per content of these files and version of Go, which takes about 12 minutes on two cores, and 6 GB of Go's caches.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from testbed.kubernetes.control_plane import KubernetesError
 from tests.operator_process import Jobs, install, job, operating
 from tests.unit.test_paddlejob_reading import kubeflow_job, template
 from umiak.cli.deploy import objects
@@ -154,6 +155,17 @@ def pod_group_definition(group: str, version: str) -> dict[str, Any]:
     }
 
 
+def items(plane, path: str) -> list[dict[str, Any]]:
+    """What there is of a kind; nothing while the API server still makes room for it."""
+    try:
+        found: list[dict[str, Any]] = plane.request("GET", path)["items"]
+    except KubernetesError as error:
+        if "initializing" not in str(error):
+            raise
+        return []
+    return found
+
+
 @pytest.mark.parametrize(
     ("scheduling", "version"), [("volcano", "v1beta1"), ("scheduler-plugins", "v1alpha1")], ids=["volcano", "plugins"]
 )
@@ -164,8 +176,7 @@ def test_gangs(control_plane, fake_nodes, jobs, home, tmp_path: Path, scheduling
     path = f"/apis/{group}/{version}/namespaces/{jobs.namespace}/podgroups"
     with deployed(control_plane, options, tmp_path / "log"):
         jobs.create(job("wide", jobs.namespace, schedulingPolicy={"minAvailable": 2, "queue": "q"}))
-        control_plane.until(lambda: control_plane.request("GET", path)["items"], "there is a PodGroup")
-        (made,) = control_plane.request("GET", path)["items"]
+        (made,) = control_plane.until(lambda: items(control_plane, path), "there is a PodGroup")
         assert made["metadata"]["name"] == "wide"
         assert made["spec"]["minMember"] == 2
         control_plane.request("PATCH", f"{path}/wide/status", {"status": {"phase": "Inqueue"}})

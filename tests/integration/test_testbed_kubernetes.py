@@ -264,6 +264,15 @@ def test_a_lost_node_is_noticed_and_can_come_back(kube_cluster, cluster_namespac
     run_to_end(kube_cluster, pod("new", cluster_namespace, nodeName="node2"))
 
 
+def test_a_node_that_was_cut_off_is_ready_again_when_healed(kube_cluster):
+    kube_cluster.cut_node("node1")
+    try:
+        kube_cluster.until(lambda: not kube_cluster.ready("node1"), "the cut is noticed", 100)
+    finally:
+        kube_cluster.heal_node("node1")
+    kube_cluster.until_ready("node1")
+
+
 CLUSTER_OWNER = """
 import sys, time
 from testbed.kubernetes import cluster

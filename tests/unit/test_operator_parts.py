@@ -77,6 +77,23 @@ def test_a_key_is_never_given_to_two_workers() -> None:
     asyncio.run(main())
 
 
+def test_begun_jobs_and_new_ones_take_turns() -> None:
+    async def main() -> None:
+        queue = JobQueue()
+        for key in "abcdef":
+            queue.add(key)
+        assert [await queue.get(), await queue.get()] == ["a", "b"]
+        for key in "ab":
+            queue.done(key)
+            queue.add(key)
+        assert [await queue.get() for _ in range(6)] == ["a", "c", "b", "d", "e", "f"]
+        queue.forget("a")
+        queue.done("a")
+        assert len(queue) == 0
+
+    asyncio.run(main())
+
+
 def test_of_two_delays_the_earlier_counts() -> None:
     async def main() -> None:
         queue = JobQueue()
@@ -218,6 +235,33 @@ def test_an_older_version_never_replaces_a_newer_one() -> None:
     (pod,) = watched.observed().pods
     assert pod.phase is PodPhase.RUNNING
     assert watched.observed().job.resource_version == "9"
+
+
+def test_a_late_answer_does_not_bring_back_what_was_deleted() -> None:
+    """The answer to a deletion, or to a status, may come after the watch has said that the object is gone."""
+    watched = Watched()
+    watched.cache.put_job("g", a_job(9))
+    for end in (23, 25):
+        late = a_pod("wide-worker-0", 23)
+        late["metadata"]["deletionTimestamp"] = "2026-01-31T12:00:00Z"
+        watched.cache.put("Pod", a_pod("wide-worker-0", 20))
+        watched.cache.remove("Pod", "default", "wide-worker-0", uid="uid-of-wide-worker-0", version=end)
+        watched.cache.put("Pod", late)
+        assert watched.observed().pods == ()
+    watched.cache.remove_job("g", "default", "wide", "uid-1")
+    assert watched.cache.put_job("g", a_job(11)) is None
+    assert watched.observed() is None
+    watched.cache.put_job("g", a_job(12, uid="uid-2"))
+    assert watched.observed() is not None
+
+
+def test_a_pod_that_only_lost_a_label_is_still_there() -> None:
+    watched = Watched()
+    watched.cache.put_job("g", a_job(9))
+    watched.cache.put("Pod", a_pod("wide-worker-0", 20))
+    watched.cache.remove("Pod", "default", "wide-worker-0", uid="uid-of-wide-worker-0", version=23)
+    watched.cache.put("Pod", a_pod("wide-worker-0", 23))  # from the watch of another label
+    assert len(watched.observed().pods) == 1
 
 
 def test_nothing_is_told_if_nothing_changed() -> None:

@@ -130,7 +130,7 @@ def _deployment() -> str:
         ("imagePullPolicy: IfNotPresent\n", "imagePullPolicy: {{ .Values.imagePullPolicy }}\n"),
         (
             f"      imagePullSecrets:\n      - name: {PULLED}\n",
-            "      {{- with .Values.imagePullSecrets }}\n      imagePullSecrets:\n      {{- toYaml . | nindent 6 }}\n      {{- end }}\n",
+            "      {{- with .Values.imagePullSecrets }}\n      imagePullSecrets:\n      {{- toYaml . | nindent 8 }}\n      {{- end }}\n",
         ),
         (
             "".join(f"        {line}\n" for line in plain.splitlines()),

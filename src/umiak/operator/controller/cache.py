@@ -29,6 +29,9 @@ ObjectKey = tuple[str, str, str]
 """Kind, namespace, name."""
 NEW_NODE_S = 60.0
 """A pod may be on a node that we have not been told of yet; after this long there is none."""
+MOST_GONE = 10_000
+"""Deleted objects that are kept in mind: an answer is late by seconds, not by ten thousand deletions."""
+NEVER_AGAIN = 1 << 62
 
 
 @value
@@ -62,6 +65,8 @@ class ClusterCache:
         self._blocked_by: dict[JobKey, dict[ObjectKey, None]] = {}
         self._unlabelled: dict[ObjectKey, bool] = {}
         """Objects without our label, and whether they have the old operator's: if not, no watch tells of them."""
+        self._gone: dict[str, int] = {}
+        """UIDs of what was deleted lately, each with the version of its end: an answer that is late must not bring it back."""
         self.nodes: dict[str, SeenNode] = {}
         self._nodes_known = False
 
@@ -72,6 +77,8 @@ class ClusterCache:
         metadata = body["metadata"]
         key = (group, str(metadata.get("namespace") or ""), str(metadata["name"]))
         known, version = self.jobs.get(key), version_of(body)
+        if self._is_gone(metadata, version):
+            return None
         if known is not None and known.version >= version > 0 and known.job.uid == metadata.get("uid"):
             return known
         job, problems = self._read_job(body)
@@ -87,6 +94,7 @@ class ClusterCache:
     def remove_job(self, group: str, namespace: str, name: str, uid: str = "") -> None:
         key = (group, namespace, name)
         known = self.jobs.get(key)
+        self._remember_gone(uid, 0)
         if known is not None and (not uid or known.job.uid == uid):
             del self.jobs[key]
             self._forget_job(key, known)
@@ -103,7 +111,7 @@ class ClusterCache:
         metadata = body["metadata"]
         key = (kind, str(metadata.get("namespace") or ""), str(metadata["name"]))
         version, known = version_of(body), self._objects.get(key)
-        if known is not None and known[0] > version > 0:
+        if (known is not None and known[0] >= version > 0) or self._is_gone(metadata, version):
             return
         seen = pod_of(body) if kind == POD else object_of(kind, body)
         labels = metadata.get("labels") or {}
@@ -123,6 +131,7 @@ class ClusterCache:
     def remove(self, kind: str, namespace: str, name: str, *, uid: str = "", version: int = 0) -> None:
         key = (kind, namespace, name)
         known = self._objects.get(key)
+        self._remember_gone(uid, version)
         if known is None or (uid and known[1].uid != uid) or (version and known[0] > version and not uid):
             return
         del self._objects[key]
@@ -231,6 +240,18 @@ class ClusterCache:
             if node is not None and node.is_silent and now - node.since_s < self._node_timeout_s:
                 found.append(self._node_timeout_s - (now - node.since_s))
         return min(found, default=None)
+
+    def _remember_gone(self, uid: str, version: int) -> None:
+        """Without a version nothing of it counts any more."""
+        if uid:
+            self._gone[uid] = version or NEVER_AGAIN
+            if len(self._gone) > MOST_GONE:
+                del self._gone[next(iter(self._gone))]
+
+    def _is_gone(self, metadata: Mapping[str, Any], version: int) -> bool:
+        """A watch also says "deleted" of what has lost its label. Another watch tells of it in the same version, not as deleted."""
+        end = self._gone.get(str(metadata.get("uid") or ""))
+        return end is not None and (version < end or (version == end and metadata.get("deletionTimestamp") is not None))
 
     def count(self, kind: str) -> int:
         return len(self.jobs) if kind == JOB else sum(1 for key in self._objects if key[0] == kind)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from umiak.paddlejob.resource import PaddleJob
 
 LOG = logging.getLogger("umiak.operator")
-AT_ONCE = 32
+AT_ONCE = 64
 """Jobs that are worked on at a time; a large one gives its place away after its first slice of requests."""
 TURNS = 8
 """Turning points of a job one after another before others have their turn."""
@@ -177,7 +177,8 @@ class Controller:
                 is_written = await self._save(key, cached, decision)
             if is_written is False:
                 break  # it was saved before: this is not a turning point any more
-            self._record(cached.job, decision.actions)
+            if is_written:
+                self._record(cached.job, decision.actions)
         else:
             self.queue.add(key)
             return SHORTEST_PAUSE_S
@@ -203,22 +204,24 @@ class Controller:
         if len(actions) > SLICE:
             leave()
         outcome = await self.share.run(
-            [_call(self._one, key, cached.job, action) for action in actions], lambda: self._is_current(key, cached)
+            [_call(self._one, key, cached.job, action) for action in actions],
+            lambda: _is_current(self.cache.jobs.get(key), cached),
         )
         if outcome.errors:
             self._failed(key, cached.job, outcome.errors)
         else:
             self._record(cached.job, decision.actions)
         has_logs = any(isinstance(action, KeepLogs) for action in decision.actions)
-        if outcome.started and not outcome.errors and not has_logs:
+        if outcome.started and not outcome.errors:
+            self._not_before.pop(key, None)
             self.queue.add(key)  # the status follows from what there is now
-            return
+            if not has_logs:
+                return
         if outcome.skipped:
             self.queue.add(key)
-        if not outcome.errors:
-            self._not_before.pop(key, None)
         await self._save_if_due(key, cached, decision)
-        if not outcome.errors and key not in self._not_before:
+        if not outcome.errors and not self._refusals.get(key):
+            self._not_before.pop(key, None)
             self.queue.succeeded(key)
 
     async def _save_if_due(self, key: JobKey, cached: CachedJob, decision: Decision) -> None:
@@ -275,9 +278,10 @@ class Controller:
         if known and isinstance(action, CreateObject):
             known.pop((action.kind, action.name), None)
 
-    def _possible(self, key: JobKey, job: PaddleJob, actions: Iterable[OperatorAction]) -> list[OperatorAction]:
+    def _possible(self, key: JobKey, job: PaddleJob, actions: tuple[OperatorAction, ...]) -> list[OperatorAction]:
         """Without events and logs, and without creations that would only be refused: not so soon again, or a name that is taken."""
         found: list[OperatorAction] = []
+        self._still_refused(key, actions)
         is_held = time.monotonic() < self._not_before.get(key, 0.0)
         is_blocked = False
         for action in actions:
@@ -314,31 +318,25 @@ class Controller:
                 self._recorder.record(job, RecordEvent(reason="Create", message=message, is_warning=True))
         LOG.warning("%s/%s: %d refused, again in %.1f s: %s", key[1], key[2], len(errors), wait_s, errors[0])
 
+    def _still_refused(self, key: JobKey, actions: tuple[OperatorAction, ...]) -> None:
+        """Refusals of what is not wanted any more are forgotten."""
+        known = self._refusals.get(key)
+        if known:
+            wanted = {(action.kind, action.name) for action in actions if isinstance(action, CreateObject)}
+            for each in [each for each in known if each not in wanted]:
+                del known[each]
+
     def _recheck_names(self, key: JobKey) -> None:
-        """Refusals and objects of others are forgotten after a while, and looked at again."""
+        """Objects of others that no watch tells of are forgotten after a while, and found again if they are still there."""
         due = self._recheck.get(key)
         if due is not None and time.monotonic() >= due:
             del self._recheck[key]
             self.cache.unblock_unwatched(key)
-            self._refusals.pop(key, None)
 
     def _record(self, job: PaddleJob, actions: Iterable[OperatorAction]) -> None:
         for action in actions:
             if isinstance(action, RecordEvent):
                 self._recorder.record(job, action)
-
-    def _is_current(self, key: JobKey, cached: CachedJob) -> bool:
-        """Whether what was decided still holds: the job is there, wants the same and is in the same attempt."""
-        now = self.cache.jobs.get(key)
-        if now is None:
-            return False
-        old, new = cached.job, now.job
-        return now is cached or (
-            old.uid == new.uid
-            and old.generation == new.generation
-            and old.is_deleting == new.is_deleting
-            and old.report.attempt == new.report.attempt
-        )
 
     def _facts(self) -> ClusterFacts:
         kinds = frozenset(kind.kind for kind in self._discovery.kinds())
@@ -348,6 +346,19 @@ class Controller:
         self.queue.forget(key)
         for table in (self._refusals, self._not_before, self._recheck, self._unsaved):
             table.pop(key, None)
+
+
+def _is_current(now: CachedJob | None, cached: CachedJob) -> bool:
+    """Whether what was decided still holds: the job is there, wants the same and is in the same attempt."""
+    if now is None:
+        return False
+    old, new = cached.job, now.job
+    return now is cached or (
+        old.uid == new.uid
+        and old.generation == new.generation
+        and old.is_deleting == new.is_deleting
+        and old.report.attempt == new.report.attempt
+    )
 
 
 class _Once:

@@ -4,7 +4,8 @@
     key = await queue.get(); ...; queue.done(key)
 
 A key that is added while it is worked on is handed out again after ``done``, and never to two workers at once. Keys are handed out
-in the order in which they came. After a failure a key comes back later, each time twice as late, with jitter.
+in the order in which they came, in turn one that was handed out before and one that was not: of many jobs that come at once the first
+ones are finished first, and a new job does not wait for all that goes on. After a failure a key comes back later, each time twice as late, with jitter.
 """
 
 from __future__ import annotations
@@ -26,7 +27,11 @@ class JobQueue:
 
     def __init__(self, *, chance: Callable[[], float] = random.random) -> None:
         self._waiting: OrderedDict[Hashable, float] = OrderedDict()
-        """Key, and since when it waits."""
+        """Keys that were handed out before, and since when they wait."""
+        self._fresh: OrderedDict[Hashable, float] = OrderedDict()
+        """Keys that were not."""
+        self._known: set[Hashable] = set()
+        self._is_turn_of_fresh = False
         self._working: set[Hashable] = set()
         self._again: set[Hashable] = set()
         """Added while they were worked on."""
@@ -39,7 +44,7 @@ class JobQueue:
         self._chance = chance
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._fresh)
 
     @property
     def working(self) -> int:
@@ -52,8 +57,10 @@ class JobQueue:
     def add(self, key: Hashable) -> None:
         if key in self._working:
             self._again.add(key)
-        elif key not in self._waiting:
-            self._waiting[key] = _now()
+            return
+        line = self._waiting if key in self._known else self._fresh
+        if key not in line:
+            line[key] = _now()
             self._changed.set()
 
     def add_after(self, key: Hashable, seconds: float) -> None:
@@ -86,14 +93,16 @@ class JobQueue:
         self._failures.pop(key, None)
         self._due.pop(key, None)
         self._waiting.pop(key, None)
+        self._fresh.pop(key, None)
+        self._known.discard(key)
         self._again.discard(key)
 
     async def get(self) -> Hashable:
         """The next key. It is this worker's until ``done``."""
         while True:
             self._move_due()
-            if self._waiting:
-                key, _ = self._waiting.popitem(last=False)
+            if self._waiting or self._fresh:
+                key = self._next()
                 self._working.add(key)
                 return key
             self._changed.clear()
@@ -103,6 +112,13 @@ class JobQueue:
             except asyncio.TimeoutError:
                 pass
 
+    def _next(self) -> Hashable:
+        takes_fresh = bool(self._fresh) and (self._is_turn_of_fresh or not self._waiting)
+        self._is_turn_of_fresh = not takes_fresh
+        key, _ = (self._fresh if takes_fresh else self._waiting).popitem(last=False)
+        self._known.add(key)
+        return key
+
     def done(self, key: Hashable) -> None:
         self._working.discard(key)
         if key in self._again:
@@ -111,7 +127,8 @@ class JobQueue:
 
     def oldest_s(self) -> float:
         """For how long the first key has waited."""
-        return _now() - next(iter(self._waiting.values())) if self._waiting else 0.0
+        firsts = [next(iter(line.values())) for line in (self._waiting, self._fresh) if line]
+        return _now() - min(firsts) if firsts else 0.0
 
     def _move_due(self) -> None:
         now = _now()

@@ -206,7 +206,10 @@ class Performer:
             answer = {}  # it is gone, or there is another one of this name
         if action.kind == JOB:
             return
-        if answer.get("metadata", {}).get("deletionTimestamp") and action.grace_s != 0:
+        metadata = answer.get("metadata", {})
+        # Without a grace period and without finalizers it is gone already, though the answer shows it as being deleted.
+        is_left = metadata.get("deletionGracePeriodSeconds") != 0 or metadata.get("finalizers")
+        if metadata.get("deletionTimestamp") and action.grace_s != 0 and is_left:
             self._cache.put(action.kind, answer)
         else:
             self._cache.remove(action.kind, job.namespace, action.name, uid=action.uid)

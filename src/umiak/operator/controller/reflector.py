@@ -30,6 +30,7 @@ QUIET_S = 150.0
 """Bookmarks come every minute, so a connection that is silent for this long is broken."""
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.2, 30.0
 RELIST_JITTER_S = 1.0
+SHORTEST_WATCH_S = 0.1
 
 
 class _Forgotten(Exception):
@@ -94,8 +95,13 @@ class Reflector:
             if not self._version:
                 await self._list()
                 self.synced.set()
+            began = time.monotonic()
             await self._watch()
             self.trouble = ""
+            if time.monotonic() - began < SHORTEST_WATCH_S:
+                await asyncio.sleep(
+                    SHORTEST_WATCH_S
+                )  # the server ends watches that are too slow for it, or all of them
         except _Forgotten as gone:
             self._restarted("forgotten")
             self._version = ""
