@@ -82,8 +82,8 @@ def test_a_click_through_model_is_submitted_followed_and_waited_for(desk: Cluste
     handle = desk.submit_job("train.py --samples 20000 --batch 256", PS)
     assert handle.startswith("kubernetes://k8s/")
     followed = desk.umiak("logs", "-f", handle)
+    assert "trained by 2 with async" in followed, followed
     desk.umiak("wait", handle)
-    assert "trained by 2 with async" in followed
     status = desk.status(handle)
     assert (status["state"], status["exit_code"]) == ("succeeded", 0)
     eventually(lambda: not desk.left_pods(), within_s=300)
@@ -118,5 +118,5 @@ def test_a_config_trains_with_servers_in_the_cluster(desk: ClusterDesk) -> None:
     words = ("train", "-m", "config.yaml", "--on", "k8s", "--nnodes", "2", "-o", "runner.epochs=1")
     handle = desk.umiak(*words).strip()
     followed = desk.umiak("logs", "-f", handle)
+    assert "epoch 1/1 done  100 samples" in followed, followed
     desk.umiak("wait", handle)
-    assert "epoch 1/1 done  100 samples" in followed
