@@ -117,6 +117,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
             "withGloo": WHOLE,
             "elastic": WHOLE,
             "schedulingPolicy": {"minAvailable": WHOLE, "queue": TEXT, "priorityClass": TEXT},
+            "runPolicy": {"backoffLimit": WHOLE},  # of umiak's operator; the old one drops it
             "ps": ROLE,
             "worker": ROLE,
             "heter": ROLE,

@@ -62,6 +62,9 @@ wait("end")
 class Desk:
     """One person at one machine."""
 
+    patience_s = 100
+    """How long a command may take."""
+
     def __init__(self, directory: Path) -> None:
         self.directory = directory / "work"
         self.directory.mkdir()
@@ -83,7 +86,7 @@ class Desk:
     def umiak(self, *words: str, status: int = 0, env: Mapping[str, str] | None = None) -> str:
         """What a command prints; it must end with this status."""
         with self.start(*words, env=env) as process:
-            out, err = process.communicate(timeout=100)
+            out, err = process.communicate(timeout=self.patience_s)
         assert process.returncode == status, f"{words} ended with {process.returncode}:\n{out}{err}"
         return out if status == 0 else f"{out}{err}"
 

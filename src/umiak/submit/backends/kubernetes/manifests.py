@@ -288,10 +288,13 @@ def _job(job: Job, role: RoleSpec, names: RunNames, settings: KubeSettings, part
 
 
 def _paddlejob(job: Job, names: RunNames, settings: KubeSettings, parts: ClusterParts) -> dict[str, Any]:
-    """For the operator of batch.paddlepaddle.org, which tells pods of one another by itself. Pods are kept for their logs."""
+    """For the operator of batch.paddlepaddle.org, which tells pods of one another by itself. Pods are kept for their logs.
+
+    As in Indexed Jobs, a pod that ends with an error ends the job: its launcher has restarted its workers as often as it may.
+    """
     from umiak.platforms.paddlecloud import ELASTIC_SERVER
 
-    spec: dict[str, Any] = {"cleanPodPolicy": "Never", "intranet": "PodIP"}
+    spec: dict[str, Any] = {"cleanPodPolicy": "Never", "intranet": "PodIP", "runPolicy": {"backoffLimit": 0}}
     env = {}
     if job.nodes.is_elastic:
         spec["elastic"] = 1

@@ -1,0 +1,122 @@
+"""`umiak submit --on` and `umiak train --on` a real cluster: as a PaddleJob with the operator, and as Indexed Jobs without one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from testbed.kubernetes.cluster import Cluster
+from tests.integration import submitting
+from tests.integration.cluster_jobs import EXAMPLES
+from tests.integration.paddlecloud_story import DATA, DNN
+from tests.support import eventually
+from tests.train_helpers import PS_CLUSTER
+
+pytestmark = [
+    pytest.mark.kubernetes,
+    pytest.mark.paddle,
+    pytest.mark.timeout(900),
+    pytest.mark.xdist_group("kubernetes"),
+]
+PS = {"server": 2, "trainer": 2}
+KINDS = ("paddlejob", "job")
+
+
+class ClusterDesk(submitting.Desk):
+    """A person with a project, and a kubeconfig for a namespace of the cluster."""
+
+    patience_s = 400
+
+    def __init__(self, directory: Path, cluster: Cluster, namespace: str) -> None:
+        super().__init__(directory)
+        self.cluster, self.namespace = cluster, namespace
+        self.environ |= {"KUBECONFIG": str(cluster.kubeconfig)}
+
+    def place(self, kind: str) -> None:
+        (self.directory / "umiak.toml").write_text(
+            f'[place.k8s]\nbackend = "kubernetes"\nnamespace = "{self.namespace}"\nkind = "{kind}"\n'
+            'image = "registry.example/training:v1"\npython = "python"\n'
+        )
+
+    def submit_job(self, command: str, roles: Mapping[str, int]) -> str:
+        """A handle; files of the project are sent along."""
+        job = {
+            "name": "clicks",
+            "command": command,
+            "files": ".",
+            "env": {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
+            "roles": {role: {"nodes": nodes} for role, nodes in roles.items()},
+        }
+        (self.directory / "job.yaml").write_text(json.dumps(job))
+        return self.submit("job.yaml", "--on", "k8s")
+
+    def left_pods(self) -> list[str]:
+        items = self.cluster.request("GET", f"/api/v1/namespaces/{self.namespace}/pods")["items"]
+        return [
+            each["metadata"]["name"] for each in items if each["status"].get("phase") not in ("Succeeded", "Failed")
+        ]
+
+
+@pytest.fixture(scope="module")
+def operated(kube_cluster: Cluster) -> Cluster:
+    kube_cluster.deploy_operator()
+    return kube_cluster
+
+
+@pytest.fixture
+def desk(tmp_path: Path, operated: Cluster, cluster_namespace: str) -> Iterator[ClusterDesk]:
+    made = ClusterDesk(tmp_path, operated, cluster_namespace)
+    for name in ("train.py", "data.py"):
+        shutil.copy(EXAMPLES / "03-parameter-server" / name, made.directory)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_click_through_model_is_submitted_followed_and_waited_for(desk: ClusterDesk, kind: str) -> None:
+    desk.place(kind)
+    handle = desk.submit_job("train.py --samples 20000 --batch 256", PS)
+    assert handle.startswith("kubernetes://k8s/")
+    followed = desk.umiak("logs", "-f", handle)
+    assert "trained by 2 with async" in followed, followed
+    desk.umiak("wait", handle)
+    status = desk.status(handle)
+    assert (status["state"], status["exit_code"]) == ("succeeded", 0)
+    eventually(lambda: not desk.left_pods(), within_s=300)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cancelled_job_leaves_no_pod(desk: ClusterDesk, kind: str) -> None:
+    desk.place(kind)
+    handle = desk.submit_job("train.py --samples 1000000000", PS)
+    eventually(lambda: desk.status(handle)["state"] == "running", within_s=300)
+    desk.umiak("cancel", handle)
+    assert desk.status(handle)["state"] == "cancelled"
+    eventually(lambda: not desk.left_pods(), within_s=300)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_exit_code_of_a_failed_job_is_that_of_its_script(desk: ClusterDesk, kind: str) -> None:
+    desk.place(kind)
+    (desk.directory / "fails.py").write_text("import sys\nprint('nothing to learn from', flush=True)\nsys.exit(7)\n")
+    handle = desk.submit_job("fails.py", {"trainer": 2})
+    desk.umiak("wait", handle, status=7)
+    assert "nothing to learn from" in desk.umiak("logs", handle)
+
+
+def test_a_config_trains_with_servers_in_the_cluster(desk: ClusterDesk) -> None:
+    desk.place("paddlejob")
+    (desk.directory / "config.yaml").write_text(PS_CLUSTER)
+    shutil.copy(DNN / "model.py", desk.directory)
+    (desk.directory / "train_data").mkdir()
+    for path in DATA:
+        shutil.copy(path, desk.directory / "train_data")
+    words = ("train", "-m", "config.yaml", "--on", "k8s", "--nnodes", "2", "-o", "runner.epochs=1")
+    handle = desk.umiak(*words).strip()
+    followed = desk.umiak("logs", "-f", handle)
+    assert "epoch 1/1 done  100 samples" in followed, followed
+    desk.umiak("wait", handle)
