@@ -110,13 +110,19 @@ def test_the_exit_code_of_a_failed_job_is_that_of_its_script(desk: ClusterDesk, 
 
 def test_a_config_trains_with_servers_in_the_cluster(desk: ClusterDesk) -> None:
     desk.place("paddlejob")
+    kept = desk.directory.parent / "kept"  # checkpoints need storage that all pods see
+    kept.mkdir()
+    with (desk.directory / "umiak.toml").open("a") as file:
+        file.write(f'[place.k8s.volumes.kept]\nhost_path = "{kept}"\nmount = "/kept"\n')
     (desk.directory / "config.yaml").write_text(PS_CLUSTER)
     shutil.copy(DNN / "model.py", desk.directory)
     (desk.directory / "train_data").mkdir()
     for path in DATA:
         shutil.copy(path, desk.directory / "train_data")
     words = ("train", "-m", "config.yaml", "--on", "k8s", "--nnodes", "2", "-o", "runner.epochs=1")
+    words += ("-o", "runner.save_checkpoint_path=/kept/increment_dnn")
     handle = desk.umiak(*words).strip()
     followed = desk.umiak("logs", "-f", handle)
     assert "epoch 1/1 done  100 samples" in followed, followed
     desk.umiak("wait", handle)
+    assert (kept / "increment_dnn" / "0").is_dir()
