@@ -209,6 +209,7 @@ def umiak(count: int, directory: str) -> Callable[[int], Agent]:
     from umiak.launch.protocol import Offer, Terms
     from umiak.launch.report_writer import ReportWriter
     from umiak.launch.reports import logs
+    from umiak.launch.reports.logfiles import PRIVATE
     from umiak.launch.reports.talk import Talk
     from umiak.launch.supervisor import Supervisor
 
@@ -279,7 +280,7 @@ def umiak(count: int, directory: str) -> Callable[[int], Agent]:
                 supervisor=NoWorkers(done),
                 held=held,
                 journal=journal,
-                reports=ReportWriter(directory, setting),
+                reports=ReportWriter(directory, PRIVATE, setting),
                 talk=talk,
                 heart=heart,
                 listener=listener,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ import sys
 import threading
 import time
 import urllib.request
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -196,6 +198,10 @@ class KubeProxy:
         assert self._loop
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(30)
+        # Connections that were being made when everything was stopped: else they are found unclosed in a later test.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
 
     def kubeconfig(self, path: Path, token: str = "") -> Path:
         """A kubeconfig for programs that go through it."""
@@ -226,6 +232,7 @@ class KubeProxy:
             await self._stop.wait()
             self._cut.set()
             await runner.cleanup()
+        await asyncio.sleep(0.25)  # TLS connections end in their own time
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         verb, path = request.method, request.path

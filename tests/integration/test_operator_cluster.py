@@ -123,8 +123,8 @@ def test_a_deleted_pod_of_a_job_with_servers_changes_nothing_in_the_result(
     jobs.kubectl("delete", "pod", f"clicks-{role}-1")
     (tmp_path / "hold").unlink()
     told = jobs.until_logged("clicks-worker-0", "after 100 steps")
-    # A lost trainer goes on where the servers are; with a lost server everybody goes on from the checkpoint, which is 3e-5 off.
-    assert auc(told) == pytest.approx(UNDISTURBED_AUC, abs=1e-3)
+    # A lost trainer goes on where the servers are; with a lost server everybody goes on from the checkpoint.
+    assert auc(told) == pytest.approx(UNDISTURBED_AUC, abs=2e-6)
     assert f"begins at step {40 if role == 'worker' else 20}" in jobs.logs("clicks-worker-1")
     status = jobs.until_end("clicks")
     assert status["worker"]["succeeded"] == 2

@@ -224,7 +224,9 @@ def test_the_rights_of_the_manifest_are_enough(control_plane, fake_nodes, jobs, 
             assert not jobs.get("old")["metadata"].get("finalizers")
             events = control_plane.request("GET", f"/api/v1/namespaces/{jobs.namespace}/events")["items"]
             assert {"Created", "Restarting"} <= {each["reason"] for each in events}
-            assert 'status="403"' not in operator.page()
+            refused = [line for line in (tmp_path / "log").read_text().splitlines() if "403" in line]
+            # Namespaces of earlier tests may still end, and nobody can create anything in those.
+            assert [line for line in refused if "being terminated" not in line] == []
             assert operator.end() == 0
     finally:
         control_plane.request("DELETE", "/api/v1/namespaces/paddle-system")

@@ -138,7 +138,10 @@ def run_to_end(cluster: clusters.Cluster, manifest: dict) -> str:
         return phase if (phase := status(cluster, namespace, name)) in ("Succeeded", "Failed") else ""
 
     phase = cluster.until(look, f"pod {name} ends", 100)
-    printed = cluster.kubectl("logs", "--namespace", namespace, name).stdout
+    # The API server may still hold a connection to the kubelet of before its node came back.
+    logs = ("logs", "--namespace", namespace, name)
+    cluster.until(lambda: cluster.kubectl(*logs, check=False).returncode == 0, f"pod {name} has a log", 100)
+    printed = cluster.kubectl(*logs).stdout
     assert phase == "Succeeded", printed
     return printed
 

@@ -497,8 +497,7 @@ def test_weights_that_were_set_are_saved(job, paddle, tmp_path) -> None:
     optimizer.upload()
     assert model.weight.numpy().sum() == 0, "they are everybody's now"
     job.load(str(tmp_path / "saved"))
-    optimizer.refresh()
-    assert {*model.weight.numpy().ravel()} == {8.0}
+    assert {*model.weight.numpy().ravel()} == {8.0}, "without a further call"
 
 
 def test_a_checkpoint_from_before_the_first_batch_has_all_tables(job, paddle, tmp_path) -> None:

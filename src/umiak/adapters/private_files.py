@@ -18,9 +18,14 @@ def make_directory(path: str) -> None:
         os.chmod(path, PRIVATE_DIRECTORY)
 
 
-def write(path: str, text: str) -> None:
-    """All of it, or nothing."""
-    os.replace(_temporary(path, text), path)
+def write(path: str, text: str, *, mode: int = PRIVATE_FILE, group: int | None = None) -> None:
+    """All of it, or nothing. ``mode`` and ``group``: of a file that others may read."""
+    temporary = _temporary(path, text)
+    if group is not None:
+        os.chown(temporary, -1, group)
+    if mode != PRIVATE_FILE:
+        os.chmod(temporary, mode)
+    os.replace(temporary, path)
 
 
 def write_once(path: str, text: str) -> bool:

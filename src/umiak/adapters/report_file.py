@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from umiak.core.node_report import NodeReport
 
 
-def write(directory: str, report: NodeReport) -> None:
+def write(directory: str, report: NodeReport, *, mode: int = 0o600, group: int | None = None) -> None:
     """If it can be: a full disk must not stop a job."""
     try:
-        private_files.write(os.path.join(directory, node_report.FILE), node_report.text_of(report))
+        path = os.path.join(directory, node_report.FILE)
+        private_files.write(path, node_report.text_of(report), mode=mode, group=group)
     except OSError:
         pass
 

@@ -178,7 +178,7 @@ class _Launch:
             supervisor=keeper,
             held=held,
             journal=journal,
-            reports=ReportWriter(log_dir, setting),
+            reports=ReportWriter(log_dir, access, setting),
             talk=self.talk,
             heart=heart,
             listener=door,

@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 
     from umiak.launch.events import NodeSetting
     from umiak.launch.node.machine import NodePhase
+    from umiak.launch.reports.logfiles import Access
 
 
 class ReportWriter:
     """Writes whenever something has changed."""
 
-    def __init__(self, directory: str, setting: NodeSetting) -> None:
+    def __init__(self, directory: str, access: Access, setting: NodeSetting) -> None:
         self._directory = directory
+        self._access = access
         host = setting.offer.host
         if not host or is_loopback(host):  # who reads it may be on another machine
             host = os.uname().nodename
@@ -35,4 +37,5 @@ class ReportWriter:
         """After the machine has taken an event, before its actions are performed."""
         report = self._reporting.step(phase, event, actions)
         if report:
-            report_file.write(self._directory, replace(report, changed_s=time.time()))
+            told = replace(report, changed_s=time.time())
+            report_file.write(self._directory, told, mode=self._access.mode, group=self._access.group)

@@ -36,10 +36,11 @@ if TYPE_CHECKING:
     from umiak.ps.options import SessionOptions
     from umiak.ps.strategies import Collective, Strategy
 
-    class Uploading(Protocol):
-        """What a save asks of the session's optimizers."""
+    class KnownOptimizer(Protocol):
+        """What a save and a load ask of the session's optimizers."""
 
         def upload_changes(self) -> None: ...
+        def refresh(self) -> None: ...
 
 
 TABLE = "table"
@@ -66,7 +67,7 @@ class Session:
         self._communicator: communicators.Communicator | None = None
         self._registry: TableRegistry | None = None
         self._finished = False
-        self.optimizers: weakref.WeakSet[Uploading] = weakref.WeakSet()
+        self.optimizers: weakref.WeakSet[KnownOptimizer] = weakref.WeakSet()
         """Those that were made for this session."""
 
     # ---- who am I
@@ -272,8 +273,9 @@ class Session:
     def load(self, path: str) -> dict[str, Any]:
         """Load all tables from a directory that `save` made, with any number of servers; returns its metadata.
 
-        Every trainer calls it, after its tables and its optimizer are made and before its first step. Learning rate, entry,
-        initializer and clip are as the script has them, and a line says which of them were saved otherwise.
+        Every trainer calls it, after its tables and its optimizer are made and before its first step; the model has the loaded
+        parameters then. Learning rate, entry, initializer and clip are as the script has them, and a line says which of them
+        were saved otherwise.
         """
         from umiak.ps import checkpoint
 
@@ -281,4 +283,6 @@ class Session:
             checkpoint.load(self.client, path, counts_steps=self.communicator.counts_steps)
         self.barrier("load")
         self.communicator.reload()
+        for optimizer in self.optimizers:
+            optimizer.refresh()  # else the first step would learn from parameters of before
         return dict(checkpoint.read(path).metadata)

@@ -44,7 +44,7 @@ spec:
             image: registry.example/wide-and-deep:v1
 ```
 
-More of them: [deploy/samples](../../deploy/samples). The definitions are [deploy/crd.yaml](../../deploy/crd.yaml) and, for Kubernetes 1.15 and older,
+More of them: [deploy/samples](../../deploy/README.md). The definitions are [deploy/crd.yaml](../../deploy/crd.yaml) and, for Kubernetes 1.15 and older,
 [deploy/crd-v1beta1.yaml](../../deploy/crd-v1beta1.yaml); [`umiak deploy`](deploy.md) prints them as well. `kubectl explain pdj.spec` shows this table in a terminal.
 
 ## spec

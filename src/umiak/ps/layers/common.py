@@ -223,7 +223,7 @@ class Optimizer:
         self._learner.upload_changes(at_once=True)
 
     def refresh(self) -> None:
-        """Fetch the parameters again, for example after `ps.load`."""
+        """Fetch the parameters again: others may have changed them. `ps.load` does so by itself."""
         self._learner.forget_rates()
         self._fetch()
 
