@@ -45,6 +45,7 @@ PROJECT = {
     "Security": "SECURITY.md",
     "Changes": "CHANGELOG.md",
     "paddlerec": "shims/paddlerec/README.md",
+    "Files to deploy the operator": "deploy/README.md",
 }
 
 Nav: TypeAlias = "list[dict[str, str | Nav]]"
