@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from umiak.cli.deploy.flags import FLAGS
-from umiak.cli.texts.help_text import WIDTH, default, entry, spelling, tail, wrapped
+from umiak.cli.texts.command_page import CommandPage, help_of, reference_of
 
 USAGE = "umiak deploy [flags]"
 ABOUT = (
@@ -19,32 +19,18 @@ EXAMPLES = (
     ("umiak deploy --delete | kubectl delete -f -", "the operator goes, definitions and jobs stay"),
 )
 ENDING = "Exit status: 0, or 2 for a wrong command line."
+PAGE = CommandPage(name="deploy", usage=USAGE, about=ABOUT, examples=EXAMPLES, ending=ENDING, flags=FLAGS)
 
 
 def text() -> str:
     """The help."""
-    lines = [f"usage: {USAGE}", "", *wrapped(ABOUT, WIDTH), "", "Examples:"]
-    lines += [f"  {example:<60}# {meaning}" for example, meaning in EXAMPLES]
-    for group in dict.fromkeys(flag.group for flag in FLAGS):
-        lines += ["", f"{group}:"]
-        for flag in FLAGS:
-            if flag.group == group:
-                lines += entry(spelling(flag), flag.help, tail(flag))
-    return "\n".join([*lines, "", *wrapped(ENDING, WIDTH)]) + "\n"
+    return help_of(PAGE)
 
 
 def reference() -> str:
     """docs/reference/deploy.md."""
-    examples = "\n".join(f"{example:<60}# {meaning}" for example, meaning in EXAMPLES)
-    rows = "\n".join(f"| {_code(spelling(flag))} | {_code(default(flag)) or '-'} | {flag.help} |" for flag in FLAGS)
-    return (
-        "<!-- Made by `python docs/generate.py` from umiak.cli.deploy. Change these, not this file. -->\n\n"
-        f"# `umiak deploy`\n\n```\n{USAGE}\n```\n\n{ABOUT}\n\n```sh\n{examples}\n```\n\n"
-        f"| flag | default | meaning |\n|---|---|---|\n{rows}\n\n{ENDING}\n\n"
+    return reference_of(
+        PAGE,
         "The same files without umiak: [deploy](../../deploy/README.md), with a Helm chart and an image. "
-        "What jobs look like: [PaddleJob](paddlejob.md).\n"
+        "What jobs look like: [PaddleJob](paddlejob.md).\n",
     )
-
-
-def _code(text: str) -> str:
-    return f"`{text.replace('|', chr(92) + '|')}`" if text else ""
