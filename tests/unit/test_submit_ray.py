@@ -27,7 +27,7 @@ from umiak.submit import places
 from umiak.submit.backend import AnswerLost, LogLine, LogsWanted, Secrets, Submission, SubmitContext
 from umiak.submit.backends.ray import backend, package, plan, state
 from umiak.submit.backends.ray.log_lines import LogParser
-from umiak.submit.backends.ray.run_driver import tagged
+from umiak.submit.backends.ray.run_driver import exit_code_of, tagged
 from umiak.submit.backends.ray.settings import RaySettings
 from umiak.submit.payload import file_set
 from umiak.submit.registry import BackendNames
@@ -420,3 +420,30 @@ def test_nobody_there_is_no_lost_answer(project: Path, monkeypatch: pytest.Monke
         submitted(made(project, 'address = "http://127.0.0.1:1"'))
     assert not isinstance(caught.value, AnswerLost)
     assert codes(caught.value) == ["UM-SUBMIT-331"]
+
+
+@pytest.mark.parametrize(
+    ("codes", "has_lost", "expected"),
+    [
+        pytest.param([143, 1], True, 1, id="the others were told to stop before the loss was known"),
+        pytest.param([7, 143, 1], True, 7, id="a failure before"),
+        pytest.param([143, 143], False, 143, id="somebody stopped the run"),
+        pytest.param([0, 0], False, 0, id="done"),
+    ],
+)
+def test_a_lost_node_is_the_cause_of_what_its_peers_do(codes: list[int], has_lost: bool, expected: int) -> None:
+    assert exit_code_of(codes, has_lost=has_lost) == expected
+
+
+def test_the_reason_of_a_run_is_the_loss_and_not_its_consequence() -> None:
+    told = state.status_of(
+        {"status": "FAILED", "driver_exit_code": 1, "error_type": "JOB_ENTRYPOINT_COMMAND_ERROR"},
+        reports={
+            "trainer.0": NodeReport(
+                state=State.FAILED, reason="told to stop by signal 15", exit_code=143, changed_s=1.0
+            ),
+            "trainer.1": NodeReport(state=State.LOST, reason="trainer.1 was lost: it died", changed_s=2.0),
+        },
+    )
+    assert told is not None
+    assert told.reason == "exit code 1: trainer.1 was lost: it died"

@@ -67,6 +67,8 @@ class RunDriver:
         self._is_signalled = False
         self._codes: dict[int, int] = {}
         """In the order of their ends."""
+        self._has_lost = False
+        """Whether a node was lost while nobody had asked the run to stop."""
         self._stop: _Stop | None = None
         self._is_asked = self._is_killed = False
         self._reports = StatusFile(run)
@@ -84,7 +86,7 @@ class RunDriver:
         self._follow()
         if not self._run.keep_directories:
             self._clean()
-        first = next((code for code in self._codes.values() if code), 0)
+        first = exit_code_of(self._codes.values(), has_lost=self._has_lost)
         return first or (Exit.JOB_FAILED if self._stop else Exit.DONE)
 
     # ---- beginning
@@ -204,6 +206,7 @@ class RunDriver:
             why = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
             say(f"error: {name} was lost: {why} [UM-SUBMIT-322]")
             lines, code, report = [], Exit.JOB_FAILED, ""
+            self._has_lost = self._has_lost or not self._is_asked
             self._reports.lost(rank, f"{name} was lost: {why}")
             self._end(f"{name} was lost", GRACE_S)
         self._reports.heard(rank, report)
@@ -258,6 +261,16 @@ class RunDriver:
     def _clean(self) -> None:
         asked = [actor.clean.remote() for actor in self._actors]
         self._ray.wait(asked, num_returns=len(asked), timeout=GRACE_S)
+
+
+def exit_code_of(codes: Iterable[int], *, has_lost: bool) -> int:
+    """The job's, from those of its launchers in the order of their ends.
+
+    When an actor dies, the kernel asks its launcher to stop, which tells the others: these may have ended so before Ray says that a node
+    was lost. They are its consequences.
+    """
+    told = 128 + signal.SIGTERM
+    return next((code for code in codes if code and not (has_lost and code == told)), 0)
 
 
 def show(lines: Iterable[str], node: str) -> None:

@@ -86,8 +86,9 @@ def _at_work(reports: Mapping[str, NodeReport]) -> tuple[State, str]:
 
 
 def _with_cause(reason: str, reports: Mapping[str, NodeReport]) -> str:
-    failed = [each for each in reports.values() if each.state is State.FAILED and each.reason]
-    first = min(failed, key=lambda each: each.changed_s, default=None)
+    failed = [each for each in reports.values() if each.state in (State.FAILED, State.LOST) and each.reason]
+    # Those who were told to stop are not the cause, even if that was heard of earlier.
+    first = min(failed, key=lambda each: (each.exit_code == 128 + signal.SIGTERM, each.changed_s), default=None)
     return f"{reason}: {first.reason}" if first and reason.startswith("exit code") else reason
 
 
