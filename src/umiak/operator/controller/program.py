@@ -21,7 +21,7 @@ from umiak.kube import access
 from umiak.kube.answers import KubeRefused, KubeSilent, told
 from umiak.kube.async_api import AsyncKubeApi
 from umiak.operator.controller import http_pages
-from umiak.operator.controller.controller import AT_ONCE, Controller
+from umiak.operator.controller.controller import AT_ONCE, NEW_AT_ONCE, Controller
 from umiak.operator.controller.election import LeaseElection
 from umiak.operator.controller.metrics import OperatorMetrics
 from umiak.operator.reconcile import reconcile
@@ -67,7 +67,10 @@ class _Program:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopping.set)
         api = AsyncKubeApi(
-            self._access, self._environ, connections=self._options.in_flight + AT_ONCE, answered=self._answered
+            self._access,
+            self._environ,
+            connections=self._options.in_flight + AT_ONCE + NEW_AT_ONCE,
+            answered=self._answered,
         )
         async with api:
             try:
