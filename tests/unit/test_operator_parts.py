@@ -25,7 +25,7 @@ from umiak.operator.controller.job_queue import JobQueue
 from umiak.operator.controller.metrics import OperatorMetrics
 from umiak.operator.controller.seen_objects import pod_of
 from umiak.operator.values import ClusterFacts, PodPhase, RecordEvent
-from umiak.paddlejob.reading import read
+from umiak.paddlejob.reading import PaddleJobReading, read
 from umiak.paddlejob.resource import PodRole
 
 PATIENCE_S = 150.0
@@ -243,7 +243,7 @@ def a_job(version: int = 5, uid: str = "uid-1", **spec: Any) -> dict[str, Any]:
 class Watched:
     def __init__(self, **options: Any) -> None:
         self.changed: list[Any] = []
-        self.cache = ClusterCache(lambda body: (read(body).job, ()), self.changed.append, **options)
+        self.cache = ClusterCache(lambda body: PaddleJobReading(job=read(body).job), self.changed.append, **options)
         self.key = ("g", "default", "wide")
 
     def observed(self, now: float = 1e9) -> Any:

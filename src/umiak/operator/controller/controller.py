@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
     from typing import Any
 
-    from umiak.core.problem import Problem
     from umiak.kube.async_api import AsyncKubeApi
     from umiak.operator.controller.cache import CachedJob, JobKey
     from umiak.operator.controller.metrics import Labels, OperatorMetrics
     from umiak.operator.controller.options import OperatorOptions
     from umiak.operator.values import Decision, Observed, OperatorAction, Refusal
+    from umiak.paddlejob.reading import PaddleJobReading
     from umiak.paddlejob.resource import PaddleJob
 
 LOG = logging.getLogger("umiak.operator")
@@ -62,7 +62,7 @@ class Controller:
         options: OperatorOptions,
         *,
         decide: Callable[[Observed, float], Decision],
-        read_job: Callable[[Mapping[str, Any]], tuple[PaddleJob, tuple[Problem, ...]]],
+        read_job: Callable[[Mapping[str, Any]], PaddleJobReading],
         metrics: OperatorMetrics,
         host: str = "",
     ) -> None:

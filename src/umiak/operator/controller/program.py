@@ -32,10 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from umiak.core.problem import Problem
     from umiak.operator.controller.metrics import Labels
     from umiak.operator.controller.options import OperatorOptions
-    from umiak.paddlejob.resource import PaddleJob
 
 LOG = logging.getLogger("umiak.operator")
 STUCK_S = 60.0
@@ -96,7 +94,7 @@ class _Program:
     async def _lead(self, api: AsyncKubeApi) -> None:
         """Everything is read from the cluster when this operator begins to act: nothing old is acted on."""
         controller = Controller(
-            api, self._options, decide=reconcile, read_job=_read, metrics=self._metrics, host=self._host
+            api, self._options, decide=reconcile, read_job=read, metrics=self._metrics, host=self._host
         )
         self._controller = controller
         try:
@@ -186,11 +184,6 @@ class _JsonLines(logging.Formatter):
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False)
-
-
-def _read(body: Mapping[str, Any]) -> tuple[PaddleJob, tuple[Problem, ...]]:
-    found = read(body)
-    return found.job, found.problems
 
 
 def _memory_bytes() -> float:
