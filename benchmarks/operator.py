@@ -1,7 +1,8 @@
 """What the operator costs: jobs and pods beside bare pods, on a real control plane with fake nodes.
 
 python -m benchmarks.operator                  everything (about 15 minutes)
-python -m benchmarks.operator --only jobs      200 jobs of 4 pods, and 1,000: until every job says Running
+python -m benchmarks.operator --only jobs      200 jobs of 4 pods: until every job says Running
+python -m benchmarks.operator --only many      1,000 jobs of 4 pods, and whether every status is right at the end
 python -m benchmarks.operator --only large     a job of 1,000 pods, and a small one that comes in the middle
 python -m benchmarks.operator --only failover  a leader is killed
 python -m benchmarks.operator --only memory    10,000 pods
@@ -274,32 +275,53 @@ def clear(plane: ControlPlane) -> None:
 
 def jobs(is_quick: bool) -> Iterator[Figure]:
     """Many small jobs."""
-    for count, goal in ((50, 1.4),) if is_quick else ((200, 1.4), (1000, 1.3)):
-        all_run = Figure(
-            f"jobs{count}",
-            f"{count} jobs x 4 pods (2 ps, 2 workers, PodIP): every job says Running",
-            f"goal: {goal} x bare pods",
-        )
-        first = Figure(f"first{count}", f"the first of {count} jobs says Running", "from the first creation", goal=2.0)
-        written = Figure(
-            f"writes{count}", "writes per job", "its own counter, events included", unit="writes", goal=8.8
-        )
-        with cluster() as plane:
-            created, running = bare_pods(plane, count * 4)
-            with operating(plane) as operator:
-                outcome = asyncio.run(with_api(plane, partial(_jobs, count)))
-                all_run.add(OURS, outcome["all"], operator.cpu_s())
-                all_run.add(BARE, running)
-                all_run.note(OURS, f"{outcome['all'] / running:.2f} x; all pods created after {outcome['pods']:.1f} s")
-                all_run.note(BARE, f"all created after {created:.1f} s")
-                first.add(OURS, outcome["first"])
-                written.add(OURS, operator.writes() / count)
-                written.note(OURS, f"{operator.memory_mb()} MB")
-                idle = Figure("idle", f"CPU of the operator with {count} running jobs", "over 20 s", unit="%", goal=1.0)
-                before = operator.cpu_s()
-                time.sleep(20)
-                idle.add(OURS, (operator.cpu_s() - before) / 20 * 100)
-        yield from (all_run, first, written, idle)
+    yield from _of_jobs(50 if is_quick else 200, 1.4)
+
+
+def many(is_quick: bool) -> Iterator[Figure]:
+    """Very many of them."""
+    yield from _of_jobs(100 if is_quick else 1000, 1.3)
+
+
+def _of_jobs(count: int, goal: float) -> Iterator[Figure]:
+    all_run = Figure(
+        f"jobs{count}",
+        f"{count} jobs x 4 pods (2 ps, 2 workers, PodIP): every job says Running",
+        f"goal: {goal} x bare pods",
+    )
+    first = Figure(f"first{count}", f"the first of {count} jobs says Running", "from the first creation", goal=2.0)
+    written = Figure(f"writes{count}", "writes per job", "its own counter, events included", unit="writes", goal=8.8)
+    wrong = Figure(
+        f"wrong{count}", f"statuses of {count} jobs that are wrong at the end", "phase and counts", unit="jobs", goal=0
+    )
+    idle = Figure(f"idle{count}", f"CPU of the operator with {count} running jobs", "over 20 s", unit="%", goal=1.0)
+    with cluster() as plane:
+        created, running = bare_pods(plane, count * 4)
+        with operating(plane) as operator:
+            outcome = asyncio.run(with_api(plane, partial(_jobs, count)))
+            all_run.add(OURS, outcome["all"], operator.cpu_s())
+            all_run.add(BARE, running)
+            all_run.note(OURS, f"{outcome['all'] / running:.2f} x; all pods created after {outcome['pods']:.1f} s")
+            all_run.note(BARE, f"all created after {created:.1f} s")
+            first.add(OURS, outcome["first"])
+            written.add(OURS, operator.writes() / count)
+            written.note(OURS, f"{operator.memory_mb()} MB")
+            before = operator.cpu_s()
+            time.sleep(20)
+            idle.add(OURS, (operator.cpu_s() - before) / 20 * 100)
+            wrong.add(OURS, asyncio.run(with_api(plane, partial(_wrong_statuses, count))))
+    yield from (all_run, first, written, wrong, idle)
+
+
+async def _wrong_statuses(count: int, api: AsyncKubeApi) -> float:
+    """How many jobs don't say what is true of all of them: two servers and two workers run."""
+    right = 0
+    async for page, _ in api.pages(JOBS.format("default")):
+        for body in page:
+            found = body.get("status") or {}
+            up = [(found.get(role) or {}).get("running") for role in ("ps", "worker")]
+            right += found.get("phase") == "Running" and up == [2, 2] and found.get("workers") == "2/2"
+    return float(count - right)
 
 
 async def _jobs(count: int, api: AsyncKubeApi) -> dict[str, float]:
@@ -395,6 +417,7 @@ def memory(is_quick: bool) -> Iterator[Figure]:
 
 SECTIONS: Mapping[str, Callable[[bool], Iterator[Figure]]] = {
     "jobs": jobs,
+    "many": many,
     "large": large,
     "failover": failover,
     "memory": memory,

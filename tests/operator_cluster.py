@@ -270,6 +270,7 @@ class OperatorCluster:
         return Observed(
             job=job,
             problems=reading.problems,
+            warnings=reading.warnings,
             pods=tuple(pods),
             objects=tuple(others),
             refusals=tuple(self.refusals.values()),

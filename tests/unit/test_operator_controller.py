@@ -42,7 +42,7 @@ class Bench:
                     api,
                     OperatorOptions(**options),
                     decide=reconcile,
-                    read_job=lambda body: (read(body).job, read(body).problems),
+                    read_job=read,
                     metrics=OperatorMetrics(),
                 )
                 await self.controller.run()

@@ -25,7 +25,7 @@ from umiak.operator.controller.job_queue import JobQueue
 from umiak.operator.controller.metrics import OperatorMetrics
 from umiak.operator.controller.seen_objects import pod_of
 from umiak.operator.values import ClusterFacts, PodPhase, RecordEvent
-from umiak.paddlejob.reading import read
+from umiak.paddlejob.reading import PaddleJobReading, read
 from umiak.paddlejob.resource import PodRole
 
 PATIENCE_S = 150.0
@@ -57,7 +57,7 @@ def test_a_key_waits_once_and_in_order() -> None:
         queue = JobQueue()
         for key in ("a", "b", "a", "c"):
             queue.add(key)
-        assert [await queue.get() for _ in range(3)] == ["a", "b", "c"]
+        assert [await queue.get_new() for _ in range(3)] == ["a", "b", "c"]
 
     asyncio.run(main())
 
@@ -66,7 +66,7 @@ def test_a_key_is_never_given_to_two_workers() -> None:
     async def main() -> None:
         queue = JobQueue()
         queue.add("a")
-        assert await queue.get() == "a"
+        assert await queue.get_new() == "a"
         queue.add("a")
         assert len(queue) == 0
         queue.done("a")
@@ -77,16 +77,17 @@ def test_a_key_is_never_given_to_two_workers() -> None:
     asyncio.run(main())
 
 
-def test_begun_jobs_and_new_ones_take_turns() -> None:
+def test_jobs_that_have_begun_and_new_ones_stand_in_two_lines() -> None:
     async def main() -> None:
         queue = JobQueue()
         for key in "abcdef":
             queue.add(key)
-        assert [await queue.get(), await queue.get()] == ["a", "b"]
-        for key in "ab":
+        assert [await queue.get_new(), await queue.get_new()] == ["a", "b"]
+        for key in "ba":
             queue.done(key)
             queue.add(key)
-        assert [await queue.get() for _ in range(6)] == ["a", "c", "b", "d", "e", "f"]
+        assert [await queue.get(), await queue.get()] == ["b", "a"]
+        assert [await queue.get_new() for _ in range(4)] == ["c", "d", "e", "f"]
         queue.forget("a")
         queue.done("a")
         assert len(queue) == 0
@@ -97,6 +98,8 @@ def test_begun_jobs_and_new_ones_take_turns() -> None:
 def test_of_two_delays_the_earlier_counts() -> None:
     async def main() -> None:
         queue = JobQueue()
+        queue.add("a")
+        queue.done(await queue.get_new())
         queue.add_after("a", 3600)
         queue.add_after("a", 0.01)
         queue.add_after("a", 1800)
@@ -142,6 +145,27 @@ def test_a_small_batch_overtakes_a_large_one() -> None:
         assert (outcome.started, outcome.errors) == (4, ())
         assert len(order) <= SLICE + 8 + 4 + 8
         assert (await large).started == 200
+
+    asyncio.run(main())
+
+
+def test_what_finishes_a_job_goes_before_what_begins_others() -> None:
+    async def main() -> None:
+        share = FairShare(in_flight=2)
+        order: list[str] = []
+
+        def call(name: str) -> Callable[[], Awaitable[None]]:
+            async def made() -> None:
+                await asyncio.sleep(0)
+                order.append(name)
+
+            return made
+
+        others = [asyncio.ensure_future(share.run([call("pod")] * 4)) for _ in range(20)]
+        await asyncio.sleep(0)
+        await share.run([call("addresses")], is_last=True)
+        assert order.index("addresses") <= 8
+        await asyncio.gather(*others)
 
     asyncio.run(main())
 
@@ -219,7 +243,7 @@ def a_job(version: int = 5, uid: str = "uid-1", **spec: Any) -> dict[str, Any]:
 class Watched:
     def __init__(self, **options: Any) -> None:
         self.changed: list[Any] = []
-        self.cache = ClusterCache(lambda body: (read(body).job, ()), self.changed.append, **options)
+        self.cache = ClusterCache(lambda body: PaddleJobReading(job=read(body).job), self.changed.append, **options)
         self.key = ("g", "default", "wide")
 
     def observed(self, now: float = 1e9) -> Any:

@@ -332,3 +332,37 @@ def test_an_elastic_job_on_hosts_meets_at_a_port_of_its_own() -> None:
     own = dict(cluster.report.node_ports)["wide-worker-0"]
     assert cluster.environment("wide-worker-1")["PADDLE_MASTER"] == f"wide-worker-0:{own}"
     assert own >= 20_000
+
+
+def test_a_doubtful_word_is_told_once_and_stays_in_a_condition() -> None:
+    given = manifest(worker=2)
+    given["spec"] |= {"cleanPodPolicy": "OnFailed", "cleanPolicy": "Always"}
+    cluster = OperatorCluster(given)
+    cluster.settle()
+    said = cluster.condition("SpecWarnings")
+    assert said
+    assert said[0]
+    assert 'spec.cleanPodPolicy: unknown word: "OnFailed"' in said[2]
+    assert "did you mean `cleanPodPolicy`?" in said[2]
+    assert cluster.report.phase is JobPhase.RUNNING
+    told = [each for each in cluster.events if each.reason == "SpecWarnings"]
+    assert {each.message for each in told} == {said[2]}
+    assert all(each.is_warning for each in told)
+    count = len(told)
+    cluster.finish("wide-worker-0", "wide-worker-1")
+    cluster.settle()
+    assert len([each for each in cluster.events if each.reason == "SpecWarnings"]) == count
+    assert cluster.body
+    assert cluster.body["status"]["message"] == "all workers have ended well"
+
+
+def test_a_doubtful_word_that_is_corrected_is_not_told_any_more() -> None:
+    given = manifest(worker=2)
+    given["spec"]["cleanPodPolicy"] = "OnFailed"
+    cluster = OperatorCluster(given)
+    cluster.settle()
+    assert cluster.body
+    assert "OnFailed" in cluster.body["status"]["message"]
+    cluster.edit(cleanPodPolicy="OnFailure")
+    cluster.settle()
+    assert cluster.condition("SpecWarnings") is None

@@ -48,6 +48,9 @@ def reconcile(observed: Observed, now_s: float) -> Decision:
     if OLD_FINALIZER in job.finalizers:
         decision = replace(decision, actions=(*decision.actions, RemoveFinalizer(name=OLD_FINALIZER)))
     report = settled(decision.report)
+    if warning := phases.warns_now(job.report, report):
+        event = RecordEvent(reason="SpecWarnings", message=warning, is_warning=True)
+        decision = replace(decision, actions=(*decision.actions, event))
     may_wait = not decision.is_turning_point and not phases.is_urgent(settled(job.report), report)
     return replace(decision, report=report, status_may_wait_s=STATUS_MAY_WAIT_S if may_wait else 0.0)
 
@@ -157,6 +160,7 @@ def _accepted(view: JobView) -> JobReport:
     if any(each.type == "Accepted" for each in conditions):
         conditions = phases.condition(conditions, "Accepted", True, view.now_s)
     conditions = phases.ended(conditions, view.now_s, ("Suspended",), "Resumed")
+    conditions = phases.warned(conditions, view.warning, view.now_s)
     return replace(
         report,
         phase=JobPhase.PENDING if report.phase in (None, JobPhase.SUSPENDED) else report.phase,

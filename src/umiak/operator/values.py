@@ -115,6 +115,8 @@ class Observed:
     job: PaddleJob
     problems: tuple[Problem, ...] = ()
     """What the checks of ``paddlejob`` said about its spec. A job with problems is reported and not started."""
+    warnings: tuple[Problem, ...] = ()
+    """What it says that has no effect or may be a mistake: reported, and the job is started."""
     pods: tuple[SeenPod, ...] = ()
     """Its pods by controller UID, and foreign pods under its names."""
     objects: tuple[SeenObject, ...] = ()

@@ -36,6 +36,8 @@ OLD_PHASES = {"Succeed": JobPhase.COMPLETED, "Aborted": JobPhase.FAILED, "Termin
 """Words that the old operator declared and we have others for."""
 KUBEFLOW_REASON = "PaddleJob"
 """Kubeflow's reasons begin so: PaddleJobRunning."""
+LEAST = "SpecWarnings"
+"""The condition that is shown where no other has anything to say."""
 _LARGEST = 2**53
 _LAST_TIME = 253402300799
 """The end of the year 9999."""
@@ -156,7 +158,7 @@ def _shown(report: JobReport) -> dict[str, Any]:
     made: dict[str, Any] = {}
     told = [each for each in report.conditions if each.message]
     if told:
-        made["message"] = max(told, key=lambda each: (each.is_true, each.since_s)).message
+        made["message"] = max(told, key=lambda each: (each.is_true, each.type != LEAST, each.since_s)).message
     workers = next((each for each in report.counts if each.role is PodRole.WORKER), None)
     if workers:
         there = sum(getattr(workers, name) for name in COUNTS)

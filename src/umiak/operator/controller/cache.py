@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from umiak.core.problem import Problem
     from umiak.operator.values import Refusal, SeenObject, SeenPod
+    from umiak.paddlejob.reading import PaddleJobReading
     from umiak.paddlejob.resource import PaddleJob
 
 JobKey = tuple[str, str, str]
@@ -40,6 +41,7 @@ class CachedJob:
 
     job: PaddleJob
     problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
     version: int = 0
 
 
@@ -48,7 +50,7 @@ class ClusterCache:
 
     def __init__(
         self,
-        read_job: Callable[[Mapping[str, Any]], tuple[PaddleJob, tuple[Problem, ...]]],
+        read_job: Callable[[Mapping[str, Any]], PaddleJobReading],
         changed: Callable[[JobKey], None],
         *,
         node_timeout_s: float = 60.0,
@@ -81,12 +83,13 @@ class ClusterCache:
             return None
         if known is not None and known.version >= version > 0 and known.job.uid == metadata.get("uid"):
             return known
-        job, problems = self._read_job(body)
+        found = self._read_job(body)
+        job = found.job
         if known is not None and known.job.uid != job.uid:
             if known.version > version > 0:
                 return None
             self._forget_job(key, known)
-        self.jobs[key] = cached = CachedJob(job=job, problems=problems, version=version)
+        self.jobs[key] = cached = CachedJob(job=job, problems=found.problems, warnings=found.warnings, version=version)
         self._keys_by_uid[job.uid] = key
         self._changed(key)
         return cached
@@ -216,6 +219,7 @@ class ClusterCache:
         return Observed(
             job=cached.job,
             problems=cached.problems,
+            warnings=cached.warnings,
             pods=tuple(pods),
             objects=tuple(objects),
             refusals=refusals,

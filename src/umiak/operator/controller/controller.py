@@ -27,20 +27,22 @@ from umiak.paddlejob.resource import Intranet
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
     from typing import Any
 
-    from umiak.core.problem import Problem
     from umiak.kube.async_api import AsyncKubeApi
     from umiak.operator.controller.cache import CachedJob, JobKey
     from umiak.operator.controller.metrics import Labels, OperatorMetrics
     from umiak.operator.controller.options import OperatorOptions
     from umiak.operator.values import Decision, Observed, OperatorAction, Refusal
+    from umiak.paddlejob.reading import PaddleJobReading
     from umiak.paddlejob.resource import PaddleJob
 
 LOG = logging.getLogger("umiak.operator")
 AT_ONCE = 64
 """Jobs that are worked on at a time; a large one gives its place away after its first slice of requests."""
+NEW_AT_ONCE = 16
+"""Jobs besides, of which nothing was done yet. Few, so that the first of many is finished before the last is begun."""
 TURNS = 8
 """Turning points of a job one after another before others have their turn."""
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.03, 1.0
@@ -60,7 +62,7 @@ class Controller:
         options: OperatorOptions,
         *,
         decide: Callable[[Observed, float], Decision],
-        read_job: Callable[[Mapping[str, Any]], tuple[PaddleJob, tuple[Problem, ...]]],
+        read_job: Callable[[Mapping[str, Any]], PaddleJobReading],
         metrics: OperatorMetrics,
         host: str = "",
     ) -> None:
@@ -93,7 +95,7 @@ class Controller:
             watches = await self._watch.start()
             self.is_synced = True
             LOG.info("watching %d jobs with %d pods", len(self.cache.jobs), self.cache.count(POD))
-            loops += [asyncio.ensure_future(self._recorder.run()), asyncio.ensure_future(self._dispatch())]
+            loops += [asyncio.ensure_future(self._recorder.run()), *self._dispatchers()]
             done, _ = await asyncio.wait([*watches, *loops], return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
@@ -130,11 +132,15 @@ class Controller:
 
     # ---- working
 
-    async def _dispatch(self) -> None:
-        places = asyncio.Semaphore(AT_ONCE)
+    def _dispatchers(self) -> list[asyncio.Task[None]]:
+        lines = ((self.queue.get, AT_ONCE), (self.queue.get_new, NEW_AT_ONCE))
+        return [asyncio.ensure_future(self._dispatch(take, at_once)) for take, at_once in lines]
+
+    async def _dispatch(self, take: Callable[[], Awaitable[Any]], at_once: int) -> None:
+        places = asyncio.Semaphore(at_once)
         while True:
             await places.acquire()
-            key: Any = await self.queue.get()
+            key = await take()
             task = asyncio.ensure_future(self._handle(key, _Once(places.release)))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -206,6 +212,7 @@ class Controller:
         outcome = await self.share.run(
             [_call(self._one, key, cached.job, action) for action in actions],
             lambda: _is_current(self.cache.jobs.get(key), cached),
+            is_last=not any(isinstance(each, CreateObject) and each.kind == POD for each in actions),
         )
         if outcome.errors:
             self._failed(key, cached.job, outcome.errors)

@@ -3,7 +3,8 @@
     outcome = await share.run([call, call, ...], is_current)
 
 Each job in turn may start ``SLICE`` requests, and then goes to the end of the line; so a small job is served in one turn, jobs are
-finished one by one, and one with a thousand pods gives way after a few milliseconds. A job begins with a few requests at a time
+finished one by one, and one with a thousand pods gives way after a few milliseconds. What is last to do for a job (``is_last``) goes
+before what begins others. A job begins with a few requests at a time
 and doubles them as they succeed; after the first failure nothing more of it is started, since the next would fail as well.
 """
 
@@ -65,13 +66,20 @@ class FairShare:
         return sum(len(batch.calls) for batch in self._ring)
 
     async def run(
-        self, calls: Sequence[Callable[[], Awaitable[object]]], is_current: Callable[[], bool] = lambda: True
+        self,
+        calls: Sequence[Callable[[], Awaitable[object]]],
+        is_current: Callable[[], bool] = lambda: True,
+        *,
+        is_last: bool = False,
     ) -> BatchOutcome:
         """Make these calls. Those that were not started when ``is_current`` says no are skipped."""
         if not calls:
             return BatchOutcome(started=0)
         batch = _Batch(calls, is_current)
-        self._ring.append(batch)
+        if is_last:
+            self._ring.appendleft(batch)
+        else:
+            self._ring.append(batch)
         self._start()
         try:
             await batch.over

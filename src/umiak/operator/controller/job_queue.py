@@ -1,11 +1,13 @@
 """Which job is looked at next: each once, however often something about it has changed. An adapter; asyncio.
 
     queue.add(key), queue.add_after(key, 5.0)
-    key = await queue.get(); ...; queue.done(key)
+    key = await queue.get(); ...; queue.done(key)      of a job that was looked at before
+    key = await queue.get_new(); ...; queue.done(key)  of a job that was not
 
 A key that is added while it is worked on is handed out again after ``done``, and never to two workers at once. Keys are handed out
-in the order in which they came, in turn one that was handed out before and one that was not: of many jobs that come at once the first
-ones are finished first, and a new job does not wait for all that goes on. After a failure a key comes back later, each time twice as late, with jitter.
+in the order in which they came. New jobs stand in a line of their own, so that few of them are begun at a time and jobs are finished
+one by one: what is left to do for a job that has begun never waits behind the beginnings of others, and a new job does not wait for all
+that goes on. After a failure a key comes back later, each time twice as late, with jitter.
 """
 
 from __future__ import annotations
@@ -31,7 +33,6 @@ class JobQueue:
         self._fresh: OrderedDict[Hashable, float] = OrderedDict()
         """Keys that were not."""
         self._known: set[Hashable] = set()
-        self._is_turn_of_fresh = False
         self._working: set[Hashable] = set()
         self._again: set[Hashable] = set()
         """Added while they were worked on."""
@@ -41,6 +42,9 @@ class JobQueue:
         self._count = 0
         self._failures: dict[Hashable, int] = {}
         self._changed = asyncio.Event()
+        """There is a key to look at, or an earlier time to wake up at."""
+        self._new = asyncio.Event()
+        """There is a key that was never handed out."""
         self._chance = chance
 
     def __len__(self) -> int:
@@ -58,10 +62,11 @@ class JobQueue:
         if key in self._working:
             self._again.add(key)
             return
-        line = self._waiting if key in self._known else self._fresh
+        is_new = key not in self._known
+        line = self._fresh if is_new else self._waiting
         if key not in line:
             line[key] = _now()
-            self._changed.set()
+            (self._new if is_new else self._changed).set()
 
     def add_after(self, key: Hashable, seconds: float) -> None:
         """Add it at a later time; of two times the earlier one counts."""
@@ -98,13 +103,11 @@ class JobQueue:
         self._again.discard(key)
 
     async def get(self) -> Hashable:
-        """The next key. It is this worker's until ``done``."""
+        """The next key of those that were handed out before. It is this worker's until ``done``."""
         while True:
             self._move_due()
-            if self._waiting or self._fresh:
-                key = self._next()
-                self._working.add(key)
-                return key
+            if self._waiting:
+                return self._taken(self._waiting)
             self._changed.clear()
             wait_s = self._later[0][0] - _now() if self._later else None
             try:
@@ -112,11 +115,17 @@ class JobQueue:
             except asyncio.TimeoutError:
                 pass
 
-    def _next(self) -> Hashable:
-        takes_fresh = bool(self._fresh) and (self._is_turn_of_fresh or not self._waiting)
-        self._is_turn_of_fresh = not takes_fresh
-        key, _ = (self._fresh if takes_fresh else self._waiting).popitem(last=False)
+    async def get_new(self) -> Hashable:
+        """The next key that was never handed out. It is this worker's until ``done``."""
+        while not self._fresh:
+            self._new.clear()
+            await self._new.wait()
+        return self._taken(self._fresh)
+
+    def _taken(self, line: OrderedDict[Hashable, float]) -> Hashable:
+        key, _ = line.popitem(last=False)
         self._known.add(key)
+        self._working.add(key)
         return key
 
     def done(self, key: Hashable) -> None:

@@ -21,7 +21,7 @@ from umiak.kube import access
 from umiak.kube.answers import KubeRefused, KubeSilent, told
 from umiak.kube.async_api import AsyncKubeApi
 from umiak.operator.controller import http_pages
-from umiak.operator.controller.controller import AT_ONCE, Controller
+from umiak.operator.controller.controller import AT_ONCE, NEW_AT_ONCE, Controller
 from umiak.operator.controller.election import LeaseElection
 from umiak.operator.controller.metrics import OperatorMetrics
 from umiak.operator.reconcile import reconcile
@@ -32,10 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from umiak.core.problem import Problem
     from umiak.operator.controller.metrics import Labels
     from umiak.operator.controller.options import OperatorOptions
-    from umiak.paddlejob.resource import PaddleJob
 
 LOG = logging.getLogger("umiak.operator")
 STUCK_S = 60.0
@@ -67,7 +65,10 @@ class _Program:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopping.set)
         api = AsyncKubeApi(
-            self._access, self._environ, connections=self._options.in_flight + AT_ONCE, answered=self._answered
+            self._access,
+            self._environ,
+            connections=self._options.in_flight + AT_ONCE + NEW_AT_ONCE,
+            answered=self._answered,
         )
         async with api:
             try:
@@ -93,7 +94,7 @@ class _Program:
     async def _lead(self, api: AsyncKubeApi) -> None:
         """Everything is read from the cluster when this operator begins to act: nothing old is acted on."""
         controller = Controller(
-            api, self._options, decide=reconcile, read_job=_read, metrics=self._metrics, host=self._host
+            api, self._options, decide=reconcile, read_job=read, metrics=self._metrics, host=self._host
         )
         self._controller = controller
         try:
@@ -183,11 +184,6 @@ class _JsonLines(logging.Formatter):
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False)
-
-
-def _read(body: Mapping[str, Any]) -> tuple[PaddleJob, tuple[Problem, ...]]:
-    found = read(body)
-    return found.job, found.problems
 
 
 def _memory_bytes() -> float:

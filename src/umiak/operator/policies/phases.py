@@ -7,6 +7,7 @@
     Suspended     True: ``runPolicy.suspend``
     Succeeded     True: done, for ever
     Failed        True: failed, for ever
+    SpecWarnings  True: the manifest has fields or words that have no effect; the message says which
     TemplateChanged  True: pods were made from an earlier template; the new one is used when they are made again
 
 A condition that was never true is left out, Running and Accepted aside.
@@ -14,6 +15,7 @@ A condition that was never true is left out, Running and Accepted aside.
 
 from __future__ import annotations
 
+from umiak.core.shown import one_line
 from umiak.core.value import replace
 from umiak.operator.values import PodPhase
 from umiak.paddlejob.resource import Condition, JobPhase, PodRole, RoleCounts
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from umiak.paddlejob.resource import JobReport
 
 MOST_REFS = 100
+LONGEST_WARNING = 900
 
 
 def counts_of(view: JobView) -> tuple[RoleCounts, ...]:
@@ -107,6 +110,19 @@ def waiting(conditions: tuple[Condition, ...], wait: Wait | None, now_s: float) 
     if wait is None:
         return ended(conditions, now_s, ("Waiting",))
     return condition(conditions, "Waiting", True, now_s, wait.reason, wait.message)
+
+
+def warned(conditions: tuple[Condition, ...], text: str, now_s: float) -> tuple[Condition, ...]:
+    """The conditions with what is doubtful in the manifest, or without if nothing is."""
+    if text:
+        return condition(conditions, "SpecWarnings", True, now_s, "SpecWarnings", one_line(text, LONGEST_WARNING))
+    return tuple([each for each in conditions if each.type != "SpecWarnings"])
+
+
+def warns_now(old: JobReport, new: JobReport) -> str:
+    """What is said about the manifest in the new status and was not in the old one."""
+    before, after = [{each.message for each in it.conditions if each.type == "SpecWarnings"} for it in (old, new)]
+    return "".join(after - before)
 
 
 def is_urgent(old: JobReport, new: JobReport) -> bool:

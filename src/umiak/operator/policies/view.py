@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from umiak.core.value import from_columns, value
 from umiak.operator.values import PodPhase
+from umiak.paddlejob.checks import message
 from umiak.paddlejob.names import pod_name
 from umiak.paddlejob.resource import PodRole
 
@@ -50,6 +51,8 @@ class JobView:
     """Names of pods that have ended well, whether they are still there or not."""
     objects: dict[tuple[str, str], SeenObject]
     """By kind and name, ours and others'."""
+    warning: str = ""
+    """What the manifest says that has no effect or may be a mistake."""
 
     @property
     def spec(self) -> JobSpec:
@@ -116,6 +119,7 @@ def view_of(observed: Observed, now_s: float) -> JobView:
         foreign=tuple(foreign),
         done=frozenset(done & by_name.keys()),
         objects={(each.kind, each.name): each for each in observed.objects},
+        warning=message(observed.warnings),
     )
 
 
