@@ -15,8 +15,8 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import pytest
 
@@ -99,19 +99,82 @@ def mpi_cluster() -> Iterator[mpi.Cluster]:
         yield cluster
 
 
-@pytest.fixture(scope="session")
+class KubernetesKeeper:
+    """A plug-in of pytest: tests that share a cluster run one after another, and it is closed when the next test does not use it.
+
+    A cluster that nobody uses takes a twentieth of a core from the tests that follow, and the memory of a small training.
+    """
+
+    ORDER = ("kube_cluster", "control_plane")
+    """Fixtures. Tests of the first one run first, so that with xdist one worker has them all."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, contextlib.ExitStack] = {}
+        self._made: dict[tuple[str, str], Any] = {}
+        self._used_next: Sequence[str] = ()
+
+    def lend(self, name: str, opened: Callable[[], contextlib.AbstractContextManager[Any]]) -> Iterator[Any]:
+        """For a fixture that lasts as long as a module: what an earlier module has left open, or a new one."""
+        self._open.setdefault(name, contextlib.ExitStack())
+        try:
+            yield self.add(name, name, opened)
+        finally:
+            if name not in self._used_next:
+                self._close(name)
+
+    def add(self, name: str, part: str, opened: Callable[[], contextlib.AbstractContextManager[Any]]) -> Any:
+        """A part of what is lent under this name, which is closed with it."""
+        if (name, part) not in self._made:
+            self._made[name, part] = self._open[name].enter_context(opened())
+        return self._made[name, part]
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items.sort(key=self._place)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_teardown(self, nextitem: pytest.Item | None) -> None:
+        self._used_next = _fixtures(nextitem)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        self._used_next = ()
+
+    @pytest.hookimpl
+    def pytest_unconfigure(self) -> None:
+        for name in list(self._open):
+            self._close(name)
+
+    def _close(self, name: str) -> None:
+        for key in [key for key in self._made if key[0] == name]:
+            del self._made[key]
+        self._open.pop(name).close()
+
+    def _place(self, item: pytest.Item) -> int:
+        used = _fixtures(item)
+        return next((place for place, name in enumerate(self.ORDER) if name in used), len(self.ORDER))
+
+
+def _fixtures(item: pytest.Item | None) -> Sequence[str]:
+    return getattr(item, "fixturenames", ())
+
+
+kubernetes_keeper = KubernetesKeeper()
+
+
+@pytest.fixture(scope="module")
 def control_plane() -> Iterator[kubernetes_control_plane.ControlPlane]:
     """A control plane of Kubernetes, shared by all tests of a process: use a namespace of your own."""
     require(kubernetes_control_plane.available())
-    with kubernetes_control_plane.opened() as plane:
-        yield plane
+    yield from kubernetes_keeper.lend("control_plane", kubernetes_control_plane.opened)
 
 
-@pytest.fixture(scope="session")
-def fake_nodes(control_plane: kubernetes_control_plane.ControlPlane) -> Iterator[kubernetes_fake_nodes.FakeNodes]:
+@pytest.fixture(scope="module")
+def fake_nodes(control_plane: kubernetes_control_plane.ControlPlane) -> kubernetes_fake_nodes.FakeNodes:
     """Four fake nodes of that control plane, on which pods run and end as a test says."""
-    with kubernetes_fake_nodes.opened(control_plane, 4) as nodes:
-        yield nodes
+    nodes = kubernetes_keeper.add("control_plane", "nodes", lambda: kubernetes_fake_nodes.opened(control_plane, 4))
+    assert isinstance(nodes, kubernetes_fake_nodes.FakeNodes)
+    return nodes
 
 
 @pytest.fixture
@@ -122,12 +185,11 @@ def kube_namespace(control_plane: kubernetes_control_plane.ControlPlane) -> Iter
     control_plane.request("DELETE", f"/api/v1/namespaces/{name}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def kube_cluster() -> Iterator[kubernetes_cluster.Cluster]:
     """A cluster of Kubernetes with two real nodes, shared by all tests of a process: use a namespace of your own, return lost nodes."""
     require(kubernetes_cluster.available())
-    with kubernetes_cluster.opened(2) as cluster:
-        yield cluster
+    yield from kubernetes_keeper.lend("kube_cluster", lambda: kubernetes_cluster.opened(2))
 
 
 @pytest.fixture

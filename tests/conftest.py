@@ -2,6 +2,8 @@
 
 import signal
 
+import pytest
+
 from testbed.pytest_support import (
     cluster_namespace,
     control_plane,
@@ -9,6 +11,7 @@ from testbed.pytest_support import (
     fake_nodes,
     kube_cluster,
     kube_namespace,
+    kubernetes_keeper,
     mpi_cluster,
     network,
     slurm_cluster,
@@ -32,3 +35,7 @@ __all__ = [
 # no test could send it.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(kubernetes_keeper)
