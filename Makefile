@@ -25,10 +25,13 @@ $(PYTHON) -c 'import sys; sys.exit("umiak needs Python 3.10 or newer, and %s is 
 endef
 # A real Ray, 300 MB.
 MAKE_RAY = test -x .venv-ray/bin/ray || { $(BIN)/uv venv --quiet --python $(BIN)/python .venv-ray && $(BIN)/uv pip install --quiet --python .venv-ray/bin/python 'ray[default]==2.60.0'; }
+# Two at a time, as many as the smallest machine has cores; what each prints stays together.
+SIDE_BY_SIDE = $(MAKE) --no-print-directory --jobs 2 --output-sync=target
+CHECKS = check-types check-rust check-imports check-docs check-known-weaknesses
 OPEN_CLUSTER = $(BIN)/python -m testbed.prepare && $(BIN)/python -m testbed $(@:cluster-%=%) $(COUNT)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-torch cluster-ssh cluster-slurm cluster-mpi cluster-ray cluster-kubernetes campaign campaign-ps wheels check audit format bench bench-ps bench-peers bench-fabric docs site clean
+.PHONY: help setup demo test test-rust test-torch cluster-ssh cluster-slurm cluster-mpi cluster-ray cluster-kubernetes campaign campaign-ps wheels check $(CHECKS) audit format bench bench-ps bench-peers bench-fabric docs site clean
 
 help: ## Show what there is to do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,8 +49,8 @@ $(STAMP): pyproject.toml hatch_build.py shims/paddlerec/pyproject.toml constrain
 demo: setup ## Train a click-through model on this machine with parameter servers, and ask it
 	@$(BIN)/python examples/demo.py
 
-test: setup check ## Everything: checks, unit tests, laws, scripts, real clusters
-	cargo test --quiet --release --manifest-path native/Cargo.toml --no-default-features --target-dir native/target/tests  # else the module for Python is compiled again afterwards
+test: setup ## Everything: checks, unit tests, laws, scripts, real clusters
+	@$(SIDE_BY_SIDE) test-rust $(CHECKS)
 	$(BIN)/python -m testbed.prepare
 	@$(MAKE_RAY)
 	@test -x .venv-moto/bin/moto_server || { $(BIN)/uv venv --quiet --python $(BIN)/python .venv-moto && $(BIN)/uv pip install --quiet --python .venv-moto/bin/python 'moto[s3,server]==5.2.5'; }  # a real S3 server, 180 MB
@@ -89,16 +92,30 @@ wheels: ## Build wheels for machines without Rust into dist/ (makes .venv-wheels
 	@$(WHEELS)/bin/python -m tools.wheels $(WHEEL_FLAGS)
 
 check: setup ## Format, lint, types, import contracts, clippy, fresh docs, known weaknesses of dependencies (under a minute)
-	cargo fmt --check --manifest-path native/Cargo.toml
-	cargo clippy --quiet --all-targets --manifest-path native/Cargo.toml -- -D warnings
+	@$(SIDE_BY_SIDE) $(CHECKS)
+
+check-types: setup
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	MYPYPATH=native $(BIN)/stubtest --mypy-config-file pyproject.toml --allowlist native/stubtest-allowed.txt umiak_native
+
+check-rust: setup
+	cargo fmt --check --manifest-path native/Cargo.toml
+	cargo clippy --quiet --all-targets --manifest-path native/Cargo.toml -- -D warnings
+
+check-imports: setup
 	$(BIN)/lint-imports
+
+check-docs: setup
 	$(BIN)/python docs/generate.py --check
 	$(BIN)/python -m tools.architecture --check
+
+check-known-weaknesses: setup
 	$(BIN)/python -m tools.audit
+
+test-rust: setup
+	cargo test --quiet --release --manifest-path native/Cargo.toml --no-default-features --target-dir native/target/tests  # else the module for Python is compiled again afterwards
 
 audit: setup ## Ask whether a dependency has a known weakness (a part of `make check`; needs a network and cargo-audit)
 	$(BIN)/python -m tools.audit

@@ -102,7 +102,7 @@ def mpi_cluster() -> Iterator[mpi.Cluster]:
 class KubernetesKeeper:
     """A plug-in of pytest: tests that share a cluster run one after another, and it is closed when the next test does not use it.
 
-    A cluster that nobody uses takes a tenth of a core or more from the tests that follow.
+    A cluster that nobody uses takes a twentieth of a core from the tests that follow, and the memory of a small training.
     """
 
     ORDER = ("kube_cluster", "control_plane")

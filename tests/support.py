@@ -33,11 +33,17 @@ def chance() -> random.Random:
 
 
 def eventually(look: Callable[[], T], *, within_s: float = PATIENCE_S) -> T:
-    """Look again and again until there is something to see, and return it."""
-    deadline = time.monotonic() + within_s
+    """Look again and again until there is something to see, and return it.
+
+    At least half of the time is left to what is waited for: a look may be a program that is started.
+    """
+    began = time.monotonic()
+    deadline = began + within_s
     while not (seen := look()):
-        assert time.monotonic() < deadline, f"nothing to see after {within_s:g} s"
-        time.sleep(0.005)
+        looked = time.monotonic()
+        assert looked < deadline, f"nothing to see after {within_s:g} s"
+        time.sleep(min(max(0.005, looked - began), 1.0))
+        began = time.monotonic()
     return seen
 
 

@@ -46,12 +46,18 @@ LAUNCH = (sys.executable, "-m", "umiak.launch")
 
 
 def until(look: Callable[[], T], what: str, *, within_s: float = PATIENCE_S, talk: Callable[[], str] = str) -> T:
-    """Look again and again until there is something to see, and return it. ``talk`` explains a failure."""
-    deadline = time.monotonic() + within_s
+    """Look again and again until there is something to see, and return it. ``talk`` explains a failure.
+
+    At least half of the time is left to what is waited for: some look at every process of the machine.
+    """
+    began = time.monotonic()
+    deadline = began + within_s
     while not (seen := look()):
-        if time.monotonic() > deadline:
+        looked = time.monotonic()
+        if looked > deadline:
             raise AssertionError(f"not within {within_s:g} s: {what}\n{talk()}")
-        time.sleep(0.01)
+        time.sleep(min(max(0.01, looked - began), 1.0))
+        began = time.monotonic()
     return seen
 
 

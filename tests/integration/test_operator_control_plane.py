@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.operator_process import Jobs, KubeProxy, OperatorProcess, install, job, operating
+from tests.operator_process import Jobs, KubeProxy, OperatorProcess, install, job, operating, uninstall
 from umiak.paddlejob import crd
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
@@ -174,6 +174,7 @@ def test_a_job_that_is_deleted_leaves_nothing(control_plane, fake_nodes, jobs, t
 
 
 def test_jobs_of_kubeflow_as_soon_as_they_are_defined(control_plane, fake_nodes, jobs, tmp_path: Path):
+    uninstall(control_plane, crd.KUBEFLOW_NAME)
     flags = ("--namespace", jobs.namespace, "--kubeflow")
     with operating(control_plane.kubeconfig, tmp_path / "log", *flags) as operator:
         operator.until(lambda: "can't be read" in operator.log.read_text(), "it says that the definition is missing")

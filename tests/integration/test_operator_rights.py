@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from testbed.kubernetes.control_plane import KubernetesError
-from tests.operator_process import Jobs, install, job, operating
+from tests.operator_process import JOBS, Jobs, install, job, operating
 from tests.unit.test_paddlejob_reading import kubeflow_job, template
 from umiak.cli.deploy import objects
 from umiak.core.value import replace
@@ -69,7 +69,7 @@ def whole_life(plane, fake_nodes, jobs: Jobs) -> None:
     jobs.until_phase("wide", "Running")
 
     def is_over() -> bool:
-        found = plane.kubectl("get", "pdj", "wide", "--namespace", jobs.namespace, check=False)
+        status, _ = plane.ask("GET", f"{JOBS.format(jobs.namespace)}/wide")
         for name, pod in jobs.pods().items():
             if (
                 "worker" in name
@@ -77,7 +77,7 @@ def whole_life(plane, fake_nodes, jobs: Jobs) -> None:
                 and "deletionTimestamp" not in pod["metadata"]
             ):
                 fake_nodes.finish(name, namespace=jobs.namespace)
-        return "NotFound" in found.stderr
+        return status == 404
 
     plane.until(is_over, "the job has deleted itself")
     events = plane.get("events", namespace=jobs.namespace)["items"]

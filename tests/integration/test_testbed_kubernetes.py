@@ -42,10 +42,19 @@ def until_phase(plane: planes.ControlPlane, namespace: str, name: str, phase: st
     """The pod, once it is in this phase."""
 
     def look() -> dict:
-        found = plane.get("pod", name, namespace=namespace)
+        found = seen_pod(plane, namespace, name)
         return found if found["status"].get("phase") == phase else {}
 
     return plane.until(look, f"pod {name} is {phase}", 100)
+
+
+def seen_pod(plane: planes.ControlPlane, namespace: str, name: str) -> dict:
+    """As `kubectl get`, whose start would take time from what is waited for."""
+    return plane.request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}")
+
+
+def seen_pods(plane: planes.ControlPlane, namespace: str) -> list[dict]:
+    return plane.request("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
 
 
 # ---- the control plane with fake nodes
@@ -79,7 +88,7 @@ def test_pods_of_a_lost_fake_node_are_deleted(control_plane, fake_nodes, kube_na
     node = until_phase(control_plane, kube_namespace, "there", "Running")["spec"]["nodeName"]
     fake_nodes.lose(node)
     try:
-        control_plane.until(lambda: not control_plane.get("pods", namespace=kube_namespace)["items"], "it is gone", 100)
+        control_plane.until(lambda: not seen_pods(control_plane, kube_namespace), "it is gone", 100)
     finally:
         fake_nodes.return_node(node)
 
@@ -147,7 +156,7 @@ def run_to_end(cluster: clusters.Cluster, manifest: dict) -> str:
 
 
 def status(cluster: clusters.Cluster, namespace: str, name: str) -> str:
-    return cluster.get("pod", name, namespace=namespace)["status"]["phase"]
+    return seen_pod(cluster, namespace, name)["status"]["phase"]
 
 
 def test_a_container_has_paddle_and_umiak_whatever_its_image_is_called(kube_cluster, cluster_namespace):
@@ -213,8 +222,10 @@ def test_an_image_can_have_an_entry_point_or_be_missing(kube_cluster, cluster_na
     absent = pod("absent", cluster_namespace)
     absent["spec"]["containers"][0]["image"] = "example.com/missing:v1"
     kube_cluster.apply(absent)
-    look = lambda: "ErrImagePull" in json.dumps(kube_cluster.get("events", namespace=cluster_namespace))  # noqa: E731
-    kube_cluster.until(look, "the image is not found", 100)
+    events = f"/api/v1/namespaces/{cluster_namespace}/events"
+    kube_cluster.until(
+        lambda: "ErrImagePull" in json.dumps(kube_cluster.request("GET", events)), "the image is not found", 100
+    )
 
 
 def test_a_memory_limit_ends_a_container(kube_cluster, cluster_namespace):
@@ -235,12 +246,15 @@ def test_the_operator_runs_in_a_pod_as_umiak_deploy_prints_it(kube_cluster, clus
         "apiVersion": "batch.paddlepaddle.org/v1",
         "kind": "PaddleJob",
         "metadata": {"name": "two", "namespace": cluster_namespace},
-        "spec": {"cleanPodPolicy": "Never", "worker": worker},
+        # With the addresses of pods a kubelet would wait 10 seconds for those of the others.
+        "spec": {"cleanPodPolicy": "Never", "intranet": "Service", "worker": worker},
     }
     kube_cluster.kubectl("create", "-f", "-", input=json.dumps(manifest))
 
+    path = f"/apis/batch.paddlepaddle.org/v1/namespaces/{cluster_namespace}/paddlejobs/two"
+
     def phase() -> str:
-        return kube_cluster.get("paddlejob", "two", namespace=cluster_namespace).get("status", {}).get("phase", "")
+        return kube_cluster.request("GET", path).get("status", {}).get("phase", "")
 
     assert (
         kube_cluster.until(lambda: phase() in ("Completed", "Failed") and phase(), "the job ends", 100) == "Completed"
@@ -257,13 +271,13 @@ def test_a_lost_node_is_noticed_and_can_come_back(kube_cluster, cluster_namespac
     try:
         kube_cluster.until(lambda: not kube_cluster.ready("node2"), "the loss is noticed", 100)
         kube_cluster.until(
-            lambda: "deletionTimestamp" in kube_cluster.get("pod", "there", namespace=cluster_namespace)["metadata"],
+            lambda: "deletionTimestamp" in seen_pod(kube_cluster, cluster_namespace, "there")["metadata"],
             "its pod is deleted",
             100,
         )
     finally:
         kube_cluster.return_node("node2")
-    kube_cluster.until(lambda: not kube_cluster.get("pods", namespace=cluster_namespace)["items"], "it is gone", 100)
+    kube_cluster.until(lambda: not seen_pods(kube_cluster, cluster_namespace), "it is gone", 100)
     run_to_end(kube_cluster, pod("new", cluster_namespace, nodeName="node2"))
 
 
@@ -283,7 +297,8 @@ with cluster.opened(1) as kube:
     container = {"name": "main", "image": "any", "imagePullPolicy": "IfNotPresent", "command": ["sleep", "infinity"]}
     manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one", "namespace": "default"}}
     kube.apply({**manifest, "spec": {"containers": [container]}})
-    kube.until(lambda: kube.get("pod", "one")["status"]["phase"] == "Running", "it runs", 100)
+    path = "/api/v1/namespaces/default/pods/one"
+    kube.until(lambda: kube.request("GET", path)["status"]["phase"] == "Running", "it runs", 100)
     print(kube.directory, flush=True)
     time.sleep(600)
 """
