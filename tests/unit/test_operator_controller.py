@@ -17,7 +17,7 @@ from umiak.kube.async_api import AsyncKubeApi
 from umiak.kube.kubeconfig import KubeAccess
 from umiak.operator.controller.controller import Controller
 from umiak.operator.controller.metrics import OperatorMetrics
-from umiak.operator.controller.options import OperatorOptions
+from umiak.operator.options import OperatorOptions
 from umiak.operator.reconcile import reconcile
 from umiak.paddlejob.reading import read
 
@@ -420,3 +420,26 @@ def test_ended_after_each_write_it_comes_to_the_same() -> None:
     assert total > 8
     for after in range(1, total + 1):
         asyncio.run(life_with_an_end(after))
+
+
+def test_progress_is_read_from_the_log_and_seldom() -> None:
+    async def life(bench: Bench) -> None:
+        bench.server.logs["asks-worker-0"] = 'progress {"percent": 10, "loss": 0.5}\n'
+        bench.server.logs["silent-worker-0"] = 'progress {"percent": 10, "loss": 0.5}\n'
+        bench.submit("silent")
+        body = bench.submit("asks")
+        bench.server.change(
+            "paddlejobs",
+            "asks",
+            lambda job: job["metadata"].update(annotations={"batch.paddlepaddle.org/progress": "log"}),
+        )
+        assert body
+        for name in ("asks", "silent"):
+            await bench.until_running(name, count=4)
+        await bench.until(lambda: bench.job_status("asks").get("progress"), "progress")
+        assert bench.job_status("asks")["progress"] == {"percent": "10", "loss": "0.5"}
+        reads = [path for verb, path in bench.server.requests if verb == "GET" and path.endswith("/log")]
+        assert reads == ["/api/v1/namespaces/default/pods/asks-worker-0/log"]
+        assert "progress" not in bench.job_status("silent")
+
+    run(life)

@@ -123,6 +123,8 @@ class Observed:
     """Likewise Services, ConfigMap, PodGroup."""
     refusals: tuple[Refusal, ...] = ()
     """Creations that failed and were not successful since."""
+    progress: tuple[tuple[str, str], ...] = ()
+    """What the job last said about itself in this attempt; empty: nothing, or nobody has looked yet."""
     facts: ClusterFacts = ClusterFacts()
 
 

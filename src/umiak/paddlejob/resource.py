@@ -214,7 +214,7 @@ class JobReport:
     start_s: float | None = None
     completion_s: float | None = None
     progress: tuple[tuple[str, str], ...] = ()
-    """What the job says about itself: ``percent``, ``eta_s``, metrics."""
+    """What the job says about itself: ``percent``, ``etaSeconds``, metrics."""
     last_logs: tuple[tuple[str, str], ...] = ()
     """The last lines of pods that failed, by pod name."""
     selector: str = ""

@@ -100,7 +100,9 @@ FIELDS = (
     ResourceField(name="port", kind=FieldKind.INTEGER, meaning="First port of the job's endpoints."),
     ResourceField(name="hostPorts", kind=FieldKind.NUMBERS, meaning="First ports by pod, with `intranet: Host`."),
     ResourceField(
-        name="progress", kind=FieldKind.TEXTS, meaning="What the job says about itself: percent, etaSeconds, metrics."
+        name="progress",
+        kind=FieldKind.TEXTS,
+        meaning="What the job says about itself in its log: percent, etaSeconds, metrics.",
     ),
     ResourceField(name="lastLogs", kind=FieldKind.TEXTS, meaning="Last lines of pods that failed, by name."),
 )

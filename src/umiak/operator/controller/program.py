@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from umiak.operator.controller.metrics import Labels
-    from umiak.operator.controller.options import OperatorOptions
+    from umiak.operator.options import OperatorOptions
 
 LOG = logging.getLogger("umiak.operator")
 STUCK_S = 60.0
