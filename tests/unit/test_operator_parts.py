@@ -6,12 +6,14 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 
 from tests.kube_server import KubeServer, status
+from umiak.core.problem import UmiakError
 from umiak.core.shown import Secrets
 from umiak.kube.answers import KubeRefused, KubeSilent
 from umiak.kube.async_api import AsyncKubeApi
@@ -21,7 +23,9 @@ from umiak.operator.controller.cache import ClusterCache
 from umiak.operator.controller.election import LEASE_NAME, LEASE_S, RENEW_S, RETRY_S, LeaseElection
 from umiak.operator.controller.event_recorder import BURST, EventRecorder
 from umiak.operator.controller.metrics import OperatorMetrics
+from umiak.operator.controller.program import run
 from umiak.operator.controller.seen_objects import pod_of
+from umiak.operator.options import OperatorOptions
 from umiak.operator.values import ClusterFacts, PodPhase, RecordEvent
 from umiak.paddlejob.reading import PaddleJobReading, read
 from umiak.paddlejob.resource import PodRole
@@ -285,6 +289,35 @@ def test_the_client_tries_again_and_then_says_why() -> None:
     with_server(main)
 
 
+def test_a_token_that_is_renewed_in_its_file_is_used_at_once(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("first\n")
+
+    async def main() -> None:
+        async with KubeServer() as server:
+            valid = "first"
+
+            async def guard(_verb: str, _path: str, request: web.Request) -> web.StreamResponse | None:
+                is_right = request.headers.get("Authorization") == f"Bearer {valid}"
+                return None if is_right else status(401, "Unauthorized", "the token has expired")
+
+            server.hook = guard
+            access = KubeAccess(server=server.url, token_file=str(token), secrets=Secrets())
+            async with AsyncKubeApi(access, {}) as api:
+                assert (await api.get("/version"))["gitVersion"]
+                valid = "second"
+                with pytest.raises(KubeRefused, match="expired"):
+                    await api.get("/version")
+                renewed = tmp_path / "renewed"  # as the kubelet does it: another file under the same name
+                renewed.write_text("second\n")
+                renewed.rename(token)
+                assert (await api.get("/version"))["gitVersion"]
+                token.unlink()
+                assert (await api.get("/version"))["gitVersion"], "the token before is as good as it was"
+
+    asyncio.run(main())
+
+
 def test_lists_come_in_pages() -> None:
     async def main(server: KubeServer, api: AsyncKubeApi) -> None:
         for number in range(1203):
@@ -454,3 +487,11 @@ def test_the_metrics_page_is_what_prometheus_reads() -> None:
     for line in OperatorMetrics().text().splitlines():
         assert line.startswith(("# HELP ", "# TYPE ")) or len(line.split(" ")) == 2
     assert json.dumps(OperatorMetrics().text())
+
+
+def test_without_a_kubeconfig_the_hint_speaks_of_the_operator(tmp_path: Path) -> None:
+    with pytest.raises(UmiakError) as error:
+        run(OperatorOptions(), {"HOME": str(tmp_path)})
+    said = "\n".join(error.value.problems[0].lines("error"))
+    assert "--kubeconfig" in said
+    assert "the place" not in said

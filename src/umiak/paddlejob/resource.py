@@ -159,7 +159,8 @@ class JobSpec:
         if self.role(PodRole.PS):
             return JobMode.PS
         worker = self.role(PodRole.WORKER)
-        return JobMode.COLLECTIVE if worker and worker.replicas > 1 else JobMode.SINGLE
+        # An elastic job stays what it is while it has one worker.
+        return JobMode.COLLECTIVE if worker and (worker.replicas > 1 or self.is_elastic) else JobMode.SINGLE
 
 
 @value

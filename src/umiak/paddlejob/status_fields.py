@@ -84,7 +84,10 @@ FIELDS = (
         keys=("type",),
     ),
     ResourceField(name="message", meaning="Message of the condition that changed last."),
-    ResourceField(name="workers", meaning="Running workers and how many there should be: 1/2."),
+    ResourceField(
+        name="workers",
+        meaning="Running workers and how many there should be: 1/2; of a job that is over those that ended well.",
+    ),
     ResourceField(name="replicas", kind=FieldKind.INTEGER, meaning="Number of worker pods, for the scale subresource."),
     ResourceField(name="selector", meaning="Labels of worker pods, for the scale subresource."),
     ResourceField(

@@ -88,6 +88,7 @@ class Controller:
         self._recheck: dict[JobKey, float] = {}
         self._unsaved: dict[JobKey, float] = {}
         """Since when a status is unsaved that may wait."""
+        self._is_six = "://[" in api.access.server
         self.is_synced = False
 
     async def run(self) -> None:
@@ -346,7 +347,7 @@ class Controller:
 
     def _facts(self) -> ClusterFacts:
         kinds = frozenset(kind.kind for kind in self._discovery.kinds())
-        return ClusterFacts(kinds=kinds, gang=self._options.gang, etcd=self._options.etcd)
+        return ClusterFacts(kinds=kinds, gang=self._options.gang, etcd=self._options.etcd, is_six=self._is_six)
 
     def _forget(self, key: JobKey) -> None:
         self.queue.forget(key)
