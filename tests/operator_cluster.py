@@ -71,6 +71,8 @@ class OperatorCluster:
         self.refusals: dict[tuple[str, str], Refusal] = {}
         self.refuses: Refusal | None = None
         """What the API server says to every creation of a pod, if it refuses them."""
+        self.progress: tuple[tuple[str, str], ...] = ()
+        """What the log of the first worker says."""
         self.image_trouble = ""
         self.too_few_nodes = ""
         self.history: list[JobReport] = []
@@ -274,6 +276,7 @@ class OperatorCluster:
             pods=tuple(pods),
             objects=tuple(others),
             refusals=tuple(self.refusals.values()),
+            progress=self.progress,
             facts=replace(self.facts, lost_nodes=frozenset(self.lost)),
         )
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -143,6 +144,35 @@ def test_a_deleted_pod_of_a_job_with_servers_changes_nothing_in_the_result(
     assert status["worker"]["succeeded"] == 2
 
 
+def test_a_job_with_servers_that_loses_a_node_has_the_same_result(jobs: ClusterJobs, tmp_path: Path) -> None:
+    (tmp_path / "hold").touch()
+    roles = {
+        role: (
+            2,
+            template("python", POD_CLICKS, str(tmp_path), shared=tmp_path, topologySpreadConstraints=spread(role)),
+        )
+        for role in ("ps", "worker")
+    }
+    jobs.create(paddle_job("clicks", roles=roles, intranet="Service", cleanPodPolicy="Never"))
+    jobs.until_logged("clicks-worker-0", "is at step 40")
+    nodes = {name: pod["spec"]["nodeName"] for name, pod in jobs.pods().items()}
+    both = {nodes[f"clicks-ps-{index}"] for index in range(2)} & {nodes[f"clicks-worker-{index}"] for index in range(2)}
+    assert both, nodes
+    lost = nodes["clicks-ps-1"] if nodes["clicks-ps-1"] in both else both.pop()
+    jobs.cluster.lose_node(lost)
+    try:
+        (tmp_path / "hold").unlink()
+        told = jobs.until_logged("clicks-worker-0", "after 100 steps")
+        status = jobs.until_end("clicks")
+    finally:
+        jobs.cluster.return_node(lost)
+    assert auc(told) == pytest.approx(UNDISTURBED_AUC, abs=2e-6)
+    assert "begins at step 20" in told
+    assert status["worker"]["succeeded"] == 2
+    assert status["attempt"] >= 1
+    assert status.get("restarts", 0) == 0, "a lost node is not the job's fault"
+
+
 def test_a_failed_job_says_why_after_its_pods_are_gone(jobs: ClusterJobs) -> None:
     script = "import sys; print('the data is not there'); sys.exit(3)"
     pod = template("python", "-c", script)
@@ -155,6 +185,13 @@ def test_a_failed_job_says_why_after_its_pods_are_gone(jobs: ClusterJobs) -> Non
     assert re.search(r"fails +Failed +Collective .*exit code 3", listed), listed
     events = jobs.kubectl("describe", "pdj", "fails")
     assert re.search(r"Warning +\w*Failed\w* .*exit code 3", events), events
+
+
+def spread(role: str) -> list[dict[str, Any]]:
+    """Pods of a role are put on different nodes, as far as there are any."""
+    wanted = {"matchLabels": {"paddle-res-type": role}}
+    place = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
+    return [{**place, "labelSelector": wanted}]
 
 
 def begin_steps(jobs: ClusterJobs, directory: Path) -> None:

@@ -270,7 +270,7 @@ def test_what_can_be_told_before_the_cluster_is_asked() -> None:
     assert problems(PS, replace(PLAIN, files_url="s3://b/f"), files_digest="cd", files_bytes=MOST_BYTES) == []
     assert problems(PS, PLAIN, secret=MOST_BYTES) == ["186"]
     assert problems(PS, replace(PLAIN, queue="research")) == ["187"]
-    assert problems(ELASTIC, PLAIN, WorkloadKind.PADDLEJOB) == ["188"]
+    assert problems(ELASTIC, PLAIN, WorkloadKind.PADDLEJOB) == []  # the operator has a master of its own
     assert problems(ELASTIC, replace(PLAIN, etcd="e:2379"), WorkloadKind.PADDLEJOB) == []
     assert problems(PS, replace(PLAIN, ttl_s=60), WorkloadKind.PADDLEJOB) == ["188"]
 

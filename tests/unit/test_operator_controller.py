@@ -17,11 +17,11 @@ from umiak.kube.async_api import AsyncKubeApi
 from umiak.kube.kubeconfig import KubeAccess
 from umiak.operator.controller.controller import Controller
 from umiak.operator.controller.metrics import OperatorMetrics
-from umiak.operator.controller.options import OperatorOptions
+from umiak.operator.options import OperatorOptions
 from umiak.operator.reconcile import reconcile
 from umiak.paddlejob.reading import read
 
-PATIENCE_S = 150.0
+PATIENCE_S = 300.0
 GROUP = "batch.paddlepaddle.org"
 pytestmark = pytest.mark.timeout(600)
 
@@ -83,10 +83,15 @@ class Bench:
 
     async def until_running(self, name: str = "wide", count: int = 2) -> None:
         await self.until(lambda: len(self.pods()) >= count, "pods")
-        for pod in self.pods():
-            if pod.startswith(f"{name}-"):
-                self.server.set_pod(pod, "Running")
-        await self.until(lambda: self.phase(name) == "Running", "Running")
+        await self.until(lambda: self._starts(name) and self.phase(name) == "Running", "Running")
+
+    def _starts(self, name: str) -> bool:
+        """A node starts the pods of a job, also those that are made later."""
+        for pod in self.server.all("pods"):
+            is_new = (pod.get("status") or {}).get("phase", "Pending") == "Pending"
+            if pod["metadata"]["name"].startswith(f"{name}-") and is_new:
+                self.server.set_pod(pod["metadata"]["name"], "Running")
+        return True
 
 
 def run(test: Callable[[Bench], Awaitable[None]], *, starts: bool = True) -> None:
@@ -301,7 +306,7 @@ def test_pods_of_an_earlier_job_of_the_name_are_waited_for() -> None:
         del bench.server.objects[(GROUP, "paddlejobs", "default", "wide")]  # its pods are not collected yet
         bench.server._tell("DELETED", (GROUP, "paddlejobs", "default", "wide"), job)
         bench.submit()
-        await bench.until(lambda: bench.job_status().get("conditions"), "a condition")
+        await bench.until(lambda: "NameConflict" in json.dumps(bench.job_status()), "a condition that says so")
         assert {each["metadata"]["uid"] for each in bench.server.all("pods")} == old
         for pod in bench.pods():
             bench.server.remove("pods", pod)
@@ -309,6 +314,7 @@ def test_pods_of_an_earlier_job_of_the_name_are_waited_for() -> None:
             bench.server.remove("configmaps", "wide")
         await bench.until(lambda: len(bench.pods()) == 2, "new pods")
         await bench.until_running()
+        await bench.until(lambda: "NameConflict" not in json.dumps(bench.job_status()), "it waits for nothing")
         assert not old & {each["metadata"]["uid"] for each in bench.server.all("pods")}
 
     run(life)
@@ -420,3 +426,26 @@ def test_ended_after_each_write_it_comes_to_the_same() -> None:
     assert total > 8
     for after in range(1, total + 1):
         asyncio.run(life_with_an_end(after))
+
+
+def test_progress_is_read_from_the_log_and_seldom() -> None:
+    async def life(bench: Bench) -> None:
+        bench.server.logs["asks-worker-0"] = 'progress {"percent": 10, "loss": 0.5}\n'
+        bench.server.logs["silent-worker-0"] = 'progress {"percent": 10, "loss": 0.5}\n'
+        bench.submit("silent")
+        body = bench.submit("asks")
+        bench.server.change(
+            "paddlejobs",
+            "asks",
+            lambda job: job["metadata"].update(annotations={"batch.paddlepaddle.org/progress": "log"}),
+        )
+        assert body
+        for name in ("asks", "silent"):
+            await bench.until_running(name, count=4)
+        await bench.until(lambda: bench.job_status("asks").get("progress"), "progress")
+        assert bench.job_status("asks")["progress"] == {"percent": "10", "loss": "0.5"}
+        reads = [path for verb, path in bench.server.requests if verb == "GET" and path.endswith("/log")]
+        assert reads == ["/api/v1/namespaces/default/pods/asks-worker-0/log"]
+        assert "progress" not in bench.job_status("silent")
+
+    run(life)

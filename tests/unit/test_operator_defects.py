@@ -185,6 +185,19 @@ def test_12_addresses_of_ipv6() -> None:
     assert (found.rank, found.nodes) == (2, 3)
 
 
+def test_12_pods_with_addresses_of_both_families_are_told_those_of_one() -> None:
+    cluster = OperatorCluster(manifest(ps=1, worker=2))
+    cluster.operate()
+    for number, name in enumerate(["wide-ps-0", "wide-worker-0", "wide-worker-1"]):
+        four, six = f"10.0.0.{number + 1}", f"fd00::{number + 1}"
+        order = [six, four] if name == "wide-worker-1" else [four, six]
+        cluster.pod(name)["status"] |= {"podIP": order[0], "podIPs": [{"ip": each} for each in order]}
+    cluster.operate()
+    data = cluster.data()
+    assert data["PADDLE_TRAINERS"] == "10.0.0.2,10.0.0.3"
+    assert data["PADDLE_PSERVERS_IP_PORT_LIST"] == f"10.0.0.1:{data['PADDLE_PORT']}"
+
+
 @pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
 def test_13_gloo_has_a_port_of_its_own(intranet: str) -> None:
     data = running(ps=2, worker=2, withGloo=1, intranet=intranet).data()

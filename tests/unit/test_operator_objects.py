@@ -235,6 +235,12 @@ class TestKubeflow:
         cluster.settle()
         assert cluster.report.phase is JobPhase.COMPLETED
 
+    def test_the_first_pod_of_an_ipv6_cluster_has_its_address_in_brackets(self) -> None:
+        objects = made(OperatorCluster(kubeflow(), six=True, facts=ClusterFacts(is_six=True)))
+        assert variables(objects[("Pod", "kf-worker-0")])["PADDLE_MASTER"] == "[$(POD_IP_DUMMY)]:36543"
+        assert variables(objects[("Pod", "kf-worker-1")])["PADDLE_MASTER"] == "kf-worker-0:36543"
+        assert objects[("Service", "kf-worker-0")]["spec"]["ipFamilyPolicy"] == "PreferDualStack"
+
     @pytest.mark.parametrize(
         ("policy", "code", "fails"), [("Never", 143, True), ("ExitCode", 1, True), ("ExitCode", 137, False)]
     )

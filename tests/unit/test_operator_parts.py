@@ -6,12 +6,14 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 
 from tests.kube_server import KubeServer, status
+from umiak.core.problem import UmiakError
 from umiak.core.shown import Secrets
 from umiak.kube.answers import KubeRefused, KubeSilent
 from umiak.kube.async_api import AsyncKubeApi
@@ -20,10 +22,10 @@ from umiak.operator.controller import http_pages
 from umiak.operator.controller.cache import ClusterCache
 from umiak.operator.controller.election import LEASE_NAME, LEASE_S, RENEW_S, RETRY_S, LeaseElection
 from umiak.operator.controller.event_recorder import BURST, EventRecorder
-from umiak.operator.controller.fair_share import FIRST_WINDOW, SLICE, FairShare
-from umiak.operator.controller.job_queue import JobQueue
 from umiak.operator.controller.metrics import OperatorMetrics
+from umiak.operator.controller.program import run
 from umiak.operator.controller.seen_objects import pod_of
+from umiak.operator.options import OperatorOptions
 from umiak.operator.values import ClusterFacts, PodPhase, RecordEvent
 from umiak.paddlejob.reading import PaddleJobReading, read
 from umiak.paddlejob.resource import PodRole
@@ -45,163 +47,6 @@ def with_server(test: Callable[[KubeServer, AsyncKubeApi], Awaitable[None]]) -> 
             access = KubeAccess(server=server.url, secrets=Secrets(token="s3cret"))
             async with AsyncKubeApi(access, {}) as api:
                 await test(server, api)
-
-    asyncio.run(main())
-
-
-# ---- the queue
-
-
-def test_a_key_waits_once_and_in_order() -> None:
-    async def main() -> None:
-        queue = JobQueue()
-        for key in ("a", "b", "a", "c"):
-            queue.add(key)
-        assert [await queue.get_new() for _ in range(3)] == ["a", "b", "c"]
-
-    asyncio.run(main())
-
-
-def test_a_key_is_never_given_to_two_workers() -> None:
-    async def main() -> None:
-        queue = JobQueue()
-        queue.add("a")
-        assert await queue.get_new() == "a"
-        queue.add("a")
-        assert len(queue) == 0
-        queue.done("a")
-        assert await queue.get() == "a"
-        queue.done("a")
-        assert len(queue) == 0
-
-    asyncio.run(main())
-
-
-def test_jobs_that_have_begun_and_new_ones_stand_in_two_lines() -> None:
-    async def main() -> None:
-        queue = JobQueue()
-        for key in "abcdef":
-            queue.add(key)
-        assert [await queue.get_new(), await queue.get_new()] == ["a", "b"]
-        for key in "ba":
-            queue.done(key)
-            queue.add(key)
-        assert [await queue.get(), await queue.get()] == ["b", "a"]
-        assert [await queue.get_new() for _ in range(4)] == ["c", "d", "e", "f"]
-        queue.forget("a")
-        queue.done("a")
-        assert len(queue) == 0
-
-    asyncio.run(main())
-
-
-def test_of_two_delays_the_earlier_counts() -> None:
-    async def main() -> None:
-        queue = JobQueue()
-        queue.add("a")
-        queue.done(await queue.get_new())
-        queue.add_after("a", 3600)
-        queue.add_after("a", 0.01)
-        queue.add_after("a", 1800)
-        assert await asyncio.wait_for(queue.get(), PATIENCE_S) == "a"
-        assert queue.delayed == 0
-
-    asyncio.run(main())
-
-
-def test_failures_come_back_later_and_later() -> None:
-    async def main() -> None:
-        queue = JobQueue(chance=lambda: 0.5)
-        waits = [queue.add_failed("a") for _ in range(12)]
-        assert waits == sorted(waits)
-        assert waits[0] == pytest.approx(0.2)
-        assert waits[-1] == pytest.approx(60.0)
-        queue.succeeded("a")
-        assert queue.add_failed("a") == pytest.approx(0.2)
-        assert queue.add_failed("b", at_least_s=7.0) == pytest.approx(7.0)
-
-    asyncio.run(main())
-
-
-# ---- fair share
-
-
-def test_a_small_batch_overtakes_a_large_one() -> None:
-    async def main() -> None:
-        share = FairShare(in_flight=4)
-        order: list[str] = []
-
-        def call(name: str) -> Callable[[], Awaitable[None]]:
-            async def made() -> None:
-                await asyncio.sleep(0.001)
-                order.append(name)
-
-            return made
-
-        large = asyncio.ensure_future(share.run([call("large")] * 200))
-        await asyncio.sleep(0)
-        small = asyncio.ensure_future(share.run([call("small")] * 4))
-        outcome = await small
-        assert (outcome.started, outcome.errors) == (4, ())
-        assert len(order) <= SLICE + 8 + 4 + 8
-        assert (await large).started == 200
-
-    asyncio.run(main())
-
-
-def test_what_finishes_a_job_goes_before_what_begins_others() -> None:
-    async def main() -> None:
-        share = FairShare(in_flight=2)
-        order: list[str] = []
-
-        def call(name: str) -> Callable[[], Awaitable[None]]:
-            async def made() -> None:
-                await asyncio.sleep(0)
-                order.append(name)
-
-            return made
-
-        others = [asyncio.ensure_future(share.run([call("pod")] * 4)) for _ in range(20)]
-        await asyncio.sleep(0)
-        await share.run([call("addresses")], is_last=True)
-        assert order.index("addresses") <= 8
-        await asyncio.gather(*others)
-
-    asyncio.run(main())
-
-
-def test_after_a_failure_nothing_more_is_started() -> None:
-    async def main() -> None:
-        share = FairShare(in_flight=32)
-        started = 0
-
-        async def fails() -> None:
-            nonlocal started
-            started += 1
-            await asyncio.sleep(0.001)
-            raise ValueError("no")
-
-        outcome = await share.run([fails] * 100)
-        assert started == FIRST_WINDOW
-        assert outcome.skipped == 100 - FIRST_WINDOW
-        assert len(outcome.errors) == FIRST_WINDOW
-
-    asyncio.run(main())
-
-
-def test_what_does_not_hold_any_more_is_skipped() -> None:
-    async def main() -> None:
-        share = FairShare(in_flight=2)
-        done = 0
-
-        async def counts() -> None:
-            nonlocal done
-            await asyncio.sleep(0)
-            done += 1
-
-        outcome = await share.run([counts] * 50, lambda: done < 5)
-        assert outcome.skipped > 30
-        assert outcome.started + outcome.skipped == 50
 
     asyncio.run(main())
 
@@ -444,6 +289,35 @@ def test_the_client_tries_again_and_then_says_why() -> None:
     with_server(main)
 
 
+def test_a_token_that_is_renewed_in_its_file_is_used_at_once(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("first\n")
+
+    async def main() -> None:
+        async with KubeServer() as server:
+            valid = "first"
+
+            async def guard(_verb: str, _path: str, request: web.Request) -> web.StreamResponse | None:
+                is_right = request.headers.get("Authorization") == f"Bearer {valid}"
+                return None if is_right else status(401, "Unauthorized", "the token has expired")
+
+            server.hook = guard
+            access = KubeAccess(server=server.url, token_file=str(token), secrets=Secrets())
+            async with AsyncKubeApi(access, {}) as api:
+                assert (await api.get("/version"))["gitVersion"]
+                valid = "second"
+                with pytest.raises(KubeRefused, match="expired"):
+                    await api.get("/version")
+                renewed = tmp_path / "renewed"  # as the kubelet does it: another file under the same name
+                renewed.write_text("second\n")
+                renewed.rename(token)
+                assert (await api.get("/version"))["gitVersion"]
+                token.unlink()
+                assert (await api.get("/version"))["gitVersion"], "the token before is as good as it was"
+
+    asyncio.run(main())
+
+
 def test_lists_come_in_pages() -> None:
     async def main(server: KubeServer, api: AsyncKubeApi) -> None:
         for number in range(1203):
@@ -613,3 +487,11 @@ def test_the_metrics_page_is_what_prometheus_reads() -> None:
     for line in OperatorMetrics().text().splitlines():
         assert line.startswith(("# HELP ", "# TYPE ")) or len(line.split(" ")) == 2
     assert json.dumps(OperatorMetrics().text())
+
+
+def test_without_a_kubeconfig_the_hint_speaks_of_the_operator(tmp_path: Path) -> None:
+    with pytest.raises(UmiakError) as error:
+        run(OperatorOptions(), {"HOME": str(tmp_path)})
+    said = "\n".join(error.value.problems[0].lines("error"))
+    assert "--kubeconfig" in said
+    assert "the place" not in said

@@ -366,3 +366,62 @@ def test_a_doubtful_word_that_is_corrected_is_not_told_any_more() -> None:
     cluster.edit(cleanPodPolicy="OnFailure")
     cluster.settle()
     assert cluster.condition("SpecWarnings") is None
+
+
+def test_pods_that_are_evicted_cost_nothing_where_no_restart_is_allowed() -> None:
+    cluster = OperatorCluster(manifest(worker=2, runPolicy={"backoffLimit": 0}))
+    cluster.settle()
+    for _ in range(3):
+        cluster.evict("wide-worker-1")
+        cluster.settle(seconds=400)
+        assert cluster.report.phase is JobPhase.RUNNING
+    assert (cluster.report.attempt, cluster.report.restarts) == (3, 0)
+    cluster.fail("wide-worker-0")
+    cluster.settle()
+    assert cluster.report.phase is JobPhase.FAILED
+
+
+def test_evictions_in_a_loop_are_answered_later_and_later() -> None:
+    cluster = OperatorCluster(manifest(worker=2))
+    cluster.settle()
+    waits = []
+    for _ in range(8):
+        cluster.evict("wide-worker-1")
+        began, attempt = cluster.now, cluster.report.attempt
+        while cluster.report.attempt == attempt:
+            cluster.settle(seconds=1)
+        waits.append(cluster.now - began)
+        cluster.settle()
+        while cluster.report.phase is not JobPhase.RUNNING:
+            cluster.settle(seconds=1)
+    assert waits == sorted(waits)
+    assert waits[0] <= 2
+    assert 250 < waits[-1] <= 362
+    # One that ran for long is started again at once.
+    cluster.settle(seconds=1000)
+    cluster.evict("wide-worker-0")
+    attempt = cluster.report.attempt
+    cluster.settle(seconds=1)
+    assert cluster.report.attempt == attempt + 1
+
+
+def test_an_elastic_job_with_one_worker_is_still_collective() -> None:
+    body = manifest(worker=2)
+    body["spec"]["elastic"] = 1
+    cluster = OperatorCluster(body)
+    cluster.settle()
+    cluster.edit(worker={"replicas": 1})
+    cluster.settle()
+    assert cluster.body
+    assert cluster.body["status"]["mode"] == "Collective"
+
+
+def test_workers_of_a_job_that_is_done_are_counted() -> None:
+    cluster = OperatorCluster(manifest(ps=1, worker=2, cleanPodPolicy="Always"))
+    cluster.settle()
+    assert cluster.body
+    assert cluster.body["status"]["workers"] == "2/2"
+    cluster.finish()
+    cluster.settle(seconds=10)
+    assert cluster.pods() == []
+    assert cluster.body["status"]["workers"] == "2/2"

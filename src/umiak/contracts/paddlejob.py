@@ -89,9 +89,15 @@ def of_elastic(namespace: str, job: str, count: str, *, etcd: str = "", master: 
     return found
 
 
-def of_kubeflow(job: str, count: int, first: str, *, is_first: bool, is_server: bool) -> dict[str, str]:
-    """A pod's of kubeflow.org's PaddleJob. The first pod is its own master, so that it needs no name of its own."""
-    master = f"$({KUBEFLOW_OWN_ADDRESS})" if is_first else first
+def of_kubeflow(
+    job: str, count: int, first: str, *, is_first: bool, is_server: bool, is_six: bool = False
+) -> dict[str, str]:
+    """A pod's of kubeflow.org's PaddleJob. The first pod is its own master, so that it needs no name of its own.
+
+    ``is_six``: pods of this cluster have addresses of IPv6, which stand in brackets before a port.
+    """
+    own = f"[$({KUBEFLOW_OWN_ADDRESS})]" if is_six else f"$({KUBEFLOW_OWN_ADDRESS})"
+    master = own if is_first else first
     return {
         "PYTHONUNBUFFERED": "1",
         "PADDLE_JOB_ID": job,

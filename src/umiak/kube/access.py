@@ -37,8 +37,16 @@ SPARE_S = 60.0
 """Credentials that end this soon are asked for again."""
 
 
+NO_KUBECONFIG = "`umiak kubeconfig FILE` adds one that you downloaded; or name it in the place: `kubeconfig = ...`"
+
+
 def find(
-    environ: Mapping[str, str], *, kubeconfig_file: str = "", context: str = "", account: str = ACCOUNT
+    environ: Mapping[str, str],
+    *,
+    kubeconfig_file: str = "",
+    context: str = "",
+    account: str = ACCOUNT,
+    hint: str = NO_KUBECONFIG,
 ) -> KubeAccess:
     """The cluster that a kubeconfig names; without one, that of the pod that this process runs in."""
     files = paths(kubeconfig_file, environ)
@@ -54,7 +62,7 @@ def find(
         Problem(
             code="UM-SUBMIT-180",
             what=f"there is no kubeconfig: {':'.join(files)}",
-            hint="`umiak kubeconfig FILE` adds one that you downloaded; or name it in the place: `kubeconfig = ...`",
+            hint=hint,
         )
     )
 
@@ -107,6 +115,8 @@ class KubeCredentials:
         self._environ = environ
         self._given = Secrets()
         """What a plug-in printed."""
+        self._token = ""
+        """What the token file held last."""
         self._until = 0.0
         self._context: ssl.SSLContext | None = None
 
@@ -116,13 +126,22 @@ class KubeCredentials:
             self._ask(access)
         token = self._given.get("token") or access.secrets.get("token", "")
         if access.token_file:
-            token = read_text(access.token_file).strip()  # each time: a pod's token is renewed in its file
+            token = self._token_of_file(access.token_file)
         if token:
             return {"Authorization": f"Bearer {token}"}
         if access.user and "password" in access.secrets:
             pair = f"{access.user}:{access.secrets['password']}".encode()
             return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
         return {}
+
+    def _token_of_file(self, path: str) -> str:
+        """Read each time: a pod's token is renewed in its file. While the file can't be read, the token before is as good as it was."""
+        try:
+            self._token = read_text(path).strip() or self._token
+        except UmiakError:
+            if not self._token:
+                raise
+        return self._token
 
     def renew(self) -> bool:
         """After the API has refused them: whether there may be others."""

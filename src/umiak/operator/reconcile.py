@@ -24,6 +24,7 @@ from umiak.operator.policies.view import completed_ranges, view_of
 from umiak.operator.upkeep import Upkeep, addresses_changed, clean_up, release, upkeep
 from umiak.operator.values import Decision, RecordEvent, RemoveFinalizer
 from umiak.paddlejob.checks import message as said
+from umiak.paddlejob.progress import done
 from umiak.paddlejob.report import settled
 from umiak.paddlejob.resource import OLD_FINALIZER, JobPhase, RestartScope, SuccessPolicy
 
@@ -168,6 +169,7 @@ def _accepted(view: JobView) -> JobReport:
         conditions=conditions,
         port=job_port(view.job),
         start_s=view.now_s if report.start_s is None else report.start_s,
+        progress=view.progress,
         selector=selector(view.job),
     )
 
@@ -183,7 +185,9 @@ def _restarted(view: JobView, found: Reaction, reason: str, why: str) -> Decisio
     marked = phases.condition(tuple(conditions), "Restarting", True, view.now_s, reason, why)
     report = replace(report, phase=JobPhase.RESTARTING, restarts=report.restarts + found.cost, conditions=marked)
     if found.scope is RestartScope.JOB:
-        report = replace(report, attempt=report.attempt + 1, completed=(), last_logs=(), counts=_without(report.counts))
+        report = replace(
+            report, attempt=report.attempt + 1, completed=(), last_logs=(), progress=(), counts=_without(report.counts)
+        )
         what = "all pods are started again"
     else:
         names = set(found.restarted)
@@ -224,6 +228,7 @@ def _finished(view: JobView, phase: JobPhase, reason: str, why: str) -> Decision
         conditions=conditions,
         completion_s=view.now_s,
         completed=completed_ranges(view),
+        progress=done(report.progress) if is_done else report.progress,
         last_logs=() if not is_done else report.last_logs,
     )
     event = RecordEvent(reason=phase.value, message=why, is_warning=not is_done)
@@ -245,6 +250,7 @@ def _suspended(view: JobView) -> Decision:
         phase=JobPhase.SUSPENDED,
         attempt=report.attempt + 1 if ran else report.attempt,
         completed=(),
+        progress=(),
         start_s=None,
         counts=_without(phases.counts_of(view)),
         conditions=conditions,

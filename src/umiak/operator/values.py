@@ -102,6 +102,8 @@ class ClusterFacts:
     """The driver that the operator was started with: volcano, scheduler-plugins, native, or none."""
     etcd: str = ""
     """The address that elastic jobs get; empty: the built-in master."""
+    is_six: bool = False
+    """Addresses are of IPv6 here, or first of all: that of the API server is."""
     lost_nodes: frozenset[str] = frozenset()
     """Nodes that are not ready beyond their toleration, or gone."""
     kept_ports: tuple[tuple[str, int], ...] = ()
@@ -123,6 +125,8 @@ class Observed:
     """Likewise Services, ConfigMap, PodGroup."""
     refusals: tuple[Refusal, ...] = ()
     """Creations that failed and were not successful since."""
+    progress: tuple[tuple[str, str], ...] = ()
+    """What the job last said about itself in this attempt; empty: nothing, or nobody has looked yet."""
     facts: ClusterFacts = ClusterFacts()
 
 

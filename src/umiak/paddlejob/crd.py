@@ -25,7 +25,13 @@ LONGEST_MANAGER = 63
 
 _AGE = ("Age", "date", ".metadata.creationTimestamp", "", False)
 _WIDE = (
-    ("Workers", "string", ".status.workers", "Running workers and how many there should be", True),
+    (
+        "Workers",
+        "string",
+        ".status.workers",
+        "Running workers, or in the end those that ended well, and how many there should be",
+        True,
+    ),
     ("Restarts", "integer", ".status.restarts", "Restarts that count against backoffLimit", True),
     ("Progress", "string", ".status.progress.percent", "What the job says, in percent", True),
     ("Message", "string", ".status.message", "What it waits for, or why it ended", True),

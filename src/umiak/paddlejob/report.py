@@ -162,7 +162,9 @@ def _shown(report: JobReport) -> dict[str, Any]:
     workers = next((each for each in report.counts if each.role is PodRole.WORKER), None)
     if workers:
         there = sum(getattr(workers, name) for name in COUNTS)
-        made["workers"] = f"{workers.running}/{workers.wanted or there}"
+        is_over = report.phase is not None and report.phase.is_over
+        up = workers.running + (workers.succeeded if is_over else 0)
+        made["workers"] = f"{up}/{workers.wanted or there}"
         made["replicas"] = there
     if report.selector:
         made["selector"] = report.selector

@@ -159,7 +159,8 @@ class JobSpec:
         if self.role(PodRole.PS):
             return JobMode.PS
         worker = self.role(PodRole.WORKER)
-        return JobMode.COLLECTIVE if worker and worker.replicas > 1 else JobMode.SINGLE
+        # An elastic job stays what it is while it has one worker.
+        return JobMode.COLLECTIVE if worker and (worker.replicas > 1 or self.is_elastic) else JobMode.SINGLE
 
 
 @value
@@ -214,7 +215,7 @@ class JobReport:
     start_s: float | None = None
     completion_s: float | None = None
     progress: tuple[tuple[str, str], ...] = ()
-    """What the job says about itself: ``percent``, ``eta_s``, metrics."""
+    """What the job says about itself: ``percent``, ``etaSeconds``, metrics."""
     last_logs: tuple[tuple[str, str], ...] = ()
     """The last lines of pods that failed, by pod name."""
     selector: str = ""

@@ -84,7 +84,10 @@ FIELDS = (
         keys=("type",),
     ),
     ResourceField(name="message", meaning="Message of the condition that changed last."),
-    ResourceField(name="workers", meaning="Running workers and how many there should be: 1/2."),
+    ResourceField(
+        name="workers",
+        meaning="Running workers and how many there should be: 1/2; of a job that is over those that ended well.",
+    ),
     ResourceField(name="replicas", kind=FieldKind.INTEGER, meaning="Number of worker pods, for the scale subresource."),
     ResourceField(name="selector", meaning="Labels of worker pods, for the scale subresource."),
     ResourceField(
@@ -100,7 +103,9 @@ FIELDS = (
     ResourceField(name="port", kind=FieldKind.INTEGER, meaning="First port of the job's endpoints."),
     ResourceField(name="hostPorts", kind=FieldKind.NUMBERS, meaning="First ports by pod, with `intranet: Host`."),
     ResourceField(
-        name="progress", kind=FieldKind.TEXTS, meaning="What the job says about itself: percent, etaSeconds, metrics."
+        name="progress",
+        kind=FieldKind.TEXTS,
+        meaning="What the job says about itself in its log: percent, etaSeconds, metrics.",
     ),
     ResourceField(name="lastLogs", kind=FieldKind.TEXTS, meaning="Last lines of pods that failed, by name."),
 )

@@ -9,7 +9,7 @@ from umiak.cli.operator.flags import FLAGS
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.kube.access import ACCOUNT
 from umiak.operator.controller import http_pages
-from umiak.operator.controller.options import OperatorOptions
+from umiak.operator.options import OperatorOptions
 from umiak.schema import command_line
 
 TYPE_CHECKING = False

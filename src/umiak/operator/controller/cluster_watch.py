@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from umiak.operator.controller.cache import ClusterCache
     from umiak.operator.controller.discovery import Discovery
     from umiak.operator.controller.metrics import OperatorMetrics
-    from umiak.operator.controller.options import OperatorOptions
+    from umiak.operator.options import OperatorOptions
 
 LOG = logging.getLogger("umiak.operator")
 

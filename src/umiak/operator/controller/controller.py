@@ -21,6 +21,7 @@ from umiak.operator.controller.fair_share import SLICE, FairShare
 from umiak.operator.controller.job_queue import JobQueue
 from umiak.operator.controller.kinds import POD
 from umiak.operator.controller.performer import ActionRefused, Performer
+from umiak.operator.controller.progress_reader import ProgressReader
 from umiak.operator.values import ClusterFacts, CreateObject, KeepLogs, RecordEvent
 from umiak.paddlejob.report import status_of
 from umiak.paddlejob.resource import Intranet
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from umiak.kube.async_api import AsyncKubeApi
     from umiak.operator.controller.cache import CachedJob, JobKey
     from umiak.operator.controller.metrics import Labels, OperatorMetrics
-    from umiak.operator.controller.options import OperatorOptions
+    from umiak.operator.options import OperatorOptions
     from umiak.operator.values import Decision, Observed, OperatorAction, Refusal
     from umiak.paddlejob.reading import PaddleJobReading
     from umiak.paddlejob.resource import PaddleJob
@@ -75,6 +76,7 @@ class Controller:
         self._discovery = Discovery(api, options.gang)
         self.share = FairShare(options.in_flight)
         self._performer = Performer(api, self.cache, self._discovery.served, metrics)
+        self._progress = ProgressReader(self._performer.tail, self.queue.add)
         self._recorder = EventRecorder(api, host)
         self._watch = ClusterWatch(api, options, self.cache, self._discovery, metrics)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -86,6 +88,7 @@ class Controller:
         self._recheck: dict[JobKey, float] = {}
         self._unsaved: dict[JobKey, float] = {}
         """Since when a status is unsaved that may wait."""
+        self._is_six = "://[" in api.access.server
         self.is_synced = False
 
     async def run(self) -> None:
@@ -102,6 +105,7 @@ class Controller:
         finally:
             self.is_synced = False
             self.share.close()
+            self._progress.close()
             await self._watch.stop()
             ending = [*loops, *self._tasks]
             for task in ending:
@@ -197,10 +201,15 @@ class Controller:
         refusals = tuple(self._refusals.get(key, {}).values())
         observed = self.cache.observe(key, self._facts(), now, refusals)
         assert observed is not None
+        observed = replace(observed, progress=self._progress.said(key, observed.job))
         decision = self._decide(observed, now)
         took_s = time.perf_counter() - began
         self._metrics.observe("umiak_operator_decide_seconds", took_s)
-        for wait_s in (decision.again_in_s, self.cache.silent_for_s(key, now)):
+        for wait_s in (
+            decision.again_in_s,
+            self.cache.silent_for_s(key, now),
+            self._progress.look(key, observed.job),
+        ):
             if wait_s is not None:
                 self.queue.add_after(key, max(wait_s, SHORTEST_PAUSE_S))
         return decision, took_s
@@ -247,7 +256,7 @@ class Controller:
 
     async def _save(self, key: JobKey, cached: CachedJob, decision: Decision) -> bool | None:
         """Write the status. False: it is as it was; None: the job has changed meanwhile, and is looked at again."""
-        report = await self._with_logs(cached.job, decision)
+        report = await self._performer.with_logs(cached.job, decision)
         status = status_of(report, cached.job)
         self._unsaved.pop(key, None)
         if status == status_of(cached.job.report, cached.job):
@@ -264,15 +273,6 @@ class Controller:
             by = after.restarts - before.restarts
             self._metrics.count("umiak_operator_job_restarts_total", by, namespace=cached.job.namespace)
         return True
-
-    async def _with_logs(self, job: PaddleJob, decision: Decision) -> Any:
-        wanted = [action for action in decision.actions if isinstance(action, KeepLogs)]
-        if not wanted:
-            return decision.report
-        texts = await asyncio.gather(*(self._performer.last_lines(job, each) for each in wanted))
-        kept = dict(decision.report.last_logs)
-        kept.update({each.pod: text for each, text in zip(wanted, texts, strict=True)})
-        return replace(decision.report, last_logs=tuple(kept.items()))
 
     async def _one(self, key: JobKey, job: PaddleJob, action: Any) -> None:
         known = self._refusals.get(key)
@@ -347,10 +347,11 @@ class Controller:
 
     def _facts(self) -> ClusterFacts:
         kinds = frozenset(kind.kind for kind in self._discovery.kinds())
-        return ClusterFacts(kinds=kinds, gang=self._options.gang, etcd=self._options.etcd)
+        return ClusterFacts(kinds=kinds, gang=self._options.gang, etcd=self._options.etcd, is_six=self._is_six)
 
     def _forget(self, key: JobKey) -> None:
         self.queue.forget(key)
+        self._progress.forget(key)
         for table in (self._refusals, self._not_before, self._recheck, self._unsaved):
             table.pop(key, None)
 

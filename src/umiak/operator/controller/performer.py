@@ -7,6 +7,7 @@ over the version of the job that was decided on; so all of it may be done again,
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from umiak.core.shown import inert
 from umiak.core.value import replace
@@ -25,7 +26,7 @@ from umiak.operator.controller.kinds import (
     ServedKind,
 )
 from umiak.operator.objects.names import JOB_NAME
-from umiak.operator.values import CreateObject, DeleteObject, Refusal, RemoveFinalizer, ReplaceObject
+from umiak.operator.values import CreateObject, DeleteObject, KeepLogs, Refusal, RemoveFinalizer, ReplaceObject
 from umiak.paddlejob.resource import JobApi
 
 TYPE_CHECKING = False
@@ -36,9 +37,10 @@ if TYPE_CHECKING:
     from umiak.kube.async_api import AsyncKubeApi
     from umiak.operator.controller.cache import CachedJob, ClusterCache, JobKey
     from umiak.operator.controller.metrics import OperatorMetrics
-    from umiak.operator.values import KeepLogs
-    from umiak.paddlejob.resource import PaddleJob
+    from umiak.operator.values import Decision
+    from umiak.paddlejob.resource import JobReport, PaddleJob
 
+LOG = logging.getLogger("umiak.operator")
 LOG_LINES = 20
 LONGEST_LOG = 2000
 LOG_S = 10.0
@@ -132,16 +134,20 @@ class Performer:
         self._metrics.count("umiak_operator_status_writes_total", result="done")
         return self._cache.put_job(kind.group, body)
 
+    async def with_logs(self, job: PaddleJob, decision: Decision) -> JobReport:
+        """The report with the logs that are to be kept."""
+        wanted = [action for action in decision.actions if isinstance(action, KeepLogs)]
+        if not wanted:
+            return decision.report
+        texts = await asyncio.gather(*(self.last_lines(job, each) for each in wanted))
+        kept = dict(decision.report.last_logs)
+        kept.update({each.pod: text for each, text in zip(wanted, texts, strict=True)})
+        return replace(decision.report, last_logs=tuple(kept.items()))
+
     async def last_lines(self, job: PaddleJob, wanted: KeepLogs) -> str:
         """The end of a pod's log; where it can't be read, a line that says why."""
-        query = {"tailLines": str(LOG_LINES), "limitBytes": str(16 * LONGEST_LOG)}
-        container = self._first_container(job, wanted.pod)
-        if container:
-            query["container"] = container
         try:
-            text = await asyncio.wait_for(
-                self._api.text(PODS.path(job.namespace, wanted.pod, "log"), **query), timeout=LOG_S
-            )
+            text = await self._log(job, wanted.pod, LOG_LINES)
         except KubeRefused as refused:
             return f"(the log can't be read: {refused.status} {refused.reason})"
         except (KubeSilent, OSError, asyncio.TimeoutError) as error:
@@ -149,6 +155,21 @@ class Performer:
         except Exception as error:  # noqa: BLE001 - whatever it is, the job goes on without the log
             return f"(the log can't be read: {type(error).__name__})"
         return inert(text.strip())[-LONGEST_LOG:] or "(the log is empty)"
+
+    async def tail(self, job: PaddleJob, pod: str, lines: int) -> str | None:
+        """The last lines of a pod's log; None if they can't be read."""
+        try:
+            return await self._log(job, pod, lines)
+        except (KubeRefused, KubeSilent, OSError, asyncio.TimeoutError) as error:
+            LOG.debug("%s/%s: its log can't be read: %s", job.namespace, pod, error)
+            return None
+
+    async def _log(self, job: PaddleJob, pod: str, lines: int) -> str:
+        query = {"tailLines": str(lines), "limitBytes": str(16 * LONGEST_LOG)}
+        container = self._first_container(job, pod)
+        if container:
+            query["container"] = container
+        return await asyncio.wait_for(self._api.text(PODS.path(job.namespace, pod, "log"), **query), timeout=LOG_S)
 
     # ---- actions
 

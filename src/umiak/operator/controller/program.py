@@ -33,12 +33,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from umiak.operator.controller.metrics import Labels
-    from umiak.operator.controller.options import OperatorOptions
+    from umiak.operator.options import OperatorOptions
 
 LOG = logging.getLogger("umiak.operator")
 STUCK_S = 60.0
 """A loop that did not come round for so long is not alive."""
 ENDING_S = 5.0
+NO_CLUSTER = "name one with --kubeconfig or KUBECONFIG, add one with `umiak kubeconfig FILE`, or run the operator in the cluster: `umiak deploy`"
 
 
 def run(options: OperatorOptions, environ: Mapping[str, str]) -> int:
@@ -50,7 +51,9 @@ class _Program:
     def __init__(self, options: OperatorOptions, environ: Mapping[str, str]) -> None:
         self._options = options
         self._environ = environ
-        self._access = access.find(environ, kubeconfig_file=options.kubeconfig, context=options.context)
+        self._access = access.find(
+            environ, kubeconfig_file=options.kubeconfig, context=options.context, hint=NO_CLUSTER
+        )
         self._metrics = OperatorMetrics(self._gauges)
         self._controller: Controller | None = None
         self._election: LeaseElection | None = None

@@ -169,6 +169,7 @@ def _kubeflow_variables(view: JobView, slot: PodSlot) -> list[dict[str, Any]]:
         pod_name(view.job.name, leader, 0, view.job.api),
         is_first=is_first,
         is_server=slot.role is PodRole.PS,
+        is_six=view.facts.is_six,
     )
     own = [_own_address(contract.KUBEFLOW_OWN_ADDRESS)] if is_first else []
     return [*own, *_listed(found)]

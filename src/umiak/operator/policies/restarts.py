@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 DEFAULT_LIMIT = 3
 FIRST_DELAY_S, LONGEST_DELAY_S = 10.0, 360.0
 LEAST_APART_S = 10.0
-"""Between restarts that cost nothing: a node that refuses a pod at once must not be asked a hundred times a second."""
+"""Between restarts that cost nothing: a node that refuses a pod at once must not be asked a hundred times a second. The pause doubles with
+each of them; a job that ran for longer than the pause is started again at once."""
 
 
 @value
@@ -183,8 +184,14 @@ def _whole(view: JobView, troubles: tuple[Trouble, ...], *, cost: int) -> Reacti
 
 
 def _apart_s(view: JobView) -> float:
+    """How long a restart has to wait: pods that are evicted again and again must not keep a cluster busy."""
+    free = max(0, view.report.attempt - view.report.restarts)
+    pause_s = delay_s(free + 1)
     since = restart_time(view.report)
-    return 0.0 if since is None else max(0.0, since + LEAST_APART_S - view.now_s)
+    if since is not None:
+        return max(0.0, since + max(LEAST_APART_S, pause_s) - view.now_s)
+    ran = next((each.since_s for each in view.report.conditions if each.type == "Running" and each.is_true), None)
+    return 0.0 if ran is None else max(0.0, ran + pause_s - view.now_s)
 
 
 def _within(view: JobView, found: Reaction, limit: int) -> Reaction:

@@ -51,6 +51,8 @@ class JobView:
     """Names of pods that have ended well, whether they are still there or not."""
     objects: dict[tuple[str, str], SeenObject]
     """By kind and name, ours and others'."""
+    progress: tuple[tuple[str, str], ...] = ()
+    """What the job said about itself."""
     warning: str = ""
     """What the manifest says that has no effect or may be a mistake."""
 
@@ -119,6 +121,7 @@ def view_of(observed: Observed, now_s: float) -> JobView:
         foreign=tuple(foreign),
         done=frozenset(done & by_name.keys()),
         objects={(each.kind, each.name): each for each in observed.objects},
+        progress=observed.progress or job.report.progress,
         warning=message(observed.warnings),
     )
 

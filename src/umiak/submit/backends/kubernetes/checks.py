@@ -30,7 +30,7 @@ def problems(job: Job, place: str, settings: KubeSettings, parts: ClusterParts, 
             )
         )
     if parts.kind is WorkloadKind.PADDLEJOB:
-        found += _as_paddlejob(job, place, settings)
+        found += _as_paddlejob(place, settings)
     if parts.launcher_bytes > MOST_BYTES - ROOM_BYTES:
         found.append(
             Problem(
@@ -68,17 +68,8 @@ def problems(job: Job, place: str, settings: KubeSettings, parts: ClusterParts, 
     return found
 
 
-def _as_paddlejob(job: Job, place: str, settings: KubeSettings) -> list[Problem]:
+def _as_paddlejob(place: str, settings: KubeSettings) -> list[Problem]:
     found = []
-    if job.nodes.is_elastic and not settings.etcd:
-        found.append(
-            Problem(
-                code="UM-SUBMIT-188",
-                what=f"{place}: elastic jobs need an etcd as a PaddleJob: {job.nodes} nodes",
-                why="the operator tells pods of an elastic job of one another through etcd, and does not say where it is",
-                hint=f'write `etcd = "etcd.default:2379"` or `kind = "job"` in [place.{place}]',
-            )
-        )
     if settings.ttl_s is not None:
         found.append(
             Problem(

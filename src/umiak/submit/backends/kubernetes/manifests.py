@@ -298,7 +298,7 @@ def _paddlejob(job: Job, names: RunNames, settings: KubeSettings, parts: Cluster
     env = {}
     if job.nodes.is_elastic:
         spec["elastic"] = 1
-        env = {ELASTIC_SERVER: settings.etcd}
+        env = {ELASTIC_SERVER: settings.etcd} if settings.etcd else {}  # else the operator names its own master
     for role in job.roles:
         extras = pods.PodExtras(
             env=tuple(env.items()),

@@ -269,7 +269,11 @@ KEYS = (
         meaning="Storage for files of jobs that are too large for a ConfigMap, as in `s3://bucket/files`.",
         kind=kinds.TEXT,
     ),
-    Key(name="etcd", meaning="Address of an etcd, for elastic jobs as a PaddleJob.", kind=kinds.TEXT),
+    Key(
+        name="etcd",
+        meaning="Address of an etcd, for elastic jobs as a PaddleJob; umiak's operator needs none.",
+        kind=kinds.TEXT,
+    ),
     Key(
         name="request_timeout",
         meaning="Time for an answer of the cluster's API.",
