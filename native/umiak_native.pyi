@@ -218,6 +218,8 @@ class ReaderError(ValueError):
     line: int | None
     column: int | None
     token: str | None
+    slot: int | None
+    """Of MultiSlot text alone."""
     reason: str
     """For a line, a stable word such as "not_an_id"; else words."""
     message: str
@@ -294,7 +296,7 @@ class MultiSlotSamples:
 
     def __len__(self) -> int: ...
     @property
-    def bytes(self) -> int:
+    def nbytes(self) -> int:
         """Bytes of all its arrays."""
     def cut(self, start: int, end: int) -> MultiSlotSamples: ...
     def take(self, picked: NDArray[np.int64]) -> MultiSlotSamples:
@@ -308,7 +310,7 @@ class MultiSlotSamples:
         """For each slot its values, int64 or float32, and where each sample's begin; the last offset is their number."""
     def encode(self) -> bytes: ...
     @staticmethod
-    def decode(bytes: bytes) -> MultiSlotSamples:  # noqa: A002 - its name in the native core
+    def decode(encoded: bytes) -> MultiSlotSamples:
         """What `encode` gave. Other bytes are a ValueError."""
 
 def count_lines(data: bytes) -> int:

@@ -75,7 +75,7 @@ impl MultiSlotSamples {
     }
 
     #[getter]
-    fn bytes(&self) -> usize {
+    fn nbytes(&self) -> usize {
         self.0.bytes()
     }
 
@@ -133,8 +133,8 @@ impl MultiSlotSamples {
     }
 
     #[staticmethod]
-    fn decode(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
-        let samples = py.detach(|| Samples::decode(bytes));
+    fn decode(py: Python<'_>, encoded: &[u8]) -> PyResult<Self> {
+        let samples = py.detach(|| Samples::decode(encoded));
         samples
             .map(|samples| Self(Arc::new(samples)))
             .ok_or_else(|| PyValueError::new_err("these bytes are no samples"))
