@@ -64,5 +64,5 @@ def _normal(mean: float, deviation: float) -> specs.Init:
 def _listed(op: Any) -> tuple[float, ...]:
     for attribute in ("fp32_values", "values"):
         if op.has_attr(attribute) and op.attr(attribute):
-            return tuple(float(number) for number in op.attr(attribute))
+            return tuple(float(number.value() if hasattr(number, "value") else number) for number in op.attr(attribute))
     return ()

@@ -80,7 +80,7 @@ def for_training(
         try:
             spec = table_spec(site, block.vars[name], learning, optimizer, firsts[name].init)
             tables[name] = PlannedRows(site=site, spec=spec, values=firsts[name].values)
-        except BadRequest as error:
+        except BadRequest as error:  # noqa: PERF203 - all problems at once
             problems += error.problems
     if problems:
         raise BadRequest(*problems)

@@ -40,7 +40,7 @@ def learning(optimizer: Any) -> Learning:
     while type(optimizer).__name__ == "OptimizerWithMixedPrecision" and hasattr(optimizer, "_optimizer"):
         optimizer = optimizer._optimizer  # noqa: SLF001
     name = type(optimizer).__name__
-    rate = getattr(optimizer, "_learning_rate", 0.001)
+    rate: Any = getattr(optimizer, "_learning_rate", 0.001)
     schedule = rate if hasattr(rate, "base_lr") else None
     number = float(rate.base_lr) if schedule is not None else _number(rate)
     problems: list[Problem] = []
@@ -130,7 +130,7 @@ def _rule(name: str, optimizer: Any, rate: float) -> tuple[specs.Rule | None, li
 
 def _decay(name: str, optimizer: Any) -> specs.Decay | None:
     if name == "AdamW":
-        coefficient = getattr(optimizer, "_weight_decay", None)
+        coefficient: Any = getattr(optimizer, "_weight_decay", None)
         if coefficient is None:
             coefficient = getattr(optimizer, "_coeff", arguments.ADAMW_DECAY)
         return specs.Decay(decoupled=float(getattr(coefficient, "_coeff", coefficient)))

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from umiak.fleet.programs.parameters import ScopeOptimizer
     from umiak.fleet.programs.rewriting import ProgramPlan
     from umiak.fleet.programs.sites import LookupSite
+    from umiak.fleet.programs.tables import ProgramTables
     from umiak.ps.sessions import Session
-    from umiak.ps.tables.lookup import EmbeddingTable
 
     Fetched = list[Any]
 
@@ -52,8 +52,10 @@ class Group:
 class ProgramRunner:
     """A rewritten program, its tables and its parameters in a session."""
 
-    def __init__(self, plan: ProgramPlan, session: Session, tables: Mapping[str, EmbeddingTable]) -> None:
+    def __init__(self, plan: ProgramPlan, session: Session, tables: ProgramTables, *, original: Any) -> None:
         self.plan = plan
+        self.original = original
+        """The program with its lookups."""
         self.session = session
         self._tables = tables
         self.optimizer: ScopeOptimizer | None = None
@@ -136,7 +138,7 @@ class ProgramRunner:
                 session=self.session,
                 manners={each.name: each.manner for each in self.plan.parameters if each.manner != type(each.manner)()},
             )
-            self.optimizer.follow(self._tables.values())
+            self.optimizer.follow(self._tables.all(self.plan.tables))
             self._set_listed_rows()
         return self.optimizer
 
