@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ def read(kinds: list[bool], text: bytes) -> MultiSlotSamples:
 
 
 def as_lists(samples: MultiSlotSamples) -> list[list[list[Any]]]:
-    columns = [[values[a:b].tolist() for a, b in zip(at, at[1:])] for values, at in samples.arrays()]  # noqa: B905
+    columns = [[values[a:b].tolist() for a, b in pairwise(at)] for values, at in samples.arrays()]
     return [list(sample) for sample in zip(*columns, strict=True)]
 
 

@@ -124,7 +124,7 @@ def test_a_bad_line_names_file_line_and_slot(asked: DatasetSettings) -> None:
     assert f"{asked.files[1]}, line 4" in text
     assert "slot 1 (ids)" in text
     assert '"x"' in text
-    with pytest.raises(PipeError, match="slot 2 .dense."):
+    with pytest.raises(PipeError, match=r"slot 2 .dense."):
         list(reading.FileBatches(replace(asked, command="sed 's/2 0.5/3 1 0.5/'"), quiet))
 
 
@@ -189,12 +189,12 @@ def test_samples_in_memory(asked: DatasetSettings) -> None:
     memory.load(asked, quiet)
     everything = [first for batch in memory.batches(4) for first in firsts(batch)]
     assert (len(memory), everything[:11]) == (22, [*range(10), 100])
-    np.random.seed(1)  # noqa: NPY002 - what users do
+    np.random.seed(1)
     memory.shuffle()
     shuffled = [first for batch in memory.batches(4) for first in firsts(batch)]
     assert shuffled != everything
     assert sorted(shuffled) == everything
-    np.random.seed(1)  # noqa: NPY002
+    np.random.seed(1)
     memory.shuffle()
     assert [first for batch in memory.batches(4) for first in firsts(batch)] == shuffled
     memory.release()

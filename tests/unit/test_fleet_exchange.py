@@ -48,7 +48,7 @@ def test_samples_that_go_through_the_servers(monkeypatch: pytest.MonkeyPatch) ->
         own = samples(1000 * job.rank, 100)
         goals = exchange.dealt([100, 100], job.rank)
         parts = [np.flatnonzero(goals == rank).astype(np.int64) for rank in range(2)]
-        received = exchange._through_servers(job, own, parts)  # noqa: SLF001
+        received = exchange._through_servers(job, own, parts)
         return [*numbers(own.take(parts[job.rank])), *(number for each in received for number in numbers(each))]
 
     with Cluster(servers=1, trainers=2) as cluster:
@@ -59,12 +59,12 @@ def test_samples_that_go_through_the_servers(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_stranger_gets_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(30)
-        receivers = exchange._Receivers(listener, b"key", 1, 30.0)  # noqa: SLF001
+        receivers = exchange._Receivers(listener, b"key", 1, 30.0)
         where = {"host": "127.0.0.1", "port": listener.getsockname()[1]}
         picked = np.arange(10, dtype=np.int64)
-        with pytest.raises(OSError, match="hung up|reset"):
-            exchange._send(where, b"another key", 5, 0, samples(0, 10), picked, 30.0)  # noqa: SLF001
+        with pytest.raises(OSError, match=r"hung up|reset"):
+            exchange._send(where, b"another key", 5, 0, samples(0, 10), picked, 30.0)
         with socket.create_connection(("127.0.0.1", where["port"])) as garbage:
             garbage.sendall(b"GET / HTTP/1.1\r\n" + b"x" * 200)
-        exchange._send(where, b"key", 7, 0, samples(0, 10), picked, 30.0)  # noqa: SLF001
+        exchange._send(where, b"key", 7, 0, samples(0, 10), picked, 30.0)
         assert [numbers(each) for each in receivers.join()] == [[*range(10)]]

@@ -63,6 +63,7 @@ class DatasetSettings:
     """A line is a batch and not a sample (``input_type=1``)."""
     texts: int = 0
     """Fields of one text each before the slots: an id (``parse_ins_id``), a content (``parse_content``)."""
+    is_in_memory: bool = False
     drops_zeros: bool = False
     """Paddle's datasets in memory leave zeros out of slots that are not dense."""
 
@@ -102,5 +103,6 @@ def of(dataset: Any) -> DatasetSettings:
         command=said.pipe_command or "cat",
         is_batch_per_line=int(said.input_type) == 1,
         texts=sum(bool(getattr(dataset, name, False)) for name in ("parse_ins_id", "parse_content")),
+        is_in_memory="InMemory" in said.name,
         drops_zeros=said.name == "MultiSlotInMemoryDataFeed",
     )

@@ -12,6 +12,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from umiak.core.value import value
 from umiak.fleet.datasets import fetch_lines
 from umiak.fleet.datasets.feeds import feed_of
@@ -101,7 +103,8 @@ def run(
                 write(fetch_lines.line(clock, done, fetch.names, found[: len(fetch.variables)]))
             if handled and time.monotonic() - handled_at >= fetch.handler.period_secs:
                 handled_at = time.monotonic()
-                fetch.handler.handler(dict(zip(handled, found[len(fetch.variables) :], strict=True)))
+                values = map(np.array, found[len(fetch.variables) :])
+                fetch.handler.handler(dict(zip(handled, values, strict=True)))
     finally:
         ready.close()
     return done
