@@ -9,6 +9,7 @@ import os
 
 import numpy as np
 
+SLOTS = ("user", "item", "place", "hour", "pair")
 IDS = (60, 40, 300, 24)
 NUMBERS = 4
 KEYS = sum(IDS) + IDS[0] * IDS[1]
@@ -30,10 +31,10 @@ def samples(count: int, seed: int):
 
 
 def keys(ids):
-    """Keys for tables: one for each id, and one for the pair of user and item. No two things share a key."""
+    """A key for each slot: four ids, and the pair of user and item. No two things share a key."""
     first = np.cumsum([0, *IDS])
     pair = first[-1] + ids[:, 0] * IDS[1] + ids[:, 1]
-    return ids + first[:-1], np.concatenate([ids + first[:-1], pair[:, None]], axis=1)
+    return np.concatenate([ids + first[:-1], pair[:, None]], axis=1)
 
 
 def auc(clicks, scores) -> float:
@@ -44,12 +45,12 @@ def auc(clicks, scores) -> float:
 
 
 def write(directory: str, count: int) -> None:
-    """Files for datasets of Paddle: a line per sample, of four slots, each with the number of its values before them."""
+    """Files for datasets of Paddle: a line per sample, each slot with the number of its values before them."""
     os.makedirs(directory, exist_ok=True)
     ids, numbers, clicks, _ = samples(count, seed=1)
-    single, crossed = keys(ids)
+    slots = keys(ids)
     for part in range(FILES):
         with open(os.path.join(directory, f"part-{part}"), "w", encoding="ascii") as file:
             for row in range(part, count, FILES):
-                slots = (single[row], crossed[row], np.round(numbers[row], 4), [int(clicks[row])])
-                file.write(" ".join(f"{len(slot)} {' '.join(map(str, slot))}" for slot in slots) + "\n")
+                values = [*slots[row, :, None], np.round(numbers[row], 4), [int(clicks[row])]]
+                file.write(" ".join(f"{len(each)} {' '.join(map(str, each))}" for each in values) + "\n")

@@ -34,23 +34,23 @@ fleet.init(fleet.PaddleCloudRoleMaker())
 
 # ---- the model
 
-ids = paddle.static.data("ids", [None, len(data.IDS)], "int64")
-crossed = paddle.static.data("crossed", [None, len(data.IDS) + 1], "int64")
+slots = [paddle.static.data(name, [None, 1], "int64") for name in data.SLOTS]
 numbers = paddle.static.data("numbers", [None, data.NUMBERS], "float32")
 click = paddle.static.data("click", [None, 1], "float32")
 
-weights = paddle.static.nn.sparse_embedding(
-    crossed, [data.KEYS, 1], param_attr=paddle.ParamAttr(name="wide", initializer=paddle.nn.initializer.Constant(0.0))
-)
-rows = paddle.static.nn.sparse_embedding(
-    ids,
-    [data.KEYS, WIDTH],
-    param_attr=paddle.ParamAttr(name="deep", initializer=paddle.nn.initializer.Uniform(-0.1, 0.1)),
-)
-deep = paddle.concat([paddle.reshape(rows, [-1, len(data.IDS) * WIDTH]), numbers], axis=1)
+
+def embedding(slot, width: int, table: str, initializer):
+    """Rows of a table that all slots share."""
+    attributes = paddle.ParamAttr(name=table, initializer=initializer)
+    return paddle.static.nn.sparse_embedding(slot, [data.KEYS, width], param_attr=attributes)
+
+
+wide = paddle.add_n([embedding(slot, 1, "wide", paddle.nn.initializer.Constant(0.0)) for slot in slots])
+rows = [embedding(slot, WIDTH, "deep", paddle.nn.initializer.Uniform(-0.1, 0.1)) for slot in slots[:-1]]
+deep = paddle.concat([*rows, numbers], axis=1)
 for size in (64, 32):
     deep = paddle.static.nn.fc(deep, size, activation="relu")
-logit = paddle.static.nn.fc(deep, 1) + paddle.sum(weights, axis=1)
+logit = paddle.static.nn.fc(deep, 1) + wide
 chance = paddle.nn.functional.sigmoid(logit)
 loss = paddle.mean(paddle.nn.functional.binary_cross_entropy_with_logits(logit, click))
 judging = paddle.static.default_main_program().clone(for_test=True)
@@ -81,17 +81,18 @@ fleet.barrier_worker()
 files = sorted(os.path.join(args.files, name) for name in os.listdir(args.files))
 
 dataset = paddle.distributed.QueueDataset()
-dataset.init(batch_size=args.batch, use_var=[ids, crossed, numbers, click], pipe_command="cat", thread_num=1)
+dataset.init(batch_size=args.batch, use_var=[*slots, numbers, click], pipe_command="cat", thread_num=1)
 dataset.set_filelist(fleet.util.get_file_shard(files))
 
 test_ids, test_numbers, test_clicks, chances = data.samples(20_000, seed=2)
 own = slice(fleet.worker_index(), None, fleet.worker_num())
-single, pairs = data.keys(test_ids[own])
+test_keys = data.keys(test_ids[own])
 
 
 def auc() -> float:
     """Of all trainers, each of which scores its part of the test samples."""
-    feed = {"ids": single, "crossed": pairs, "numbers": test_numbers[own], "click": test_clicks[own, None]}
+    feed = {name: column[:, None] for name, column in zip(data.SLOTS, test_keys.T, strict=True)}
+    feed |= {"numbers": test_numbers[own], "click": test_clicks[own, None]}
     (scores,) = executor.run(judging, feed=feed, fetch_list=[chance])
     bucket = np.minimum((scores[:, 0] * BUCKETS).astype("int64"), BUCKETS - 1)
     clicked = np.bincount(bucket, weights=test_clicks[own], minlength=BUCKETS)
