@@ -1,6 +1,6 @@
 """Where an installation of umiak takes our own distributions from: never from an index (docs/decisions/0014).
 
-Hatchling calls this when it makes the metadata of `umiak` and of `shims/paddlerec`. A requirement on the native core becomes
+Hatchling calls this when it makes the metadata of `umiak` and of what is in `shims`. A requirement on the native core becomes
 
     umiak-native @ file:///.../native      in a build from a checkout: pip and uv build it from there, whatever an index has
     umiak-native==0.1.0+local              in the wheels of `make wheels` (UMIAK_WHEELS=1), where this path would mean nothing

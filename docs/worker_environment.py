@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from umiak import contracts
-from umiak.contracts import devices, jax, native, paddle, stacks, start, torch
+from umiak.contracts import devices, injected, jax, native, paddle, stacks, start, torch
 from umiak.core.cluster import ROLES, Cluster, Mode, Node, Role
 from umiak.core.devices import VISIBILITY, DeviceKind, Devices
 
@@ -104,6 +104,8 @@ DESCRIPTIONS = {
     "UMIAK_STACK_FILE": "Where a Python worker writes its stacks.",
     "UMIAK_STACK_SIGNAL": "The number of the signal at which it does so.",
     "PYTHONPATH": "With umiak's `sitecustomize` in front; what was there stays behind it.",
+    "UMIAK_FLEET": "1: that `sitecustomize` gives the worker's calls of `paddle.distributed.fleet` to umiak once paddle is imported.",
+    "UMIAK_FLEET_FROM": "The directories of the launcher's own umiak, for a worker whose Python has none.",
     # set unless a person has set them
     "PYTHONUNBUFFERED": "1, so that output appears when it is printed.",
     "OMP_NUM_THREADS": "1 where several workers share a host; else each would start a thread per core.",
@@ -143,8 +145,9 @@ def environment_page() -> str:
         ("PyTorch", TORCH_TEXT, torch.NAMES),
         ("JAX", JAX_TEXT, jax.NAMES),
         ("Devices", DEVICE_TEXT, device_names),
-        ("With --hang_timeout", HANG_TEXT, stacks.NAMES | {"PYTHONPATH"}),
-        ("With parameter servers", SERVERS_TEXT, frozenset([start.TOKEN])),
+        ("With --hang_timeout", HANG_TEXT, stacks.NAMES),
+        ("With parameter servers", SERVERS_TEXT, injected.NAMES | {start.TOKEN}),
+        ("With either", EITHER_TEXT, frozenset([injected.PYTHON_PATH])),
         ("Unless you have set them", DEFAULT_TEXT, DEFAULTS),
     )
     left = set(seen) - {name for _, _, names in families for name in names}
@@ -200,6 +203,9 @@ def _sample(mode: Mode, kind: DeviceKind | None, role: Role) -> dict[str, str]:
         progress_file=f"{LOG_DIR}/progress.{seat.key}",
     )
     whole = contracts.inherit({}, contract) | watched
+    if mode.has_servers:
+        places = ["/.../site-packages"]
+        whole |= injected.fleet_environment(whole, directory="/.../umiak/launch/inject", umiak_in=places)
     return start.with_start(whole, interface="eth0", token="..." if mode.has_servers else None)
 
 
@@ -256,7 +262,11 @@ them, otherwise worker i uses the i-th. Servers get none. In ps mode trainers ge
 examples are of `--devices 2,3`.
 """
 HANG_TEXT = "Only where [`--hang_timeout`](../how-to/find-out-why-it-failed.md#a-worker-hangs) is said.\n"
-SERVERS_TEXT = "What `umiak.ps` needs so that servers and trainers of a job know one another.\n"
+SERVERS_TEXT = """\
+The token is what `umiak.ps` needs so that servers and trainers of a job know one another. The others are not set with
+[`--no_compat`](../how-to/move-from-fleet.md).
+"""
+EITHER_TEXT = "Where a Python worker has to run something of umiak's before its script.\n"
 DEFAULT_TEXT = "Defaults that help; a value of yours stays.\n"
 ENVIRONMENT_TAIL = """\
 ## What a worker does not inherit

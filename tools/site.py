@@ -45,6 +45,7 @@ PROJECT = {
     "Security": "SECURITY.md",
     "Changes": "CHANGELOG.md",
     "paddlerec": "shims/paddlerec/README.md",
+    "paddle.distributed.launch": "shims/paddle-launch/README.md",
     "Files to deploy the operator": "deploy/README.md",
 }
 

@@ -64,7 +64,7 @@ def fresh(tmp_path: Path) -> Environment:
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Wheels as `make wheels` makes them, but for the tag: the native core as `make setup` has built it."""
     dist = tmp_path_factory.mktemp("wheels")
-    for place in (ROOT, ROOT / "shims" / "paddlerec", ROOT / "native"):
+    for place in (ROOT, ROOT / "shims" / "paddlerec", ROOT / "shims" / "paddle-launch", ROOT / "native"):
         command = [str(UV), "build", "--quiet", "--wheel", "--out-dir", str(dist), str(place)]
         subprocess.run(command, env={**os.environ, "UMIAK_WHEELS": "1"}, check=True)
     return dist
@@ -78,6 +78,9 @@ def test_pip_from_a_checkout(fresh: Environment, extra: str) -> None:
         fresh.trains()
         fresh.does("python", "-m", "pip", "install", "--quiet", ".[train]", "./shims/paddlerec", rust=True, cwd=ROOT)
         assert "usage" in fresh.does("python", "-m", "paddlerec.run", "--help").lower()
+        shim = (".[train]", "./shims/paddle-launch")
+        fresh.does("python", "-m", "pip", "install", "--quiet", *shim, rust=True, cwd=ROOT)
+        assert "usage" in fresh.does("python", "-m", "paddle.distributed.launch", "--help").lower()
 
 
 def test_uv_from_a_checkout(fresh: Environment) -> None:
@@ -102,6 +105,9 @@ def test_wheels_without_rust_and_without_an_index_for_ours(fresh: Environment, w
         "python", "-m", "pip", "install", "--quiet", "--no-index", "--find-links", str(wheels), "umiak-paddlerec"
     )
     fresh.does("python", "-c", "import paddlerec")
+    shim = ("--no-index", "--find-links", str(wheels), "umiak-paddle-launch")
+    fresh.does("python", "-m", "pip", "install", "--quiet", *shim)
+    assert fresh.does("python", "-m", "paddle.distributed.launch", "--version") == f"umiak {VERSION}\n"
 
 
 def test_uv_with_wheels(fresh: Environment, wheels: Path) -> None:

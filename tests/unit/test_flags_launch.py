@@ -102,6 +102,7 @@ TABLE = [
     ("log_mode", "UMIAK_LOG_MODE", "0640", "log_mode", None, 0o640),
     ("log_group", "UMIAK_LOG_GROUP", "adm", "log_group", None, "adm"),
     ("keep_proxy", "UMIAK_KEEP_PROXY", "True", "keep_proxy", False, True),
+    ("no_compat", "UMIAK_NO_COMPAT", "True", "no_compat", False, True),
     ("topology", "UMIAK_TOPOLOGY", "slurm", "topology", None, "slurm"),
 ]
 

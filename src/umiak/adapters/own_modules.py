@@ -2,10 +2,12 @@
 
 command("umiak.launch.preflight")     python -u -m umiak.launch.preflight
                                       python -u /run/7/umiak-launcher.pyz -m umiak.launch.preflight
+directories()                         where another Python of this machine would find umiak and its native core
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -19,3 +21,23 @@ def launcher_file() -> str:
     """The file that this launcher runs from; empty if it is installed. Said by the file's first module."""
     path: str = getattr(sys.modules["umiak"], "__launcher_file__", "")
     return path
+
+
+def directories() -> tuple[str, ...]:
+    """What holds the packages `umiak` and `umiak_native`. Nothing in the file that came with a job: it has no parameter servers."""
+    from _frozen_importlib_external import PathFinder  # importlib.machinery costs a millisecond
+
+    if launcher_file():
+        return ()
+    found: dict[str, None] = {}
+    for name in ("umiak", "umiak_native"):
+        loaded = sys.modules.get(name)
+        spec = loaded.__spec__ if loaded else PathFinder.find_spec(name)
+        if spec and spec.origin:
+            found[_above(spec.origin)] = None
+    return tuple(found)
+
+
+def _above(origin: str) -> str:
+    directory = os.path.dirname(os.path.abspath(origin))
+    return os.path.dirname(directory) if os.path.basename(origin).startswith("__init__.") else directory

@@ -154,6 +154,17 @@ OWN = (
         env=("UMIAK_KEEP_PROXY",),
     ),
     Flag(
+        name="no_compat",
+        help="With parameter servers: leave the calls of paddle.distributed.fleet in Python workers to Paddle. By default umiak's "
+        "servers answer them.",
+        group=paddle_flags.SERVERS,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.TRUTH,
+        default=False,
+        metavar="BOOL",
+        env=("UMIAK_NO_COMPAT",),
+    ),
+    Flag(
         name="quiet",
         help="Print warnings, errors and worker output only: --log_level WARNING. A command for the other nodes is still printed.",
         group=paddle_flags.SEEN,
@@ -207,6 +218,7 @@ def with_own(made: LaunchOptions, parsed: Parsed, findings: FlagFindings) -> Lau
         trainer_restart=TrainerRestart(parsed.text("trainer_restart")),
         fails_at_start=parsed.text("lost_at_start") == "fail",
         keep_proxy=parsed.truth("keep_proxy"),
+        no_compat=parsed.truth("no_compat"),
         log_level=_log_level(made, parsed, findings),
         log_max_bytes=parsed.number("log_max_bytes"),
         log_mode=_log_mode(parsed, findings),

@@ -8,7 +8,7 @@ The stack file exists as soon as the worker is ready for the signal; before that
 
 from __future__ import annotations
 
-import os
+from umiak.contracts.injected import PYTHON_PATH, in_front
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,11 +29,8 @@ def stack_environment(
 
     ``environ`` is the worker's environment so far: its PYTHONPATH is kept behind ours.
     """
-    path = environ.get("PYTHONPATH", "")
-    # An empty entry between two others means the working directory, so it stays.
-    entries = [each for each in path.split(os.pathsep) if each != directory] if path else []
     return {
-        "PYTHONPATH": os.pathsep.join([directory, *entries]),
+        PYTHON_PATH: in_front(environ, directory),
         STACK_SIGNAL: str(signal_number),
         STACK_FILE: stack_file,
         PROGRESS_FILE: progress_file,

@@ -94,6 +94,8 @@ class LaunchOptions:
     signals: str = SIGNALS
     keep_proxy: bool = False
     """Whether workers keep http_proxy and https_proxy, which Paddle's launcher hides from them."""
+    no_compat: bool = False
+    """Whether calls of ``paddle.distributed.fleet`` stay Paddle's own in jobs with parameter servers."""
 
     # When things go wrong
     max_restart: int = 3

@@ -420,6 +420,7 @@ class _Launch:
             hang_timeout_s=options.hang_timeout_s,
             gpu_log=options.enable_gpu_log and found is not None and found.kind is DeviceKind.GPU,
             token=self._worker_token(token),
+            fleet_from=self._fleet_from(),
         )
 
     def _worker_environ(self) -> dict[str, str]:
@@ -430,6 +431,15 @@ class _Launch:
         names = " and ".join(f"{name} (as {name}_original)" for name in hidden)
         self.talk.say(f"hidden from the workers: {names}; --keep_proxy leaves them")
         return contracts.without_proxies(self.environ)
+
+    def _fleet_from(self) -> tuple[str, ...] | None:
+        """Where workers find umiak for their calls of fleet; None where these stay Paddle's."""
+        if self.check or self.options.no_compat or not self.plan.terms.mode.has_servers:
+            return None
+        self.talk.say(
+            "parameter-server calls of paddle.distributed.fleet are umiak's in Python workers; --no_compat leaves them to Paddle"
+        )
+        return own_modules.directories()
 
     def _worker_token(self, token: bytes | None) -> str | None:
         """What parameter servers and their trainers prove to one another: the job's token, or on one node one of its own."""

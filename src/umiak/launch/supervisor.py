@@ -14,7 +14,7 @@ import time
 
 from umiak import contracts
 from umiak.adapters import hostinfo, process
-from umiak.contracts import stacks
+from umiak.contracts import injected, stacks
 from umiak.contracts.paddle import BACKUP_PATH
 from umiak.contracts.start import with_start
 from umiak.contracts.torch import ERROR_FILE
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from umiak.contracts import WorkerSetting
     from umiak.core.cluster import Cluster, Seat
 
+INJECTED = os.path.join(os.path.dirname(__file__), "inject")
 LOG_NAMES = {Role.SERVER: "serverlog", Role.TRAINER: "workerlog", Role.HETER: "heterlog"}
 STACK_SIGNAL = signal.SIGRTMIN + 7
 LISTEN_CHECK_S, LISTEN_PATIENCE_S = 0.02, 0.5
@@ -67,6 +68,8 @@ class Program:
     gpu_log: bool = False
     token: str | None = None
     """What parameter servers and trainers know one another by. It reaches them in their environment and nothing else."""
+    fleet_from: tuple[str, ...] | None = None
+    """Where workers find this launcher's umiak, if calls of ``paddle.distributed.fleet`` are umiak's; ``None``: they are Paddle's."""
 
 
 class _Worker:
@@ -118,7 +121,7 @@ class Supervisor:
         if not self._write_contract(contract, whole, seat):
             # A full disk, say: the worker gets everything in its environment, and is not sent to a file that is not whole.
             contract = {name: text for name, text in whole.items() if name != BACKUP_PATH}
-        inherited = contracts.inherit(self._program.environ, contract)
+        inherited = _with_fleet(contracts.inherit(self._program.environ, contract), self._program.fleet_from)
         environ = with_start(inherited, interface=hostinfo.interface_with(seat.host), token=self._program.token)
         error_file = contract.get(ERROR_FILE, "")
         if error_file:
@@ -288,7 +291,7 @@ class Supervisor:
             self.on_trouble(f"{progress} can't be written ({error.strerror}): only output counts as progress")
         return stacks.stack_environment(
             environ,
-            directory=os.path.join(os.path.dirname(__file__), "inject"),
+            directory=INJECTED,
             signal_number=int(STACK_SIGNAL),
             stack_file=os.path.join(self._program.log_dir, f"stacks.{seat.key}"),
             progress_file=progress,
@@ -401,6 +404,12 @@ def command_for(
     if "/" not in program[0] and os.path.isfile(program[0]) and os.access(program[0], os.X_OK):
         return (f"./{program[0]}", *program[1:])
     return program
+
+
+def _with_fleet(environ: dict[str, str], umiak_in: tuple[str, ...] | None) -> dict[str, str]:
+    if umiak_in is None:
+        return environ
+    return environ | injected.fleet_environment(environ, directory=INJECTED, umiak_in=umiak_in)
 
 
 def _ignore(_answer: bool) -> None:

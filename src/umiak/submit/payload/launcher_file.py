@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from umiak.submit.payload.launcher_modules import ModuleSource
 
 NAME = "umiak-launcher.pyz"
-FORMAT = "2"
+FORMAT = "3"
 """Changes with what this module does with the same sources."""
 KEPT_BUILDS = 8
 INJECTED = "umiak/launch/inject/sitecustomize.py"
-"""Read by a worker's own Python, whatever its version: not compiled, and reached by a path into the zip."""
+"""Read by a worker's own Python, whatever its version, and reached by a path into the zip: there as a source, too."""
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
 
 _COMPILE = """
@@ -75,16 +75,17 @@ def build() -> bytes:
     sources = modules()
     text = {name: launcher_modules.stripped(source.text) for name, source in sources.items()}
     start = launcher_modules.stripped(_text_of(launcher_start.__file__))
-    codes, first = _compiled([(name, source.path, text[name]) for name, source in sources.items()], start)
     injected = _text_of(os.path.join(_package_root(), INJECTED))
+    alone = {"__main__.py": start, INJECTED: launcher_modules.stripped(injected)}
+    codes, files = _compiled([(name, source.path, text[name]) for name, source in sources.items()], alone)
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
-        _add(archive, "__main__.pyc", first)
-        _add(archive, "__main__.py", start.encode())
+        for path, code in files.items():
+            _add(archive, f"{path}c", code)
+            _add(archive, path, alone[path].encode())
         for kind, part in _parts(codes).items():
             _add(archive, f"{kind}-{_magic().hex()}", zlib.compress(part, 9))
         _add(archive, "sources", zlib.compress(_solid(sources, {**text, "umiak.launch.inject": injected}), 9))
-        _add(archive, INJECTED, launcher_modules.stripped(injected).encode())
         # What importlib.metadata asks for the version.
         about = f"Metadata-Version: 2.1\nName: umiak\nVersion: {version()}\n"
         _add(archive, f"umiak-{version()}.dist-info/METADATA", about.encode())
@@ -113,8 +114,8 @@ def _parts(codes: bytes) -> dict[str, bytes]:
     }
 
 
-def _compiled(rows: list[tuple[str, str, str]], start: str) -> tuple[bytes, bytes]:
-    """The modules' code, and that of the first one as a .pyc.
+def _compiled(rows: list[tuple[str, str, str]], alone: dict[str, str]) -> tuple[bytes, dict[str, bytes]]:
+    """The modules' code, and a .pyc for each file that Python imports from the zip by itself.
 
     A fresh process compiles them, so that nothing of this one is to be seen in the bytes: marshal's depend on who else holds a
     string, and the order of a set's members on its hashes. Columns are left out: half of the size is for little markers in tracebacks.
@@ -123,14 +124,14 @@ def _compiled(rows: list[tuple[str, str, str]], start: str) -> tuple[bytes, byte
     import subprocess
 
     argv = [sys.executable, "-S", "-s", "-X", "no_debug_ranges", "-X", "utf8", "-c", _COMPILE]
-    wanted = [*rows, ("__main__", "__main__.py", start)]
+    wanted = [*rows, *((path, path, source) for path, source in alone.items())]
     done = subprocess.run(
         argv, input=marshal.dumps(wanted, 2), stdout=subprocess.PIPE, env={"PYTHONHASHSEED": "0"}, check=True
     )
     codes = marshal.loads(done.stdout)  # noqa: S302 - our own process wrote it
-    _, first = codes.pop("__main__")
     unchecked = b"\x01\0\0\0"  # by flags: belongs to its source by its hash, and nobody looks at that
-    return marshal.dumps(codes, 2), _magic() + unchecked + bytes(8) + first
+    files = {path: _magic() + unchecked + bytes(8) + codes.pop(path)[1] for path in alone}
+    return marshal.dumps(codes, 2), files
 
 
 def _solid(sources: dict[str, ModuleSource], text: dict[str, str]) -> bytes:
