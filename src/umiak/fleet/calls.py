@@ -1,0 +1,308 @@
+"""Fleet's calls in a job with servers. An adapter, for Paddle: `umiak.fleet.patching` puts them in place of Paddle's own.
+
+Each is called with the job first. What a job with our servers can't do raises `BadRequest`, which names the call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import paddle
+
+from umiak.fleet import saving, server
+from umiak.fleet.job import say
+from umiak.ps.errors import bad
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from umiak.fleet.job import FleetJob
+
+REDUCTIONS: dict[str, Any] = {"sum": np.sum, "min": np.min, "max": np.max}
+PIECE = 1 << 19
+"""Bytes of an array that travel at once."""
+MODES = {0: "all", 1: "delta", 2: "base", 3: "all"}
+"""Paddle's numbers of a save's mode: everything, what changed, what is worth serving, everything behind a day's end."""
+
+
+class ServerOptimizer:
+    """What ``fleet.distributed_optimizer`` returns: an optimizer whose rule runs on the servers."""
+
+    def __init__(self, job: FleetJob, optimizer: Any) -> None:
+        self._job = job
+        self.inner_opt = optimizer
+
+    def minimize(
+        self, loss: Any, startup_program: Any = None, parameter_list: Any = None, no_grad_set: Any = None
+    ) -> tuple[list[Any], list[Any]]:
+        """Change the loss's program so that it learns on the servers."""
+        return minimize(self._job, self.inner_opt, loss, startup_program, parameter_list, no_grad_set)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner_opt, name)
+
+
+def minimize(
+    job: FleetJob,
+    optimizer: Any,
+    loss: Any,
+    startup_program: Any = None,
+    parameter_list: Any = None,
+    no_grad_set: Any = None,
+) -> tuple[list[Any], list[Any]]:
+    """As an optimizer's: returns operations (none, they are the servers') and parameters with their gradients."""
+    if no_grad_set:
+        raise bad("UM-FLEET-002", "minimize: no_grad_set has no meaning here", "set stop_gradient of these variables")
+    losses = loss if isinstance(loss, (list, tuple)) else [loss]
+    startups = startup_program if isinstance(startup_program, (list, tuple)) else [startup_program] * len(losses)
+    pairs: list[Any] = []
+    for each, startup in zip(losses, startups, strict=True):
+        program = each.block.program
+        chosen = paddle.static.default_startup_program() if startup is None else startup
+        program._fleet_opt = {"stat_var_names": []}  # noqa: SLF001
+        if job.is_server:
+            continue
+        runner = job.train(program, chosen, each, optimizer, parameter_list)
+        block = program.global_block()
+        pairs += [(block.vars[it.name], block.vars[it.gradient]) for it in runner.plan.parameters]
+    return [], pairs
+
+
+def distributed_optimizer(job: FleetJob, optimizer: Any, strategy: Any = None) -> ServerOptimizer:
+    """The optimizer on the servers."""
+    job.use_strategy(strategy)
+    job.optimizer = optimizer
+    if paddle.in_dynamic_mode():
+        what = "fleet.distributed_optimizer with servers needs a static program"
+        raise bad("UM-FLEET-002", what, "call paddle.enable_static(), or train the model with `umiak train`")
+    return ServerOptimizer(job, optimizer)
+
+
+def minimize_last(job: FleetJob, loss: Any, *more: Any) -> tuple[list[Any], list[Any]]:
+    """``fleet.minimize``: with the optimizer that `distributed_optimizer` was given last."""
+    if job.optimizer is None:
+        raise bad("UM-FLEET-002", "fleet.minimize: no optimizer is known", "call fleet.distributed_optimizer first")
+    return minimize(job, job.optimizer, loss, *more)
+
+
+# ---- servers
+
+
+def init_server(job: FleetJob, path: str | None = None, *_more: Any, **_named: Any) -> None:
+    """Remember what the job begins with."""
+    job.warmup = saving.tables_beneath(path) if path else None
+
+
+def run_server(job: FleetJob) -> None:
+    """Serve until the job is over."""
+    status = server.serve(job, job.warmup)
+    if status:
+        raise SystemExit(status)
+
+
+# ---- trainers
+
+
+def init_worker(job: FleetJob, _scopes: Any = None) -> None:
+    """Connect, and let the first trainer's parameters be everybody's."""
+    server.wait_until_ready(job.session)
+    for runner in job.runners:
+        if runner.can_bind:
+            runner.bind(None)
+
+
+def stop_worker(job: FleetJob) -> None:
+    """This trainer is done."""
+    job.session.finish()
+
+
+def barrier(job: FleetJob, comm_world: str = "worker") -> None:
+    """Wait for all trainers, with everything that they have pushed."""
+    _only_workers(job, "barrier", comm_world)
+    session = job.session
+    if not job.runners:
+        session.client.gather("fleet.barrier", b"0")
+        return
+    session.communicator.flush()
+    told = [int(each) for each in session.client.gather("fleet.barrier", str(job.loads).encode()) if each]
+    session.communicator.catch_up()
+    if max(told, default=0) > job.loads:
+        job.loads = max(told)
+        saving.refresh(job)
+
+
+def all_gather(job: FleetJob, given: Any, comm_world: str = "worker") -> list[Any]:
+    """What every trainer brings, in order of rank."""
+    _only_workers(job, "all_gather", comm_world)
+    brought = _exchanged(job, np.asarray(given))
+    return [each.item() if each.ndim == 0 else each for each in brought]
+
+
+def all_reduce(job: FleetJob, given: Any, mode: str = "sum", comm_world: str = "worker") -> Any:
+    """The sum, least or largest of what all trainers bring, element by element."""
+    _only_workers(job, "all_reduce", comm_world)
+    if mode not in REDUCTIONS:
+        raise bad("UM-FLEET-002", f"all_reduce: no such mode: {mode}", "sum, min or max")
+    own = np.asarray(given)
+    found = _exchanged(job, own)
+    shapes = {each.shape for each in found}
+    if len(shapes) > 1:
+        raise bad("UM-FLEET-002", f"all_reduce: trainers bring different shapes: {sorted(shapes)}", None)
+    return np.asarray(REDUCTIONS[mode](np.stack(found), axis=0)).astype(own.dtype, copy=False).reshape(own.shape)
+
+
+def _exchanged(job: FleetJob, own: Any) -> list[Any]:
+    """Arrays of all trainers, piece by piece."""
+    gather = job.session.client.gather
+    if own.dtype.kind not in "biuf":
+        raise bad("UM-FLEET-002", f"numbers are exchanged between trainers, these are {own.dtype}", None)
+    head = f"{own.dtype.str} {' '.join(map(str, own.shape))}".encode()
+    heads = [each.decode() for each in gather("fleet.head", head)]
+    content = np.ascontiguousarray(own).tobytes()
+    lengths = [_length(each) for each in heads]
+    parts = [bytearray() for _ in heads]
+    for start in range(0, max(lengths, default=0), PIECE):
+        for part, piece in zip(parts, gather("fleet.piece", content[start : start + PIECE]), strict=True):
+            part.extend(piece)
+    return [_array(each, part) for each, part in zip(heads, parts, strict=True) if each]
+
+
+def _length(head: str) -> int:
+    if not head:
+        return 0
+    kind, *shape = head.split()
+    return int(np.dtype(kind).itemsize * np.prod([int(size) for size in shape], dtype=np.int64))
+
+
+def _array(head: str, content: bytearray) -> Any:
+    kind, *shape = head.split()
+    return np.frombuffer(bytes(content), np.dtype(kind)).reshape([int(size) for size in shape])
+
+
+def _only_workers(job: FleetJob, call: str, comm_world: str) -> None:
+    if comm_world != "worker" or job.is_server:
+        who = "a server" if job.is_server else f"comm_world={comm_world!r}"
+        hint = 'trainers meet each other: call it on trainers, with comm_world="worker"'
+        raise bad("UM-FLEET-003", f"{call}: servers can't take part: {who}", hint)
+
+
+# ---- saving and loading
+
+
+def save_persistables(job: FleetJob, _executor: Any, dirname: str, main_program: Any = None, mode: int = 0) -> None:
+    """All tables, and the dense parameters in Paddle's format as well."""
+    del main_program
+    saving.save_tables(job, dirname, mode=MODES.get(int(mode), "all"))
+
+
+def save_inference_model(
+    job: FleetJob,
+    _executor: Any,
+    dirname: str,
+    feeded_var_names: Any,
+    target_vars: Any,
+    main_program: Any = None,
+    export_for_deployment: bool = True,
+    mode: int = 0,
+) -> None:
+    """A model that plain Paddle runs, and the tables beside it."""
+    del export_for_deployment
+    targets = target_vars if isinstance(target_vars, (list, tuple)) else [target_vars]
+    feeds = saving.names_of(feeded_var_names)
+    saving.save_model(job, dirname, feeds, targets, main_program, mode=MODES.get(int(mode), "all"))
+
+
+def save(job: FleetJob, dirname: str, feed: Any = (), fetch: Any = (), **configs: Any) -> None:
+    """With variables a model for inference, without them everything for going on."""
+    mode = MODES.get(int(configs.get("mode", 0)), "all")
+    if feed or fetch:
+        saving.save_model(job, dirname, saving.names_of(feed), saving.names_of(fetch), mode=mode)
+    else:
+        saving.save_tables(job, dirname, mode=mode)
+
+
+def save_dense_params(
+    job: FleetJob, _executor: Any, dirname: str, scope: Any, program: Any, var_names: Any = None
+) -> None:
+    """Dense parameters in Paddle's format, one file."""
+    if job.session.is_first:
+        names = saving.names_of(var_names or [each.name for each in program.all_parameters()])
+        saving.save_dense(dirname, scope, names)
+
+
+def load_model(job: FleetJob, path: str, mode: int = 0) -> None:
+    """What save_persistables or save_inference_model made."""
+    del mode
+    if job.is_server:
+        init_server(job, path)
+    else:
+        saving.load_tables(job, path)
+
+
+def save_one_table(job: FleetJob, table_id: int, path: str, mode: int = 0) -> None:
+    """The rows of one embedding."""
+    del mode
+    saving.save_one_table(job, table_id, path)
+
+
+def load_one_table(job: FleetJob, table_id: int, path: str, mode: int = 0) -> None:
+    """What save_one_table made."""
+    del mode
+    saving.load_one_table(job, table_id, path)
+
+
+def shrink(job: FleetJob, threshold: Any = None) -> None:
+    """A day passes: what rows count decays, and those that count for too little are evicted."""
+    del threshold
+    if not job.session.is_first:
+        return
+    job.session.flush()
+    for name in job.tables:
+        table = job.tables[name]
+        if table.spec.accessor is not None:
+            job.session.client.shrink(table.number)
+        else:
+            say(f"shrink: table {name} counts nothing, so all of its rows stay")
+
+
+REFUSED = {
+    "save_cache_model": "tables are in the memory of the servers, so there is no cache to save",
+    "save_cache_table": "tables are in the memory of the servers, so there is no cache to save",
+    "check_save_pre_patch_done": "there are no patches of a model on its servers",
+    "set_date": "rows have no dates here",
+    "print_table_stat": "`umiak ps status` shows how tables are",
+    "init_coordinator": "there is no coordinator of federated learning here",
+    "make_fl_strategy": "there is no coordinator of federated learning here",
+    "get_fl_client": "there is no coordinator of federated learning here",
+    "distributed_scaler": "parameter servers learn in float32",
+    "get_hybrid_communicate_group": "groups are for jobs that train collectively",
+    "collective_perf": "it is for jobs that train collectively",
+    "amp_init": "parameter servers learn in float32",
+    "qat_init": "parameter servers learn in float32",
+}
+"""Calls that a job with our servers can't do, and why."""
+
+
+def refusal(call: str) -> Exception:
+    """What such a call raises."""
+    return bad("UM-FLEET-004", f"fleet.{call} is not there with umiak's parameter servers", REFUSED[call])
+
+
+TAKEN: dict[str, Any] = {
+    "distributed_optimizer": distributed_optimizer,
+    "init_server": init_server,
+    "run_server": run_server,
+    "init_worker": init_worker,
+    "stop_worker": stop_worker,
+    "save": save,
+    "save_persistables": save_persistables,
+    "save_inference_model": save_inference_model,
+    "save_dense_params": save_dense_params,
+    "save_one_table": save_one_table,
+    "load_one_table": load_one_table,
+    "load_model": load_model,
+    "load_inference_model": load_model,
+    "shrink": shrink,
+}
+"""Calls that are ours in a job with servers."""

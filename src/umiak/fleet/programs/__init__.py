@@ -1,0 +1,1 @@
+"""Static programs whose embeddings are tables on parameter servers."""

@@ -1,0 +1,63 @@
+"""What a program is fed with: arrays, ragged slots, and Paddle's tensors. An adapter, for Paddle.
+
+A ragged slot (``lod_level=1``) is a pair: the values of all samples, one after the other, and where each sample's begin.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from paddle.base import core
+
+from umiak.core.value import value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    Fed = Any
+    """An array, a pair (values, offsets), a list, or one of Paddle's tensors."""
+
+
+@value
+class FedArray:
+    """One variable's numbers."""
+
+    array: NDArray[Any]
+    offsets: NDArray[np.int64] | None = None
+
+
+def array_of(fed: Fed) -> FedArray:
+    """The numbers of anything that can be fed."""
+    if isinstance(fed, FedArray):
+        return fed
+    if isinstance(fed, tuple) and len(fed) == 2 and isinstance(fed[1], np.ndarray) and isinstance(fed[0], np.ndarray):
+        return FedArray(array=fed[0], offsets=fed[1].astype(np.int64, copy=False))
+    if isinstance(fed, core.DenseTensor):
+        levels = fed.lod()
+        offsets = np.asarray(levels[-1], np.int64) if levels else None
+        return FedArray(array=np.array(fed), offsets=offsets)
+    return FedArray(array=fed if isinstance(fed, np.ndarray) else np.asarray(fed))
+
+
+def tensor_of(fed: FedArray) -> Any:
+    """As an executor takes it; nothing is copied. The array has to live until the program has run."""
+    if fed.offsets is None and fed.array.ndim == 0:
+        return fed.array
+    tensor = core.DenseTensor()
+    tensor.set(np.ascontiguousarray(fed.array), core.CPUPlace(), True)
+    if fed.offsets is not None:
+        tensor.set_lod([[int(offset) for offset in fed.offsets]])
+    return tensor
+
+
+def fed(feed: Mapping[str, Fed]) -> dict[str, Any]:
+    """A whole feed, with ragged slots as tensors."""
+    found = {}
+    for name, each in feed.items():
+        is_ragged = isinstance(each, (tuple, FedArray))
+        found[name] = tensor_of(array_of(each)) if is_ragged else each
+    return found

@@ -1,0 +1,111 @@
+"""The dense parameters of a static program, which are in a scope, as one table of the servers. An adapter, for Paddle.
+
+The scope's tensors become views of one flat array, which is what a step fetches into: nothing is copied.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from paddle.base import core
+
+from umiak.ps.layers import common
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from umiak.ps.clients.protocol import Floats
+    from umiak.ps.tables.lookup import EmbeddingTable
+
+
+class ScopeParameter:
+    """A parameter in a scope."""
+
+    def __init__(self, scope: Any, name: str, shape: Sequence[int]) -> None:
+        self._scope = scope
+        self.name = name
+        self.shape = tuple(int(size) for size in shape)
+
+    @property
+    def tensor(self) -> Any:
+        return self._scope.find_var(self.name).get_tensor()
+
+
+def is_filled(scope: Any, name: str) -> bool:
+    """Whether the startup program has run: whether a scope has this variable with numbers in it."""
+    found = scope.find_var(name)
+    return found is not None and found.get_tensor()._is_initialized()  # noqa: SLF001
+
+
+class ScopeOptimizer(common.Optimizer):
+    """Learns everything that the servers hold of a static program."""
+
+    _given: Sequence[Floats] = ()
+
+    def learn(self, gradients: Sequence[Floats], *, share: float | None) -> None:
+        """One step with these gradients, in the order of `names`."""
+        self._given = gradients
+        try:
+            self.step(share=share)
+        finally:
+            self._given = ()
+
+    def follow(self, tables: Iterable[EmbeddingTable]) -> None:
+        """Let the learning rates of these tables follow the schedule."""
+        self._learner.tables = tuple(tables)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Parameters in the order of the table."""
+        return tuple(each.name for each in self._parameters)
+
+    @property
+    def schedule(self) -> Any:
+        return self._schedule
+
+    def skip(self) -> None:
+        """A step without gradients, where the others' steps wait for it."""
+        self._take_changes()
+        self._learner.skip()
+        self._show()
+
+    def _gradients(self) -> list[Floats]:
+        return [*self._given]
+
+    @staticmethod
+    def _floats(tensor: ScopeParameter) -> Floats:
+        return np.array(tensor.tensor, dtype=np.float32).reshape(-1)
+
+    def _current_factor(self) -> float:
+        if self._schedule is None:
+            return self._factor
+        factor: float = self._schedule() / self._schedule.base_lr if self._schedule.base_lr else 1.0
+        return factor
+
+    def _share_memory(self) -> None:
+        values = self._learner.values
+        if not values.size:
+            return
+        flat = core.DenseTensor()
+        flat.set(values, core.CPUPlace(), True)
+        self._flat = flat
+        for each, place in common.places(self._parameters):
+            view = flat._slice(place.start, place.stop)  # noqa: SLF001
+            view._set_dims([*each.shape])  # noqa: SLF001
+            each.tensor._share_data_with(view)  # noqa: SLF001
+
+    def _show(self) -> None:
+        """Nothing: the scope has the memory that is fetched into."""
+
+    def _take_changes(self) -> None:
+        values = self._learner.values
+        moved = False
+        for each, place in common.places(self._parameters):
+            if each.tensor._ptr() != values.ctypes.data + values.itemsize * place.start:  # noqa: SLF001
+                # It was given other memory, for example by another run of the startup program.
+                values[place] = self._floats(each)
+                moved = True
+        if moved:
+            self._share_memory()

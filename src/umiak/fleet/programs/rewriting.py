@@ -1,0 +1,219 @@
+"""Takes lookups out of a static program: their outputs become data, and one backward pass gives all gradients. An adapter, for Paddle.
+
+    plan = for_training(program, startup, loss, optimizer)     changes both programs
+    plan = for_reading(program, tables)                        a changed copy: rows are only read
+
+Ids that the program computes from its feed are computed by a small program of their own, before rows are pulled.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import paddle
+
+from umiak.core.value import value
+from umiak.fleet.programs import rules, sites
+from umiak.fleet.programs.initializers import first_rows
+from umiak.ps import specs
+from umiak.ps.errors import BadRequest, bad
+from umiak.ps.layers.dense import Manner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from umiak.fleet.programs.rules import Learning
+    from umiak.fleet.programs.sites import LookupSite, TableSite
+
+
+@value
+class DenseParameter:
+    """A parameter that stays in the program and learns on the servers."""
+
+    name: str
+    shape: tuple[int, ...]
+    gradient: str
+    """The variable that has it."""
+    manner: Manner = Manner()
+
+
+@value
+class PlannedRows:
+    """A table of a program: what it is on the servers, and rows that the program lists."""
+
+    site: TableSite
+    spec: specs.SparseTable
+    values: tuple[float, ...] | None = None
+
+
+@value
+class ProgramPlan:
+    """A program without its lookups, and what each step has to do beside running it."""
+
+    program: Any
+    lookups: tuple[LookupSite, ...] = ()
+    ids_program: Any = None
+    """What computes the ids that are not fed; None where all are."""
+    computed: tuple[str, ...] = ()
+    """Those ids."""
+    gradients: Mapping[str, str] = {}
+    """The gradient of each lookup's output that has one."""
+    parameters: tuple[DenseParameter, ...] = ()
+    tables: Mapping[str, PlannedRows] = {}
+    learning: Learning = rules.Learning()
+    kept: Mapping[str, str] = {}
+    """Embeddings that stay parameters, and why."""
+
+
+def for_training(
+    program: Any, startup: Any, loss: Any, optimizer: Any, *, parameters: Iterable[Any] | None = None
+) -> ProgramPlan:
+    """Change a program and its startup program, so that rows are fed and gradients can be fetched. `BadRequest` has all problems."""
+    found = sites.survey(program)
+    learning = rules.learning(optimizer)
+    firsts = {name: first_rows(startup, name) for name in found.tables}
+    problems = [*found.problems, *learning.problems, *(each.problem for each in firsts.values() if each.problem)]
+    block = program.global_block()
+    tables: dict[str, PlannedRows] = {}
+    for name, site in found.tables.items():
+        try:
+            spec = table_spec(site, block.vars[name], learning, optimizer, firsts[name].init)
+            tables[name] = PlannedRows(site=site, spec=spec, values=firsts[name].values)
+        except BadRequest as error:  # noqa: PERF203 - all problems at once
+            problems += error.problems
+    if problems:
+        raise BadRequest(*problems)
+    ids_program, computed = _ids_program(program, found.lookups)
+    _take_out(program, found.lookups, tables)
+    _forget(startup, tables)
+    _make_dense(block, found.kept)
+    learned = [each for each in found.lookups if each.learns]
+    dense = _learning_parameters(program, parameters)
+    targets = [*(block.vars[each.output] for each in learned), *dense]
+    gradients = paddle.static.gradients([loss], targets) if targets else []
+    names = [None if each is None else each.name for each in gradients]
+    rows, others = names[: len(learned)], names[len(learned) :]
+    return ProgramPlan(
+        program=program,
+        lookups=found.lookups,
+        ids_program=ids_program,
+        computed=computed,
+        gradients={site.output: name for site, name in zip(learned, rows, strict=True) if name is not None},
+        parameters=tuple(
+            DenseParameter(
+                name=each.name,
+                shape=tuple(each.shape),
+                gradient=name,
+                manner=rules.manner(each, learning, optimizer),
+            )
+            for each, name in zip(dense, others, strict=True)
+            if name is not None
+        ),
+        tables=tables,
+        learning=learning,
+        kept=found.kept,
+    )
+
+
+def for_reading(program: Any, known: Mapping[str, LookupSite], tables: Iterable[str]) -> ProgramPlan | None:
+    """The same for a program that only reads, as a copy; None if it has nothing to do with these tables.
+
+    ``known`` are outputs that earlier rewriting has made data: a copy of a rewritten program has them as well.
+    """
+    names = {*tables}
+    block = program.global_block()
+    used = {name for each in program.blocks for op in each.ops for name in op.input_arg_names}
+    made = {name for op in block.ops for name in op.output_arg_names}
+    data = tuple(site for name, site in known.items() if name in block.vars and name in used and name not in made)
+    found = sites.survey(program, names)
+    lookups = tuple(site for site in found.lookups if site.table in names)
+    if not lookups and not data:
+        return None
+    copy = program.clone()
+    ids_program, computed = _ids_program(program, (*data, *lookups))
+    _take_out(copy, lookups, ())
+    return ProgramPlan(program=copy, lookups=(*data, *lookups), ids_program=ids_program, computed=computed)
+
+
+def table_spec(
+    site: TableSite, parameter: Any, learning: Learning, optimizer: Any, init: specs.Init
+) -> specs.SparseTable:
+    """What a table is on the servers."""
+    rule, clip, decay = rules.of_table(parameter, learning, optimizer)
+    return specs.SparseTable(dim=site.dim, init=init, rule=rule, clip=clip, decay=decay, entry=entry_of(site.entry))
+
+
+def entry_of(text: str) -> specs.Entry:
+    """What admits a row: ``count_filter_entry:10``, ``probability_entry:0.1``."""
+    kind, _, rest = text.partition(":")
+    match kind:
+        case "count_filter_entry":
+            return specs.Count(count=max(int(rest), 1))
+        case "probability_entry":
+            return specs.Probability(probability=float(rest))
+        case "" | "none" | "show_click_entry":
+            return specs.Always()
+    raise bad(
+        "UM-FLEET-013", f"no such entry of a table: {text}", "CountFilterEntry, ProbabilityEntry or ShowClickEntry"
+    )
+
+
+def _ids_program(program: Any, lookups: Iterable[LookupSite]) -> tuple[Any, tuple[str, ...]]:
+    """A program that computes ids which are not data, and their names."""
+    block = program.global_block()
+    made = {name for op in block.ops for name in op.output_arg_names}
+    computed = tuple(dict.fromkeys(site.ids for site in lookups if site.ids in made))
+    if not computed:
+        return None, ()
+    copy = program.clone()._prune([copy_of(program, name) for name in computed])  # noqa: SLF001
+    return copy, computed
+
+
+def copy_of(program: Any, name: str) -> str:
+    """What `_prune` takes for a variable."""
+    return str(program.global_block().vars[name].name)
+
+
+def _take_out(program: Any, lookups: Iterable[LookupSite], tables: Iterable[str]) -> None:
+    """Remove lookups and their parameters; what they gave is data."""
+    block = program.global_block()
+    learns = {site.output: site.learns for site in lookups}
+    for index in reversed(range(len(block.ops))):
+        op = block.ops[index]
+        if op.type in sites.LOOKUPS and op.output("Out")[0] in learns:
+            block._remove_op(index)  # noqa: SLF001
+    for name, is_learned in learns.items():
+        output = block.vars[name]
+        output.is_data = True
+        output.stop_gradient = not is_learned
+    for name in tables:
+        block._remove_var(name)  # noqa: SLF001
+
+
+def _forget(startup: Any, tables: Iterable[str]) -> None:
+    """Let the startup program not fill the parameters that are tables: they may be larger than this machine."""
+    names = {*tables}
+    block = startup.global_block()
+    for index in reversed(range(len(block.ops))):
+        if names.intersection(block.ops[index].output_arg_names):
+            block._remove_op(index)  # noqa: SLF001
+    for name in names & {*block.vars}:
+        block._remove_var(name)  # noqa: SLF001
+
+
+def _make_dense(block: Any, kept: Iterable[str]) -> None:
+    """An embedding that stays has a gradient like any other parameter's."""
+    names = {*kept}
+    for op in block.ops:
+        if op.type in sites.LOOKUPS and op.input("W")[0] in names and op.has_attr("is_sparse"):
+            op._set_attr("is_sparse", False)  # noqa: SLF001
+
+
+def _learning_parameters(program: Any, chosen: Iterable[Any] | None) -> list[Any]:
+    names = None if chosen is None else {getattr(each, "name", each) for each in chosen}
+    return [
+        each
+        for each in program.all_parameters()
+        if each.trainable and not each.stop_gradient and (names is None or each.name in names)
+    ]

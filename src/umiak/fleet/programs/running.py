@@ -1,0 +1,223 @@
+"""Runs a program whose embeddings are tables: ids, pull, run, push. An adapter, for Paddle.
+
+    runner.step({"slot": ids, "label": label}, [loss])      one batch is learned; gives what is fetched, as arrays
+    runner.read(feed, [loss])                               the same without learning
+
+A feed has an array for each variable, or for a ragged slot a pair (values, offsets). Lookups into one table are one pull and
+one push per step. Several threads may call it; they take turns.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+import paddle
+
+from umiak.core.value import value
+from umiak.fleet.programs import parameters
+from umiak.fleet.programs.feeding import FedArray, array_of, fed, tensor_of
+from umiak.ps import specs
+from umiak.ps.errors import bad
+from umiak.ps.tables.lookup import Lookup, as_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from umiak.fleet.programs.feeding import Fed
+    from umiak.fleet.programs.parameters import ScopeOptimizer
+    from umiak.fleet.programs.rewriting import ProgramPlan
+    from umiak.fleet.programs.sites import LookupSite
+    from umiak.fleet.programs.tables import ProgramTables
+    from umiak.ps.sessions import Session
+
+    Fetched = list[Any]
+
+paddle_run = paddle.static.Executor.run
+"""Paddle's own, which `umiak.fleet.patching` replaces later."""
+
+
+@value
+class Group:
+    """Lookups that are one pull."""
+
+    table: str
+    padding: int | None
+    is_pushed: bool
+    lookups: tuple[LookupSite, ...]
+
+
+class ProgramRunner:
+    """A rewritten program, its tables and its parameters in a session."""
+
+    def __init__(self, plan: ProgramPlan, session: Session, tables: ProgramTables, *, original: Any) -> None:
+        self.plan = plan
+        self.original = original
+        """The program with its lookups."""
+        self.session = session
+        self._tables = tables
+        self.optimizer: ScopeOptimizer | None = None
+        self._lock = threading.RLock()
+        self._executor: Any = None
+        self._groups = _groups(plan)
+        self._used = {name for block in plan.program.blocks for op in block.ops for name in op.input_arg_names}
+        order = [site for group in self._groups if group.is_pushed for site in group.lookups]
+        self._row_gradients = [plan.gradients[site.output] for site in order]
+
+    # ---- one batch
+
+    def step(
+        self,
+        feed: Mapping[str, Fed],
+        fetch: Sequence[Any] = (),
+        *,
+        share: float | None = None,
+        executor: Any = None,
+        scope: Any = None,
+        return_numpy: bool = True,
+    ) -> Fetched:
+        """Learn one batch. ``fetch`` are variables or their names. ``share``: this batch's part of all trainers' samples."""
+        with self._lock:
+            optimizer = self.bind(scope)
+            gradients = {each.name: each.gradient for each in self.plan.parameters}
+            wanted = [*self._row_gradients, *(gradients[name] for name in optimizer.names)]
+            ready, pulled = self._prepared(feed, fetch, executor, scope, create=True)
+            found = self._run(self.plan.program, ready, [*fetch, *wanted], executor, scope)
+            behind = len(fetch)
+            for group, lookup in pulled:
+                if not group.is_pushed:
+                    continue
+                parts = [np.array(each) for each in found[behind : behind + len(group.lookups)]]
+                behind += len(parts)
+                dim = parts[0].shape[-1]
+                whole = parts[0] if len(parts) == 1 else np.concatenate([part.reshape(-1, dim) for part in parts])
+                lookup.collect(whole)
+            optimizer.learn([np.array(each).reshape(-1) for each in found[behind:]], share=share)
+            return _given(found[: len(fetch)], return_numpy=return_numpy)
+
+    def read(
+        self,
+        feed: Mapping[str, Fed],
+        fetch: Sequence[Any] = (),
+        *,
+        executor: Any = None,
+        scope: Any = None,
+        return_numpy: bool = True,
+    ) -> Fetched:
+        """Run the program with rows as they are; nothing is learned, and rows that do not exist are not created."""
+        with self._lock:
+            ready, _ = self._prepared(feed, fetch, executor, scope, create=False)
+            found = self._run(self.plan.program, ready, [*fetch], executor, scope)
+            return _given(found, return_numpy=return_numpy)
+
+    def skip(self) -> None:
+        """A step without a batch, where the others' steps wait for this trainer's (sync)."""
+        with self._lock:
+            self.bind(None).skip()
+
+    # ---- parts of it
+
+    def bind(self, scope: Any) -> ScopeOptimizer:
+        """The optimizer; made with the parameters as the startup program left them, when it is needed first."""
+        if self.optimizer is None:
+            scope = scope or paddle.static.global_scope()
+            missing = [each.name for each in self.plan.parameters if not parameters.is_filled(scope, each.name)]
+            if missing:
+                what = f"the program is to be trained, and its parameters have no values yet: {', '.join(missing[:3])}"
+                raise bad("UM-FLEET-020", what, "exe.run(paddle.static.default_startup_program()) first")
+            learning = self.plan.learning
+            self.optimizer = parameters.ScopeOptimizer.of(
+                {each.name: parameters.ScopeParameter(scope, each.name, each.shape) for each in self.plan.parameters},
+                learning.rule,
+                learning.schedule,
+                clip=learning.clip,
+                decay=learning.decay,
+                table="dense",
+                session=self.session,
+                manners={each.name: each.manner for each in self.plan.parameters if each.manner != type(each.manner)()},
+            )
+            self.optimizer.follow(self._tables.all(self.plan.tables))
+            self._set_listed_rows()
+        return self.optimizer
+
+    @property
+    def can_bind(self) -> bool:
+        """Whether the startup program has run."""
+        scope = paddle.static.global_scope()
+        return all(parameters.is_filled(scope, each.name) for each in self.plan.parameters)
+
+    def _set_listed_rows(self) -> None:
+        """Rows that the program lists, once in the life of the job."""
+        listed = {name: rows for name, rows in self.plan.tables.items() if rows.values}
+        for name, rows in listed.items():
+            if self.session.is_first and self.session.take(f"fleet.first.{name}") == 0:
+                number = self._tables[name].number
+                given = np.asarray(rows.values, np.float32).reshape(-1, rows.site.dim)
+                keys = np.arange(len(given), dtype=np.uint64)
+                self.session.communicator.set(number, keys, given)
+        if listed and self.session.seat.restarts == 0:
+            self.session.barrier("fleet.first")
+
+    def _prepared(
+        self, feed: Mapping[str, Fed], fetch: Sequence[Any], executor: Any, scope: Any, *, create: bool
+    ) -> tuple[dict[str, Any], list[tuple[Group, Lookup]]]:
+        """A feed with the rows of all lookups in it, and the lookups."""
+        ids = self._ids(feed, executor, scope)
+        named = {getattr(each, "name", each) for each in fetch}
+        ready = fed({name: each for name, each in feed.items() if name in self._used or name in named})
+        pulled = []
+        for group in self._groups:
+            arrays = [ids[site.ids] for site in group.lookups]
+            flat = [each.array.reshape(-1) for each in arrays]
+            keys = as_keys(flat[0] if len(flat) == 1 else np.concatenate(flat))
+            table = self._tables[group.table]
+            lookup = Lookup(table, keys, padding=group.padding)
+            rows = lookup.rows(create=create and not any(site.is_test for site in group.lookups))
+            width = specs.pull_width(table.spec) if table.spec.accessor is None else rows.shape[-1]
+            behind = 0
+            for site, each in zip(group.lookups, arrays, strict=True):
+                size = each.array.size
+                shape = each.array.shape[:-1] if site.drops_last else each.array.shape
+                part = rows[behind : behind + size].reshape(*shape, width)
+                behind += size
+                ready[site.output] = tensor_of(FedArray(array=part, offsets=each.offsets))
+            pulled.append((group, lookup))
+        return ready, pulled
+
+    def _ids(self, feed: Mapping[str, Fed], executor: Any, scope: Any) -> dict[str, FedArray]:
+        plan = self.plan
+        names = dict.fromkeys(site.ids for site in plan.lookups if site.ids not in plan.computed)
+        missing = [name for name in names if name not in feed]
+        if missing:
+            raise bad(
+                "UM-FLEET-021", f"the feed lacks ids: {', '.join(missing)}", f"feed: {', '.join(feed) or 'empty'}"
+            )
+        found = {name: array_of(feed[name]) for name in names}
+        if plan.ids_program is not None:
+            known = plan.ids_program.global_block().vars
+            ready = fed({name: each for name, each in feed.items() if name in known})
+            computed = self._run(plan.ids_program, ready, [*plan.computed], executor, scope)
+            found |= {name: array_of(each) for name, each in zip(plan.computed, computed, strict=True)}
+        return found
+
+    def _run(self, program: Any, feed: dict[str, Any], fetch: list[Any], executor: Any, scope: Any) -> Fetched:
+        if executor is None:
+            if self._executor is None:
+                self._executor = paddle.static.Executor(paddle.CPUPlace())
+            executor = self._executor
+        found: Fetched = paddle_run(executor, program, feed=feed, fetch_list=fetch, scope=scope, return_numpy=False)
+        return found or []
+
+
+def _groups(plan: ProgramPlan) -> list[Group]:
+    found: dict[tuple[str, int | None, bool], list[LookupSite]] = {}
+    for site in plan.lookups:
+        found.setdefault((site.table, site.padding, site.output in plan.gradients), []).append(site)
+    return [Group(table=key[0], padding=key[1], is_pushed=key[2], lookups=tuple(each)) for key, each in found.items()]
+
+
+def _given(found: Fetched, *, return_numpy: bool) -> Fetched:
+    """As the caller of an executor expects it."""
+    return [np.array(each) for each in found] if return_numpy else found

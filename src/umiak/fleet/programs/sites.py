@@ -1,0 +1,159 @@
+"""Where a static program looks rows up, and which of its parameters become tables. Values and a decider.
+
+    found = survey(program)
+    found.lookups      each lookup that leaves the program: ids in, rows out
+    found.tables       the parameters they read, which become tables
+    found.kept         parameters that stay although they are looked up, each with its reason
+
+A program is known by its blocks, operations and variables alone: Paddle is not imported. `sparse_embedding` is the operation
+``lookup_table``, whose ids end in a dimension of 1 that rows do not have; `embedding` and `nn.Embedding` are ``lookup_table_v2``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from umiak.core.problem import Problem
+from umiak.core.value import value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+OLD, NEW = "lookup_table", "lookup_table_v2"
+LOOKUPS = (OLD, NEW)
+NO_PADDING = -1
+FLOAT32 = "float32"
+
+
+@value
+class LookupSite:
+    """One lookup of a program."""
+
+    table: str
+    """The parameter's name."""
+    ids: str
+    """The variable that has them,"""
+    output: str
+    """and the one that has the rows."""
+    padding: int | None = None
+    """An id that reads as zeros and never learns."""
+    drops_last: bool = False
+    """Whether the last dimension of the ids, which is 1, is not one of the rows."""
+    learns: bool = True
+    """Whether its rows get gradients; else they are only read."""
+    is_test: bool = False
+    """Whether the program says that rows are only read."""
+
+
+@value
+class TableSite:
+    """A parameter that becomes a table."""
+
+    name: str
+    rows: int
+    """As many as the program declares; tables have any number."""
+    dim: int
+    entry: str = ""
+    """What admits a row, in Paddle's words: ``count_filter_entry:10``; empty: every id at once."""
+    slots: Mapping[str, int] = {}
+    """The slot's number of each lookup's output."""
+
+
+@value
+class Survey:
+    """What of a program leaves it."""
+
+    lookups: tuple[LookupSite, ...] = ()
+    tables: Mapping[str, TableSite] = {}
+    kept: Mapping[str, str] = {}
+    problems: tuple[Problem, ...] = ()
+
+
+def survey(program: Any, known: Iterable[str] = ()) -> Survey:
+    """The lookups of a program. ``known`` are names that are tables already, whatever the lookup says of itself."""
+    block = program.global_block()
+    found = [op for op in block.ops if op.type in LOOKUPS]
+    names = list(dict.fromkeys(op.input("W")[0] for op in found))
+    known = {*known}
+    reasons: dict[str, str] = {}
+    problems: list[Problem] = []
+    for name in names:
+        own = [op for op in found if op.input("W")[0] == name]
+        reason = None if name in known else _why_it_stays(program, block, name, own)
+        if reason is None:
+            continue
+        reasons[name] = reason
+        if any(op.attr("is_distributed") for op in own if op.has_attr("is_distributed")):
+            what = f"sparse_embedding {name} can't be a table on the servers: {reason}"
+            hint = "look its rows up by ids of the feed, in float32, and use the parameter nowhere else"
+            problems.append(Problem(code="UM-FLEET-010", what=what, hint=hint))
+    moved = [op for op in found if op.input("W")[0] not in reasons]
+    tables = {name: _table(block, name, moved) for name in names if name not in reasons}
+    return Survey(
+        lookups=tuple(_lookup(block, op) for op in moved), tables=tables, kept=reasons, problems=tuple(problems)
+    )
+
+
+def producers(block: Any, names: Iterable[str]) -> list[Any]:
+    """All operations of a block that these variables are computed by, in order."""
+    wanted = {*names}
+    chosen = []
+    for op in reversed(block.ops):
+        if wanted.intersection(op.output_arg_names):
+            wanted.update(op.input_arg_names)
+            chosen.append(op)
+    return chosen[::-1]
+
+
+def _why_it_stays(program: Any, block: Any, name: str, own: list[Any]) -> str | None:
+    """The reason why a parameter stays in the program, or None."""
+    if not all(_is_true(op, "is_sparse") or _is_true(op, "is_distributed") for op in own):
+        return "it is not sparse"
+    variable = block.vars.get(name)
+    if variable is None:
+        return "it is not a parameter of the main block"
+    if _dtype(variable) != FLOAT32:
+        return f"its numbers are {_dtype(variable)}"
+    users = [op for each in program.blocks for op in each.ops if name in op.input_arg_names]
+    if len(users) > len(own):
+        other = next(op.type for op in users if not any(op is each for each in own))
+        return f"the program also uses it in {other}"
+    for op in own:
+        before = producers(block, op.input("Ids"))
+        if any(each.type in LOOKUPS for each in before):
+            return f"the ids {op.input('Ids')[0]} are computed from looked-up rows"
+    return None
+
+
+def _lookup(block: Any, op: Any) -> LookupSite:
+    padding = op.attr("padding_idx") if op.has_attr("padding_idx") else NO_PADDING
+    output, weight = block.vars[op.output("Out")[0]], block.vars.get(op.input("W")[0])
+    return LookupSite(
+        table=op.input("W")[0],
+        ids=op.input("Ids")[0],
+        output=op.output("Out")[0],
+        padding=None if padding == NO_PADDING else int(padding),
+        drops_last=op.type == OLD,
+        learns=not output.stop_gradient and getattr(weight, "trainable", True),
+        is_test=_is_true(op, "is_test"),
+    )
+
+
+def _table(block: Any, name: str, moved: list[Any]) -> TableSite:
+    own = [op for op in moved if op.input("W")[0] == name]
+    rows, dim = block.vars[name].shape
+    entries = (op.attr("entry") for op in own if op.has_attr("entry"))
+    entry = next((each for each in entries if each and each != "none"), "")
+    slots = {op.output("Out")[0]: int(op.attr("slot")) for op in own if op.has_attr("slot")}
+    return TableSite(name=name, rows=int(rows), dim=int(dim), entry=entry, slots=slots)
+
+
+def _is_true(op: Any, attribute: str) -> bool:
+    return bool(op.has_attr(attribute) and op.attr(attribute))
+
+
+def _dtype(variable: Any) -> str:
+    """``float32`` of ``paddle.float32``, ``VarType.FP32`` and the like."""
+    name = str(variable.dtype).rsplit(".", 1)[-1].lower()
+    return FLOAT32 if name == "fp32" else name

@@ -1,0 +1,226 @@
+"""Saves and loads what a program with tables has learned. An adapter, for Paddle.
+
+    PATH/tables/             all tables, dense parameters too, with the state of the rules: our checkpoint, for going on
+    PATH/dense.pdparams      the dense parameters in Paddle's format
+    PATH/model.pdmodel       a program for inference that plain Paddle runs, embeddings and all,
+    PATH/model.pdiparams     and its numbers
+
+The first trainer saves and the others go on. Every file is written beside its place and then moved there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import paddle
+
+from umiak.fleet.job import say
+from umiak.ps import checkpoint, manifest
+from umiak.ps.errors import bad
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from umiak.fleet.job import FleetJob
+    from umiak.fleet.programs.running import ProgramRunner
+
+TABLES = "tables"
+DENSE = "dense.pdparams"
+MODEL = "model"
+MOST_BYTES = 4 << 30
+"""A larger embedding is not written into a model for inference."""
+_CHUNK = 1 << 16
+
+
+def save_tables(job: FleetJob, path: str, *, mode: str = "all") -> None:
+    """All tables and the dense parameters, beneath a path."""
+    _bind(job)
+    if not job.session.is_first:
+        job.session.flush()
+        return
+    directory = _directory(path)
+    place, old = directory / TABLES, directory / f"{TABLES}.old"
+    if place.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        place.rename(old)
+    try:
+        job.session.save(str(place), metadata={"fleet": True}, mode=mode)
+    except BaseException:
+        if old.exists() and not place.exists():
+            old.rename(place)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+    dense = {name: values for runner in job.runners for name, values in _dense(runner).items()}
+    _written(directory / DENSE, lambda file: paddle.save(dense, file))
+
+
+def load_tables(job: FleetJob, path: str) -> None:
+    """What `save_tables` or `save_model` made. The first trainer loads; the others see it at the latest behind the next barrier."""
+    found = tables_beneath(path)
+    _bind(job)
+    session = job.session
+    if session.is_first or session.communicator.keeps_tables:
+        checkpoint.load(session.client, found, counts_steps=False)
+    job.loads += 1
+    refresh(job)
+
+
+def refresh(job: FleetJob) -> None:
+    """Take over what is on the servers now."""
+    job.session.communicator.reload()
+    for optimizer in job.session.optimizers:
+        optimizer.refresh()
+
+
+def tables_beneath(path: str) -> str:
+    """The checkpoint of a path that something was saved to, or that is one."""
+    for place in (Path(path) / TABLES, Path(path)):
+        if (place / manifest.FILE_NAME).exists():
+            return str(place)
+    hint = "give the path that fleet.save_persistables or fleet.save_inference_model was given"
+    raise bad("UM-FLEET-030", f"no tables of umiak beneath {path}", hint)
+
+
+def save_model(
+    job: FleetJob, path: str, feeds: Sequence[str], targets: Sequence[Any], program: Any = None, *, mode: str = "all"
+) -> None:
+    """A model for inference that plain Paddle loads, and the tables beside it."""
+    save_tables(job, path, mode=mode)
+    if not job.session.is_first:
+        return
+    runner = job.runner_of(program)
+    if runner is None:
+        if not job.runners:
+            raise bad("UM-FLEET-031", "no program is trained, so there is nothing to save", "minimize a loss first")
+        runner = job.runners[0]
+    whole = _inference_program(runner.original, feeds, targets)
+    block = whole.global_block()
+    scope = paddle.static.Scope()
+    used = {name for op in block.ops for name in op.input_arg_names}
+    tables = [name for name in job.tables if name in block.vars and name in used]
+    too_large = [name for name in tables if _bytes(block.vars[name]) > MOST_BYTES]
+    if too_large:
+        say(
+            f"{path}: no model for inference: too large for one file: {', '.join(too_large)}; the tables are saved, "
+            "and `python -m umiak.ps.export` writes them for others"
+        )
+        return
+    source = paddle.static.global_scope()
+    for variable in block.vars.values():
+        if not variable.persistable or variable.name in ("feed", "fetch"):
+            continue
+        if variable.name in tables:
+            numbers = _rows(job, variable.name, int(variable.shape[0]))
+        else:
+            found = source.find_var(variable.name)
+            if found is None or not found.get_tensor()._is_initialized():  # noqa: SLF001
+                continue
+            numbers = np.array(found.get_tensor())
+        scope.var(variable.name).get_tensor().set(numbers, paddle.CPUPlace())
+    executor = paddle.static.Executor(paddle.CPUPlace())
+    fetched = [block.vars[getattr(each, "name", each)] for each in targets]
+    with paddle.static.scope_guard(scope):
+        paddle.static.save_inference_model(
+            str(_directory(path) / MODEL), [block.vars[name] for name in feeds], fetched, executor, program=whole
+        )
+
+
+def save_one_table(job: FleetJob, number: int, path: str) -> None:
+    """One embedding by its number, as keys and rows that numpy reads: ``PATH.npz``."""
+    names = [*job.tables]
+    if not 0 <= number < len(names):
+        listed = ", ".join(f"{place} {name}" for place, name in enumerate(names)) or "none"
+        raise bad("UM-FLEET-032", f"no table has the number {number}", f"tables: {listed}")
+    if not job.session.is_first:
+        job.session.flush()
+        return
+    planned = job.tables.planned(names[number])
+    rows = _rows(job, names[number], planned.site.rows)
+    directory = _directory(str(Path(path).parent))
+    _written(directory / f"{Path(path).name}.npz", lambda file: np.savez(file, name=names[number], rows=rows))
+
+
+def load_one_table(job: FleetJob, number: int, path: str) -> None:
+    """The opposite."""
+    names = [*job.tables]
+    if not 0 <= number < len(names):
+        raise bad("UM-FLEET-032", f"no table has the number {number}", f"tables: {', '.join(names) or 'none'}")
+    _bind(job)
+    if job.session.is_first:
+        with np.load(f"{path}.npz") as saved:
+            rows = saved["rows"]
+        table = job.tables[names[number]]
+        job.session.communicator.set(table.number, np.arange(len(rows), dtype=np.uint64), rows)
+    job.loads += 1
+    refresh(job)
+
+
+def _inference_program(original: Any, feeds: Sequence[str], targets: Sequence[Any]) -> Any:
+    """A copy of a program from before it was changed, for inference, with embeddings as plain parameters."""
+    whole = original.clone(for_test=True)
+    block = whole.global_block()
+    unknown = [name for name in (*feeds, *(getattr(each, "name", each) for each in targets)) if name not in block.vars]
+    if unknown:
+        raise bad("UM-FLEET-033", f"no such variables in the program: {', '.join(unknown)}", None)
+    for op in block.ops:
+        if op.type.startswith("lookup_table"):
+            weight = block.vars[op.input("W")[0]]
+            weight.desc.set_type(paddle.base.core.VarDesc.VarType.DENSE_TENSOR)
+            for attribute in ("is_distributed", "remote_prefetch"):
+                if op.has_attr(attribute):
+                    op._set_attr(attribute, False)  # noqa: SLF001
+    return whole
+
+
+def _rows(job: FleetJob, name: str, count: int) -> Any:
+    """The rows 0, 1, 2, ... of a table; those that were never used are as they would begin."""
+    table = job.tables[name]
+    parts = [
+        table.rows(np.arange(start, min(start + _CHUNK, count), dtype=np.uint64), create=False)
+        for start in range(0, count, _CHUNK)
+    ]
+    rows = np.concatenate(parts)
+    return rows[:, -table.spec.dim :] if table.spec.accessor is not None else rows
+
+
+def _bytes(variable: Any) -> int:
+    return int(np.prod([int(size) for size in variable.shape])) * 4
+
+
+def _dense(runner: ProgramRunner) -> dict[str, Any]:
+    scope = paddle.static.global_scope()
+    return {each.name: np.array(scope.find_var(each.name).get_tensor()) for each in runner.plan.parameters}
+
+
+def _bind(job: FleetJob) -> None:
+    for runner in job.runners:
+        runner.bind(None)
+
+
+def _directory(path: str) -> Path:
+    directory = Path(path)
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+def _written(file: Path, write: Any) -> None:
+    """Write beside it, then move: a reader never sees half of it."""
+    partial = file.with_name(f".{os.getpid()}.{file.name}")
+    write(str(partial))
+    os.replace(partial, file)
+
+
+def save_dense(path: str, scope: Any, names: Iterable[str]) -> None:
+    """Some parameters of a scope, in Paddle's format."""
+    found = {name: np.array(scope.find_var(name).get_tensor()) for name in names if scope.find_var(name)}
+    _written(_directory(path) / DENSE, lambda file: paddle.save(found, file))
+
+
+def names_of(targets: Iterable[Any]) -> list[str]:
+    """Of variables, or of their names."""
+    return [getattr(each, "name", each) for each in targets]
