@@ -170,7 +170,10 @@ def _inference_program(original: Any, feeds: Sequence[str], targets: Sequence[An
     for op in block.ops:
         if op.type.startswith("lookup_table"):
             weight = block.vars[op.input("W")[0]]
+            shape, dtype = [*weight.shape], weight.dtype
             weight.desc.set_type(paddle.base.core.VarDesc.VarType.DENSE_TENSOR)
+            weight.desc.set_shape(shape)
+            weight.desc.set_dtype(dtype)
             for attribute in ("is_distributed", "remote_prefetch"):
                 if op.has_attr(attribute):
                     op._set_attr(attribute, False)  # noqa: SLF001
