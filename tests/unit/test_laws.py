@@ -278,6 +278,7 @@ def test_modules_are_of_a_size_to_be_read() -> None:
 # ---- printing
 
 PRINTING = {
+    "umiak.fleet.job": "a part of people's own scripts: says on stderr what of fleet's calls is otherwise than in Paddle",
     "umiak.ps.checkpoint": "a part of people's own scripts: says on stderr which settings of a table are not as they were saved",
     "umiak.ps.servers.serving": "a server's own process: what it says is its log",
 }

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import umiak_native
 
+from umiak.fleet.job import say
 from umiak.ps import checkpoint, specs
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def wait_until_ready(session: Session) -> None:
     while READY not in json.loads(client.status())[0]["tables"]:
         # Loading may take long; a first server that is gone is an exception of `status`.
         if time.monotonic() > until:
-            print("umiak.fleet: waiting for the first server, which loads tables", file=sys.stderr, flush=True)
+            say("waiting for the first server, which loads tables")
             until = time.monotonic() + session.options.timeout_s
         time.sleep(LOOK_S)
 

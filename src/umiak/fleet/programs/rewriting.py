@@ -105,7 +105,7 @@ def for_training(
                 name=each.name,
                 shape=tuple(each.shape),
                 gradient=name,
-                manner=rules.manner(each, learning, optimizer),
+                manner=_manner(rules.own_learning(each, learning, optimizer)),
             )
             for each, name in zip(dense, others, strict=True)
             if name is not None
@@ -134,6 +134,10 @@ def for_reading(program: Any, known: Mapping[str, LookupSite], tables: Iterable[
     ids_program, computed = _ids_program(program, (*data, *lookups))
     _take_out(copy, lookups, ())
     return ProgramPlan(program=copy, lookups=(*data, *lookups), ids_program=ids_program, computed=computed)
+
+
+def _manner(own: rules.OwnLearning) -> Manner:
+    return Manner(rate=own.rate, decay=own.decay, is_clipped=own.is_clipped)
 
 
 def table_spec(

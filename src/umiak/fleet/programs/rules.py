@@ -14,7 +14,6 @@ from umiak.core.value import replace, value
 from umiak.ps import specs
 from umiak.ps.errors import BadRequest
 from umiak.ps.layers import arguments
-from umiak.ps.layers.dense import Manner
 
 if TYPE_CHECKING:
     from typing import Any
@@ -33,6 +32,17 @@ class Learning:
     """One of `paddle.optimizer.lr`, or None."""
     remarks: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
+
+
+@value
+class OwnLearning:
+    """How one parameter learns otherwise than the optimizer says."""
+
+    rate: float = 1.0
+    """What its learning rate is multiplied by."""
+    decay: specs.Decay | None = None
+    """None: as the optimizer says."""
+    is_clipped: bool = True
 
 
 def learning(optimizer: Any) -> Learning:
@@ -71,7 +81,7 @@ def learning(optimizer: Any) -> Learning:
     )
 
 
-def manner(parameter: Any, learning: Learning, optimizer: Any) -> Manner:
+def own_learning(parameter: Any, learning: Learning, optimizer: Any) -> OwnLearning:
     """How one parameter learns otherwise, as its ParamAttr or the optimizer's own choice says."""
     rate = float((getattr(parameter, "optimize_attr", None) or {}).get("learning_rate", 1.0))
     clip = learning.clip
@@ -81,16 +91,16 @@ def manner(parameter: Any, learning: Learning, optimizer: Any) -> Manner:
     if regularizer is not None:
         # With AdamW, Paddle leaves the regularizers of parameters out.
         decay = None if type(optimizer).__name__ == "AdamW" else arguments.decay("", None, regularizer)
-        return Manner(rate=rate, decay=decay, is_clipped=is_clipped)
+        return OwnLearning(rate=rate, decay=decay, is_clipped=is_clipped)
     choose = getattr(optimizer, "_apply_decay_param_fun", None)
     if choose is not None and not choose(parameter.name):
-        return Manner(rate=rate, decay=specs.Decay(), is_clipped=is_clipped)
-    return Manner(rate=rate, is_clipped=is_clipped)
+        return OwnLearning(rate=rate, decay=specs.Decay(), is_clipped=is_clipped)
+    return OwnLearning(rate=rate, is_clipped=is_clipped)
 
 
 def of_table(parameter: Any, learning: Learning, optimizer: Any) -> tuple[specs.Rule, specs.Clip, specs.Decay]:
     """Rule, limits and decay of a parameter that becomes a table."""
-    own = manner(parameter, learning, optimizer)
+    own = own_learning(parameter, learning, optimizer)
     rule = learning.rule
     rate = getattr(rule, "learning_rate", None)
     if rate is not None and own.rate != 1.0:

@@ -40,7 +40,7 @@ paddle_run = paddle.static.Executor.run
 
 
 @value
-class Group:
+class LookupGroup:
     """Lookups that are one pull."""
 
     table: str
@@ -162,7 +162,7 @@ class ProgramRunner:
 
     def _prepared(
         self, feed: Mapping[str, Fed], fetch: Sequence[Any], executor: Any, scope: Any, *, create: bool
-    ) -> tuple[dict[str, Any], list[tuple[Group, Lookup]]]:
+    ) -> tuple[dict[str, Any], list[tuple[LookupGroup, Lookup]]]:
         """A feed with the rows of all lookups in it, and the lookups."""
         ids = self._ids(feed, executor, scope)
         named = {getattr(each, "name", each) for each in fetch}
@@ -211,11 +211,13 @@ class ProgramRunner:
         return found or []
 
 
-def _groups(plan: ProgramPlan) -> list[Group]:
+def _groups(plan: ProgramPlan) -> list[LookupGroup]:
     found: dict[tuple[str, int | None, bool], list[LookupSite]] = {}
     for site in plan.lookups:
         found.setdefault((site.table, site.padding, site.output in plan.gradients), []).append(site)
-    return [Group(table=key[0], padding=key[1], is_pushed=key[2], lookups=tuple(each)) for key, each in found.items()]
+    return [
+        LookupGroup(table=key[0], padding=key[1], is_pushed=key[2], lookups=tuple(each)) for key, each in found.items()
+    ]
 
 
 def _given(found: Fetched, *, return_numpy: bool) -> Fetched:
