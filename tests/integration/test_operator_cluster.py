@@ -187,6 +187,21 @@ def test_a_failed_job_says_why_after_its_pods_are_gone(jobs: ClusterJobs) -> Non
     assert re.search(r"Warning +\w*Failed\w* .*exit code 3", events), events
 
 
+def test_kubectl_shows_progress_and_doubtful_words(jobs: ClusterJobs, tmp_path: Path) -> None:
+    script = "import os, sys, time; print('progress {\"percent\": 42, \"loss\": 0.25}', flush=True)\nwhile not os.path.exists(sys.argv[1] + '/go'): time.sleep(0.1)"
+    pod = template("python", "-c", script, str(tmp_path), shared=tmp_path)
+    manifest = paddle_job("says", roles={"worker": (2, pod)}, cleanPodPolicy="OnFailed")
+    manifest["metadata"]["annotations"] = {"batch.paddlepaddle.org/progress": "log"}
+    jobs.create(manifest)
+    jobs.until(lambda: jobs.status("says").get("progress"), "its progress is in the status")
+    assert jobs.status("says")["progress"] == {"percent": "42", "loss": "0.25"}
+    assert re.search(r"says +Running +Collective .* 2/2 .* 42 ", jobs.kubectl("get", "pdj", "-o", "wide"))
+    (tmp_path / "go").touch()
+    jobs.until_end("says")
+    assert re.search(r"says +Completed +Collective .* 2/2 .* 100 ", jobs.kubectl("get", "pdj", "-o", "wide"))
+    assert re.search(r"Warning +SpecWarnings .*OnFailed", jobs.kubectl("describe", "pdj", "says"))
+
+
 def spread(role: str) -> list[dict[str, Any]]:
     """Pods of a role are put on different nodes, as far as there are any."""
     wanted = {"matchLabels": {"paddle-res-type": role}}

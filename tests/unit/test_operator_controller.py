@@ -83,13 +83,13 @@ class Bench:
 
     async def until_running(self, name: str = "wide", count: int = 2) -> None:
         await self.until(lambda: len(self.pods()) >= count, "pods")
-        await self.until(lambda: self._starts(name) and self.phase(name) == "Running", "Running")
+        await self.until(lambda: self.start_pods(f"{name}-") and self.phase(name) == "Running", "Running")
 
-    def _starts(self, name: str) -> bool:
-        """A node starts the pods of a job, also those that are made later."""
+    def start_pods(self, prefix: str = "") -> bool:
+        """A node starts the pods of a job, or of all; called again, also those that were made later."""
         for pod in self.server.all("pods"):
             is_new = (pod.get("status") or {}).get("phase", "Pending") == "Pending"
-            if pod["metadata"]["name"].startswith(f"{name}-") and is_new:
+            if pod["metadata"]["name"].startswith(prefix) and is_new:
                 self.server.set_pod(pod["metadata"]["name"], "Running")
         return True
 
@@ -447,5 +447,22 @@ def test_progress_is_read_from_the_log_and_seldom() -> None:
         reads = [path for verb, path in bench.server.requests if verb == "GET" and path.endswith("/log")]
         assert reads == ["/api/v1/namespaces/default/pods/asks-worker-0/log"]
         assert "progress" not in bench.job_status("silent")
+
+    run(life)
+
+
+def test_of_many_jobs_the_first_ones_run_while_the_last_ones_wait_to_be_begun() -> None:
+    async def life(bench: Bench) -> None:
+        async def slow(verb: str, path: str, _: web.Request) -> web.StreamResponse | None:
+            if verb == "POST" and path.endswith("/pods"):
+                await asyncio.sleep(0.05)
+            return None
+
+        bench.server.hook = slow
+        names = [f"job-{number}" for number in range(60)]
+        for name in names:
+            bench.submit(name, ps=2)
+        await bench.until(lambda: bench.start_pods() and any(bench.phase(name) == "Running" for name in names), "one")
+        assert len(bench.pods()) < 0.6 * 4 * len(names)
 
     run(life)
