@@ -27,12 +27,12 @@ from umiak.ps.sessions import Session
 from umiak.ps.strategies import Sync
 from umiak.ps.values import Opened
 from umiak.schema.findings import choices
-from umiak.train.checkpoints import runs
+from umiak.train.checkpoints import paddlerec, runs
 from umiak.train.config.optimizers import factor
 from umiak.train.config.values import Device, EmbeddingTables, Slots
 from umiak.train.engines import hyper, model_text, own_code, paddle_export, paddle_steps
 from umiak.train.engines.buffers import Buffers
-from umiak.train.engines.engine import LOSS, EngineOptions
+from umiak.train.engines.engine import LOSS, EngineOptions, ModelFindings
 from umiak.train.metrics.clicks import Auc, Calibration, LogLoss, Mean
 from umiak.train.metrics.metric_set import MetricSet
 from umiak.train.metrics.pairs import PosNegRatio
@@ -60,12 +60,21 @@ class PaddleFramework:
         options: EngineOptions,
         hyper_parameters: Mapping[str, Any],
         where: str | None = None,
+        sample: Callable[[], Batch | None] | None = None,  # noqa: ARG002 - a model says itself what is in tables
     ) -> PaddleEngine:
         kind = load_model(model, where)
         return PaddleEngine(kind, slots, job=job, options=options, hyper_parameters=hyper_parameters, where=where)
 
-    def hyper_class(self, model: str, where: str | None = None) -> type[Any]:
-        return load_model(model, where).Hyper
+    def examine(
+        self,
+        model: str,
+        options: EngineOptions,  # noqa: ARG002 - it is not made for this
+        hyper_parameters: Mapping[str, Any],
+        where: str | None,
+    ) -> ModelFindings:
+        kind = load_model(model, where).Hyper
+        hyper.typed(kind, hyper_parameters, where)
+        return ModelFindings(warnings=hyper.passed_on(kind, hyper_parameters, where))
 
     def can_use(self, device: Device) -> bool:
         try:
@@ -220,6 +229,24 @@ class PaddleEngine:
         if batch is not None:
             paddle_export.check(done, engine, batch)
         alone.abandon()
+
+    def takes_weights(self, path: str) -> bool:
+        if paddlerec.is_there(path):
+            raise UmiakError(
+                Problem(
+                    code="UM-TRAIN-069",
+                    what=f"weights of PaddleRec are of no use here: {path}",
+                    why=f"{self._file} is a model of another form, whose parameters have other names",
+                    hint="start from a checkpoint that `umiak train` has saved; PaddleRec's are for `dygraph_model.py`",
+                )
+            )
+        return False
+
+    def take_weights(self, path: str) -> None:
+        raise NotImplementedError(path)
+
+    def write_weights(self, checkpoint: str) -> None:
+        """Nobody else knows models of this form."""
 
     def refresh(self) -> None:
         """The tables have changed under the model: take them over."""
