@@ -135,6 +135,8 @@ def _dataset(dataset: Dataset) -> dict[str, Any]:
         "num_workers": dataset.reader_processes,
         "extra_slots_allowed": dataset.extra_slots_allowed,
         "bad_lines": dataset.bad_lines,
+        "drop_last": dataset.drop_last,
+        "ready_batches": dataset.ready_batches,
     }
 
 
