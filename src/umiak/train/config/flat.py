@@ -13,7 +13,7 @@ from umiak.schema.findings import Findings, Place, choices
 from umiak.schema.yaml_tree import Entry, Listing, Scalar, Section
 from umiak.train.config import flat_keys, keys, workspace
 from umiak.train.config.paddlerec.directory import DYGRAPH, ModelDirectory, ModelForm
-from umiak.train.config.values import DatasetType
+from umiak.train.config.values import DatasetType, DivideBy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def translated(root: Section, directory: str, findings: Findings, beside: ModelD
     said = sections.read(flat_keys.FLAT, entry.node, "runner", findings, unknown)
     made = _Translation(root, top, said, entry.node, directory, findings)
     made.model, made.is_dygraph, made.full_batches = model, is_written_as is ModelForm.DYGRAPH, beside.full_batches
+    made.one_by_one = beside.one_by_one
     return made.root()
 
 
@@ -90,6 +91,7 @@ class _Translation:
         self.model = ""
         self.is_dygraph = False
         self.full_batches = False
+        self.one_by_one: tuple[str, ...] = ()
         modes = top.names("mode")
         for number, name in enumerate(modes):
             if name not in (TRAIN, INFER):
@@ -219,6 +221,10 @@ class _Translation:
         if self.is_dygraph and not has_slots:
             dropped = self.said.truth("drop_last") if self.said.said("drop_last") else self.full_batches
             entries.append(self._truth("drop_last", data=dropped))
+            reader_file = (self.said.text(reader) or _READER).removesuffix(".py").replace(".", "/")
+            by_files = f"{reader_file}.py" in self.one_by_one
+            said = self.said.text("divide_by") or (DivideBy.FILES if by_files else DivideBy.SAMPLES).value
+            entries.append(self._entry("divide_by", said))
         return self._section(entries)
 
     # ---- small parts

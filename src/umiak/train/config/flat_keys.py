@@ -7,7 +7,7 @@ from umiak.schema import kinds
 from umiak.schema.keys import Key, words
 from umiak.train.config.keys import ONLINE_KEYS, Origin
 from umiak.train.config.kinds import DENSE, SPARSE, SWITCH
-from umiak.train.config.values import DatasetType, EmbeddingTables, NodeData
+from umiak.train.config.values import DatasetType, DivideBy, EmbeddingTables, NodeData
 
 _NATIVE = "both types use umiak's own reader: declare slots, or name a reader class with train_reader_path"
 _METRICS = "metrics are the model's own"
@@ -133,6 +133,14 @@ FLAT = (
         meaning="`model` of both phases, from the workspace. `dygraph_model.py` is a model of PaddleRec 2.",
         kind=kinds.PATH,
         default_said="`model.py`, or `dygraph_model.py` if that is there instead",
+        origin=Origin.UMIAK,
+    ),
+    Key(
+        name="divide_by",
+        meaning="With `dygraph_model.py`: `divide_by` of both datasets.",
+        kind=kinds.CHOICE,
+        choices=words(DivideBy),
+        default_said="`files` if the reader goes through its list of files and does nothing else with it, else `samples`",
         origin=Origin.UMIAK,
     ),
     Key(

@@ -16,6 +16,7 @@ from umiak.train.config.kinds import DAY, DENSE, DEVICES, SPARSE
 from umiak.train.config.values import (
     DatasetType,
     Device,
+    DivideBy,
     EmbeddingTables,
     FleetMode,
     NodeData,
@@ -466,6 +467,15 @@ DATASET = (
         meaning="With `type: RecDataset`: leave out a batch that is not full.",
         kind=kinds.TRUTH,
         default=False,
+        origin=Origin.UMIAK,
+    ),
+    Key(
+        name="divide_by",
+        meaning="With `type: RecDataset`: trainers divide the data by whole `files`, where these make even shares, or each runs "
+        "the reader on all files and takes every so-manieth of its `samples`.",
+        kind=kinds.CHOICE,
+        default="samples",
+        choices=words(DivideBy),
         origin=Origin.UMIAK,
     ),
     Key(

@@ -18,7 +18,7 @@ from umiak.train.config import flat, keys, optimizers, overrides, tables, worksp
 from umiak.train.config.paddlerec import dotted
 from umiak.train.config.paddlerec.directory import ModelDirectory, ModelForm, is_dygraph
 from umiak.train.config.runners import dangling, runner
-from umiak.train.config.values import Dataset, DatasetType, EmbeddingTables, Phase, Runner, TrainConfig
+from umiak.train.config.values import Dataset, DatasetType, DivideBy, EmbeddingTables, Phase, Runner, TrainConfig
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -241,6 +241,7 @@ class _Config:
             extra_slots_allowed=said.truth("extra_slots_allowed"),
             bad_lines=said.number("bad_lines"),
             drop_last=said.truth("drop_last"),
+            divide_by=DivideBy(said.get("divide_by")),
             ready_batches=said.truth("ready_batches"),
         )
         both = {slot.name for slot in made.dense_slots} & {*made.sparse_slots}

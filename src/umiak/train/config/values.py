@@ -75,6 +75,15 @@ class DatasetType(str, Enum):
     """A class of the user's that opens files itself, as readers of PaddleRec 2 do."""
 
 
+class DivideBy(str, Enum):
+    """How the samples of a reader class that opens files itself are divided among trainers."""
+
+    FILES = "files"
+    """Whole files, where these make even shares."""
+    SAMPLES = "samples"
+    """Each trainer runs it on all files, and takes every so-manieth sample."""
+
+
 @value
 class DenseSlot:
     """A slot with a fixed number of float32 values."""
@@ -145,6 +154,8 @@ class Dataset:
     """How many lines of an epoch may be left out."""
     drop_last: bool = False
     """Whether a batch that is not full is left out, as PaddleRec does, instead of trained on."""
+    divide_by: DivideBy = DivideBy.SAMPLES
+    """For a class that opens files itself."""
     ready_batches: bool = False
     """Whether what the reader class gives are whole batches already."""
 

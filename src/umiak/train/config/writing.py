@@ -136,6 +136,7 @@ def _dataset(dataset: Dataset) -> dict[str, Any]:
         "extra_slots_allowed": dataset.extra_slots_allowed,
         "bad_lines": dataset.bad_lines,
         "drop_last": dataset.drop_last,
+        "divide_by": dataset.divide_by.value,
         "ready_batches": dataset.ready_batches,
     }
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import Enum
 
 from umiak.core.value import value
+from umiak.train.config.paddlerec.reader_text import reads_one_by_one
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class ModelDirectory:
     names: tuple[str, ...] = ()
     dygraph: tuple[str, ...] = ()
     """Those that have a class DygraphModel."""
+    one_by_one: tuple[str, ...] = ()
+    """Readers that go through their files one after the other: see `reader_text`."""
     full_batches: bool = False
     """Whether the model reads the size of its batches from the config, so that an incomplete batch would not fit."""
 
@@ -59,6 +62,9 @@ def directory(texts: Mapping[str, str]) -> ModelDirectory:
     return ModelDirectory(
         names=tuple(sorted(texts)),
         dygraph=dygraph,
+        one_by_one=tuple(
+            sorted(name for name, text in texts.items() if dygraph and "RecDataset" in text and reads_one_by_one(text))
+        ),
         full_batches=any(re.search(_BATCH_SIZE, text) for name, text in texts.items() if name in looked_at),
     )
 
