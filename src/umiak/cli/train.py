@@ -150,9 +150,10 @@ def _answer(parsed: Parsed, found: Examined, environ: Mapping[str, str], printer
     if parsed.truth("explain"):
         from umiak.core.shown import inert
         from umiak.train.plan import explain
+        from umiak.train.run import checks
 
         encoding = (getattr(printer.out, "encoding", None) or "utf-8").lower().replace("-", "")
-        printer.data(inert(explain.text(found.plan, plain=encoding != "utf8")))
+        printer.data(inert(explain.text(found.plan, plain=encoding != "utf8", tables=checks.tables(found.plan))))
         return Exit.DONE
     return _train(found.plan, parsed, environ, printer)
 
@@ -165,6 +166,9 @@ def _answer_as_json(parsed: Parsed, found: Examined, printer: Printer) -> int:
 
     answer = {"problems": encode(found.problems), "warnings": encode(found.warnings)}
     if parsed.truth("explain"):
+        from umiak.train.run import checks
+
+        answer["tables"] = checks.tables(found.plan) if found.plan else {}
         answer["plan"] = found.plan and without_passwords(_spelled(encode(replace(found.plan, written={}))))
     printer.data(json.dumps(answer, indent=2))
     return found.exit_status

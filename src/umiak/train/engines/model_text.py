@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 FLUID = "paddle.fluid"
 OLD = "UM-TRAIN-060"
 """The code of a problem with a file that is written for it."""
-OLD_BASES = ("DygraphModel", "StaticModel")
-"""Classes of models in the form of PaddleRec 2."""
+DYGRAPH = "DygraphModel"
+"""The class of a model in the form of PaddleRec 2, which is run as it is."""
+OLD_BASES = ("StaticModel",)
+"""Classes of models in another form of PaddleRec 2."""
 _IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError", "Exception", "BaseException")
 PORT = "derive class Model from umiak.models.ClickModel (docs/reference/modeling.md); docs/how-to/move-from-paddlerec.md shows the steps"
 
@@ -64,12 +66,17 @@ def look(text: str | bytes, file: str, *, code: str = "UM-TRAIN-021") -> Text:
     )
 
 
+def is_dygraph(seen: Text) -> bool:
+    """Whether a file's model is in the form of PaddleRec 2."""
+    return DYGRAPH in seen.classes and "Model" not in seen.classes
+
+
 def missing(seen: Text, name: str, file: str, *, code: str, hint: str | None = None) -> Problem | None:
     """A problem if a file has no class of this name."""
     if name in seen.classes or seen.takes_everything or seen.problems:
         return None
     if name == "Model" and (older := [each for each in OLD_BASES if each in seen.classes]):
-        why = f"{older[0]} is the form of PaddleRec 2, which has no counterpart here"
+        why = f"{older[0]} is a static program, which `umiak launch` runs with PaddleRec's own static trainers"
         return Problem(code=code, what=f"{file} has no class {name}", why=why, hint=PORT, where=file)
     return Problem(code=code, what=f"{file} has no class {name}", hint=hint, where=file)
 

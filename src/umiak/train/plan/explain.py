@@ -10,7 +10,7 @@ from umiak.train.plan.plan import Plan, Run, RunRole, Stage, WorkerGroup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from umiak.train.config.values import Dataset
 
@@ -25,16 +25,20 @@ class Branch:
     inner: tuple[Branch, ...] = ()
 
 
-def text(made: Plan, *, plain: bool = False) -> str:
-    """The plan as lines; ``plain`` draws the tree with letters that every terminal has."""
+def text(made: Plan, *, plain: bool = False, tables: Mapping[str, Sequence[str]] | None = None) -> str:
+    """The plan as lines; ``plain`` draws the tree with letters that every terminal has. ``tables``: what is known of the tables of a model's file."""
     root = Branch(
         text=f"{made.config}, workspace {made.workspace}",
-        inner=tuple([run(each, made.embedding_tables) for each in made.runs]),
+        inner=tuple([run(each, made.embedding_tables, tables) for each in made.runs]),
     )
     return "\n".join([root.text, *_drawn(root.inner, "", plain)])
 
 
-def run(each: Run, tables: EmbeddingTables = EmbeddingTables.SHARED) -> Branch:
+def run(
+    each: Run,
+    tables: EmbeddingTables = EmbeddingTables.SHARED,
+    known: Mapping[str, Sequence[str]] | None = None,
+) -> Branch:
     """One runner."""
     head = f"{each.name}: {each.kind.value} on {each.runner.device.value}"
     if each.runner.device_ids:
@@ -44,7 +48,7 @@ def run(each: Run, tables: EmbeddingTables = EmbeddingTables.SHARED) -> Branch:
         return Branch(text=head, inner=tuple(lines))
     lines.append(_leaf(_how_long(each)))
     if each.group.role is not RunRole.SERVER:
-        lines += [_stage(stage, tables) for stage in each.stages]
+        lines += [_stage(stage, tables, known or {}) for stage in each.stages]
         if each.group.is_divided:
             lines.append(_leaf(f"data: {_division(each.group)}"))
         if each.evaluation:
@@ -124,10 +128,12 @@ def _how_long(each: Run) -> str:
     return f"epochs: {each.runner.epochs}; {told}"
 
 
-def _stage(stage: Stage, tables: EmbeddingTables) -> Branch:
+def _stage(stage: Stage, tables: EmbeddingTables, known: Mapping[str, Sequence[str]]) -> Branch:
     threads = _counted(stage.threads, "thread")
     shuffle = ", files in another order in each epoch" if stage.shuffle_files else ""
-    inner = (_dataset(stage.dataset), *_tables(stage.dataset, tables))
+    learned = [Branch(text="what is learned", inner=tuple([_leaf(line) for line in known.get(stage.model, ())]))]
+    about = learned if stage.model in known else _tables(stage.dataset, tables)
+    inner = (_dataset(stage.dataset), *about)
     return Branch(text=f"{stage.name}: {stage.model}, {threads}{shuffle}", inner=inner)
 
 
