@@ -28,7 +28,7 @@ class DatasetPart:
     files: tuple[str, ...]
     first: int = 0
     step: int = 1
-    """Every so-manieth sample, from the first on."""
+    """Every N-th sample, from the first on."""
 
     @property
     def text(self) -> str:
