@@ -250,7 +250,7 @@ def _data(dataset: Dataset, online: Online | None, plan: Plan) -> Iterator[Probl
         yield from unreadable
         return
     found = finding.find(dataset, below=below, without=online.data_donefile if online else None, where=plan.config)
-    if not any(file.size for file in found.files):
+    if not dataset.reads_files and not any(file.size for file in found.files):
         yield _nothing(dataset, "all of its files are empty", plan)
         return
     dataset = replace(dataset, reader_processes=1, batch_size=min(dataset.batch_size, FIRST_SAMPLES))
