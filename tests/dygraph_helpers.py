@@ -88,7 +88,7 @@ LAZY = ADAM.replace("parameters=", "lazy_mode=True, parameters=")
 CLIPPED = """self.schedule = paddle.optimizer.lr.ExponentialDecay(0.01, 0.98)
             return paddle.optimizer.Adam(
                 self.schedule, parameters=dy_model.parameters(), lazy_mode=True,
-                grad_clip=paddle.nn.ClipGradByGlobalNorm(0.5), weight_decay=1e-4,
+                grad_clip=paddle.nn.ClipGradByGlobalNorm(0.5),
             )"""
 TIED = " + 0.1 * paddle.matmul(numbers[:, :1] * rows[0], self.embedding.weight[:2], transpose_y=True)"
 
@@ -107,8 +107,8 @@ CONFIG = """
       infer_load_path: "saved"
       infer_start_epoch: 0
       infer_end_epoch: {epochs}
-      seed: 11
-{more}
+      {more}
+
     hyper_parameters:
       optimizer:
         class: {rule}
@@ -138,7 +138,7 @@ def write_model(
 
 def write_config(directory: Path, *runner: str, epochs: int = 2, rule: str = "Adam", batch: int = BATCH) -> Path:
     """A config of the newer layout beside the model; ``runner``: more lines of that section."""
-    more = "".join([f"  {line}\n" for line in runner])
+    more = "\n  ".join(["seed: 11", *runner])
     text = textwrap.dedent(CONFIG).format(epochs=epochs, batch=batch, rows=ROWS, rule=rule, more=more)
     (directory / "config.yaml").write_text(text)
     return directory / "config.yaml"

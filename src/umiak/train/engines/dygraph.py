@@ -220,6 +220,9 @@ class DygraphEngine:
         """Everything that the model's `state_dict` would have without tables."""
         there = {name: dygraph_export.array(each) for name, each in self.model.state_dict().items()}
         there |= self.optimizer.weights()
+        for table in self.plan.tables:
+            for layer in table.layers[1:]:
+                there[f"{layer}.weight"] = there[f"{table.layers[0]}.weight"]
         return {name: there[name] for name in self._shapes if name in there}
 
     def takes_weights(self, path: str) -> bool:

@@ -19,15 +19,14 @@ from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import value
 from umiak.schema.findings import choices
 from umiak.train.engines import own_code
+from umiak.train.engines.model_text import DYGRAPH as CLASS
+from umiak.train.engines.model_text import DYGRAPH_METHODS
 from umiak.train.metrics import objects
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
     from typing import NoReturn
-
-CLASS = "DygraphModel"
-NEEDED = ("create_model", "create_optimizer", "create_metrics", "train_forward")
 
 
 @value
@@ -123,7 +122,7 @@ def dygraph_class(file: str, where: str | None = None) -> type[Any]:
         classes = [name for name, item in vars(module).items() if isinstance(item, type)]
         what = f"{file} has no class {CLASS}"
         raise UmiakError(Problem(code="UM-TRAIN-013", what=what, hint=choices(CLASS, classes), where=where))
-    missing = [name for name in NEEDED if not callable(getattr(kind, name, None))]
+    missing = [name for name in DYGRAPH_METHODS if not callable(getattr(kind, name, None))]
     if missing:
         what = f"class {CLASS} of {file} has no {', no '.join(missing)}"
         raise UmiakError(Problem(code="UM-TRAIN-013", what=what, where=where))

@@ -111,7 +111,9 @@ def write_paddlerec(weights: Mapping[str, NDArray[Any]], optimizer: Mapping[str,
     for name, state in ((paddlerec.WEIGHTS, weights), (paddlerec.OPTIMIZER, optimizer)):
         path = os.path.join(directory, name)
         made = {key: paddle.to_tensor(each) if isinstance(each, np.ndarray) else each for key, each in state.items()}
-        paddle.save(made, f"{path}.partial")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # where an optimizer has nothing to remember
+            paddle.save(made, f"{path}.partial")
         os.replace(f"{path}.partial", path)
 
 

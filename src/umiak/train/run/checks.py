@@ -10,7 +10,6 @@ one that never ends, exits or crashes does not take the check with it. Of the da
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import os
@@ -112,6 +111,9 @@ def _model(path: str, plan: Plan, *, by_text: bool) -> Iterator[Problem]:
     seen = model_text.look(text, path)
     yield from seen.problems
     if model_text.is_dygraph(seen):
+        if lacking := model_text.lacking(seen):
+            what = f"class {model_text.DYGRAPH} of {path} has no {', no '.join(lacking)}"
+            yield Problem(code="UM-TRAIN-013", what=what, where=path)
         return
     if problem := model_text.missing(
         seen, "Model", path, code="UM-TRAIN-013", hint="a file of a model has a class Model"
@@ -137,9 +139,12 @@ def tables(plan: Plan) -> dict[str, tuple[str, ...]]:
     """Lines about the tables of models in the form of PaddleRec 2, by their files. Each is made for it, in a process of its own."""
     found: dict[str, tuple[str, ...]] = {}
     for model in dict.fromkeys(stage.model for run in plan.runs for stage in run.stages):
-        with contextlib.suppress(OSError):
-            if not model_text.is_dygraph(model_text.look(_text(model, "UM-TRAIN-013", "", None), model)):
-                continue
+        try:
+            seen = model_text.look(_text(model, "UM-TRAIN-013", "the model's file", None), model)
+        except (OSError, UmiakError):
+            continue  # a plan can be shown where its files are not
+        if not model_text.is_dygraph(seen):
+            continue
         if importlib.util.find_spec("paddle") is None or _missing(NEEDED_FOR_DATA):
             found[model] = ("not known here, where PaddlePaddle is not installed",)
             continue
