@@ -95,9 +95,10 @@ def test_a_batch_that_is_not_full_can_be_left_out(tmp_path: Path) -> None:
     assert [batch.size for batch in read(dataset, found)] == [4, 4]
 
 
-@pytest.mark.parametrize("divide_by", list(DivideBy))
-@pytest.mark.parametrize("files", [1, 5])
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(
+    ("divide_by", "files", "processes"),
+    [(DivideBy.SAMPLES, 1, 2), (DivideBy.SAMPLES, 5, 1), (DivideBy.FILES, 5, 2), (DivideBy.FILES, 1, 1)],
+)
 def test_each_sample_is_read_by_one_trainer(tmp_path: Path, divide_by: DivideBy, files: int, processes: int) -> None:
     dataset, found = made(tmp_path, files=files, divide_by=divide_by, reader_processes=processes)
     shares = [numbers(read(dataset, found, rank=rank, world=2)) for rank in range(2)]
@@ -220,6 +221,45 @@ def test_directories_and_empty_ones_are_handed_to_the_reader(tmp_path: Path) -> 
     assert read(dataset, reading.find(dataset))[0].arrays[0] == f"['{tmp_path}/data/inner']"
     (tmp_path / "data" / "inner").rmdir()
     assert read(dataset, reading.find(dataset))[0].arrays[0] == "[]"
+
+
+def test_a_reader_does_not_divide_what_is_divided_already(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
+    reader = "import os\n" + READER.replace("= file_list", "= file_list[int(os.environ.get('PADDLE_TRAINER_ID', 0)):]")
+    dataset, found = made(tmp_path, reader, files=2)
+    shares = [numbers(read(dataset, found, rank=rank, world=2)) for rank in range(2)]
+    assert sorted(shares[0] + shares[1]) == list(range(20))
+
+
+@pytest.mark.parametrize("is_needed", [False, True])
+def test_paddle_is_imported_by_readers_that_need_it(tmp_path: Path, *, is_needed: bool) -> None:
+    pytest.importorskip("paddle")
+    reader = """
+import sys
+import paddle
+from paddle.io import IterableDataset
+class RecDataset(IterableDataset):
+    def __init__(self, file_list, config):
+        super(RecDataset, self).__init__()
+    def __iter__(self):
+        if IS_NEEDED:
+            import paddle.nn.functional as F
+            yield [F.relu(paddle.to_tensor([-1.0, 2.0])), int("paddle.base" in sys.modules)]
+        else:
+            yield [1.0, int("paddle.base" in sys.modules)]
+""".replace("IS_NEEDED", str(is_needed))
+    dataset, found = made(tmp_path, reader)
+    fields = read(dataset, found)[0].arrays
+    assert fields[1].tolist() == [int(is_needed)]
+    assert fields[0].tolist() == ([[0.0, 2.0]] if is_needed else [1.0])
+
+
+def test_a_reader_that_is_not_there_is_told(tmp_path: Path) -> None:
+    dataset, found = made(tmp_path)
+    (tmp_path / "reader.py").unlink()
+    with pytest.raises(UmiakError, match="there is no Python file"):
+        read(dataset, found)
 
 
 def test_other_batches_do_not_go_on_from_a_position(tmp_path: Path) -> None:

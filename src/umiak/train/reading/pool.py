@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import umiak
+from umiak.contracts import inherited
 from umiak.core.decode import decode, encode
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
@@ -186,7 +187,8 @@ class Pool:
 class WorkerProcess:
     """One process and its pipes."""
 
-    def __init__(self, number: int, program: str = "umiak.train.reading.worker") -> None:
+    def __init__(self, number: int, program: str = "umiak.train.reading.worker", *, is_alone: bool = False) -> None:
+        """``is_alone``: its code does not learn which of several trainers this is, and so does not divide what is divided already."""
         self.number = number
         theirs_in, ours_out = os.pipe()
         ours_in, theirs_out = os.pipe()
@@ -198,7 +200,7 @@ class WorkerProcess:
             "OMP_NUM_THREADS": "1",
             # Sets are gone through in the same order by the readers of all trainers.
             "PYTHONHASHSEED": "0",
-            **os.environ,
+            **(inherited.alone(os.environ) if is_alone else os.environ),
             "PYTHONPATH": f"{root}{os.pathsep}{beside}" if beside else root,
         }
         argv = [sys.executable, "-m", program, str(os.getpid()), str(theirs_in), str(theirs_out)]

@@ -35,7 +35,7 @@ class DatasetProcesses:
         self._opened = False
         try:
             for number in range(max(1, count)):
-                worker = WorkerProcess(number, PROGRAM)
+                worker = WorkerProcess(number, PROGRAM, is_alone=True)
                 self._workers.append(worker)
                 with suppress(OSError):  # it has died already; that is told when its answer is waited for
                     worker.tell({"do": "open", "file": kind.file, "class": kind.name, "config": kind.settings})

@@ -20,7 +20,7 @@ from typing import IO, Any
 import numpy as np
 
 from umiak.train.reading import exchange
-from umiak.train.reading.datasets import stacking
+from umiak.train.reading.datasets import light_paddle, stacking
 from umiak.train.reading.worker import UserCodeFailed, end_with, said_by, trace_of, user_class
 
 
@@ -62,11 +62,15 @@ class _DatasetRun:
 
     def __init__(self, file: str, name: str, config: dict[str, Any]) -> None:
         self.file, self.name, self.config = file, name, config
+        words = ""
+        if os.path.isfile(file):
+            with open(file, encoding="utf-8", errors="replace") as text:
+                words = text.read()
+        if "DataLoader" not in words:  # which looks at what its datasets are derived from
+            light_paddle.install()
         self.kind = user_class(file, name, hint="train_reader_path and infer_reader_path name the module")
         if not (hasattr(self.kind, "__iter__") or hasattr(self.kind, "__getitem__")):
             raise UserCodeFailed(f"class {name} of {file} has neither __iter__ nor __getitem__")
-        with open(file, encoding="utf-8", errors="replace") as text:
-            words = text.read()
         self.draws = "random" in words or "shuffle" in words
         self.made: Any = None
         self.made_of: Any = None
