@@ -144,13 +144,15 @@ def write_config(directory: Path, *runner: str, epochs: int = 2, rule: str = "Ad
     return directory / "config.yaml"
 
 
-def write_data(directory: Path, samples: int = 640, files: int = 2, seed: int = 3) -> list[list[NDArray[Any]]]:
+def write_data(
+    directory: Path, samples: int = 640, files: int = 2, seed: int = 3, noise: float = 0.3
+) -> list[list[NDArray[Any]]]:
     """Lines whose label follows from their ids; returns the batches that a plain loop reads."""
     random = np.random.default_rng(seed)
     ids = random.integers(0, ROWS, (samples, 3))
     numbers = random.random((samples, 2)).round(4).astype(np.float32)
     taste = np.sin(np.arange(ROWS))
-    labels = (taste[ids].sum(axis=1) + numbers[:, 0] + random.normal(0, 0.3, samples) > 0.5).astype(np.int64)
+    labels = (taste[ids].sum(axis=1) + numbers[:, 0] + random.normal(0, noise, samples) > 0.5).astype(np.int64)
     directory.mkdir(parents=True, exist_ok=True)
     lines = [
         f"click:{label} a:{a} b:{b} c:{c} numbers:{x} numbers:{y}\n"
@@ -223,9 +225,11 @@ def _flat(section: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
             yield f"{prefix}{key}", each
 
 
-def story(directory: Path, *runner: str, samples: int = 640, epochs: int = 2, **model: str) -> list[list[NDArray[Any]]]:
+def story(
+    directory: Path, *runner: str, samples: int = 640, epochs: int = 2, noise: float = 0.3, **model: str
+) -> list[list[NDArray[Any]]]:
     """A whole directory: model, config and data."""
     write_model(directory, **model)
     write_config(directory, *runner, epochs=epochs)
     os.makedirs(directory / "data", exist_ok=True)
-    return write_data(directory / "data", samples)
+    return write_data(directory / "data", samples, noise=noise)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from umiak.core.value import value
+from umiak.core.value import fields, value
 from umiak.ps import specs
 
 TYPE_CHECKING = False
@@ -23,6 +23,8 @@ class TableChoice:
     """Layers that become tables in any case."""
     parameters: tuple[str, ...] = ()
     """Layers that stay parameters in any case."""
+    elsewhere: tuple[str, ...] = ()
+    """Layers whose weight is used past their `forward`, as `used_elsewhere` finds them: they stay parameters as well."""
     least_rows: int | None = None
     """An embedding with at least so many rows becomes a table, without ``sparse=True`` as well."""
     lazy: bool = False
@@ -44,11 +46,10 @@ class PlannedTable:
     clip: specs.Clip = specs.Clip()
     init: specs.Init | None = None
     """What a new row begins with; None: the values that the weight has."""
-    padding: int | None = None
     optimizer: int = 0
     """Whose learning rate it follows: the place among the optimizers."""
-    is_clipped: bool = True
-    """Whether its gradients take part in clipping by norms."""
+    clip_group: int | None = None
+    """The place in `ModelPlan.clips` of what limits its gradients."""
 
 
 @value
@@ -64,14 +65,16 @@ class PlannedParameter:
     clip: specs.Clip = specs.Clip()
     rate: float = 1.0
     """What the optimizer's learning rate is multiplied by."""
+    label: str = ""
+    """What tells its rule from those of other parameters, for the name of a table."""
     optimizer: int = 0
-    is_clipped: bool = True
-    """Whether its gradients take part in clipping by norms."""
+    clip_group: int | None = None
+    """The place in `ModelPlan.clips` of what limits its gradients."""
 
 
 @value
 class TrainerClip:
-    """What an optimizer's gradients are limited to before they leave the trainer. ``None`` is nothing."""
+    """What gradients that are clipped together are limited to before they leave the trainer. ``None`` is nothing."""
 
     low: float | None = None
     high: float | None = None
@@ -79,7 +82,7 @@ class TrainerClip:
     norm: float | None = None
     """The gradient of each parameter is scaled down to this length."""
     global_norm: float | None = None
-    """All gradients of the optimizer together are scaled down to this length."""
+    """All of them together are scaled down to this length."""
 
 
 @value
@@ -92,7 +95,6 @@ class ModelPlan:
     frozen: tuple[str, ...] = ()
     """Parameters that no optimizer changes."""
     clips: tuple[TrainerClip, ...] = ()
-    """One per optimizer."""
     rates: tuple[float, ...] = ()
     """The learning rate of each optimizer's rule, which its schedule is relative to."""
     remarks: tuple[str, ...] = ()
@@ -105,12 +107,12 @@ class ModelPlan:
     def lines(self) -> list[str]:
         """For ``--explain``: a line per table, per kind of parameter, and per remark."""
         found = [
-            f"table {each.name}: {each.rows} rows of {each.dim}, {_manner(each)}, first rows {_first(each)}: {each.why}"
+            f"table {each.name}: {each.rows} rows of {each.dim}, {self._manner(each)}, first rows {_first(each)}: {each.why}"
             for each in self.tables
         ]
         kinds: dict[str, list[PlannedParameter]] = {}
         for each in self.parameters:
-            kinds.setdefault(_manner(each), []).append(each)
+            kinds.setdefault(self._manner(each), []).append(each)
         for manner, alike in kinds.items():
             size = sum(_size(each.shape) for each in alike)
             found.append(f"dense: {len(alike)} parameters with {size} numbers, {manner}")
@@ -118,23 +120,29 @@ class ModelPlan:
         found += [f"does not learn: {', '.join(self.frozen)}"] if self.frozen else []
         return found + [f"remark: {each}" for each in self.remarks]
 
+    def _manner(self, planned: PlannedTable | PlannedParameter) -> str:
+        """How it learns, in a few words."""
+        parts = [shown(planned.rule)]
+        if isinstance(planned, PlannedParameter) and planned.rate != 1.0:
+            parts.append(f"learning rate times {planned.rate:g}")
+        parts += [shown(each) for each in (planned.decay, planned.clip) if each not in (specs.Decay(), specs.Clip())]
+        if planned.clip_group is not None:
+            parts.append(shown(self.clips[planned.clip_group]))
+        return ", ".join(parts)
 
-def _manner(planned: PlannedTable | PlannedParameter) -> str:
-    """How it learns, in a few words."""
-    parts = [repr(planned.rule)]
-    if isinstance(planned, PlannedParameter) and planned.rate != 1.0:
-        parts.append(f"learning rate times {planned.rate:g}")
-    if planned.decay != specs.Decay():
-        parts.append(repr(planned.decay))
-    if planned.clip != specs.Clip():
-        parts.append(repr(planned.clip))
-    if not planned.is_clipped:
-        parts.append("not clipped")
-    return ", ".join(parts)
+
+def shown(item: Any) -> str:
+    """A value with what it says: ``Clip(value=1)``."""
+    said = {name: getattr(item, name) for name in fields(item)}
+    usual = specs.Decay, specs.Clip, TrainerClip
+    if isinstance(item, usual):
+        said = {name: each for name, each in said.items() if each}
+    numbers = [f"{name}={each:g}" if isinstance(each, float) else f"{name}={each}" for name, each in said.items()]
+    return f"{type(item).__name__.removeprefix('Trainer')}({', '.join(numbers)})"
 
 
 def _first(table: PlannedTable) -> str:
-    return "as the weight has them" if table.init is None else f"by {table.init!r}"
+    return "as the weight has them" if table.init is None else f"by {shown(table.init)}"
 
 
 def _size(shape: tuple[int, ...]) -> int:

@@ -204,7 +204,8 @@ def _inputs(model: paddle.nn.Layer, call: Call, samples: int) -> tuple[Input, ..
 
 
 def _spelled(name: str, item: Any) -> list[tuple[str, paddle.Tensor]]:
-    if isinstance(item, paddle.Tensor):
+    # While a model is traced, its tensors are values of a program.
+    if isinstance(item, (paddle.Tensor, paddle.pir.Value)):
         return [(name, item)]
     if isinstance(item, (list, tuple)):
         return [found for number, each in enumerate(item) for found in _spelled(f"{name}_{number}", each)]

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import paddle
 
+from umiak.train.engines import paddle_steps
+
 
 def quickened(metric: Any) -> Any:
     """The same object; one of Paddle's own class counts a batch at a time from now on."""
@@ -23,6 +25,8 @@ def _update(metric: Any, preds: Any, labels: Any) -> None:
         type(metric).update(metric, preds, labels)
         return
     most = metric._num_thresholds  # noqa: SLF001
+    if not np.isfinite(found[: len(truth), 1]).all():
+        raise paddle_steps.not_finite()
     places = (found[: len(truth), 1] * most).astype(np.int64)
     if places.size and not 0 <= places.min() <= places.max() <= most:
         type(metric).update(metric, preds, labels)  # it says what is wrong

@@ -31,13 +31,24 @@ def seed_of_step(seed: int, step: int, rank: int) -> int:
     return (seed * 1_000_003 + step) * 4099 + rank
 
 
+DIVERGED_HINT = (
+    "use a smaller learning rate, or clip gradients (`clip_value`, `clip_norm`); the latest checkpoint is not affected"
+)
+
+
+def not_finite() -> UmiakError:
+    """Predictions that a metric can do nothing with."""
+    what = "the model's predictions are not finite numbers"
+    return UmiakError(Problem(code="UM-TRAIN-014", what=what, hint=DIVERGED_HINT), exit_status=Exit.JOB_FAILED)
+
+
 def diverged(loss: float, step: int) -> UmiakError:
     """The loss is no number."""
     return UmiakError(
         Problem(
             code="UM-TRAIN-014",
             what=f"the loss is {'NaN' if math.isnan(loss) else loss} at step {step}",
-            hint="use a smaller learning rate, or clip gradients (`clip_value`, `clip_norm`); the latest checkpoint is not affected",
+            hint=DIVERGED_HINT,
         ),
         exit_status=Exit.JOB_FAILED,
     )
