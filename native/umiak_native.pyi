@@ -218,6 +218,8 @@ class ReaderError(ValueError):
     line: int | None
     column: int | None
     token: str | None
+    slot: int | None
+    """Of MultiSlot text alone."""
     reason: str
     """For a line, a stable word such as "not_an_id"; else words."""
     message: str
@@ -272,6 +274,44 @@ class Batch:
         """Ids of sparse slots with exactly one per sample: a row for each sample, a column for each slot in this order. A slot
         with more or fewer in some sample is a ValueError, one that was not asked for a KeyError."""
     def __len__(self) -> int: ...
+
+@final
+class MultiSlotParser:
+    """Reads MultiSlot text, a block of whole lines at a time; it keeps nothing between two blocks.
+
+    A slot is (whether its values are float32 and not ids, a number of which a sample's number of values is a multiple or 0 for
+    any number, whether zeros are left out). ``texts`` fields of one text each stand before the slots and are passed over.
+    """
+
+    def __new__(cls, slots: Sequence[tuple[bool, int, bool]], *, texts: int = 0) -> MultiSlotParser: ...
+    def parse(self, text: bytes) -> tuple[MultiSlotSamples, int | None]:
+        """The samples, and the first line, from 0, that has something behind its last slot.
+
+        A bad line is a ReaderError whose `line` is counted from 0 in this block; it has `slot` as well, from 0 or None.
+        """
+
+@final
+class MultiSlotSamples:
+    """Samples in columns, which do not change."""
+
+    def __len__(self) -> int: ...
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all its arrays."""
+    def cut(self, start: int, end: int) -> MultiSlotSamples: ...
+    def take(self, picked: NDArray[np.int64]) -> MultiSlotSamples:
+        """Those with these numbers, in this order."""
+    def with_slots_of(self, slots: Sequence[int], picked: NDArray[np.int64]) -> MultiSlotSamples:
+        """The same samples, but these slots are those of other samples."""
+    @staticmethod
+    def join(parts: Sequence[MultiSlotSamples]) -> MultiSlotSamples:
+        """One after the other; they must have the same slots."""
+    def arrays(self) -> list[tuple[NDArray[Any], NDArray[np.int64]]]:
+        """For each slot its values, int64 or float32, and where each sample's begin; the last offset is their number."""
+    def encode(self) -> bytes: ...
+    @staticmethod
+    def decode(encoded: bytes) -> MultiSlotSamples:
+        """What `encode` gave. Other bytes are a ValueError."""
 
 def count_lines(data: bytes) -> int:
     """Newlines, counted as fast as the machine can: the limit of every reader."""

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 mod arrays;
 mod client;
 mod errors;
+mod multislot;
 mod reader;
 mod server;
 mod store;
@@ -16,6 +17,7 @@ fn umiak_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     table::register(module)?;
     reader::register(module)?;
+    multislot::register(module)?;
     errors::register(module)?;
     store::register(module)?;
     server::register(module)?;

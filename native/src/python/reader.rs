@@ -319,7 +319,7 @@ fn check_single<'a, T>(slot: &str, values: &'a [T], offsets: &[i64], samples: us
     Err(PyValueError::new_err(format!("slot {slot:?} does not have one id per sample: {ids} ids in {samples} samples")))
 }
 
-fn as_signed(values: Vec<u64>) -> Vec<i64> {
+pub(super) fn as_signed(values: Vec<u64>) -> Vec<i64> {
     let mut values = std::mem::ManuallyDrop::new(values);
     // SAFETY: the same memory with the same layout, owned by the new vector alone.
     unsafe { Vec::from_raw_parts(values.as_mut_ptr().cast(), values.len(), values.capacity()) }

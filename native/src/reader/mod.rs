@@ -7,6 +7,8 @@
 //! cache    a parsed file on disk, mapped into memory: the same stream, without parsing
 //! shuffle  windows of that stream, permuted
 //! batches  the stream cut into batches, its position and its statistics
+//!
+//! multislot, samples   the text of Paddle's datasets: counts and values, without names
 //! ```
 //!
 //! Nothing here knows of Python, and nothing is decided by the clock: what is read depends on inputs and settings alone,
@@ -18,9 +20,11 @@ mod cachefeed;
 pub mod columns;
 pub mod fault;
 mod marks;
+pub mod multislot;
 mod number;
 mod parser;
 mod pool;
+pub mod samples;
 pub mod schema;
 mod shuffle;
 #[cfg(target_arch = "x86_64")]

@@ -16,6 +16,7 @@ from paddle.distributed import fleet
 from paddle.distributed.fleet.base import role_maker as role_makers
 
 from umiak.fleet import calls, job, operations
+from umiak.fleet.datasets import calls as datasets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +49,7 @@ def install() -> None:
         setattr(kind, name, _of_role_maker(getattr(kind, name), ours))
     Executor.run = _executor_run(Executor.run)
     operations.install()
+    datasets.install()
 
 
 def _replace_fleet(name: str, ours: Callable[..., Any]) -> None:

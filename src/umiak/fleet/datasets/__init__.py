@@ -1,0 +1,1 @@
+"""Paddle's datasets for jobs with parameter servers: files, a program that prints samples, batches, shuffling, training."""

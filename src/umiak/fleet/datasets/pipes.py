@@ -1,0 +1,192 @@
+"""Runs the program of a ``pipe_command``: a file on its standard input, samples on its standard output. An adapter.
+
+It is a shell command (`bash`, with ``pipefail``, as Paddle runs it) in a process group of its own. Whatever happens to this process,
+that group ends: a part of it does nothing but wait for the end of a pipe whose other end only this process has.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import shlex
+import shutil
+import signal
+import subprocess
+import threading
+from collections import deque
+from typing import TYPE_CHECKING
+
+from umiak.core.problem import Exit, Problem, UmiakError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import IO
+
+LAST_LINES = 12
+"""Of what a program writes to standard error, so many lines are a part of the error."""
+_LONGEST_LINE = 2000
+_PIPE_BYTES = 1 << 20
+_READ_BYTES = 1 << 18
+_PAUSE_S = 0.05
+_SIGPIPE_STATUS = 128 + signal.SIGPIPE
+
+
+class PipeError(UmiakError, RuntimeError):
+    """The program of a pipe_command failed, or printed something that is no sample."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem, exit_status=Exit.JOB_FAILED)
+
+    def __str__(self) -> str:
+        return "\n".join(line for problem in self.problems for line in problem.lines())
+
+
+class PipeProgram:
+    """A started program that reads one file."""
+
+    def __init__(self, command: str, file: str) -> None:
+        self.command = command
+        self.file = file
+        self._last: deque[str] = deque(maxlen=LAST_LINES)
+        watched, self._alive = os.pipe()
+        try:
+            source = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            os.close(watched)
+            os.close(self._alive)
+            problem = Problem(
+                code="UM-FLEET-044", what=f"a file of the dataset can't be read: {file}", why=error.strerror
+            )
+            raise PipeError(problem) from error
+        try:
+            self._process = subprocess.Popen(
+                _shell(command, watched, is_packed=file.endswith(".gz")),
+                stdin=source,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                pass_fds=(watched,),
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(self._alive)
+            raise
+        finally:
+            os.close(source)
+            os.close(watched)
+        self._errors = threading.Thread(target=self._pass_errors, name="pipe_command stderr", daemon=True)
+        self._errors.start()
+        try:
+            fcntl.fcntl(self._output.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        except OSError:
+            pass  # the system allows no larger pipe; it works with a small one
+
+    @property
+    def pid(self) -> int:
+        """Of the shell, which is the number of the process group as well."""
+        return self._process.pid
+
+    def blocks(self, most_bytes: int) -> Iterator[bytes]:
+        """What it prints, in pieces of about so many bytes that end with a line; `PipeError` if it fails.
+
+        Pieces of a program that prints slowly are smaller: nobody waits for a full one.
+        """
+        output = self._output.fileno()
+        pieces: list[bytes] = []
+        size = 0
+        while piece := os.read(output, min(_READ_BYTES, most_bytes)):
+            pieces.append(piece)
+            size += len(piece)
+            if size < most_bytes and select.select([output], [], [], _PAUSE_S)[0]:
+                continue
+            text = b"".join(pieces)
+            end = text.rfind(b"\n") + 1
+            pieces, size = [text[end:]], len(text) - end
+            if end:
+                yield text[:end]
+        self._check_end()
+        if size:
+            yield b"".join(pieces)
+
+    def kill(self) -> None:
+        """End it and everything that it started; `blocks` comes to an end. From any thread, before `close`."""
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+
+    def close(self) -> None:
+        """End it, however far it is. Nobody may be in `blocks`."""
+        if self._alive < 0:
+            return
+        self.kill()
+        os.close(self._alive)
+        self._alive = -1
+        self._process.wait()
+        self._errors.join()
+        self._output.close()
+
+    @property
+    def _output(self) -> IO[bytes]:
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+    def _check_end(self) -> None:
+        status = self._process.wait()
+        # With pipefail, 141: a later part of the pipeline had enough, and ended well.
+        if status in (0, _SIGPIPE_STATUS):
+            return
+        self._errors.join(1.0)  # somebody else may hold its standard error open
+        raise PipeError(
+            Problem(
+                code="UM-FLEET-045",
+                what=f"the program of pipe_command failed with {_ending(status)}: {self.command}",
+                why="\n    ".join(["its last lines of standard error:", *self._last]) if self._last else None,
+                hint=f"try it: ( {self.command} ) < {shlex.quote(self.file)}",
+                where=self.file,
+            )
+        )
+
+    def _pass_errors(self) -> None:
+        """What it writes to standard error is written to ours, and the end of it is kept."""
+        errors = self._process.stderr
+        assert errors is not None
+        unfinished = b""
+        with errors:
+            while piece := os.read(errors.fileno(), _READ_BYTES):
+                _write_all(piece)
+                *lines, unfinished = (unfinished + piece).split(b"\n")
+                for line in lines:
+                    self._keep(line)
+                unfinished = unfinished[-_LONGEST_LINE:]
+        self._keep(unfinished)
+
+    def _keep(self, line: bytes) -> None:
+        if line.strip():
+            self._last.append(line[:_LONGEST_LINE].decode(errors="replace").rstrip())
+
+
+def _shell(command: str, watched: int, *, is_packed: bool) -> list[str]:
+    """The command, and beside it what ends its process group when nobody holds the other end of ``watched`` any more."""
+    shell = shutil.which("bash")
+    watch = f"( read -r _ </proc/self/fd/{watched}; kill -KILL -- -$$ ) </dev/null >/dev/null 2>&1 &"
+    options = "set -o pipefail\n" if shell else ""
+    whole = f"zcat | {{ {command}\n}}" if is_packed else command
+    return [shell or "sh", "-c", f"{watch}\n{options}{whole}"]
+
+
+def _ending(status: int) -> str:
+    number = -status if status < 0 else status - 128
+    try:
+        name = signal.Signals(number).name if status < 0 or status > 128 else ""
+    except ValueError:
+        name = ""
+    return f"{name} (exit code {status})" if name else f"exit code {status}"
+
+
+def _write_all(piece: bytes) -> None:
+    try:
+        os.write(2, piece)
+    except OSError:
+        pass  # nobody reads our standard error; the program shall not fail of that
