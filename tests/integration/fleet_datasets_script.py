@@ -81,7 +81,7 @@ def from_queue(command: str) -> None:
 for command in args.commands[:-1]:
     try:
         from_queue(command)
-    except RuntimeError as error:
+    except RuntimeError as error:  # noqa: PERF203 - there are two of them
         say(f"error {error}")
 from_queue(args.commands[-1] if args.commands else GENERATOR)
 say(f"queue {counts()}")
