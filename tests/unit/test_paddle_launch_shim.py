@@ -2,54 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import sysconfig
-import venv
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-SHIM = ROOT / "shims" / "paddle-launch"
-UV = Path(sys.executable).parent / "uv"
-FLEETRUN = Path(sys.executable).parent / "fleetrun"
-
-
-class Environment:
-    """A fresh one that sees the packages of this one, Paddle and umiak among them, and has Paddle's script."""
-
-    def __init__(self, path: Path) -> None:
-        venv.create(path, with_pip=False, symlinks=True)
-        self.bin, self.site = path / "bin", next(path.glob("lib/python*/site-packages"))
-        # As .pth files are read there: umiak is installed editable.
-        (self.site / "of_tests.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
-        script = FLEETRUN.read_text().partition("\n")[2]
-        (self.bin / "fleetrun").write_text(f"#!{self.bin / 'python'}\n{script}")
-        (self.bin / "fleetrun").chmod(0o755)
-
-    def pip(self, *words: str) -> None:
-        command = [str(UV), "pip", *words, "--quiet", "--python", str(self.bin / "python")]
-        subprocess.run(command, check=True, capture_output=True)
-
-    def says(self, *words: str, **environ: str) -> str:
-        """What a command prints to either stream."""
-        command = [str(self.bin / words[0]), *words[1:]]
-        environ = {**os.environ, **environ}
-        return subprocess.run(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
+from tests.fresh_environments import FreshEnvironment, built_shim
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> str:
-    dist = tmp_path_factory.mktemp("dist")
-    subprocess.run([str(UV), "build", "--quiet", "--wheel", "--out-dir", str(dist), str(SHIM)], check=True)
-    return str(next(dist.glob("umiak_paddle_launch-*.whl")))
+    return built_shim(tmp_path_factory.mktemp("dist"))
 
 
 @pytest.fixture
-def fresh(tmp_path: Path, wheel: str) -> Environment:
-    made = Environment(tmp_path / "venv")
+def fresh(tmp_path: Path, wheel: str) -> FreshEnvironment:
+    made = FreshEnvironment(tmp_path / "venv")
     made.pip("install", "--no-index", "--no-deps", wheel)
     return made
 
@@ -69,15 +36,15 @@ OURS = "usage: umiak launch"
         "fleetrun --help",
     ],
 )
-def test_both_commands_are_umiaks(fresh: Environment, command: str) -> None:
+def test_both_commands_are_umiaks(fresh: FreshEnvironment, command: str) -> None:
     assert fresh.says(*command.split()).lower().startswith(OURS)
 
 
-def test_fleetrun_by_its_path(fresh: Environment) -> None:
+def test_fleetrun_by_its_path(fresh: FreshEnvironment) -> None:
     assert fresh.says("python", str(fresh.bin / "fleetrun"), "--help").lower().startswith(OURS)
 
 
-def test_old_flags_start_servers_and_workers(fresh: Environment, tmp_path: Path) -> None:
+def test_old_flags_start_servers_and_workers(fresh: FreshEnvironment, tmp_path: Path) -> None:
     """The names of fleetrun: --worker_num, --server_num, --workers, --servers."""
     script = tmp_path / "train.py"
     script.write_text("import os, sys; print(os.environ['TRAINING_ROLE'], os.environ['PADDLE_PORT'], sys.argv[1:])\n")
@@ -94,7 +61,7 @@ def test_old_flags_start_servers_and_workers(fresh: Environment, tmp_path: Path)
     assert "UM-LAUNCH" in fresh.says("fleetrun", "--coordinator_num=1", str(script))
 
 
-def test_modules_of_paddle_are_paddles_own(fresh: Environment) -> None:
+def test_modules_of_paddle_are_paddles_own(fresh: FreshEnvironment) -> None:
     code = "from paddle.distributed.launch.main import launch; import sys; print(launch.__code__.co_filename, 'umiak' in sys.modules)"
     assert fresh.says("python", "-c", code).splitlines()[-1].endswith("paddle/distributed/launch/main.py False")
     (fresh.bin / "train.py").write_text("import sys; print(sys.meta_path[0])")
@@ -106,7 +73,7 @@ def test_modules_of_paddle_are_paddles_own(fresh: Environment) -> None:
         assert "LaunchModules" not in fresh.says("python", first, *words[1:])
 
 
-def test_somebody_elses_fleetrun_is_left_alone(fresh: Environment, tmp_path: Path) -> None:
+def test_somebody_elses_fleetrun_is_left_alone(fresh: FreshEnvironment, tmp_path: Path) -> None:
     (tmp_path / "fleetrun").write_text("import sys; print('mine', sys.meta_path[0])\n")
     said = fresh.says("python", str(tmp_path / "fleetrun"))
     assert said.startswith("mine")
@@ -114,7 +81,7 @@ def test_somebody_elses_fleetrun_is_left_alone(fresh: Environment, tmp_path: Pat
 
 
 def test_pip_uninstall_restores_everything(tmp_path: Path, wheel: str) -> None:
-    fresh = Environment(tmp_path / "venv")
+    fresh = FreshEnvironment(tmp_path / "venv")
     before = tree(fresh)
     fresh.pip("install", "--no-index", "--no-deps", wheel)
     assert fresh.says("fleetrun", "--version").startswith("umiak ")
@@ -125,13 +92,13 @@ def test_pip_uninstall_restores_everything(tmp_path: Path, wheel: str) -> None:
     assert "--nproc_per_node" in said
 
 
-def tree(fresh: Environment) -> dict[str, str]:
+def tree(fresh: FreshEnvironment) -> dict[str, str]:
     files = [path for path in fresh.bin.parent.glob("*/**/*") if path.is_file() and "__pycache__" not in path.parts]
     return {str(path): path.read_bytes().hex() for path in files if path.stat().st_size < 100_000}
 
 
 def test_without_umiak_paddles_own_runs(tmp_path: Path, wheel: str) -> None:
-    fresh = Environment(tmp_path / "venv")
+    fresh = FreshEnvironment(tmp_path / "venv")
     (fresh.site / "of_tests.pth").unlink()
     fresh.pip("install", "--no-index", "--no-deps", wheel)
     (fresh.site / "paddle" / "distributed" / "launch").mkdir(parents=True)

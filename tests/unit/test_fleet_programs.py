@@ -1,0 +1,303 @@
+"""Static programs on tables: what leaves the program, how it learns, what is saved. Real Paddle, tables of this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.static_programs import (
+    DIM,
+    IDS,
+    ClickProgram,
+    fleet,
+    fleet_program,
+    losses,
+    older_programs,
+    paddle,
+    plain_losses,
+)
+from umiak import ps
+from umiak.core.problem import BadRequest
+from umiak.fleet import job
+from umiak.fleet.programs import initializers, rules, sites
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+pytestmark = [pytest.mark.paddle, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(autouse=True)
+def older() -> Iterator[None]:
+    with older_programs():
+        yield
+
+
+# ---- what leaves a program
+
+
+def test_sparse_lookups_become_tables_and_others_stay() -> None:
+    main = paddle.static.Program()
+    with paddle.static.program_guard(main, paddle.static.Program()), paddle.utils.unique_name.guard():
+        ids = paddle.static.data("ids", [None, 1], "int64")
+        paddle.static.nn.sparse_embedding(ids, [10, 4], padding_idx=3, param_attr=paddle.ParamAttr(name="a"))
+        paddle.nn.Embedding(10, 2, sparse=True, weight_attr=paddle.ParamAttr(name="b"))(ids)
+        paddle.nn.Embedding(10, 2, weight_attr=paddle.ParamAttr(name="dense"))(ids)
+        shared = paddle.nn.Embedding(10, 2, sparse=True, weight_attr=paddle.ParamAttr(name="shared"))
+        paddle.matmul(shared(ids), shared.weight, transpose_y=True)
+    found = sites.survey(main)
+    assert [*found.tables] == ["a", "b"]
+    assert found.tables["a"] == sites.TableSite(name="a", rows=10, dim=4, slots={found.lookups[0].output: 0})
+    assert found.lookups[0] == sites.LookupSite(
+        table="a", ids="ids", output=found.lookups[0].output, padding=3, drops_last=True
+    )
+    assert found.lookups[1].padding is None
+    assert found.kept == {"dense": "it is not sparse", "shared": "the program also uses it in matmul_v2"}
+    assert found.problems == ()
+
+
+def test_a_sparse_embedding_that_cannot_be_a_table_is_a_problem() -> None:
+    main = paddle.static.Program()
+    with paddle.static.program_guard(main, paddle.static.Program()), paddle.utils.unique_name.guard():
+        ids = paddle.static.data("ids", [None, 1], "int64")
+        paddle.static.nn.sparse_embedding(ids, [10, 4], dtype="float64", param_attr=paddle.ParamAttr(name="wide"))
+    (problem,) = sites.survey(main).problems
+    assert problem.code == "UM-FLEET-010"
+    assert "wide" in problem.what
+    assert "float64" in problem.what
+
+
+@pytest.mark.parametrize(
+    ("initializer", "expected"),
+    [
+        (lambda: paddle.nn.initializer.Uniform(-0.5, 0.25), ps.Uniform(-0.5, 0.25)),
+        (lambda: paddle.nn.initializer.Normal(0.5, 0.25), ps.Normal(0.5, 0.25)),
+        (lambda: paddle.nn.initializer.Constant(0.5), ps.Constant(0.5)),
+        (lambda: paddle.nn.initializer.TruncatedNormal(0.0, 1.0), ps.Normal(0.0, initializers.CUT_OFF_DEVIATION)),
+        (lambda: paddle.nn.initializer.XavierUniform(fan_in=3, fan_out=3), ps.Uniform(-1.0, 1.0)),
+    ],
+)
+def test_first_rows_are_the_startup_programs(initializer: Callable[[], Any], expected: ps.Uniform) -> None:
+    main, startup = paddle.static.Program(), paddle.static.Program()
+    with paddle.static.program_guard(main, startup), paddle.utils.unique_name.guard():
+        ids = paddle.static.data("ids", [None, 1], "int64")
+        attribute = paddle.ParamAttr(name="rows", initializer=initializer())
+        paddle.static.nn.sparse_embedding(ids, [10, 4], param_attr=attribute)
+    assert initializers.first_rows(startup, "rows") == initializers.FirstRows(init=expected)
+
+
+def test_listed_rows_and_what_servers_cannot_compute() -> None:
+    main, startup = paddle.static.Program(), paddle.static.Program()
+    with paddle.static.program_guard(main, startup), paddle.utils.unique_name.guard():
+        ids = paddle.static.data("ids", [None, 1], "int64")
+        listed = paddle.nn.initializer.Assign(np.arange(4, dtype=np.float32).reshape(2, 2))
+        paddle.nn.Embedding(2, 2, sparse=True, weight_attr=paddle.ParamAttr(name="listed", initializer=listed))(ids)
+        strange = paddle.nn.initializer.Orthogonal()
+        paddle.nn.Embedding(2, 2, sparse=True, weight_attr=paddle.ParamAttr(name="strange", initializer=strange))(ids)
+    assert initializers.first_rows(startup, "listed").values == (0.0, 1.0, 2.0, 3.0)
+    problem = initializers.first_rows(startup, "strange").problem
+    assert problem is not None
+    assert problem.code == "UM-FLEET-011"
+
+
+# ---- how it learns
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: paddle.optimizer.SGD(0.5), ps.Sgd(0.5)),
+        (lambda: paddle.optimizer.Momentum(0.5, 0.8, use_nesterov=True), ps.Momentum(0.5, 0.8, nesterov=True)),
+        (lambda: paddle.optimizer.Adam(0.5, 0.8, 0.9, 1e-6, lazy_mode=True), ps.Adam(0.5, 0.8, 0.9, 1e-6)),
+        (lambda: paddle.optimizer.Adagrad(0.5, initial_accumulator_value=0.1), ps.Adagrad(0.5, 0.1, 1e-6)),
+        (lambda: paddle.optimizer.RMSProp(0.5, rho=0.9, centered=True), ps.RmsProp(0.5, 0.9, centered=True)),
+    ],
+)
+def test_an_optimizer_is_a_rule(make: Callable[[], Any], expected: Any) -> None:
+    assert rules.learning(make()) == rules.Learning(rule=expected)
+
+
+def test_decay_limits_and_schedules_of_an_optimizer() -> None:
+    schedule = paddle.optimizer.lr.ExponentialDecay(0.5, 0.9)
+    clip = paddle.nn.ClipGradByGlobalNorm(2.0)
+    found = rules.learning(paddle.optimizer.SGD(schedule, weight_decay=0.25, grad_clip=clip))
+    assert found == rules.Learning(
+        rule=ps.Sgd(0.5), clip=ps.Clip(global_norm=2.0), decay=ps.Decay(l2=0.25), schedule=schedule
+    )
+    assert rules.learning(paddle.optimizer.AdamW(0.5, weight_decay=0.25)).decay == ps.Decay(decoupled=0.25)
+    assert "lazy_mode" in rules.learning(paddle.optimizer.Adam(0.5)).remarks[0]
+
+
+def test_what_servers_have_no_rule_for_is_named() -> None:
+    (problem,) = rules.learning(paddle.optimizer.Lamb(0.5)).problems
+    assert problem.code == "UM-FLEET-012"
+    assert "Lamb" in problem.what
+    (problem,) = rules.learning(paddle.optimizer.Adam(0.5, lazy_mode=True, amsgrad=True)).problems
+    assert "amsgrad" in problem.what
+    with pytest.raises(BadRequest, match="Lamb"):
+        fleet_program(lambda: paddle.optimizer.Lamb(0.5))
+
+
+@pytest.mark.parametrize(
+    ("make", "within"),
+    [
+        (lambda: paddle.optimizer.SGD(0.1), 1e-6),
+        (lambda: paddle.optimizer.Adagrad(0.05), 1e-6),
+        # Paddle counts the gradient of a padding id, which nobody ever reads, in the norm.
+        (lambda: paddle.optimizer.SGD(0.1, grad_clip=paddle.nn.ClipGradByGlobalNorm(0.05)), 1e-4),
+    ],
+    ids=["sgd", "adagrad", "clipped"],
+)
+def test_losses_are_those_of_plain_paddle(make: Callable[[], Any], within: float) -> None:
+    expected = plain_losses(make, 12)
+    assert losses(fleet_program(make), 12) == pytest.approx(expected, abs=within)
+    assert losses(fleet_program(make, embedding="sparse_embedding"), 12) == pytest.approx(expected, abs=within)
+
+
+def test_a_schedule_is_followed() -> None:
+    schedules: list[Any] = []
+
+    def make() -> Any:
+        schedules.append(paddle.optimizer.lr.StepDecay(0.2, step_size=1, gamma=0.5))
+        return paddle.optimizer.SGD(schedules[-1])
+
+    def run(program: ClickProgram) -> list[float]:
+        executor = paddle.static.Executor(paddle.CPUPlace())
+        executor.run(program.startup)
+        found = []
+        for step in range(6):
+            found.append(float(executor.run(program.main, feed=program.batch(step), fetch_list=[program.loss])[0]))
+            schedules[-1].step()
+        return found
+
+    plain = ClickProgram()
+    plain.minimize(make())
+    with paddle.static.scope_guard(paddle.static.Scope()):
+        expected = run(plain)
+    assert run(fleet_program(make)) == pytest.approx(expected, abs=1e-6)
+
+
+# ---- what a program still is
+
+
+def test_a_rewritten_program_can_be_printed_and_keeps_what_tools_read() -> None:
+    program = fleet_program(lambda: paddle.optimizer.SGD(0.1))
+    losses(program, 2)
+    assert "sigmoid" in str(program.main)
+    assert program.main._fleet_opt == {"stat_var_names": []}
+    scope = paddle.static.global_scope()
+    counted = [np.array(scope.find_var(program.statistics[place].name).get_tensor()).sum() for place in (2, 3)]
+    assert sum(counted) == 2 * 16 + 16 * 0
+    assert all(scope.find_var(name) is None for name in ("deep", "wide"))
+
+
+def test_a_test_program_reads_and_creates_nothing() -> None:
+    program = fleet_program(lambda: paddle.optimizer.SGD(0.1))
+    losses(program, 1)
+    executor = paddle.static.Executor(paddle.CPUPlace())
+    later = program.main.clone(for_test=True)
+    batch = program.batch(7)
+    begun = job.current()
+    assert begun is not None
+    before = begun.session.client.status()
+    first = executor.run(program.test, feed=batch, fetch_list=[program.loss])[0]
+    assert executor.run(later, feed=batch, fetch_list=[program.loss.name])[0] == pytest.approx(first, abs=1e-7)
+    assert begun.session.client.status() == before
+    (learned,) = executor.run(program.main, feed=batch, fetch_list=[program.loss])
+    assert learned == pytest.approx(first, abs=1e-7)
+    assert executor.run(program.test, feed=batch, fetch_list=[program.loss])[0] < first
+
+
+def test_ragged_slots_are_pooled_by_the_program() -> None:
+    main, startup = paddle.static.Program(), paddle.static.Program()
+    fleet.init(fleet.PaddleCloudRoleMaker())
+    with paddle.static.program_guard(main, startup), paddle.utils.unique_name.guard():
+        ids = paddle.static.data("ids", [None, 1], "int64", lod_level=1)
+        half = paddle.ParamAttr(name="rows", initializer=paddle.nn.initializer.Constant(0.5))
+        rows = paddle.static.nn.sparse_embedding(ids, [10, 2], param_attr=half)
+        pooled = paddle.static.nn.sequence_pool(rows, "sum")
+        loss = paddle.mean(paddle.sum(pooled, axis=1))
+        fleet.distributed_optimizer(paddle.optimizer.SGD(1.0), None).minimize(loss)
+    executor = paddle.static.Executor(paddle.CPUPlace())
+    executor.run(startup)
+    begun = job.current()
+    assert begun is not None
+    runner = begun.runner_of(main)
+    assert runner is not None
+    ragged = (np.array([[1], [2], [2]]), np.array([0, 1, 3]))
+    found, sums = runner.step({"ids": ragged}, [loss, pooled])
+    assert found == pytest.approx(1.5)
+    assert sums.tolist() == [[0.5, 0.5], [1.0, 1.0]]
+    rows_now = begun.tables["rows"].rows(np.arange(3, dtype=np.uint64), create=False)
+    assert rows_now.tolist() == [[0.5, 0.5], [0.0, 0.0], [-0.5, -0.5]]
+
+
+def test_a_missing_feed_and_a_missing_startup_are_said() -> None:
+    program = fleet_program(lambda: paddle.optimizer.SGD(0.1))
+    executor = paddle.static.Executor(paddle.CPUPlace())
+    with pytest.raises(BadRequest, match="UM-FLEET-020"):
+        executor.run(program.main, feed=program.batch(0), fetch_list=[program.loss])
+    executor.run(program.startup)
+    batch = program.batch(0)
+    del batch["slot1"]
+    with pytest.raises(BadRequest, match="the feed lacks ids: slot1"):
+        executor.run(program.main, feed=batch, fetch_list=[program.loss])
+    with pytest.raises(BadRequest, match="UM-FLEET-015"):
+        program.minimize(fleet.distributed_optimizer(paddle.optimizer.SGD(0.1)))
+
+
+# ---- saving and loading
+
+
+def test_a_save_is_loaded_and_an_inference_model_runs_in_plain_paddle(tmp_path: Path) -> None:
+    program = fleet_program(lambda: paddle.optimizer.Adam(0.05, lazy_mode=True), embedding="sparse_embedding")
+    losses(program, 4)
+    executor = paddle.static.Executor(paddle.CPUPlace())
+    batch = program.batch(9)
+
+    def judged() -> float:
+        return float(executor.run(program.test, feed=batch, fetch_list=[program.loss])[0])
+
+    saved = judged()
+    fleet.save_persistables(executor, str(tmp_path / "all"))
+    names = [each.name for each in (*program.ids, program.label)]
+    fleet.save_inference_model(executor, str(tmp_path / "model"), names, [program.loss], main_program=program.main)
+    fleet.save_persistables(executor, str(tmp_path / "all"))
+    executor.run(program.main, feed=batch, fetch_list=[])
+    assert judged() != saved
+    fleet.load_model(str(tmp_path / "all"), 0)
+    assert judged() == saved
+    dense = paddle.load(str(tmp_path / "all" / "dense.pdparams"))
+    assert sorted(dense) == ["fc_0.b_0", "fc_0.w_0", "fc_1.b_0", "fc_1.w_0"]
+    job.end()
+    with paddle.static.scope_guard(paddle.static.Scope()):
+        prefix = str(tmp_path / "model" / "model")
+        loaded, feeds, targets = paddle.static.load_inference_model(prefix, executor)
+        assert sorted(feeds) == sorted(names)
+        found = executor.run(loaded, feed=batch, fetch_list=targets)
+    assert float(found[0]) == pytest.approx(saved, abs=1e-6)
+
+
+def test_one_table_is_saved_and_loaded_by_its_number(tmp_path: Path) -> None:
+    program = fleet_program(lambda: paddle.optimizer.SGD(0.5))
+    losses(program, 2)
+    begun = job.current()
+    assert begun is not None
+    rows = begun.tables["deep"].rows(np.arange(IDS, dtype=np.uint64), create=False)
+    fleet.save_one_table(0, str(tmp_path / "deep"), 0)
+    paddle.static.Executor(paddle.CPUPlace()).run(program.main, feed=program.batch(5), fetch_list=[])
+    fleet.load_one_table(0, str(tmp_path / "deep"), 0)
+    assert rows.shape == (IDS, DIM)
+    assert np.array_equal(begun.tables["deep"].rows(np.arange(IDS, dtype=np.uint64), create=False), rows)
+    with pytest.raises(BadRequest, match="no table has the number 7"):
+        fleet.save_one_table(7, str(tmp_path / "none"), 0)
+
+
+def test_a_path_without_tables_is_said(tmp_path: Path) -> None:
+    fleet_program(lambda: paddle.optimizer.SGD(0.5))
+    with pytest.raises(BadRequest, match="no tables of umiak beneath"):
+        fleet.load_model(str(tmp_path), 0)
