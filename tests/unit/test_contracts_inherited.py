@@ -159,6 +159,8 @@ def test_errors_of_nccl_end_a_trainer_unless_a_person_says_otherwise() -> None:
 
 
 def test_where_servers_tell_their_metrics_is_passed_on() -> None:
-    worker = contracts.inherit({"UMIAK_PS_METRICS": "9100", "UMIAK_OTHER": "x"}, SERVER)
+    environ = {"UMIAK_PS_METRICS": "9100", "UMIAK_PS_DURABILITY_MS": "20", "UMIAK_OTHER": "x"}
+    worker = contracts.inherit(environ, SERVER)
     assert worker["UMIAK_PS_METRICS"] == "9100"
+    assert worker["UMIAK_PS_DURABILITY_MS"] == "20"
     assert "UMIAK_OTHER" not in worker

@@ -75,7 +75,7 @@ _HIDDEN_PROXIES = ("http_proxy", "https_proxy")
 # All of UMIAK_ is ours, the job's token among it: what a worker should know of it is in the contract.
 _TAKEN_PREFIXES = ("UMIAK_", "PADDLE_ELASTIC_", "TORCHELASTIC_", "FLAGS_selected_")
 
-_PASSED_ON = (native.PS_METRICS,)
+_PASSED_ON = (native.PS_METRICS, native.PS_DURABILITY)
 """Ours, and meant for workers: the person who starts the job says it."""
 
 # Per process manager: its rank, its size, and what goes when they are false. Slurm's sizes stay: they describe the

@@ -23,6 +23,7 @@ TRAINERS = "UMIAK_TRAINERS"
 HETERS = "UMIAK_HETERS"
 WORKERS_ON_HOST = "UMIAK_WORKERS_ON_HOST"
 PS_METRICS = "UMIAK_PS_METRICS"
+PS_DURABILITY = "UMIAK_PS_DURABILITY_MS"
 """Not part of the contract: said by the person who starts the job, and passed on."""
 
 NAMES = frozenset(

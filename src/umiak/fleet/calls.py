@@ -106,10 +106,12 @@ def run_server(job: FleetJob) -> None:
 
 def init_worker(job: FleetJob, _scopes: Any = None) -> None:
     """Connect, and let the first trainer's parameters be everybody's."""
-    server.wait_until_ready(job.session)
+    tables = server.first_tables(job.session)
     for runner in job.runners:
-        if runner.can_bind:
+        if tables or runner.can_bind:
             runner.bind(None)
+    if tables:
+        saving.load_at_start(job, tables)
 
 
 def stop_worker(job: FleetJob) -> None:

@@ -35,11 +35,11 @@ _current: FleetJob | None = None
 class FleetJob:
     """One process's part in a job with servers."""
 
-    def __init__(self, fleet_seat: FleetSeat, role_maker: Any, strategy: Any) -> None:
+    def __init__(self, fleet_seat: FleetSeat, role_maker: Any, strategy: Any, options: SessionOptions) -> None:
         self.place = fleet_seat
         self.role_maker = role_maker
         self._theirs = strategy
-        self.session = sessions.use(Session(fleet_seat.seat, strategies.chosen(strategy).strategy, SessionOptions()))
+        self.session = sessions.use(Session(fleet_seat.seat, strategies.chosen(strategy).strategy, options))
         self.tables = ProgramTables(self.session)
         self._runners: dict[int, ProgramRunner] = {}
         self._readers: dict[tuple[int, int], ProgramRunner | None] = {}
@@ -125,7 +125,8 @@ def begin(role_maker: Any, strategy: Any, environ: Mapping[str, str] | None = No
     given = getattr(role_maker, "_kwargs", {})
     by_hand = type(role_maker).__name__ == "UserDefinedRoleMaker" or "server_endpoints" in given
     place = roles.of_arguments(given, environ) if by_hand else roles.of_environment(environ)
-    _current = FleetJob(place, role_maker, strategy)
+    options = SessionOptions(durability_ms=roles.durability_ms(environ))
+    _current = FleetJob(place, role_maker, strategy, options)
     return _current
 
 

@@ -51,6 +51,18 @@ def of_environment(environ: Mapping[str, str]) -> FleetSeat:
     return FleetSeat(seat=seat, workers=found.endpoints.get(Role.TRAINER, ()) if found is not None else ())
 
 
+def durability_ms(environ: Mapping[str, str]) -> int | None:
+    """How often servers make pushes durable, if the person who starts the job says so: a killed server then comes back with them."""
+    text = environ.get(native.PS_DURABILITY, "").strip()
+    if not text:
+        return None
+    found = worker_seat.whole(text, 1)
+    if found is None:
+        what = f"{native.PS_DURABILITY}: expected an integer, 1 or more: {text}"
+        raise BadRequest(Problem(code="UM-FLEET-005", what=what, hint=f"{native.PS_DURABILITY}=20"))
+    return found
+
+
 def of_arguments(given: Mapping[str, Any], environ: Mapping[str, str]) -> FleetSeat:
     """As a ``UserDefinedRoleMaker`` was told. Job and token are the environment's. `BadRequest` with everything that is wrong."""
     workers = tuple(given.get("worker_endpoints") or ())

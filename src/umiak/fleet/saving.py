@@ -70,6 +70,16 @@ def load_tables(job: FleetJob, path: str) -> None:
     refresh(job)
 
 
+def load_at_start(job: FleetJob, tables: str) -> None:
+    """What servers were told to begin with, once in the life of the job: a trainer that was started again goes on."""
+    session = job.session
+    if session.is_first and session.take("fleet.load") == 0:
+        checkpoint.load(session.client, tables, counts_steps=False)
+    if session.seat.restarts == 0:
+        session.client.gather("fleet.loaded", b"1")
+    refresh(job)
+
+
 def refresh(job: FleetJob) -> None:
     """Take over what is on the servers now."""
     job.session.communicator.reload()

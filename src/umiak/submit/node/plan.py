@@ -94,9 +94,10 @@ def environment(plan: RunPlan, index: int, *, inherited: Mapping[str, str], mast
     launcher, count = plan.launchers[index], len(plan.launchers)
     kept = {name: text for name, text in inherited.items() if not name.startswith(OURS)}
     if len(kept) < len(inherited):
-        from umiak.contracts.native import PS_METRICS  # milliseconds that a host without such variables does not need
+        # Milliseconds that a host without such variables does not need.
+        from umiak.contracts.native import PS_DURABILITY, PS_METRICS
 
-        kept.update({name: text for name, text in inherited.items() if name == PS_METRICS})
+        kept.update({name: text for name, text in inherited.items() if name in (PS_METRICS, PS_DURABILITY)})
     if launcher.placement:
         return {**kept, **dict(launcher.env), **dict(launcher.placement)}
     from umiak.core.cluster import Placement

@@ -1,0 +1,141 @@
+"""Datasets of an unchanged script on umiak's servers: real processes, real programs behind the pipe, some of which fail."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+SCRIPT = Path(__file__).with_name("fleet_datasets_script.py")
+WITHIN_S = 240
+pytestmark = [pytest.mark.paddle, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """Ids 2 to 101, each once, in three files of different sizes."""
+    (tmp_path / "parts").mkdir()
+    for number, ids in enumerate([range(2, 12), range(12, 65), range(65, 102)]):
+        (tmp_path / "parts" / f"part-{number}").write_text("".join(f"{each} {each % 2}\n" for each in ids))
+    return tmp_path
+
+
+def command(counts: str, work: Path, *words: str) -> list[str]:
+    return [
+        sys.executable,
+        "-m",
+        "umiak",
+        "launch",
+        *counts.split(),
+        "--log_dir",
+        "log",
+        str(SCRIPT),
+        str(work),
+        *words,
+    ]
+
+
+def environ() -> dict[str, str]:
+    return {name: text for name, text in os.environ.items() if not name.startswith(("UMIAK_", "PADDLE_", "FLAGS_"))}
+
+
+def launched(work: Path, counts: str, *words: str) -> tuple[int, str]:
+    done = subprocess.run(
+        command(counts, work, *words),
+        cwd=work,
+        env=environ(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=WITHIN_S,
+    )
+    logs = "".join(path.read_text() for path in sorted((work / "log").glob("workerlog.*")))
+    return done.returncode, done.stdout + logs
+
+
+def said(output: str) -> dict[str, set[str]]:
+    """What the trainers said, by the first word."""
+    found: dict[str, set[str]] = {}
+    for word, rest in re.findall(r"said: (\w+) (.*)", output):
+        found.setdefault(word, set()).add(rest)
+    return found
+
+
+def test_every_sample_of_both_kinds_is_learned_once(work: Path) -> None:
+    status, output = launched(work, "--server_num 2 --trainer_num 2")
+    assert status == 0, output
+    told = said(output)
+    once = next(iter(told["queue"]))
+    each = float(re.findall(r"\[([\d.]+)\]", once)[0])
+    assert told["queue"] == {f"[{each}] {100 * each:.3f}"}, output
+    assert told["loaded"] == {"100"}
+    assert told["shuffled"] == {"100, own 50"}
+    assert told["memory"] == told["inferred"] == {f"[{2 * each}] {200 * each:.3f}"}
+    assert told["released"] == {"0"}
+    assert told["newer"] == {f"[{3 * each}] {300 * each:.3f}"}
+    number = r"-?[\d.e+-]+"
+    line = rf"time: \[\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d\], batch: \[2\], total\[1\]:\[{number}\], labels\[8\]:\[[01 ]+\]"
+    assert re.search(line, output), output
+    assert re.search(rf"batch: \[1\], judged\[1\]:\[{number}\]", output)
+
+
+def test_trainers_of_a_sync_job_have_different_numbers_of_batches(work: Path) -> None:
+    status, output = launched(work, "--server_num 1 --trainer_num 2", "--sync")
+    assert status == 0, output
+    assert said(output)["queue"], output
+
+
+def test_programs_that_print_something_else_or_fail(work: Path) -> None:
+    """The script catches the first error; the second one ends the job."""
+    programs = ("sed s/1$/one/", "head -3 > /dev/null; echo what happened >&2; exit 9")
+    status, output = launched(work, "--server_num 1 --trainer_num 1", "--commands", *programs)
+    assert status == 1
+    expected = ["part-0, line 1 ", "slot 1 (ids)", "UM-FLEET-046", "exit code 9", "    what happened", "UM-FLEET-045"]
+    assert [text for text in expected if text not in output] == [], output
+
+
+def test_a_program_that_hangs_ends_with_its_trainer(work: Path) -> None:
+    mark = work / "started"
+    program = f"(echo $BASHPID $PPID >> {mark}; exec sleep 1009) | cat"
+    with open(work / "talk", "w") as talk:
+        process = start(command("--server_num 1 --trainer_num 1", work, "--commands", program), work, talk)
+        try:
+            until(lambda: mark.exists() and len(mark.read_text().split()) >= 2, work)
+            sleeper, shell = map(int, mark.read_text().split()[:2])
+            trainer = parent(shell)
+            assert trainer is not None
+            os.kill(trainer, signal.SIGKILL)
+            until(lambda: parent(sleeper) is None and parent(shell) is None, work)
+            until(lambda: process.poll() is not None, work)
+        finally:
+            process.kill()
+            process.wait()
+    assert process.returncode != 0
+
+
+def start(words: list[str], work: Path, talk: IO[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(words, cwd=work, env=environ(), stdout=talk, stderr=subprocess.STDOUT, text=True)
+
+
+def parent(pid: int) -> int | None:
+    """Of a process that lives."""
+    try:
+        state, number = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+    except OSError:
+        return None
+    return None if state in "ZX" else int(number)
+
+
+def until(holds: Callable[[], object], work: Path) -> None:
+    ends = time.monotonic() + WITHIN_S
+    while not holds():
+        assert time.monotonic() < ends, (work / "talk").read_text()
+        time.sleep(0.05)

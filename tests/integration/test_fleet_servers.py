@@ -1,0 +1,79 @@
+"""Unchanged scripts that call fleet, on our servers: 2 servers and 2 trainers in each strategy, saving, loading, kills."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from testbed.pytest_support import require
+from tests.integration.launching import WORKERS, Launcher, Stage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCRIPT = WORKERS / "fleet_training.py"
+FLAGS = "--server_num 2 --trainer_num 2"
+ENV = {"OMP_NUM_THREADS": "1", "GLOG_minloglevel": "2", "PYTHONWARNINGS": "ignore"}
+STEPS, BATCH = 40, 64
+PATIENCE_S = 170
+
+pytestmark = [pytest.mark.paddle, pytest.mark.timeout(400)]
+
+
+@pytest.fixture(autouse=True)
+def _paddle() -> None:
+    missing = importlib.util.find_spec("paddle") is None
+    require("PaddlePaddle is not installed: pip install paddlepaddle==3.3.1" if missing else None)
+
+
+def results(directory: Path) -> list[dict[str, Any]]:
+    return [json.loads((directory / f"trainer.{rank}").read_text()) for rank in range(2)]
+
+
+def train(stage: Stage, directory: Path, *words: object, flags: str = FLAGS, **env: str) -> Launcher:
+    directory.mkdir(exist_ok=True)
+    return stage.launch(flags, SCRIPT, directory, *words, env={**ENV, **env})
+
+
+def test_every_strategy_learns_and_a_save_is_what_the_next_job_begins_with(stage: Stage, tmp_path: Path) -> None:
+    first = train(stage, tmp_path / "sync", "sync")
+    assert first.wait(within_s=PATIENCE_S) == 0, stage.transcript()
+    sync = results(tmp_path / "sync")
+    assert sync[0]["before"] == pytest.approx(0.693, abs=0.02)
+    assert sync[0]["after"] == sync[1]["after"] < 0.5, "in sync all trainers see the same"
+    assert sync[0]["after"] == pytest.approx(sync[0]["alone"], abs=1e-5), "and it is what plain Paddle computes"
+    assert sync[0]["ranks"] == [0, 1]
+    assert sync[0]["servers"] == 2
+    assert [each["counted"] for each in sync] == [2 * (STEPS + 2) * BATCH - 2 * BATCH] * 2
+
+    second = train(stage, tmp_path / "async", "async", "--load", tmp_path / "sync" / "saved")
+    assert second.wait(within_s=PATIENCE_S) == 0, stage.transcript()
+    found = results(tmp_path / "async")
+    assert min(each["before"] for each in found) <= sync[0]["after"] + 1e-6, "it begins with what was saved"
+    assert found[0]["after"] < sync[0]["after"]
+    assert {each.name for each in (tmp_path / "async" / "model").iterdir()} >= {"model.pdmodel", "model.pdiparams"}
+
+
+def test_geo_learns(stage: Stage, tmp_path: Path) -> None:
+    launcher = train(stage, tmp_path, "geo")
+    assert launcher.wait(within_s=PATIENCE_S) == 0, stage.transcript()
+    assert all(each["after"] < 0.5 for each in results(tmp_path))
+
+
+def test_a_killed_server_comes_back_with_everything(stage: Stage, tmp_path: Path) -> None:
+    launcher = train(stage, tmp_path, "async", "--kill-server", UMIAK_PS_DURABILITY_MS="5")
+    assert launcher.wait(within_s=PATIENCE_S) == 0, stage.transcript()
+    assert (tmp_path / "killed").exists()
+    assert all(each["after"] < 0.5 for each in results(tmp_path))
+
+
+def test_a_killed_trainer_comes_back(stage: Stage, tmp_path: Path) -> None:
+    launcher = train(
+        stage, tmp_path, "async", "--kill-trainer", flags=f"{FLAGS} --trainer_restart alone --max_restart 2"
+    )
+    assert launcher.wait(within_s=PATIENCE_S) == 0, stage.transcript()
+    assert (tmp_path / "killed").exists()
+    assert all(each["after"] < 0.5 for each in results(tmp_path))
