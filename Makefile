@@ -10,6 +10,7 @@ TORCH := .venv-torch
 WHEELS := .venv-wheels
 SITE := .venv-site
 TEST_FLAGS ?=
+TEST_WORKERS ?= 2
 COUNT ?=
 MINUTES ?= 60
 CAMPAIGN_FLAGS ?=
@@ -28,6 +29,9 @@ MAKE_RAY = test -x .venv-ray/bin/ray || { $(BIN)/uv venv --quiet --python $(BIN)
 # Two at a time, as many as the smallest machine has cores; what each prints stays together.
 SIDE_BY_SIDE = $(MAKE) --no-print-directory --jobs 2 --output-sync=target
 CHECKS = check-types check-rust check-imports check-docs check-known-weaknesses
+# uv leaves this to the first import, which keeps nothing where PYTHONDONTWRITEBYTECODE is set: then every process of every test
+# would compile what it imports again, 2 seconds for the SDK of a cloud. Some packages hold files for other Pythons: errors are normal.
+COMPILE_PYTHON = $(BIN)/python -m compileall -qq -j 2 $(VENV)/lib .venv-ray/lib .venv-moto/lib .venv-clouds/lib src testbed tests || true
 OPEN_CLUSTER = $(BIN)/python -m testbed.prepare && $(BIN)/python -m testbed $(@:cluster-%=%) $(COUNT)
 
 .DEFAULT_GOAL := help
@@ -55,7 +59,8 @@ test: setup ## Everything: checks, unit tests, laws, scripts, real clusters
 	@$(MAKE_RAY)
 	@test -x .venv-moto/bin/moto_server || { $(BIN)/uv venv --quiet --python $(BIN)/python .venv-moto && $(BIN)/uv pip install --quiet --python .venv-moto/bin/python 'moto[s3,server]==5.2.5'; }  # a real S3 server, 180 MB
 	@test -e .venv-clouds/.made || { $(BIN)/uv venv --quiet --python $(BIN)/python .venv-clouds && $(BIN)/uv pip install --quiet --python .venv-clouds/bin/python --constraint constraints.txt huaweicloudsdkmodelarts bce-python-sdk alibabacloud-pai-dlc20201203 && touch .venv-clouds/.made; }  # the SDKs of clouds, 80 MB
-	$(BIN)/pytest -n 2 --dist worksteal $(TEST_FLAGS)
+	@$(COMPILE_PYTHON)
+	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal $(TEST_FLAGS)
 
 test-torch: setup ## PyTorch's layers for parameter servers, in .venv-torch (3 GB)
 	@test -x $(TORCH)/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python $(TORCH)

@@ -1,6 +1,7 @@
 """The fixtures that all tests share: real clusters on this machine. And what they all need of the process that runs them."""
 
 import signal
+import sys
 
 import pytest
 
@@ -35,6 +36,9 @@ __all__ = [
 # no test could send it.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# With PYTHONDONTWRITEBYTECODE each worker of xdist would rewrite the assertions of all tests again, ten seconds of its core.
+sys.dont_write_bytecode = False
 
 
 def pytest_configure(config: pytest.Config) -> None:
