@@ -266,8 +266,17 @@ def bare_pods(plane: ControlPlane, count: int) -> tuple[float, float]:
 def clear(plane: ControlPlane) -> None:
     """Delete jobs, pods and events, and wait until they are gone."""
     for path in (JOBS.format("default"), PODS.format("default"), "/api/v1/namespaces/default/events"):
-        plane.request("DELETE", path)
-    wait(lambda: not plane.request("GET", f"{PODS.format('default')}?limit=1")["items"], "pods are gone")
+        wait(partial(_is_cleared, plane, path), f"{path} is empty")
+
+
+def _is_cleared(plane: ControlPlane, path: str) -> bool:
+    """Whether a collection is empty; what is left of it is deleted. Of thousands of objects the answer may come too late."""
+    try:
+        if plane.request("GET", f"{path}?limit=1")["items"]:
+            plane.request("DELETE", path)
+        return not plane.request("GET", f"{path}?limit=1")["items"]
+    except control_plane.KubernetesError:
+        return False
 
 
 # ---- sections

@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.xdist_group("kubernetes"),
 ]
-PS = {"server": 2, "trainer": 2}
+PS: dict[str, int | str] = {"server": 2, "trainer": 2}
 KINDS = ("paddlejob", "job")
 
 
@@ -42,7 +42,7 @@ class ClusterDesk(submitting.Desk):
             'image = "registry.example/training:v1"\npython = "python"\n'
         )
 
-    def submit_job(self, command: str, roles: Mapping[str, int]) -> str:
+    def submit_job(self, command: str, roles: Mapping[str, int | str]) -> str:
         """A handle; files of the project are sent along."""
         job = {
             "name": "clicks",
@@ -106,6 +106,17 @@ def test_the_exit_code_of_a_failed_job_is_that_of_its_script(desk: ClusterDesk, 
     handle = desk.submit_job("fails.py", {"trainer": 2})
     desk.umiak("wait", handle, status=7)
     assert "nothing to learn from" in desk.umiak("logs", handle)
+
+
+def test_an_elastic_job_needs_no_etcd(desk: ClusterDesk) -> None:
+    """Launchers of a PaddleJob meet at the first worker, which the operator names."""
+    desk.place("paddlejob")
+    script = "import os\nprint('one of', os.environ['PADDLE_TRAINERS_NUM'], flush=True)\n"
+    (desk.directory / "counts.py").write_text(script)
+    handle = desk.submit_job("counts.py", {"trainer": "2:3"})
+    desk.umiak("wait", handle)
+    told = desk.umiak("logs", handle)
+    assert "one of 2" in told or "one of 3" in told, told
 
 
 def test_a_config_trains_with_servers_in_the_cluster(desk: ClusterDesk) -> None:

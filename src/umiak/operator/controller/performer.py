@@ -160,7 +160,7 @@ class Performer:
         """The last lines of a pod's log; None if they can't be read."""
         try:
             return await self._log(job, pod, lines)
-        except (KubeRefused, KubeSilent, OSError, asyncio.TimeoutError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the job goes on without the log
             LOG.debug("%s/%s: its log can't be read: %s", job.namespace, pod, error)
             return None
 
