@@ -44,8 +44,7 @@ class LoneJob:
 @pytest.fixture(autouse=True)
 def older() -> Iterator[None]:
     calls.install()
-    fresh = paddle.static.program_guard
-    with older_programs(), fresh(paddle.static.Program(), paddle.static.Program()):
+    with older_programs(), paddle.static.program_guard(paddle.static.Program(), paddle.static.Program()):
         yield
 
 
