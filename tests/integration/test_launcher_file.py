@@ -93,6 +93,19 @@ def test_every_module_of_it_can_be_imported_without_site_packages(launcher: Path
 
 
 @pytest.mark.parametrize("version", PYTHONS)
+def test_every_python_waits_for_paddle_in_jobs_with_servers(launcher: Path, tmp_path: Path, version: str) -> None:
+    """What a worker imports first lies in the file, and Pythons of all versions find it there."""
+    script = tmp_path / "train.py"
+    script.write_text("import sys; print(type(sys.meta_path[0]).__name__, sys.modules['sitecustomize'].__file__)\n")
+    counts = ("--server_num", "1", "--trainer_num", "1", "--tee", "all", "--log_dir", str(tmp_path / "log"))
+    command = [sys.executable, str(launcher), "launch", *counts, PYTHONS[version], str(script)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for worker in ("server 0", "trainer 0"):
+        assert f"[{worker}] _WaitForPaddle {launcher}/umiak/launch/inject/sitecustomize.py" in done.stdout
+
+
+@pytest.mark.parametrize("version", PYTHONS)
 def test_every_python_unpacks_the_files_of_a_job(launcher: Path, tmp_path: Path, version: str) -> None:
     root = tmp_path / "files"
     (root / "sub").mkdir(parents=True)

@@ -125,12 +125,14 @@ impl Rule {
             Optimizer::Adagrad { epsilon, .. } => Step::Adagrad { lr, epsilon },
             Optimizer::AdagradScaled { initial_g2sum: g0, .. } => Step::AdagradScaled { lr, g0 },
             Optimizer::AdagradShared { initial_g2sum: g0, .. } => Step::AdagradShared { lr, g0 },
-            Optimizer::Adam { beta1, beta2, epsilon, .. } => {
-                self.powers[0] *= f64::from(beta1);
-                self.powers[1] *= f64::from(beta2);
+            Optimizer::Adam { beta1, beta2, epsilon, ahead, .. } => {
+                let (first, second) = (f64::from(beta1), f64::from(beta2));
+                self.powers[0] *= first;
+                self.powers[1] *= second;
+                let more = if ahead { [first, second] } else { [1.0, 1.0] };
                 // The corrections of both means, folded into the rate and into epsilon.
-                let root = (1.0 - self.powers[1]).sqrt();
-                let rate = f64::from(lr) * root / (1.0 - self.powers[0]);
+                let root = (1.0 - self.powers[1] * more[1]).sqrt();
+                let rate = f64::from(lr) * root / (1.0 - self.powers[0] * more[0]);
                 Step::Adam { lr: rate as f32, beta1, beta2, epsilon: (f64::from(epsilon) * root) as f32 }
             }
             Optimizer::AdamRow { beta1, beta2, epsilon, .. } => Step::AdamRow { lr, beta1, beta2, epsilon },

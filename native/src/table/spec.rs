@@ -161,7 +161,15 @@ pub enum Optimizer {
     /// Paddle's adagrad: the same with one G per row, to which the mean of g * g over the row is added
     AdagradShared { learning_rate: f32, initial_g2sum: f32 },
     /// Adam with one step count for the table: a push is a step
-    Adam { learning_rate: f32, beta1: f32, beta2: f32, epsilon: f32 },
+    Adam {
+        learning_rate: f32,
+        beta1: f32,
+        beta2: f32,
+        epsilon: f32,
+        /// Both means are corrected as if one push more had been: what Paddle does with gradients of some rows.
+        #[serde(default, skip_serializing_if = "is_false")]
+        ahead: bool,
+    },
     /// Paddle's server-side Adam: each row counts the pushes that touched it
     AdamRow { learning_rate: f32, beta1: f32, beta2: f32, epsilon: f32 },
     Ftrl {
@@ -185,6 +193,11 @@ pub enum Optimizer {
     },
     /// w += g: what geo sends is a difference, not a gradient
     Sum {},
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 fn one() -> f32 {

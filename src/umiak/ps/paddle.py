@@ -60,11 +60,11 @@ class Embedding(layers.Embedding, paddle.nn.Layer):  # type: ignore[misc]
 
     def _pull(self, lookup: Lookup) -> paddle.Tensor:
         if self.training and paddle.is_grad_enabled():
-            return _Rows.apply(self._anchor[0], lookup)
+            return LookupRows.apply(self._anchor[0], lookup)
         return dlpack.from_dlpack(lookup.rows(create=False, absent=self._absent))
 
 
-class _Rows(paddle.autograd.PyLayer):  # type: ignore[misc]
+class LookupRows(paddle.autograd.PyLayer):  # type: ignore[misc]
     """Forward: a pull. Backward: gradients are kept for the end of the step."""
 
     @staticmethod

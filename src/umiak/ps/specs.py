@@ -68,12 +68,16 @@ class AdagradShared:
 
 @positional_value
 class Adam:
-    """Adam with one step count for the whole table: a push is a step. What a framework's lazy Adam does."""
+    """Adam with one step count for the whole table: a push is a step. What a framework's lazy Adam does.
+
+    With ``ahead`` both means are corrected as if one push more had been: what Paddle does with gradients of ``sparse=True``.
+    """
 
     learning_rate: float = 0.001
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-8
+    ahead: bool = False
 
 
 @positional_value
@@ -445,7 +449,10 @@ def _decay(decay: Decay) -> dict[str, Any]:
 
 
 def _rule(rule: Rule) -> dict[str, Any]:
-    return _tagged(rule, "rule", RULES)
+    found = _tagged(rule, "rule", RULES)
+    if not found.get("ahead", True):
+        del found["ahead"]  # as tables were described before it was there
+    return found
 
 
 def _tagged(item: object, tag: str, names: dict[str, type[Any]]) -> dict[str, Any]:

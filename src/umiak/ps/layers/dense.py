@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from umiak.ps.specs import Array, Clip, Decay, DenseTable, Rule
     from umiak.ps.tables.lookup import EmbeddingTable
 
+    Factors = float | tuple[float, ...]
+    """What learning rates are multiplied by: everybody's, or those of each optimizer."""
+
 TABLE = "dense"
 _LINE = 16
 """Numbers in a line of the processor's cache."""
@@ -42,14 +45,26 @@ class Manner:
     """None: as the optimizer says."""
     is_clipped: bool = True
     """Whether its gradients are clipped, where the optimizer clips."""
+    rule: Rule | None = None
+    """None: as the optimizer says."""
+    clip: Clip | None = None
+    """None: as the optimizer says."""
+    optimizer: int = 0
+    """Whose learning rate it follows, where several optimizers learn in one step."""
+    label: str = ""
+    """What tells its rule from those of other manners, for its name."""
 
     @property
     def name(self) -> str:
         """A short name that is different for every manner."""
-        parts = [f"rate-{self.rate:g}"] if self.rate != 1.0 else []
+        parts = [self.label] if self.label else []
+        parts += [f"rate-{self.rate:g}"] if self.rate != 1.0 else []
         if self.decay is not None:
             numbers = ((each, getattr(self.decay, each)) for each in fields(self.decay))
             parts += [f"{name}-{number:g}" for name, number in numbers if number] or ["no-decay"]
+        if self.clip is not None:
+            numbers = ((each, getattr(self.clip, each)) for each in fields(self.clip))
+            parts += [f"clip-{name}-{number:g}" for name, number in numbers if number is not None]
         if not self.is_clipped:
             parts.append("no-clip")
         return ".".join(parts)
@@ -65,7 +80,8 @@ class ParameterGroup:
     arrays: slice
     place: slice
     """Among the numbers of all parameters."""
-    rate: float
+    learning_rate: float
+    optimizer: int
     is_clipped: bool
 
 
@@ -99,7 +115,7 @@ class Learner:
             each.follow(rule, clip, decay)
         self.arrays = tuple(arrays)
         self.values = first_values
-        self._told: float | None = 1.0
+        self._told: Factors | None = 1.0
         self.table = table
         self._clip = clip
         self._decay = decay
@@ -114,10 +130,10 @@ class Learner:
 
     @property
     def learning_rate(self) -> float:
-        return float(getattr(self.rule, "learning_rate", 1.0))
+        return _rate_of(self.rule)
 
-    def step(self, gradients: Sequence[Floats], *, share: float | None, factor: float) -> None:
-        """One step: ``factor`` is what every learning rate is multiplied by from now on."""
+    def step(self, gradients: Sequence[Floats], *, share: float | None, factor: Factors) -> None:
+        """One step: ``factor`` is what every learning rate is multiplied by from now on; with several optimizers, one for each."""
         self.upload_changes()
         if factor != self._told:
             self._tell(factor)
@@ -175,11 +191,13 @@ class Learner:
         for manner, alike in groupby(manners):
             arrays = self.arrays[first : first + len([*alike])]
             place = slice(behind, behind + sum(array.size for array in arrays))
-            rule = self.rule
+            rule = self.rule if manner.rule is None else manner.rule
+            learning_rate = manner.rate * _rate_of(rule)
             if manner.rate != 1.0 and "learning_rate" in fields(rule):
-                rule = replace(rule, learning_rate=manner.rate * self.learning_rate)
+                rule = replace(rule, learning_rate=learning_rate)
             decay = self._decay if manner.decay is None else manner.decay
             clip = self._clip if manner.is_clipped else specs.Clip(weight=self._clip.weight)
+            clip = clip if manner.clip is None else manner.clip
             spec = specs.DenseTable(arrays=arrays, rule=rule, decay=decay, clip=clip)
             table = f"{self.table}.{manner.name}" if manner.name else self.table
             number = self._communicator.open_dense(table, spec, self.values[place])
@@ -190,7 +208,8 @@ class Learner:
                 spec=spec,
                 arrays=numbers,
                 place=place,
-                rate=manner.rate,
+                learning_rate=learning_rate,
+                optimizer=manner.optimizer,
                 is_clipped=manner.is_clipped,
             )
             first, behind = numbers.stop, place.stop
@@ -213,14 +232,19 @@ class Learner:
             np.multiply(each, scale, out=each)
         return [each * scale if group.is_clipped else each for group in self.groups for each in gradients[group.arrays]]
 
-    def _tell(self, factor: float) -> None:
+    def _tell(self, factor: Factors) -> None:
         self._told = factor
+        factors = factor if isinstance(factor, tuple) else (factor,)
         for group in self.groups:
-            self._communicator.set_learning_rate(group.number, factor * group.rate * self.learning_rate)
+            self._communicator.set_learning_rate(group.number, factors[group.optimizer] * group.learning_rate)
         for table in self.tables:
             own = getattr(table.spec.rule, "learning_rate", None)
             if own is not None:
-                self._communicator.set_learning_rate(table.number, factor * own)
+                self._communicator.set_learning_rate(table.number, factors[table.optimizer] * own)
+
+
+def _rate_of(rule: Rule) -> float:
+    return float(getattr(rule, "learning_rate", 1.0))
 
 
 def chosen_rule(rule: Rule | str, learning_rate: float | None) -> Rule:

@@ -133,6 +133,7 @@ class Rule:
         self._numbers = {name: np.float32(n) for name, n in settings.items() if isinstance(n, (int, float))}
         self._nesterov = bool(settings.get("nesterov", False))
         self._centered = bool(settings.get("centered", False))
+        self._ahead = bool(settings.get("ahead", False))
         self._powers = [1.0, 1.0]
 
     @property
@@ -165,8 +166,9 @@ class Rule:
         # In float64: the corrections of both means, folded into the rate and into epsilon.
         self._powers[0] *= float(self._numbers["beta1"])
         self._powers[1] *= float(self._numbers["beta2"])
-        root = math.sqrt(1.0 - self._powers[1])
-        rate = float(self.learning_rate) * root / (1.0 - self._powers[0])
+        more = [float(self._numbers[name]) if self._ahead else 1.0 for name in ("beta1", "beta2")]
+        root = math.sqrt(1.0 - self._powers[1] * more[1])
+        rate = float(self.learning_rate) * root / (1.0 - self._powers[0] * more[0])
         return np.float32(rate), np.float32(float(epsilon) * root)
 
     def apply(

@@ -37,6 +37,8 @@ class EmbeddingTable:
         self.spec = spec
         self.follows = follows
         """Which parts of its spec are the optimizer's: ``rule``, ``clip``, ``decay``."""
+        self.optimizer = 0
+        """Whose learning rate it follows, where several optimizers learn in one step."""
         self._communicator = communicator
         self._number: int | None = None
         self._batches: list[list[tuple[Keys, Floats]]] = [[]]
@@ -69,9 +71,14 @@ class EmbeddingTable:
 
     def rows(self, keys: Keys, *, create: bool = True, absent: Absent = "initial") -> Floats:
         """Rows of keys of any shape. ``absent``: what missing ones read as that are not created."""
-        if create and self._batches[-1]:
-            self._batches.append([])
+        if create:
+            self.begin_read()
         return self._communicator.pull(self.number, keys, create=create, absent=absent)
+
+    def begin_read(self) -> None:
+        """Rows are read for training: what a backward pass has brought before is a batch of its own."""
+        if self._batches[-1]:
+            self._batches.append([])
 
     def collect(self, keys: Keys, rows: Floats) -> None:
         """Gradients for the end of the step; one row per key. The arrays are kept until then, not copied."""
