@@ -55,7 +55,8 @@ def in_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> list[str]:
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.chdir(tmp_path)  # Paddle's own training writes a file there
     for part, size in enumerate((10, 7)):
         lines = (f"2 {10 * part + i} {i + 1} 2 0.5 {i / 10} 1 {i}\n" for i in range(size))
         (tmp_path / f"part-{part}").write_text("".join(lines))
