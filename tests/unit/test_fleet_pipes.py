@@ -137,3 +137,9 @@ def test_nothing_is_left_when_the_reader_is_killed(file: str) -> None:
         assert group_members(group)
         os.kill(reader.pid, signal.SIGKILL)
     wait_until_gone(group)
+
+
+def test_the_hook_for_fleet_is_not_for_it(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UMIAK_FLEET", "1")
+    monkeypatch.setenv("ANOTHER", "2")
+    assert printed('echo "1 $UMIAK_FLEET$ANOTHER"', file) == [b"1 2\n"]

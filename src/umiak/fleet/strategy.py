@@ -54,6 +54,10 @@ def chosen(theirs: Any) -> ChosenStrategy:
         for name, words in _WITHOUT_EFFECT.items()
         if getattr(theirs, name, False) is True
     ]
+    if len(getattr(getattr(theirs, "strategy", None), "downpour_table_param", ())):
+        remarks.append(
+            "strategy.sparse_table_configs is ignored: rows do not count shows and clicks, and none is evicted"
+        )
     if configs.get("use_ps_gpu"):
         remarks.append("a_sync_configs: use_ps_gpu is ignored: tables are in the memory of the servers")
     if configs.get("heter_worker_device_guard", "cpu") not in ("cpu", "CPU"):

@@ -140,7 +140,7 @@ class RunnerSteps:
         self._scope = scope
         self._runner = job.runner_of(program)
         self._learns = learns and self._runner is not None
-        self._reader = self._runner or job.reader_of(program)
+        self._reader = self._runner or job.reader_of(program, scope)
 
     @property
     def learns(self) -> bool:

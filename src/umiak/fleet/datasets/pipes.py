@@ -17,6 +17,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
+from umiak.contracts import injected
 from umiak.core.problem import Exit, Problem, UmiakError
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class PipeProgram:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 bufsize=0,
+                # It has no part in the job: one that imports paddle shall start as fast as it does alone.
+                env={name: text for name, text in os.environ.items() if name not in injected.NAMES},
                 pass_fds=(watched,),
                 start_new_session=True,
             )

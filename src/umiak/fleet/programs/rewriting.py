@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import paddle
 
+from umiak.core.problem import Problem
 from umiak.core.value import value
 from umiak.fleet.programs import rules, sites
 from umiak.fleet.programs.initializers import first_rows
@@ -75,6 +76,11 @@ def for_training(
     firsts = {name: first_rows(startup, name) for name in found.tables}
     problems = [*found.problems, *learning.problems, *(each.problem for each in firsts.values() if each.problem)]
     block = program.global_block()
+    if any(op.type == "cvm" and op.attr("use_cvm") for op in block.ops):
+        # Its gradient of the first two columns is what to add to them; a rule would descend along it.
+        what = "continuous_value_model with use_cvm=True: rows of the servers' tables have no columns that count shows and clicks"
+        hint = "use_cvm=False, or train the model with `umiak train`, whose tables can count them"
+        problems.append(Problem(code="UM-FLEET-016", what=what, hint=hint))
     tables: dict[str, PlannedRows] = {}
     for name, site in found.tables.items():
         try:
