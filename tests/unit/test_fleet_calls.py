@@ -213,12 +213,43 @@ def test_every_call_of_ours_is_one_of_paddles() -> None:
         assert hasattr(fleet, name) or hasattr(fleet.fleet, name)
 
 
-def test_a_dynamic_program_is_refused() -> None:
+def _dynamic_losses(*, with_fleet: bool) -> list[float]:
+    paddle.seed(4)
+    model = paddle.nn.Sequential(paddle.nn.Embedding(20, 4, sparse=True), paddle.nn.Linear(4, 1))
+    optimizer: Any = paddle.optimizer.SGD(0.5, parameters=model.parameters())
+    if with_fleet:
+        fleet.init()
+        model = fleet.distributed_model(model)
+        optimizer = fleet.distributed_optimizer(optimizer)
+    found = []
+    for step in range(6):
+        ids = np.random.RandomState(step).randint(0, 20, (8, 1))
+        loss = ((model(paddle.to_tensor(ids)).reshape([-1, 1]) - paddle.to_tensor(ids / 10.0, "float32")) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        found.append(float(loss))
+    return found
+
+
+def test_a_dynamic_model_learns_as_in_plain_paddle() -> None:
+    paddle.disable_static()
+    try:
+        assert _dynamic_losses(with_fleet=True) == pytest.approx(_dynamic_losses(with_fleet=False), abs=1e-6)
+        begun = job.current()
+        assert begun is not None
+        assert begun.model is not None
+    finally:
+        paddle.enable_static()
+
+
+def test_a_dynamic_optimizer_without_its_model_says_so() -> None:
     fleet.init()
     paddle.disable_static()
     try:
-        with pytest.raises(BadRequest, match="needs a static program"):
-            fleet.distributed_optimizer(paddle.optimizer.SGD(0.1, parameters=paddle.nn.Linear(1, 1).parameters()))
+        alone = paddle.optimizer.SGD(0.1, parameters=paddle.nn.Linear(1, 1).parameters())
+        with pytest.raises(BadRequest, match=r"fleet\.distributed_model"):
+            fleet.distributed_optimizer(alone).step()
     finally:
         paddle.enable_static()
 

@@ -253,7 +253,9 @@ def test_a_missing_feed_and_a_missing_startup_are_said() -> None:
 # ---- saving and loading
 
 
-def test_a_save_is_loaded_and_an_inference_model_runs_in_plain_paddle(tmp_path: Path) -> None:
+def test_a_save_is_loaded_and_an_inference_model_runs_in_plain_paddle(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     program = fleet_program(lambda: paddle.optimizer.Adam(0.05, lazy_mode=True), embedding="sparse_embedding")
     losses(program, 4)
     executor = paddle.static.Executor(paddle.CPUPlace())
@@ -266,6 +268,8 @@ def test_a_save_is_loaded_and_an_inference_model_runs_in_plain_paddle(tmp_path: 
     fleet.save_persistables(executor, str(tmp_path / "all"))
     names = [each.name for each in (*program.ids, program.label)]
     fleet.save_inference_model(executor, str(tmp_path / "model"), names, [program.loss], main_program=program.main)
+    fleet.save_inference_model(executor, str(tmp_path / "scores"), names, program.predict)
+    assert "do not depend on them: label" in capsys.readouterr().err
     fleet.save_persistables(executor, str(tmp_path / "all"))
     executor.run(program.main, feed=batch, fetch_list=[])
     assert judged() != saved

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import paddle
 
-from umiak.fleet import saving, server
+from umiak.fleet import dynamic, saving, server
 from umiak.fleet.job import say
 from umiak.ps.errors import bad
 
@@ -69,13 +69,12 @@ def minimize(
     return [], pairs
 
 
-def distributed_optimizer(job: FleetJob, optimizer: Any, strategy: Any = None) -> ServerOptimizer:
+def distributed_optimizer(job: FleetJob, optimizer: Any, strategy: Any = None) -> Any:
     """The optimizer on the servers."""
     job.use_strategy(strategy)
-    job.optimizer = optimizer
     if paddle.in_dynamic_mode():
-        what = "fleet.distributed_optimizer with servers needs a static program"
-        raise bad("UM-FLEET-002", what, "call paddle.enable_static(), or train the model with `umiak train`")
+        return dynamic.distributed_optimizer(job, optimizer)
+    job.optimizer = optimizer
     return ServerOptimizer(job, optimizer)
 
 
@@ -123,7 +122,7 @@ def barrier(job: FleetJob, comm_world: str = "worker") -> None:
     """Wait for all trainers, with everything that they have pushed."""
     _only_workers(job, "barrier", comm_world)
     session = job.session
-    if not job.runners:
+    if not job.runners and job.model is None:
         session.client.gather("fleet.barrier", b"0")
         return
     session.communicator.flush()
@@ -292,6 +291,7 @@ def refusal(call: str) -> Exception:
 
 
 TAKEN: dict[str, Any] = {
+    "distributed_model": dynamic.distributed_model,
     "distributed_optimizer": distributed_optimizer,
     "init_server": init_server,
     "run_server": run_server,

@@ -46,6 +46,8 @@ class FleetJob:
         self._outputs: dict[str, LookupSite] = {}
         self.optimizer: Any = None
         """What `distributed_optimizer` was given last."""
+        self.model: Any = None
+        """What `distributed_model` was given last."""
         self.loads = 0
         """How often this process has loaded tables, or has heard that another one did."""
         self.warmup: str | None = None

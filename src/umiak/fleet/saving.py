@@ -19,6 +19,7 @@ import numpy as np
 import paddle
 
 from umiak.fleet.job import say
+from umiak.fleet.programs import sites
 from umiak.ps import checkpoint, manifest
 from umiak.ps.errors import bad
 
@@ -56,7 +57,8 @@ def save_tables(job: FleetJob, path: str, *, mode: str = "all") -> None:
         raise
     shutil.rmtree(old, ignore_errors=True)
     dense = {name: values for runner in job.runners for name, values in _dense(runner).items()}
-    _written(directory / DENSE, lambda file: paddle.save(dense, file))
+    if job.runners:
+        _written(directory / DENSE, lambda file: paddle.save(dense, file))
 
 
 def load_tables(job: FleetJob, path: str) -> None:
@@ -133,7 +135,12 @@ def save_model(
             numbers = np.array(found.get_tensor())
         scope.var(variable.name).get_tensor().set(numbers, paddle.CPUPlace())
     executor = paddle.static.Executor(paddle.CPUPlace())
-    fetched = [block.vars[getattr(each, "name", each)] for each in targets]
+    fetched = [block.vars[name] for name in names_of(targets)]
+    involved = {name for op in sites.producers(block, names_of(targets), feeds) for name in op.input_arg_names}
+    spare = [name for name in feeds if name not in involved]
+    if spare:
+        say(f"{path}: left out of the model's inputs, because its outputs do not depend on them: {', '.join(spare)}")
+        feeds = [name for name in feeds if name in involved]
     with paddle.static.scope_guard(scope):
         paddle.static.save_inference_model(
             str(_directory(path) / MODEL), [block.vars[name] for name in feeds], fetched, executor, program=whole

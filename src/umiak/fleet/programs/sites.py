@@ -95,12 +95,12 @@ def survey(program: Any, known: Iterable[str] = ()) -> Survey:
     )
 
 
-def producers(block: Any, names: Iterable[str]) -> list[Any]:
-    """All operations of a block that these variables are computed by, in order."""
-    wanted = {*names}
+def producers(block: Any, names: Iterable[str], given: Iterable[str] = ()) -> list[Any]:
+    """All operations of a block that these variables are computed by, in order; ``given`` ones are not computed."""
+    wanted, known = {*names}, {*given}
     chosen = []
     for op in reversed(block.ops):
-        if wanted.intersection(op.output_arg_names):
+        if wanted.difference(known).intersection(op.output_arg_names):
             wanted.update(op.input_arg_names)
             chosen.append(op)
     return chosen[::-1]
