@@ -16,8 +16,7 @@ from umiak.contracts.injected import fleet_environment
 
 INJECT = str(Path(umiak.__file__).parent / "launch" / "inject")
 PADDLE = """
-import os
-print("paddle begins", os.environ.get("FLAGS_enable_pir_api"))
+print("paddle begins")
 from . import distributed
 """
 PATCHING = """
@@ -82,7 +81,7 @@ def test_variables() -> None:
     ],
 )
 def test_as_soon_as_paddle_is_imported_fleet_is_umiaks(packages: Path, code: str) -> None:
-    assert run("-c", f"{code}; print('script')", environ=told(packages)) == "paddle begins 0\ninstalled True\nscript\n"
+    assert run("-c", f"{code}; print('script')", environ=told(packages)) == "paddle begins\ninstalled True\nscript\n"
 
 
 def test_every_way_of_starting_python(packages: Path, tmp_path: Path) -> None:
@@ -114,8 +113,29 @@ def test_a_worker_without_paddle_imports_nothing_of_umiak(packages: Path) -> Non
     assert run("-c", code, environ=told(packages)) == plain
 
 
-def test_a_flag_that_a_person_has_set_stays(packages: Path) -> None:
-    assert "paddle begins 1\n" in run("-c", "import paddle", environ=told(packages, FLAGS_enable_pir_api="1"))
+FORMS = """
+import paddle
+from paddle.static import default_main_program, program_guard
+layer = paddle.jit.to_static(paddle.nn.Linear(2, 1))
+print(list(layer(paddle.ones([3, 2])).shape), paddle.framework.use_pir_api())
+paddle.enable_static()
+print(type(default_main_program()).__module__, paddle.framework.use_pir_api())
+with program_guard(paddle.static.Program(), paddle.static.Program()):
+    print(type(paddle.static.data("x", [None, 1])).__module__)
+"""
+
+
+@pytest.mark.parametrize(
+    ("environ", "forms"),
+    [
+        ({}, ["[3, 1] True", "paddle.base.framework False", "paddle.base.framework"]),
+        ({"FLAGS_enable_pir_api": "1"}, ["[3, 1] True", "paddle.base.libpaddle.pir True", "paddle.base.libpaddle.pir"]),
+    ],
+    ids=["not said", "said"],
+)
+def test_the_older_form_of_programs_begins_with_static_programs(environ: dict[str, str], forms: list[str]) -> None:
+    """With the real Paddle: a dynamic script keeps what needs the newer form, and a flag that a person has set counts."""
+    assert run("-c", FORMS, environ=told(**environ)).splitlines()[-3:] == forms
 
 
 def test_paddle_is_left_as_it_would_be(packages: Path) -> None:
@@ -155,7 +175,7 @@ def test_paddle_with_servers_of_its_own_keeps_them(packages: Path) -> None:
 def test_umiaks_own_programs_use_no_fleet(packages: Path) -> None:
     (packages / "umiak" / "cli").mkdir()
     (packages / "umiak" / "cli" / "main.py").write_text("import paddle\n")
-    assert run("-c", "import umiak.cli.main", environ=told(packages)) == "paddle begins None\n"
+    assert run("-c", "import umiak.cli.main", environ=told(packages)) == "paddle begins\n"
 
 
 def test_what_goes_wrong_is_said_once_and_the_worker_goes_on(packages: Path) -> None:
@@ -189,7 +209,7 @@ def test_a_python_without_umiak_takes_the_launchers_and_nothing_else_of_its_envi
     own, of_launcher = apart(packages)
     python = bare_python(packages.parent)
     environ = told(own, (str(of_launcher),))
-    assert run("-c", "import paddle", environ=environ, python=python) == "paddle begins 0\ninstalled True\n"
+    assert run("-c", "import paddle", environ=environ, python=python) == "paddle begins\ninstalled True\n"
     code = (
         "import paddle, sys, importlib.util as u; print(u.find_spec('other'), [p for p in sys.path if 'launcher' in p])"
     )
@@ -237,4 +257,4 @@ def test_another_sitecustomize_runs_as_well(packages: Path) -> None:
 def test_isolated_pythons_are_left_alone(packages: Path) -> None:
     (packages.parent / "train.py").write_text(f"import sys; sys.path.insert(0, {str(packages)!r}); import paddle\n")
     for flag in ("-I", "-E", "-S"):
-        assert run(flag, str(packages.parent / "train.py"), environ=told(packages)) == "paddle begins None\n"
+        assert run(flag, str(packages.parent / "train.py"), environ=told(packages)) == "paddle begins\n"

@@ -15,7 +15,7 @@ from paddle.base.executor import Executor
 from paddle.distributed import fleet
 from paddle.distributed.fleet.base import role_maker as role_makers
 
-from umiak.fleet import calls, job, operations
+from umiak.fleet import calls, job, older_form, operations
 from umiak.fleet.datasets import calls as datasets
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def install() -> None:
         setattr(kind, name, _of_role_maker(getattr(kind, name), ours))
     Executor.run = _executor_run(Executor.run)
     operations.install()
+    older_form.install()
     datasets.install()
 
 

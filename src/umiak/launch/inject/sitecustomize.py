@@ -54,8 +54,6 @@ class _WaitForPaddle:
         run = loader.exec_module
 
         def exec_module(module: "Any") -> None:
-            # Static programs of the form that umiak can divide among servers. Paddle reads it once, while it is imported.
-            os.environ.setdefault("FLAGS_enable_pir_api", "0")
             run(module)
             del loader.exec_module
             if self in sys.meta_path:
