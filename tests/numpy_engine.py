@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,18 +23,13 @@ from umiak.ps.clients.collective import Group
 from umiak.ps.sessions import Session
 from umiak.ps.values import Opened
 from umiak.train.config.values import Device, Slots
-from umiak.train.engines.engine import LOSS, Engine, EngineOptions, EnginePeers, Framework
+from umiak.train.engines.engine import LOSS, Engine, EngineOptions, EnginePeers, Framework, ModelFindings
 from umiak.train.metrics import Auc, Mean
 from umiak.train.metrics.metric_set import MetricSet
 from umiak.train.reading.batches import Batch
 from umiak.train.reading.checking import Seen
 
 RATE = 0.5
-
-
-@dataclass
-class NoHyper:
-    """It has none."""
 
 
 class NoBuffers:
@@ -116,6 +110,15 @@ class NumpyEngine:
     def restore(self) -> None:
         """Nothing of the tables is kept here."""
 
+    def takes_weights(self, path: str) -> bool:
+        return False
+
+    def take_weights(self, path: str) -> None:
+        raise AssertionError(path)
+
+    def write_weights(self, checkpoint: str) -> None:
+        """Nobody else reads them."""
+
     def export(
         self,
         path: str,
@@ -167,13 +170,16 @@ class NumpyFramework:
         options: EngineOptions,
         hyper_parameters: Mapping[str, Any],
         where: str | None = None,
+        sample: Callable[[], Batch | None] | None = None,
     ) -> NumpyEngine:
         made = NumpyEngine(slots, job, options)
         made.on_step = self.on_step
         return made
 
-    def hyper_class(self, model: str, where: str | None = None) -> type[Any]:
-        return NoHyper
+    def examine(
+        self, model: str, options: EngineOptions, hyper_parameters: Mapping[str, Any], where: str | None
+    ) -> ModelFindings:
+        return ModelFindings()
 
     def can_use(self, device: Device) -> bool:
         return device is Device.CPU

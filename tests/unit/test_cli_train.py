@@ -211,7 +211,7 @@ def test_check_without_the_framework(capsys: pytest.CaptureFixture[str]) -> None
     [
         (None, "UM-TRAIN-013 config.yaml the model's file is not there: model.py"),
         ("class Modell: pass\n", "UM-TRAIN-013 model.py model.py has no class Model"),
-        ("class DygraphModel: pass\n", "UM-TRAIN-013 model.py model.py has no class Model"),
+        ("class StaticModel: pass\n", "UM-TRAIN-013 model.py model.py has no class Model"),
         ("import os\nclass Model(:\n", "UM-TRAIN-021 model.py:2:13 not Python: SyntaxError: invalid syntax"),
         (
             f"import os\nimport paddle.fluid as fluid\n{MODEL}",

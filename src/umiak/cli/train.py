@@ -43,6 +43,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
 
         printer.data(json_schema.text().rstrip())
         return Exit.DONE
+    if parsed.said("survey") and not parsed.problems:
+        return _survey(parsed, printer)
     _check_request(parsed)
     if _is_submitted(parsed, environ):
         from umiak.cli import train_submit
@@ -50,6 +52,24 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         return train_submit.main(parsed, environ, printer)
     found = examined(parsed, environ)
     return _answer(parsed, checked(found) if parsed.truth("check") else found, environ, printer)
+
+
+def _survey(parsed: Parsed, printer: Printer) -> int:
+    """Every config below a directory, judged."""
+    from umiak.core.shown import inert
+    from umiak.train.survey import rows
+    from umiak.train.survey.look import look
+
+    if parsed.said("model"):
+        raise UmiakError(Problem(code="UM-TRAIN-005", what="--survey and -m", hint="say one of them"))
+    made = look(parsed.text("survey"))
+    if parsed.truth("json"):
+        import json
+
+        printer.data(json.dumps(rows.data(made), indent=2))
+    else:
+        printer.data(inert(rows.text(made)))
+    return Exit.DONE
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
@@ -150,9 +170,10 @@ def _answer(parsed: Parsed, found: Examined, environ: Mapping[str, str], printer
     if parsed.truth("explain"):
         from umiak.core.shown import inert
         from umiak.train.plan import explain
+        from umiak.train.run import checks
 
         encoding = (getattr(printer.out, "encoding", None) or "utf-8").lower().replace("-", "")
-        printer.data(inert(explain.text(found.plan, plain=encoding != "utf8")))
+        printer.data(inert(explain.text(found.plan, plain=encoding != "utf8", tables=checks.tables(found.plan))))
         return Exit.DONE
     return _train(found.plan, parsed, environ, printer)
 
@@ -165,6 +186,9 @@ def _answer_as_json(parsed: Parsed, found: Examined, printer: Printer) -> int:
 
     answer = {"problems": encode(found.problems), "warnings": encode(found.warnings)}
     if parsed.truth("explain"):
+        from umiak.train.run import checks
+
+        answer["tables"] = checks.tables(found.plan) if found.plan else {}
         answer["plan"] = found.plan and without_passwords(_spelled(encode(replace(found.plan, written={}))))
     printer.data(json.dumps(answer, indent=2))
     return found.exit_status

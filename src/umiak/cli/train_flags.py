@@ -132,6 +132,14 @@ FLAGS = (
         metavar="TEXT",
     ),
     Flag(
+        name="survey",
+        help="Judge every config below this directory, one line each: runs, runs with remarks, or does not run and why. With --json "
+        "as JSON. Nothing of the user's code is run.",
+        group=ASKED,
+        origin=FlagOrigin.UMIAK,
+        metavar="DIRECTORY",
+    ),
+    Flag(
         name="explain",
         help="Print the plan: processes, files and strategy of each runner. Train nothing.",
         group=ASKED,

@@ -164,3 +164,8 @@ def _contradictions(environ: Mapping[str, str], contract: Mapping[str, str]) -> 
         if rank in environ and (environ[rank], environ.get(size)) != numbers
         for name in names
     ]
+
+
+def alone(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a helper process of a worker, which is to take itself for a job of one process: without rank, count and endpoints."""
+    return {name: said for name, said in environ.items() if name not in _OWNED}

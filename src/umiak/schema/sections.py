@@ -36,6 +36,8 @@ class UnknownKeys:
     """Has every key."""
     short: Mapping[str, str]
     """What people write for short."""
+    is_open: bool = False
+    """Whether a section is for other readers as well: then only a key that is like a known one is told, as a warning."""
 
 
 class Said:
@@ -132,6 +134,11 @@ def _unknown(entry: Entry, said: Said, table: tuple[Key, ...], findings: Finding
     names = [key.name for key in table if known(key)]
     what = f"{said.label}: unknown key: {shortened(entry.spoken)}"
     meant = surely(entry.key, names) or unknown.short.get(entry.key.lower())
+    if unknown.is_open:
+        if meant in names and not said.said(str(meant)):
+            hint = f"if `{meant}` was meant, write that"
+            findings.warning("UM-CONFIG-012", entry.place, what, why=unknown.why, hint=hint)
+        return
     if meant in names:
         said.wrong.add(str(meant))
         findings.problem("UM-CONFIG-012", entry.place, what, hint=f"did you mean `{meant}`?")

@@ -29,6 +29,7 @@ from umiak.ps import checkpoint, values
 from umiak.ps.manifest import FILE_NAME, BadCheckpoint, Manifest
 from umiak.ps.sessions import Session
 from umiak.ps.values import Opened
+from umiak.train.checkpoints import paddlerec
 from umiak.train.checkpoints.progress import Progress, from_plain, to_plain
 from umiak.train.config.days import is_day
 
@@ -146,6 +147,8 @@ def put_aside(paths: Iterable[str | None], runner: str) -> tuple[str, ...]:
     made = []
     for path in dict.fromkeys(path for path in paths if path):
         found = [saved.path for saved in _all(path) if saved.progress.runner == runner]
+        # PaddleRec's own have the same names, and must not be taken for something that may be replaced.
+        found += [str(each) for each in paddlerec.below(path)]
         if not found:
             continue
         number = next(n for n in itertools.count(1) if not os.path.exists(os.path.join(path, f"{PREVIOUS}{n}")))
@@ -208,7 +211,9 @@ def models_below(path: str, epochs: tuple[int, int] | None) -> tuple[str, ...]:
     try:
         checkpoint.read(path)
     except BadCheckpoint as error:
-        below = sorted((each for each, _ in _whole(path)), key=_order)
+        if paddlerec.is_there(path):
+            return (path,)
+        below = sorted([*(each for each, _ in _whole(path)), *paddlerec.below(path)], key=_order)
         if epochs is not None:
             below = [each for each in below if each.name.isdecimal() and epochs[0] <= int(each.name) < epochs[1]]
         if not below:
@@ -226,6 +231,8 @@ def models_below(path: str, epochs: tuple[int, int] | None) -> tuple[str, ...]:
 
 def seed_of(path: str) -> int | None:
     """What the first rows of its tables were made from. Tables with an accessor are taken over as a whole, so theirs must be the same."""
+    if paddlerec.is_there(path):
+        return None
     specs = [table.spec for table in checkpoint.read(path).tables.values()]
     return next((int(spec["seed"]) for spec in specs if spec["kind"] == "sparse"), None)
 

@@ -12,6 +12,8 @@ from umiak.schema import sections
 from umiak.schema.findings import Findings, Place, choices
 from umiak.schema.yaml_tree import Entry, Listing, Scalar, Section
 from umiak.train.config import flat_keys, keys, workspace
+from umiak.train.config.paddlerec.directory import DYGRAPH, ModelDirectory, ModelForm
+from umiak.train.config.values import DatasetType, DivideBy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ _TRAINED = {
     **{name: name for name in keys.ONLINE},
 }
 _SAME_IN_DATASET = ("sparse_slots", "dense_slots", "padding", "num_workers")
+_READER = "reader"
+"""The module of a reader of PaddleRec 2 that the config does not name."""
 
 
 def is_flat(root: Section) -> bool:
@@ -40,14 +44,38 @@ def is_flat(root: Section) -> bool:
     return is_mapping and root.get("phase") is None and root.get("dataset") is None
 
 
-def translated(root: Section, directory: str, findings: Findings) -> Section | None:
+def form(root: Section, beside: ModelDirectory) -> tuple[str, ModelForm]:
+    """The file of a config's model, and in which form it is."""
+    entry = root.get("runner")
+    runner = entry.node if entry is not None else None
+    named = runner.get("model") if isinstance(runner, Section) else None
+    said = named.node.text.strip() if named is not None and isinstance(named.node, Scalar) else ""
+    return beside.model(said or None)
+
+
+def translated(root: Section, directory: str, findings: Findings, beside: ModelDirectory) -> Section | None:
     """The same config in the older layout. ``directory`` is where its file is."""
-    top = sections.read(flat_keys.FLAT_GLOBAL, root, "config", findings, keys.UNKNOWN)
+    model, is_written_as = form(root, beside)
+    unknown = keys.OPEN if is_written_as is ModelForm.DYGRAPH else keys.UNKNOWN
+    top = sections.read(flat_keys.FLAT_GLOBAL, root, "config", findings, unknown)
     entry = root.get("runner")
     assert entry is not None
     assert isinstance(entry.node, Section)
-    said = sections.read(flat_keys.FLAT, entry.node, "runner", findings, keys.UNKNOWN)
-    return _Translation(root, top, said, entry.node, directory, findings).root()
+    if is_written_as is ModelForm.STATIC:
+        named = entry.node.get("model")
+        findings.problem(
+            "UM-CONFIG-025",
+            named.node.place if named else entry.place,
+            f"the model is a static program: {model}",
+            why=f"there is no {DYGRAPH} beside the config, and static programs are run by PaddleRec's own static trainers",
+            hint="run it with `umiak launch --server_num 1 --trainer_num 1 tools/static_ps_trainer.py -m CONFIG` of PaddleRec's checkout",
+        )
+        return None
+    said = sections.read(flat_keys.FLAT, entry.node, "runner", findings, unknown)
+    made = _Translation(root, top, said, entry.node, directory, findings)
+    made.model, made.is_dygraph, made.full_batches = model, is_written_as is ModelForm.DYGRAPH, beside.full_batches
+    made.one_by_one = beside.one_by_one
+    return made.root()
 
 
 class _Translation:
@@ -60,6 +88,10 @@ class _Translation:
         self.runner = runner
         self.workspace = top.text("workspace") or directory
         self.findings = findings
+        self.model = ""
+        self.is_dygraph = False
+        self.full_batches = False
+        self.one_by_one: tuple[str, ...] = ()
         modes = top.names("mode")
         for number, name in enumerate(modes):
             if name not in (TRAIN, INFER):
@@ -152,24 +184,47 @@ class _Translation:
         return self._entry("device", chosen[0] if chosen else "cpu", f"use_{chosen[0]}" if chosen else "")
 
     def _phase(self, name: str) -> Section:
-        model = self._entry("model", workspace.below(self.said.text("model") or ""), "model")
+        model = self._entry("model", workspace.below(self.model), "model" if self.said.said("model") else "")
         threads = self._moved(self._first(f"{name}_thread_num", "thread_num"), "thread_num")
         return self._section([self._named(name), model, self._entry("dataset_name", name), threads])
 
     def _dataset(self, name: str) -> Section:
         data = "train_data_dir" if name == TRAIN else self._first("infer_data_dir", "test_data_dir")
+        has_slots = self.said.said("sparse_slots") or self.said.said("dense_slots")
+        kind = self.said.text("reader_type") or ""
+        if self.is_dygraph and not has_slots:
+            kind = DatasetType.REC_DATASET.value
         entries = [
             self._named(name),
-            self._entry("type", self.said.text("reader_type") or "", "reader_type"),
-            self._moved(f"{name}_batch_size", "batch_size"),
+            self._entry("type", kind, "reader_type"),
             self._below(data, "data_path"),
         ]
+        size = f"{name}_batch_size"
+        is_ready = self.is_dygraph and not has_slots and not self.said.said(size) and size not in self.said.wrong
+        if is_ready:  # PaddleRec's DataLoader takes what the reader gives for batches then
+            place = self.runner.place
+            entries += [
+                Entry(key="batch_size", place=place, node=_number(place, 1)),
+                self._truth("ready_batches", data=True),
+            ]
+        else:
+            entries.append(self._moved(size, "batch_size"))
         entries += [self._moved(key, key) for key in _SAME_IN_DATASET]
-        if not (self.said.said("sparse_slots") or self.said.said("dense_slots")):
+        if not has_slots:
             reader = f"{name}_reader_path"
-            entries.append(self._below(reader, "data_converter", ending=".py"))
-            if self.said.said(reader):
+            if self.said.said(reader) or not self.is_dygraph:
+                entries.append(self._below(reader, "data_converter", ending=".py"))
+            else:
+                entries.append(self._entry("data_converter", workspace.below(f"{_READER}.py")))
+            if self.said.said(reader) or self.is_dygraph:
                 entries.append(self._entry("reader_class_name", "RecDataset"))
+        if self.is_dygraph and not has_slots:
+            dropped = self.said.truth("drop_last") if self.said.said("drop_last") else self.full_batches
+            entries.append(self._truth("drop_last", data=dropped))
+            reader_file = (self.said.text(reader) or _READER).removesuffix(".py").replace(".", "/")
+            by_files = f"{reader_file}.py" in self.one_by_one
+            said = self.said.text("divide_by") or (DivideBy.FILES if by_files else DivideBy.SAMPLES).value
+            entries.append(self._entry("divide_by", said))
         return self._section(entries)
 
     # ---- small parts
@@ -180,6 +235,10 @@ class _Translation:
     def _word(self, text: str, key: str = "") -> Scalar:
         place = self.said.place(key) if key else self.runner.place
         return Scalar(place=place, data=text, text=text)
+
+    def _truth(self, key: str, *, data: bool) -> Entry:
+        place = self.runner.place
+        return Entry(key=key, place=place, node=Scalar(place=place, data=data, text=str(data).lower()))
 
     def _made(self, key: str, text: str) -> Scalar:
         return Scalar(place=self.top.place(key), data=text, text=text)

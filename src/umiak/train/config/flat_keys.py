@@ -6,8 +6,8 @@ from umiak.core.strategy_name import StrategyName
 from umiak.schema import kinds
 from umiak.schema.keys import Key, words
 from umiak.train.config.keys import ONLINE_KEYS, Origin
-from umiak.train.config.kinds import DENSE, SPARSE
-from umiak.train.config.values import DatasetType, EmbeddingTables, NodeData
+from umiak.train.config.kinds import DENSE, SPARSE, SWITCH
+from umiak.train.config.values import DatasetType, DivideBy, EmbeddingTables, NodeData
 
 _NATIVE = "both types use umiak's own reader: declare slots, or name a reader class with train_reader_path"
 _METRICS = "metrics are the model's own"
@@ -49,6 +49,7 @@ FLAT = (
         name="train_reader_path",
         meaning="`data_converter` for training: a module beside the config, with a class `RecDataset`.",
         kind=kinds.PATH,
+        default_said="with `dygraph_model.py`: `reader`",
     ),
     Key(name="infer_reader_path", meaning="Same for `infer`.", kind=kinds.PATH),
     Key(name="train_batch_size", meaning="`batch_size` for training.", kind=kinds.WHOLE, least=1),
@@ -58,7 +59,7 @@ FLAT = (
         meaning="`type` of both datasets.",
         kind=kinds.CHOICE,
         default="DataLoader",
-        choices=words(DatasetType),
+        choices=(DatasetType.DATA_LOADER.value, DatasetType.QUEUE_DATASET.value),
         synonyms=(("RecDataset", "DataLoader"), ("InmemoryDataset", "QueueDataset")),
     ),
     Key(name="epochs", meaning="`epochs`.", kind=kinds.WHOLE, least=1),
@@ -79,9 +80,9 @@ FLAT = (
     Key(name="infer_load_path", meaning="`init_model_path` for `infer`.", kind=kinds.PATH),
     Key(name="infer_start_epoch", meaning="`infer_start_epoch`.", kind=kinds.WHOLE, least=0),
     Key(name="infer_end_epoch", meaning="`infer_end_epoch`.", kind=kinds.WHOLE, least=1),
-    Key(name="use_gpu", meaning="`device: gpu`.", kind=kinds.TRUTH, default=False),
-    Key(name="use_xpu", meaning="`device: xpu`.", kind=kinds.TRUTH, default=False),
-    Key(name="use_npu", meaning="`device: npu`.", kind=kinds.TRUTH, default=False),
+    Key(name="use_gpu", meaning="`device: gpu`.", kind=SWITCH, default=False),
+    Key(name="use_xpu", meaning="`device: xpu`.", kind=SWITCH, default=False),
+    Key(name="use_npu", meaning="`device: npu`.", kind=SWITCH, default=False),
     Key(
         name="use_fleet",
         meaning="`class: cluster_train` with `fleet_mode: collective` and `alone_allowed`.",
@@ -129,9 +130,24 @@ FLAT = (
     *ONLINE_KEYS,
     Key(
         name="model",
-        meaning="`model` of both phases, from the workspace.",
+        meaning="`model` of both phases, from the workspace. `dygraph_model.py` is a model of PaddleRec 2.",
         kind=kinds.PATH,
-        default="model.py",
+        default_said="`model.py`, or `dygraph_model.py` if that is there instead",
+        origin=Origin.UMIAK,
+    ),
+    Key(
+        name="divide_by",
+        meaning="With `dygraph_model.py`: `divide_by` of both datasets.",
+        kind=kinds.CHOICE,
+        choices=words(DivideBy),
+        default_said="`files` if the reader goes through its list of files and does nothing else with it, else `samples`",
+        origin=Origin.UMIAK,
+    ),
+    Key(
+        name="drop_last",
+        meaning="With `dygraph_model.py`: leave out batches that are not full.",
+        kind=kinds.TRUTH,
+        default_said="`false`; `true` if the model reads the batch size from the config",
         origin=Origin.UMIAK,
     ),
     Key(name="sparse_slots", meaning="`sparse_slots` of both datasets.", kind=SPARSE, origin=Origin.UMIAK),

@@ -15,7 +15,7 @@ import re
 from umiak.schema import kinds
 from umiak.schema.keys import Key
 from umiak.train.config import flat_keys, keys, optimizers, tables
-from umiak.train.config.kinds import DAY, DENSE, DEVICES, SPARSE
+from umiak.train.config.kinds import DAY, DENSE, DEVICES, SPARSE, SWITCH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -183,6 +183,10 @@ def _mapping(_: Key) -> Schema:
     return {"type": "object"}
 
 
+def _switch(_: Key) -> Schema:
+    return {"anyOf": [{"type": "boolean"}, {"enum": [0, 1]}]}
+
+
 def _sections(_: Key) -> Schema:
     return {"type": "array", "items": {"type": "object"}}
 
@@ -200,6 +204,7 @@ _KINDS = {
     DENSE: _dense,
     DEVICES: _devices,
     DAY: _day,
+    SWITCH: _switch,
     kinds.BOUNDS: _bounds,
     kinds.MAPPING: _mapping,
     kinds.SECTIONS: _sections,

@@ -16,6 +16,7 @@ from umiak.train.config.kinds import DAY, DENSE, DEVICES, SPARSE
 from umiak.train.config.values import (
     DatasetType,
     Device,
+    DivideBy,
     EmbeddingTables,
     FleetMode,
     NodeData,
@@ -35,6 +36,14 @@ UNKNOWN = UnknownKeys(
     page="docs/reference/config.md",
     short={"lr": "learning_rate", "rate": "learning_rate", "bs": "batch_size"},
 )
+
+OPEN = UnknownKeys(
+    why="it is passed on to the model and its reader",
+    page="docs/reference/config.md",
+    short={},
+    is_open=True,
+)
+"""Beside a model of PaddleRec 2: its code reads any key of any section."""
 
 _PLACES = "It replaces a part of PaddleRec's own engine, which umiak does not have."
 _SAVED = "-1: after every epoch."
@@ -404,7 +413,8 @@ DATASET = (
     Key(name="name", meaning="Name, used in `dataset_name`.", kind=kinds.NAME, required=True),
     Key(
         name="type",
-        meaning="Type of the reader. Both are read in the same way.",
+        meaning="Type of the reader. `DataLoader` and `QueueDataset` are read in the same way; `RecDataset`: the reader class "
+        "opens the files itself, as PaddleRec 2's do (only for models of PaddleRec 2).",
         kind=kinds.CHOICE,
         default="DataLoader",
         choices=words(DatasetType),
@@ -452,11 +462,34 @@ DATASET = (
         least=0,
         origin=Origin.UMIAK,
     ),
+    Key(
+        name="drop_last",
+        meaning="With `type: RecDataset`: leave out a batch that is not full.",
+        kind=kinds.TRUTH,
+        default=False,
+        origin=Origin.UMIAK,
+    ),
+    Key(
+        name="divide_by",
+        meaning="With `type: RecDataset`: trainers divide the data by whole `files`, where these make even shares, or each runs "
+        "the reader on all files and takes every N-th of its `samples`.",
+        kind=kinds.CHOICE,
+        default="samples",
+        choices=words(DivideBy),
+        origin=Origin.UMIAK,
+    ),
+    Key(
+        name="ready_batches",
+        meaning="With `type: RecDataset`: the reader class gives whole batches, which are trained on as they are.",
+        kind=kinds.TRUTH,
+        default=False,
+        origin=Origin.UMIAK,
+    ),
     Key(name="reader_class_name", meaning="Name of the custom reader class.", kind=kinds.NAME, default="Reader"),
     Key(
         name="num_workers",
         origin=Origin.NEWER,
-        meaning="Number of processes that run the reader class; 0: one per core.",
+        meaning="Number of processes that run the reader class; 0: one per core, with `type: RecDataset` one.",
         kind=kinds.WHOLE,
         default=0,
         least=0,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from umiak.schema.keys import BadValue, Key, Kind
+from umiak.schema.keys import BadValue, Key, Kind, WrongType
 from umiak.schema.kinds import word_of
-from umiak.schema.yaml_tree import Listing, shortened
+from umiak.schema.yaml_tree import Listing, Scalar, shortened
 from umiak.train.config import days, slots
 
 TYPE_CHECKING = False
@@ -53,9 +53,16 @@ def _day(_: Key, node: Node) -> str:
     return word
 
 
+def _switch(_: Key, node: Node) -> bool:
+    if not isinstance(node, Scalar) or node.data not in (0, 1):
+        raise WrongType
+    return bool(node.data)
+
+
 _BAD_SLOT = "UM-CONFIG-021"
 
 SPARSE = Kind(phrase="slot names, separated by spaces", read=_sparse, code=_BAD_SLOT)
 DENSE = Kind(phrase="name:width, separated by spaces", read=_dense, code=_BAD_SLOT)
 DEVICES = Kind(phrase='comma-separated indices, as in "0,1"', read=_devices)
+SWITCH = Kind(phrase="a boolean, or 0 or 1", read=_switch)
 DAY = Kind(phrase="a date, as in 20260131", read=_day)

@@ -15,8 +15,10 @@ from umiak.schema import sections, yaml_tree
 from umiak.schema.findings import Findings, Place
 from umiak.schema.yaml_tree import Scalar, Section, kind_of
 from umiak.train.config import flat, keys, optimizers, overrides, tables, workspace
+from umiak.train.config.paddlerec import dotted
+from umiak.train.config.paddlerec.directory import ModelDirectory, ModelForm, is_dygraph
 from umiak.train.config.runners import dangling, runner
-from umiak.train.config.values import Dataset, DatasetType, EmbeddingTables, Phase, Runner, TrainConfig
+from umiak.train.config.values import Dataset, DatasetType, DivideBy, EmbeddingTables, Phase, Runner, TrainConfig
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,13 +43,21 @@ class Reading:
     warnings: tuple[Problem, ...] = ()
 
 
-def read(text: str, *, source: str, library: Library, directory: str = ".", said: Iterable[str] = ()) -> Reading:
-    """The config in a text. ``directory`` is where its file is; ``said`` are the overrides of the command line."""
+def read(
+    text: str,
+    *,
+    source: str,
+    library: Library,
+    directory: str = ".",
+    said: Iterable[str] = (),
+    beside: ModelDirectory | None = None,
+) -> Reading:
+    """The config in a text. ``directory`` is where its file is, and ``beside`` what else is there; ``said`` are the overrides of the command line."""
     findings = Findings()
     root = yaml_tree.parse(text, source, findings)
     config = None
     if not findings.problems:
-        config = _Config(source, library, directory, findings).read(root, said)
+        config = _Config(source, library, directory, findings, beside or ModelDirectory()).read(root, said)
     return Reading(
         config=None if findings.problems else config,
         problems=findings.problems,
@@ -63,15 +73,22 @@ def written(text: str, made: TrainConfig, *, source: str, said: Iterable[str] = 
         return {}
     tree = workspace.filled_tree(overrides.apply(root, said, findings), made.workspace)
     plain: Free = yaml_tree.free(tree)
+    if flat.is_flat(root) and any(is_dygraph(each.model) for each in made.phases):
+        plain = dotted.retyped(yaml_tree.free(root), plain, said)
     return {**plain, "workspace": made.workspace}
 
 
 class _Config:
-    def __init__(self, source: str, library: Library, directory: str, findings: Findings) -> None:
+    def __init__(
+        self, source: str, library: Library, directory: str, findings: Findings, beside: ModelDirectory
+    ) -> None:
         self.start = Place(source=source, line=1, column=1)
         self.library = library
         self.directory = directory
         self.findings = findings
+        self.beside = beside
+        self.is_open = False
+        """Whether other code than ours reads any section: that of a model of PaddleRec 2."""
 
     def read(self, root: yaml_tree.Node | None, said: Iterable[str]) -> TrainConfig | None:
         if root is None or (isinstance(root, Scalar) and root.data is None):
@@ -94,7 +111,8 @@ class _Config:
             return None
         root = overrides.apply(root, said, self.findings)
         if flat.is_flat(root):
-            root = flat.translated(root, self.directory, self.findings)
+            self.is_open = flat.form(root, self.beside)[1] is ModelForm.DYGRAPH
+            root = flat.translated(root, self.directory, self.findings, self.beside)
             if root is None:
                 return None
         directory = self._workspace(root)
@@ -141,9 +159,10 @@ class _Config:
         there = {each.name for each in settled_phases}
         settled_runners = tuple([each for each in settled_runners if there.issuperset(_phases_of(each))])
         hyper = top.node("hyper_parameters")
-        learned = optimizers.read(hyper if isinstance(hyper, Section) else None, self.findings)
+        # A model of PaddleRec 2 makes its optimizer and its tables itself.
+        learned = optimizers.read(hyper if isinstance(hyper, Section) and not self.is_open else None, self.findings)
         said = top.node("table_parameters")
-        named = said if isinstance(said, Section) else None
+        named = said if isinstance(said, Section) and not self.is_open else None
         parameters = tables.read(named, self.findings)
         tables.check_schedule(parameters, learned.schedule, named, self.findings)
         if self.findings.problems:
@@ -221,6 +240,9 @@ class _Config:
             reader_processes=said.number("num_workers"),
             extra_slots_allowed=said.truth("extra_slots_allowed"),
             bad_lines=said.number("bad_lines"),
+            drop_last=said.truth("drop_last"),
+            divide_by=DivideBy(said.get("divide_by")),
+            ready_batches=said.truth("ready_batches"),
         )
         both = {slot.name for slot in made.dense_slots} & {*made.sparse_slots}
         if both:

@@ -14,6 +14,7 @@ from umiak.core.nearest import nearest
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
 from umiak.train.config import layouts, workspace
+from umiak.train.config.paddlerec import directory as directories
 from umiak.train.config.workspace import Library
 
 TYPE_CHECKING = False
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from umiak.train.config.layouts import Reading
+    from umiak.train.config.paddlerec.directory import ModelDirectory
 
 CONFIG = "config.yaml"
 MOST_BYTES = 4 << 20
@@ -47,7 +49,46 @@ def load(named: str, said: Iterable[str] = (), library: Library | None = None) -
     """Find, read and check a config; ``said`` are the overrides of the command line."""
     library = library or installed()
     source = read(find(named, library))
-    return source, layouts.read(source.text, source=source.path, directory=source.directory, library=library, said=said)
+    said = tuple(said)
+    made = layouts.read(
+        source.text,
+        source=source.path,
+        directory=source.directory,
+        library=library,
+        said=said,
+        beside=beside(_workspace(source, said)),
+    )
+    return source, made
+
+
+def beside(directory: str) -> ModelDirectory:
+    """The Python files of a directory, as far as they say in which form the model is."""
+    try:
+        names = [name for name in os.listdir(directory) if name.endswith(".py")]
+    except OSError:
+        return directories.ModelDirectory()
+    return directories.directory({name: _python(os.path.join(directory, name)) for name in names})
+
+
+def _python(path: str) -> str:
+    """The text of a Python file; nothing where it can't be read, which is told when it is needed."""
+    try:
+        if not os.path.isfile(path):  # a named pipe would wait for its writer
+            return ""
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(MOST_BYTES)
+    except OSError:
+        return ""
+
+
+def _workspace(source: Source, said: tuple[str, ...]) -> str:
+    """The directory in which a config of the newer layout looks for its model: its own, unless it says another one."""
+    import re  # not before it is needed
+
+    named = [text.partition("=")[2] for text in said if text.partition("=")[0].strip() == "workspace"]
+    named = named or re.findall(r"^workspace:[ \t]*([^#\n]*)", source.text, re.MULTILINE)
+    path = named[-1].strip().strip("\"'") if named else ""
+    return path or source.directory
 
 
 def find(named: str, library: Library) -> str:

@@ -67,10 +67,21 @@ class EmbeddingTables(str, Enum):
 
 
 class DatasetType(str, Enum):
-    """PaddleRec's two ways of reading. Here both use the same native reader."""
+    """PaddleRec's ways of reading. Here the first two use the same native reader."""
 
     DATA_LOADER = "DataLoader"
     QUEUE_DATASET = "QueueDataset"
+    REC_DATASET = "RecDataset"
+    """A class of the user's that opens files itself, as readers of PaddleRec 2 do."""
+
+
+class DivideBy(str, Enum):
+    """How the samples of a reader class that opens files itself are divided among trainers."""
+
+    FILES = "files"
+    """Whole files, where these make even shares."""
+    SAMPLES = "samples"
+    """Each trainer runs it on all files, and takes every N-th sample."""
 
 
 @value
@@ -141,11 +152,22 @@ class Dataset:
     extra_slots_allowed: bool = False
     bad_lines: int = 0
     """How many lines of an epoch may be left out."""
+    drop_last: bool = False
+    """Whether a batch that is not full is left out, as PaddleRec does, instead of trained on."""
+    divide_by: DivideBy = DivideBy.SAMPLES
+    """For a class that opens files itself."""
+    ready_batches: bool = False
+    """Whether what the reader class gives are whole batches already."""
 
     @property
     def has_slots(self) -> bool:
         """Whether the native reader reads the lines, and not a class of the user's."""
         return bool(self.sparse_slots or self.dense_slots)
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether a class of the user's opens the files itself: RecDataset of PaddleRec 2."""
+        return self.type is DatasetType.REC_DATASET and not self.has_slots
 
 
 @value

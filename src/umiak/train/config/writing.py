@@ -135,6 +135,9 @@ def _dataset(dataset: Dataset) -> dict[str, Any]:
         "num_workers": dataset.reader_processes,
         "extra_slots_allowed": dataset.extra_slots_allowed,
         "bad_lines": dataset.bad_lines,
+        "drop_last": dataset.drop_last,
+        "divide_by": dataset.divide_by.value,
+        "ready_batches": dataset.ready_batches,
     }
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -37,9 +37,21 @@ HALVES = (paddle.float16, paddle.bfloat16)
 class Buffers:
     """The buffers and frozen parameters of one model."""
 
-    def __init__(self, model: paddle.nn.Layer, job: Session, *, table: str) -> None:
+    def __init__(
+        self,
+        model: paddle.nn.Layer,
+        job: Session,
+        *,
+        table: str,
+        more: Mapping[str, paddle.Tensor] | None = None,
+    ) -> None:
+        """``more``: tensors that are kept as well, though no layer has them."""
         self._job = job
-        self._tensors = _kept(model)
+        self._tensors = {**_kept(model), **(more or {})}
+        self.on_read: Callable[[], None] = _nothing
+        """Called before values are looked at."""
+        self.on_set: Callable[[], None] = _nothing
+        """Called when values were set."""
         self.table = table
         self.spec = specs.DenseTable(
             arrays=tuple(
@@ -68,6 +80,7 @@ class Buffers:
             size = _coded(array).size
             _set(tensor, _decoded(flat[at : at + size], array))
             at += size
+        self.on_set()
 
     def store(self, peers: EnginePeers) -> None:
         """What all trainers have in common into the table. Every trainer calls it."""
@@ -79,6 +92,7 @@ class Buffers:
         if self._number is not None and peers.world > 1:
             for tensor, array in zip(self._tensors.values(), self._common(peers), strict=True):
                 _set(tensor, array)
+            self.on_set()
 
     def own(self) -> str:
         """This trainer's own, as text; nothing if there is none, or too much."""
@@ -94,6 +108,7 @@ class Buffers:
             array = _array(tensor)
             _set(tensor, np.frombuffer(data, array.dtype, array.size, at).reshape(array.shape))
             at += array.nbytes
+        self.on_set()
 
     # ---- between trainers
 
@@ -116,7 +131,12 @@ class Buffers:
         return arrays
 
     def _arrays(self) -> list[NDArray[Any]]:
+        self.on_read()
         return [_array(each) for each in self._tensors.values()]
+
+
+def _nothing() -> None:
+    """Nobody asked."""
 
 
 def _kept(model: paddle.nn.Layer) -> dict[str, paddle.Tensor]:

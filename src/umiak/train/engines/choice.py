@@ -1,6 +1,7 @@
 """Chooses the framework of a run, and imports it: the only way from `umiak.train.run` to a framework. An adapter.
 
-There is one, PaddlePaddle. Importing it takes seconds, so it is asked for when a process is about to train.
+There is one, PaddlePaddle, with two forms of models: our own, class Model, and that of PaddleRec 2, class DygraphModel. A model's file says which it is.
+Importing a framework takes seconds, so it is asked for when a process is about to train.
 """
 
 from __future__ import annotations
@@ -9,9 +10,19 @@ import warnings
 from typing import TYPE_CHECKING
 
 from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.train.engines import model_text
 
 if TYPE_CHECKING:
-    from umiak.train.engines.engine import Framework
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from umiak.ps.clients.collective import Group
+    from umiak.ps.sessions import Session
+    from umiak.train.config.values import Device, Slots
+    from umiak.train.engines.dygraph import DygraphFramework
+    from umiak.train.engines.engine import Engine, EngineOptions, Framework, ModelFindings
+    from umiak.train.engines.paddle import PaddleFramework
+    from umiak.train.reading.batches import Batch
 
 
 def framework() -> Framework:
@@ -28,6 +39,55 @@ def framework() -> Framework:
                 hint="`python -c 'import paddle'` says more; reinstall it, in the build for this machine",
             )
             raise UmiakError(problem, exit_status=Exit.REFUSED) from error
+        from umiak.train.engines.dygraph import DygraphFramework
         from umiak.train.engines.paddle import PaddleFramework
 
-    return PaddleFramework()
+    return _BothForms(PaddleFramework(), DygraphFramework())
+
+
+class _BothForms:
+    """A framework for models of either form."""
+
+    def __init__(self, own: PaddleFramework, dygraph: DygraphFramework) -> None:
+        self._own = own
+        self._dygraph = dygraph
+
+    def engine(
+        self,
+        model: str,
+        slots: Slots,
+        *,
+        job: Session,
+        options: EngineOptions,
+        hyper_parameters: Mapping[str, Any],
+        where: str | None = None,
+        sample: Callable[[], Batch | None] | None = None,
+    ) -> Engine:
+        if is_dygraph(model):
+            return self._dygraph.engine(model, slots, job=job, options=options, where=where, sample=sample)
+        return self._own.engine(
+            model, slots, job=job, options=options, hyper_parameters=hyper_parameters, where=where, sample=sample
+        )
+
+    def examine(
+        self, model: str, options: EngineOptions, hyper_parameters: Mapping[str, Any], where: str | None
+    ) -> ModelFindings:
+        if is_dygraph(model):
+            return self._dygraph.examine(model, options, where)
+        return self._own.examine(model, options, hyper_parameters, where)
+
+    def can_use(self, device: Device) -> bool:
+        return self._own.can_use(device)
+
+    def group(self, *, on_cpu: bool) -> Group:
+        return self._own.group(on_cpu=on_cpu)
+
+
+def is_dygraph(model: str) -> bool:
+    """Whether a model's file is in the form of PaddleRec 2, by the classes that it has."""
+    try:
+        with open(model, "rb") as text:
+            seen = model_text.look(text.read(), model)
+    except OSError:
+        return False
+    return model_text.is_dygraph(seen)

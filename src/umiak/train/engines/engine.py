@@ -7,13 +7,15 @@
     loss = engine.evaluate(batch, metrics)                  the same without learning
 
 A run knows no more of a model than this. Another kind of model is another `Framework`, whose engines keep what they learn in tables of the job that they are
-given: then checkpoints, resuming and parameter servers work as they do for all others. `umiak.train.engines.paddle` is the one that is there.
+given: then checkpoints, resuming and parameter servers work as they do for all others. `umiak.train.engines.paddle` is for models of our own form,
+`umiak.train.engines.dygraph` for those of PaddleRec 2.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from umiak.core.problem import Problem
 from umiak.core.value import value
 from umiak.train.config.values import Device, EmbeddingTables, Learning, TableParameters
 
@@ -24,11 +26,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from umiak.core.problem import Problem
     from umiak.ps.clients.collective import Group
     from umiak.ps.sessions import Session
     from umiak.ps.values import Opened
-    from umiak.train.config.values import Slots
+    from umiak.train.config.values import Free, Slots
     from umiak.train.metrics.metric_set import MetricSet
     from umiak.train.reading.batches import Batch
     from umiak.train.reading.checking import Seen
@@ -52,6 +53,21 @@ class EngineOptions:
     embedding_tables: EmbeddingTables = EmbeddingTables.SHARED
     prefix: str = ""
     """Before the names of this model's tables, where a job has several models."""
+    written: Free = {}
+    """The config as it is written: models in the form of PaddleRec 2 look into it."""
+    is_shared: bool = False
+    """Whether several trainers, or servers, hold what is learned; engines see it from their job, `Framework.examine` has none."""
+    checkpoint: str = ""
+    """One that will be loaded, and whose form tables shall have; none: as the model and the config say."""
+
+
+@value
+class ModelFindings:
+    """What is to be known about a model before it is trained."""
+
+    warnings: tuple[Problem, ...] = ()
+    tables: tuple[str, ...] = ()
+    """Lines about what is kept in tables, where the model does not say it itself."""
 
 
 class EnginePeers(Protocol):
@@ -122,6 +138,15 @@ class Engine(Protocol):
     def restore(self) -> None:
         """The same after a checkpoint was loaded."""
 
+    def takes_weights(self, path: str) -> bool:
+        """Whether a checkpoint is one that can't be loaded as it is, but by `take_weights`. UmiakError if by neither."""
+
+    def take_weights(self, path: str) -> None:
+        """Begin with the weights of such a checkpoint, without what its optimizer remembers. Every trainer calls it."""
+
+    def write_weights(self, checkpoint: str) -> None:
+        """Files for other programs into the directory of a checkpoint. The first trainer calls it."""
+
     def export(
         self,
         path: str,
@@ -146,11 +171,14 @@ class Framework(Protocol):
         options: EngineOptions,
         hyper_parameters: Mapping[str, Any],
         where: str | None = None,
+        sample: Callable[[], Batch | None] | None = None,
     ) -> Engine:
-        """An engine for the model of this file; ``where``: the config that names it."""
+        """An engine for the model of this file; ``where``: the config that names it; ``sample``: a batch to try it with."""
 
-    def hyper_class(self, model: str, where: str | None = None) -> type[Any]:
-        """The class of its hyper-parameters."""
+    def examine(
+        self, model: str, options: EngineOptions, hyper_parameters: Mapping[str, Any], where: str | None
+    ) -> ModelFindings:
+        """What is to be known about a model before it is trained. UmiakError with what would stop it."""
 
     def can_use(self, device: Device) -> bool:
         """Whether this machine and this build can compute on it."""

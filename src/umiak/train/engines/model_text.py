@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 FLUID = "paddle.fluid"
 OLD = "UM-TRAIN-060"
 """The code of a problem with a file that is written for it."""
-OLD_BASES = ("DygraphModel", "StaticModel")
-"""Classes of models in the form of PaddleRec 2."""
+DYGRAPH = "DygraphModel"
+"""The class of a model in the form of PaddleRec 2, which is run as it is."""
+DYGRAPH_METHODS = ("create_model", "create_optimizer", "create_metrics", "train_forward")
+"""Those that it can't do without."""
+OLD_BASES = ("StaticModel",)
+"""Classes of models in another form of PaddleRec 2."""
 _IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError", "Exception", "BaseException")
 PORT = "derive class Model from umiak.models.ClickModel (docs/reference/modeling.md); docs/how-to/move-from-paddlerec.md shows the steps"
 
@@ -44,6 +48,8 @@ class Text:
     classes: tuple[str, ...] = ()
     hyper: tuple[Field, ...] | None = None
     """None: it is not said here, or not completely."""
+    methods: tuple[str, ...] | None = None
+    """Of class DygraphModel; None: it is not there, or has a base that may have more."""
     takes_everything: bool = False
     """Whether a star import may bring any name."""
 
@@ -60,8 +66,19 @@ def look(text: str | bytes, file: str, *, code: str = "UM-TRAIN-021") -> Text:
         problems=problems[:1],
         classes=tuple(dict.fromkeys(name for node in body for name in _bound(node))),
         hyper=_hyper(body),
+        methods=_methods(body),
         takes_everything=any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in body),
     )
+
+
+def is_dygraph(seen: Text) -> bool:
+    """Whether a file's model is in the form of PaddleRec 2."""
+    return DYGRAPH in seen.classes and "Model" not in seen.classes
+
+
+def lacking(seen: Text) -> list[str]:
+    """Methods that training needs and a class DygraphModel does not have."""
+    return [] if seen.methods is None else [each for each in DYGRAPH_METHODS if each not in seen.methods]
 
 
 def missing(seen: Text, name: str, file: str, *, code: str, hint: str | None = None) -> Problem | None:
@@ -69,7 +86,7 @@ def missing(seen: Text, name: str, file: str, *, code: str, hint: str | None = N
     if name in seen.classes or seen.takes_everything or seen.problems:
         return None
     if name == "Model" and (older := [each for each in OLD_BASES if each in seen.classes]):
-        why = f"{older[0]} is the form of PaddleRec 2, which has no counterpart here"
+        why = f"{older[0]} is a static program, which `umiak launch` runs with PaddleRec's own static trainers"
         return Problem(code=code, what=f"{file} has no class {name}", why=why, hint=PORT, where=file)
     return Problem(code=code, what=f"{file} has no class {name}", hint=hint, where=file)
 
@@ -134,6 +151,13 @@ def _bound(node: ast.stmt) -> Iterator[str]:
         yield from (each.asname or each.name for each in node.names)
     elif isinstance(node, ast.Assign):
         yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+
+
+def _methods(body: Iterable[ast.stmt]) -> tuple[str, ...] | None:
+    kind = next((node for node in body if isinstance(node, ast.ClassDef) and node.name == DYGRAPH), None)
+    if kind is None or any(ast.unparse(each) != "object" for each in kind.bases):
+        return None
+    return tuple([node.name for node in kind.body if isinstance(node, ast.FunctionDef)])
 
 
 def _hyper(body: Iterable[ast.stmt]) -> tuple[Field, ...] | None:

@@ -7,23 +7,17 @@ What a run asks of it is said by `umiak.train.engines.engine`.
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import math
-import os
-import sys
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from types import ModuleType, TracebackType
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 import paddle
-import umiak_native
 from numpy.typing import NDArray
 
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Problem, UmiakError
 from umiak.ps import export as ps_export
 from umiak.ps import specs
 from umiak.ps.clients.collective import Group
@@ -33,12 +27,12 @@ from umiak.ps.sessions import Session
 from umiak.ps.strategies import Sync
 from umiak.ps.values import Opened
 from umiak.schema.findings import choices
-from umiak.train.checkpoints import runs
+from umiak.train.checkpoints import paddlerec, runs
 from umiak.train.config.optimizers import factor
 from umiak.train.config.values import Device, EmbeddingTables, Slots
-from umiak.train.engines import hyper, model_text, paddle_export
+from umiak.train.engines import hyper, model_text, own_code, paddle_export, paddle_steps
 from umiak.train.engines.buffers import Buffers
-from umiak.train.engines.engine import LOSS, EngineOptions
+from umiak.train.engines.engine import LOSS, EngineOptions, ModelFindings
 from umiak.train.metrics.clicks import Auc, Calibration, LogLoss, Mean
 from umiak.train.metrics.metric_set import MetricSet
 from umiak.train.metrics.pairs import PosNegRatio
@@ -66,12 +60,21 @@ class PaddleFramework:
         options: EngineOptions,
         hyper_parameters: Mapping[str, Any],
         where: str | None = None,
+        sample: Callable[[], Batch | None] | None = None,  # noqa: ARG002 - a model says itself what is in tables
     ) -> PaddleEngine:
         kind = load_model(model, where)
         return PaddleEngine(kind, slots, job=job, options=options, hyper_parameters=hyper_parameters, where=where)
 
-    def hyper_class(self, model: str, where: str | None = None) -> type[Any]:
-        return load_model(model, where).Hyper
+    def examine(
+        self,
+        model: str,
+        options: EngineOptions,  # noqa: ARG002 - it is not made for this
+        hyper_parameters: Mapping[str, Any],
+        where: str | None,
+    ) -> ModelFindings:
+        kind = load_model(model, where).Hyper
+        hyper.typed(kind, hyper_parameters, where)
+        return ModelFindings(warnings=hyper.passed_on(kind, hyper_parameters, where))
 
     def can_use(self, device: Device) -> bool:
         try:
@@ -102,7 +105,7 @@ class PaddleEngine:
         self._made_of = (kind, slots, options, hyper_parameters, where)
         self.job = job
         self._options = options
-        _use(options.device)
+        paddle_steps.use(options.device)
         paddle.base.core.set_num_threads(options.threads)
         learning = options.learning
         chosen = hyper.typed(kind.Hyper, hyper_parameters, where)
@@ -160,8 +163,7 @@ class PaddleEngine:
         if batch is None:
             self.optimizer.step(share=0.0)
             return 0.0
-        # What is random in a step depends on the seed, the step and the trainer alone: so a resumed run goes the same way.
-        paddle.seed((self._options.seed * 1_000_003 + step) * 4099 + self.job.rank)
+        paddle.seed(paddle_steps.seed_of_step(self._options.seed, step, self.job.rank))
         self.model.train()
         inputs = BatchInputs(batch, self.slots, self._ragged)
         self._check_labels(inputs)
@@ -174,7 +176,7 @@ class PaddleEngine:
             loss = self.model.loss(results, inputs)
             number = float(loss)
         if not math.isfinite(number):
-            raise _diverged(number, step)
+            raise paddle_steps.diverged(number, step)
         if self._options.gradient_scale == SUMMED:
             loss = loss * batch.size
         self._backward(loss)
@@ -227,6 +229,24 @@ class PaddleEngine:
         if batch is not None:
             paddle_export.check(done, engine, batch)
         alone.abandon()
+
+    def takes_weights(self, path: str) -> bool:
+        if paddlerec.is_there(path):
+            raise UmiakError(
+                Problem(
+                    code="UM-TRAIN-069",
+                    what=f"weights of PaddleRec are of no use here: {path}",
+                    why=f"{self._file} is a model of another form, whose parameters have other names",
+                    hint="start from a checkpoint that `umiak train` has saved; PaddleRec's are for `dygraph_model.py`",
+                )
+            )
+        return False
+
+    def take_weights(self, path: str) -> None:
+        raise NotImplementedError(path)
+
+    def write_weights(self, checkpoint: str) -> None:
+        """Nobody else knows models of this form."""
 
     def refresh(self) -> None:
         """The tables have changed under the model: take them over."""
@@ -286,26 +306,11 @@ class PaddleEngine:
             any(each.grad is not None for each in self.model.parameters()) or self.job.registry.has_gradients
         )
         if not self._has_learned:
-            raise UmiakError(
-                Problem(
-                    code="UM-TRAIN-063",
-                    what="the loss depends on no parameter of the model, so nothing would be learned",
-                    why="none of them received a gradient in the first batch",
-                    hint="look for detach(), numpy(), no_grad() or a constant between the parameters and the loss",
-                    where=self._file,
-                ),
-                exit_status=Exit.JOB_FAILED,
-            )
+            raise paddle_steps.nothing_learned(self._file)
 
-    @contextmanager
-    def _own_code(self) -> Iterator[None]:
+    def _own_code(self) -> AbstractContextManager[None]:
         """What goes wrong here is the model's."""
-        try:
-            yield
-        except (UmiakError, umiak_native.PsError):
-            raise
-        except (Exception, SystemExit) as error:
-            raise _models_own(error, self._file) from error
+        return own_code.running(self._file)
 
     def _counting(self, inputs: BatchInputs, share: float | None) -> AbstractContextManager[None]:
         """Tell the tables that count who clicked: each sample that has a label above 0, the first that the model is evaluated by."""
@@ -354,7 +359,7 @@ class PaddleEngine:
 
 def load_model(path: str, where: str | None = None) -> type[Model]:
     """The class ``Model`` of a file."""
-    module = _module(path, where)
+    module = own_code.imported(path, where)
     kind = getattr(module, "Model", None)
     if not isinstance(kind, type):
         classes = [name for name, item in vars(module).items() if isinstance(item, type) and issubclass(item, Model)]
@@ -375,82 +380,3 @@ def load_model(path: str, where: str | None = None) -> type[Model]:
         hint = "rename it, and write ModelMetric for Judge"
         raise UmiakError(Problem(code="UM-TRAIN-013", what=what, hint=hint, where=where))
     return kind
-
-
-def _module(path: str, where: str | None) -> ModuleType:
-    name = f"umiak_model_{abs(hash(os.path.abspath(path)))}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None or not os.path.isfile(path):
-        what = f"the model's file is not there, or is no Python file: {path}"
-        raise UmiakError(Problem(code="UM-TRAIN-013", what=what, where=where))
-    with open(path, "rb") as text:
-        _refuse_old(model_text.look(text.read(), path))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    # A model's own modules stand beside it.
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        raise _models_own(error, path) from error
-    finally:
-        sys.path.pop(0)
-    return module
-
-
-def _refuse_old(seen: model_text.Text) -> None:
-    """What is no Python is told when it is run, with the line itself."""
-    old = [problem for problem in seen.problems if problem.code == model_text.OLD]
-    if old:
-        raise UmiakError(*old)
-
-
-def _use(device: Device) -> None:
-    """Compute on this kind of device from now on."""
-    try:
-        paddle.set_device(device.value)
-    except (ValueError, RuntimeError) as error:
-        raise UmiakError(
-            Problem(
-                code="UM-TRAIN-024",
-                what=f"device {device.value} can't be used here",
-                why=str(error).strip().splitlines()[-1],
-                hint="write `device: cpu`, or install the build of PaddlePaddle for it",
-            ),
-            exit_status=Exit.REFUSED,
-        ) from error
-
-
-def _models_own(error: BaseException, file: str) -> UmiakError:
-    """The failure of a model's code, with its place in the model's file. Its traceback begins there: the way to it is ours."""
-    own = [
-        at
-        for at in _frames(error.__traceback__)
-        if os.path.abspath(at.tb_frame.f_code.co_filename) == os.path.abspath(file)
-    ]
-    is_text = isinstance(error, SyntaxError)
-    traceback.print_exception(type(error), error, own[0] if own else None if is_text else error.__traceback__)
-    line = error.lineno if isinstance(error, SyntaxError) else own[-1].tb_lineno if own else None
-    where = file if line is None else f"{file}:{line}"
-    told = " ".join(str(error).split())
-    if isinstance(error, SystemExit):
-        told = f"{error.code}: a model that ends its process ends the training"
-    what = f"the model's code failed: {type(error).__name__}: {told if len(told) <= 300 else told[:297] + '...'}"
-    return UmiakError(Problem(code="UM-TRAIN-021", what=what, where=where), exit_status=Exit.JOB_FAILED)
-
-
-def _frames(at: TracebackType | None) -> Iterator[TracebackType]:
-    while at is not None:
-        yield at
-        at = at.tb_next
-
-
-def _diverged(loss: float, step: int) -> UmiakError:
-    return UmiakError(
-        Problem(
-            code="UM-TRAIN-014",
-            what=f"the loss is {'NaN' if math.isnan(loss) else loss} at step {step}",
-            hint="use a smaller learning rate, or clip gradients (`clip_value`, `clip_norm`); the latest checkpoint is not affected",
-        ),
-        exit_status=Exit.JOB_FAILED,
-    )

@@ -115,15 +115,24 @@ def export(
         if was_training:
             model.train()
     done = Exported(path=path, inputs=inputs, outputs=outputs)
-    _write_signature(done, os.path.join(partial, SIGNATURE))
-    _take_place(partial, path)
+    put(done, partial)
     return done
+
+
+def put(done: Exported, partial: str) -> None:
+    """What was written in a directory of another name, with its signature, under its own name."""
+    _write_signature(done, os.path.join(partial, SIGNATURE))
+    _take_place(partial, done.path)
 
 
 def check(done: Exported, engine: Exportable, batch: Batch) -> None:
     """Ask the written model about a batch, as a server would. UmiakError if it answers otherwise than the model that was trained."""
     expected = engine.predict(batch)
-    answers = answered(done.path, {each.name: _array(each, batch) for each in done.inputs})
+    compare(done, answered(done.path, {each.name: _array(each, batch) for each in done.inputs}), expected)
+
+
+def compare(done: Exported, answers: Sequence[NDArray[Any]], expected: Mapping[str, NDArray[Any]]) -> None:
+    """UmiakError if answers are others than those that are expected."""
     for output, found in zip(done.outputs, answers, strict=True):
         gap = float(np.abs(found.reshape(-1) - expected[output.name].reshape(-1)).max(initial=0.0))
         if not gap <= MOST_GAP:

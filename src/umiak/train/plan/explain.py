@@ -5,12 +5,12 @@ from __future__ import annotations
 from umiak.core.shown import without_password
 from umiak.core.value import value
 from umiak.train.config import days
-from umiak.train.config.values import EmbeddingTables, FleetMode, NodeData, RunnerClass, Saving
+from umiak.train.config.values import DivideBy, EmbeddingTables, FleetMode, NodeData, RunnerClass, Saving
 from umiak.train.plan.plan import Plan, Run, RunRole, Stage, WorkerGroup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from umiak.train.config.values import Dataset
 
@@ -25,16 +25,20 @@ class Branch:
     inner: tuple[Branch, ...] = ()
 
 
-def text(made: Plan, *, plain: bool = False) -> str:
-    """The plan as lines; ``plain`` draws the tree with letters that every terminal has."""
+def text(made: Plan, *, plain: bool = False, tables: Mapping[str, Sequence[str]] | None = None) -> str:
+    """The plan as lines; ``plain`` draws the tree with letters that every terminal has. ``tables``: what is known of the tables of a model's file."""
     root = Branch(
         text=f"{made.config}, workspace {made.workspace}",
-        inner=tuple([run(each, made.embedding_tables) for each in made.runs]),
+        inner=tuple([run(each, made.embedding_tables, tables) for each in made.runs]),
     )
     return "\n".join([root.text, *_drawn(root.inner, "", plain)])
 
 
-def run(each: Run, tables: EmbeddingTables = EmbeddingTables.SHARED) -> Branch:
+def run(
+    each: Run,
+    tables: EmbeddingTables = EmbeddingTables.SHARED,
+    known: Mapping[str, Sequence[str]] | None = None,
+) -> Branch:
     """One runner."""
     head = f"{each.name}: {each.kind.value} on {each.runner.device.value}"
     if each.runner.device_ids:
@@ -44,9 +48,12 @@ def run(each: Run, tables: EmbeddingTables = EmbeddingTables.SHARED) -> Branch:
         return Branch(text=head, inner=tuple(lines))
     lines.append(_leaf(_how_long(each)))
     if each.group.role is not RunRole.SERVER:
-        lines += [_stage(stage, tables) for stage in each.stages]
+        lines += [_stage(stage, tables, known or {}) for stage in each.stages]
         if each.group.is_divided:
             lines.append(_leaf(f"data: {_division(each.group)}"))
+            lines += [
+                _leaf(line) for line in dict.fromkeys(_by(stage.dataset, each.group) for stage in each.stages) if line
+            ]
         if each.evaluation:
             lines.append(_evaluation(each, each.evaluation))
     if each.runner.init_model_path:
@@ -97,6 +104,21 @@ def _division(group: WorkerGroup) -> str:
     return f"each node's own part is {said}" if group.node_data is NodeData.OWN else said
 
 
+def _by(dataset: Dataset, group: WorkerGroup) -> str:
+    """How a reader class that opens files itself is divided."""
+    if not dataset.reads_files:
+        return ""
+    every = "every N-th sample, of N trainers" if group.trainers is None else f"every {_ordinal(group.trainers)} sample"
+    if dataset.divide_by is DivideBy.FILES:
+        return f"dataset {dataset.name}: divided by whole files if these make even shares, else each trainer takes {every} of all files"
+    why = "its code does more with its list of files than go through it, or the config says so"
+    return f"dataset {dataset.name}: each trainer runs {dataset.reader_class} on all files and takes {every} ({why})"
+
+
+def _ordinal(number: int) -> str:
+    return {2: "second", 3: "third"}.get(number, f"{number}th")
+
+
 def _together(group: WorkerGroup) -> str:
     if group.strategy is None:
         return "collective"
@@ -124,10 +146,12 @@ def _how_long(each: Run) -> str:
     return f"epochs: {each.runner.epochs}; {told}"
 
 
-def _stage(stage: Stage, tables: EmbeddingTables) -> Branch:
+def _stage(stage: Stage, tables: EmbeddingTables, known: Mapping[str, Sequence[str]]) -> Branch:
     threads = _counted(stage.threads, "thread")
     shuffle = ", files in another order in each epoch" if stage.shuffle_files else ""
-    inner = (_dataset(stage.dataset), *_tables(stage.dataset, tables))
+    learned = [Branch(text="what is learned", inner=tuple([_leaf(line) for line in known.get(stage.model, ())]))]
+    about = learned if stage.model in known else _tables(stage.dataset, tables)
+    inner = (_dataset(stage.dataset), *about)
     return Branch(text=f"{stage.name}: {stage.model}, {threads}{shuffle}", inner=inner)
 
 
@@ -161,8 +185,14 @@ def _dataset(dataset: Dataset) -> Branch:
         if dataset.sparse_slots:
             lines.append(_leaf(_slots("sparse slot", [*dataset.sparse_slots])))
     else:
-        lines.append(_leaf(f"read by: {dataset.reader_class} of {dataset.data_converter}"))
-    head = f"{dataset.name}: {dataset.data_path}, batches of {dataset.batch_size}, {dataset.type.value}"
+        processes = f" in {dataset.reader_processes} processes" if dataset.reader_processes > 1 else ""
+        lines.append(_leaf(f"read by: {dataset.reader_class} of {dataset.data_converter}{processes}"))
+        if dataset.ready_batches:
+            lines.append(_leaf("what it gives are batches: the config has no batch size"))
+        elif dataset.drop_last:
+            lines.append(_leaf("batches that are not full are left out (drop_last)"))
+    batches = "" if dataset.ready_batches else f", batches of {dataset.batch_size}"
+    head = f"{dataset.name}: {dataset.data_path}{batches}, {dataset.type.value}"
     return Branch(text=head, inner=tuple(lines))
 
 

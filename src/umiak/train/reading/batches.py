@@ -7,6 +7,8 @@ The native reader's batches are handed on as they are; those of a user's reader 
     ids, offsets = batch.sparse["1"]    int64 ids, one sample after the other, and where each sample's ids begin
     batch.matrix(["click", "1"])    slots with exactly one id in every sample, side by side
 
+A reader in the form of PaddleRec 2 (class RecDataset) names no slots: its batches are `StackedBatch`, what Paddle's DataLoader would give.
+
 In a step in common all trainers take part. One that has run out does so without samples, until nobody has any; so nobody waits for somebody who has left,
 and no sample is dropped. A trainer's gradient, a mean over its own samples, counts by its share:
 
@@ -63,6 +65,27 @@ class Arrays:
                 raise ValueError(f"slot {slot} has not exactly one id in every sample")
             made[:, column] = ids
         return made
+
+
+@value
+class StackedBatch:
+    """A batch without slots: what Paddle's DataLoader makes of samples that are lists of arrays."""
+
+    size: int
+    arrays: tuple[Any, ...]
+    """Field by field: an array with a row for each sample; where fields are lists or dictionaries themselves, lists and dictionaries of arrays."""
+
+    @property
+    def dense(self) -> Mapping[str, NDArray[np.float32]]:
+        return {}
+
+    @property
+    def sparse(self) -> Mapping[str, Ids]:
+        return {}
+
+    def matrix(self, slots: Sequence[str]) -> NDArray[Any]:
+        """It has no slots: KeyError."""
+        raise KeyError(next(iter(slots), ""))
 
 
 def empty(sparse: Sequence[str] = (), dense: Mapping[str, int] | None = None) -> Arrays:

@@ -51,6 +51,8 @@ def find(
     ``where`` is the config's line that has it.
     """
     path = dataset.data_path
+    if dataset.reads_files and not storage.is_url(path):
+        return _entries(path, dataset.name, where)
     if below is None:
         names = names_of(path, dataset.name, where)
     else:
@@ -144,6 +146,22 @@ def agree(digests: Sequence[str], dataset: str) -> None:
             ),
             exit_status=Exit.REFUSED,
         )
+
+
+def _entries(path: str, dataset: str, where: str | None) -> Files:
+    """What a reader class that opens files itself is given: whatever is in a directory, directories too, and nothing if it is empty."""
+    if not os.path.isdir(path):
+        return Files(
+            files=tuple(map(_weigh, names_of(path, dataset, where))), digest=digest([(os.path.basename(path), 0)])
+        )
+    found = []
+    for name in sorted(os.listdir(path)):
+        if not name.startswith("."):
+            entry = os.path.join(path, name)
+            inner = _walk(entry) if os.path.isdir(entry) else [entry]
+            sizes = [os.path.getsize(each) for each in inner if os.path.isfile(each)]
+            found.append(parts.File(path=entry, size=sum(sizes)))
+    return Files(files=tuple(found), digest=digest([(os.path.basename(file.path), file.size) for file in found]))
 
 
 def _weigh(name: str) -> parts.File:

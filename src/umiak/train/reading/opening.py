@@ -10,19 +10,28 @@ with opening.read(dataset, found, rank=0, world=2, epoch=3, seed=7) as samples:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from umiak.core.problem import Problem, UmiakError
+from umiak.core.value import replace
 from umiak.data.parts import Part
+from umiak.train.config.paddlerec.dotted import dotted
 from umiak.train.config.values import Dataset
 from umiak.train.reading import checking, dividing, finding, positions
+from umiak.train.reading.datasets import division
+from umiak.train.reading.datasets.division import DatasetPart
+from umiak.train.reading.datasets.processes import DatasetProcesses
+from umiak.train.reading.datasets.samples import DatasetSamples
 from umiak.train.reading.finding import Files
 from umiak.train.reading.pool import Pool, ReaderClass
 from umiak.train.reading.positions import Share
 from umiak.train.reading.samples import Samples
 from umiak.train.reading.slot_samples import SlotSamples, slot_reader
 from umiak.train.reading.user_samples import UserSamples
+
+ReaderProcesses = Pool | DatasetProcesses
 
 FIRST_LINES = 10_000
 """So many lines are looked at before training begins."""
@@ -40,11 +49,16 @@ def read(
     position: str | None = None,
     config: str | None = None,
     settings: Mapping[str, Any] | None = None,
-    pool: Pool | None = None,
+    pool: ReaderProcesses | None = None,
     **reader: Any,
 ) -> Samples:
     """What trainer ``rank`` of ``world`` reads in an epoch. ``reader`` goes to `umiak.data.SlotReader` (threads, shuffle, cache, ...)."""
     files = dividing.in_order(found.files, shuffled=shuffle_files, seed=seed, epoch=epoch)
+    if dataset.reads_files:
+        parts = division.parts_of(files, world=world, divide_by=dataset.divide_by)
+        return _dataset(
+            dataset, found, parts[rank], f"trainer {rank} of {world}", epoch, seed, position, config, settings, pool
+        )
     own = dividing.share(files, rank=rank, world=world)
     said = f"trainer {rank} of {world}" + (", files shuffled" if shuffle_files else "")
     of = Share(dataset=dataset.name, epoch=epoch, seed=seed, files=found.digest, share=said)
@@ -54,28 +68,35 @@ def read(
 def read_part(
     dataset: Dataset,
     found: Files,
-    part: Part,
+    part: Part | DatasetPart,
     *,
     epoch: int = 0,
     seed: int = 0,
     position: str | None = None,
     config: str | None = None,
     settings: Mapping[str, Any] | None = None,
-    pool: Pool | None = None,
+    pool: ReaderProcesses | None = None,
     **reader: Any,
 ) -> Samples:
     """One part that was handed out: see `work_queue`."""
+    if isinstance(part, DatasetPart):
+        whose = f"{part.text}, the first {part.files[0] if part.files else 'none'}"
+        return _dataset(dataset, found, part, whose, epoch, seed, position, config, settings, pool)
     said = f"{part.path} {part.start}-{'' if part.end is None else part.end}"
     of = Share(dataset=dataset.name, epoch=epoch, seed=seed, files=found.digest, share=said)
     return _reading(dataset, found, (part,), of, position, _class(dataset, config, settings), pool, reader)
 
 
-def processes(dataset: Dataset, *, config: str | None = None, settings: Mapping[str, Any] | None = None) -> Pool | None:
+def processes(
+    dataset: Dataset, *, config: str | None = None, settings: Mapping[str, Any] | None = None
+) -> ReaderProcesses | None:
     """Processes for a dataset's reader class, for all epochs and parts: ``read(..., pool=...)``. None if it has no such class.
 
     Reading that is given up before its end closes them; the next one then starts its own.
     """
     kind = _class(dataset, config, settings)
+    if kind and dataset.reads_files:
+        return DatasetProcesses(kind, dataset.reader_processes)
     return Pool(kind, dataset.reader_processes) if kind else None
 
 
@@ -136,7 +157,7 @@ def _reading(
     of: Share,
     position: str | None,
     kind: ReaderClass | None,
-    pool: Pool | None,
+    pool: ReaderProcesses | None,
     reader: dict[str, Any],
 ) -> Samples:
     begin = positions.from_json(position, of) if position is not None else None
@@ -149,12 +170,44 @@ def _reading(
     if kind is None:
         what = f"dataset {dataset.name} has neither slots nor a reader class"
         raise UmiakError(Problem(code="UM-DATA-004", what=what))
-    return UserSamples(dataset, kind, found, own, of, begin, pool)
+    return UserSamples(dataset, kind, found, own, of, begin, pool if isinstance(pool, Pool) else None)
+
+
+def _dataset(
+    dataset: Dataset,
+    found: Files,
+    part: DatasetPart,
+    whose: str,
+    epoch: int,
+    seed: int,
+    position: str | None,
+    config: str | None,
+    settings: Mapping[str, Any] | None,
+    pool: ReaderProcesses | None,
+) -> Samples:
+    """What a class that opens files itself reads of a part."""
+    said = f"{whose}, {part.text}, batches of {dataset.batch_size}"
+    of = Share(dataset=dataset.name, epoch=epoch, seed=seed, files=found.digest, share=said)
+    begin = positions.from_json(position, of) if position is not None else None
+    kind = _class(dataset, config, settings)
+    if kind is None:
+        what = f"dataset {dataset.name} has neither slots nor a reader class"
+        raise UmiakError(Problem(code="UM-DATA-004", what=what))
+    local = replace(part, files=tuple([each.path for each in finding.fetched(tuple(map(_whole, part.files)))]))
+    return DatasetSamples(dataset, kind, local, of, begin, pool if isinstance(pool, DatasetProcesses) else None)
+
+
+def _whole(path: str) -> Part:
+    return Part(path=path)
 
 
 def _class(dataset: Dataset, config: str | None, settings: Mapping[str, Any] | None) -> ReaderClass | None:
     if dataset.has_slots or dataset.data_converter is None:
         return None
+    if dataset.reads_files:
+        # PaddleRec's code gets the config as one dictionary.
+        told = dotted(settings or {}, os.path.abspath(config or ""))
+        return ReaderClass(file=dataset.data_converter, name=dataset.reader_class, config=config, settings=told)
     return ReaderClass(
         file=dataset.data_converter, name=dataset.reader_class, config=config, settings=dict(settings or {})
     )

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import umiak
+from umiak.contracts import inherited
 from umiak.core.decode import decode, encode
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
@@ -72,10 +73,10 @@ class Pool:
         self.kind = kind
         self.known: dict[str, tuple[Column, ...]] = {}
         """What the first sample of some data said, by the digest of its files."""
-        self._workers: list[_Worker] = []
+        self._workers: list[WorkerProcess] = []
         try:
             for number in range(processes or len(os.sched_getaffinity(0))):
-                self._workers.append(_Worker(number))
+                self._workers.append(WorkerProcess(number))
             opening = {"do": "open", "file": kind.file, "class": kind.name, "config": kind.config}
             for worker in self._workers:
                 with suppress(OSError):  # it has died already; that is told when its answer is waited for
@@ -126,17 +127,19 @@ class Pool:
             worker.end()
         self._workers = []
 
-    def _open(self, worker: _Worker) -> None:
+    def _open(self, worker: WorkerProcess) -> None:
         try:
             head, _ = worker.hear()
         except (EOFError, OSError) as error:
-            raise _died(worker, self.kind, "while its class was being made") from error
+            raise died(worker, self.kind, "while its class was being made") from error
         if "failed" in head:
             told = head["failed"]
             problem = Problem(code="UM-DATA-010", what=told["what"], why=told["trace"] or None, hint=told["hint"])
             raise UserCodeError(problem, trace=told["trace"])
 
-    def _serve(self, worker: _Worker, queue: _Queue, given: tuple[Part, ...], columns: tuple[Column, ...]) -> None:
+    def _serve(
+        self, worker: WorkerProcess, queue: _Queue, given: tuple[Part, ...], columns: tuple[Column, ...]
+    ) -> None:
         """The thread of one process."""
         while True:
             number, chunk = queue.take()
@@ -154,7 +157,7 @@ class Pool:
                 return
 
     def _ask(
-        self, worker: _Worker, question: dict[str, Any], chunk: Chunk | None, given: tuple[Part, ...]
+        self, worker: WorkerProcess, question: dict[str, Any], chunk: Chunk | None, given: tuple[Part, ...]
     ) -> tuple[dict[str, Any], list[bytes]]:
         try:
             worker.tell(question, [chunk.text] if chunk else [])
@@ -163,7 +166,7 @@ class Pool:
             where = given[chunk.part].path if chunk else None
             line = lines.line_number(where, chunk.offset) if chunk and where else 1
             when = f"while it read {where}, somewhere after line {line}" if where else "before it had read anything"
-            raise _died(worker, self.kind, when) from error
+            raise died(worker, self.kind, when) from error
         if "failed" in head:
             assert chunk
             raise self._failed(head["failed"], given[chunk.part].path)
@@ -181,10 +184,11 @@ class Pool:
         return UserCodeError(problem, file=path, line=line, trace=told["trace"])
 
 
-class _Worker:
+class WorkerProcess:
     """One process and its pipes."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, program: str = "umiak.train.reading.worker", *, is_alone: bool = False) -> None:
+        """``is_alone``: its code does not learn which of several trainers this is, and so does not divide what is divided already."""
         self.number = number
         theirs_in, ours_out = os.pipe()
         ours_in, theirs_out = os.pipe()
@@ -194,10 +198,12 @@ class _Worker:
             # Parsing lines needs no threads of numpy's, and there is one process for each core.
             "OPENBLAS_NUM_THREADS": "1",
             "OMP_NUM_THREADS": "1",
-            **os.environ,
+            # Sets are gone through in the same order by the readers of all trainers.
+            "PYTHONHASHSEED": "0",
+            **(inherited.alone(os.environ) if is_alone else os.environ),
             "PYTHONPATH": f"{root}{os.pathsep}{beside}" if beside else root,
         }
-        argv = [sys.executable, "-m", "umiak.train.reading.worker", str(os.getpid()), str(theirs_in), str(theirs_out)]
+        argv = [sys.executable, "-m", program, str(os.getpid()), str(theirs_in), str(theirs_out)]
         try:
             self.process = subprocess.Popen(
                 argv, env=environ, stdin=subprocess.DEVNULL, pass_fds=(theirs_in, theirs_out)
@@ -296,7 +302,8 @@ def _result(chunk: Chunk, samples: int, blocks: list[bytes], columns: tuple[Colu
     return Result(part=chunk.part, places=places, arrays=tuple(arrays))
 
 
-def _died(worker: _Worker, kind: ReaderClass, when: str) -> UmiakError:
+def died(worker: WorkerProcess, kind: ReaderClass, when: str) -> UmiakError:
+    """What is told of a reader process that has ended by itself."""
     try:
         status = worker.process.wait(10)
     except subprocess.TimeoutExpired:

@@ -31,7 +31,7 @@ def main(argv: list[str]) -> int:
     parent, read, write = map(int, argv)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=end_with, args=(parent,), daemon=True).start()
     os.dup2(2, 1)
     with os.fdopen(read, "rb") as questions, os.fdopen(write, "wb") as answers:
         try:
@@ -44,9 +44,18 @@ def main(argv: list[str]) -> int:
 class UserCodeFailed(Exception):
     """The user's code did not work: said in words, with its traceback if it raised."""
 
-    def __init__(self, what: str, *, trace: str = "", offset: int | None = None, hint: str | None = None) -> None:
+    def __init__(
+        self,
+        what: str,
+        *,
+        trace: str = "",
+        offset: int | None = None,
+        hint: str | None = None,
+        place: dict[str, Any] | None = None,
+    ) -> None:
+        """``place``: the file that the code had open itself, and the line."""
         super().__init__(what)
-        self.told = {"what": what, "trace": trace, "offset": offset, "hint": hint}
+        self.told = {"what": what, "trace": trace, "offset": offset, "hint": hint, "place": place}
 
 
 def _answer(questions: IO[bytes], answers: IO[bytes]) -> None:
@@ -74,14 +83,7 @@ def _answer(questions: IO[bytes], answers: IO[bytes]) -> None:
 def load(file: str, name: str, config: str | None, settings: Mapping[str, Any]) -> Any:
     """An object of the class `name` in a file, made and initialised."""
     base.provide_old_modules(settings)
-    sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
-    module = _module(file)
-    kind = getattr(module, name, None)
-    if not isinstance(kind, type):
-        classes = [each for each, item in vars(module).items() if isinstance(item, type)]
-        meant = nearest(name, classes)
-        hint = f"did you mean `{meant}`? reader_class_name names it" if meant else "reader_class_name names it"
-        raise UserCodeFailed(f"{file} has no class {name}", hint=hint)
+    kind = user_class(file, name)
     if not callable(getattr(kind, "generate_sample", None)):
         if hasattr(kind, "__iter__"):
             raise UserCodeFailed(
@@ -95,9 +97,21 @@ def load(file: str, name: str, config: str | None, settings: Mapping[str, Any]) 
             made.init()
     except BaseException as error:
         raise UserCodeFailed(
-            f"class {name} of {file} can't be made: {_said(error)}", trace=_trace(error, file)
+            f"class {name} of {file} can't be made: {said_by(error)}", trace=trace_of(error, file)
         ) from error
     return made
+
+
+def user_class(file: str, name: str, hint: str = "reader_class_name names it") -> Any:
+    """The class of this name in a file, which is imported."""
+    sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
+    module = _module(file)
+    kind = getattr(module, name, None)
+    if not isinstance(kind, type):
+        classes = [each for each, item in vars(module).items() if isinstance(item, type)]
+        meant = nearest(name, classes)
+        raise UserCodeFailed(f"{file} has no class {name}", hint=f"did you mean `{meant}`? {hint}" if meant else hint)
+    return kind
 
 
 def _module(file: str) -> Any:
@@ -111,7 +125,7 @@ def _module(file: str) -> Any:
     except SyntaxError as error:
         raise UserCodeFailed(f"{error.filename}:{error.lineno}: not Python: {error.msg}") from error
     except BaseException as error:
-        raise UserCodeFailed(f"{file}: it can't be imported: {_said(error)}", trace=_trace(error, file)) from error
+        raise UserCodeFailed(f"{file}: it can't be imported: {said_by(error)}", trace=trace_of(error, file)) from error
     return module
 
 
@@ -181,8 +195,8 @@ def _samples(reader: Any, line: str, offset: int) -> Iterator[Any]:
     except GeneratorExit:
         raise
     except BaseException as error:
-        trace = _trace(error, sys.modules["umiak_user_reader"].__file__ or "")
-        raise UserCodeFailed(f"{type(reader).__name__} raised {_said(error)}", trace=trace, offset=offset) from error
+        trace = trace_of(error, sys.modules["umiak_user_reader"].__file__ or "")
+        raise UserCodeFailed(f"{type(reader).__name__} raised {said_by(error)}", trace=trace, offset=offset) from error
 
 
 def _fitting(offset: int, check: Callable[..., Any], *given: Any) -> Any:
@@ -192,12 +206,13 @@ def _fitting(offset: int, check: Callable[..., Any], *given: Any) -> Any:
         raise UserCodeFailed(str(misfit), offset=offset) from misfit
 
 
-def _said(error: BaseException) -> str:
+def said_by(error: BaseException) -> str:
+    """An exception in one line."""
     text = str(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _trace(error: BaseException, file: str) -> str:
+def trace_of(error: BaseException, file: str) -> str:
     """The traceback from the user's file on: what is above it is ours."""
     at = error.__traceback__
     while at is not None and os.path.abspath(at.tb_frame.f_code.co_filename) != os.path.abspath(file):
@@ -205,7 +220,7 @@ def _trace(error: BaseException, file: str) -> str:
     return "".join(traceback.format_exception(type(error), error, at or error.__traceback__)).rstrip()
 
 
-def _end_with(parent: int) -> None:
+def end_with(parent: int) -> None:
     """Exit when the trainer is gone, whatever the user's code is doing."""
     try:
         descriptor = os.pidfd_open(parent)

@@ -16,7 +16,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 from umiak.core.decode import decode
@@ -24,6 +24,7 @@ from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import replace, value
 from umiak.train.config.values import Dataset, Device, Online, RunnerClass
 from umiak.train.engines import model_text
+from umiak.train.engines.engine import ModelFindings
 from umiak.train.plan.plan import Plan, Run, Stage, visible_settings
 
 IMPORT_LIMIT_S = 120.0
@@ -109,6 +110,11 @@ def _model(path: str, plan: Plan, *, by_text: bool) -> Iterator[Problem]:
     text = _text(path, "UM-TRAIN-013", "the model's file", plan.config)
     seen = model_text.look(text, path)
     yield from seen.problems
+    if model_text.is_dygraph(seen):
+        if lacking := model_text.lacking(seen):
+            what = f"class {model_text.DYGRAPH} of {path} has no {', no '.join(lacking)}"
+            yield Problem(code="UM-TRAIN-013", what=what, where=path)
+        return
     if problem := model_text.missing(
         seen, "Model", path, code="UM-TRAIN-013", hint="a file of a model has a class Model"
     ):
@@ -124,12 +130,49 @@ def _model(path: str, plan: Plan, *, by_text: bool) -> Iterator[Problem]:
 
 def _imported(path: str, plan: Plan, warnings: list[Problem]) -> Iterator[Problem]:
     """What a process finds that imports it."""
-    first = plan.runs[0]
+    answer = yield from _asked(path, plan)
+    if answer is not None:
+        warnings += answer.warnings
+
+
+def tables(plan: Plan) -> dict[str, tuple[str, ...]]:
+    """Lines about the tables of models in the form of PaddleRec 2, by their files. Each is made for it, in a process of its own."""
+    found: dict[str, tuple[str, ...]] = {}
+    for model in dict.fromkeys(stage.model for run in plan.runs for stage in run.stages):
+        try:
+            seen = model_text.look(_text(model, "UM-TRAIN-013", "the model's file", None), model)
+        except (OSError, UmiakError):
+            continue  # a plan can be shown where its files are not
+        if not model_text.is_dygraph(seen):
+            continue
+        if importlib.util.find_spec("paddle") is None or _missing(NEEDED_FOR_DATA):
+            found[model] = ("not known here, where PaddlePaddle is not installed",)
+            continue
+        problems: list[Problem] = []
+        answers: list[ModelFindings] = []
+        _add(problems, _kept(_asked(model, plan), answers))
+        lines = [line for each in answers for line in each.tables]
+        found[model] = (*lines, *(f"problem: {each.what} ({each.where or model})" for each in problems))
+    return found
+
+
+def _kept(asking: Generator[Problem, None, ModelFindings | None], answers: list[ModelFindings]) -> Iterator[Problem]:
+    answer = yield from asking
+    answers += [answer] if answer is not None else []
+
+
+def _asked(path: str, plan: Plan) -> Generator[Problem, None, ModelFindings | None]:
+    """What a process finds that imports it: problems, and what else is to be known."""
+    runs = [run for run in plan.runs if any(stage.model == path for stage in _stages(run))]
+    first = next((run for run in runs if run.is_training), runs[0])
     question = {
         "model": path,
         "hyper_parameters": plan.hyper_parameters,
         "config": plan.config,
         "settings": visible_settings(plan.written, first.stages[0], first.name),
+        "written": plan.written,
+        "seed": first.runner.seed or 0,
+        "is_shared": first.group.fleet_mode is not None,
     }
     asked = json.dumps(question, default=list)
     reading, writing = os.pipe()
@@ -151,14 +194,14 @@ def _imported(path: str, plan: Plan, warnings: list[Problem]) -> Iterator[Proble
             process.communicate()
             what = f"{path}: importing it takes longer than {IMPORT_LIMIT_S:g} s"
             yield Problem(code="UM-TRAIN-061", what=what, hint="let the file define the model, and do nothing else")
-            return
+            return None
         answer = answers.read()
     if not answer:
         yield _ended(path, process.returncode, said)
-        return
+        return None
     found = json.loads(answer)
-    warnings += [decode(Problem, each) for each in found["warnings"]]
     yield from (decode(Problem, each) for each in found["problems"])
+    return decode(ModelFindings, found["found"])
 
 
 def _ended(path: str, status: int, said: bytes) -> Problem:
@@ -207,7 +250,7 @@ def _data(dataset: Dataset, online: Online | None, plan: Plan) -> Iterator[Probl
         yield from unreadable
         return
     found = finding.find(dataset, below=below, without=online.data_donefile if online else None, where=plan.config)
-    if not any(file.size for file in found.files):
+    if not dataset.reads_files and not any(file.size for file in found.files):
         yield _nothing(dataset, "all of its files are empty", plan)
         return
     dataset = replace(dataset, reader_processes=1, batch_size=min(dataset.batch_size, FIRST_SAMPLES))

@@ -72,12 +72,17 @@ def _loaded(run: Run, settings: Settings, framework: Framework, data: StageData,
             tables=settings.table_parameters,
             embedding_tables=settings.embedding_tables,
             prefix=settings.prefix,
+            written=settings.written,
+            checkpoint=path,
         ),
         hyper_parameters=settings.hyper_parameters,
         where=settings.config,
     )
-    runs.start_from(job, path, engine.tables())
-    engine.restore()
+    if engine.takes_weights(path):
+        engine.take_weights(path)
+    else:
+        runs.start_from(job, path, engine.tables())
+        engine.restore()
     engine.check_missing(data.first_seen, data.dataset.name)
     return engine
 

@@ -16,6 +16,7 @@ from umiak.data.parts import Part
 from umiak.train.reading.batches import Batch, Step
 from umiak.train.reading.checking import Seen
 from umiak.train.reading.checking import together as seen_together
+from umiak.train.reading.datasets.division import DatasetPart
 from umiak.train.reading.samples import Samples
 from umiak.train.reading.work_queue import WorkQueue
 from umiak.train.run.peers import Peers
@@ -99,9 +100,9 @@ class WorkQueueFeed:
 
     def __init__(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[Part | DatasetPart],
         queue: WorkQueue,
-        open_part: Callable[[Part, str | None], Samples],
+        open_part: Callable[[Part | DatasetPart, str | None], Samples],
         draw: Callable[[], int],
         watch: Stopwatch,
     ) -> None:

@@ -95,6 +95,12 @@ class Saver:
         self._reporter.talk(f"starts from {self._mirrors.spoken(newest)}{'' if whole else VALUES_ONLY}")
 
     def _load(self, path: str) -> bool:
+        taking = [engine for engine in self._engines if engine.takes_weights(path)]
+        if taking:
+            # What is a table there is none here, or the files are PaddleRec's: weights have to do.
+            for engine in self._engines:
+                engine.take_weights(path)
+            return False
         whole = runs.start_from(self._context.job, path, self._engines.tables())
         self._engines.restore()
         return whole
@@ -197,6 +203,8 @@ class Saver:
             self._gather()
             runs.save(self._context.job, path, progress)
             if self._peers.is_first:
+                if not within:
+                    self._write_weights(path)
                 if not within and self.is_best:
                     runs.mark_best(path)
                 runs.keep(kept.path, self._runner.keep_checkpoints, steps=within)
@@ -245,6 +253,11 @@ class Saver:
             # Nobody goes on before it is whole.
             self._peers.tell({}, "published")
         self._reporter.event("published", kind=model.kind.value, day=model.day, number=model.number, path=path)
+
+    def _write_weights(self, path: str) -> None:
+        """What other programs read, beside what is ours; of several models, each in a directory of its own."""
+        for engine in self._engines:
+            engine.write_weights(path)
 
     def saved_epoch(self, epoch: int) -> str | None:
         """The checkpoint of this epoch, if there is one."""

@@ -85,6 +85,8 @@ class StageData:
         """As declared, or as the first sample has them."""
         if self.dataset.has_slots:
             return Slots(sparse=self.dataset.sparse_slots, dense=self.dataset.dense_slots)
+        if self.dataset.reads_files:
+            return Slots()  # its batches have fields without names
         batch = self.first_batch()
         if batch is None:
             what = f"dataset {self.dataset.name} has no samples, so nothing says what its slots are"
@@ -99,6 +101,8 @@ class StageData:
 
     def guess(self) -> int | None:
         """About how many samples an epoch has."""
+        if self.dataset.reads_files:
+            return self.samples
         if self.samples is not None or any(file.packed for file in self.found.files):
             return self.samples
         return int(self.holding.size / self._line_bytes()) if self.found.size else None

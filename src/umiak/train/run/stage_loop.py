@@ -21,6 +21,7 @@ from umiak.train.checkpoints.progress import EpochRow, Progress, TrainerState, f
 from umiak.train.metrics.metric_set import Readings
 from umiak.train.reading import checking, dividing
 from umiak.train.reading.checking import Seen
+from umiak.train.reading.datasets import division
 from umiak.train.reading.work_queue import WorkQueue
 from umiak.train.reports.text import ProgressReport
 from umiak.train.run.feeds import LockstepFeed, StopOrSave, WorkQueueFeed
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from umiak.train.engines.engine_set import EngineSet
     from umiak.train.plan.plan import Run
     from umiak.train.reading.batches import Batch
+    from umiak.train.reading.datasets.division import DatasetPart
     from umiak.train.reading.dividing import Holding
     from umiak.train.reading.samples import Samples
     from umiak.train.run.context import RunState, TrainerContext
@@ -158,9 +160,14 @@ class StageLoop:
             return LockstepFeed(samples, self.peers, self._context.watch, at=at)
         files = dividing.in_order(data.found.files, shuffled=self.stage.shuffle_files, **common)
         made_for = self._queue.trainers
-        parts = dividing.hand(files, world=made_for, piece_bytes=data.part_bytes(made_for))
+        parts: Sequence[Part | DatasetPart]
+        if dataset.reads_files:
+            handed_out = not dataset.drop_last  # each part may leave out some samples
+            parts = division.parts_of(files, world=made_for, divide_by=dataset.divide_by, handed_out=handed_out)
+        else:
+            parts = dividing.hand(files, world=made_for, piece_bytes=data.part_bytes(made_for))
 
-        def opened(part: Part, position: str | None) -> Samples:
+        def opened(part: Part | DatasetPart, position: str | None) -> Samples:
             return reading.read_part(dataset, data.found, part, position=position, **common, **data.more)
 
         name = f"parts {self._prefix}{self.run.name} {self.epoch} {self.place.number}"

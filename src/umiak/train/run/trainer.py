@@ -183,9 +183,11 @@ class Trainer:
                 tables=settings.table_parameters,
                 embedding_tables=settings.embedding_tables,
                 prefix=f"{settings.prefix}{own}",
+                written=settings.written,
             ),
             hyper_parameters=settings.hyper_parameters,
             where=settings.config,
+            sample=data.first_batch,
         )
 
     def _outcome(self, *, is_stopped: bool = False, is_untouched: bool = False) -> TrainOutcome:

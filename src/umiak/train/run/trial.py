@@ -1,4 +1,4 @@
-"""Imports a model's file as training would, for `umiak train --check`. A program, started by `checks`.
+"""Imports a model's file as training would, for `umiak train --check` and `--explain`. A program, started by `checks`.
 
     python -m umiak.train.run.trial model DESCRIPTOR        a question on stdin, the answer to a file descriptor: problems and warnings as JSON
     python -m umiak.train.run.trial devices gpu xpu         prints those that can't be used here
@@ -12,11 +12,13 @@ import json
 import os
 import sys
 import warnings
+from typing import Any
 
 from umiak.core.decode import encode
 from umiak.core.problem import Problem, UmiakError
 from umiak.train.config.values import Device
-from umiak.train.engines import choice, hyper
+from umiak.train.engines import choice
+from umiak.train.engines.engine import EngineOptions, ModelFindings
 from umiak.train.reading import base
 
 
@@ -31,23 +33,24 @@ def main(argv: list[str]) -> int:
         sys.stdout.write(" ".join(unusable))
         return 0
     asked = json.loads(sys.stdin.read())
-    problems, passed_on = _tried(asked["model"], asked["hyper_parameters"], asked["config"], asked["settings"])
+    problems, found = _tried(asked)
     with os.fdopen(int(words[0]), "w") as answer:
-        json.dump({"problems": encode(problems), "warnings": encode(passed_on)}, answer)
+        json.dump({"problems": encode(problems), "found": encode(found)}, answer)
     return 0
 
 
-def _tried(
-    path: str, hyper_parameters: dict[str, object], config: str, settings: dict[str, object]
-) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
-    """Problems and warnings."""
-    base.provide_old_modules(settings)
+def _tried(asked: dict[str, Any]) -> tuple[tuple[Problem, ...], ModelFindings]:
+    """Problems, and what else is to be known."""
+    base.provide_old_modules(asked["settings"])
+    options = EngineOptions(
+        seed=asked["seed"],
+        written=asked["written"],
+        is_shared=asked["is_shared"],
+    )
     try:
-        kind = choice.framework().hyper_class(path, config)
-        hyper.typed(kind, hyper_parameters, config)
+        return (), choice.framework().examine(asked["model"], options, asked["hyper_parameters"], asked["config"])
     except UmiakError as error:
-        return error.problems, ()
-    return (), hyper.passed_on(kind, hyper_parameters, config)
+        return error.problems, ModelFindings()
 
 
 if __name__ == "__main__":

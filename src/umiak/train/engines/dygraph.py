@@ -1,0 +1,429 @@
+"""The engine for models in the form of PaddleRec 2: `dygraph_model.py`, unchanged. An adapter, for Paddle.
+
+    engine = DygraphFramework().engine("dygraph_model.py", slots, job=job, options=EngineOptions(written=...), hyper_parameters={})
+
+Its methods are called as PaddleRec's own trainer calls them. What the model's optimizer would change is in tables instead (`umiak.ps.paddle_models`), so that
+the same model learns alone, collectively and with parameter servers. What a run asks of it is said by `umiak.train.engines.engine`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import paddle
+
+from umiak.core.problem import Problem, UmiakError
+from umiak.core.value import replace
+from umiak.ps import checkpoint as ps_checkpoint
+from umiak.ps.environment import PsSeat
+from umiak.ps.manifest import BadCheckpoint
+from umiak.ps.paddle_models import TableChoice, carry_over, plan_of, used_elsewhere
+from umiak.ps.sessions import Session
+from umiak.ps.strategies import Sync
+from umiak.train.checkpoints import paddlerec, runs
+from umiak.train.config.paddlerec.dotted import dotted
+from umiak.train.engines import dygraph_export, paddle_steps
+from umiak.train.engines.buffers import Buffers
+from umiak.train.engines.dygraph_class import DygraphCode
+from umiak.train.engines.engine import ModelFindings
+from umiak.train.engines.fast_metrics import quickened
+from umiak.train.engines.schedules import ScheduleState
+from umiak.train.metrics import objects
+from umiak.train.metrics.objects import ObjectMetricSet
+from umiak.train.reading.batches import StackedBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from umiak.ps.paddle_models import ModelPlan
+    from umiak.ps.values import Opened
+    from umiak.train.config.values import Slots
+    from umiak.train.engines.engine import EngineOptions
+    from umiak.train.metrics.metric_set import MetricSet
+    from umiak.train.reading.batches import Batch
+    from umiak.train.reading.checking import Seen
+
+BUFFERS = "dense.buffers"
+SUMMED = 1
+"""A value of ``gradient_scale``."""
+PADDING = 0
+"""The id that stands where a sample of a declared slot has no more ids."""
+
+
+class DygraphEngine:
+    """A model with its optimizer and its metrics."""
+
+    def __init__(
+        self,
+        file: str,
+        slots: Slots,
+        *,
+        job: Session,
+        options: EngineOptions,
+        where: str | None = None,
+        sample: Callable[[], Batch | None] | None = None,
+        choice: TableChoice | None = None,
+    ) -> None:
+        """``sample`` gives a batch to try the model with; ``choice``: what becomes a table is known already."""
+        self.job = job
+        self.slots = slots
+        self._options = options
+        self._where = where
+        paddle_steps.use(options.device)
+        paddle.base.core.set_num_threads(options.threads)
+        self.config = dotted(options.written, os.path.abspath(where or file))
+        self.code = DygraphCode(file, self.config, where)
+        _seed(options.seed)
+        self.model = self.code.create_model()
+        optimizers = self.code.create_optimizers(self.model)
+        names, metrics = self.code.create_metrics()
+        self._shapes = {name: tuple(each.shape) for name, each in self.model.state_dict().items()}
+        self.plan = self._planned(optimizers, choice or self._choice(), None if choice else sample)
+        if self.plan.problems:
+            raise UmiakError(*[replace(each, where=each.where or file) for each in self.plan.problems])
+        self.optimizer = carry_over(self.model, self.plan, session=job, prefix=options.prefix, seed=options.seed)
+        self.schedules = ScheduleState(optimizers)
+        self.buffers = Buffers(self.model, job, table=f"{options.prefix}{BUFFERS}", more=self.schedules.tensors())
+        self.buffers.on_read, self.buffers.on_set = self.schedules.store, self.schedules.load
+        told = [objects.remark(name, each) for name, each in zip(names, metrics, strict=False)]
+        remarks = [*self.plan.remarks, *([each for each in told if each] if job.world > 1 else [])]
+        self.warnings = tuple([Problem(code="UM-TRAIN-068", what=each, where=file) for each in remarks])
+        self._has_learned = False
+
+    def _copied(self, job: Session) -> DygraphEngine:
+        """The same model again, with its tables in another job."""
+        choice = _same(self.plan)
+        options = replace(self._options, checkpoint="")
+        return DygraphEngine(self.code.file, self.slots, job=job, options=options, where=self._where, choice=choice)
+
+    # ---- what becomes a table
+
+    def _choice(self) -> TableChoice:
+        """What the config asks for; where a checkpoint is evaluated, what it has."""
+        if self._options.checkpoint and (there := _as_saved(self._options.checkpoint, self._options.prefix)):
+            embeddings = [name for name, each in self.model.named_sublayers() if isinstance(each, paddle.nn.Embedding)]
+            return TableChoice(tables=there, parameters=tuple([name for name in embeddings if name not in there]))
+        return choice_of(self.config)
+
+    def _planned(
+        self, optimizers: Sequence[Any], choice: TableChoice, sample: Callable[[], Batch | None] | None
+    ) -> ModelPlan:
+        is_shared = self.job.world > 1 or bool(self.job.seat.servers)
+        plan = plan_of(self.model, optimizers, is_shared=is_shared, choice=choice)
+        has_embeddings = any(isinstance(each, paddle.nn.Embedding) for each in self.model.sublayers())
+        batch = sample() if has_embeddings and sample is not None else None
+        if batch is None:
+            return plan
+        # A weight that is used past its layer, as where an output shares it, must stay a parameter. Whatever the code remembers of this
+        # batch, such as the place in a schedule, is another object's.
+        tried = DygraphCode(self.code.file, self.config, self._where)
+        tried.create_optimizers(self.model)
+        _, metrics = tried.create_metrics()
+        statistics = [each for each in self.model.state_dict().values() if each.stop_gradient]
+        kept = [each.clone() for each in statistics]
+        elsewhere = used_elsewhere(
+            self.model, lambda: tried.train_forward(self.model, metrics, self.tensors(batch)).loss
+        )
+        for each, before in zip(statistics, kept, strict=True):
+            each.set_value(before)
+        if not elsewhere:
+            return plan
+        choice = replace(choice, elsewhere=elsewhere)
+        return plan_of(self.model, optimizers, is_shared=is_shared, choice=choice)
+
+    @property
+    def table_names(self) -> tuple[str, ...]:
+        return tuple([each.name for each in self.plan.tables])
+
+    # ---- one batch
+
+    def metric_set(self) -> ObjectMetricSet:
+        """An empty one for the loss and everything that the model is evaluated by."""
+        names, metrics = self.code.create_metrics()
+        return ObjectMetricSet(names, [quickened(each) for each in metrics], guard=self.code.running)
+
+    def learn(self, batch: Batch | None, metrics: MetricSet, *, step: int, share: float | None = None) -> float:
+        """One step of everybody; ``share`` is this trainer's part in it. Without a batch it only takes part."""
+        if batch is None:
+            self.optimizer.step(share=0.0)
+            return 0.0
+        assert isinstance(metrics, ObjectMetricSet)
+        _seed(paddle_steps.seed_of_step(self._options.seed, step, self.job.rank))
+        self.model.train()
+        tensors = self.tensors(batch)
+        self.optimizer.expect([each.numpy() for each in tensors if _is_ids(each)])
+        with paddle.amp.auto_cast(dtype="bfloat16") if self._options.amp else nullcontext():
+            found = self.code.train_forward(self.model, metrics.objects, tensors)
+        loss = found.loss
+        number = float(loss)
+        if not math.isfinite(number):
+            raise paddle_steps.diverged(number, step)
+        if self._options.gradient_scale == SUMMED:
+            loss = loss * batch.size
+        self._backward(loss)
+        self.optimizer.step(share=share)
+        self.optimizer.clear_grad()
+        metrics.replace_objects(found.metrics)
+        metrics.count(samples=batch.size, loss=number, told=found.told)
+        return number
+
+    def evaluate(self, batch: Batch, metrics: MetricSet) -> float:
+        """Look at a batch without learning from it. NaN where the model says no loss."""
+        assert isinstance(metrics, ObjectMetricSet)
+        self.model.eval()
+        with paddle.no_grad():
+            found = self.code.infer_forward(self.model, metrics.objects, self.tensors(batch))
+        metrics.replace_objects(found.metrics)
+        loss = found.told.get(objects.LOSS) if found.loss is None else float(found.loss)
+        metrics.count(samples=batch.size, loss=loss, told=found.told)
+        return math.nan if loss is None else loss
+
+    def predict(self, batch: Batch) -> dict[str, NDArray[np.float32]]:
+        """What the model's forward answers."""
+        return dygraph_export.answers(self._recorded(self.model, batch))
+
+    def tensors(self, batch: Batch) -> list[Any]:
+        """What PaddleRec's DataLoader would give: the reader's fields; of declared slots the sparse ones, then the dense ones."""
+        if isinstance(batch, StackedBatch):
+            return [_tensors(each) for each in batch.arrays]
+        sparse = [paddle.to_tensor(each) for each in _columns(batch, self.slots.sparse)]
+        dense = [paddle.to_tensor(np.ascontiguousarray(batch.dense[each.name])) for each in self.slots.dense]
+        return [*sparse, *dense]
+
+    def check_missing(self, seen: Seen | None, dataset: str) -> None:
+        """Which of the slots are labels is the model's own business."""
+
+    def _backward(self, loss: paddle.Tensor) -> None:
+        if not loss.stop_gradient:
+            with self.code.running():
+                loss.backward()
+        if not self._has_learned:
+            parameters = self.model.parameters()
+            self._has_learned = any(each.grad is not None for each in parameters) or self.job.registry.has_gradients
+            if not self._has_learned:
+                raise paddle_steps.nothing_learned(self.code.file)
+
+    # ---- tables, checkpoints and files
+
+    def tables(self) -> dict[str, Opened]:
+        """All tables that a checkpoint of this model has."""
+        return {**self.optimizer.tables(), **self.buffers.tables()}
+
+    def refresh(self) -> None:
+        """The tables have changed under the model: take them over."""
+        self.optimizer.refresh()
+
+    def restore(self) -> None:
+        """The same after a checkpoint was loaded: what no optimizer changes is in it, too."""
+        self.refresh()
+        self.buffers.fetch()
+
+    def weights(self) -> dict[str, NDArray[Any]]:
+        """Everything that the model's `state_dict` would have without tables."""
+        there = {name: dygraph_export.array(each) for name, each in self.model.state_dict().items()}
+        there |= self.optimizer.weights()
+        for table in self.plan.tables:
+            for layer in table.layers[1:]:
+                there[f"{layer}.weight"] = there[f"{table.layers[0]}.weight"]
+        return {name: there[name] for name in self._shapes if name in there}
+
+    def takes_weights(self, path: str) -> bool:
+        """Whether a checkpoint is PaddleRec's, or has as a table what is a parameter here, or the other way round."""
+        if paddlerec.is_there(path):
+            return True
+        there = _as_saved(path, self._options.prefix)
+        return there is not None and {*there} != {*self.table_names}
+
+    def take_weights(self, path: str) -> None:
+        """Begin with the weights of such a checkpoint. Every trainer calls it."""
+        if paddlerec.is_there(path):
+            found = paddlerec.weights(path)
+        else:
+            found = self._weights_of(path, replace(self._options, checkpoint=path))
+        self.set_weights(found, path)
+
+    def set_weights(self, found: Mapping[str, NDArray[Any]], path: str) -> None:
+        problems = _misfits(found, self._shapes, path)
+        if problems:
+            raise UmiakError(*problems)
+        tabled = [f"{layer}.weight" for table in self.plan.tables for layer in table.layers]
+        state = self.model.state_dict()
+        for name, tensor in state.items():
+            if name in found and name not in tabled:
+                tensor.set_value(found[name].astype(tensor.numpy().dtype, copy=False))
+        self.optimizer.set_weights({name: np.asarray(found[name], np.float32) for name in tabled if name in found})
+        self.optimizer.upload()
+
+    def write_weights(self, checkpoint: str) -> None:
+        """PaddleRec's own files into a checkpoint's directory, so that its tools go on from there."""
+        if self.config.get("runner.save_pdparams", True) is not False:
+            schedules = self.schedules.state()
+            optimizer = {"LR_Scheduler": schedules[0]} if schedules else {}
+            dygraph_export.write_paddlerec(self._weights_of(checkpoint, None), optimizer, checkpoint)
+
+    def _weights_of(self, checkpoint: str, options: EngineOptions | None) -> dict[str, NDArray[Any]]:
+        """What a checkpoint of ours has, in full size. It is loaded into this process alone."""
+        alone = Session(PsSeat(), Sync(), self.job.options)
+        try:
+            if options is None:
+                engine = self._copied(alone)
+            else:
+                engine = DygraphEngine(self.code.file, self.slots, job=alone, options=options, where=self._where)
+            runs.start_from(alone, checkpoint, engine.tables())
+            engine.restore()
+            return engine.weights()
+        finally:
+            alone.abandon()
+
+    def export(
+        self,
+        path: str,
+        checkpoint: str,
+        *,
+        feeds: Sequence[str] = (),  # noqa: ARG002 - names of variables of a static program
+        fetches: Sequence[str] = (),  # noqa: ARG002
+        sample: Callable[[], Batch | None],
+    ) -> None:
+        """Write an inference model as a checkpoint has it, traced with a batch: the plain model, with its weights in full size."""
+        batch = sample()
+        if batch is None:
+            what = f"no inference model can be written: {path}"
+            raise UmiakError(Problem(code="UM-TRAIN-066", what=what, why="there is no sample to trace the model with"))
+        plain = self.code.create_model()
+        dygraph_export.set_state(plain, self._weights_of(checkpoint, None))
+        plain.eval()
+        dygraph_export.export(plain, self._recorded(plain, batch), path, batch.size, self.code)
+
+    def _recorded(self, model: paddle.nn.Layer, batch: Batch) -> dygraph_export.Call:
+        """How `infer_forward` calls the model for a batch."""
+        _, metrics = self.code.create_metrics()
+        model.eval()
+        with paddle.no_grad(), dygraph_export.recording(model) as calls:
+            self.code.infer_forward(model, metrics, self.tensors(batch))
+        if not calls:
+            what = "infer_forward does not call the model's forward, so nothing says what goes in and comes out"
+            raise UmiakError(Problem(code="UM-TRAIN-066", what=what, where=self.code.file))
+        return calls[0]
+
+
+class DygraphFramework:
+    """PaddlePaddle, for models in the form of PaddleRec 2."""
+
+    def engine(
+        self,
+        model: str,
+        slots: Slots,
+        *,
+        job: Session,
+        options: EngineOptions,
+        where: str | None = None,
+        sample: Callable[[], Batch | None] | None = None,
+    ) -> DygraphEngine:
+        return DygraphEngine(model, slots, job=job, options=options, where=where, sample=sample)
+
+    def examine(self, model: str, options: EngineOptions, where: str | None) -> ModelFindings:
+        """Make the model and its optimizer, as training would, and see what becomes of them."""
+        paddle_steps.use(options.device)
+        code = DygraphCode(model, dotted(options.written, os.path.abspath(where or model)), where)
+        _seed(options.seed)
+        made = code.create_model()
+        optimizers = code.create_optimizers(made)
+        names, metrics = code.create_metrics()
+        plan = plan_of(made, optimizers, is_shared=options.is_shared, choice=choice_of(code.config))
+        if plan.problems:
+            raise UmiakError(*[replace(each, where=each.where or model) for each in plan.problems])
+        told = [objects.remark(name, each) for name, each in zip(names, metrics, strict=False)]
+        remarks = [*plan.remarks, *([each for each in told if each] if options.is_shared else [])]
+        return ModelFindings(
+            warnings=tuple([Problem(code="UM-TRAIN-068", what=each, where=model) for each in remarks]),
+            tables=tuple(plan.lines()),
+        )
+
+
+def choice_of(config: Mapping[str, Any]) -> TableChoice:
+    """What a config says about embeddings."""
+    least = config.get("runner.table_embeddings_above")
+    return TableChoice(
+        tables=_names(config.get("runner.table_embeddings")),
+        parameters=_names(config.get("runner.dense_embeddings")),
+        least_rows=None if least is None else int(least),
+        lazy=config.get("runner.lazy_embeddings") is True,
+    )
+
+
+def _names(said: Any) -> tuple[str, ...]:
+    if said is None:
+        return ()
+    return tuple(said.replace(",", " ").split()) if isinstance(said, str) else tuple([str(each) for each in said])
+
+
+def _same(plan: ModelPlan) -> TableChoice:
+    """What makes the same tables again, wherever the model is."""
+    return TableChoice(
+        tables=tuple([each.name for each in plan.tables]),
+        parameters=tuple([each.name.removesuffix(".weight") for each in plan.parameters if each.why]),
+    )
+
+
+def _as_saved(path: str, prefix: str) -> tuple[str, ...] | None:
+    """The embeddings that are tables in a checkpoint of ours; None if it is none."""
+    try:
+        tables = ps_checkpoint.read(path).tables
+    except BadCheckpoint:
+        return None
+    sparse = [name for name, table in tables.items() if table.spec["kind"] == "sparse" and name.startswith(prefix)]
+    return tuple([name.removeprefix(prefix) for name in sparse])
+
+
+def _misfits(found: Mapping[str, NDArray[Any]], shapes: Mapping[str, tuple[int, ...]], path: str) -> list[Problem]:
+    """Weights that are not there, or of another shape."""
+    problems = []
+    for name, shape in shapes.items():
+        if name not in found:
+            problems.append(f"{name} is not in it")
+        elif tuple(found[name].shape) != shape:
+            problems.append(f"{name} has the shape {tuple(found[name].shape)} there and {shape} here")
+    hint = "start from weights of the same model with the same hyper_parameters"
+    return [Problem(code="UM-TRAIN-069", what=each, hint=hint, where=path) for each in problems]
+
+
+def _seed(number: int) -> None:
+    """Whatever the model's code draws from."""
+    paddle.seed(number)
+    random.seed(number)
+    np.random.seed(number % (1 << 32))
+
+
+def _is_ids(item: Any) -> bool:
+    return isinstance(item, paddle.Tensor) and item.dtype in (paddle.int64, paddle.int32)
+
+
+def _tensors(item: Any) -> Any:
+    if isinstance(item, np.ndarray):
+        return paddle.to_tensor(item)
+    if isinstance(item, (list, tuple)):
+        return [_tensors(each) for each in item]
+    return {name: _tensors(each) for name, each in item.items()} if isinstance(item, dict) else item
+
+
+def _columns(batch: Batch, names: Sequence[str]) -> list[NDArray[Any]]:
+    """A matrix for each slot, as wide as its longest sample."""
+    try:
+        whole = np.ascontiguousarray(batch.matrix(names).T.astype(np.int64, copy=False))
+        return [whole[at][:, None] for at in range(len(names))]
+    except ValueError:
+        return [_padded(*batch.sparse[name]) for name in names]
+
+
+def _padded(ids: NDArray[Any], offsets: NDArray[Any]) -> NDArray[Any]:
+    present = np.arange(max(1, int(np.diff(offsets).max(initial=1)))) < np.diff(offsets)[:, None]
+    matrix = np.full(present.shape, PADDING, np.int64)
+    matrix[present] = ids
+    return matrix

@@ -1,0 +1,115 @@
+"""A trainer's batches of a reader class that opens files itself. An adapter.
+
+With several processes batches are taken from one after the other in turn: where each has files of its own as Paddle's DataLoader does, else so that the order is that of
+one process. A position says how many batches each has given; going on from it, the reader runs once more from the beginning, and what was given out is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from umiak.core.decode import Malformed, decode, encode
+from umiak.core.problem import Problem, UmiakError
+from umiak.core.value import value
+from umiak.train.config.values import Dataset
+from umiak.train.reading.batches import Batch, StackedBatch
+from umiak.train.reading.datasets.division import DatasetPart
+from umiak.train.reading.datasets.processes import BatchStream, DatasetProcesses
+from umiak.train.reading.pool import ReaderClass
+from umiak.train.reading.positions import Position, Share
+from umiak.train.reading.samples import Samples
+
+
+@value
+class DatasetPosition:
+    """How many batches each process has given, and whose turn it is."""
+
+    given: tuple[int, ...]
+    turn: int = 0
+
+
+class DatasetSamples(Samples):
+    """Samples that a class of the user's reads from files."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        kind: ReaderClass,
+        own: DatasetPart,
+        of: Share,
+        begin: Position | None,
+        pool: DatasetProcesses | None = None,
+    ) -> None:
+        super().__init__(of)
+        self.given = begin.samples if begin else 0
+        count = max(1, dataset.reader_processes)
+        place = _place(begin.at) if begin else DatasetPosition(given=(0,) * count)
+        self._given, self._turn = list(place.given), place.turn
+        fits = pool is not None and pool.is_open and pool.count >= len(self._given)
+        self._pool = pool if pool is not None and fits else DatasetProcesses(kind, len(self._given))
+        self._is_own_pool = self._pool is not pool
+        self._streams: list[BatchStream] = []
+        self._questions = [self._question(dataset, own, number) for number in range(len(self._given))]
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Its processes."""
+        return self._pool.pids
+
+    def empty(self) -> Batch:
+        return StackedBatch(size=0, arrays=())
+
+    def close(self) -> None:
+        """End its processes, unless they are somebody else's and have nothing left to do."""
+        is_idle = all(stream.is_done for stream in self._streams)
+        for stream in self._streams:
+            stream.abandon()
+        if self._is_own_pool or not is_idle:
+            self._pool.close()
+
+    def _next(self) -> Batch:
+        if not self._streams:
+            try:
+                self._streams = self._pool.read(self._questions)
+            except BaseException:
+                self._pool.close()
+                raise
+        for _ in self._streams:
+            stream, number = self._streams[self._turn], self._turn
+            batch = stream.next()
+            self._turn = (self._turn + 1) % len(self._streams)
+            if batch is not None:
+                self._given[number] += 1
+                return batch
+        self.close()
+        raise StopIteration
+
+    def _at(self) -> str:
+        return json.dumps(encode(DatasetPosition(given=tuple(self._given), turn=self._turn)))
+
+    def _question(self, dataset: Dataset, own: DatasetPart, number: int) -> dict[str, Any]:
+        """What one of the processes is told to read."""
+        count = len(self._given)
+        has_own_files = own.step == 1 and len(own.files) >= count > 1 and dataset.divide_by.value == "files"
+        return {
+            "files": own.files[number::count] if has_own_files else own.files,
+            "first": own.first,
+            "step": own.step,
+            "turn": 0 if has_own_files else number,
+            "turns": 1 if has_own_files else count,
+            "skip": self._given[number],
+            "batch": dataset.batch_size,
+            "drop": dataset.drop_last,
+            "ready": dataset.ready_batches,
+            "seed": self.of.seed,
+            "epoch": self.of.epoch,
+        }
+
+
+def _place(text: str) -> DatasetPosition:
+    try:
+        return decode(DatasetPosition, json.loads(text))
+    except (Malformed, ValueError) as error:
+        problem = Problem(code="UM-DATA-003", what=f"not a position of a reader class: {error}")
+        raise UmiakError(problem) from error

@@ -1,0 +1,223 @@
+"""A reader process: runs a reader class that opens files itself, and sends batches. A program, started by `processes`.
+
+    python -m umiak.train.reading.datasets.worker PARENT READ WRITE     (a process id, two file descriptors)
+
+It is told what to read, and sends batches until there are no more; the pipe holds it back when nobody takes them. What the class draws at random begins with the
+same numbers in every trainer and after a restart, so that all of them see the same samples in the same order.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from typing import IO, Any
+
+import numpy as np
+
+from umiak.train.reading import exchange
+from umiak.train.reading.datasets import light_paddle, stacking
+from umiak.train.reading.worker import UserCodeFailed, end_with, said_by, trace_of, user_class
+
+
+def main(argv: list[str]) -> int:
+    """Answer messages until there are no more."""
+    parent, read, write = map(int, argv)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=end_with, args=(parent,), daemon=True).start()
+    os.dup2(2, 1)
+    with os.fdopen(read, "rb") as questions, os.fdopen(write, "wb") as answers:
+        try:
+            _answer(questions, answers)
+        except (EOFError, BrokenPipeError):
+            pass
+    return 0
+
+
+def _answer(questions: IO[bytes], answers: IO[bytes]) -> None:
+    run: _DatasetRun | None = None
+    while True:
+        head, _ = exchange.receive(questions)
+        try:
+            if head["do"] == "open":
+                run = _DatasetRun(head["file"], head["class"], head["config"])
+                exchange.send(answers, {})
+            else:
+                assert run is not None
+                for batch, size in run.batches(head):
+                    tree, blocks = stacking.packed(batch)
+                    exchange.send(answers, {"size": size, "tree": tree}, blocks)
+                exchange.send(answers, {"end": True})
+        except UserCodeFailed as failed:
+            exchange.send(answers, {"failed": failed.told})
+
+
+class _DatasetRun:
+    """A class of the user's, and the object of it that was made last."""
+
+    def __init__(self, file: str, name: str, config: dict[str, Any]) -> None:
+        self.file, self.name, self.config = file, name, config
+        words = ""
+        if os.path.isfile(file):
+            with open(file, encoding="utf-8", errors="replace") as text:
+                words = text.read()
+        if "DataLoader" not in words:  # which looks at what its datasets are derived from
+            light_paddle.install()
+        self.kind = user_class(file, name, hint="train_reader_path and infer_reader_path name the module")
+        if not (hasattr(self.kind, "__iter__") or hasattr(self.kind, "__getitem__")):
+            raise UserCodeFailed(f"class {name} of {file} has neither __iter__ nor __getitem__")
+        self.draws = "random" in words or "shuffle" in words
+        self.made: Any = None
+        self.made_of: Any = None
+
+    def batches(self, told: dict[str, Any]) -> Iterator[tuple[Any, int]]:
+        """Each batch that is this process's, and its size."""
+        dataset = self._dataset(told["files"], told["seed"])
+        size, turns, turn, skip = told["batch"], told["turns"], told["turn"], told["skip"]
+        own = _Own(told["first"], told["step"])
+        is_map = not hasattr(dataset, "__iter__")
+        _seed(f"{told['seed']}/{told['epoch']}")
+        samples = self._indexed(dataset, own) if is_map else self._iterated(dataset, own)
+        if told["ready"]:
+            for number, sample in enumerate(samples):
+                if number % turns == turn and number // turns >= skip:
+                    batch = stacking.as_it_is(self._value(sample))
+                    yield batch, stacking.length(batch)
+            return
+        waiting: list[Any] = []
+        number = 0
+        for sample in samples:
+            waiting.append(sample)
+            if len(waiting) == size:
+                if number % turns == turn and number // turns >= skip:
+                    yield self._stacked(waiting, own), size
+                number += 1
+                waiting = []
+        if waiting and not told["drop"] and number % turns == turn and number // turns >= skip:
+            yield self._stacked(waiting, own), len(waiting)
+
+    def _dataset(self, files: list[str], seed: int) -> Any:
+        """An object of the class. It is used again for the next epoch, unless its code draws at random: then a run that goes on there would see something else."""
+        if self.made is None or self.draws or self.made_of != files:
+            _seed(str(seed))
+            try:
+                self.made = self.kind(list(files), self.config)
+            except BaseException as error:
+                what = f"class {self.name} of {self.file} can't be made: {said_by(error)}"
+                raise UserCodeFailed(what, trace=trace_of(error, self.file)) from error
+            self.made_of = files
+        return self.made
+
+    def _iterated(self, dataset: Any, own: _Own) -> Iterator[Any]:
+        count = 0
+        try:
+            samples = iter(dataset)
+            own.generator = samples
+            for count, sample in enumerate(samples):
+                if count % own.step == own.first:
+                    own.last = count
+                    yield sample
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            raise self._failed(
+                error, f"after sample {own.last + 1}" if own.last >= 0 else "at its first sample"
+            ) from error
+
+    def _indexed(self, dataset: Any, own: _Own) -> Iterator[Any]:
+        at = -1
+        try:
+            for at in range(own.first, len(dataset), own.step):
+                own.last = at
+                yield _Deferred(dataset, at)
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            raise self._failed(error, "in __len__") from error
+
+    def _value(self, sample: Any) -> Any:
+        if not isinstance(sample, _Deferred):
+            return sample
+        try:
+            return sample.dataset[sample.at]
+        except BaseException as error:
+            raise self._failed(error, f"at sample {sample.at + 1}") from error
+
+    def _stacked(self, waiting: list[Any], own: _Own) -> Any:
+        values = [self._value(each) for each in waiting] if isinstance(waiting[0], _Deferred) else waiting
+        try:
+            return stacking.stacked(values)
+        except stacking.Unequal as unequal:
+            number = own.last - (len(waiting) - 1 - unequal.sample) * own.step + 1
+            what = f"sample {number} can't be stacked to a batch: {unequal.what}"
+            hint = "let the reader pad its samples to one shape; PaddleRec's own DataLoader can't stack these either"
+            raise UserCodeFailed(
+                what, hint=hint, place=_open_file(getattr(own.generator, "gi_frame", None))
+            ) from unequal
+        except Exception as error:
+            raise self._failed(error, f"in the batch that ends with sample {own.last + 1}") from error
+
+    def _failed(self, error: BaseException, where: str) -> UserCodeFailed:
+        what = f"{self.name} raised {said_by(error)}, {where}"
+        return UserCodeFailed(what, trace=trace_of(error, self.file), place=_place(error))
+
+
+class _Own:
+    """Which samples are this process's, and which came last, counted from 0."""
+
+    def __init__(self, first: int, step: int) -> None:
+        self.first, self.step = first, step
+        self.last = -1
+        self.generator: Any = None
+
+
+class _Deferred:
+    """A sample that is asked for by its number, once it is known that its batch is needed."""
+
+    __slots__ = ("at", "dataset")
+
+    def __init__(self, dataset: Any, at: int) -> None:
+        self.dataset, self.at = dataset, at
+
+
+def _seed(text: str) -> None:
+    """Let everything that draws at random begin with the same numbers."""
+    drawn = random.Random(text).getrandbits(32)  # noqa: S311 - no secret
+    random.seed(drawn)
+    np.random.seed(drawn)
+
+
+def _place(error: BaseException) -> dict[str, Any] | None:
+    """The file that was being read when the code raised, and the line, if it can be told."""
+    at, found = error.__traceback__, None
+    while at is not None:
+        found = _open_file(at.tb_frame) or found
+        at = at.tb_next
+    return found
+
+
+def _open_file(frame: Any) -> dict[str, Any] | None:
+    """A file that a frame has open, and the line of it that the frame has in a variable."""
+    if frame is None:
+        return None
+    local = dict(frame.f_locals)
+    files = [each for each in local.values() if isinstance(each, (io.TextIOWrapper, io.BufferedReader))]
+    if not files or not isinstance(files[-1].name, str):
+        return None
+    path = os.path.abspath(files[-1].name)
+    texts = {each.rstrip("\r\n") for each in local.values() if isinstance(each, str) and len(each) > 1}
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = [number for number, line in enumerate(file, start=1) if line.rstrip("\r\n") in texts]
+    except OSError:
+        lines = []
+    return {"file": path, "line": lines[0] if len(lines) == 1 else None}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

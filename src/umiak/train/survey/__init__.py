@@ -1,0 +1,6 @@
+"""`umiak train --survey DIRECTORY`: which of many configs run here, and why the others don't. A package.
+
+look      every config below a directory, judged without running anything of it
+imports   what Python files import, as far as their texts say it
+rows      what came of it, as lines and as data
+"""

@@ -1,0 +1,51 @@
+"""What a Python file imports when it is imported itself, from its text. A decider.
+
+    imported("import numpy as np\\nfrom net import DNNLayer")  ->  ("numpy", "net")
+
+What stands in a function, or where its absence is caught, is left out.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Iterable, Iterator
+
+_CAUGHT = ("ImportError", "ModuleNotFoundError", "Exception", "BaseException")
+
+
+def imported(text: str) -> tuple[str, ...]:
+    """The modules, with their dots, in order; nothing where the text is not Python."""
+    import ast
+
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return ()
+    return tuple(dict.fromkeys(_names(tree.body)))
+
+
+def _names(body: Iterable[ast.stmt]) -> Iterator[str]:
+    import ast
+
+    for node in body:
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield node.module
+        elif isinstance(node, ast.If):
+            if ast.unparse(node.test) != "__name__ == '__main__'":
+                yield from _names([*node.body, *node.orelse])
+        elif isinstance(node, (ast.With, ast.ClassDef)):
+            yield from _names(node.body)
+        elif isinstance(node, ast.Try) and not any(_catches(handler.type) for handler in node.handlers):
+            yield from _names([*node.body, *node.orelse, *node.finalbody])
+
+
+def _catches(kind: ast.expr | None) -> bool:
+    import ast
+
+    if isinstance(kind, ast.Tuple):
+        return any(_catches(each) for each in kind.elts)
+    return kind is None or (isinstance(kind, ast.Name) and kind.id in _CAUGHT)
