@@ -117,17 +117,25 @@ class DygraphEngine:
     ) -> ModelPlan:
         is_shared = self.job.world > 1 or bool(self.job.seat.servers)
         plan = plan_of(self.model, optimizers, is_shared=is_shared, choice=choice)
-        batch = sample() if plan.tables and sample is not None else None
+        has_embeddings = any(isinstance(each, paddle.nn.Embedding) for each in self.model.sublayers())
+        batch = sample() if has_embeddings and sample is not None else None
         if batch is None:
             return plan
-        # A weight that is used past its layer, as where an output shares it, must stay a parameter.
-        _, metrics = self.code.create_metrics()
+        # A weight that is used past its layer, as where an output shares it, must stay a parameter. Whatever the code remembers of this
+        # batch, such as the place in a schedule, is another object's.
+        tried = DygraphCode(self.code.file, self.config, self._where)
+        tried.create_optimizers(self.model)
+        _, metrics = tried.create_metrics()
+        statistics = [each for each in self.model.state_dict().values() if each.stop_gradient]
+        kept = [each.clone() for each in statistics]
         elsewhere = used_elsewhere(
-            self.model, lambda: self.code.train_forward(self.model, metrics, self.tensors(batch)).loss
+            self.model, lambda: tried.train_forward(self.model, metrics, self.tensors(batch)).loss
         )
+        for each, before in zip(statistics, kept, strict=True):
+            each.set_value(before)
         if not elsewhere:
             return plan
-        choice = replace(choice, parameters=tuple(dict.fromkeys([*choice.parameters, *elsewhere])))
+        choice = replace(choice, elsewhere=elsewhere)
         return plan_of(self.model, optimizers, is_shared=is_shared, choice=choice)
 
     @property
@@ -150,6 +158,7 @@ class DygraphEngine:
         _seed(paddle_steps.seed_of_step(self._options.seed, step, self.job.rank))
         self.model.train()
         tensors = self.tensors(batch)
+        self.optimizer.expect([each.numpy() for each in tensors if _is_ids(each)])
         with paddle.amp.auto_cast(dtype="bfloat16") if self._options.amp else nullcontext():
             found = self.code.train_forward(self.model, metrics.objects, tensors)
         loss = found.loss
@@ -390,6 +399,10 @@ def _seed(number: int) -> None:
     paddle.seed(number)
     random.seed(number)
     np.random.seed(number % (1 << 32))
+
+
+def _is_ids(item: Any) -> bool:
+    return isinstance(item, paddle.Tensor) and item.dtype in (paddle.int64, paddle.int32)
 
 
 def _tensors(item: Any) -> Any:
