@@ -15,7 +15,7 @@ from testbed.pytest_support import require
 from tests import dygraph_helpers as models
 from tests.train_runs import Work
 
-EPOCHS = 4
+EPOCHS = 6
 SAMPLES = 3200
 WITHIN = 0.002
 PACED = "import os, time; os.path.exists('slow') and (time.sleep(0.1), open('paced', 'a').write('.'))"
@@ -30,8 +30,9 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Work]:
     require("PaddlePaddle is not installed: pip install paddlepaddle==3.3.1" if missing else None)
     path = tmp_path_factory.mktemp("dygraph")
     more = ("runner_result_dump_path: dump",)
-    models.story(path, *more, samples=SAMPLES, epochs=EPOCHS, noise=0.02, stepping=PACED)
+    models.story(path, *more, samples=SAMPLES, epochs=EPOCHS, noise=0.0, stepping=PACED)
     made = Work(path)
+    made.change("learning_rate: 0.01", "learning_rate: 0.03")
     done = made.here("train")
     assert done.status == 0, done.said
     return made
@@ -51,7 +52,7 @@ def evaluated(work: Work, path: str) -> float:
 
 
 def test_alone_it_is_a_plain_loop(work: Work) -> None:
-    batches = models.write_data(work.path / "data", SAMPLES, noise=0.02)
+    batches = models.write_data(work.path / "data", SAMPLES, noise=0.0)
     losses, aucs = models.plain_losses(work.path / "dygraph_model.py", batches, epochs=EPOCHS)
     dumps = [json.loads((work.path / f"dump_epoch_{epoch}").read_text()) for epoch in range(EPOCHS)]
     found = [each["loss"] for dump in dumps for each in dump]
@@ -85,7 +86,7 @@ def test_killed_and_resumed(work: Work) -> None:
     (work.path / "slow").unlink()
     done = work.here("train", *words, "--resume")
     assert done.status == 0, done.said
-    assert "1 of 4 epochs is done" in done.said
+    assert "1 of 6 epochs is done" in done.said
     again = json.loads((work.path / f"again_epoch_{EPOCHS - 1}").read_text())
     assert [each["loss"] for each in again] == [each["loss"] for each in whole], "bit for bit"
 
@@ -93,17 +94,26 @@ def test_killed_and_resumed(work: Work) -> None:
 def test_people_come_and_go(work: Work) -> None:
     """Weights of PaddleRec's own layout are begun with and evaluated, and put aside before they would be replaced."""
     theirs = work.path / "theirs"
-    (theirs / "3").mkdir(parents=True)
-    shutil.copy(work.path / "saved" / "3" / "rec.pdparams", theirs / "3")
+    (theirs / str(EPOCHS - 1)).mkdir(parents=True)
+    shutil.copy(work.path / "saved" / str(EPOCHS - 1) / "rec.pdparams", theirs / str(EPOCHS - 1))
     assert evaluated(work, "theirs") == evaluated(work, "saved")
-    words = ("-o", "runner.model_init_path=theirs/3", "-o", "runner.epochs=1", "-o", "runner.model_save_path=more")
+    words = (
+        "-o",
+        f"runner.model_init_path=theirs/{EPOCHS - 1}",
+        "-o",
+        "runner.epochs=1",
+        "-o",
+        "runner.model_save_path=more",
+    )
     done = work.here("train", *words, "-o", "runner.use_inference=true")
     assert done.status == 0, done.said
-    assert "starts from theirs/3" in done.said
+    assert f"starts from theirs/{EPOCHS - 1}" in done.said
     assert work.epochs("train")[-1]["trained"]["auc"] > 0.97, "it has not begun from scratch"
     done = work.here("train", "-o", "runner.epochs=1", "-o", "runner.model_save_path=theirs")
     assert done.status == 0, done.said
-    assert Path(theirs, "previous-1", "3", "rec.pdparams").exists()
+    assert (work.path / "more" / "0" / "inference" / "signature.json").exists()
+    assert (work.path / "more" / "0" / "rec.pdparams").exists(), "the checkpoint is still there"
+    assert Path(theirs, "previous-1", str(EPOCHS - 1), "rec.pdparams").exists()
 
 
 def test_explain_shows_tables(work: Work) -> None:
