@@ -123,6 +123,9 @@ class DenseTable:
     def pull(self) -> NDArray[np.float32]:
         """The values; `ValueError` before they are set."""
 
+    def pull_into(self, out: NDArray[np.float32]) -> None:
+        """The values into an array of one dimension, without memory of their own."""
+
     def push(self, gradients: NDArray[np.float32]) -> None:
         """One optimizer step."""
 

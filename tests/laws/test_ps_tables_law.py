@@ -18,6 +18,7 @@ from umiak.ps.oracle import tables as oracle
 OPTIMIZERS = {
     "sgd": {"rule": "sgd", "learning_rate": 0.05},
     "momentum": {"rule": "momentum", "learning_rate": 0.05, "momentum": 0.9},
+    "adam ahead": {"rule": "adam", "learning_rate": 0.05, "beta1": 0.9, "beta2": 0.99, "epsilon": 1e-8, "ahead": True},
     "nesterov": {"rule": "momentum", "learning_rate": 0.05, "momentum": 0.9, "nesterov": True},
     "adagrad": {"rule": "adagrad", "learning_rate": 0.1, "initial": 0.1, "epsilon": 1e-6},
     "adagrad_scaled": {"rule": "adagrad_scaled", "learning_rate": 0.1, "initial_g2sum": 3.0},

@@ -305,6 +305,12 @@ impl PyDenseTable {
         Ok(values.into_pyarray(py))
     }
 
+    fn pull_into(&self, py: Python<'_>, out: &Bound<'_, PyArray1<f32>>) -> PyResult<()> {
+        let mut filled = out.try_readwrite().map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let out = filled.as_slice_mut().map_err(|error| PyValueError::new_err(error.to_string()))?;
+        py.detach(|| self.table.pull(out)).map_err(refuse)
+    }
+
     fn push(&self, py: Python<'_>, gradients: Floats<'_>) -> PyResult<()> {
         let gradients = gradients.as_slice()?;
         py.detach(|| self.table.push(gradients)).map_err(refuse)

@@ -37,6 +37,8 @@ class Group(Protocol):
 class CollectiveClient(LocalClient):
     """All tables, in this process; a step is applied with everybody's gradients."""
 
+    _adds_up = True
+
     def __init__(self, group: Group, *, shards: int = 256) -> None:
         super().__init__(shards=shards)
         self._group = group

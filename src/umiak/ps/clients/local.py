@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 class LocalClient:
     """The operations of `umiak.ps.clients.protocol.Client`, for one trainer."""
 
+    _adds_up = False
+    """Whether others' gradients are added to those that were pushed, in their place."""
+
     def __init__(self, *, shards: int = 256) -> None:
         self._shards = shards
         self._names: dict[str, int] = {}
@@ -105,17 +108,25 @@ class LocalClient:
 
     def pull_dense(self, table: int, out: Floats | None = None, *, step: int = 0) -> Floats:
         del step
-        values = self._dense(table).pull()
         if out is None:
-            return values
-        out[...] = values
+            return self._dense(table).pull()
+        self._dense(table).pull_into(out)
         return out
 
     def push_dense(
         self, table: int, gradients: Gradients, *, step: int | None = None, scale: float = 1.0, mean: bool = False
     ) -> None:
         del mean
-        whole = self._flat(table, gradients, keep=step is not None)
+        self._push_dense(table, gradients, step=step, scale=scale, is_applied_now=step is None)
+
+    def _push_dense(
+        self, table: int, gradients: Gradients, *, step: int | None, scale: float, is_applied_now: bool
+    ) -> None:
+        alone = gradients[0] if isinstance(gradients, list) and len(gradients) == 1 else gradients
+        if is_applied_now and scale == 1.0 and not self._adds_up and not isinstance(alone, list):
+            whole = alone.reshape(-1)  # nobody changes it before it is applied
+        else:
+            whole = self._flat(table, gradients, keep=step is not None)
         if scale != 1.0:
             whole *= np.float32(scale)
         if step is None:
@@ -134,7 +145,7 @@ class LocalClient:
         mean: bool = False,
     ) -> Floats:
         del mean
-        self.push_dense(table, gradients, step=step, scale=scale)
+        self._push_dense(table, gradients, step=step, scale=scale, is_applied_now=True)
         if step is not None:
             self.commit(step)
         return self.pull_dense(table, out)

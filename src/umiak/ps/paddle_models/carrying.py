@@ -201,8 +201,12 @@ def _optimizer(
 ) -> CarriedOptimizer:
     usual = plan.parameters[0] if plan.parameters else None
     manners = {each.name: _manner(each) for each in plan.parameters}
-    # Those that learn alike stand together, so that each table is one piece of the memory.
-    order = list(dict.fromkeys(manners.values()))
+    # Those that learn alike stand together, so that each table is one piece of the memory; the largest comes last, which a step
+    # pushes and fetches in one.
+    sizes: dict[Manner, int] = {}
+    for name, manner in manners.items():
+        sizes[manner] = sizes.get(manner, 0) + math.prod(parameters[name].shape)
+    order = sorted(sizes, key=lambda manner: sizes[manner])
     parameters = dict(sorted(parameters.items(), key=lambda each: order.index(manners[each[0]])))
     arrays = [specs.Array(name=name, shape=tuple(each.shape)) for name, each in parameters.items()]
     values = room_for(arrays)

@@ -127,7 +127,7 @@ def used_elsewhere(model: paddle.nn.Layer, run: Callable[[], paddle.Tensor]) -> 
             for layer in owned.layers.values():
                 layer.__dict__.pop("forward", None)
         for parameter in model.parameters():
-            parameter.clear_gradient(set_to_zero=False)
+            parameter.clear_gradient(False)
         paddle.set_rng_state(random)
         for each, values in buffers:
             each.set_value(values)

@@ -1,0 +1,213 @@
+"""Models of PaddleRec 2 as they are: its own trainer beside `umiak train`, and beside our own model of the same form.
+
+    python -m benchmarks.compat --paddlerec CHECKOUT
+    python -m benchmarks.compat --paddlerec CHECKOUT --only alone --quick
+
+``CHECKOUT`` is one of PaddleRec's repository (PaddleRec >= 2), or the variable PADDLEREC names it; its files are copied into a directory of the measurement and not changed,
+but for an assertion of its trainer that Paddle 3 can't evaluate. The model is its rank/dnn with the numbers of its config for large data: 1,000,001 rows of 9, 26 slots,
+512-256-128-32, batches of 512, Adam; slot text of `benchmarks.clicks`. What counts is the second epoch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import clicks, measure, sections, train
+from benchmarks.measure import ROOT, Bench, Figure
+
+LIMIT_S = 580.0
+MODEL = Path("models", "rank", "dnn")
+CONFIG = """\
+runner:
+  train_data_dir: "data"
+  train_reader_path: "criteo_reader"
+  use_gpu: False
+  use_auc: True
+  train_batch_size: 512
+  epochs: 2
+  print_interval: 20
+  model_save_path: "saved"
+{more}
+hyper_parameters:
+  optimizer: {{class: Adam, learning_rate: 0.001}}
+  sparse_inputs_slots: 27
+  sparse_feature_number: 1000001
+  sparse_feature_dim: 9
+  dense_input_dim: 13
+  fc_sizes: [512, 256, 128, 32]
+  distributed_embedding: 0
+"""
+SLOTS = '  sparse_slots: "{names}"\n  dense_slots: "dense_feature:13"\n'
+LAZY = "  lazy_embeddings: true\n"
+UNEVALUATED = re.compile(r"^ +assert any\(train_dataloader\(.*?\n.*?\n", re.MULTILINE)
+"""It asks a whole batch whether it is true."""
+EPOCH = re.compile(r"epoch: 1 done, .* epoch time: ([\d.]+) s")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was asked for."""
+
+    quick: bool
+    checkout: Path
+
+    @property
+    def rounds(self) -> int:
+        return 1 if self.quick else 3
+
+    @property
+    def lines(self) -> int:
+        return 5_120 if self.quick else clicks.LINES_PER_FILE
+
+
+def main() -> int:
+    """Measure and print: `sections.run`."""
+    parser = sections.parser("benchmarks.compat", __doc__ or "", SECTIONS)
+    parser.add_argument("--paddlerec", metavar="CHECKOUT", default=os.environ.get("PADDLEREC", ""))
+    asked = parser.parse_args()
+    checkout = Path(asked.paddlerec).resolve()
+    if not asked.paddlerec or not (checkout / MODEL).is_dir():
+        parser.error(f"--paddlerec: no checkout of PaddleRec: {asked.paddlerec or 'not said'}")
+    return sections.run(SECTIONS, Run(asked.quick, checkout), asked)
+
+
+# ---- one measurement
+
+
+def prepared(bench: Bench, run: Run, more: str = "") -> None:
+    """The model, a config and data in the directory of a measurement."""
+    shutil.copytree(run.checkout / MODEL, bench.directory, dirs_exist_ok=True, ignore=shutil.ignore_patterns("data"))
+    data = bench.directory / "data"
+    data.mkdir()
+    clicks.write(data / "part-0", run.lines, seed=1)
+    (bench.directory / "config.yaml").write_text(CONFIG.format(more=more))
+
+
+def own_trainer(bench: Bench, run: Run) -> float | str:
+    """Samples per second of PaddleRec's trainer, or why there are none."""
+    tools = bench.directory / "paddlerec" / "tools"
+    shutil.copytree(run.checkout / "tools", tools)
+    trainer = tools / "trainer.py"
+    trainer.write_text(UNEVALUATED.sub("", trainer.read_text()))
+    argv = [sys.executable, "-u", str(trainer), "-m", "config.yaml"]
+    ended = bench.start(argv, {"PYTHONWARNINGS": "ignore"}).wait(LIMIT_S)
+    if ended is None or ended.status:
+        return f"failed: {bench.last_words()}"
+    text = max(bench.directory.glob("output.*")).read_text(errors="replace")
+    took = EPOCH.findall(text)
+    # It leaves out what is not a whole batch.
+    return run.lines // 512 * 512 / float(took[-1]) if took else f"no second epoch: {bench.last_words()}"
+
+
+def ours(bench: Bench, *words: str) -> train.Epoch | str:
+    """The second epoch of `umiak train`, or why there is none."""
+    argv = [sys.executable, "-m", "umiak.cli.main", "train", "-m", "config.yaml", *words]
+    ended = bench.start(argv, {"PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "ignore"}).wait(LIMIT_S)
+    if ended is None or ended.status:
+        return f"failed: {bench.last_words()}"
+    (written,) = bench.directory.rglob("metrics.jsonl")
+    events = [json.loads(line) for line in written.read_text().splitlines()]
+    row = [event for event in events if event["event"] == "epoch"][-1]
+    return train.Epoch(row["samples"], row["seconds"], row["cpu_s"], row["trained"].get("auc", 0.0), {})
+
+
+# ---- sections
+
+
+def alone(run: Run) -> Iterator[Figure]:
+    """One process of each."""
+    rate = Figure(
+        "compat-alone",
+        "rank/dnn of PaddleRec 2, unchanged, in one process: samples per second",
+        "second epoch; lazy: with `lazy_embeddings: true`, slots: its reader replaced by our slot reader",
+        unit="samples/s",
+        more_is_better=True,
+    )
+    ratios = {
+        "own reader": Figure(
+            "compat-reader",
+            "The same with its own reader: times PaddleRec's trainer",
+            "",
+            "x",
+            1.0,
+            more_is_better=True,
+        ),
+        "slots, lazy": Figure(
+            "compat-slots", "The same with slots: times PaddleRec's trainer", "", "x", 3.0, more_is_better=True
+        ),
+    }
+    slots = SLOTS.format(names=" ".join(["click", *(str(slot) for slot in range(1, clicks.SLOTS + 1))]))
+    kinds = {"own reader": "", "own reader, lazy": LAZY, "slots": slots, "slots, lazy": slots + LAZY}
+    for _ in range(run.rounds):
+        with measure.other_work(rate):
+            found: dict[str, float] = {}
+            for name, more in kinds.items():
+                with measure.bench() as bench:
+                    prepared(bench, run, more)
+                    epoch = ours(bench)
+                if isinstance(epoch, str):
+                    rate.note(f"umiak, {name}", epoch)
+                    continue
+                found[name] = epoch.rate
+                rate.add(f"umiak, {name}", epoch.rate, epoch.cpu_s)
+            with measure.bench() as bench:
+                prepared(bench, run)
+                theirs = own_trainer(bench, run)
+            if isinstance(theirs, str):
+                rate.note("PaddleRec's trainer", theirs)
+                continue
+            rate.add("PaddleRec's trainer", theirs)
+            for name, figure in ratios.items():
+                if name in found:
+                    figure.add("umiak", found[name] / theirs)
+    yield from (rate, *ratios.values())
+
+
+def job(run: Run) -> Iterator[Figure]:
+    """Two servers and two trainers, beside our own model."""
+    ratio = Figure(
+        "compat-job",
+        "rank/dnn of PaddleRec 2 with 2 trainers and 2 servers, async: part of the samples per second of umiak.models.rank.dnn",
+        "second epoch, both with the slot reader; all processes share this machine's cores",
+        unit="x",
+        goal=0.85,
+        more_is_better=True,
+    )
+    slots = SLOTS.format(names=" ".join(["click", *(str(slot) for slot in range(1, clicks.SLOTS + 1))]))
+    words = ["-o", "runner.sync_mode=async"]
+    for _ in range(run.rounds):
+        with measure.other_work(ratio):
+            with measure.bench() as bench:
+                prepared(bench, run, slots)
+                argv = ["-m", "umiak.cli.main", "train", "-m", "config.yaml", *words]
+                launch = ["-m", "umiak.launch", "--server_num", "2", "--trainer_num", "2", *argv]
+                ended = bench.start(
+                    [sys.executable, *launch], {"PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "ignore"}
+                ).wait(LIMIT_S)
+                if ended is None or ended.status:
+                    ratio.note("umiak", f"failed: {bench.last_words()}")
+                    continue
+                (written,) = bench.directory.rglob("metrics.jsonl")
+                rows = [json.loads(line) for line in written.read_text().splitlines()]
+                row = [event for event in rows if event["event"] == "epoch"][-1]
+            with measure.bench() as bench:
+                train.prepared(bench, 1)
+                if why := train.trained(bench, "-o", "mode=ps", "-o", "runner.ps.distribute_strategy=async"):
+                    ratio.note("umiak", why)
+                    continue
+                own = train.last_epoch(bench, "ps")
+            ratio.add("umiak", row["samples"] / row["seconds"] / own.rate)
+    yield ratio
+
+
+SECTIONS = {"alone": alone, "job": job}
+
+if __name__ == "__main__":
+    sys.exit(main())
