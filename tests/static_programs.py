@@ -25,7 +25,7 @@ class ClickProgram:
     """Slots of one id each: a deep part of one shared embedding, a wide part with a padding id, AUC."""
 
     def __init__(self, *, embedding: str = "layers") -> None:
-        chance = np.random.RandomState(5)
+        chance = np.random.default_rng(5)
         deep = chance.uniform(-0.1, 0.1, (IDS, DIM)).astype(np.float32)
         wide = chance.uniform(-0.1, 0.1, (IDS, 1)).astype(np.float32)
         wide[0] = 0
@@ -58,7 +58,7 @@ class ClickProgram:
 
     @staticmethod
     def batch(number: int, size: int = 16) -> dict[str, Any]:
-        ids = np.random.RandomState(number).randint(0, IDS, (size, SLOTS))
+        ids = np.random.default_rng(number).integers(0, IDS, (size, SLOTS))
         found = {f"slot{place}": ids[:, place : place + 1] for place in range(SLOTS)}
         return {**found, "label": (ids.sum(1, keepdims=True) % 2).astype(np.int64)}
 

@@ -223,7 +223,7 @@ def _dynamic_losses(*, with_fleet: bool) -> list[float]:
         optimizer = fleet.distributed_optimizer(optimizer)
     found = []
     for step in range(6):
-        ids = np.random.RandomState(step).randint(0, 20, (8, 1))
+        ids = np.random.default_rng(step).integers(0, 20, (8, 1))
         loss = ((model(paddle.to_tensor(ids)).reshape([-1, 1]) - paddle.to_tensor(ids / 10.0, "float32")) ** 2).mean()
         loss.backward()
         optimizer.step()

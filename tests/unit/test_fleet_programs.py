@@ -118,14 +118,14 @@ def test_listed_rows_and_what_servers_cannot_compute() -> None:
     ],
 )
 def test_an_optimizer_is_a_rule(make: Callable[[], Any], expected: Any) -> None:
-    assert rules.learning(make()) == rules.Learning(rule=expected)
+    assert rules.learning(make()) == rules.ProgramLearning(rule=expected)
 
 
 def test_decay_limits_and_schedules_of_an_optimizer() -> None:
     schedule = paddle.optimizer.lr.ExponentialDecay(0.5, 0.9)
     clip = paddle.nn.ClipGradByGlobalNorm(2.0)
     found = rules.learning(paddle.optimizer.SGD(schedule, weight_decay=0.25, grad_clip=clip))
-    assert found == rules.Learning(
+    assert found == rules.ProgramLearning(
         rule=ps.Sgd(0.5), clip=ps.Clip(global_norm=2.0), decay=ps.Decay(l2=0.25), schedule=schedule
     )
     assert rules.learning(paddle.optimizer.AdamW(0.5, weight_decay=0.25)).decay == ps.Decay(decoupled=0.25)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from umiak.fleet.programs.rules import Learning
+    from umiak.fleet.programs.rules import ProgramLearning
     from umiak.fleet.programs.sites import LookupSite, TableSite
 
 
@@ -62,7 +62,7 @@ class ProgramPlan:
     """The gradient of each lookup's output that has one."""
     parameters: tuple[DenseParameter, ...] = ()
     tables: Mapping[str, PlannedRows] = {}
-    learning: Learning = rules.Learning()
+    learning: ProgramLearning = rules.ProgramLearning()
     kept: Mapping[str, str] = {}
     """Embeddings that stay parameters, and why."""
 
@@ -147,7 +147,7 @@ def _manner(own: rules.OwnLearning) -> Manner:
 
 
 def table_spec(
-    site: TableSite, parameter: Any, learning: Learning, optimizer: Any, init: specs.Init
+    site: TableSite, parameter: Any, learning: ProgramLearning, optimizer: Any, init: specs.Init
 ) -> specs.SparseTable:
     """What a table is on the servers."""
     rule, clip, decay = rules.of_table(parameter, learning, optimizer)

@@ -1,6 +1,6 @@
 """A Paddle optimizer as a rule of the servers, its limits and its decay. A decider, which knows Paddle's objects by their names.
 
-    learning(paddle.optimizer.Adam(1e-3, lazy_mode=True))  ->  Learning(rule=Adam(learning_rate=0.001))
+    learning(paddle.optimizer.Adam(1e-3, lazy_mode=True))  ->  ProgramLearning(rule=Adam(learning_rate=0.001))
 
 What the servers' rules can't do is a problem that names it.
 """
@@ -22,7 +22,7 @@ KNOWN = "SGD, Momentum, Adam, AdamW, Adagrad and RMSProp"
 
 
 @value
-class Learning:
+class ProgramLearning:
     """How everything learns."""
 
     rule: specs.Rule = specs.Sgd()
@@ -45,7 +45,7 @@ class OwnLearning:
     is_clipped: bool = True
 
 
-def learning(optimizer: Any) -> Learning:
+def learning(optimizer: Any) -> ProgramLearning:
     """What an optimizer says; of one that wraps another (mixed precision), the inner one counts."""
     while type(optimizer).__name__ == "OptimizerWithMixedPrecision" and hasattr(optimizer, "_optimizer"):
         optimizer = optimizer._optimizer  # noqa: SLF001
@@ -71,7 +71,7 @@ def learning(optimizer: Any) -> Learning:
         decay = _decay(name, optimizer)
     except BadRequest as error:
         problems += error.problems
-    return Learning(
+    return ProgramLearning(
         rule=rule or specs.Sgd(),
         clip=clip,
         decay=decay,
@@ -81,7 +81,7 @@ def learning(optimizer: Any) -> Learning:
     )
 
 
-def own_learning(parameter: Any, learning: Learning, optimizer: Any) -> OwnLearning:
+def own_learning(parameter: Any, learning: ProgramLearning, optimizer: Any) -> OwnLearning:
     """How one parameter learns otherwise, as its ParamAttr or the optimizer's own choice says."""
     rate = float((getattr(parameter, "optimize_attr", None) or {}).get("learning_rate", 1.0))
     clip = learning.clip
@@ -98,7 +98,7 @@ def own_learning(parameter: Any, learning: Learning, optimizer: Any) -> OwnLearn
     return OwnLearning(rate=rate, is_clipped=is_clipped)
 
 
-def of_table(parameter: Any, learning: Learning, optimizer: Any) -> tuple[specs.Rule, specs.Clip, specs.Decay]:
+def of_table(parameter: Any, learning: ProgramLearning, optimizer: Any) -> tuple[specs.Rule, specs.Clip, specs.Decay]:
     """Rule, limits and decay of a parameter that becomes a table."""
     own = own_learning(parameter, learning, optimizer)
     rule = learning.rule
