@@ -472,7 +472,7 @@ DATASET = (
     Key(
         name="divide_by",
         meaning="With `type: RecDataset`: trainers divide the data by whole `files`, where these make even shares, or each runs "
-        "the reader on all files and takes every N-th of its `samples`.",
+        "the reader on all files and takes every N-th batch of its `samples`.",
         kind=kinds.CHOICE,
         default="samples",
         choices=words(DivideBy),

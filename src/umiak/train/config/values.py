@@ -81,7 +81,7 @@ class DivideBy(str, Enum):
     FILES = "files"
     """Whole files, where these make even shares."""
     SAMPLES = "samples"
-    """Each trainer runs it on all files, and takes every N-th sample."""
+    """Each trainer runs it on all files, and takes every N-th batch."""
 
 
 @value

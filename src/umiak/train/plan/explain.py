@@ -108,7 +108,7 @@ def _by(dataset: Dataset, group: WorkerGroup) -> str:
     """How a reader class that opens files itself is divided."""
     if not dataset.reads_files:
         return ""
-    every = "every N-th sample, of N trainers" if group.trainers is None else f"every {_ordinal(group.trainers)} sample"
+    every = "every N-th batch, of N trainers" if group.trainers is None else f"every {_ordinal(group.trainers)} batch"
     if dataset.divide_by is DivideBy.FILES:
         return f"dataset {dataset.name}: divided by whole files if these make even shares, else each trainer takes {every} of all files"
     why = "its code does more with its list of files than go through it, or the config says so"

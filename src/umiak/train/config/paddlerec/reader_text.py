@@ -7,7 +7,7 @@
             for file in self.file_list: ...
 
 Only its text is looked at. Where it does anything else with the list (counts it, takes its first, goes through it in ``__init__``, where it may make a dictionary of
-all words), a part of the files would give other samples: then each trainer runs it on all files and takes every N-th sample.
+all words), a part of the files would give other samples: then each trainer runs it on all files and takes every N-th batch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Who reads what of a reader class that opens files itself. A decider.
 
     parts_of(files, world=2, divide_by=DivideBy.FILES)      -> two parts of whole files, if these are even enough
-    parts_of(files, world=2, divide_by=DivideBy.SAMPLES)    -> two parts: all files, samples 0, 2, 4, ... and 1, 3, 5, ...
+    parts_of(files, world=2, divide_by=DivideBy.SAMPLES)    -> two parts: all files, batches 0, 2, 4, ... and 1, 3, 5, ...
 
 Every sample is in exactly one part. The second way works with every reader whose samples come in the same order each time, which a process sees to by
 its random seed; it costs each trainer the reading of everything.
@@ -28,12 +28,12 @@ class DatasetPart:
     files: tuple[str, ...]
     first: int = 0
     step: int = 1
-    """Every N-th sample, from the first on."""
+    """Every N-th batch, from the first on."""
 
     @property
     def text(self) -> str:
         """In words, the same for the same part."""
-        return f"{len(self.files)} files" if self.step == 1 else f"sample {self.first} of every {self.step}"
+        return f"{len(self.files)} files" if self.step == 1 else f"batch {self.first} of every {self.step}"
 
 
 def is_by_files(files: Sequence[File], *, world: int, divide_by: DivideBy) -> bool:

@@ -83,7 +83,8 @@ class _DatasetRun:
         """Each batch that is this process's, and its size."""
         dataset = self._dataset(told["files"], told["seed"])
         size, turns, turn, skip = told["batch"], told["turns"], told["turn"], told["skip"]
-        own = _Own(told["first"], told["step"])
+        # Whole batches, because a reader may pad the samples of one batch to a shape of its own.
+        own = _Own(told["first"], told["step"], 1 if told["ready"] else size)
         is_map = not hasattr(dataset, "__iter__")
         _seed(f"{told['seed']}/{told['epoch']}")
         samples = self._indexed(dataset, own) if is_map else self._iterated(dataset, own)
@@ -123,7 +124,7 @@ class _DatasetRun:
             samples = iter(dataset)
             own.generator = samples
             for count, sample in enumerate(samples):
-                if count % own.step == own.first:
+                if own.has(count):
                     own.last = count
                     yield sample
         except GeneratorExit:
@@ -136,9 +137,10 @@ class _DatasetRun:
     def _indexed(self, dataset: Any, own: _Own) -> Iterator[Any]:
         at = -1
         try:
-            for at in range(own.first, len(dataset), own.step):
-                own.last = at
-                yield _Deferred(dataset, at)
+            for at in range(len(dataset)):
+                if own.has(at):
+                    own.last = at
+                    yield _Deferred(dataset, at)
         except GeneratorExit:
             raise
         except BaseException as error:
@@ -157,7 +159,7 @@ class _DatasetRun:
         try:
             return stacking.stacked(values)
         except stacking.Unequal as unequal:
-            number = own.last - (len(waiting) - 1 - unequal.sample) * own.step + 1
+            number = own.last - (len(waiting) - 1 - unequal.sample) + 1
             what = f"sample {number} can't be stacked to a batch: {unequal.what}"
             hint = "let the reader pad its samples to one shape; PaddleRec's own DataLoader can't stack these either"
             raise UserCodeFailed(
@@ -174,10 +176,13 @@ class _DatasetRun:
 class _Own:
     """Which samples are this process's, and which came last, counted from 0."""
 
-    def __init__(self, first: int, step: int) -> None:
-        self.first, self.step = first, step
+    def __init__(self, first: int, step: int, block: int) -> None:
+        self.first, self.step, self.block = first, step, block
         self.last = -1
         self.generator: Any = None
+
+    def has(self, number: int) -> bool:
+        return self.step == 1 or number // self.block % self.step == self.first
 
 
 class _Deferred:
