@@ -147,10 +147,11 @@ def test_what_servers_have_no_rule_for_is_named() -> None:
     [
         (lambda: paddle.optimizer.SGD(0.1), 1e-6),
         (lambda: paddle.optimizer.Adagrad(0.05), 1e-6),
+        (lambda: paddle.optimizer.Adam(0.05, lazy_mode=True), 1e-5),
         # Paddle counts the gradient of a padding id, which nobody ever reads, in the norm.
         (lambda: paddle.optimizer.SGD(0.1, grad_clip=paddle.nn.ClipGradByGlobalNorm(0.05)), 1e-4),
     ],
-    ids=["sgd", "adagrad", "clipped"],
+    ids=["sgd", "adagrad", "lazy adam", "clipped"],
 )
 def test_losses_are_those_of_plain_paddle(make: Callable[[], Any], within: float) -> None:
     expected = plain_losses(make, 12)

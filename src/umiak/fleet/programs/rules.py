@@ -108,6 +108,8 @@ def of_table(parameter: Any, learning: ProgramLearning, optimizer: Any) -> tuple
     clip = learning.clip or specs.Clip()
     clip = replace(clip, global_norm=None) if own.is_clipped else specs.Clip(weight=clip.weight)
     decay = own.decay if own.decay is not None else learning.decay or specs.Decay()
+    if isinstance(rule, specs.Adam) and not (decay.l1 or decay.l2):  # these make dense gradients of those of some rows
+        rule = replace(rule, ahead=True)
     return rule, clip, decay
 
 
