@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import concurrent.futures
 import json
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numpy as np
 import umiak_native
 
 from umiak.ps import paddle_flags
@@ -67,3 +69,24 @@ class Cluster:
 
         with concurrent.futures.ThreadPoolExecutor(self.trainers) as pool:
             return list(pool.map(run, range(self.trainers)))
+
+
+class ThreadGroup:
+    """Trainers in threads of this process, that exchange as `umiak.ps.clients.collective.Group` says."""
+
+    def __init__(self, rank: int, brought: list[object], meet: threading.Barrier) -> None:
+        self.rank, self.world, self._brought, self._meet = rank, len(brought), brought, meet
+
+    def gather(self, payload: bytes, name: str = "") -> list[bytes]:
+        del name
+        return [*self._exchanged(payload)]
+
+    def add(self, array: np.ndarray) -> None:
+        array[...] = np.add.reduce(self._exchanged(array.copy()))
+
+    def _exchanged(self, mine: Any) -> list[Any]:
+        self._brought[self.rank] = mine
+        self._meet.wait()
+        found = [*self._brought]
+        self._meet.wait()
+        return found

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import importlib.util
+import threading
 
 import numpy as np
 import pytest
 
-from tests.ps_cluster import Cluster
+from tests.ps_cluster import Cluster, ThreadGroup
 from umiak import ps
+from umiak.ps.clients.collective import CollectiveClient
 from umiak.ps.environment import PsSeat
 from umiak.ps.errors import BadRequest
 from umiak.ps.options import SessionOptions
 from umiak.ps.sessions import Session
+from umiak.ps.strategies import Collective
 
 pytestmark = [
     pytest.mark.paddle,
@@ -500,6 +504,37 @@ def test_two_trainers_in_step_learn_what_one_learns_from_both_batches(paddle, mo
     for name, values in state.items():
         np.testing.assert_array_equal(states[0][name], states[1][name])
         np.testing.assert_allclose(states[0][name], values, rtol=2e-4, atol=2e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_two_collective_trainers_learn_what_one_learns_from_both_batches(paddle, models, keeps) -> None:
+    """With the rows in a table, and with an embedding that stays a parameter."""
+    model = made(paddle)
+    ours = [made(paddle) for _ in range(2)]
+    ours[1].embedding.weight.set_value(np.zeros([ROWS, DIM], np.float32))
+    choice = models.TableChoice(parameters=("embedding",) if keeps else ())
+    plans = [models.plan_of(each, lazy(paddle)(each), is_shared=True, choice=choice) for each in ours]
+    brought: list[object] = [None, None]
+    meet = threading.Barrier(2, timeout=120)
+
+    def trainer(rank: int):
+        client = CollectiveClient(ThreadGroup(rank, brought, meet), shards=4)
+        job = Session(PsSeat(rank=rank, world=2), Collective(), SessionOptions(shards=4), connect=lambda: client)
+        own = ours[rank]
+        optimizer = models.carry_over(own, plans[rank], session=job)
+        for slots, labels in halves(paddle, rank):
+            loss_of(paddle, own, slots, labels).backward()
+            optimizer.step()
+            optimizer.clear_grad()
+        return {name: each.numpy().copy() for name, each in own.state_dict().items()} | optimizer.weights()
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        states = [*pool.map(trainer, range(2))]
+    eager = paddle.optimizer.Adam(0.01, parameters=model.parameters(), lazy_mode=not keeps)
+    _, state = plain(paddle, model, [eager])
+    for name, values in state.items():
+        np.testing.assert_array_equal(states[0][name], states[1][name])
+        np.testing.assert_allclose(states[0][name], values, rtol=1e-3, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("strategy", ["async", "geo", "half_async"])

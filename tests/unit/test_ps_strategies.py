@@ -5,14 +5,13 @@ from __future__ import annotations
 import concurrent.futures
 import threading
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import trustme
 import umiak_native
 
-from tests.ps_cluster import Cluster
+from tests.ps_cluster import Cluster, ThreadGroup
 from umiak.core.strategy_name import StrategyName
 from umiak.ps import specs
 from umiak.ps.clients.collective import CollectiveClient
@@ -462,27 +461,6 @@ def test_without_steps_in_common_set_weights_are_uploaded_with_the_next_step(str
             expected = 49.0 if strategy == "half_async" else 48.0
             assert np.all(job.client.pull_dense(learner.groups[0].number) == expected)
             job.abandon()
-
-
-class ThreadGroup:
-    """Trainers in threads of this process, that exchange as `umiak.ps.clients.collective.Group` says."""
-
-    def __init__(self, rank: int, brought: list[object], meet: threading.Barrier) -> None:
-        self.rank, self.world, self._brought, self._meet = rank, len(brought), brought, meet
-
-    def gather(self, payload: bytes, name: str = "") -> list[bytes]:
-        del name
-        return [*self._exchanged(payload)]
-
-    def add(self, array: np.ndarray) -> None:
-        array[...] = np.add.reduce(self._exchanged(array.copy()))
-
-    def _exchanged(self, mine: Any) -> list[Any]:
-        self._brought[self.rank] = mine
-        self._meet.wait()
-        found = [*self._brought]
-        self._meet.wait()
-        return found
 
 
 def test_collective_trainers_take_over_what_the_first_one_has_set() -> None:
