@@ -7,7 +7,7 @@ import importlib.util
 import numpy as np
 import pytest
 
-from tests.plain_models import lazy, (
+from tests.plain_models import (
     DIM,
     ROWS,
     SLOTS,
@@ -15,6 +15,7 @@ from tests.plain_models import lazy, (
     batches,
     carried,
     compare,
+    lazy,
     loss_of,
     made,
     models,
