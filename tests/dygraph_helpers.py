@@ -35,7 +35,7 @@ NET = """
         def forward(self, ids, numbers):
             rows = [self.embedding(each).reshape([-1, self.embedding._embedding_dim]) for each in ids]
             x = F.relu(self.hidden(paddle.concat([*rows, numbers], axis=1)))
-            return self.top(self.norm(x)){more}
+            return self.top({norm}){more}
 """
 
 MODEL = """
@@ -127,10 +127,11 @@ def write_model(
     init: str = "Uniform(-0.1, 0.1)",
     more: str = "",
     stepping: str = "",
+    norm: str = "self.norm(x)",
 ) -> Path:
     """`net.py` and `dygraph_model.py`; returns the latter."""
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "net.py").write_text(textwrap.dedent(NET).format(init=init, more=more))
+    (directory / "net.py").write_text(textwrap.dedent(NET).format(init=init, more=more, norm=norm))
     text = textwrap.dedent(MODEL).format(optimizer=optimizer.replace("\n    ", "\n"), stepping=stepping or "pass")
     (directory / "dygraph_model.py").write_text(text)
     return directory / "dygraph_model.py"

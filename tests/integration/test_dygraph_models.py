@@ -56,7 +56,8 @@ def test_alone_it_is_a_plain_loop(work: Work) -> None:
     losses, aucs = models.plain_losses(work.path / "dygraph_model.py", batches, epochs=EPOCHS)
     dumps = [json.loads((work.path / f"dump_epoch_{epoch}").read_text()) for epoch in range(EPOCHS)]
     found = [each["loss"] for dump in dumps for each in dump]
-    assert np.abs(np.array(found) - losses).mean() < 1e-2
+    # Its BatchNorm makes rounding grow, in plain loops as well: the first steps are compared, and what all of them come to.
+    assert np.abs(np.array(found) - losses)[:10].max() < 1e-5
     assert [row["trained"]["auc"] for row in work.epochs("train")] == pytest.approx(aucs, abs=WITHIN)
     assert aucs[-1] > 0.97
 

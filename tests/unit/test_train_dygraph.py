@@ -69,17 +69,17 @@ def learned(made: Any, batches: list[list[Any]], first: int = 0) -> tuple[list[f
 
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 def test_alone_it_learns_as_a_plain_loop(kind: str, tmp_path: Path) -> None:
-    batches = models.story(tmp_path, samples=480, **OPTIMIZERS[kind])
+    # Without BatchNorm, which makes rounding grow: with it, two plain loops whose first weights differ by 1e-7 drift apart, too.
+    batches = models.story(tmp_path, samples=480, norm="x", **OPTIMIZERS[kind])
     expected: dict[str, Any] = {}
     losses, aucs = models.plain_losses(tmp_path / "dygraph_model.py", batches, epochs=1, state=expected)
     made = engine(tmp_path, sample=lambda: stacked(batches[0]))
     found, metrics = learned(made, batches)
-    assert np.abs(np.array(found) - losses).max() < 1e-3
-    assert metrics.readings().epoch["auc"] == pytest.approx(aucs[0], abs=2e-3)
+    assert np.abs(np.array(found) - losses).max() < 1e-5
+    assert metrics.readings().epoch["auc"] == pytest.approx(aucs[0], abs=1e-4)
     weights = made.weights()
     assert list(weights) == list(expected)
-    if kind == "sgd":  # Adam makes large steps of gradients that are nothing but rounding, as before a BatchNorm
-        assert max(np.abs(weights[name] - expected[name]).max() for name in expected) < 1e-5
+    assert max(np.abs(weights[name] - expected[name]).max() for name in expected) < 1e-4
 
 
 def test_a_weight_that_is_used_elsewhere_stays_a_parameter(tmp_path: Path) -> None:
