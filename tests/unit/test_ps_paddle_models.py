@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import importlib.util
-import threading
 
 import numpy as np
 import pytest
 
-from tests.ps_cluster import Cluster, ThreadGroup
-from umiak import ps
-from umiak.ps.clients.collective import CollectiveClient
-from umiak.ps.environment import PsSeat
+from tests.plain_models import DIM, ROWS, SLOTS, STEPS, batches, lazy, loss_of, made, plain, session
 from umiak.ps.errors import BadRequest
-from umiak.ps.options import SessionOptions
-from umiak.ps.sessions import Session
-from umiak.ps.strategies import Collective
 
 pytestmark = [
     pytest.mark.paddle,
     pytest.mark.skipif(importlib.util.find_spec("paddle") is None, reason="PaddlePaddle is not installed"),
     pytest.mark.filterwarnings("ignore"),
 ]
-ROWS, DIM, SLOTS, STEPS = 50, 4, 3, 6
 
 
 @pytest.fixture
@@ -39,51 +30,6 @@ def models():
     from umiak.ps import paddle_models
 
     return paddle_models
-
-
-def session() -> Session:
-    return ps.use(Session(PsSeat(), ps.Sync(), SessionOptions(shards=4)))
-
-
-def made(paddle, *, sparse: bool = True, padding: int | None = None, attr=None, fc_attr=None, rows: int = ROWS):
-    class Net(paddle.nn.Layer):
-        def __init__(self) -> None:
-            super().__init__()
-            self.embedding = paddle.nn.Embedding(rows, DIM, sparse=sparse, padding_idx=padding, weight_attr=attr)
-            self.fc = paddle.nn.Linear(SLOTS * DIM, 8, weight_attr=fc_attr)
-            self.out = paddle.nn.Linear(8, 1)
-
-        def forward(self, slots):
-            rows = [self.embedding(each) for each in slots]
-            hidden = paddle.nn.functional.relu(self.fc(paddle.concat(rows, axis=1)))
-            return self.out(hidden)
-
-    paddle.seed(7)
-    return Net()
-
-
-def batches(paddle, *, least: int = 0, most: int = ROWS):
-    chance = np.random.default_rng(3)
-    for _ in range(STEPS):
-        slots = [paddle.to_tensor(chance.integers(least, most, 16)) for _ in range(SLOTS)]
-        yield slots, paddle.to_tensor(chance.normal(size=(16, 1)).astype(np.float32))
-
-
-def loss_of(paddle, model, slots, labels):
-    return ((model(slots) - labels) ** 2).mean() * 3.0
-
-
-def plain(paddle, model, optimizers, each_step=lambda: None, **kind):
-    losses = []
-    for slots, labels in batches(paddle, **kind):
-        loss = loss_of(paddle, model, slots, labels)
-        loss.backward()
-        for optimizer in optimizers:
-            optimizer.step()
-            optimizer.clear_grad()
-        each_step()
-        losses.append(float(loss))
-    return losses, {name: each.numpy().copy() for name, each in model.state_dict().items()}
 
 
 def carried(paddle, models, model, optimizers, each_step=lambda: None, *, expects=False, choice=None, **kind):
@@ -287,10 +233,6 @@ def test_what_cannot_be_carried_over_is_named_all_at_once(paddle, models) -> Non
 # ---- embeddings
 
 
-def lazy(paddle):
-    return lambda model: paddle.optimizer.Adam(0.01, parameters=model.parameters(), lazy_mode=True)
-
-
 @pytest.mark.parametrize("padding", [0, 3, -1])
 def test_a_padding_index_reads_as_zeros(paddle, models, padding) -> None:
     model = made(paddle, padding=padding)
@@ -464,182 +406,3 @@ def test_expected_rows_are_not_those_of_before_a_step(paddle, models) -> None:
         optimizer.clear_grad()
         after = [model.embedding(paddle.to_tensor(each)).numpy() for each in ids]
         assert all((old.numpy() != new).all() for old, new in zip(before, after, strict=True))
-
-
-# ---- with servers
-
-
-def halves(paddle, rank: int):
-    for slots, labels in batches(paddle):
-        part = slice(8 * rank, 8 * rank + 8)
-        yield [each[part] for each in slots], labels[part]
-
-
-@pytest.mark.parametrize("rows", [ROWS, 300_000])
-def test_two_trainers_in_step_learn_what_one_learns_from_both_batches(paddle, models, rows) -> None:
-    attr = paddle.ParamAttr(initializer=paddle.nn.initializer.Uniform(-0.5, 0.5))
-    model = made(paddle, attr=attr, rows=rows)
-    weight = model.embedding.weight.numpy().copy()
-    ours = [made(paddle, attr=attr, rows=rows) for _ in range(2)]
-    # What the second trainer has to begin with does not count.
-    ours[1].fc.weight.set_value(np.zeros([SLOTS * DIM, 8], np.float32))
-    plans = [models.plan_of(each, lazy(paddle)(each), is_shared=True) for each in ours]
-    assert {plan.tables[0].init for plan in plans} == {None if rows == ROWS else ps.Uniform(-0.5, 0.5)}
-
-    def trainer(job):
-        own, plan = ours[job.rank], plans[job.rank]
-        optimizer = models.carry_over(own, plan, session=job, seed=11)
-        if rows != ROWS:
-            optimizer.set_weights({"embedding.weight": weight})
-        for slots, labels in halves(paddle, job.rank):
-            optimizer.expect([each.numpy() for each in slots])
-            loss_of(paddle, own, slots, labels).backward()
-            optimizer.step()
-            optimizer.clear_grad()
-        return {name: each.numpy().copy() for name, each in own.state_dict().items()} | optimizer.weights()
-
-    with Cluster(servers=2, trainers=2) as cluster:
-        states = cluster.train("sync", trainer)
-    _, state = plain(paddle, model, [lazy(paddle)(model)])
-    for name, values in state.items():
-        np.testing.assert_array_equal(states[0][name], states[1][name])
-        np.testing.assert_allclose(states[0][name], values, rtol=2e-4, atol=2e-6, err_msg=name)
-
-
-@pytest.mark.parametrize("keeps", [False, True])
-def test_two_collective_trainers_learn_what_one_learns_from_both_batches(paddle, models, keeps) -> None:
-    """With the rows in a table, and with an embedding that stays a parameter."""
-    model = made(paddle)
-    ours = [made(paddle) for _ in range(2)]
-    ours[1].embedding.weight.set_value(np.zeros([ROWS, DIM], np.float32))
-    choice = models.TableChoice(parameters=("embedding",) if keeps else ())
-    plans = [models.plan_of(each, lazy(paddle)(each), is_shared=True, choice=choice) for each in ours]
-    brought: list[object] = [None, None]
-    meet = threading.Barrier(2, timeout=120)
-
-    def trainer(rank: int):
-        client = CollectiveClient(ThreadGroup(rank, brought, meet), shards=4)
-        job = Session(PsSeat(rank=rank, world=2), Collective(), SessionOptions(shards=4), connect=lambda: client)
-        own = ours[rank]
-        optimizer = models.carry_over(own, plans[rank], session=job)
-        for slots, labels in halves(paddle, rank):
-            loss_of(paddle, own, slots, labels).backward()
-            optimizer.step()
-            optimizer.clear_grad()
-        return {name: each.numpy().copy() for name, each in own.state_dict().items()} | optimizer.weights()
-
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        states = [*pool.map(trainer, range(2))]
-    eager = paddle.optimizer.Adam(0.01, parameters=model.parameters(), lazy_mode=not keeps)
-    _, state = plain(paddle, model, [eager])
-    for name, values in state.items():
-        np.testing.assert_array_equal(states[0][name], states[1][name])
-        np.testing.assert_allclose(states[0][name], values, rtol=1e-3, atol=1e-5, err_msg=name)
-
-
-@pytest.mark.parametrize("strategy", ["async", "geo", "half_async"])
-def test_other_strategies_learn(paddle, models, strategy) -> None:
-    model = made(paddle)
-
-    def trainer(job):
-        plan = models.plan_of(model, paddle.optimizer.Adam(0.02, parameters=model.parameters()), is_shared=True)
-        assert any("lazily" in each for each in plan.remarks)
-        optimizer = models.carry_over(model, plan, session=job)
-        losses = []
-        for _ in range(10):
-            slots, labels = next(batches(paddle))
-            optimizer.expect([each.numpy() for each in slots])
-            loss = loss_of(paddle, model, slots, labels)
-            loss.backward()
-            optimizer.step()
-            optimizer.clear_grad()
-            losses.append(float(loss))
-        return losses
-
-    with Cluster(servers=2, trainers=1) as cluster:
-        (losses,) = cluster.train(strategy, trainer)
-    assert losses[-1] < 0.9 * losses[0]
-
-
-def test_a_first_trainer_that_comes_again_keeps_what_was_learned(paddle, models) -> None:
-    with Cluster(servers=2, trainers=1) as cluster:
-        found = []
-        for turn in range(2):
-            model = made(paddle)
-            plan = models.plan_of(model, lazy(paddle)(model), is_shared=True)
-            with cluster.job("async") as job:
-                optimizer = models.carry_over(model, plan, session=job)
-                if turn == 0:
-                    optimizer.set_weights({"embedding.weight": np.ones([ROWS, DIM], np.float32)})
-                found.append(optimizer.weights()["embedding.weight"].mean())
-                job.abandon()
-    assert found == [1.0, 1.0]
-
-
-# ---- plans
-
-
-def test_a_plan_is_told(paddle, models) -> None:
-    model = made(paddle, sparse=True)
-    model.small = paddle.nn.Embedding(5, 2)
-    clip = paddle.nn.ClipGradByGlobalNorm(1.0)
-    optimizer = paddle.optimizer.Adam(0.01, parameters=model.parameters(), grad_clip=clip)
-    alone = models.plan_of(model, optimizer, is_shared=False).lines()
-    assert alone[-2:] == [
-        "stays a parameter: embedding.weight: Adam without lazy_mode moves all rows in each step, and alone nothing is changed about that",
-        "stays a parameter: small.weight: no sparse=True",
-    ]
-    shared = models.plan_of(model, optimizer, is_shared=True).lines()
-    assert shared[0].startswith("table embedding: 50 rows of 4, Adam(learning_rate=0.01, ")
-    assert shared[0].endswith("Clip(global_norm=1), first rows as the weight has them: sparse=True")
-    assert [each for each in shared if each.startswith("remark: ")] == [
-        "remark: embedding: rows learn lazily, only in steps that use them, although Adam without lazy_mode moves all rows in each step in Paddle",
-        "remark: gradients are clipped by each trainer for itself, before they are put together",
-    ]
-
-
-def test_what_becomes_a_table_can_be_chosen(paddle, models) -> None:
-    model = made(paddle, sparse=False)
-    model.second = paddle.nn.Embedding(200, DIM)
-    sgd = paddle.optimizer.SGD(0.1, parameters=model.parameters())
-    chosen = {
-        models.TableChoice(): [],
-        models.TableChoice(tables=("second",)): ["second"],
-        models.TableChoice(least_rows=100): ["second"],
-        models.TableChoice(least_rows=10): ["embedding", "second"],
-        models.TableChoice(least_rows=10, parameters=("second",)): ["embedding"],
-    }
-    for choice, names in chosen.items():
-        assert [each.name for each in models.plan_of(model, sgd, is_shared=True, choice=choice).tables] == names
-    model = made(paddle)
-    adam = paddle.optimizer.Adam(0.1, parameters=model.parameters())
-    assert models.plan_of(model, adam, is_shared=False).tables == ()
-    assert len(models.plan_of(model, adam, is_shared=False, choice=models.TableChoice(lazy=True)).tables) == 1
-
-
-INITIALIZERS = {
-    "Uniform": (lambda i: i.Uniform(-0.2, 0.3), ps.Uniform(-0.2, 0.3)),
-    "Normal": (lambda i: i.Normal(0.5, 0.1), ps.Normal(0.5, 0.1)),
-    "Constant": (lambda i: i.Constant(0.25), ps.Constant(0.25)),
-    "XavierUniform": (lambda i: i.XavierUniform(), "Uniform"),
-    "XavierNormal": (lambda i: i.XavierNormal(), "Normal"),
-    "KaimingUniform": (lambda i: i.KaimingUniform(), "Uniform"),
-    "KaimingNormal": (lambda i: i.KaimingNormal(), "Normal"),
-    "nothing": (lambda i: None, "Uniform"),
-    "TruncatedNormal": (lambda i: i.TruncatedNormal(), None),
-    "Assign": (lambda i: i.Assign(np.ones([300_000, DIM], np.float32)), None),
-}
-
-
-@pytest.mark.parametrize("name", INITIALIZERS)
-def test_an_initializer_of_a_large_weight_is_a_rule_where_there_is_one(paddle, models, name) -> None:
-    make, expected = INITIALIZERS[name]
-    paddle.seed(3)
-    attr = paddle.ParamAttr(initializer=make(paddle.nn.initializer))
-    layer = paddle.nn.Embedding(300_000, DIM, sparse=True, padding_idx=0, weight_attr=attr)
-    sgd = paddle.optimizer.SGD(0.1, parameters=layer.parameters())
-    (table,) = models.plan_of(layer, sgd, is_shared=True).tables
-    assert (type(table.init).__name__ if isinstance(expected, str) else table.init) == expected
-    # Weights that were loaded are no longer what the initializer gave.
-    layer.weight.set_value(np.random.default_rng(1).normal(3.0, 0.2, [300_000, DIM]).astype(np.float32))
-    assert models.plan_of(layer, sgd, is_shared=True).tables[0].init is None

@@ -32,6 +32,7 @@ from umiak.ps.values import Opened
 from umiak.train.checkpoints import paddlerec
 from umiak.train.checkpoints.progress import Progress, from_plain, to_plain
 from umiak.train.config.days import is_day
+from umiak.train.config.values import Saving
 
 NEXT = ".next"
 """Behind the name of a checkpoint that will replace one."""
@@ -59,6 +60,12 @@ class Saved:
 def epoch_path(path: str, epoch: int) -> str:
     """Where the end of an epoch is saved."""
     return os.path.join(path, str(epoch))
+
+
+def inference_path(path: str, epoch: int, checkpoint: Saving | None) -> str:
+    """Where the inference model of an epoch is saved: within its checkpoint, where both have the same directory."""
+    is_shared = checkpoint is not None and os.path.abspath(checkpoint.path) == os.path.abspath(path)
+    return os.path.join(path, str(epoch), "inference") if is_shared else epoch_path(path, epoch)
 
 
 def step_path(path: str, epoch: int, batch: int) -> str:

@@ -56,7 +56,8 @@ class DygraphCode:
         return own_code.running(self.file)
 
     def create_model(self) -> paddle.nn.Layer:
-        with self.running():
+        # Paddle refuses a second parameter of one name, and a model may be made once more, to write its weights.
+        with self.running(), paddle.utils.unique_name.guard():
             model = self._user.create_model(self.config)
         if not isinstance(model, paddle.nn.Layer):
             self._refuse(f"create_model returned {_kind(model)} instead of a paddle.nn.Layer")

@@ -238,7 +238,11 @@ def _saves(each: Run) -> list[str]:
         )
     elif each.runner.inference:
         every = _times(each.runner.inference.every, "epoch")
-        lines.append(f"inference models {each.runner.inference.path}/EPOCH (from 0), every {every} and the last one")
+        kept = each.runner.checkpoint
+        within = "/inference" if kept is not None and kept.path == each.runner.inference.path else ""
+        lines.append(
+            f"inference models {each.runner.inference.path}/EPOCH{within} (from 0), every {every} and the last one"
+        )
     if each.runner.result_dump_path:
         lines.append(f"{each.runner.result_dump_path}, the metrics of each batch")
     return lines

@@ -220,7 +220,7 @@ class Saver:
 
     def export(self, epoch: int, inference: Inference, stages: Sequence[StageData]) -> None:
         """An inference model, with the rows that it needs: they are taken from a checkpoint, which is consistent."""
-        path = runs.epoch_path(inference.path, epoch)
+        path = runs.inference_path(inference.path, epoch, self._runner.checkpoint)
         with self._context.watch.measuring("saving"):
             saved = self.saved_epoch(epoch)
             source = saved or f"{path}.rows"

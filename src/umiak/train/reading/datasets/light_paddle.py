@@ -19,7 +19,7 @@ from typing import Any
 PADDLE, IO = "paddle", "paddle.io"
 
 
-class Dataset:
+class MapStyleBase:
     """What map-style readers are derived from."""
 
     def __getitem__(self, at: int) -> Any:
@@ -29,7 +29,7 @@ class Dataset:
         raise NotImplementedError(f"{type(self).__name__} has no __len__")
 
 
-class IterableDataset(Dataset):
+class IterableBase(MapStyleBase):
     """What iterable readers are derived from."""
 
     def __iter__(self) -> Any:
@@ -77,7 +77,7 @@ class _Light(importlib.abc.Loader):
 
         module.__dict__["__getattr__"] = asked
         if spec.name == IO:
-            module.__dict__.update(Dataset=Dataset, IterableDataset=IterableDataset)
+            module.__dict__.update(Dataset=MapStyleBase, IterableDataset=IterableBase)
         return module
 
     def exec_module(self, module: types.ModuleType) -> None:

@@ -8,6 +8,7 @@ same numbers in every trainer and after a restart, so that all of them see the s
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import random
@@ -46,6 +47,9 @@ def _answer(questions: IO[bytes], answers: IO[bytes]) -> None:
         try:
             if head["do"] == "open":
                 run = _DatasetRun(head["file"], head["class"], head["config"])
+                # A batch is thousands of small objects, none of them in a circle: look for circles less often.
+                gc.freeze()
+                gc.set_threshold(100_000, 20, 20)
                 exchange.send(answers, {})
             else:
                 assert run is not None
