@@ -81,12 +81,15 @@ def main() -> int:
 # ---- one measurement
 
 
-def prepared(bench: Bench, run: Run, more: str = "") -> None:
-    """The model, a config and data in the directory of a measurement."""
+def prepared(bench: Bench, run: Run, more: str = "", *, files: int = 0) -> None:
+    """The model, a config and data in the directory of a measurement: a file of its own, or so many of those that all have."""
     shutil.copytree(run.checkout / MODEL, bench.directory, dirs_exist_ok=True, ignore=shutil.ignore_patterns("data"))
     data = bench.directory / "data"
     data.mkdir()
-    clicks.write(data / "part-0", run.lines, seed=1)
+    for path in clicks.files(files):
+        (data / path.name).symlink_to(path)
+    if not files:
+        clicks.write(data / "part-0", run.lines, seed=1)
     (bench.directory / "config.yaml").write_text(CONFIG.format(more=more))
 
 
@@ -97,7 +100,9 @@ def own_trainer(bench: Bench, run: Run) -> float | str:
     trainer = tools / "trainer.py"
     trainer.write_text(UNEVALUATED.sub("", trainer.read_text()))
     argv = [sys.executable, "-u", str(trainer), "-m", "config.yaml"]
-    ended = bench.start(argv, {"PYTHONWARNINGS": "ignore"}).wait(LIMIT_S)
+    # It needs the package six, which may be anywhere.
+    environ = {"PYTHONWARNINGS": "ignore", "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    ended = bench.start(argv, environ).wait(LIMIT_S)
     if ended is None or ended.status:
         return f"failed: {bench.last_words()}"
     text = max(bench.directory.glob("output.*")).read_text(errors="replace")
@@ -185,7 +190,7 @@ def job(run: Run) -> Iterator[Figure]:
     for _ in range(run.rounds):
         with measure.other_work(ratio):
             with measure.bench() as bench:
-                prepared(bench, run, slots)
+                prepared(bench, run, slots, files=2)
                 argv = ["-m", "umiak.cli.main", "train", "-m", "config.yaml", *words]
                 launch = ["-m", "umiak.launch", "--server_num", "2", "--trainer_num", "2", *argv]
                 ended = bench.start(
@@ -198,7 +203,7 @@ def job(run: Run) -> Iterator[Figure]:
                 rows = [json.loads(line) for line in written.read_text().splitlines()]
                 row = [event for event in rows if event["event"] == "epoch"][-1]
             with measure.bench() as bench:
-                train.prepared(bench, 1)
+                train.prepared(bench, 2)
                 if why := train.trained(bench, "-o", "mode=ps", "-o", "runner.ps.distribute_strategy=async"):
                     ratio.note("umiak", why)
                     continue

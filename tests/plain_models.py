@@ -1,9 +1,8 @@
-"""A plain Paddle model with an embedding, learned in a plain Paddle loop and through tables."""
+"""A small plain Paddle model, its batches, and a loop as people write it: what models through tables are compared with."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from umiak import ps
 from umiak.ps.environment import PsSeat
@@ -11,21 +10,6 @@ from umiak.ps.options import SessionOptions
 from umiak.ps.sessions import Session
 
 ROWS, DIM, SLOTS, STEPS = 50, 4, 3, 6
-
-
-@pytest.fixture
-def paddle():
-    import paddle
-
-    paddle.set_device("cpu")
-    return paddle
-
-
-@pytest.fixture
-def models():
-    from umiak.ps import paddle_models
-
-    return paddle_models
 
 
 def session() -> Session:
@@ -71,43 +55,6 @@ def plain(paddle, model, optimizers, each_step=lambda: None, **kind):
         each_step()
         losses.append(float(loss))
     return losses, {name: each.numpy().copy() for name, each in model.state_dict().items()}
-
-
-def carried(paddle, models, model, optimizers, each_step=lambda: None, *, expects=False, choice=None, **kind):
-    plan = models.plan_of(model, optimizers, is_shared=False, choice=choice or models.TableChoice())
-    optimizer = models.carry_over(model, plan, session=session())
-    losses = []
-    for slots, labels in batches(paddle, **kind):
-        if expects:
-            optimizer.expect([each.numpy() for each in slots])
-        loss = loss_of(paddle, model, slots, labels)
-        loss.backward()
-        optimizer.step()
-        optimizer.clear_grad()
-        each_step()
-        losses.append(float(loss))
-    state = {name: each.numpy().copy() for name, each in model.state_dict().items()} | optimizer.weights()
-    return losses, state, plan
-
-
-def compare(paddle, models, optimizer, *, tables: int, choice=None, expects=False, least=0, **kind):
-    """The same losses and parameters both ways; ``optimizer`` makes the optimizers, and what is done after each step."""
-
-    def ways(model):
-        found = optimizer(model)
-        found, each_step = found if isinstance(found, tuple) else (found, lambda: None)
-        return (found if isinstance(found, list) else [found]), each_step
-
-    model = made(paddle, **kind)
-    losses, state = plain(paddle, model, *ways(model), least=least)
-    model = made(paddle, **kind)
-    ours, our_state, plan = carried(paddle, models, model, *ways(model), expects=expects, choice=choice, least=least)
-    assert len(plan.tables) == tables
-    np.testing.assert_allclose(ours, losses, rtol=2e-5, atol=1e-6)
-    assert set(our_state) == set(state)
-    for name, values in state.items():
-        np.testing.assert_allclose(our_state[name], values, rtol=2e-4, atol=2e-6, err_msg=name)
-    return plan
 
 
 def lazy(paddle):

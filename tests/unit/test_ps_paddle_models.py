@@ -7,22 +7,7 @@ import importlib.util
 import numpy as np
 import pytest
 
-from tests.plain_models import (
-    DIM,
-    ROWS,
-    SLOTS,
-    STEPS,
-    batches,
-    carried,
-    compare,
-    lazy,
-    loss_of,
-    made,
-    models,
-    paddle,
-    plain,
-    session,
-)
+from tests.plain_models import DIM, ROWS, SLOTS, STEPS, batches, lazy, loss_of, made, plain, session
 from umiak.ps.errors import BadRequest
 
 pytestmark = [
@@ -31,7 +16,57 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),
 ]
 
-__all__ = ["models", "paddle"]
+
+@pytest.fixture
+def paddle():
+    import paddle
+
+    paddle.set_device("cpu")
+    return paddle
+
+
+@pytest.fixture
+def models():
+    from umiak.ps import paddle_models
+
+    return paddle_models
+
+
+def carried(paddle, models, model, optimizers, each_step=lambda: None, *, expects=False, choice=None, **kind):
+    plan = models.plan_of(model, optimizers, is_shared=False, choice=choice or models.TableChoice())
+    optimizer = models.carry_over(model, plan, session=session())
+    losses = []
+    for slots, labels in batches(paddle, **kind):
+        if expects:
+            optimizer.expect([each.numpy() for each in slots])
+        loss = loss_of(paddle, model, slots, labels)
+        loss.backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        each_step()
+        losses.append(float(loss))
+    state = {name: each.numpy().copy() for name, each in model.state_dict().items()} | optimizer.weights()
+    return losses, state, plan
+
+
+def compare(paddle, models, optimizer, *, tables: int, choice=None, expects=False, least=0, **kind):
+    """The same losses and parameters both ways; ``optimizer`` makes the optimizers, and what is done after each step."""
+
+    def ways(model):
+        found = optimizer(model)
+        found, each_step = found if isinstance(found, tuple) else (found, lambda: None)
+        return (found if isinstance(found, list) else [found]), each_step
+
+    model = made(paddle, **kind)
+    losses, state = plain(paddle, model, *ways(model), least=least)
+    model = made(paddle, **kind)
+    ours, our_state, plan = carried(paddle, models, model, *ways(model), expects=expects, choice=choice, least=least)
+    assert len(plan.tables) == tables
+    np.testing.assert_allclose(ours, losses, rtol=2e-5, atol=1e-6)
+    assert set(our_state) == set(state)
+    for name, values in state.items():
+        np.testing.assert_allclose(our_state[name], values, rtol=2e-4, atol=2e-6, err_msg=name)
+    return plan
 
 
 # ---- optimizers

@@ -1,4 +1,4 @@
-"""A plain Paddle model in tables that several trainers share, and the plan by which it gets there."""
+"""Plain Paddle models through tables that trainers share, and the plans for them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 
-from tests.plain_models import DIM, ROWS, SLOTS, batches, lazy, loss_of, made, models, paddle, plain
+from tests.plain_models import DIM, ROWS, SLOTS, batches, lazy, loss_of, made, plain
 from tests.ps_cluster import Cluster, ThreadGroup
 from umiak import ps
 from umiak.ps.clients.collective import CollectiveClient
@@ -24,7 +24,20 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),
 ]
 
-__all__ = ["models", "paddle"]
+
+@pytest.fixture
+def paddle():
+    import paddle
+
+    paddle.set_device("cpu")
+    return paddle
+
+
+@pytest.fixture
+def models():
+    from umiak.ps import paddle_models
+
+    return paddle_models
 
 
 # ---- with servers
