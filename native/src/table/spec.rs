@@ -195,7 +195,6 @@ pub enum Optimizer {
     Sum {},
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
 fn is_false(flag: &bool) -> bool {
     !flag
 }
