@@ -1,4 +1,4 @@
-"""``python -m umiak.train ARGS`` is `umiak train ARGS`: a second door to it. A program.
+"""``python -m umiak.train -m config.yaml`` is `umiak train -m config.yaml`: a second door to it. A program.
 
 It takes the place of ``python -u tools/trainer.py ARGS`` of a checkout of PaddleRec 2.
 """

@@ -61,7 +61,7 @@ class TableSite:
 
 
 @value
-class Survey:
+class ProgramSurvey:
     """What of a program leaves it."""
 
     lookups: tuple[LookupSite, ...] = ()
@@ -70,7 +70,7 @@ class Survey:
     problems: tuple[Problem, ...] = ()
 
 
-def survey(program: Any, known: Iterable[str] = ()) -> Survey:
+def survey(program: Any, known: Iterable[str] = ()) -> ProgramSurvey:
     """The lookups of a program. ``known`` are names that are tables already, whatever the lookup says of itself."""
     block = program.global_block()
     found = [op for op in block.ops if op.type in LOOKUPS]
@@ -90,7 +90,7 @@ def survey(program: Any, known: Iterable[str] = ()) -> Survey:
             problems.append(Problem(code="UM-FLEET-010", what=what, hint=hint))
     moved = [op for op in found if op.input("W")[0] not in reasons]
     tables = {name: _table(block, name, moved) for name in names if name not in reasons}
-    return Survey(
+    return ProgramSurvey(
         lookups=tuple(_lookup(block, op) for op in moved), tables=tables, kept=reasons, problems=tuple(problems)
     )
 
