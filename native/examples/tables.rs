@@ -20,7 +20,7 @@ fn main() {
     let (learning_rate, beta1, beta2, epsilon) = (0.01, 0.9, 0.999, 1e-8);
     for (name, optimizer) in [
         ("adagrad", Optimizer::Adagrad { learning_rate, initial: 0.0, epsilon }),
-        ("adam", Optimizer::Adam { learning_rate, beta1, beta2, epsilon }),
+        ("adam", Optimizer::Adam { learning_rate, beta1, beta2, epsilon, ahead: false }),
         ("adam_row", Optimizer::AdamRow { learning_rate, beta1, beta2, epsilon }),
         ("adagrad_scaled", Optimizer::AdagradScaled { learning_rate, initial_g2sum: 3.0 }),
         ("adagrad_shared", Optimizer::AdagradShared { learning_rate, initial_g2sum: 3.0 }),
