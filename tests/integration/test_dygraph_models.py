@@ -66,6 +66,7 @@ def test_alone_it_is_a_plain_loop(work: Work) -> None:
 def test_with_others_it_comes_to_the_same(mode: str, work: Work) -> None:
     said = ["runner.use_fleet=true"] if mode == "collective" else [f"runner.sync_mode={mode}", "runner.server_num=2"]
     said += ["runner.worker_num=2", f"runner.model_save_path=saved-{mode}", "runner.train_batch_size=16"]
+    said += [f"runner.runner_result_dump_path=dump-{mode}"]
     said += ["runner.geo_step=2"] if mode == "geo" else []
     done = work.run("train", *[word for each in said for word in ("-o", each)])
     assert done.status == 0, done.said

@@ -88,7 +88,7 @@ def test_pip_uninstall_restores_everything(tmp_path: Path, wheel: str) -> None:
     fresh.pip("uninstall", "umiak-paddle-launch")
     assert tree(fresh) == before
     said = fresh.says("python", "-m", "paddle.distributed.launch", "--help")
-    assert "umiak" not in said
+    assert "UMIAK" not in said  # the directory of a checkout may be called umiak
     assert "--nproc_per_node" in said
 
 

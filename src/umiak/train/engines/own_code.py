@@ -118,12 +118,14 @@ def _turn_to(directory: str) -> None:
 
 
 def _names_below(directory: str) -> list[str]:
-    is_own = _is_beside(directory)
-    return [
-        name
-        for name, module in [*sys.modules.items()]
-        if not name.startswith("umiak_model_") and is_own(getattr(module, "__file__", None) or "")
-    ]
+    """Modules that were imported from this directory, and those in packages that were. A module in it that has a longer name is not the model's."""
+    tops = {name for name in _there(directory) if _is_from(sys.modules.get(name), directory)}
+    return [name for name in sys.modules if name.partition(".")[0] in tops]
+
+
+def _is_from(module: ModuleType | None, directory: str) -> bool:
+    file = getattr(module, "__file__", None) or ""
+    return _is_beside(directory)(file)
 
 
 def _there(directory: str) -> list[str]:
