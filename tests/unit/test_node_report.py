@@ -130,3 +130,16 @@ def test_a_report_is_read_back_or_is_none(tmp_path: Path) -> None:
         (tmp_path / node_report.FILE).write_text(text)
         assert report_file.read(str(tmp_path)) is None
     report_file.write(str(tmp_path / "missing"), report)  # a job goes on without it
+
+
+def test_a_launcher_in_a_pod_leaves_its_last_words(tmp_path: Path) -> None:
+    path = tmp_path / "termination-log"
+    report_file.leave("UM-JOB-005", "node 1 was lost", str(path))
+    assert not path.exists()  # this is no pod
+    path.touch()
+    report_file.leave("UM-JOB-005", "node 1 was lost", str(path))
+    assert path.read_text() == "[UM-JOB-005] node 1 was lost"
+    assert node_report.is_consequence(path.read_text())
+    report_file.leave("UM-JOB-001", "worker 0 failed", str(path))
+    assert node_report.is_consequence(path.read_text())
+    assert not node_report.is_consequence(node_report.last_words("UM-JOB-001", "worker 0 failed"))

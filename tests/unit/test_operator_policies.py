@@ -425,3 +425,46 @@ def test_workers_of_a_job_that_is_done_are_counted() -> None:
     cluster.settle(seconds=10)
     assert cluster.pods() == []
     assert cluster.body["status"]["workers"] == "2/2"
+
+
+PEER_LOST = "[UM-JOB-005] node 1 (10.0.0.2) was lost"
+
+
+def test_the_loss_of_a_node_costs_nothing_though_its_peers_fail_before_it_is_noticed() -> None:
+    cluster = OperatorCluster(manifest(worker=2, runPolicy={"backoffLimit": 0}))
+    cluster.settle()
+    cluster.fail("wide-worker-0", message=PEER_LOST)
+    cluster.settle(seconds=110)
+    assert cluster.report.attempt == 0
+    cluster.lose_node(cluster.pod("wide-worker-1")["spec"]["nodeName"])
+    cluster.settle(seconds=400)
+    assert (cluster.report.attempt, cluster.report.restarts) == (1, 0)
+
+
+def test_a_pod_that_blames_another_one_is_started_again_at_its_cost_if_no_cause_is_found() -> None:
+    cluster = OperatorCluster(manifest(worker=2))
+    cluster.settle()
+    cluster.fail("wide-worker-0", message=PEER_LOST)
+    cluster.settle(seconds=170)
+    assert cluster.report.attempt == 0
+    cluster.settle(seconds=60)
+    assert (cluster.report.attempt, cluster.report.restarts) == (1, 1)
+
+
+def test_the_cause_of_a_failure_is_not_waited_for_where_it_is_seen() -> None:
+    cluster = OperatorCluster(manifest(worker=2))
+    cluster.settle()
+    cluster.fail("wide-worker-0", message=PEER_LOST)
+    cluster.settle(seconds=2)
+    cluster.fail("wide-worker-1", 137, "OOMKilled")
+    cluster.settle(seconds=30)
+    assert (cluster.report.attempt, cluster.report.restarts) == (1, 1)
+
+
+def test_a_trainer_whose_launcher_blames_another_node_takes_the_servers_with_it() -> None:
+    cluster = OperatorCluster(manifest(ps=1, worker=2))
+    cluster.settle()
+    cluster.fail("wide-worker-0", message=PEER_LOST)
+    cluster.remove("wide-worker-1")
+    cluster.settle(seconds=30)
+    assert (cluster.report.attempt, cluster.report.restarts) == (1, 0)

@@ -9,6 +9,7 @@ from umiak.adapters import report_file
 from umiak.core.cluster import join_host_port
 from umiak.core.names import is_loopback
 from umiak.core.value import replace
+from umiak.launch.events import Exit
 from umiak.launch.node.reporting import NodeReporting
 
 TYPE_CHECKING = False
@@ -39,3 +40,6 @@ class ReportWriter:
         if report:
             told = replace(report, changed_s=time.time())
             report_file.write(self._directory, told, mode=self._access.mode, group=self._access.group)
+        for action in actions:
+            if isinstance(action, Exit) and action.status and action.code:
+                report_file.leave(action.code, action.words)

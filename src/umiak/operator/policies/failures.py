@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from umiak.core.node_report import is_consequence
 from umiak.core.value import replace, value
 from umiak.operator.values import PodPhase
 from umiak.paddlejob.resource import JobApi
@@ -63,6 +64,8 @@ class Trouble:
     reason: str
     """One word, for conditions and events."""
     message: str
+    is_consequence: bool = False
+    """It says itself that another pod is the cause."""
 
 
 def trouble_of(pod: SeenPod, view: JobView) -> Trouble | None:
@@ -117,4 +120,5 @@ def _failed(pod: SeenPod, *, by_exit_code: bool) -> Trouble:
         fault=Fault.FINAL if is_final else Fault.PROGRAM,
         reason=pod.reason if pod.reason not in ("", "Error") else "PodFailed",
         message=message,
+        is_consequence=not is_final and is_consequence(pod.message),
     )

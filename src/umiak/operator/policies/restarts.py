@@ -22,6 +22,9 @@ FIRST_DELAY_S, LONGEST_DELAY_S = 10.0, 360.0
 LEAST_APART_S = 10.0
 """Between restarts that cost nothing: a node that refuses a pod at once must not be asked a hundred times a second. The pause doubles with
 each of them; a job that ran for longer than the pause is started again at once."""
+CAUSE_S = 180.0
+"""How long the cause of a failure is waited for that a launcher blames on another pod. Clusters notice a silent node after 50 s, and it
+counts as lost a minute later."""
 
 
 @value
@@ -56,7 +59,7 @@ class Reaction:
 def reaction(view: JobView) -> Reaction | None:
     """What the failures of the current attempt lead to; None: nothing has failed."""
     troubles = [found for pod in view.current.values() if (found := trouble_of(pod, view))]
-    vanished = _vanished(view)
+    vanished = _vanished(view, of_any_role=any(each.is_consequence for each in troubles))
     in_place = sum([pod.container_restarts for pod in view.current.values()])
     limit = limit_of(view.spec)
     if view.report.restarts + in_place > limit:
@@ -72,9 +75,13 @@ def reaction(view: JobView) -> Reaction | None:
     troubles.sort(key=_importance)
     by_role = _scopes(view)
     scopes = {each.pod.name: by_role.get(each.pod.role, RestartScope.JOB) for each in troubles}
+    if not view.spec.is_elastic:  # launchers that end because of one another end all
+        scopes |= {each.pod.name: RestartScope.JOB for each in troubles if each.is_consequence}
     program = [each for each in troubles if each.fault is Fault.PROGRAM]
     is_cluster = len(program) < len(troubles)
     if RestartScope.JOB in scopes.values():
+        if not is_cluster and (wait_s := _cause_s(view, program)):
+            return Reaction(troubles=tuple(troubles), scope=RestartScope.JOB, wait_s=wait_s)
         cost = 0 if is_cluster else 1
         return _within(view, _whole(view, tuple(troubles), cost=cost + in_place), limit)
     roles = {each.pod.role for each in troubles if scopes[each.pod.name] is RestartScope.ROLE}
@@ -149,8 +156,8 @@ def _scopes(view: JobView) -> dict[PodRole | None, RestartScope]:
     return {wish.role: RestartScope.JOB if together else scope_of(view.spec, wish.role) for wish in view.spec.roles}
 
 
-def _vanished(view: JobView) -> list[PodSlot]:
-    """Pods that were there and simply are not any more, where others must be started again because of it."""
+def _vanished(view: JobView, *, of_any_role: bool) -> list[PodSlot]:
+    """Pods that were there and simply are not any more, where others must be started again because of it, or ``of_any_role``."""
     missing = view.missing()
     if not missing or view.spec.is_elastic:
         return []
@@ -162,7 +169,7 @@ def _vanished(view: JobView) -> list[PodSlot]:
     started = {pod.role for pod in view.current.values() if _has_started(pod)} if is_told_addresses else set()
     found = []
     for slot in missing:
-        if scopes[slot.role] is RestartScope.POD or slot.name in leaving:
+        if (scopes[slot.role] is RestartScope.POD and not of_any_role) or slot.name in leaving:
             continue
         was_there = view.report.phase is JobPhase.RUNNING or slot.name in known or slot.role in started
         if was_there or (started and scopes[slot.role] is RestartScope.JOB):
@@ -181,6 +188,16 @@ def _gone(slot: PodSlot) -> Trouble:
 
 def _whole(view: JobView, troubles: tuple[Trouble, ...], *, cost: int) -> Reaction:
     return Reaction(troubles=troubles, scope=RestartScope.JOB, cost=cost, wait_s=_apart_s(view))
+
+
+def _cause_s(view: JobView, failed: list[Trouble]) -> float:
+    """How long the cause may still show itself. It is in a pod that is said to run: its node may be lost, which is nobody's fault."""
+    ended = {each.pod.name for each in failed}
+    is_known = not all(each.is_consequence for each in failed)
+    if is_known or all(name in ended for name in view.current):
+        return 0.0
+    first_s = min([view.now_s if each.pod.ended_s is None else each.pod.ended_s for each in failed])
+    return max(0.0, first_s + CAUSE_S - view.now_s)
 
 
 def _apart_s(view: JobView) -> float:
