@@ -108,9 +108,10 @@ def test_two_collective_trainers_learn_what_one_learns_from_both_batches(paddle,
     _, state = plain(paddle, model, [eager])
     for name, values in state.items():
         np.testing.assert_array_equal(states[0][name], states[1][name])
-        # Where a gradient is nothing but rounding, Adam makes a whole step of it: a few numbers may be off.
-        off = np.abs(states[0][name] - values) > 1e-5 + 1e-3 * np.abs(values)
-        assert off.mean() <= 0.02, name
+        if keeps:  # Adam without lazy_mode: plain loops of Paddle are apart themselves
+            assert np.abs(states[0][name] - values).mean() < 1e-3, name
+        else:
+            np.testing.assert_allclose(states[0][name], values, rtol=1e-3, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("strategy", ["async", "geo", "half_async"])
