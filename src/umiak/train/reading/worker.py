@@ -28,6 +28,11 @@ from umiak.train.reading import base, columns, exchange
 
 def main(argv: list[str]) -> int:
     """Answer messages until there are no more."""
+    return serve(argv, _answer)
+
+
+def serve(argv: list[str], answer: Callable[[IO[bytes], IO[bytes]], None]) -> int:
+    """Be a reader process: until the trainer closes the pipe, or is gone."""
     parent, read, write = map(int, argv)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -35,7 +40,7 @@ def main(argv: list[str]) -> int:
     os.dup2(2, 1)
     with os.fdopen(read, "rb") as questions, os.fdopen(write, "wb") as answers:
         try:
-            _answer(questions, answers)
+            answer(questions, answers)
         except (EOFError, BrokenPipeError):
             pass
     return 0

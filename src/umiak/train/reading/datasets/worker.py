@@ -12,9 +12,7 @@ import gc
 import io
 import os
 import random
-import signal
 import sys
-import threading
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -22,22 +20,12 @@ import numpy as np
 
 from umiak.train.reading import exchange
 from umiak.train.reading.datasets import light_paddle, stacking
-from umiak.train.reading.worker import UserCodeFailed, end_with, said_by, trace_of, user_class
+from umiak.train.reading.worker import UserCodeFailed, said_by, serve, trace_of, user_class
 
 
 def main(argv: list[str]) -> int:
     """Answer messages until there are no more."""
-    parent, read, write = map(int, argv)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    threading.Thread(target=end_with, args=(parent,), daemon=True).start()
-    os.dup2(2, 1)
-    with os.fdopen(read, "rb") as questions, os.fdopen(write, "wb") as answers:
-        try:
-            _answer(questions, answers)
-        except (EOFError, BrokenPipeError):
-            pass
-    return 0
+    return serve(argv, _answer)
 
 
 def _answer(questions: IO[bytes], answers: IO[bytes]) -> None:
