@@ -195,12 +195,14 @@ def test_a_launcher_is_known_before_it_runs(desk: submitting.Desk) -> None:
     )
     client = desk.start("submit", "--key", "k", "job.yaml")
     handle = f"local://local/{run_id_of('ctr', 'k')}"
-    eventually(lambda: [*(desk.run_directory(handle) / "launchers").glob("*-*")])
+    launchers = desk.run_directory(handle) / "launchers"
+    eventually(lambda: [*launchers.glob("[!.]*-*")])
     supervisor = desk.supervisor(handle)
     os.kill(supervisor.pid, signal.SIGSTOP)
-    known = {json.loads(path.read_text())["pid"] for path in (desk.run_directory(handle) / "launchers").glob("*-*")}
     children = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children").read_text().split()
     started = [int(pid) for pid in children if b"launch" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
+    # Read second: the children go on while their supervisor stands, so one may have become a launcher in between.
+    known = {json.loads(path.read_text())["pid"] for path in launchers.glob("[!.]*-*")}
     os.kill(supervisor.pid, signal.SIGKILL)
     assert set(started) <= known
     client.communicate(timeout=100)
