@@ -24,12 +24,14 @@ pytestmark = [
 ]
 
 STEPPING = "self.schedule.step()"
+OWN_PASS = "(0.1 * dy_model.embedding(self.create_feeds(batch_data, config)[1][0]).square().mean()).backward()"
 OPTIMIZERS = {
     "sgd": {"optimizer": models.SGD},
     "adam": {"optimizer": models.ADAM},
     "lazy adam": {"optimizer": models.LAZY},
     "schedule and clip": {"optimizer": models.CLIPPED, "stepping": STEPPING},
     "tied weights": {"optimizer": models.LAZY, "more": models.TIED},
+    "a backward pass of its own": {"optimizer": models.LAZY, "stepping": OWN_PASS},
     "rows by values": {"optimizer": models.LAZY, "init": "Assign([[0.1, 0.2, -0.1, 0.0]] * rows)"},
 }
 

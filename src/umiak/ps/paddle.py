@@ -75,7 +75,7 @@ class LookupRows(paddle.autograd.PyLayer):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
-        ctx.lookup.collect(_floats(gradient))
+        ctx.lookup.collect(floats(gradient))
         return ctx.nothing
 
 
@@ -106,7 +106,7 @@ class Optimizer(layers.Optimizer):
 
     @staticmethod
     def _floats(tensor: paddle.Tensor) -> Floats:
-        return _floats(tensor)
+        return floats(tensor)
 
     def _current_factor(self) -> float:
         if self._schedule is None:
@@ -132,13 +132,13 @@ class Optimizer(layers.Optimizer):
         if not self._shares_memory:
             for (each, place), shown in zip(layers.places(self._parameters), self._shown, strict=True):
                 if each.dtype != shown.dtype or not bool(((each == shown) | (each != each)).all()):
-                    values[place] = _floats(each).reshape(-1)
+                    values[place] = floats(each).reshape(-1)
             return
         moved = False
         for each, place in layers.places(self._parameters):
             if each.data_ptr() != values.ctypes.data + values.itemsize * place.start:
                 # It was given other memory, for example by `model.to(...)`.
-                values[place] = _floats(each).reshape(-1)
+                values[place] = floats(each).reshape(-1)
                 moved = True
         if moved:
             self._share_memory()
@@ -212,7 +212,7 @@ def needs_clip(parameter: paddle.Tensor) -> bool:
 # ---- between Paddle and numpy
 
 
-def _floats(tensor: paddle.Tensor) -> Floats:
+def floats(tensor: paddle.Tensor) -> Floats:
     """A tensor's numbers; on the CPU its own memory."""
     tensor = tensor.detach()
     if tensor.dtype != paddle.float32:

@@ -89,11 +89,14 @@ class CarriedOptimizer(Optimizer):
         super().refresh()
         self._expected.forget()
 
-    def expect(self, ids: Iterable[NDArray[Any]]) -> None:
+    def expect(self, ids: Iterable[NDArray[Any]], *, is_one_pass: bool = False) -> None:
         """A hint: the arrays of whole numbers in the batch that comes. Rows of those that a table was asked for before in the same
         place are fetched together, with the first look into the table. A wrong hint costs time and nothing else.
+
+        ``is_one_pass``: all gradients will come in one backward pass. In a second one, Paddle refuses rows of that batch.
         """
         self._expected.set(ids)
+        self._expected.is_joined = is_one_pass
 
     def weights(self) -> dict[str, Floats]:
         """All rows of each table, by the name that its weight has in `state_dict`."""

@@ -1,11 +1,13 @@
 """What an `nn.Embedding` does once its rows are in a table: reads them, and keeps their gradients for the step. An adapter, for Paddle.
 
 A model may ask one table many times in a step, once per slot. If it says beforehand which ids a batch has (`Expected.ids`), the
-rows of all of them are pulled with the first look, and the others are answered from that.
+rows of all of them are pulled with the first look, and the others are answered from that. Where a step has one backward pass
+(`Expected.is_joined`), all those looks are one node of the graph as well.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,11 +16,11 @@ import umiak_native
 from paddle.utils import dlpack
 
 from umiak.ps.errors import bad
-from umiak.ps.paddle import LookupRows
+from umiak.ps.paddle import LookupRows, floats
 from umiak.ps.tables.lookup import as_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from numpy.typing import NDArray
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 OUT_OF_RANGE = "UM-PS-177"
 USED_ELSEWHERE = "UM-PS-178"
+NO_KEYS = np.empty(0, np.uint64)
 PATIENCE = 64
 """After so many looks that no hint was about, a table gives up comparing them."""
 
@@ -39,6 +42,8 @@ class Expected:
         self.ids: list[Keys] = []
         self.turn = 0
         """Grows with every batch, and whenever rows may have changed."""
+        self.is_joined = False
+        """Whether gradients come in one backward pass: a node of the graph answers only once."""
 
     def set(self, ids: Iterable[NDArray[Any]]) -> None:
         self.ids = [as_keys(each).reshape(-1) for each in ids if each.dtype.kind in "iu"]
@@ -55,56 +60,119 @@ class CarriedTable:
         self.table = table
         self.rows = rows
         self._expected = expected
-        self._uses: list[int] = []
-        """Places among the expected ids that this table was asked for, in the order of the model."""
-        self._is_frugal = False
-        """Whether the rows of this turn were only read."""
+        self._uses: list[_Use] = []
+        """What this table was asked for among the expected ids, in the order of the model."""
         self._next = 0
         self._patience = PATIENCE
         self._turn = -1
-        self._pulled: list[Floats] = []
+        self._is_frugal = False
+        """Whether the rows of this turn were only read."""
+        self._pulled: Floats | None = None
+        """One row for each id of this turn, and, by use, where among them its ids are."""
+        self._places: list[NDArray[np.int64]] = []
+        self._joined_turn = -1
+        self._joined: list[paddle.Tensor | None] = []
+        self._anchor = paddle.zeros([1])
+        self._anchor.stop_gradient = False
 
-    def read(self, keys: Keys, *, create: bool) -> Floats:
-        """Rows of keys that lie one after the other."""
-        use = self._use(keys) if self._expected.ids and self._patience else None
+    def learned(self, keys: Keys, padding: np.uint64 | None) -> paddle.Tensor:
+        """Rows that learn. The keys stay as they are: gradients come later."""
+        use = self._use(keys, padding)
+        if use is not None and self._expected.is_joined and len(self._uses) > 1:
+            if self._joined_turn != self._expected.turn:
+                self._join()
+            # Given once: what the model changes in place must not be what it gets for the same ids a second time.
+            given = self._joined[use] if use < len(self._joined) else None
+            if given is not None:
+                self._joined[use] = None
+                return given
+        return LookupRows.apply(self._anchor, _Look(self, keys, padding, use))
+
+    def seen(self, keys: Keys, padding: np.uint64 | None) -> paddle.Tensor:
+        """Rows that are only read."""
+        return dlpack.from_dlpack(_Look(self, keys, padding, self._use(keys, padding)).rows(create=False))
+
+    def read(self, keys: Keys, use: int | None, *, create: bool) -> Floats:
+        """Rows of keys that lie one after the other; ``use``: which of the uses they are."""
         if use is None or len(self._uses) < 2:
             return self.table.rows(keys, create=create)
         if self._turn != self._expected.turn or (create and self._is_frugal):
             self._pull(create=create)
-        if use >= len(self._pulled):  # it was learned after the pull of this turn
+        if self._pulled is None or use >= len(self._places):  # it was learned after the pull of this turn
             return self.table.rows(keys, create=create)
         if create:
             self.table.begin_read()
-        return self._pulled[use]
+        return self._pulled.take(self._places[use], axis=0)
+
+    def joined_rows(self) -> Floats:
+        """Rows for all uses, which learn, one after the other."""
+        if self._turn != self._expected.turn or self._is_frugal:
+            self._pull(create=True)
+        assert self._pulled is not None
+        return self._pulled.take(np.concatenate(self._places), axis=0)
 
     def _pull(self, *, create: bool) -> None:
-        wanted = [self._expected.ids[place] for place in self._uses if place < len(self._expected.ids)]
-        together = np.concatenate(wanted)
-        if int(together.max(initial=0)) >= self.rows:
+        wanted = self._wanted()
+        keys = np.concatenate(wanted)
+        if int(keys.max(initial=0)) >= self.rows:
             # An id that is no row: the look that brings it says so.
-            together = np.minimum(together, np.uint64(self.rows - 1))
-        unique, places = umiak_native.unique(together)
-        rows = self.table.rows(unique, create=create).take(places, axis=0)
-        ends = np.cumsum([each.size for each in wanted])
-        self._pulled = np.split(rows, ends[:-1])
+            keys = np.minimum(keys, np.uint64(self.rows - 1))
+        unique, places = umiak_native.unique(keys)
+        self._pulled = self.table.rows(unique, create=create)
+        self._places = np.split(places, np.cumsum([each.size for each in wanted])[:-1])
         self._turn, self._is_frugal = self._expected.turn, not create
 
-    def _use(self, keys: Keys) -> int | None:
+    def _join(self) -> None:
+        self._joined_turn, self._joined = self._expected.turn, []
+        wanted = self._wanted()
+        known = [use.shape_for(each.size) for use, each in zip(self._uses, wanted, strict=True)]
+        shapes = [shape for shape in known if shape is not None]
+        if len(shapes) < len(known) or not all(each.size for each in wanted):
+            return
+        look = _JoinedLook(self, wanted, shapes, [use.padding for use in self._uses])
+        self._joined = [*JoinedRows.apply(self._anchor, look)]
+
+    def _wanted(self) -> list[Keys]:
+        ids = self._expected.ids
+        return [ids[use.place] if use.place < len(ids) else NO_KEYS for use in self._uses]
+
+    def _use(self, shaped: Keys, padding: np.uint64 | None) -> int | None:
         """Which of the uses has these ids. What is found elsewhere among the expected ids is a use from now on."""
         ids = self._expected.ids
+        if not ids or not self._patience:
+            return None
+        keys = shaped.reshape(-1)
         count = len(self._uses)
         for later in range(count):
-            use = (self._next + later) % count
-            if self._uses[use] < len(ids) and _same(ids[self._uses[use]], keys):
-                self._next = use + 1
-                return use
+            use = self._uses[(self._next + later) % count]
+            if use.place < len(ids) and use.padding == padding and _same(ids[use.place], keys):
+                self._next = (self._next + later) % count + 1
+                use.shape = shaped.shape
+                return self._next - 1
+        taken = [use.place for use in self._uses if use.padding == padding]
         for place, each in enumerate(ids):
-            if place not in self._uses and _same(each, keys):
-                self._uses.append(place)
+            if place not in taken and _same(each, keys):
+                self._uses.append(_Use(place, padding, shaped.shape))
                 self._next = 0
                 return count
         self._patience -= 1
         return None
+
+
+class _Use:
+    """One of the looks that a model has in each step."""
+
+    def __init__(self, place: int, padding: np.uint64 | None, shape: tuple[int, ...]) -> None:
+        self.place = place
+        """Among the expected ids."""
+        self.padding = padding
+        self.shape = shape
+        """That the ids had last time."""
+
+    def shape_for(self, count: int) -> tuple[int, ...] | None:
+        """That so many ids will have, if only the number of samples is another."""
+        sample = math.prod(self.shape[1:])
+        return (count // sample, *self.shape[1:]) if self.shape and sample and count % sample == 0 else None
 
 
 def _same(expected: Keys, keys: Keys) -> bool:
@@ -119,19 +187,16 @@ class TableForward:
         self._name = name
         self._table = table
         self._padding = None if padding is None else np.uint64(padding)
-        self._anchor = paddle.zeros([1])
-        self._anchor.stop_gradient = False
 
     def __call__(self, x: Any = None, input: Any = None) -> paddle.Tensor:  # noqa: A002 - Paddle's word
         ids = x if input is None else input
-        array = ids if isinstance(ids, np.ndarray) else np.from_dlpack(_on_cpu(ids))
-        keys = as_keys(array)
+        # A copy: the gradients come later, when the caller may have filled its array with the next batch.
+        keys = as_keys(ids.copy() if isinstance(ids, np.ndarray) else ids.numpy())
         if keys.size and int(keys.max()) >= self._table.rows:
             raise self._out_of_range(keys.view(np.int64))
-        lookup = _Look(self._table, keys, self._padding)
         if self._layer.training and paddle.is_grad_enabled():
-            return LookupRows.apply(self._anchor, lookup)
-        return dlpack.from_dlpack(lookup.rows(create=False))
+            return self._table.learned(keys, self._padding)
+        return self._table.seen(keys, self._padding)
 
     def _out_of_range(self, ids: NDArray[np.int64]) -> Exception:
         wrong = ids[(ids < 0) | (ids >= self._table.rows)]
@@ -145,25 +210,99 @@ class TableForward:
 class _Look:
     """One call of a layer."""
 
-    def __init__(self, table: CarriedTable, keys: Keys, padding: np.uint64 | None) -> None:
+    def __init__(self, table: CarriedTable, keys: Keys, padding: np.uint64 | None, use: int | None) -> None:
         self._table = table
         self._shape = keys.shape
-        # The gradients come later, when the caller may have filled its array with the next batch.
-        self._keys = keys.reshape(-1).copy()
+        self._use = use
+        self._keys = keys.reshape(-1)
         self._mask = None if padding is None else self._keys == padding
 
     def rows(self, *, create: bool) -> Floats:
-        rows = self._table.read(self._keys, create=create)
+        rows = self._table.read(self._keys, self._use, create=create)
         if self._mask is not None and self._mask.any():
             rows = np.where(self._mask[:, None], np.float32(0.0), rows)
         return rows.reshape(*self._shape, self._table.table.spec.dim)
 
     def collect(self, gradients: Floats) -> None:
-        keys, rows = self._keys, gradients.reshape(self._keys.size, self._table.table.spec.dim)
+        _collect(self._table.table, self._keys, gradients, self._mask)
+
+
+class _JoinedLook:
+    """All the calls of a step that are known before."""
+
+    def __init__(
+        self,
+        table: CarriedTable,
+        wanted: Sequence[Keys],
+        shapes: Sequence[tuple[int, ...]],
+        paddings: Sequence[np.uint64 | None],
+    ) -> None:
+        self._table = table
+        self._wanted = wanted
+        self._shapes = shapes
+        self._keys = np.concatenate(wanted)
+        self._mask = None
+        if any(padding is not None for padding in paddings):
+            masks = [
+                np.zeros(keys.shape, bool) if padding is None else keys == padding
+                for keys, padding in zip(wanted, paddings, strict=True)
+            ]
+            self._mask = np.concatenate(masks)
+
+    def parts(self) -> tuple[paddle.Tensor, ...]:
+        """What each call answers."""
+        rows = self._table.joined_rows()
         if self._mask is not None:
-            keys, rows = keys[~self._mask], rows[~self._mask]
-        if keys.size:
-            self._table.table.collect(keys, rows)
+            rows[self._mask] = 0
+        dim = self._table.table.spec.dim
+        first = self._shapes[0]
+        if all(shape == first for shape in self._shapes):
+            whole = dlpack.from_dlpack(rows.reshape(-1, *first[1:], dim))
+            return tuple(paddle.split(whole, len(self._shapes)))
+        parts = paddle.split(dlpack.from_dlpack(rows), [each.size for each in self._wanted])
+        return tuple([part.reshape([*shape, dim]) for part, shape in zip(parts, self._shapes, strict=True)])
+
+    def collect(self, gradients: Sequence[paddle.Tensor | None]) -> None:
+        """One gradient for each part; None: the loss does not depend on it."""
+        there = [number for number, each in enumerate(gradients) if each is not None]
+        keys, mask = self._keys, self._mask
+        if len(there) < len(gradients):
+            keys = np.concatenate([self._wanted[number] for number in there])
+            if mask is not None:
+                ends = np.cumsum([each.size for each in self._wanted])
+                masks = np.split(mask, ends[:-1])
+                mask = np.concatenate([masks[number] for number in there])
+        brought = [each for each in gradients if each is not None]
+        if len({self._shapes[number] for number in there}) == 1:
+            with paddle.no_grad():
+                rows = floats(paddle.concat(brought))
+        else:
+            rows = np.concatenate([floats(each).reshape(-1) for each in brought])
+        _collect(self._table.table, keys, rows, mask)
+
+
+class JoinedRows(paddle.autograd.PyLayer):  # type: ignore[misc]
+    """Forward: one pull for all looks of a step. Backward: gradients are kept for the end of the step."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: paddle.Tensor, look: _JoinedLook) -> tuple[paddle.Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        ctx.look = look
+        ctx.nothing = anchor.detach()
+        return look.parts()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: paddle.Tensor | None) -> paddle.Tensor:
+        ctx.look.collect(gradients)
+        return ctx.nothing
+
+
+def _collect(table: EmbeddingTable, keys: Keys, gradients: Floats, mask: NDArray[np.bool_] | None) -> None:
+    rows = gradients.reshape(keys.size, table.spec.dim)
+    if mask is not None:
+        keys, rows = keys[~mask], rows[~mask]
+    if keys.size:
+        table.collect(keys, rows)
 
 
 class TableWeight:
@@ -183,8 +322,3 @@ class TableWeight:
 
     def __repr__(self) -> str:
         return f"TableWeight({self.__dict__['name']}, {self.__dict__['shape']})"
-
-
-def _on_cpu(ids: paddle.Tensor) -> paddle.Tensor:
-    ids = ids.detach()
-    return ids if ids.place.is_cpu_place() else ids.cpu()

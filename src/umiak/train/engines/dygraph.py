@@ -96,6 +96,8 @@ class DygraphEngine:
         remarks = [*self.plan.remarks, *([each for each in told if each] if job.world > 1 else [])]
         self.warnings = tuple([Problem(code="UM-TRAIN-068", what=each, where=file) for each in remarks])
         self._has_learned = False
+        self._is_one_pass = False
+        """Whether the model leaves the backward pass to this engine, as its first batch has shown."""
 
     def _copied(self, job: Session) -> DygraphEngine:
         """The same model again, with its tables in another job."""
@@ -157,10 +159,12 @@ class DygraphEngine:
         assert isinstance(metrics, ObjectMetricSet)
         _seed(paddle_steps.seed_of_step(self._options.seed, step, self.job.rank))
         self.model.train()
-        tensors = self.tensors(batch)
-        self.optimizer.expect([each.numpy() for each in tensors if _is_ids(each)])
+        fields = self._fields(batch)
+        self.optimizer.expect(fields.arrays(), is_one_pass=self._is_one_pass)
         with paddle.amp.auto_cast(dtype="bfloat16") if self._options.amp else nullcontext():
-            found = self.code.train_forward(self.model, metrics.objects, tensors)
+            found = self.code.train_forward(self.model, metrics.objects, fields.tensors())
+        if not self._has_learned:
+            self._is_one_pass = not self.job.registry.has_gradients
         loss = found.loss
         number = float(loss)
         if not math.isfinite(number):
@@ -191,11 +195,13 @@ class DygraphEngine:
 
     def tensors(self, batch: Batch) -> list[Any]:
         """What PaddleRec's DataLoader would give: the reader's fields; of declared slots the sparse ones, then the dense ones."""
+        return self._fields(batch).tensors()
+
+    def _fields(self, batch: Batch) -> _Fields:
         if isinstance(batch, StackedBatch):
-            return [_tensors(each) for each in batch.arrays]
-        sparse = [paddle.to_tensor(each) for each in _columns(batch, self.slots.sparse)]
-        dense = [paddle.to_tensor(np.ascontiguousarray(batch.dense[each.name])) for each in self.slots.dense]
-        return [*sparse, *dense]
+            return _Fields((), batch.arrays)
+        dense = [np.ascontiguousarray(batch.dense[each.name]) for each in self.slots.dense]
+        return _Fields(_columns(batch, self.slots.sparse), dense)
 
     def check_missing(self, seen: Seen | None, dataset: str) -> None:
         """Which of the slots are labels is the model's own business."""
@@ -313,6 +319,25 @@ class DygraphEngine:
         return calls[0]
 
 
+class _Fields:
+    """A batch, field by field; the first ones may lie together in one array."""
+
+    def __init__(self, first: NDArray[Any] | Sequence[NDArray[Any]], others: Sequence[Any]) -> None:
+        self._first = first
+        self._others = others
+
+    def arrays(self) -> list[NDArray[Any]]:
+        """Those that are plain arrays."""
+        return [each for each in (*self._first, *self._others) if isinstance(each, np.ndarray)]
+
+    def tensors(self) -> list[Any]:
+        """New tensors. What lies together is one call of Paddle: a call costs more than the bytes of a field."""
+        others = [_tensors(each) for each in self._others]
+        if isinstance(self._first, np.ndarray) and len(self._first):
+            return [*paddle.unbind(paddle.to_tensor(self._first)), *others]
+        return [*(_tensors(each) for each in self._first), *others]
+
+
 class DygraphFramework:
     """PaddlePaddle, for models in the form of PaddleRec 2."""
 
@@ -401,10 +426,6 @@ def _seed(number: int) -> None:
     np.random.seed(number % (1 << 32))
 
 
-def _is_ids(item: Any) -> bool:
-    return isinstance(item, paddle.Tensor) and item.dtype in (paddle.int64, paddle.int32)
-
-
 def _tensors(item: Any) -> Any:
     if isinstance(item, np.ndarray):
         return paddle.to_tensor(item)
@@ -413,13 +434,14 @@ def _tensors(item: Any) -> Any:
     return {name: _tensors(each) for name, each in item.items()} if isinstance(item, dict) else item
 
 
-def _columns(batch: Batch, names: Sequence[str]) -> list[NDArray[Any]]:
-    """A matrix for each slot, as wide as its longest sample."""
+def _columns(batch: Batch, names: Sequence[str]) -> NDArray[Any] | list[NDArray[Any]]:
+    """A matrix for each slot, as wide as its longest sample; together where all are one id wide."""
     try:
-        whole = np.ascontiguousarray(batch.matrix(names).T.astype(np.int64, copy=False))
-        return [whole[at][:, None] for at in range(len(names))]
+        matrix = batch.matrix(names)
     except ValueError:
         return [_padded(*batch.sparse[name]) for name in names]
+    columns: NDArray[Any] = np.ascontiguousarray(matrix.T.astype(np.int64, copy=False))[:, :, None]
+    return columns
 
 
 def _padded(ids: NDArray[Any], offsets: NDArray[Any]) -> NDArray[Any]:
