@@ -296,3 +296,13 @@ def test_a_loss_that_is_no_number(tmp_path: Path) -> None:
     models.story(tmp_path / "detached", samples=32, more=".detach()")
     with pytest.raises(UmiakError, match="depends on no parameter"):
         learned(engine(tmp_path / "detached"), batches)
+
+
+@pytest.mark.parametrize(
+    ("said", "is_lazy"), [(True, True), ("true", True), ("True", True), (False, False), ("0", False)]
+)
+def test_a_switch_may_come_from_the_command_line(said: object, is_lazy: bool) -> None:
+    from umiak.train.engines.dygraph import choice_of
+
+    assert choice_of({"runner.lazy_embeddings": said}).lazy is is_lazy
+    assert not choice_of({}).lazy

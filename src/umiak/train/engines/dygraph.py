@@ -269,7 +269,7 @@ class DygraphEngine:
 
     def write_weights(self, checkpoint: str) -> None:
         """PaddleRec's own files into a checkpoint's directory, so that its tools go on from there."""
-        if self.config.get("runner.save_pdparams", True) is not False:
+        if _is_said(self.config, "runner.save_pdparams", default=True):
             schedules = self.schedules.state()
             optimizer = {"LR_Scheduler": schedules[0]} if schedules else {}
             dygraph_export.write_paddlerec(self._weights_of(checkpoint, None), optimizer, checkpoint)
@@ -379,8 +379,13 @@ def choice_of(config: Mapping[str, Any]) -> TableChoice:
         tables=_names(config.get("runner.table_embeddings")),
         parameters=_names(config.get("runner.dense_embeddings")),
         least_rows=None if least is None else int(least),
-        lazy=config.get("runner.lazy_embeddings") is True,
+        lazy=_is_said(config, "runner.lazy_embeddings", default=False),
     )
+
+
+def _is_said(config: Mapping[str, Any], key: str, *, default: bool) -> bool:
+    """True or False of a config; an override of a key that the config does not have is a text."""
+    return str(config.get(key, default)).lower() == str(True).lower()
 
 
 def _names(said: Any) -> tuple[str, ...]:
