@@ -15,7 +15,7 @@ from tests.kube_server import KubeServer, status
 from umiak.core.shown import Secrets
 from umiak.kube.async_api import AsyncKubeApi
 from umiak.kube.kubeconfig import KubeAccess
-from umiak.operator.controller.controller import Controller
+from umiak.operator.controller.controller import LONGEST_COUNT_PAUSE_S, Controller, count_pause_s
 from umiak.operator.controller.metrics import OperatorMetrics
 from umiak.operator.options import OperatorOptions
 from umiak.operator.reconcile import reconcile
@@ -466,3 +466,9 @@ def test_of_many_jobs_the_first_ones_run_while_the_last_ones_wait_to_be_begun() 
         assert len(bench.pods()) < 0.6 * 4 * len(names)
 
     run(life)
+
+
+def test_counts_of_many_jobs_that_start_at_once_wait_longer() -> None:
+    assert count_pause_s(2.0, 1) == 2.0
+    assert count_pause_s(2.0, 200) == 8.0
+    assert count_pause_s(2.0, 5000) == LONGEST_COUNT_PAUSE_S

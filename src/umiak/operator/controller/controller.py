@@ -50,8 +50,15 @@ SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.03, 1.0
 """Between two looks at the same job, so that many small changes are seen together."""
 PAUSE_PER_DECISION = 10.0
 """A job whose decisions take long is looked at less often: this many times as long is the pause."""
+COUNTS_PER_S, LONGEST_COUNT_PAUSE_S = 25, 10.0
+"""Statuses per second of which only counts have changed: where many jobs start at once, each of them waits longer for more of its pods."""
 RECHECK_S = 15.0
 """How often an object in the way is looked at that no watch tells of."""
+
+
+def count_pause_s(least_s: float, unsaved: int) -> float:
+    """How long a status may wait of which only counts have changed, beside so many others."""
+    return max(least_s, min(LONGEST_COUNT_PAUSE_S, unsaved / COUNTS_PER_S))
 
 
 class Controller:
@@ -248,7 +255,8 @@ class Controller:
             self._unsaved.pop(key, None)
             return
         now = time.monotonic()
-        left_s = self._unsaved.setdefault(key, now) + decision.status_may_wait_s - now
+        since = self._unsaved.setdefault(key, now)
+        left_s = since + count_pause_s(decision.status_may_wait_s, len(self._unsaved)) - now
         if left_s > 0:
             self.queue.add_after(key, left_s)
         else:
