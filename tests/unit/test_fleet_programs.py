@@ -21,7 +21,7 @@ from tests.static_programs import (
 from umiak import ps
 from umiak.core.problem import BadRequest
 from umiak.fleet import job
-from umiak.fleet.programs import initializers, rules, sites
+from umiak.fleet.programs import initializers, rewriting, rules, sites
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -148,8 +148,7 @@ def test_what_servers_have_no_rule_for_is_named() -> None:
         (lambda: paddle.optimizer.SGD(0.1), 1e-6),
         (lambda: paddle.optimizer.Adagrad(0.05), 1e-6),
         (lambda: paddle.optimizer.Adam(0.05, lazy_mode=True), 1e-5),
-        # Paddle counts the gradient of a padding id, which nobody ever reads, in the norm.
-        (lambda: paddle.optimizer.SGD(0.1, grad_clip=paddle.nn.ClipGradByGlobalNorm(0.05)), 1e-4),
+        (lambda: paddle.optimizer.SGD(0.1, grad_clip=paddle.nn.ClipGradByGlobalNorm(0.05)), 1e-6),
     ],
     ids=["sgd", "adagrad", "lazy adam", "clipped"],
 )
@@ -157,6 +156,48 @@ def test_losses_are_those_of_plain_paddle(make: Callable[[], Any], within: float
     expected = plain_losses(make, 12)
     assert losses(fleet_program(make), 12) == pytest.approx(expected, abs=within)
     assert losses(fleet_program(make, embedding="sparse_embedding"), 12) == pytest.approx(expected, abs=within)
+
+
+def decayed() -> Any:
+    """Paddle scales all gradients down first, and adds the decay of all rows then."""
+    decay, clip = paddle.regularizer.L2Decay(0.1), paddle.nn.ClipGradByGlobalNorm(0.05)
+    return paddle.optimizer.SGD(0.1, weight_decay=decay, grad_clip=clip)
+
+
+def test_alone_an_embedding_with_decay_stays_a_parameter_with_the_losses_of_plain_paddle() -> None:
+    expected = plain_losses(decayed, 12)
+    program = fleet_program(decayed)
+    assert losses(program, 12) == pytest.approx(expected, abs=1e-6)
+    begun = job.current()
+    assert begun is not None
+    assert not len(begun.tables)
+
+
+def test_rows_of_a_sparse_embedding_decay_when_they_are_used(capsys: pytest.CaptureFixture[str]) -> None:
+    """Batches that use every row move them as Paddle does."""
+    expected = plain_losses(decayed, 12, size=400)
+    program = fleet_program(decayed, embedding="sparse_embedding")
+    assert losses(program, 12, size=400) == pytest.approx(expected, abs=1e-5)
+    told = capsys.readouterr().err
+    assert "deep: rows decay in steps that use them only" in told
+    assert "wide: rows" not in told
+
+
+def test_with_servers_every_sparse_embedding_is_a_table() -> None:
+    program = ClickProgram()
+    plan = rewriting.for_training(program.main, program.startup, program.loss, decayed())
+    assert [*plan.tables] == ["deep", "wide"]
+    assert [remark.partition(":")[0] for remark in plan.remarks] == ["deep", "wide"]
+
+
+@pytest.mark.parametrize("embedding", ["layers", "sparse_embedding"])
+def test_what_need_not_be_clipped_is_not(embedding: str) -> None:
+    def make() -> Any:
+        return paddle.optimizer.SGD(0.1, grad_clip=paddle.nn.ClipGradByGlobalNorm(0.01))
+
+    expected = plain_losses(make, 12, need_clip=False)
+    assert expected != pytest.approx(plain_losses(make, 12), abs=1e-4)
+    assert losses(fleet_program(make, embedding=embedding, need_clip=False), 12) == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_schedule_is_followed() -> None:

@@ -79,13 +79,14 @@ class FleetJob:
             what = "minimize was called twice for one program"
             raise bad("UM-FLEET-015", what, "add up the losses, and minimize their sum")
         original = program.clone()
-        plan = rewriting.for_training(program, startup, loss, optimizer, parameters=parameters)
+        is_alone = not self.session.seat.servers
+        plan = rewriting.for_training(program, startup, loss, optimizer, parameters=parameters, is_alone=is_alone)
         for planned in plan.tables.values():
             self.tables.add(planned)
         for name, reason in plan.kept.items():
             if reason != "it is not sparse":
                 say(f"embedding {name} stays a parameter: {reason}")
-        for remark in plan.learning.remarks if plan.tables else ():
+        for remark in (*plan.remarks, *(plan.learning.remarks if plan.tables else ())):
             say(remark)
         runner = ProgramRunner(plan, self.session, self.tables, original=original)
         self._runners[id(program)] = runner

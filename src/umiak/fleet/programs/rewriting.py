@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from umiak.fleet.programs.rules import ProgramLearning
     from umiak.fleet.programs.sites import LookupSite, TableSite
 
+MOVES_ALL = "weight decay moves all rows in each step"
+
 
 @value
 class DenseParameter:
@@ -40,12 +42,23 @@ class DenseParameter:
 
 
 @value
+class PaddedLookup:
+    """A lookup that stays in the program, with an id that never learns. Paddle counts that id's gradients in the norm of all."""
+
+    site: LookupSite
+    gradient: str
+    """The variable that has the gradient of its output."""
+
+
+@value
 class PlannedRows:
     """A table of a program: what it is on the servers, and rows that the program lists."""
 
     site: TableSite
     spec: specs.SparseTable
     values: tuple[float, ...] | None = None
+    is_clipped: bool = True
+    """Whether its gradients take part where all are scaled down together."""
 
 
 @value
@@ -65,14 +78,31 @@ class ProgramPlan:
     learning: ProgramLearning = rules.ProgramLearning()
     kept: Mapping[str, str] = {}
     """Embeddings that stay parameters, and why."""
+    padded: tuple[PaddedLookup, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def for_training(
-    program: Any, startup: Any, loss: Any, optimizer: Any, *, parameters: Iterable[Any] | None = None
+    program: Any,
+    startup: Any,
+    loss: Any,
+    optimizer: Any,
+    *,
+    parameters: Iterable[Any] | None = None,
+    is_alone: bool = False,
 ) -> ProgramPlan:
-    """Change a program and its startup program, so that rows are fed and gradients can be fetched. `BadRequest` has all problems."""
-    found = sites.survey(program)
+    """Change a program and its startup program, so that rows are fed and gradients can be fetched. `BadRequest` has all problems.
+
+    ``is_alone``: there are no servers, so nothing is changed about embeddings of which Paddle moves every row in each step.
+    """
     learning = rules.learning(optimizer)
+    decaying = [each.name for each in program.all_parameters() if rules.moves_all_rows(each, learning, optimizer)]
+    found = sites.survey(program, stay=dict.fromkeys(decaying, MOVES_ALL) if is_alone else None)
+    remarks = [
+        f"{name}: rows decay in steps that use them only, although {MOVES_ALL} in Paddle"
+        for name in found.tables
+        if name in decaying
+    ]
     firsts = {name: first_rows(startup, name) for name in found.tables}
     problems = [*found.problems, *learning.problems, *(each.problem for each in firsts.values() if each.problem)]
     block = program.global_block()
@@ -85,7 +115,8 @@ def for_training(
     for name, site in found.tables.items():
         try:
             spec = table_spec(site, block.vars[name], learning, optimizer, firsts[name].init)
-            tables[name] = PlannedRows(site=site, spec=spec, values=firsts[name].values)
+            own = rules.own_learning(block.vars[name], learning, optimizer)
+            tables[name] = PlannedRows(site=site, spec=spec, values=firsts[name].values, is_clipped=own.is_clipped)
         except BadRequest as error:  # noqa: PERF203 - all problems at once
             problems += error.problems
     if problems:
@@ -93,13 +124,20 @@ def for_training(
     ids_program, computed = _ids_program(program, found.lookups)
     _take_out(program, found.lookups, tables)
     _forget(startup, tables)
+    clips = learning.clip is not None and learning.clip.global_norm is not None
+    padded = [
+        site
+        for site in (sites.padded(program, found.kept) if clips else ())
+        if rules.own_learning(block.vars[site.table], learning, optimizer).is_clipped
+    ]
     _make_dense(block, found.kept)
     learned = [each for each in found.lookups if each.learns]
     dense = _learning_parameters(program, parameters)
-    targets = [*(block.vars[each.output] for each in learned), *dense]
+    targets = [*(block.vars[each.output] for each in (*learned, *padded)), *dense]
     gradients = paddle.static.gradients([loss], targets) if targets else []
     names = [None if each is None else each.name for each in gradients]
-    rows, others = names[: len(learned)], names[len(learned) :]
+    rows, beside = names[: len(learned)], names[len(learned) : len(learned) + len(padded)]
+    others = names[len(learned) + len(padded) :]
     return ProgramPlan(
         program=program,
         lookups=found.lookups,
@@ -119,6 +157,12 @@ def for_training(
         tables=tables,
         learning=learning,
         kept=found.kept,
+        padded=tuple(
+            PaddedLookup(site=site, gradient=name)
+            for site, name in zip(padded, beside, strict=True)
+            if name is not None
+        ),
+        remarks=tuple(remarks),
     )
 
 

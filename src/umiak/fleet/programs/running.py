@@ -82,7 +82,9 @@ class ProgramRunner:
         with self._lock:
             optimizer = self.bind(scope)
             gradients = {each.name: each.gradient for each in self.plan.parameters}
-            wanted = [*self._row_gradients, *(gradients[name] for name in optimizer.names)]
+            dense = [gradients[name] for name in optimizer.names]
+            padded = [name for each in self.plan.padded for name in (each.site.ids, each.gradient)]
+            wanted = [*self._row_gradients, *dense, *padded]
             ready, pulled = self._prepared(feed, fetch, executor, scope, create=True)
             found = self._run(self.plan.program, ready, [*fetch, *wanted], executor, scope)
             behind = len(fetch)
@@ -94,7 +96,9 @@ class ProgramRunner:
                 dim = parts[0].shape[-1]
                 whole = parts[0] if len(parts) == 1 else np.concatenate([part.reshape(-1, dim) for part in parts])
                 lookup.collect(whole)
-            optimizer.learn([np.array(each).reshape(-1) for each in found[behind:]], share=share)
+            own = [np.array(each).reshape(-1) for each in found[behind : behind + len(dense)]]
+            beside = self._padding_squares(found[behind + len(dense) :])
+            optimizer.learn(own, share=share, squares_beside=beside)
             return _given(found[: len(fetch)], return_numpy=return_numpy)
 
     def read(
@@ -173,7 +177,7 @@ class ProgramRunner:
             flat = [each.array.reshape(-1) for each in arrays]
             keys = as_keys(flat[0] if len(flat) == 1 else np.concatenate(flat))
             table = self._tables[group.table]
-            lookup = Lookup(table, keys, padding=group.padding)
+            lookup = Lookup(table, keys, padding=group.padding, counts_padding=True)
             rows = lookup.rows(create=create and not any(site.is_test for site in group.lookups))
             width = specs.pull_width(table.spec) if table.spec.accessor is None else rows.shape[-1]
             behind = 0
@@ -185,6 +189,15 @@ class ProgramRunner:
                 ready[site.output] = tensor_of(FedArray(array=part, offsets=each.offsets))
             pulled.append((group, lookup))
         return ready, pulled
+
+    def _padding_squares(self, found: Fetched) -> float:
+        """Of the gradients of ids that never learn, in lookups that stay in the program: Paddle sums them per parameter."""
+        sums: dict[str, Any] = {}
+        for each, ids, gradient in zip(self.plan.padded, found[::2], found[1::2], strict=True):
+            rows = np.array(gradient)
+            own = rows.reshape(-1, rows.shape[-1])[np.array(ids).reshape(-1) == each.site.padding]
+            sums[each.site.table] = sums.get(each.site.table, 0) + own.sum(axis=0)
+        return float(sum(np.square(each, dtype=np.float64).sum() for each in sums.values()))
 
     def _ids(self, feed: Mapping[str, Fed], executor: Any, scope: Any) -> dict[str, FedArray]:
         plan = self.plan

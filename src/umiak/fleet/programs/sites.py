@@ -70,8 +70,10 @@ class ProgramSurvey:
     problems: tuple[Problem, ...] = ()
 
 
-def survey(program: Any, known: Iterable[str] = ()) -> ProgramSurvey:
-    """The lookups of a program. ``known`` are names that are tables already, whatever the lookup says of itself."""
+def survey(program: Any, known: Iterable[str] = (), *, stay: Mapping[str, str] | None = None) -> ProgramSurvey:
+    """The lookups of a program. ``known`` are names that are tables already, whatever the lookup says of itself; ``stay`` has reasons
+    for others to stay parameters, which no `sparse_embedding` does.
+    """
     block = program.global_block()
     found = [op for op in block.ops if op.type in LOOKUPS]
     names = list(dict.fromkeys(op.input("W")[0] for op in found))
@@ -81,10 +83,12 @@ def survey(program: Any, known: Iterable[str] = ()) -> ProgramSurvey:
     for name in names:
         own = [op for op in found if op.input("W")[0] == name]
         reason = None if name in known else _why_it_stays(program, block, name, own)
+        if reason is None and not any(_is_true(op, "is_distributed") for op in own):
+            reason = (stay or {}).get(name)
         if reason is None:
             continue
         reasons[name] = reason
-        if any(op.attr("is_distributed") for op in own if op.has_attr("is_distributed")):
+        if any(_is_true(op, "is_distributed") for op in own):
             what = f"sparse_embedding {name} can't be a table on the servers: {reason}"
             hint = "look its rows up by ids of the feed, in float32, and use the parameter nowhere else"
             problems.append(Problem(code="UM-FLEET-010", what=what, hint=hint))
@@ -93,6 +97,13 @@ def survey(program: Any, known: Iterable[str] = ()) -> ProgramSurvey:
     return ProgramSurvey(
         lookups=tuple(_lookup(block, op) for op in moved), tables=tables, kept=reasons, problems=tuple(problems)
     )
+
+
+def padded(program: Any, names: Iterable[str]) -> tuple[LookupSite, ...]:
+    """Sparse lookups of these parameters that have an id which never learns."""
+    block, names = program.global_block(), {*names}
+    own = [op for op in block.ops if op.type in LOOKUPS and op.input("W")[0] in names and _is_true(op, "is_sparse")]
+    return tuple(site for site in (_lookup(block, op) for op in own) if site.padding is not None and site.learns)
 
 
 def producers(block: Any, names: Iterable[str], given: Iterable[str] = ()) -> list[Any]:

@@ -39,7 +39,9 @@ class ProgramTables:
         return len(self._planned)
 
     def __getitem__(self, name: str) -> EmbeddingTable:
-        return self._session.registry.table(name, self._planned[name].spec)
+        table = self._session.registry.table(name, self._planned[name].spec)
+        table.is_clipped = self._planned[name].is_clipped
+        return table
 
     def planned(self, name: str) -> PlannedRows:
         return self._planned[name]

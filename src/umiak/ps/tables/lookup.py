@@ -39,12 +39,16 @@ class EmbeddingTable:
         """Which parts of its spec are the optimizer's: ``rule``, ``clip``, ``decay``."""
         self.optimizer = 0
         """Whose learning rate it follows, where several optimizers learn in one step."""
+        self.is_clipped = True
+        """Whether its gradients take part where all are scaled down together."""
         self._communicator = communicator
         self._number: int | None = None
         self._batches: list[list[tuple[Keys, Floats]]] = [[]]
         """What backward passes have brought, each batch's apart: a batch ends where rows are read after that."""
         self._merged: tuple[Keys, Floats] | None = None
         """What `merged` has made of it, if somebody has asked."""
+        self._padding: dict[int, Floats] = {}
+        """The gradients of ids that never learn, summed, where they count in the norm of all."""
 
     @property
     def number(self) -> int:
@@ -120,9 +124,18 @@ class EmbeddingTable:
         self._batches = [[self._merged]]
         return self._merged[1]
 
+    def collect_padding(self, key: int, rows: Floats) -> None:
+        """Gradients of an id that never learns: they only count in the norm of all gradients."""
+        self._padding[key] = self._padding.get(key, np.float32(0)) + rows.sum(axis=0)
+
+    def padding_squares(self) -> float:
+        """The squares of what `collect_padding` was given, one sum per id."""
+        return float(sum(umiak_native.squares(np.ascontiguousarray(each)) for each in self._padding.values()))
+
     def forget(self) -> None:
         self._batches = [[]]
         self._merged = None
+        self._padding = {}
 
 
 class TableRegistry:
@@ -173,7 +186,8 @@ class Lookup:
 
     ``padding`` is an id that reads as zeros and never learns. With an accessor every key counts as shown once, and as
     clicked where ``clicks``, one number per sample or bag, says so; show and click are not among the columns. Gradients are
-    multiplied by ``gradient_scale``.
+    multiplied by ``gradient_scale``. With ``counts_padding`` the padding's gradients count in the norm of all, as in Paddle, where
+    those of ``sparse=True`` are clipped before they are dropped.
     """
 
     def __init__(
@@ -187,8 +201,10 @@ class Lookup:
         clicks: Floats | None = None,
         slot: int = 0,
         gradient_scale: float = 1.0,
+        counts_padding: bool = False,
     ) -> None:
         self._table = table
+        self._padding = padding if counts_padding else None
         self._scale = gradient_scale
         self._pooling = pooling
         self._offsets = None if offsets is None else offsets.view(np.int64).copy()
@@ -227,6 +243,8 @@ class Lookup:
             rows = np.concatenate([np.stack([slots, shows, clicks], axis=1), rows], axis=1)
         if self._mask is not None:
             real = ~self._mask.reshape(-1)
+            if self._padding is not None:
+                self._table.collect_padding(self._padding, rows[~real])
             keys, rows = keys[real], rows[real]
         self._table.collect(keys, rows)
 
