@@ -52,3 +52,11 @@ def test_it_reaches_what_it_reaches_alone(mode: str, stage: Stage, out: Path) ->
         for half in ("queue", "run"):
             assert found[f"{half} before"] < 0.6, "nobody has learned these ids yet"
             assert found[half] == pytest.approx(alone[half], abs=WITHIN), (mode, rank, half)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_shows_and_clicks_of_all_trainers_are_counted(mode: str, stage: Stage, tmp_path: Path) -> None:
+    launcher = stage.launch(FLAGS, WORKERS / "fleet_counting.py", tmp_path, mode, env=ENV)
+    assert launcher.wait(within_s=PATIENCE_S) == 0, stage.transcript()
+    expected = [[5 * 2 * (1 + number % 3), 5] for number in range(20)]
+    assert [json.loads((tmp_path / f"{mode}.{rank}").read_text()) for rank in range(2)] == [expected] * 2

@@ -347,21 +347,3 @@ def test_a_path_without_tables_is_said(tmp_path: Path) -> None:
     fleet_program(lambda: paddle.optimizer.SGD(0.5))
     with pytest.raises(BadRequest, match="no tables of umiak beneath"):
         fleet.load_model(str(tmp_path), 0)
-
-
-@pytest.mark.parametrize("use_cvm", [True, False])
-def test_columns_that_count_are_refused(use_cvm: bool) -> None:
-    fleet.init(fleet.PaddleCloudRoleMaker())
-    main, startup = paddle.static.Program(), paddle.static.Program()
-    with paddle.static.program_guard(main, startup):
-        ids = paddle.static.data("ids", [None, 1], "int64")
-        shown = paddle.static.data("shown", [None, 2], "float32")
-        entry = paddle.distributed.ShowClickEntry("show", "click")
-        rows = paddle.static.nn.sparse_embedding(ids, [100, 4], entry=entry)
-        loss = paddle.mean(paddle.static.nn.continuous_value_model(paddle.reshape(rows, [-1, 4]), shown, use_cvm))
-        optimizer = fleet.distributed_optimizer(paddle.optimizer.SGD(1.0), fleet.DistributedStrategy())
-        if use_cvm:
-            with pytest.raises(BadRequest, match="UM-FLEET-016"):
-                optimizer.minimize(loss, startup)
-        else:
-            optimizer.minimize(loss, startup)

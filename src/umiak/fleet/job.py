@@ -21,6 +21,7 @@ from umiak.ps import current as sessions
 from umiak.ps.errors import bad
 from umiak.ps.options import SessionOptions
 from umiak.ps.sessions import Session
+from umiak.ps.strategies import Geo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,7 +81,16 @@ class FleetJob:
             raise bad("UM-FLEET-015", what, "add up the losses, and minimize their sum")
         original = program.clone()
         is_alone = not self.session.seat.servers
-        plan = rewriting.for_training(program, startup, loss, optimizer, parameters=parameters, is_alone=is_alone)
+        plan = rewriting.for_training(
+            program,
+            startup,
+            loss,
+            optimizer,
+            parameters=parameters,
+            is_alone=is_alone,
+            can_count=not isinstance(self.session.strategy, Geo),
+            said=strategies.chosen(self._theirs).tables,
+        )
         for planned in plan.tables.values():
             self.tables.add(planned)
         for name, reason in plan.kept.items():

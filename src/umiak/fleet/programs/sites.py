@@ -24,6 +24,13 @@ OLD, NEW = "lookup_table", "lookup_table_v2"
 LOOKUPS = (OLD, NEW)
 NO_PADDING = -1
 FLOAT32 = "float32"
+CVM = "cvm"
+"""The operation of `continuous_value_model`."""
+SHAPING = {
+    *("reshape", "reshape2", "squeeze", "squeeze2", "unsqueeze", "unsqueeze2", "flatten2", "flatten_contiguous_range"),
+    *("sequence_pool", "sum", "elementwise_add", "assign", "lod_reset"),
+}
+"""Operations that leave the columns of rows where they are."""
 
 
 @value
@@ -58,6 +65,8 @@ class TableSite:
     """What admits a row, in Paddle's words: ``count_filter_entry:10``; empty: every id at once."""
     slots: Mapping[str, int] = {}
     """The slot's number of each lookup's output."""
+    feeds_cvm: bool = False
+    """Whether its rows go into `continuous_value_model`: then their first two columns are shows and clicks."""
 
 
 @value
@@ -93,6 +102,7 @@ def survey(program: Any, known: Iterable[str] = (), *, stay: Mapping[str, str] |
             hint = "look its rows up by ids of the feed, in float32, and use the parameter nowhere else"
             problems.append(Problem(code="UM-FLEET-010", what=what, hint=hint))
     moved = [op for op in found if op.input("W")[0] not in reasons]
+    problems += _unseen_counts(block, moved)
     tables = {name: _table(block, name, moved) for name in names if name not in reasons}
     return ProgramSurvey(
         lookups=tuple(_lookup(block, op) for op in moved), tables=tables, kept=reasons, problems=tuple(problems)
@@ -157,7 +167,33 @@ def _table(block: Any, name: str, moved: list[Any]) -> TableSite:
     entries = (op.attr("entry") for op in own if op.has_attr("entry"))
     entry = next((each for each in entries if each and each != "none"), "")
     slots = {op.output("Out")[0]: int(op.attr("slot")) for op in own if op.has_attr("slot")}
-    return TableSite(name=name, rows=int(rows), dim=int(dim), entry=entry, slots=slots)
+    feeds_cvm = any(_feeds_cvm(block, op) for op in own)
+    return TableSite(name=name, rows=int(rows), dim=int(dim), entry=entry, slots=slots, feeds_cvm=feeds_cvm)
+
+
+def _feeds_cvm(block: Any, lookup: Any) -> bool:
+    """Whether the rows of a lookup come to `continuous_value_model` with their columns where they were."""
+    known = {lookup.output("Out")[0]}
+    for op in block.ops:
+        if op.type == CVM and known.intersection(op.input("X")):
+            return True
+        if op.type in SHAPING and known.intersection(op.input_arg_names):
+            known.update(op.output_arg_names)
+    return False
+
+
+def _unseen_counts(block: Any, moved: list[Any]) -> list[Problem]:
+    """`continuous_value_model` of something that is computed from rows: nobody could say which rows to count for."""
+    problems = []
+    direct = {op.output("Out")[0] for op in moved if _feeds_cvm(block, op)}
+    for cvm in (op for op in block.ops if op.type == CVM):
+        before = [op for op in producers(block, cvm.input("X"), direct) if any(op is each for each in moved)]
+        if before:
+            name = before[0].input("W")[0]
+            what = f"continuous_value_model of {cvm.input('X')[0]}, which is computed from the rows of {name}"
+            hint = "give it the rows themselves, or their sums"
+            problems.append(Problem(code="UM-FLEET-016", what=what, hint=hint))
+    return problems
 
 
 def _is_true(op: Any, attribute: str) -> bool:

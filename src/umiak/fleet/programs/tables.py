@@ -28,7 +28,7 @@ class ProgramTables:
         known = self._planned.get(name)
         if known is None:
             self._planned[name] = planned
-        elif replace(known.spec, init=planned.spec.init) != planned.spec:
+        elif (replace(known.spec, init=planned.spec.init), known.counting) != (planned.spec, planned.counting):
             what = f"two programs share the table {name} and describe it differently: {known.spec} and {planned.spec}"
             raise bad("UM-FLEET-014", what, "use the same optimizer, entry and size in both")
 
