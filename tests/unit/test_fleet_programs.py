@@ -11,6 +11,7 @@ from tests.static_programs import (
     DIM,
     IDS,
     ClickProgram,
+    attribute,
     fleet,
     fleet_program,
     losses,
@@ -221,6 +222,38 @@ def test_a_schedule_is_followed() -> None:
     with paddle.static.scope_guard(paddle.static.Scope()):
         expected = run(plain)
     assert run(fleet_program(make)) == pytest.approx(expected, abs=1e-6)
+
+
+def test_several_programs_of_a_job_learn_each_its_own() -> None:
+    """They share one table of rows; dense parameters are their own."""
+
+    def run(optimize: Callable[[Any, Any], None]) -> list[float]:
+        executor = paddle.static.Executor(paddle.CPUPlace())
+        built = []
+        for number, width in enumerate((3, 5)):
+            main, startup = paddle.static.Program(), paddle.static.Program()
+            with paddle.static.program_guard(main, startup):
+                ids = paddle.static.data("ids", [None, 1], "int64")
+                first = attribute("shared", np.full((10, 4), 0.5, np.float32))
+                rows = paddle.nn.Embedding(10, 4, sparse=True, weight_attr=first)(ids).reshape([-1, 4])
+                ones = paddle.nn.initializer.Constant(1.0)
+                weights = paddle.ParamAttr(name=f"top{number}", initializer=ones)
+                top = paddle.static.nn.fc(rows, width, weight_attr=weights, bias_attr=False)
+                loss = paddle.mean(top * top)
+                optimize(loss, startup)
+            executor.run(startup)
+            built.append((main, loss))
+        feed = {"ids": np.array([[1], [2]])}
+        return [float(executor.run(*each[:1], feed=feed, fetch_list=[each[1]])[0]) for each in built * 2]
+
+    with paddle.static.scope_guard(paddle.static.Scope()):
+        expected = run(lambda loss, startup: paddle.optimizer.SGD(0.01).minimize(loss, startup))
+    fleet.init(fleet.PaddleCloudRoleMaker())
+    theirs = fleet.DistributedStrategy()
+    found = run(
+        lambda loss, startup: fleet.distributed_optimizer(paddle.optimizer.SGD(0.01), theirs).minimize(loss, startup)
+    )
+    assert found == pytest.approx(expected, abs=1e-5)
 
 
 # ---- what a program still is

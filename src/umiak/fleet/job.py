@@ -98,7 +98,8 @@ class FleetJob:
                 say(f"embedding {name} stays a parameter: {reason}")
         for remark in (*plan.remarks, *(plan.learning.remarks if plan.tables else ())):
             say(remark)
-        runner = ProgramRunner(plan, self.session, self.tables, original=original)
+        number = len(self._runners)
+        runner = ProgramRunner(plan, self.session, self.tables, original=original, number=number)
         self._runners[id(program)] = runner
         self._outputs |= {site.output: site for site in plan.lookups}
         return runner

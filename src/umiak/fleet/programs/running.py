@@ -53,8 +53,12 @@ class LookupGroup:
 class ProgramRunner:
     """A rewritten program, its tables and its parameters in a session."""
 
-    def __init__(self, plan: ProgramPlan, session: Session, tables: ProgramTables, *, original: Any) -> None:
+    def __init__(
+        self, plan: ProgramPlan, session: Session, tables: ProgramTables, *, original: Any, number: int = 0
+    ) -> None:
+        """``number``: among the programs of the job that are trained."""
         self.plan = plan
+        self._dense_table = f"dense{number + 1}" if number else "dense"
         self.original = original
         """The program with its lookups."""
         self.session = session
@@ -147,7 +151,7 @@ class ProgramRunner:
                 learning.schedule,
                 clip=learning.clip,
                 decay=learning.decay,
-                table="dense",
+                table=self._dense_table,
                 session=self.session,
                 manners={each.name: each.manner for each in self.plan.parameters if each.manner != type(each.manner)()},
             )
