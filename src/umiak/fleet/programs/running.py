@@ -206,7 +206,7 @@ class ProgramRunner:
     def _looked_up(self, group: LookupGroup, keys: Any, arrays: list[FedArray]) -> Lookup | CountedLookup:
         table, planned = self._tables[group.table], self._tables.planned(group.table)
         if planned.counting is None:
-            return Lookup(table, keys, padding=group.padding, counts_padding=True)
+            return Lookup(table, keys, padding=group.padding)
         slots = [planned.site.slots.get(site.output, 0) for site in group.lookups]
         return CountedLookup(table, planned.counting, keys, arrays, slots, padding=group.padding)
 

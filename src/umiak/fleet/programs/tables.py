@@ -41,6 +41,7 @@ class ProgramTables:
     def __getitem__(self, name: str) -> EmbeddingTable:
         table = self._session.registry.table(name, self._planned[name].spec)
         table.is_clipped = self._planned[name].is_clipped
+        table.counts_padding = self._planned[name].counting is None
         return table
 
     def planned(self, name: str) -> PlannedRows:

@@ -41,6 +41,8 @@ class EmbeddingTable:
         """Whose learning rate it follows, where several optimizers learn in one step."""
         self.is_clipped = True
         """Whether its gradients take part where all are scaled down together."""
+        self.counts_padding = False
+        """Whether those of ids that never learn count in the norm, as in Paddle, where gradients of ``sparse=True`` have them."""
         self._communicator = communicator
         self._number: int | None = None
         self._batches: list[list[tuple[Keys, Floats]]] = [[]]
@@ -94,9 +96,9 @@ class EmbeddingTable:
         So two batches of one trainer add up to the same bits as one batch of each of two trainers.
         """
         batches = [batch for batch in self._batches if batch]
+        self.forget()
         if not batches:
             return
-        self.forget()
         parts = batches[0]
         if len(batches) > 1:
             last_counts = 1 if self.spec.accessor is not None else 0
@@ -124,9 +126,10 @@ class EmbeddingTable:
         self._batches = [[self._merged]]
         return self._merged[1]
 
-    def collect_padding(self, key: int, rows: Floats) -> None:
-        """Gradients of an id that never learns: they only count in the norm of all gradients."""
-        self._padding[key] = self._padding.get(key, np.float32(0)) + rows.sum(axis=0)
+    def collect_padding(self, keys: Keys, rows: Floats) -> None:
+        """Gradients of ids that never learn: they only count in the norm of all gradients."""
+        for key in np.unique(keys):
+            self._padding[int(key)] = self._padding.get(int(key), np.float32(0)) + rows[keys == key].sum(axis=0)
 
     def padding_squares(self) -> float:
         """The squares of what `collect_padding` was given, one sum per id."""
@@ -186,8 +189,7 @@ class Lookup:
 
     ``padding`` is an id that reads as zeros and never learns. With an accessor every key counts as shown once, and as
     clicked where ``clicks``, one number per sample or bag, says so; show and click are not among the columns. Gradients are
-    multiplied by ``gradient_scale``. With ``counts_padding`` the padding's gradients count in the norm of all, as in Paddle, where
-    those of ``sparse=True`` are clipped before they are dropped.
+    multiplied by ``gradient_scale``.
     """
 
     def __init__(
@@ -201,10 +203,8 @@ class Lookup:
         clicks: Floats | None = None,
         slot: int = 0,
         gradient_scale: float = 1.0,
-        counts_padding: bool = False,
     ) -> None:
         self._table = table
-        self._padding = padding if counts_padding else None
         self._scale = gradient_scale
         self._pooling = pooling
         self._offsets = None if offsets is None else offsets.view(np.int64).copy()
@@ -243,8 +243,8 @@ class Lookup:
             rows = np.concatenate([np.stack([slots, shows, clicks], axis=1), rows], axis=1)
         if self._mask is not None:
             real = ~self._mask.reshape(-1)
-            if self._padding is not None:
-                self._table.collect_padding(self._padding, rows[~real])
+            if self._table.counts_padding:
+                self._table.collect_padding(keys[~real], rows[~real])
             keys, rows = keys[real], rows[real]
         self._table.collect(keys, rows)
 
