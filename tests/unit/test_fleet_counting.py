@@ -242,6 +242,24 @@ def test_shrink_evicts_rows_that_count_for_too_little() -> None:
     assert kept(3, 4, 7)[:, 0].tolist() == [2, 0, 0], "scores of 1.1, 1 and 0.2"
 
 
+def test_a_save_at_the_end_of_a_day_lets_rows_grow_older(tmp_path: Path) -> None:
+    """And saves of other modes have the rows that count for enough."""
+    said = {"delete_after_unseen_days": 1, "base_threshold": 1}
+    program = CountingProgram(
+        entry=entry(),
+        table_configs=config(**{f"accessor__ctr_accessor_param__{name}": each for name, each in said.items()}),
+    )
+    program.learn()
+    fleet.save_persistables(program.executor, str(tmp_path / "base"), mode=2)
+    for day in range(2):
+        program.learn(IDS[1:2], SHOWN[1:2])
+        fleet.save_persistables(program.executor, str(tmp_path / f"day{day}"), mode=3)
+    fleet.shrink()
+    assert kept(3, 4, 7)[:, 0].tolist() == [0, 3, 0], "two days without ids 3 and 7"
+    fleet.load_model(str(tmp_path / "base"), 0)
+    assert kept(3, 4, 7)[:, 0].tolist() == [2, 1, 0], "id 7 has a score of 0.2"
+
+
 def test_listed_rows_are_refused() -> None:
     listed = paddle.nn.initializer.Assign(np.zeros((100, DIM), np.float32))
     with pytest.raises(BadRequest, match="UM-FLEET-011"):
