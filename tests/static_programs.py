@@ -24,24 +24,23 @@ SLOTS, IDS, DIM = 3, 50, 4
 class ClickProgram:
     """Slots of one id each: a deep part of one shared embedding, a wide part with a padding id, AUC."""
 
-    def __init__(self, *, embedding: str = "layers") -> None:
+    def __init__(self, *, embedding: str = "layers", need_clip: bool = True) -> None:
+        """``need_clip``: of the deep embedding."""
         chance = np.random.default_rng(5)
         deep = chance.uniform(-0.1, 0.1, (IDS, DIM)).astype(np.float32)
         wide = chance.uniform(-0.1, 0.1, (IDS, 1)).astype(np.float32)
         wide[0] = 0
+        first = attribute("deep", deep, need_clip=need_clip)
         self.main, self.startup = paddle.static.Program(), paddle.static.Program()
         paddle.seed(3)
         with paddle.static.program_guard(self.main, self.startup), paddle.utils.unique_name.guard():
             self.ids = [paddle.static.data(f"slot{place}", [None, 1], "int64") for place in range(SLOTS)]
             self.label = paddle.static.data("label", [None, 1], "int64")
             if embedding == "layers":
-                layer = paddle.nn.Embedding(IDS, DIM, sparse=True, weight_attr=attribute("deep", deep))
+                layer = paddle.nn.Embedding(IDS, DIM, sparse=True, weight_attr=first)
                 rows = [layer(each).reshape([-1, DIM]) for each in self.ids]
             else:
-                rows = [
-                    paddle.static.nn.sparse_embedding(each, [IDS, DIM], param_attr=attribute("deep", deep))
-                    for each in self.ids
-                ]
+                rows = [paddle.static.nn.sparse_embedding(each, [IDS, DIM], param_attr=first) for each in self.ids]
             narrow = paddle.nn.Embedding(IDS, 1, sparse=True, padding_idx=0, weight_attr=attribute("wide", wide))
             linear = paddle.sum(narrow(paddle.concat(self.ids, axis=1)), axis=1)
             hidden = paddle.static.nn.fc(paddle.concat(rows, axis=1), 8, activation="relu")
@@ -63,8 +62,8 @@ class ClickProgram:
         return {**found, "label": (ids.sum(1, keepdims=True) % 2).astype(np.int64)}
 
 
-def attribute(name: str, values: Any) -> Any:
-    return paddle.ParamAttr(name=name, initializer=paddle.nn.initializer.Assign(values))
+def attribute(name: str, values: Any, *, need_clip: bool = True) -> Any:
+    return paddle.ParamAttr(name=name, initializer=paddle.nn.initializer.Assign(values), need_clip=need_clip)
 
 
 @contextmanager
@@ -78,13 +77,13 @@ def older_programs() -> Iterator[None]:
             job.end()
 
 
-def plain_losses(make: Callable[[], Any], steps: int) -> list[float]:
+def plain_losses(make: Callable[[], Any], steps: int, *, size: int = 16, **options: Any) -> list[float]:
     """What Paddle itself computes."""
     job.end()
     with paddle.static.scope_guard(paddle.static.Scope()):
-        found = ClickProgram()
+        found = ClickProgram(**options)
         found.minimize(make())
-        return losses(found, steps)
+        return losses(found, steps, size=size)
 
 
 def fleet_program(make: Callable[[], Any], **options: Any) -> ClickProgram:
@@ -95,10 +94,10 @@ def fleet_program(make: Callable[[], Any], **options: Any) -> ClickProgram:
     return found
 
 
-def losses(program: ClickProgram, steps: int) -> list[float]:
+def losses(program: ClickProgram, steps: int, *, size: int = 16) -> list[float]:
     executor = paddle.static.Executor(paddle.CPUPlace())
     executor.run(program.startup)
     return [
-        float(executor.run(program.main, feed=program.batch(step), fetch_list=[program.loss])[0])
+        float(executor.run(program.main, feed=program.batch(step, size), fetch_list=[program.loss])[0])
         for step in range(steps)
     ]

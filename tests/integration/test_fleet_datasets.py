@@ -93,6 +93,25 @@ def test_trainers_of_a_sync_job_have_different_numbers_of_batches(work: Path) ->
     assert said(output)["queue"], output
 
 
+def test_sentences_through_a_generator_that_writes_strings(tmp_path: Path) -> None:
+    """Words in several scripts and of several lengths; every id is learned once, and one by all."""
+    (tmp_path / "parts").mkdir()
+    words = [f"{('user', 'предмет', '商品', 'naïve-')[each % 4]}{each}" for each in range(2, 102)]
+    sizes, lines = [1, 2, 3, 4] * 10, []
+    for size in sizes:
+        own, words = words[:size], words[size:]
+        lines.append(" ".join([*own[:1], "die", *own[1:]]) + f"\t{len(lines) % 2}\n")
+    assert not words
+    for part in range(2):
+        (tmp_path / "parts" / f"part-{part}").write_text("".join(lines[part::2]), encoding="utf-8")
+    generator = f"{sys.executable} {SCRIPT.with_name('fleet_text_generator.py')}"
+    status, output = launched(tmp_path, "--server_num 1 --trainer_num 2", "--sync", "--commands", generator)
+    assert status == 0, output
+    (once,) = said(output)["queue"]
+    each = float(re.findall(r"\[([\d.]+)\]", once)[0])
+    assert once == f"[{each}] {len(sizes) * each:.3f}", output
+
+
 def test_programs_that_print_something_else_or_fail(work: Path) -> None:
     """The script catches the first error; the second one ends the job."""
     programs = ("sed s/1$/one/", "head -3 > /dev/null; echo what happened >&2; exit 9")

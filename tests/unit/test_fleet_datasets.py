@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -84,6 +85,40 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
     with pytest.raises(BadRequest) as raised:
         settings.of(dataset(files=[], merge_by_lineid=True))
     assert [problem.code for problem in raised.value.problems] == ["UM-FLEET-040", "UM-FLEET-041", "UM-FLEET-042"]
+
+
+# ---- what generators of Paddle print
+
+
+STRINGS = """
+from paddle.distributed import fleet
+
+class Lines(fleet.MultiSlotStringDataGenerator):
+    def generate_sample(self, line):
+        def samples():
+            words, dense, label = line.rstrip().split("|")
+            yield zip(("ids", "dense", "label"), (words.split(), dense.split(), [label]))
+        return samples
+
+Lines().run_from_stdin()
+"""
+
+
+@pytest.mark.paddle
+def test_strings_of_a_generator_are_the_numbers_that_they_say(tmp_path: Path) -> None:
+    """Ids of 64 bits, zeros in front, signs, exponents: nothing goes through a float that is none."""
+    pytest.importorskip("paddle")
+    (tmp_path / "lines.py").write_text(STRINGS)
+    file = tmp_path / "part-0"
+    file.write_text("18446744073709551615 007 9007199254740993|0.1 -2.5e-3|1\n42|+1e2 3|0\n")
+    command = f"{sys.executable} {tmp_path / 'lines.py'}"
+    asked = DatasetSettings(files=(str(file),), slots=(IDS, DENSE, LABEL), batch_size=4, command=command)
+    (batch,) = reading.FileBatches(asked, quiet)
+    (ids, offsets), (dense, _), (label, _) = batch.arrays()
+    assert ids.view(np.uint64).tolist() == [2**64 - 1, 7, 2**53 + 1, 42]
+    assert offsets.tolist() == [0, 3, 4]
+    assert dense.reshape(-1).tolist() == np.array([0.1, -2.5e-3, 1e2, 3], np.float32).tolist()
+    assert label.reshape(-1).tolist() == [1, 0]
 
 
 # ---- files

@@ -236,6 +236,26 @@ def test_what_cannot_be_carried_over_is_named_all_at_once(paddle, models) -> Non
 # ---- embeddings
 
 
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("clip", ["ClipGradByGlobalNorm", "ClipGradByNorm"])
+def test_gradients_of_a_padding_index_count_in_the_norm_as_in_paddle(paddle, models, clip, sparse) -> None:
+    """Those of ``sparse=True`` do, others do not."""
+
+    def optimizer(model):
+        limit = getattr(paddle.nn, clip)(0.02)
+        return paddle.optimizer.SGD(0.1, parameters=model.parameters(), grad_clip=limit)
+
+    model = made(paddle, padding=3, sparse=sparse)
+    expected, _ = plain(paddle, model, [optimizer(model)], most=8)
+    model = made(paddle, padding=3, sparse=sparse)
+    own = optimizer(model)
+    plan = models.plan_of(model, own, is_shared=True, choice=models.TableChoice(tables=("embedding",)))
+    assert [each.name for each in plan.tables] == ["embedding"]
+    carried = models.carry_over(model, plan, session=session())
+    found, _ = plain(paddle, model, [carried], most=8)
+    assert found == pytest.approx(expected, abs=1e-6)
+
+
 @pytest.mark.parametrize("padding", [0, 3, -1])
 def test_a_padding_index_reads_as_zeros(paddle, models, padding) -> None:
     model = made(paddle, padding=padding)

@@ -135,6 +135,10 @@ def test_paths_begin_at_the_config_or_where_it_says() -> None:
         ({"model_init_path": "a", "warmup_model_path": "b"}, {"init_model_path": "a"}),
         ({"model_save_path": "out"}, {"checkpoint": Saving(path="out", every=1), "inference": None}),
         (
+            {"model_save_path": "out", "save_step_path": "steps", "save_step_interval": 20, "save_minutes_interval": 5},
+            {"step_checkpoint": Saving(path="steps", every=20), "save_minutes": 5},
+        ),
+        (
             {
                 "model_save_path": "out",
                 "use_inference": "true",

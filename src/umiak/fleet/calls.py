@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 REDUCTIONS: dict[str, Any] = {"sum": np.sum, "min": np.min, "max": np.max}
 PIECE = 1 << 19
 """Bytes of an array that travel at once."""
-MODES = {0: "all", 1: "delta", 2: "base", 3: "all"}
-"""Paddle's numbers of a save's mode: everything, what changed, what is worth serving, everything behind a day's end."""
+MODES = {0: "all", 1: "delta", 2: "base", 3: "full"}
+"""Paddle's numbers of a save's mode: everything, what changed, what is worth serving, everything at the end of a day: rows that were not seen
+since grow older."""
 
 
 class ServerOptimizer:

@@ -21,6 +21,7 @@ from umiak.ps import current as sessions
 from umiak.ps.errors import bad
 from umiak.ps.options import SessionOptions
 from umiak.ps.sessions import Session
+from umiak.ps.strategies import Geo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,15 +80,26 @@ class FleetJob:
             what = "minimize was called twice for one program"
             raise bad("UM-FLEET-015", what, "add up the losses, and minimize their sum")
         original = program.clone()
-        plan = rewriting.for_training(program, startup, loss, optimizer, parameters=parameters)
+        is_alone = not self.session.seat.servers
+        plan = rewriting.for_training(
+            program,
+            startup,
+            loss,
+            optimizer,
+            parameters=parameters,
+            is_alone=is_alone,
+            can_count=not isinstance(self.session.strategy, Geo),
+            said=strategies.chosen(self._theirs).tables,
+        )
         for planned in plan.tables.values():
             self.tables.add(planned)
         for name, reason in plan.kept.items():
             if reason != "it is not sparse":
                 say(f"embedding {name} stays a parameter: {reason}")
-        for remark in plan.learning.remarks if plan.tables else ():
+        for remark in (*plan.remarks, *(plan.learning.remarks if plan.tables else ())):
             say(remark)
-        runner = ProgramRunner(plan, self.session, self.tables, original=original)
+        number = len(self._runners)
+        runner = ProgramRunner(plan, self.session, self.tables, original=original, number=number)
         self._runners[id(program)] = runner
         self._outputs |= {site.output: site for site in plan.lookups}
         return runner

@@ -20,6 +20,7 @@ import paddle
 
 from umiak.fleet.job import say
 from umiak.fleet.programs import sites
+from umiak.fleet.programs.counting import columns
 from umiak.ps import checkpoint, manifest
 from umiak.ps.errors import bad
 
@@ -167,6 +168,9 @@ def load_one_table(job: FleetJob, number: int, path: str) -> None:
     names = [*job.tables]
     if not 0 <= number < len(names):
         raise bad("UM-FLEET-032", f"no table has the number {number}", f"tables: {', '.join(names) or 'none'}")
+    if job.tables.planned(names[number]).counting is not None:
+        what = f"table {names[number]}: its rows count shows and clicks, which are not in such a file"
+        raise bad("UM-FLEET-034", what, "fleet.load_model loads what fleet.save_persistables has saved")
     _bind(job)
     if job.session.is_first:
         with np.load(f"{path}.npz") as saved:
@@ -205,7 +209,8 @@ def _rows(job: FleetJob, name: str, count: int) -> Any:
         for start in range(0, count, _CHUNK)
     ]
     rows = np.concatenate(parts)
-    return rows[:, -table.spec.dim :] if table.spec.accessor is not None else rows
+    counting = job.tables.planned(name).counting
+    return rows if counting is None else columns(rows, counting)
 
 
 def _bytes(variable: Any) -> int:

@@ -13,6 +13,7 @@ from umiak.core.value import value
 from umiak.ps.strategies import Async, Geo, Sync
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
     from umiak.ps.strategies import Strategy
@@ -36,6 +37,8 @@ class ChosenStrategy:
 
     strategy: Strategy
     remarks: tuple[str, ...] = ()
+    tables: Mapping[str, Mapping[str, Any]] = {}
+    """What ``sparse_table_configs`` says of each table, by dotted names: ``accessor.embedx_threshold``."""
 
 
 def chosen(theirs: Any) -> ChosenStrategy:
@@ -54,12 +57,21 @@ def chosen(theirs: Any) -> ChosenStrategy:
         for name, words in _WITHOUT_EFFECT.items()
         if getattr(theirs, name, False) is True
     ]
-    if len(getattr(getattr(theirs, "strategy", None), "downpour_table_param", ())):
-        remarks.append(
-            "strategy.sparse_table_configs is ignored: rows do not count shows and clicks, and none is evicted"
-        )
     if configs.get("use_ps_gpu"):
         remarks.append("a_sync_configs: use_ps_gpu is ignored: tables are in the memory of the servers")
     if configs.get("heter_worker_device_guard", "cpu") not in ("cpu", "CPU"):
         remarks.append("a_sync_configs: heter_worker_device_guard is ignored: every trainer runs the whole program")
-    return ChosenStrategy(strategy=strategy, remarks=tuple(remarks))
+    said = getattr(getattr(theirs, "strategy", None), "downpour_table_param", ())
+    tables = {each.table_name: dict(_said(each)) for each in said}
+    return ChosenStrategy(strategy=strategy, remarks=tuple(remarks), tables=tables)
+
+
+def _said(message: Any) -> Iterator[tuple[str, Any]]:
+    """What a message of protobuf says, by dotted names; defaults that nobody has said are left out."""
+    for field, content in message.ListFields():
+        if hasattr(content, "ListFields"):
+            yield from ((f"{field.name}.{name}", each) for name, each in _said(content))
+        elif hasattr(content, "__len__") and not isinstance(content, (str, bytes)):
+            yield field.name, [*content]
+        else:
+            yield field.name, content

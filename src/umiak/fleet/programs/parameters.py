@@ -44,13 +44,15 @@ class ScopeOptimizer(common.Optimizer):
 
     _given: Sequence[Floats] = ()
 
-    def learn(self, gradients: Sequence[Floats], *, share: float | None) -> None:
-        """One step with these gradients, in the order of `names`."""
+    def learn(self, gradients: Sequence[Floats], *, share: float | None, squares_beside: float = 0.0) -> None:
+        """One step with these gradients, in the order of `names`. ``squares_beside``: of others, which count in the norm of all."""
         self._given = gradients
+        self._learner.squares_beside = squares_beside
         try:
             self.step(share=share)
         finally:
             self._given = ()
+            self._learner.squares_beside = 0.0
 
     def follow(self, tables: Iterable[EmbeddingTable]) -> None:
         """Let the learning rates of these tables follow the schedule."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import paddle
 
 from umiak.core.problem import Problem
-from umiak.core.value import value
-from umiak.fleet.programs import rules, sites
+from umiak.core.value import replace, value
+from umiak.fleet.programs import accessors, rules, sites
 from umiak.fleet.programs.initializers import first_rows
 from umiak.ps import specs
 from umiak.ps.errors import BadRequest, bad
@@ -24,8 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
+    from umiak.fleet.programs.accessors import RowCounting
     from umiak.fleet.programs.rules import ProgramLearning
     from umiak.fleet.programs.sites import LookupSite, TableSite
+
+MOVES_ALL = "weight decay moves all rows in each step"
 
 
 @value
@@ -40,12 +43,25 @@ class DenseParameter:
 
 
 @value
+class PaddedLookup:
+    """A lookup that stays in the program, with an id that never learns. Paddle counts that id's gradients in the norm of all."""
+
+    site: LookupSite
+    gradient: str
+    """The variable that has the gradient of its output."""
+
+
+@value
 class PlannedRows:
     """A table of a program: what it is on the servers, and rows that the program lists."""
 
     site: TableSite
     spec: specs.SparseTable
     values: tuple[float, ...] | None = None
+    is_clipped: bool = True
+    """Whether its gradients take part where all are scaled down together."""
+    counting: RowCounting | None = None
+    """What its rows count; None: nothing."""
 
 
 @value
@@ -65,41 +81,78 @@ class ProgramPlan:
     learning: ProgramLearning = rules.ProgramLearning()
     kept: Mapping[str, str] = {}
     """Embeddings that stay parameters, and why."""
+    padded: tuple[PaddedLookup, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def for_training(
-    program: Any, startup: Any, loss: Any, optimizer: Any, *, parameters: Iterable[Any] | None = None
+    program: Any,
+    startup: Any,
+    loss: Any,
+    optimizer: Any,
+    *,
+    parameters: Iterable[Any] | None = None,
+    is_alone: bool = False,
+    can_count: bool = True,
+    said: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> ProgramPlan:
-    """Change a program and its startup program, so that rows are fed and gradients can be fetched. `BadRequest` has all problems."""
-    found = sites.survey(program)
+    """Change a program and its startup program, so that rows are fed and gradients can be fetched. `BadRequest` has all problems.
+
+    ``is_alone``: there are no servers, so nothing is changed about embeddings of which Paddle moves every row in each step.
+    ``can_count``: whether the strategy can train rows that count. ``said``: what is said of tables, by their names.
+    """
     learning = rules.learning(optimizer)
+    decaying = [each.name for each in program.all_parameters() if rules.moves_all_rows(each, learning, optimizer)]
+    found = sites.survey(program, stay=dict.fromkeys(decaying, MOVES_ALL) if is_alone else None)
     firsts = {name: first_rows(startup, name) for name in found.tables}
     problems = [*found.problems, *learning.problems, *(each.problem for each in firsts.values() if each.problem)]
     block = program.global_block()
-    if any(op.type == "cvm" and op.attr("use_cvm") for op in block.ops):
-        # Its gradient of the first two columns is what to add to them; a rule would descend along it.
-        what = "continuous_value_model with use_cvm=True: rows of the servers' tables have no columns that count shows and clicks"
-        hint = "use_cvm=False, or train the model with `umiak train`, whose tables can count them"
-        problems.append(Problem(code="UM-FLEET-016", what=what, hint=hint))
+    said = said or {}
+    remarks = [
+        f"sparse_table_configs: no effect: {name} is none of the tables {', '.join(found.tables) or '(there are none)'}"
+        for name in said
+        if name not in found.tables
+    ]
     tables: dict[str, PlannedRows] = {}
     for name, site in found.tables.items():
         try:
             spec = table_spec(site, block.vars[name], learning, optimizer, firsts[name].init)
-            tables[name] = PlannedRows(site=site, spec=spec, values=firsts[name].values)
+            own = rules.own_learning(block.vars[name], learning, optimizer)
+            planned = PlannedRows(site=site, spec=spec, values=firsts[name].values, is_clipped=own.is_clipped)
+            if accessors.counts(site, said.get(name, {})):
+                planned = _counted(planned, said.get(name, {}), block, problems, remarks, can_count=can_count)
+            tables[name] = planned
         except BadRequest as error:  # noqa: PERF203 - all problems at once
             problems += error.problems
     if problems:
         raise BadRequest(*problems)
+    remarks += [
+        f"{name}: rows decay in steps that use them only, although {MOVES_ALL} in Paddle"
+        for name, planned in tables.items()
+        if name in decaying and planned.counting is None
+    ]
     ids_program, computed = _ids_program(program, found.lookups)
     _take_out(program, found.lookups, tables)
     _forget(startup, tables)
+    clips = learning.clip is not None and learning.clip.global_norm is not None
+    if clips:
+        unclipped = [name for name, each in tables.items() if each.counting is not None]
+        remarks += [
+            f"{name}: its rows count shows and clicks, and are not clipped with the others" for name in unclipped
+        ]
+    padded = [
+        site
+        for site in (sites.padded(program, found.kept) if clips else ())
+        if rules.own_learning(block.vars[site.table], learning, optimizer).is_clipped
+    ]
     _make_dense(block, found.kept)
     learned = [each for each in found.lookups if each.learns]
     dense = _learning_parameters(program, parameters)
-    targets = [*(block.vars[each.output] for each in learned), *dense]
+    targets = [*(block.vars[each.output] for each in (*learned, *padded)), *dense]
     gradients = paddle.static.gradients([loss], targets) if targets else []
     names = [None if each is None else each.name for each in gradients]
-    rows, others = names[: len(learned)], names[len(learned) :]
+    rows, beside = names[: len(learned)], names[len(learned) : len(learned) + len(padded)]
+    others = names[len(learned) + len(padded) :]
     return ProgramPlan(
         program=program,
         lookups=found.lookups,
@@ -119,6 +172,12 @@ def for_training(
         tables=tables,
         learning=learning,
         kept=found.kept,
+        padded=tuple(
+            PaddedLookup(site=site, gradient=name)
+            for site, name in zip(padded, beside, strict=True)
+            if name is not None
+        ),
+        remarks=tuple(remarks),
     )
 
 
@@ -140,6 +199,41 @@ def for_reading(program: Any, known: Mapping[str, LookupSite], tables: Iterable[
     ids_program, computed = _ids_program(program, (*data, *lookups))
     _take_out(copy, lookups, ())
     return ProgramPlan(program=copy, lookups=(*data, *lookups), ids_program=ids_program, computed=computed)
+
+
+def _counted(
+    planned: PlannedRows,
+    said: Mapping[str, Any],
+    block: Any,
+    problems: list[Problem],
+    remarks: list[str],
+    *,
+    can_count: bool,
+) -> PlannedRows:
+    """A table whose rows count; what is wrong or left out is added to the lists."""
+    name = planned.site.name
+    if not can_count:
+        if planned.site.feeds_cvm:
+            what = f"continuous_value_model of rows of {name}: in geo rows do not count shows and clicks"
+            problems.append(Problem(code="UM-FLEET-016", what=what, hint="a_sync_configs = {'k_steps': 0}"))
+        remarks.append(f"{name}: in geo its rows do not count shows and clicks")
+        return planned
+    found = accessors.counted(planned.site, said, planned.spec)
+    problems += found.problems
+    remarks += found.remarks
+    if planned.values:
+        what = f"{name}: rows that count shows and clicks can't begin with a list of values"
+        hint = "use the initializer Uniform, Normal or Constant"
+        problems.append(Problem(code="UM-FLEET-011", what=what, hint=hint))
+    counting = found.counting
+    missing = [each for each in (counting.shows, counting.clicks) if each and each not in block.vars]
+    if missing and not counting.is_gradient:
+        remarks.append(
+            f"{name}: the program has no variable {' and no '.join(missing)} of its ShowClickEntry: an id counts as shown once and not clicked"
+        )
+    if missing:
+        counting = replace(counting, shows="", clicks="")
+    return replace(planned, spec=found.spec, counting=counting)
 
 
 def _manner(own: rules.OwnLearning) -> Manner:

@@ -98,6 +98,13 @@ def own_learning(parameter: Any, learning: ProgramLearning, optimizer: Any) -> O
     return OwnLearning(rate=rate, is_clipped=is_clipped)
 
 
+def moves_all_rows(parameter: Any, learning: ProgramLearning, optimizer: Any) -> bool:
+    """Whether Paddle moves every row of an embedding in each step, because a regularizer makes a dense gradient of a sparse one."""
+    own = own_learning(parameter, learning, optimizer)
+    decay = own.decay if own.decay is not None else learning.decay or specs.Decay()
+    return bool(decay.l1 or decay.l2)
+
+
 def of_table(parameter: Any, learning: ProgramLearning, optimizer: Any) -> tuple[specs.Rule, specs.Clip, specs.Decay]:
     """Rule, limits and decay of a parameter that becomes a table."""
     own = own_learning(parameter, learning, optimizer)

@@ -17,8 +17,8 @@ import paddle
 
 from umiak.core.value import value
 from umiak.fleet.programs import parameters
+from umiak.fleet.programs.counting import CountedLookup
 from umiak.fleet.programs.feeding import FedArray, array_of, fed, tensor_of
-from umiak.ps import specs
 from umiak.ps.errors import bad
 from umiak.ps.tables.lookup import Lookup, as_keys
 
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from umiak.fleet.programs.accessors import RowCounting
     from umiak.fleet.programs.feeding import Fed
     from umiak.fleet.programs.parameters import ScopeOptimizer
-    from umiak.fleet.programs.rewriting import ProgramPlan
+    from umiak.fleet.programs.rewriting import PlannedRows, ProgramPlan
     from umiak.fleet.programs.sites import LookupSite
     from umiak.fleet.programs.tables import ProgramTables
     from umiak.ps.sessions import Session
@@ -52,8 +53,12 @@ class LookupGroup:
 class ProgramRunner:
     """A rewritten program, its tables and its parameters in a session."""
 
-    def __init__(self, plan: ProgramPlan, session: Session, tables: ProgramTables, *, original: Any) -> None:
+    def __init__(
+        self, plan: ProgramPlan, session: Session, tables: ProgramTables, *, original: Any, number: int = 0
+    ) -> None:
+        """``number``: among the programs of the job that are trained."""
         self.plan = plan
+        self._dense_table = f"dense{number + 1}" if number else "dense"
         self.original = original
         """The program with its lookups."""
         self.session = session
@@ -65,6 +70,8 @@ class ProgramRunner:
         self._used = {name for block in plan.program.blocks for op in block.ops for name in op.input_arg_names}
         order = [site for group in self._groups if group.is_pushed for site in group.lookups]
         self._row_gradients = [plan.gradients[site.output] for site in order]
+        made = {name for op in plan.program.global_block().ops for name in op.output_arg_names}
+        self._computed_counts = [name for name in self._count_names() if name in made]
 
     # ---- one batch
 
@@ -82,10 +89,13 @@ class ProgramRunner:
         with self._lock:
             optimizer = self.bind(scope)
             gradients = {each.name: each.gradient for each in self.plan.parameters}
-            wanted = [*self._row_gradients, *(gradients[name] for name in optimizer.names)]
+            dense = [gradients[name] for name in optimizer.names]
+            padded = [name for each in self.plan.padded for name in (each.site.ids, each.gradient)]
+            wanted = [*self._row_gradients, *dense, *padded, *self._computed_counts]
             ready, pulled = self._prepared(feed, fetch, executor, scope, create=True)
             found = self._run(self.plan.program, ready, [*fetch, *wanted], executor, scope)
             behind = len(fetch)
+            counts = self._counts(feed, found[len(found) - len(self._computed_counts) :])
             for group, lookup in pulled:
                 if not group.is_pushed:
                     continue
@@ -93,8 +103,15 @@ class ProgramRunner:
                 behind += len(parts)
                 dim = parts[0].shape[-1]
                 whole = parts[0] if len(parts) == 1 else np.concatenate([part.reshape(-1, dim) for part in parts])
-                lookup.collect(whole)
-            optimizer.learn([np.array(each).reshape(-1) for each in found[behind:]], share=share)
+                if isinstance(lookup, CountedLookup):
+                    counting = self._counting(group.table)
+                    lookup.collect(whole, counts.get(counting.shows), counts.get(counting.clicks))
+                else:
+                    lookup.collect(whole)
+            own = [np.array(each).reshape(-1) for each in found[behind : behind + len(dense)]]
+            behind += len(dense)
+            beside = self._padding_squares(found[behind : behind + len(padded)])
+            optimizer.learn(own, share=share, squares_beside=beside)
             return _given(found[: len(fetch)], return_numpy=return_numpy)
 
     def read(
@@ -134,11 +151,12 @@ class ProgramRunner:
                 learning.schedule,
                 clip=learning.clip,
                 decay=learning.decay,
-                table="dense",
+                table=self._dense_table,
                 session=self.session,
                 manners={each.name: each.manner for each in self.plan.parameters if each.manner != type(each.manner)()},
             )
-            self.optimizer.follow(self._tables.all(self.plan.tables))
+            following = [name for name, each in self.plan.tables.items() if _follows_schedule(each)]
+            self.optimizer.follow(self._tables.all(following))
             self._set_listed_rows()
         return self.optimizer
 
@@ -162,20 +180,19 @@ class ProgramRunner:
 
     def _prepared(
         self, feed: Mapping[str, Fed], fetch: Sequence[Any], executor: Any, scope: Any, *, create: bool
-    ) -> tuple[dict[str, Any], list[tuple[LookupGroup, Lookup]]]:
+    ) -> tuple[dict[str, Any], list[tuple[LookupGroup, Lookup | CountedLookup]]]:
         """A feed with the rows of all lookups in it, and the lookups."""
         ids = self._ids(feed, executor, scope)
         named = {getattr(each, "name", each) for each in fetch}
         ready = fed({name: each for name, each in feed.items() if name in self._used or name in named})
-        pulled = []
+        pulled: list[tuple[LookupGroup, Lookup | CountedLookup]] = []
         for group in self._groups:
             arrays = [ids[site.ids] for site in group.lookups]
             flat = [each.array.reshape(-1) for each in arrays]
             keys = as_keys(flat[0] if len(flat) == 1 else np.concatenate(flat))
-            table = self._tables[group.table]
-            lookup = Lookup(table, keys, padding=group.padding)
+            lookup = self._looked_up(group, keys, arrays)
             rows = lookup.rows(create=create and not any(site.is_test for site in group.lookups))
-            width = specs.pull_width(table.spec) if table.spec.accessor is None else rows.shape[-1]
+            width = rows.shape[-1]
             behind = 0
             for site, each in zip(group.lookups, arrays, strict=True):
                 size = each.array.size
@@ -185,6 +202,42 @@ class ProgramRunner:
                 ready[site.output] = tensor_of(FedArray(array=part, offsets=each.offsets))
             pulled.append((group, lookup))
         return ready, pulled
+
+    def _looked_up(self, group: LookupGroup, keys: Any, arrays: list[FedArray]) -> Lookup | CountedLookup:
+        table, planned = self._tables[group.table], self._tables.planned(group.table)
+        if planned.counting is None:
+            return Lookup(table, keys, padding=group.padding)
+        slots = [planned.site.slots.get(site.output, 0) for site in group.lookups]
+        return CountedLookup(table, planned.counting, keys, arrays, slots, padding=group.padding)
+
+    def _counting(self, table: str) -> RowCounting:
+        found = self._tables.planned(table).counting
+        assert found is not None
+        return found
+
+    def _count_names(self) -> list[str]:
+        """Variables that say how often a sample was shown and clicked."""
+        known = [each.counting for each in self.plan.tables.values() if each.counting and not each.counting.is_gradient]
+        return [*dict.fromkeys(name for each in known for name in (each.shows, each.clicks) if name)]
+
+    def _counts(self, feed: Mapping[str, Fed], computed: Fetched) -> dict[str, Any]:
+        """Their numbers, of the feed or of the program."""
+        found = {name: np.array(each) for name, each in zip(self._computed_counts, computed, strict=True)}
+        names = [name for name in self._count_names() if name not in found]
+        missing = [name for name in names if name not in feed]
+        if missing:
+            what = f"the feed lacks what its ShowClickEntry names: {', '.join(missing)}"
+            raise bad("UM-FLEET-021", what, f"feed: {', '.join(feed) or 'empty'}")
+        return found | {name: array_of(feed[name]).array for name in names}
+
+    def _padding_squares(self, found: Fetched) -> float:
+        """Of the gradients of ids that never learn, in lookups that stay in the program: Paddle sums them per parameter."""
+        sums: dict[str, Any] = {}
+        for each, ids, gradient in zip(self.plan.padded, found[::2], found[1::2], strict=True):
+            rows = np.array(gradient)
+            own = rows.reshape(-1, rows.shape[-1])[np.array(ids).reshape(-1) == each.site.padding]
+            sums[each.site.table] = sums.get(each.site.table, 0) + own.sum(axis=0)
+        return float(sum(np.square(each, dtype=np.float64).sum() for each in sums.values()))
 
     def _ids(self, feed: Mapping[str, Fed], executor: Any, scope: Any) -> dict[str, FedArray]:
         plan = self.plan
@@ -218,6 +271,10 @@ def _groups(plan: ProgramPlan) -> list[LookupGroup]:
     return [
         LookupGroup(table=key[0], padding=key[1], is_pushed=key[2], lookups=tuple(each)) for key, each in found.items()
     ]
+
+
+def _follows_schedule(planned: PlannedRows) -> bool:
+    return planned.counting is None or planned.counting.follows_schedule
 
 
 def _given(found: Fetched, *, return_numpy: bool) -> Fetched:

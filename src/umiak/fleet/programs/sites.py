@@ -24,6 +24,13 @@ OLD, NEW = "lookup_table", "lookup_table_v2"
 LOOKUPS = (OLD, NEW)
 NO_PADDING = -1
 FLOAT32 = "float32"
+CVM = "cvm"
+"""The operation of `continuous_value_model`."""
+SHAPING = {
+    *("reshape", "reshape2", "squeeze", "squeeze2", "unsqueeze", "unsqueeze2", "flatten2", "flatten_contiguous_range"),
+    *("sequence_pool", "sum", "elementwise_add", "assign", "lod_reset"),
+}
+"""Operations that leave the columns of rows where they are."""
 
 
 @value
@@ -58,6 +65,8 @@ class TableSite:
     """What admits a row, in Paddle's words: ``count_filter_entry:10``; empty: every id at once."""
     slots: Mapping[str, int] = {}
     """The slot's number of each lookup's output."""
+    feeds_cvm: bool = False
+    """Whether its rows go into `continuous_value_model`: then their first two columns are shows and clicks."""
 
 
 @value
@@ -70,8 +79,10 @@ class ProgramSurvey:
     problems: tuple[Problem, ...] = ()
 
 
-def survey(program: Any, known: Iterable[str] = ()) -> ProgramSurvey:
-    """The lookups of a program. ``known`` are names that are tables already, whatever the lookup says of itself."""
+def survey(program: Any, known: Iterable[str] = (), *, stay: Mapping[str, str] | None = None) -> ProgramSurvey:
+    """The lookups of a program. ``known`` are names that are tables already, whatever the lookup says of itself; ``stay`` has reasons
+    for others to stay parameters, which no `sparse_embedding` does.
+    """
     block = program.global_block()
     found = [op for op in block.ops if op.type in LOOKUPS]
     names = list(dict.fromkeys(op.input("W")[0] for op in found))
@@ -81,18 +92,28 @@ def survey(program: Any, known: Iterable[str] = ()) -> ProgramSurvey:
     for name in names:
         own = [op for op in found if op.input("W")[0] == name]
         reason = None if name in known else _why_it_stays(program, block, name, own)
+        if reason is None and not any(_is_true(op, "is_distributed") for op in own):
+            reason = (stay or {}).get(name)
         if reason is None:
             continue
         reasons[name] = reason
-        if any(op.attr("is_distributed") for op in own if op.has_attr("is_distributed")):
+        if any(_is_true(op, "is_distributed") for op in own):
             what = f"sparse_embedding {name} can't be a table on the servers: {reason}"
             hint = "look its rows up by ids of the feed, in float32, and use the parameter nowhere else"
             problems.append(Problem(code="UM-FLEET-010", what=what, hint=hint))
     moved = [op for op in found if op.input("W")[0] not in reasons]
+    problems += _unseen_counts(block, moved)
     tables = {name: _table(block, name, moved) for name in names if name not in reasons}
     return ProgramSurvey(
         lookups=tuple(_lookup(block, op) for op in moved), tables=tables, kept=reasons, problems=tuple(problems)
     )
+
+
+def padded(program: Any, names: Iterable[str]) -> tuple[LookupSite, ...]:
+    """Sparse lookups of these parameters that have an id which never learns."""
+    block, names = program.global_block(), {*names}
+    own = [op for op in block.ops if op.type in LOOKUPS and op.input("W")[0] in names and _is_true(op, "is_sparse")]
+    return tuple(site for site in (_lookup(block, op) for op in own) if site.padding is not None and site.learns)
 
 
 def producers(block: Any, names: Iterable[str], given: Iterable[str] = ()) -> list[Any]:
@@ -146,7 +167,33 @@ def _table(block: Any, name: str, moved: list[Any]) -> TableSite:
     entries = (op.attr("entry") for op in own if op.has_attr("entry"))
     entry = next((each for each in entries if each and each != "none"), "")
     slots = {op.output("Out")[0]: int(op.attr("slot")) for op in own if op.has_attr("slot")}
-    return TableSite(name=name, rows=int(rows), dim=int(dim), entry=entry, slots=slots)
+    feeds_cvm = any(_feeds_cvm(block, op) for op in own)
+    return TableSite(name=name, rows=int(rows), dim=int(dim), entry=entry, slots=slots, feeds_cvm=feeds_cvm)
+
+
+def _feeds_cvm(block: Any, lookup: Any) -> bool:
+    """Whether the rows of a lookup come to `continuous_value_model` with their columns where they were."""
+    known = {lookup.output("Out")[0]}
+    for op in block.ops:
+        if op.type == CVM and known.intersection(op.input("X")):
+            return True
+        if op.type in SHAPING and known.intersection(op.input_arg_names):
+            known.update(op.output_arg_names)
+    return False
+
+
+def _unseen_counts(block: Any, moved: list[Any]) -> list[Problem]:
+    """`continuous_value_model` of something that is computed from rows: nobody could say which rows to count for."""
+    problems = []
+    direct = {op.output("Out")[0] for op in moved if _feeds_cvm(block, op)}
+    for cvm in (op for op in block.ops if op.type == CVM):
+        before = [op for op in producers(block, cvm.input("X"), direct) if any(op is each for each in moved)]
+        if before:
+            name = before[0].input("W")[0]
+            what = f"continuous_value_model of {cvm.input('X')[0]}, which is computed from the rows of {name}"
+            hint = "give it the rows themselves, or their sums"
+            problems.append(Problem(code="UM-FLEET-016", what=what, hint=hint))
+    return problems
 
 
 def _is_true(op: Any, attribute: str) -> bool:

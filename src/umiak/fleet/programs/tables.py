@@ -28,7 +28,7 @@ class ProgramTables:
         known = self._planned.get(name)
         if known is None:
             self._planned[name] = planned
-        elif replace(known.spec, init=planned.spec.init) != planned.spec:
+        elif (replace(known.spec, init=planned.spec.init), known.counting) != (planned.spec, planned.counting):
             what = f"two programs share the table {name} and describe it differently: {known.spec} and {planned.spec}"
             raise bad("UM-FLEET-014", what, "use the same optimizer, entry and size in both")
 
@@ -39,7 +39,10 @@ class ProgramTables:
         return len(self._planned)
 
     def __getitem__(self, name: str) -> EmbeddingTable:
-        return self._session.registry.table(name, self._planned[name].spec)
+        table = self._session.registry.table(name, self._planned[name].spec)
+        table.is_clipped = self._planned[name].is_clipped
+        table.counts_padding = self._planned[name].counting is None
+        return table
 
     def planned(self, name: str) -> PlannedRows:
         return self._planned[name]

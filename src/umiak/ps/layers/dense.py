@@ -121,6 +121,8 @@ class Learner:
         self._decay = decay
         self.groups = tuple(self._opened(manners or [Manner()] * len(self.arrays)))
         self._mark = 0
+        self.squares_beside = 0.0
+        """Of gradients that count in the norm of the next step, although nothing learns from them."""
         self.fetch()
 
     @property
@@ -218,13 +220,12 @@ class Learner:
         """Everything that this trainer is about to push, scaled down together, but for what is not to be clipped. Rows that count
         (an accessor) are left out.
         """
-        learned = (
-            table for table in self._session.registry.tables if table.has_gradients and table.spec.accessor is None
-        )
-        rows = [table.merged() for table in learned]
+        tables = [table for table in self._session.registry.tables if table.is_clipped and table.spec.accessor is None]
+        rows = [table.merged() for table in tables if table.has_gradients]
+        beside = self.squares_beside + sum(table.padding_squares() for table in tables)
         most = float(np.float32(most))
         clipped = [each for group in self.groups if group.is_clipped for each in gradients[group.arrays]]
-        norm = math.sqrt(sum(umiak_native.squares(each.reshape(-1)) for each in (*clipped, *rows)))
+        norm = math.sqrt(beside + sum(umiak_native.squares(each.reshape(-1)) for each in (*clipped, *rows)))
         if not norm > most:
             return gradients
         scale = np.float32(most / norm)

@@ -180,6 +180,7 @@ def carry_over(
         if planned.init is None:
             _set_first(session, table, _numbers(weight))
         for name, layer in owned[planned.layers[0]].layers.items():
+            table.table.counts_padding |= planned.clip_group is not None and bool(getattr(layer, "_sparse", False))
             _bind(layer, name, table)
         # The model's own optimizer still has the tensor: its memory goes all the same.
         weight.clear_gradient()
@@ -358,7 +359,8 @@ def _clip_groups(
 
 def _limit(clip: TrainerClip, gradients: list[Floats], numbers: list[int], tables: list[EmbeddingTable]) -> None:
     """Puts limited gradients in the place of those that are too long. Rows are changed in place."""
-    rows = [each.merged() for each in tables if each.has_gradients]
+    learned = [each for each in tables if each.has_gradients]
+    rows = [each.merged() for each in learned]
     if clip.low is not None:
         for number in numbers:
             gradients[number] = np.clip(gradients[number], clip.low, clip.high)
@@ -366,11 +368,13 @@ def _limit(clip: TrainerClip, gradients: list[Floats], numbers: list[int], table
             np.clip(each, clip.low, clip.high, out=each)
         return
     lengths = [umiak_native.squares(each.reshape(-1)) for each in (*(gradients[number] for number in numbers), *rows)]
+    beside = {each.name: each.padding_squares() for each in tables}
     if clip.global_norm is not None:
-        together = sum(lengths)
+        together = sum(lengths) + sum(beside.values())
         scales = [_scale(together, clip.global_norm)] * len(lengths)
     else:
-        scales = [_scale(each, float(clip.norm or 0.0)) for each in lengths]
+        own = [0.0] * len(numbers) + [beside[each.name] for each in learned]
+        scales = [_scale(sum(each), float(clip.norm or 0.0)) for each in zip(lengths, own, strict=True)]
     for number, scale in zip(numbers, scales, strict=False):
         if scale != 1.0:
             gradients[number] = gradients[number] * np.float32(scale)

@@ -300,6 +300,8 @@ class JoinedRows(paddle.autograd.PyLayer):  # type: ignore[misc]
 def _collect(table: EmbeddingTable, keys: Keys, gradients: Floats, mask: NDArray[np.bool_] | None) -> None:
     rows = gradients.reshape(keys.size, table.spec.dim)
     if mask is not None:
+        if table.counts_padding:
+            table.collect_padding(keys[mask], rows[mask])
         keys, rows = keys[~mask], rows[~mask]
     if keys.size:
         table.collect(keys, rows)

@@ -39,12 +39,18 @@ class EmbeddingTable:
         """Which parts of its spec are the optimizer's: ``rule``, ``clip``, ``decay``."""
         self.optimizer = 0
         """Whose learning rate it follows, where several optimizers learn in one step."""
+        self.is_clipped = True
+        """Whether its gradients take part where all are scaled down together."""
+        self.counts_padding = False
+        """Whether those of ids that never learn count in the norm, as in Paddle, where gradients of ``sparse=True`` have them."""
         self._communicator = communicator
         self._number: int | None = None
         self._batches: list[list[tuple[Keys, Floats]]] = [[]]
         """What backward passes have brought, each batch's apart: a batch ends where rows are read after that."""
         self._merged: tuple[Keys, Floats] | None = None
         """What `merged` has made of it, if somebody has asked."""
+        self._padding: dict[int, Floats] = {}
+        """The gradients of ids that never learn, summed, where they count in the norm of all."""
 
     @property
     def number(self) -> int:
@@ -90,9 +96,9 @@ class EmbeddingTable:
         So two batches of one trainer add up to the same bits as one batch of each of two trainers.
         """
         batches = [batch for batch in self._batches if batch]
+        self.forget()
         if not batches:
             return
-        self.forget()
         parts = batches[0]
         if len(batches) > 1:
             last_counts = 1 if self.spec.accessor is not None else 0
@@ -120,9 +126,19 @@ class EmbeddingTable:
         self._batches = [[self._merged]]
         return self._merged[1]
 
+    def collect_padding(self, keys: Keys, rows: Floats) -> None:
+        """Gradients of ids that never learn: they only count in the norm of all gradients."""
+        for key in np.unique(keys):
+            self._padding[int(key)] = self._padding.get(int(key), np.float32(0)) + rows[keys == key].sum(axis=0)
+
+    def padding_squares(self) -> float:
+        """The squares of what `collect_padding` was given, one sum per id."""
+        return float(sum(umiak_native.squares(np.ascontiguousarray(each)) for each in self._padding.values()))
+
     def forget(self) -> None:
         self._batches = [[]]
         self._merged = None
+        self._padding = {}
 
 
 class TableRegistry:
@@ -227,6 +243,8 @@ class Lookup:
             rows = np.concatenate([np.stack([slots, shows, clicks], axis=1), rows], axis=1)
         if self._mask is not None:
             real = ~self._mask.reshape(-1)
+            if self._table.counts_padding:
+                self._table.collect_padding(keys[~real], rows[~real])
             keys, rows = keys[real], rows[real]
         self._table.collect(keys, rows)
 

@@ -30,6 +30,7 @@ _TRAINED = {
     "worker_num": "worker_num",
     "server_num": "server_num",
     "node_data": "node_data",
+    **{name: name for name in ("save_step_interval", "save_step_path", "save_minutes_interval", "keep_checkpoints")},
     **{name: name for name in keys.ONLINE},
 }
 _SAME_IN_DATASET = ("sparse_slots", "dense_slots", "padding", "num_workers")
