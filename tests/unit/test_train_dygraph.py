@@ -144,6 +144,22 @@ def test_the_weights_are_those_that_paddlerec_reads(tmp_path: Path) -> None:
     assert learned(third, batches, 3)[0] == learned(made, batches, 3)[0]
 
 
+def test_the_weights_take_no_more_memory_than_they_have(tmp_path: Path) -> None:
+    models.story(tmp_path, samples=32, optimizer=models.ADAM)
+    config = tmp_path / "config.yaml"
+    config.write_text(config.read_text().replace(f"rows: {models.ROWS}", "rows: 4000000"))
+    made = engine(tmp_path)
+    before = resident_bytes()
+    weights = made.weights()
+    assert sum(each.nbytes for each in weights.values()) > 64_000_000
+    # All parameters lie in one array: each of seven would bring all of it.
+    assert resident_bytes() - before < 3 * 64_000_000
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 class Alone:
     """No other trainers."""
 

@@ -263,7 +263,7 @@ class DygraphEngine:
         state = self.model.state_dict()
         for name, tensor in state.items():
             if name in found and name not in tabled:
-                tensor.set_value(found[name].astype(tensor.numpy().dtype, copy=False))
+                tensor.set_value(found[name].astype(paddle.zeros([1], tensor.dtype).numpy().dtype, copy=False))
         self.optimizer.set_weights({name: np.asarray(found[name], np.float32) for name in tabled if name in found})
         self.optimizer.upload()
 
@@ -272,7 +272,10 @@ class DygraphEngine:
         if _is_said(self.config, "runner.save_pdparams", default=True):
             schedules = self.schedules.state()
             optimizer = {"LR_Scheduler": schedules[0]} if schedules else {}
-            dygraph_export.write_paddlerec(self._weights_of(checkpoint, None), optimizer, checkpoint)
+            # Where others go on learning meanwhile, only the checkpoint has everything as it was at one time.
+            is_alone = self.job.world == 1 and not self.job.seat.servers
+            weights = self.weights() if is_alone else self._weights_of(checkpoint, None)
+            dygraph_export.write_paddlerec(weights, optimizer, checkpoint)
 
     def _weights_of(self, checkpoint: str, options: EngineOptions | None) -> dict[str, NDArray[Any]]:
         """What a checkpoint of ours has, in full size. It is loaded into this process alone."""
