@@ -190,7 +190,7 @@ def plain_losses(
                 loss, metrics, _ = user.train_forward(model, metrics, tensors, config)
                 loss.backward()
                 optimizer.step()
-                losses.append(float(loss))
+                losses.append(float(loss.mean()))
             aucs.append(float(metrics[0].accumulate()))
         if state is not None:
             state.update({name: each.numpy() for name, each in model.state_dict().items()})

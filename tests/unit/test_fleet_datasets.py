@@ -207,6 +207,27 @@ def test_a_line_that_is_a_batch(tmp_path: Path) -> None:
     assert feed["dense"].shape == (3, 2)
 
 
+@pytest.mark.parametrize(
+    ("lines", "shape", "found"),
+    [
+        ("2 1 2\n2 3 4\n2 5 6\n", (-1, -1), (3, 2)),
+        ("4 1 2 3 4\n4 5 6 7 8\n", (-1, -1, 2), (2, 2, 2)),
+        ("2 1 2\n1 3\n", (-1, -1), (1, 3)),
+        ("2 1 2\n2 3 4\n", (2, -1), (2, 2)),
+    ],
+)
+def test_a_shape_with_several_unknown_sizes(
+    lines: str, shape: tuple[int, ...], found: tuple[int, ...], tmp_path: Path
+) -> None:
+    path = tmp_path / "part"
+    path.write_text(lines)
+    slot = SlotSetting(name="history", is_float=False, is_dense=True, shape=shape)
+    asked = DatasetSettings(files=(str(path),), slots=(slot,), batch_size=8)
+    history = feed_of(next(iter(reading.FileBatches(asked, quiet))), asked)["history"]
+    assert history.shape == found
+    assert history.ravel().tolist() == list(range(1, history.size + 1))
+
+
 def test_a_shape_without_a_number_of_samples(asked: DatasetSettings) -> None:
     fixed = replace(asked, slots=(IDS, replace(DENSE, shape=(4, 2)), LABEL))
     batches = list(reading.FileBatches(fixed, quiet))

@@ -305,10 +305,12 @@ def test_a_weight_that_is_used_past_its_layer_is_found(paddle, models) -> None:
     model = made(paddle)
     model.second = paddle.nn.Embedding(ROWS, DIM, sparse=True)
     model.drop = paddle.nn.Dropout(0.5)
+    model.recurrent = paddle.nn.GRU(DIM, DIM)
     slots, labels = next(batches(paddle))
 
     def run(*, also: bool):
         loss = loss_of(paddle, model, slots, labels) + model.drop(model.second(slots[0])).sum()
+        loss = loss + model.recurrent(model.second(slots[0]).reshape([-1, 1, DIM]))[0].sum()
         return loss + (model.second.weight**2).sum() if also else loss
 
     state = paddle.get_rng_state()[0].current_seed()

@@ -32,6 +32,11 @@ OPTIMIZERS = {
     "schedule and clip": {"optimizer": models.CLIPPED, "stepping": STEPPING},
     "tied weights": {"optimizer": models.LAZY, "more": models.TIED},
     "a backward pass of its own": {"optimizer": models.LAZY, "stepping": OWN_PASS},
+    "a loss of several numbers": {
+        "optimizer": models.LAZY,
+        "stepping": "loss = F.cross_entropy(logits, label, reduction='none')",
+    },
+    "gradients of its own": {"optimizer": models.LAZY, "stepping": "loss.backward(); loss = paddle.ones([3, 3])"},
     "rows by values": {"optimizer": models.LAZY, "init": "Assign([[0.1, 0.2, -0.1, 0.0]] * rows)"},
 }
 
@@ -94,6 +99,15 @@ def test_a_weight_that_is_used_elsewhere_stays_a_parameter(tmp_path: Path) -> No
     assert engine(tmp_path, sample=lambda: stacked(batches[0])).table_names == ()
 
 
+def test_the_trial_batch_knows_what_the_code_remembers_and_leaves_no_trace(tmp_path: Path) -> None:
+    batches = models.story(tmp_path, samples=64, stepping="self.seen.append(float(loss * self.scale))")
+    file = tmp_path / "dygraph_model.py"
+    file.write_text(file.read_text().replace("return net.", "self.scale, self.seen = 1.0, []; return net."))
+    made = engine(tmp_path, sample=lambda: stacked(batches[0]))
+    found, _ = learned(made, batches)
+    assert made.code._user.seen == found
+
+
 def test_the_weights_are_those_that_paddlerec_reads(tmp_path: Path) -> None:
     import paddle
 
@@ -128,6 +142,22 @@ def test_the_weights_are_those_that_paddlerec_reads(tmp_path: Path) -> None:
     third.restore()
     assert third.optimizer.get_lr() == made.optimizer.get_lr()
     assert learned(third, batches, 3)[0] == learned(made, batches, 3)[0]
+
+
+def test_the_weights_take_no_more_memory_than_they_have(tmp_path: Path) -> None:
+    models.story(tmp_path, samples=32, optimizer=models.ADAM)
+    config = tmp_path / "config.yaml"
+    config.write_text(config.read_text().replace(f"rows: {models.ROWS}", "rows: 4000000"))
+    made = engine(tmp_path)
+    before = resident_bytes()
+    weights = made.weights()
+    assert sum(each.nbytes for each in weights.values()) > 64_000_000
+    # All parameters lie in one array: each of seven would bring all of it.
+    assert resident_bytes() - before < 3 * 64_000_000
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 class Alone:
@@ -267,7 +297,8 @@ def test_auc_without_a_loop_counts_the_same() -> None:
     ("changed", "what"),
     [
         (("return loss, metrics_list, {", "return loss, {"), "train_forward returned a tuple of 2"),
-        (("return loss, metrics_list", "return label, metrics_list"), "must be one number"),
+        (("return loss, metrics_list", "return label, metrics_list"), "depends on no parameter"),
+        (("return loss, metrics_list", "return label[:0], metrics_list"), "which holds no number"),
         (("def create_metrics(", "def metrics("), "has no create_metrics"),
         (('["auc", "acc"]', '["auc", "acc", "more"]'), "create_metrics names 3 metrics, and returns 2"),
         (("return net.Scorer(", "return str("), "create_model returned"),
@@ -296,6 +327,16 @@ def test_a_loss_that_is_no_number(tmp_path: Path) -> None:
     models.story(tmp_path / "detached", samples=32, more=".detach()")
     with pytest.raises(UmiakError, match="depends on no parameter"):
         learned(engine(tmp_path / "detached"), batches)
+
+
+def test_a_model_that_sets_gradients_itself_shows_its_own_loss(tmp_path: Path) -> None:
+    text = "loss.backward(); return paddle.ones([5, 5]), metrics_list, {'loss': loss}"
+    batches = models.story(tmp_path / "own", samples=64, stepping=text)
+    models.story(tmp_path / "usual", samples=64)
+    found, metrics = learned(engine(tmp_path / "own"), batches)
+    expected, _ = learned(engine(tmp_path / "usual"), batches)
+    assert found == pytest.approx(expected, abs=1e-6)
+    assert metrics.readings().epoch["loss"] == pytest.approx(np.mean(expected), abs=1e-6)
 
 
 @pytest.mark.parametrize(

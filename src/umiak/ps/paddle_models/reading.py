@@ -111,7 +111,10 @@ def used_elsewhere(model: paddle.nn.Layer, run: Callable[[], paddle.Tensor]) -> 
     weights = [each for each in embedding_weights(model) if not each.weight.stop_gradient]
     if not weights:
         return ()
-    random, buffers = paddle.get_rng_state(), [(each, each.numpy().copy()) for each in model.buffers()]
+    random = paddle.get_rng_state()
+    # A recurrent layer has a buffer that holds nothing before it is used.
+    held = [each for each in model.buffers() if each._is_initialized()]  # noqa: SLF001
+    buffers = [(each, each.numpy().copy()) for each in held]
     try:
         for owned in weights:
             # What goes through `forward` reaches this one's gradient, and everything else that of the weight itself.

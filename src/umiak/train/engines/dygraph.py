@@ -125,7 +125,7 @@ class DygraphEngine:
             return plan
         # A weight that is used past its layer, as where an output shares it, must stay a parameter. Whatever the code remembers of this
         # batch, such as the place in a schedule, is another object's.
-        tried = DygraphCode(self.code.file, self.config, self._where)
+        tried = self.code.copied()
         tried.create_optimizers(self.model)
         _, metrics = tried.create_metrics()
         statistics = [each for each in self.model.state_dict().values() if each.stop_gradient]
@@ -166,7 +166,7 @@ class DygraphEngine:
         if not self._has_learned:
             self._is_one_pass = not self.job.registry.has_gradients
         loss = found.loss
-        number = float(loss)
+        number = found.number
         if not math.isfinite(number):
             raise paddle_steps.diverged(number, step)
         if self._options.gradient_scale == SUMMED:
@@ -185,7 +185,7 @@ class DygraphEngine:
         with paddle.no_grad():
             found = self.code.infer_forward(self.model, metrics.objects, self.tensors(batch))
         metrics.replace_objects(found.metrics)
-        loss = found.told.get(objects.LOSS) if found.loss is None else float(found.loss)
+        loss = found.told.get(objects.LOSS) if found.loss is None else found.number
         metrics.count(samples=batch.size, loss=loss, told=found.told)
         return math.nan if loss is None else loss
 
@@ -263,7 +263,7 @@ class DygraphEngine:
         state = self.model.state_dict()
         for name, tensor in state.items():
             if name in found and name not in tabled:
-                tensor.set_value(found[name].astype(tensor.numpy().dtype, copy=False))
+                tensor.set_value(found[name].astype(paddle.zeros([1], tensor.dtype).numpy().dtype, copy=False))
         self.optimizer.set_weights({name: np.asarray(found[name], np.float32) for name in tabled if name in found})
         self.optimizer.upload()
 
@@ -272,7 +272,10 @@ class DygraphEngine:
         if _is_said(self.config, "runner.save_pdparams", default=True):
             schedules = self.schedules.state()
             optimizer = {"LR_Scheduler": schedules[0]} if schedules else {}
-            dygraph_export.write_paddlerec(self._weights_of(checkpoint, None), optimizer, checkpoint)
+            # Where others go on learning meanwhile, only the checkpoint has everything as it was at one time.
+            is_alone = self.job.world == 1 and not self.job.seat.servers
+            weights = self.weights() if is_alone else self._weights_of(checkpoint, None)
+            dygraph_export.write_paddlerec(weights, optimizer, checkpoint)
 
     def _weights_of(self, checkpoint: str, options: EngineOptions | None) -> dict[str, NDArray[Any]]:
         """What a checkpoint of ours has, in full size. It is loaded into this process alone."""

@@ -10,6 +10,8 @@ Nothing of the model is changed. What it fails with is told with its place; what
 
 from __future__ import annotations
 
+import copy
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,7 +37,9 @@ class Forwarded:
 
     metrics: tuple[Any, ...]
     loss: Any = None
-    """A tensor; None: evaluating gives none."""
+    """A tensor of one number; None: evaluating gives none."""
+    number: float = math.nan
+    """The loss as it is shown."""
     told: dict[str, float] = {}
     """What is to be shown besides metrics."""
 
@@ -50,6 +54,16 @@ class DygraphCode:
         kind = dygraph_class(file, where)
         with self.running():
             self._user = kind()
+
+    def copied(self) -> DygraphCode:
+        """The same code with an object of its own, which knows what this one's methods have remembered so far, such as settings of `create_model`."""
+        user = copy.copy(self._user)
+        for name, each in vars(self._user).items() if hasattr(self._user, "__dict__") else ():
+            if isinstance(each, (list, dict, set)):
+                setattr(user, name, copy.copy(each))
+        made = copy.copy(self)
+        made._user = user  # noqa: SLF001
+        return made
 
     def running(self) -> AbstractContextManager[None]:
         """What goes wrong here is the model's."""
@@ -96,9 +110,12 @@ class DygraphCode:
             loss, returned, told = made[-3:]
             if not isinstance(loss, paddle.Tensor):
                 self._refuse(f"train_forward returned {_kind(loss)} instead of a tensor as the loss")
-            if loss.size != 1:
-                self._refuse(f"the loss of train_forward has the shape {loss.shape}, and must be one number")
-            return Forwarded(loss=loss, metrics=_metrics(returned, metrics), told=_numbers(told))
+            if not loss.size:
+                self._refuse(f"the loss of train_forward has the shape {loss.shape}, which holds no number")
+            numbers = _numbers(told)
+            # Of several numbers Paddle's backward pass takes the sum.
+            one = loss if loss.size == 1 else loss.astype("float32").sum()
+            return Forwarded(loss=one, number=_shown(loss, numbers), metrics=_metrics(returned, metrics), told=numbers)
 
     def infer_forward(self, model: paddle.nn.Layer, metrics: list[Any], batch: Any) -> Forwarded:
         """A model that has no way of its own to be evaluated is evaluated as it is trained."""
@@ -133,6 +150,13 @@ def dygraph_class(file: str, where: str | None = None) -> type[Any]:
 def _metrics(returned: Any, given: Sequence[Any]) -> tuple[Any, ...]:
     """The metrics that go on: those that were given back, if they are."""
     return tuple(returned) if isinstance(returned, (list, tuple)) and len(returned) == len(given) else tuple(given)
+
+
+def _shown(loss: paddle.Tensor, told: dict[str, float]) -> float:
+    """The loss as a number. A model that has set the gradients itself may return a tensor that means nothing, and show its loss only."""
+    if loss.stop_gradient and objects.LOSS in told:
+        return told[objects.LOSS]
+    return float(loss if loss.size == 1 else loss.astype("float32").mean())
 
 
 def _numbers(told: Any) -> dict[str, float]:

@@ -95,7 +95,9 @@ def answers(call: Call) -> dict[str, NDArray[Any]]:
 
 def array(tensor: paddle.Tensor) -> NDArray[Any]:
     """A tensor's numbers."""
-    found: NDArray[Any] = (tensor.astype("float32") if tensor.dtype in HALVES else tensor).detach().numpy()
+    own = tensor.astype("float32") if tensor.dtype in HALVES else tensor.detach().clone()
+    # Parameters are views of one array, all of which `numpy` of each one would copy.
+    found: NDArray[Any] = own.numpy()
     return found
 
 

@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 from umiak.ps.sessions import Session
 from umiak.train.run.stopwatch import Stopwatch
 
+MOST_NUMBERS = 100_000
+"""Of a vector that trainers exchange at a time: a message has at most 1 MiB."""
+
 
 class Peers:
     """The trainers of a job, as one of them sees the others."""
@@ -44,9 +47,9 @@ class Peers:
         """The sum of everybody's vectors."""
         if self.world == 1:
             return vector
-        parts = [np.frombuffer(each, np.float64) for each in self._gather(vector.tobytes(), "add")]
-        total: NDArray[np.float64] = np.add.reduce(parts)
-        return total
+        # Everybody has as many numbers, and so as many parts.
+        parts = [self._added(vector[at : at + MOST_NUMBERS]) for at in range(0, vector.size or 1, MOST_NUMBERS)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def agree_on(self, text: str, name: str = "agree") -> list[str]:
         """Everybody's texts."""
@@ -68,6 +71,12 @@ class Peers:
         """Wait for everybody, with everything that was pushed."""
         with self._watch.measuring("barrier"):
             self._job.barrier("meet")
+
+    def _added(self, vector: NDArray[np.float64]) -> NDArray[np.float64]:
+        total: NDArray[np.float64] = np.add.reduce(
+            [np.frombuffer(each, np.float64) for each in self._gather(vector.tobytes(), "add")]
+        )
+        return total
 
     def _gather(self, payload: bytes, name: str) -> list[bytes]:
         with self._watch.measuring("barrier"):

@@ -18,6 +18,7 @@ from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import replace, value
 from umiak.train import reading
 from umiak.train.checkpoints.progress import EpochRow, Progress, TrainerState, finite, packed, unpacked
+from umiak.train.metrics import posted
 from umiak.train.metrics.metric_set import Readings
 from umiak.train.reading import checking, dividing
 from umiak.train.reading.checking import Seen
@@ -227,14 +228,12 @@ class StageLoop:
         stage = [f"{self._prefix}{self.run.name}", self.epoch, self.place.number]
         head = {"stage": stage, "meetings": meetings, "batch": self.batch, "samples": self.samples}
         state = self.metrics.state()
-        answers = [each for each in self.peers.glance(json.dumps(head).encode() + b"\n" + state.tobytes()) if each]
-        told, total = [], np.zeros_like(state)
-        for answer in answers:
-            line, _, vector = answer.partition(b"\n")
-            each = json.loads(line)
-            if each["stage"] == stage:  # others may be in the stage before
-                told.append(each)
-                total += np.frombuffer(vector, np.float64)
+        answers = [posted.read(each) for each in self.peers.glance(posted.posted(head, state)) if each]
+        # Others may be in the stage before.
+        same = [(each, theirs) for each, theirs in answers if each["stage"] == stage]
+        told = [each for each, _ in same]
+        states = [theirs for _, theirs in same if theirs is not None]
+        total = np.add.reduce(states) if states else state
         if is_told:
             self._report(self.metrics.readings(total), sum(e["batch"] for e in told), sum(e["samples"] for e in told))
         return told
