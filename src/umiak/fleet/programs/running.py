@@ -17,7 +17,8 @@ import paddle
 
 from umiak.core.value import value
 from umiak.fleet.programs import parameters
-from umiak.fleet.programs.feeding import FedArray, array_of, fed, tensor_of
+from umiak.fleet.programs.execution import RepeatedRuns
+from umiak.fleet.programs.feeding import FedArray, array_of, fed, floats_of, tensor_of
 from umiak.ps import specs
 from umiak.ps.errors import bad
 from umiak.ps.tables.lookup import Lookup, as_keys
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from umiak.ps.sessions import Session
 
     Fetched = list[Any]
-
-paddle_run = paddle.static.Executor.run
-"""Paddle's own, which `umiak.fleet.patching` replaces later."""
 
 
 @value
@@ -61,6 +59,7 @@ class ProgramRunner:
         self.optimizer: ScopeOptimizer | None = None
         self._lock = threading.RLock()
         self._executor: Any = None
+        self._runs = RepeatedRuns()
         self._groups = _groups(plan)
         self._used = {name for block in plan.program.blocks for op in block.ops for name in op.input_arg_names}
         order = [site for group in self._groups if group.is_pushed for site in group.lookups]
@@ -89,12 +88,12 @@ class ProgramRunner:
             for group, lookup in pulled:
                 if not group.is_pushed:
                     continue
-                parts = [np.array(each) for each in found[behind : behind + len(group.lookups)]]
+                parts = [floats_of(each) for each in found[behind : behind + len(group.lookups)]]
                 behind += len(parts)
                 dim = parts[0].shape[-1]
                 whole = parts[0] if len(parts) == 1 else np.concatenate([part.reshape(-1, dim) for part in parts])
                 lookup.collect(whole)
-            optimizer.learn([np.array(each).reshape(-1) for each in found[behind:]], share=share)
+            optimizer.learn([floats_of(each).reshape(-1) for each in found[behind:]], share=share)
             return _given(found[: len(fetch)], return_numpy=return_numpy)
 
     def read(
@@ -207,8 +206,7 @@ class ProgramRunner:
             if self._executor is None:
                 self._executor = paddle.static.Executor(paddle.CPUPlace())
             executor = self._executor
-        found: Fetched = paddle_run(executor, program, feed=feed, fetch_list=fetch, scope=scope, return_numpy=False)
-        return found or []
+        return self._runs.run(executor, program, feed, fetch, scope)
 
 
 def _groups(plan: ProgramPlan) -> list[LookupGroup]:
