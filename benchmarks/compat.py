@@ -2,7 +2,7 @@
 
     python -m benchmarks.compat --paddlerec CHECKOUT
     python -m benchmarks.compat --paddlerec CHECKOUT --only alone --quick
-    python -m benchmarks.compat --only static        no checkout needed; makes .venv-paddle262, 500 MB
+    python -m benchmarks.compat --only static reader        no checkout needed; static makes .venv-paddle262, 500 MB
 
 ``CHECKOUT`` is one of PaddleRec's repository (PaddleRec >= 2), or the variable PADDLEREC names it; its files are copied into a directory of the measurement and not changed,
 but for an assertion of its trainer that Paddle 3 can't evaluate. The model is its rank/dnn with the numbers of its config for large data: 1,000,001 rows of 9, 26 slots,
@@ -82,7 +82,7 @@ def main() -> int:
     parser.add_argument("--paddlerec", metavar="CHECKOUT", default=os.environ.get("PADDLEREC", ""))
     asked = parser.parse_args()
     checkout = Path(asked.paddlerec).resolve()
-    needs_checkout = asked.only is None or {*asked.only} != {"static"}
+    needs_checkout = not asked.only or not {*asked.only} <= {"static", "reader"}
     if needs_checkout and (not asked.paddlerec or not (checkout / MODEL).is_dir()):
         parser.error(f"--paddlerec: no checkout of PaddleRec: {asked.paddlerec or 'not said'}")
     return sections.run(SECTIONS, Run(asked.quick, checkout), asked)
@@ -285,7 +285,46 @@ def static(run: Run) -> Iterator[Figure]:
     yield from (rate, cpu, *ratios.values())
 
 
-SECTIONS = {"alone": alone, "job": job, "static": static}
+def reader(run: Run) -> Iterator[Figure]:
+    """A reader class alone, without a model, in one process beside."""
+    rate = Figure(
+        "compat-rec-dataset",
+        "RecDataset in one reader process, batches of 512 as tensors: samples per second",
+        "benchmarks/rec_reader.py, a reader in PaddleRec's form, on slot text; the first batch is not counted; paddle: paddle.io.DataLoader with "
+        "num_workers=1; CPU s: of both processes, which other work on the machine changes less",
+        unit="samples/s",
+        more_is_better=True,
+    )
+    ratio = Figure(
+        "compat-rec-dataset-ratio",
+        "The same: times Paddle's DataLoader",
+        "pairs of runs, one after the other",
+        unit="x",
+        goal=1.0,
+        more_is_better=True,
+    )
+    paths = [str(path) for path in clicks.files(1 if run.quick else 2)]
+    for _ in range(run.rounds):
+        found: dict[str, float] = {}
+        with measure.other_work(rate):
+            for subject in ("umiak", "paddle"):
+                with measure.bench() as bench:
+                    argv = [sys.executable, "-m", "benchmarks.rec_reading", subject, *paths]
+                    environ = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "PYTHONWARNINGS": "ignore"}
+                    ended = bench.start(argv, environ).wait(LIMIT_S)
+                    said = bench.last_words()
+                if ended is None or ended.status:
+                    rate.note(subject, f"failed: {said[:160]}")
+                    continue
+                told = json.loads(said)
+                found[subject] = told["samples"] / told["seconds"]
+                rate.add(subject, found[subject], told["cpu_s"])
+        if len(found) == 2:
+            ratio.add("umiak", found["umiak"] / found["paddle"])
+    yield from (rate, ratio)
+
+
+SECTIONS = {"alone": alone, "job": job, "static": static, "reader": reader}
 
 if __name__ == "__main__":
     sys.exit(main())
