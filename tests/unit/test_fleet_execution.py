@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,6 +68,24 @@ def test_a_program_that_grows_is_compiled_again() -> None:
         more = doubling.y + 1
     assert doubling.run(one, [more]) == [[[3.0, 5.0]]]
     assert doubling.run(one) == [[[2.0, 4.0]]]
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_operations_in_order_are_asked_for_once(before: bool) -> None:
+    """The flag is Paddle's and everybody's: it is as it was after the first run, also if that fails."""
+    flag = "FLAGS_new_executor_sequential_run"
+    paddle.set_flags({flag: before})
+    doubling = Doubling()
+    for x, fails in (
+        (np.zeros((1, 4), np.float32), True),
+        (np.float32([[1, 2]]), False),
+        (np.float32([[3, 4]]), False),
+    ):
+        with pytest.raises(ValueError, match="'x'") if fails else nullcontext():
+            (found,) = doubling.runs.run(doubling.executor, doubling.main, {"x": x}, [doubling.y], None, in_order=True)
+            assert np.array(found).tolist() == (2 * x).tolist()
+        assert paddle.get_flags(flag) == {flag: before}
+    paddle.set_flags({flag: False})
 
 
 def test_a_closed_executor_refuses() -> None:

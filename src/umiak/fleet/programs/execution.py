@@ -11,6 +11,7 @@ Paddle's own check, and whatever is unusual through `Executor.run` itself.
 from __future__ import annotations
 
 import weakref
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +20,7 @@ from paddle.base import core
 from paddle.base import executor as base_executor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
 paddle_run = paddle.static.Executor.run
@@ -28,6 +29,7 @@ _FEED, _FETCH = "feed", "fetch"
 _MOST_KEPT = 8
 """As many as Paddle's executor keeps."""
 _MOST_SHAPES = 4096
+_IN_ORDER = "FLAGS_new_executor_sequential_run"
 
 
 class RepeatedRuns:
@@ -37,8 +39,20 @@ class RepeatedRuns:
         # They end with their executor, as those that it keeps itself: it is used as long as its scope lives.
         self._kept: weakref.WeakKeyDictionary[Any, dict[Any, _CompiledRun]] = weakref.WeakKeyDictionary()
 
-    def run(self, executor: Any, program: Any, feed: dict[str, Any], fetch: Sequence[Any], scope: Any) -> list[Any]:
-        """What is fetched, as tensors. The feed has arrays, which are copied, and tensors, which are not."""
+    def run(
+        self,
+        executor: Any,
+        program: Any,
+        feed: dict[str, Any],
+        fetch: Sequence[Any],
+        scope: Any,
+        *,
+        in_order: bool = False,
+    ) -> list[Any]:
+        """What is fetched, as tensors. The feed has arrays, which are copied, and tensors, which are not.
+
+        ``in_order``: operations one after the other, as Paddle 2 ran those of a dataset's batch, where Paddle 3 hands them to several threads.
+        """
         scope = scope or paddle.static.global_scope()
         names = tuple([each if isinstance(each, str) else each.name for each in fetch])
         if not self._is_plain(executor, program):
@@ -50,7 +64,11 @@ class RepeatedRuns:
         if compiled is None:
             if len(kept) == _MOST_KEPT:
                 kept.pop(next(iter(kept)))
-            compiled = kept[key] = _CompiledRun(executor, program, feed, names, scope)
+            compiled = _CompiledRun(executor, program, feed, names, scope)
+            with _operations_in_order() if in_order else nullcontext():
+                found = compiled.run(feed)
+            kept[key] = compiled
+            return found
         return compiled.run(feed)
 
     @staticmethod
@@ -105,3 +123,14 @@ class _CompiledRun:
 
 
 _PLACE = core.CPUPlace()
+
+
+@contextmanager
+def _operations_in_order() -> Iterator[None]:
+    """A program that runs for the first time meanwhile is planned without threads; it keeps that."""
+    before = paddle.get_flags(_IN_ORDER)
+    paddle.set_flags({_IN_ORDER: True})
+    try:
+        yield
+    finally:
+        paddle.set_flags(before)

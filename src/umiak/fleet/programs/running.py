@@ -76,14 +76,17 @@ class ProgramRunner:
         executor: Any = None,
         scope: Any = None,
         return_numpy: bool = True,
+        in_order: bool = False,
     ) -> Fetched:
-        """Learn one batch. ``fetch`` are variables or their names. ``share``: this batch's part of all trainers' samples."""
+        """Learn one batch. ``fetch`` are variables or their names. ``share``: this batch's part of all trainers' samples.
+        ``in_order``: operations one after the other.
+        """
         with self._lock:
             optimizer = self.bind(scope)
             gradients = {each.name: each.gradient for each in self.plan.parameters}
             wanted = [*self._row_gradients, *(gradients[name] for name in optimizer.names)]
             ready, pulled = self._prepared(feed, fetch, executor, scope, create=True)
-            found = self._run(self.plan.program, ready, [*fetch, *wanted], executor, scope)
+            found = self._run(self.plan.program, ready, [*fetch, *wanted], executor, scope, in_order=in_order)
             behind = len(fetch)
             for group, lookup in pulled:
                 if not group.is_pushed:
@@ -201,12 +204,21 @@ class ProgramRunner:
             found |= {name: array_of(each) for name, each in zip(plan.computed, computed, strict=True)}
         return found
 
-    def _run(self, program: Any, feed: dict[str, Any], fetch: list[Any], executor: Any, scope: Any) -> Fetched:
+    def _run(
+        self,
+        program: Any,
+        feed: dict[str, Any],
+        fetch: list[Any],
+        executor: Any,
+        scope: Any,
+        *,
+        in_order: bool = False,
+    ) -> Fetched:
         if executor is None:
             if self._executor is None:
                 self._executor = paddle.static.Executor(paddle.CPUPlace())
             executor = self._executor
-        return self._runs.run(executor, program, feed, fetch, scope)
+        return self._runs.run(executor, program, feed, fetch, scope, in_order=in_order)
 
 
 def _groups(plan: ProgramPlan) -> list[LookupGroup]:
