@@ -1,11 +1,14 @@
-"""Models of PaddleRec 2 as they are: its own trainer beside `umiak train`, and beside our own model of the same form.
+"""Programs of yesterday as they are: models of PaddleRec 2, and a static program with servers, each beside what ran them before.
 
     python -m benchmarks.compat --paddlerec CHECKOUT
     python -m benchmarks.compat --paddlerec CHECKOUT --only alone --quick
+    python -m benchmarks.compat --only static reader        no checkout needed; static makes .venv-paddle262, 500 MB
 
 ``CHECKOUT`` is one of PaddleRec's repository (PaddleRec >= 2), or the variable PADDLEREC names it; its files are copied into a directory of the measurement and not changed,
 but for an assertion of its trainer that Paddle 3 can't evaluate. The model is its rank/dnn with the numbers of its config for large data: 1,000,001 rows of 9, 26 slots,
 512-256-128-32, batches of 512, Adam; slot text of `benchmarks.clicks`. What counts is the second epoch.
+
+The static program is `benchmarks/ps_fleet.py`, the same file for Paddle 2.6.2 with its own servers and for Paddle 3.3.1 with ours.
 """
 
 from __future__ import annotations
@@ -19,10 +22,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import clicks, measure, sections, train
+from benchmarks import clicks, measure, ps_peer, sections, train
 from benchmarks.measure import ROOT, Bench, Figure
 
 LIMIT_S = 580.0
+BATCH = 512
 MODEL = Path("models", "rank", "dnn")
 CONFIG = """\
 runner:
@@ -63,6 +67,11 @@ class Run:
         return 1 if self.quick else 3
 
     @property
+    def files_per_trainer(self) -> int:
+        """Of a static program; the first one is its warm-up."""
+        return 2 if self.quick else 4
+
+    @property
     def lines(self) -> int:
         return 5_120 if self.quick else clicks.LINES_PER_FILE
 
@@ -73,7 +82,8 @@ def main() -> int:
     parser.add_argument("--paddlerec", metavar="CHECKOUT", default=os.environ.get("PADDLEREC", ""))
     asked = parser.parse_args()
     checkout = Path(asked.paddlerec).resolve()
-    if not asked.paddlerec or not (checkout / MODEL).is_dir():
+    needs_checkout = not asked.only or not {*asked.only} <= {"static", "reader"}
+    if needs_checkout and (not asked.paddlerec or not (checkout / MODEL).is_dir()):
         parser.error(f"--paddlerec: no checkout of PaddleRec: {asked.paddlerec or 'not said'}")
     return sections.run(SECTIONS, Run(asked.quick, checkout), asked)
 
@@ -121,6 +131,21 @@ def ours(bench: Bench, *words: str) -> train.Epoch | str:
     events = [json.loads(line) for line in written.read_text().splitlines()]
     row = [event for event in events if event["event"] == "epoch"][-1]
     return train.Epoch(row["samples"], row["seconds"], row["cpu_s"], row["trained"].get("auc", 0.0), {})
+
+
+def static_ours(reader: str, run: Run) -> ps_peer.Outcome:
+    """The static program under `umiak launch`."""
+    paths = clicks.files(ps_peer.TRAINERS * run.files_per_trainer, plain=reader == "plain")
+    with measure.bench() as bench:
+        told = bench.directory / "told"
+        roles = ["--server_num", str(ps_peer.SERVERS), "--trainer_num", str(ps_peer.TRAINERS)]
+        launch = [sys.executable, "-m", "umiak.launch", "--log_dir", "log", *roles]
+        environ = {"BENCH_TOLD": str(told), "PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "ignore"}
+        program = bench.start([*launch, str(ps_peer.PROGRAM), reader, str(BATCH), *map(str, paths)], environ)
+        ended = program.wait(LIMIT_S)
+        if ended is None or ended.status:
+            return ps_peer.Outcome(None, f"failed: {bench.last_words()[:160]}")
+        return ps_peer.outcome(told, BATCH, run.files_per_trainer)
 
 
 # ---- sections
@@ -212,7 +237,94 @@ def job(run: Run) -> Iterator[Figure]:
     yield ratio
 
 
-SECTIONS = {"alone": alone, "job": job}
+def static(run: Run) -> Iterator[Figure]:
+    """A static program with two servers and two trainers, beside Paddle 2.6.2 and its own servers."""
+    readers = {"slots": "slot text through a Python program", "plain": "text converted before"}
+    rate = Figure(
+        "compat-static",
+        "Static program with paddle.distributed.fleet, 2 trainers and 2 servers, async: samples per second of both trainers",
+        "benchmarks/ps_fleet.py: 26 sparse_embeddings of 16, 13 numbers, 400-400-400, Adam, batches of 512, QueueDataset; the first file "
+        "of each trainer is the warm-up; all processes share this machine's cores",
+        unit="samples/s",
+        more_is_better=True,
+    )
+    cpu = Figure(
+        "compat-static-cpu",
+        "The same: CPU time for one batch, of a trainer with its reader, and of the servers",
+        "all threads, after the warm-up; other work on the machine changes it much less than the time on the clock",
+        unit="ms",
+    )
+    ratios = {
+        reader: Figure(
+            f"compat-static-{reader}",
+            f"The same, {words}: times Paddle 2.6.2",
+            "pairs of runs, one after the other",
+            unit="x",
+            goal=2.0,
+            more_is_better=True,
+        )
+        for reader, words in readers.items()
+    }
+    missing = ps_peer.install()
+    for _ in range(run.rounds):
+        for reader, words in readers.items():
+            with measure.other_work(rate):
+                ours_found = static_ours(reader, run)
+                theirs = ps_peer.Outcome(None, missing)
+                if not missing:
+                    theirs = ps_peer.run(reader, BATCH, run.files_per_trainer, LIMIT_S)
+            for subject, found in (("umiak", ours_found), ("Paddle 2.6.2", theirs)):
+                if found.samples_per_s is None:
+                    rate.note(f"{subject}, {words}", found.note)
+                    continue
+                rate.add(f"{subject}, {words}", found.samples_per_s)
+                cpu.add(f"{subject}, {words}: trainer", found.trainer_ms)
+                cpu.add(f"{subject}, {words}: servers", found.server_ms)
+            if ours_found.samples_per_s and theirs.samples_per_s:
+                ratios[reader].add("umiak", ours_found.samples_per_s / theirs.samples_per_s)
+    yield from (rate, cpu, *ratios.values())
+
+
+def reader(run: Run) -> Iterator[Figure]:
+    """A reader class alone, without a model, in one process beside."""
+    rate = Figure(
+        "compat-rec-dataset",
+        "RecDataset in one reader process, batches of 512 as tensors: samples per second",
+        "benchmarks/rec_reader.py, a reader in PaddleRec's form, on slot text; the first batch is not counted; paddle: paddle.io.DataLoader with "
+        "num_workers=1; CPU s: of both processes, which other work on the machine changes less",
+        unit="samples/s",
+        more_is_better=True,
+    )
+    ratio = Figure(
+        "compat-rec-dataset-ratio",
+        "The same: times Paddle's DataLoader",
+        "pairs of runs, one after the other",
+        unit="x",
+        goal=1.0,
+        more_is_better=True,
+    )
+    paths = [str(path) for path in clicks.files(1 if run.quick else 2)]
+    for _ in range(run.rounds):
+        found: dict[str, float] = {}
+        with measure.other_work(rate):
+            for subject in ("umiak", "paddle"):
+                with measure.bench() as bench:
+                    argv = [sys.executable, "-m", "benchmarks.rec_reading", subject, *paths]
+                    environ = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "PYTHONWARNINGS": "ignore"}
+                    ended = bench.start(argv, environ).wait(LIMIT_S)
+                    said = bench.last_words()
+                if ended is None or ended.status:
+                    rate.note(subject, f"failed: {said[:160]}")
+                    continue
+                told = json.loads(said)
+                found[subject] = told["samples"] / told["seconds"]
+                rate.add(subject, found[subject], told["cpu_s"])
+        if len(found) == 2:
+            ratio.add("umiak", found["umiak"] / found["paddle"])
+    yield from (rate, ratio)
+
+
+SECTIONS = {"alone": alone, "job": job, "static": static, "reader": reader}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -19,7 +19,7 @@ from benchmarks import clicks, measure
 DIRECTORY = measure.ROOT / ".venv-paddle262"
 PYTHON = DIRECTORY / "bin" / "python"
 PACKAGES = ("paddlepaddle==2.6.2", "protobuf<6", "numpy<2", "setuptools<80")
-PROGRAM = Path(__file__).with_name("ps_paddle262.py")
+PROGRAM = Path(__file__).with_name("ps_fleet.py")
 SERVERS = TRAINERS = 2
 
 
@@ -44,10 +44,28 @@ def install() -> str:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to. `samples_per_s`: all trainers together after the warm-up; nothing if it failed."""
+    """What a run came to, after the warm-up; nothing but a note if it failed."""
 
     samples_per_s: float | None
+    """Of all trainers together."""
     note: str
+    trainer_ms: float = float("nan")
+    """CPU time of a trainer and its reader for a batch."""
+    server_ms: float = float("nan")
+    """CPU time of all servers for a batch of one trainer."""
+
+
+def outcome(told: Path, batch: int, files_per_trainer: int) -> Outcome:
+    """What the trainers of `ps_fleet` have said. The first file of each is the warm-up."""
+    lines = [json.loads(line) for line in told.read_text().splitlines()]
+    timed = [line for line in lines if line.get("part") == 1]
+    begun, ended = ([line for line in timed if line["event"] == event] for event in ("begin", "end"))
+    samples = TRAINERS * (files_per_trainer - 1) * clicks.LINES_PER_FILE
+    wall_s = max(line["at"] for line in ended) - min(line["at"] for line in begun)
+    trained_s = sum(line["cpu_s"] for line in ended) - sum(line["cpu_s"] for line in begun)
+    served_s = max(line["served_cpu_s"] for line in ended) - min(line["served_cpu_s"] for line in begun)
+    batches = samples / batch
+    return Outcome(samples / wall_s, "", 1e3 * trained_s / batches, 1e3 * served_s / batches)
 
 
 def run(reader: str, batch: int, files_per_trainer: int, limit_s: float) -> Outcome:
@@ -72,7 +90,7 @@ def run(reader: str, batch: int, files_per_trainer: int, limit_s: float) -> Outc
             bench.start(argv, {**common, "TRAINING_ROLE": "PSERVER", "PADDLE_PORT": str(port)})
         own = [
             bench.start(
-                [*argv, *map(str, paths[rank::TRAINERS])],
+                [*argv, *map(str, paths)],
                 {**common, "TRAINING_ROLE": "TRAINER", "PADDLE_PORT": str(port), "PADDLE_TRAINER_ID": str(rank)},
             )
             for rank, port in enumerate(trainers)
@@ -83,12 +101,7 @@ def run(reader: str, batch: int, files_per_trainer: int, limit_s: float) -> Outc
                 return Outcome(None, f"not ended within {limit_s:g} s")
             if ended.status:
                 return Outcome(None, f"failed with {ended.status}: {bench.last_words()[:160]}")
-        lines = [json.loads(line) for line in told.read_text().splitlines()]
-    timed = [line for line in lines if line["files"] == files_per_trainer - 1]
-    begin = min(line["at"] for line in timed if line["event"] == "begin")
-    end = max(line["at"] for line in timed if line["event"] == "end")
-    samples = TRAINERS * (files_per_trainer - 1) * clicks.LINES_PER_FILE
-    return Outcome(samples / (end - begin), "")
+        return outcome(told, batch, files_per_trainer)
 
 
 if __name__ == "__main__":

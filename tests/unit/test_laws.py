@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
+import sys
 import types
 from functools import cache
 from pathlib import Path
@@ -273,6 +274,12 @@ def test_modules_are_of_a_size_to_be_read() -> None:
     modules = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
     sizes = {str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in modules}
     assert sorted(name for name, size in sizes.items() if size > MOST_MODULE_LINES) == sorted(LARGE_MODULES)
+
+
+def test_benchmarks_hide_no_module_of_the_standard_library() -> None:
+    """Some of them are run by their path, which puts this directory in front of everything that they import."""
+    names = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
+    assert sorted(names & sys.stdlib_module_names) == []
 
 
 # ---- printing

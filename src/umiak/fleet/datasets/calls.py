@@ -150,7 +150,7 @@ class RunnerSteps:
     def step(self, feed: Feed, fetch: Sequence[Any], share: float | None) -> list[Any]:
         how: dict[str, Any] = {"executor": self._executor, "scope": self._scope, "return_numpy": False}
         if self._learns and self._runner is not None:
-            return self._runner.step(feed, fetch, share=share, **how)
+            return self._runner.step(feed, fetch, share=share, in_order=True, **how)
         if self._reader is not None:
             return self._reader.read(feed, fetch, **how)
         from umiak.fleet.programs.feeding import fed

@@ -44,14 +44,38 @@ def array_of(fed: Fed) -> FedArray:
 
 
 def tensor_of(fed: FedArray) -> Any:
-    """As an executor takes it; nothing is copied. The array has to live until the program has run."""
+    """As an executor takes it: a copy.
+
+    Paddle gives memory back in threads of its own. Memory of an array would need Python's lock for that, and an executor that ends waits for
+    these threads with the lock held: for ever.
+    """
     if fed.offsets is None and fed.array.ndim == 0:
         return fed.array
     tensor = core.DenseTensor()
-    tensor.set(np.ascontiguousarray(fed.array), core.CPUPlace(), True)
+    tensor.set(np.ascontiguousarray(fed.array), core.CPUPlace())
     if fed.offsets is not None:
         tensor.set_lod([[int(offset) for offset in fed.offsets]])
     return tensor
+
+
+def floats_of(tensor: Any) -> NDArray[np.float32]:
+    """The numbers of what was fetched, in its own memory, which lives as long as the array; numpy's way copies them."""
+    if tensor._dtype() != core.VarDesc.VarType.FP32 or not tensor._place().is_cpu_place():  # noqa: SLF001
+        return np.array(tensor, dtype=np.float32)
+    return np.asarray(_TensorMemory(tensor))
+
+
+class _TensorMemory:
+    """What numpy makes an array of without copying."""
+
+    def __init__(self, tensor: Any) -> None:
+        self._tensor = tensor
+        self.__array_interface__ = {
+            "data": (tensor._ptr(), False),  # noqa: SLF001
+            "shape": tuple(tensor.shape()),
+            "typestr": "<f4",
+            "version": 3,
+        }
 
 
 def fed(feed: Mapping[str, Fed]) -> dict[str, Any]:

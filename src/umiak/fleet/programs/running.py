@@ -18,7 +18,8 @@ import paddle
 from umiak.core.value import value
 from umiak.fleet.programs import parameters
 from umiak.fleet.programs.counting import CountedLookup
-from umiak.fleet.programs.feeding import FedArray, array_of, fed, tensor_of
+from umiak.fleet.programs.execution import RepeatedRuns
+from umiak.fleet.programs.feeding import FedArray, array_of, fed, floats_of, tensor_of
 from umiak.ps.errors import bad
 from umiak.ps.tables.lookup import Lookup, as_keys
 
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from umiak.ps.sessions import Session
 
     Fetched = list[Any]
-
-paddle_run = paddle.static.Executor.run
-"""Paddle's own, which `umiak.fleet.patching` replaces later."""
 
 
 @value
@@ -66,6 +64,7 @@ class ProgramRunner:
         self.optimizer: ScopeOptimizer | None = None
         self._lock = threading.RLock()
         self._executor: Any = None
+        self._runs = RepeatedRuns()
         self._groups = _groups(plan)
         self._used = {name for block in plan.program.blocks for op in block.ops for name in op.input_arg_names}
         order = [site for group in self._groups if group.is_pushed for site in group.lookups]
@@ -84,8 +83,11 @@ class ProgramRunner:
         executor: Any = None,
         scope: Any = None,
         return_numpy: bool = True,
+        in_order: bool = False,
     ) -> Fetched:
-        """Learn one batch. ``fetch`` are variables or their names. ``share``: this batch's part of all trainers' samples."""
+        """Learn one batch. ``fetch`` are variables or their names. ``share``: this batch's part of all trainers' samples.
+        ``in_order``: operations one after the other.
+        """
         with self._lock:
             optimizer = self.bind(scope)
             gradients = {each.name: each.gradient for each in self.plan.parameters}
@@ -93,13 +95,13 @@ class ProgramRunner:
             padded = [name for each in self.plan.padded for name in (each.site.ids, each.gradient)]
             wanted = [*self._row_gradients, *dense, *padded, *self._computed_counts]
             ready, pulled = self._prepared(feed, fetch, executor, scope, create=True)
-            found = self._run(self.plan.program, ready, [*fetch, *wanted], executor, scope)
+            found = self._run(self.plan.program, ready, [*fetch, *wanted], executor, scope, in_order=in_order)
             behind = len(fetch)
             counts = self._counts(feed, found[len(found) - len(self._computed_counts) :])
             for group, lookup in pulled:
                 if not group.is_pushed:
                     continue
-                parts = [np.array(each) for each in found[behind : behind + len(group.lookups)]]
+                parts = [floats_of(each) for each in found[behind : behind + len(group.lookups)]]
                 behind += len(parts)
                 dim = parts[0].shape[-1]
                 whole = parts[0] if len(parts) == 1 else np.concatenate([part.reshape(-1, dim) for part in parts])
@@ -108,7 +110,7 @@ class ProgramRunner:
                     lookup.collect(whole, counts.get(counting.shows), counts.get(counting.clicks))
                 else:
                     lookup.collect(whole)
-            own = [np.array(each).reshape(-1) for each in found[behind : behind + len(dense)]]
+            own = [floats_of(each).reshape(-1) for each in found[behind : behind + len(dense)]]
             behind += len(dense)
             beside = self._padding_squares(found[behind : behind + len(padded)])
             optimizer.learn(own, share=share, squares_beside=beside)
@@ -255,13 +257,21 @@ class ProgramRunner:
             found |= {name: array_of(each) for name, each in zip(plan.computed, computed, strict=True)}
         return found
 
-    def _run(self, program: Any, feed: dict[str, Any], fetch: list[Any], executor: Any, scope: Any) -> Fetched:
+    def _run(
+        self,
+        program: Any,
+        feed: dict[str, Any],
+        fetch: list[Any],
+        executor: Any,
+        scope: Any,
+        *,
+        in_order: bool = False,
+    ) -> Fetched:
         if executor is None:
             if self._executor is None:
                 self._executor = paddle.static.Executor(paddle.CPUPlace())
             executor = self._executor
-        found: Fetched = paddle_run(executor, program, feed=feed, fetch_list=fetch, scope=scope, return_numpy=False)
-        return found or []
+        return self._runs.run(executor, program, feed, fetch, scope, in_order=in_order)
 
 
 def _groups(plan: ProgramPlan) -> list[LookupGroup]:

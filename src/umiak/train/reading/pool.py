@@ -158,7 +158,7 @@ class Pool:
 
     def _ask(
         self, worker: WorkerProcess, question: dict[str, Any], chunk: Chunk | None, given: tuple[Part, ...]
-    ) -> tuple[dict[str, Any], list[bytes]]:
+    ) -> tuple[dict[str, Any], list[memoryview]]:
         try:
             worker.tell(question, [chunk.text] if chunk else [])
             head, blocks = worker.hear()
@@ -215,13 +215,13 @@ class WorkerProcess:
         finally:
             os.close(theirs_in)
             os.close(theirs_out)
-        self._out = os.fdopen(ours_out, "wb")
-        self._in = os.fdopen(ours_in, "rb")
+        self._out = exchange.opened(ours_out, "wb")
+        self._in = exchange.opened(ours_in, "rb")
 
     def tell(self, head: dict[str, Any], blocks: Iterable[bytes] = ()) -> None:
         exchange.send(self._out, head, list(blocks))
 
-    def hear(self) -> tuple[dict[str, Any], list[bytes]]:
+    def hear(self) -> tuple[dict[str, Any], list[memoryview]]:
         return exchange.receive(self._in)
 
     def end(self) -> None:
@@ -290,7 +290,7 @@ class _Queue:
             self._changed.notify_all()
 
 
-def _result(chunk: Chunk, samples: int, blocks: list[bytes], columns: tuple[Column, ...]) -> Result:
+def _result(chunk: Chunk, samples: int, blocks: list[memoryview], columns: tuple[Column, ...]) -> Result:
     left = iter(blocks)
     places = np.frombuffer(next(left), np.int64).reshape(samples, 2)
     arrays: list[tuple[NDArray[Any], NDArray[np.int64] | None]] = []

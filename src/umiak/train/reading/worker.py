@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import io
 import os
 import select
 import signal
@@ -17,7 +18,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -31,14 +32,14 @@ def main(argv: list[str]) -> int:
     return serve(argv, _answer)
 
 
-def serve(argv: list[str], answer: Callable[[IO[bytes], IO[bytes]], None]) -> int:
+def serve(argv: list[str], answer: Callable[[io.FileIO, io.FileIO], None]) -> int:
     """Be a reader process: until the trainer closes the pipe, or is gone."""
     parent, read, write = map(int, argv)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=end_with, args=(parent,), daemon=True).start()
     os.dup2(2, 1)
-    with os.fdopen(read, "rb") as questions, os.fdopen(write, "wb") as answers:
+    with exchange.opened(read, "rb") as questions, exchange.opened(write, "wb") as answers:
         try:
             answer(questions, answers)
         except (EOFError, BrokenPipeError):
@@ -63,7 +64,7 @@ class UserCodeFailed(Exception):
         self.told = {"what": what, "trace": trace, "offset": offset, "hint": hint, "place": place}
 
 
-def _answer(questions: IO[bytes], answers: IO[bytes]) -> None:
+def _answer(questions: io.FileIO, answers: io.FileIO) -> None:
     reader: Any = None
     known: tuple[columns.Column, ...] = ()
     while True:
@@ -74,13 +75,14 @@ def _answer(questions: IO[bytes], answers: IO[bytes]) -> None:
                     reader = load(head["file"], head["class"], head["config"], head["settings"])
                     exchange.send(answers, {})
                 case "columns":
-                    found = _first(reader, blocks[0], head["offset"])
+                    found = _first(reader, bytes(blocks[0]), head["offset"])
                     exchange.send(answers, {"columns": found and encode(found)})
                 case "begin":
                     known = tuple(decode(columns.Column, each) for each in head["columns"])
                     exchange.send(answers, {})
                 case "read":
-                    exchange.send(answers, *_read(reader, blocks[0], head["offset"], head["skip"], known))
+                    text = bytes(blocks[0])
+                    exchange.send(answers, *_read(reader, text, head["offset"], head["skip"], known))
         except UserCodeFailed as failed:
             exchange.send(answers, {"failed": failed.told})
 

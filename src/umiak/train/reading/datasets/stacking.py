@@ -77,7 +77,7 @@ def packed(batch: Any) -> tuple[Any, list[Any]]:
     return _pack(batch, blocks), blocks
 
 
-def unpacked(tree: Any, blocks: Sequence[bytes]) -> Any:
+def unpacked(tree: Any, blocks: Sequence[bytes | memoryview]) -> Any:
     """The same batch."""
     kind, *said = tree
     if kind == "array":

@@ -14,7 +14,7 @@ import os
 import random
 import sys
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
     return serve(argv, _answer)
 
 
-def _answer(questions: IO[bytes], answers: IO[bytes]) -> None:
+def _answer(questions: io.FileIO, answers: io.FileIO) -> None:
     run: _DatasetRun | None = None
     while True:
         head, _ = exchange.receive(questions)

@@ -1,10 +1,11 @@
-"""A click-through model on the parameter server that Paddle 2.6.2 had: one process of it, a server or a trainer. An adapter.
+"""A click-through model as a static program with `paddle.distributed.fleet`: one process of it, a server or a trainer. An adapter.
 
-Runs in `.venv-paddle262`, started by `benchmarks.ps_peer`, and imports nothing of this project. Role and addresses come from
-the environment. Asynchronous, the only mode of that version that works; and with Paddle's QueueDataset, the only reader with
-which dense parameters are trained: with batches that are fed by hand their gradients go nowhere, and the loss stays where
-it was. A trainer appends lines of JSON to the file BENCH_TOLD: how many samples it had trained, and when. A server never ends
-by itself.
+The same file runs on the parameter server that Paddle 2.6.2 had (in `.venv-paddle262`, started by `benchmarks.ps_peer`) and on umiak's,
+with Paddle 3.3.1 under `umiak launch`. It imports nothing of this project. Role and addresses come from the environment. Asynchronous,
+the only mode of 2.6.2 that works; and with Paddle's QueueDataset, the only reader with which 2.6.2 trains dense parameters: with
+batches that are fed by hand their gradients go nowhere, and the loss stays where it was. A trainer takes its share of the files and
+appends lines of JSON to the file BENCH_TOLD: when it begins and ends which part of them, and the CPU time so far, its
+own with that of its pipe programs, and the servers'. A server of 2.6.2 never ends by itself.
 
 Readers: `slots` puts a Python program between slot text and QueueDataset, as PaddleRec does; `plain` reads files that
 were converted before, which leaves out the reading of slot text and is the best that it can do.
@@ -72,12 +73,26 @@ def tell(**facts: object) -> None:
         told.write(json.dumps({"at": time.monotonic(), **facts}) + "\n")
 
 
+def tell_progress(event: str, part: int) -> None:
+    """Where a trainer is, and what it has cost."""
+    with open(os.environ["BENCH_TOLD"]) as told:
+        servers = [each["server"] for each in map(json.loads, told) if "server" in each]
+    tell(event=event, part=part, cpu_s=sum(os.times()[:4]), served_cpu_s=sum(map(cpu_s, servers)))
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of another process."""
+    with open(f"/proc/{pid}/stat") as stat:
+        fields = stat.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def main() -> None:
     """Be a server or a trainer, or the program between a file and a trainer."""
     if sys.argv[1] == "convert":
         convert()
         return
-    reader, size, paths = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+    reader, size = sys.argv[1], int(sys.argv[2])
     paddle: Any = importlib.import_module("paddle")
     fleet: Any = importlib.import_module("paddle.distributed.fleet")
     paddle.enable_static()
@@ -88,22 +103,26 @@ def main() -> None:
     optimizer = fleet.distributed_optimizer(paddle.optimizer.Adam(1e-3, lazy_mode=True), strategy)
     optimizer.minimize(loss)
     if fleet.is_server():
+        tell(server=os.getpid())
         fleet.init_server()
         fleet.run_server()
         return
     executor = paddle.static.Executor(paddle.CPUPlace())
     executor.run(paddle.static.default_startup_program())
     fleet.init_worker()
+    paths = sys.argv[3 + fleet.worker_index() :: fleet.worker_num()]
     pipe = "cat" if reader == "plain" else f"{sys.executable} {os.path.abspath(__file__)} convert"
-    for part in (paths[:1], paths[1:]):  # the first file is the warm-up
+    for number, part in enumerate((paths[:1], paths[1:])):  # the first file is the warm-up
         dataset = paddle.distributed.QueueDataset()
         dataset.init(use_var=inputs, pipe_command=pipe, batch_size=size, thread_num=1)
         dataset.set_filelist(part)
-        tell(event="begin", files=len(part))
+        tell_progress("begin", number)
         program = paddle.static.default_main_program()
         executor.train_from_dataset(program, dataset, fetch_list=[loss], fetch_info=["loss"], print_period=20)
-        tell(event="end", files=len(part))
-    os._exit(0)  # its own way to stop waits for servers that never do
+        tell_progress("end", number)
+    if paddle.__version__.startswith("2."):
+        os._exit(0)  # its own way to stop waits for servers that never do
+    fleet.stop_worker()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,115 @@
+"""Programs that are run again and again: the same as by Paddle's own call, also where something changes between two runs."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.static_programs import older_programs, paddle
+from umiak.fleet.programs import feeding
+from umiak.fleet.programs.execution import RepeatedRuns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.paddle, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(autouse=True)
+def older() -> Iterator[None]:
+    with older_programs():
+        yield
+
+
+class Doubling:
+    """x and its double, in place where Paddle can."""
+
+    def __init__(self) -> None:
+        self.main, startup = paddle.static.Program(), paddle.static.Program()
+        with paddle.static.program_guard(self.main, startup):
+            self.x = paddle.static.data("x", [None, 2], "float32")
+            self.y = paddle.nn.functional.relu(self.x) * 2
+        self.executor = paddle.static.Executor(paddle.CPUPlace())
+        self.executor.run(startup)
+        self.runs = RepeatedRuns()
+
+    def run(self, x: Any, fetch: list[Any] | None = None) -> list[Any]:
+        found = self.runs.run(self.executor, self.main, {"x": x}, fetch or [self.y], None)
+        return [np.array(each).tolist() for each in found]
+
+
+def test_batches_of_any_size_one_after_the_other() -> None:
+    doubling = Doubling()
+    for size in (1, 3, 2):
+        x = np.arange(2 * size, dtype=np.float32).reshape(size, 2)
+        assert doubling.run(x) == [(2 * x).tolist()]
+        assert x.tolist() == np.arange(2 * size).reshape(size, 2).tolist(), "an array that is fed stays as it is"
+    assert doubling.run([[1, 2]]) == [[[2.0, 4.0]]]
+    assert doubling.run(np.float32([[1, -2]]), [doubling.y, "x"]) == [[[2.0, 0.0]], [[1.0, -2.0]]]
+
+
+@pytest.mark.parametrize("wrong", [np.zeros((3, 4), np.float32), np.zeros((3, 2), np.int64)])
+def test_what_does_not_fit_is_refused_at_any_time(wrong: Any) -> None:
+    doubling = Doubling()
+    doubling.run(np.zeros((3, 2), np.float32))
+    with pytest.raises(ValueError, match="'x'"):
+        doubling.run(wrong)
+    assert doubling.run(np.float32([[1, 2]])) == [[[2.0, 4.0]]]
+
+
+def test_a_program_that_grows_is_compiled_again() -> None:
+    doubling = Doubling()
+    one = np.float32([[1, 2]])
+    assert doubling.run(one) == [[[2.0, 4.0]]]
+    with paddle.static.program_guard(doubling.main):
+        more = doubling.y + 1
+    assert doubling.run(one, [more]) == [[[3.0, 5.0]]]
+    assert doubling.run(one) == [[[2.0, 4.0]]]
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_operations_in_order_are_asked_for_once(before: bool) -> None:
+    """The flag is Paddle's and everybody's: it is as it was after the first run, also if that fails."""
+    flag = "FLAGS_new_executor_sequential_run"
+    paddle.set_flags({flag: before})
+    doubling = Doubling()
+    for x, fails in (
+        (np.zeros((1, 4), np.float32), True),
+        (np.float32([[1, 2]]), False),
+        (np.float32([[3, 4]]), False),
+    ):
+        with pytest.raises(ValueError, match="'x'") if fails else nullcontext():
+            (found,) = doubling.runs.run(doubling.executor, doubling.main, {"x": x}, [doubling.y], None, in_order=True)
+            assert np.array(found).tolist() == (2 * x).tolist()
+        assert paddle.get_flags(flag) == {flag: before}
+    paddle.set_flags({flag: False})
+
+
+def test_a_closed_executor_refuses() -> None:
+    doubling = Doubling()
+    doubling.run(np.float32([[1, 2]]))
+    doubling.executor.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        doubling.run(np.float32([[1, 2]]))
+
+
+def test_fetched_numbers_live_as_long_as_their_array() -> None:
+    doubling = Doubling()
+    (tensor,) = doubling.runs.run(doubling.executor, doubling.main, {"x": np.ones((300, 2), np.float32)}, ["x"], None)
+    array = feeding.floats_of(tensor)
+    assert array.ctypes.data == tensor._ptr()
+    del tensor
+    for _ in range(3):
+        doubling.run(np.full((300, 2), 7, np.float32))
+    assert array.tolist() == np.ones((300, 2)).tolist()
+
+
+def test_what_is_fed_is_not_the_callers_memory() -> None:
+    """Paddle's threads could not give it back while an executor that ends waits for them."""
+    array = np.ones((300, 2), np.float32)
+    tensor = feeding.tensor_of(feeding.FedArray(array=array))
+    assert tensor._ptr() != array.ctypes.data
+    assert np.array(tensor).tolist() == array.tolist()
