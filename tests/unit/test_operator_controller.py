@@ -19,7 +19,9 @@ from umiak.operator.controller.controller import LONGEST_COUNT_PAUSE_S, Controll
 from umiak.operator.controller.metrics import OperatorMetrics
 from umiak.operator.options import OperatorOptions
 from umiak.operator.reconcile import reconcile
+from umiak.operator.values import Decision
 from umiak.paddlejob.reading import read
+from umiak.paddlejob.report import JobReport
 
 PATIENCE_S = 300.0
 GROUP = "batch.paddlepaddle.org"
@@ -469,6 +471,5 @@ def test_of_many_jobs_the_first_ones_run_while_the_last_ones_wait_to_be_begun() 
 
 
 def test_counts_of_many_jobs_that_start_at_once_wait_longer() -> None:
-    assert count_pause_s(2.0, 1) == 2.0
-    assert count_pause_s(2.0, 200) == 8.0
-    assert count_pause_s(2.0, 5000) == LONGEST_COUNT_PAUSE_S
+    waiting = Decision(report=JobReport(), status_may_wait_s=2.0)
+    assert [count_pause_s(waiting, unsaved) for unsaved in (1, 200, 5000)] == [2.0, 8.0, LONGEST_COUNT_PAUSE_S]

@@ -56,9 +56,9 @@ RECHECK_S = 15.0
 """How often an object in the way is looked at that no watch tells of."""
 
 
-def count_pause_s(least_s: float, unsaved: int) -> float:
+def count_pause_s(decision: Decision, unsaved: int) -> float:
     """How long a status may wait of which only counts have changed, beside so many others."""
-    return max(least_s, min(LONGEST_COUNT_PAUSE_S, unsaved / COUNTS_PER_S))
+    return max(decision.status_may_wait_s, min(LONGEST_COUNT_PAUSE_S, unsaved / COUNTS_PER_S))
 
 
 class Controller:
@@ -255,8 +255,7 @@ class Controller:
             self._unsaved.pop(key, None)
             return
         now = time.monotonic()
-        since = self._unsaved.setdefault(key, now)
-        left_s = since + count_pause_s(decision.status_may_wait_s, len(self._unsaved)) - now
+        left_s = self._unsaved.setdefault(key, now) - now + count_pause_s(decision, len(self._unsaved))
         if left_s > 0:
             self.queue.add_after(key, left_s)
         else:
