@@ -136,7 +136,7 @@ bench: setup ## Measure the launcher beside its peers (torchrun after `make benc
 	$(BIN)/python -m benchmarks.ps
 	$(BIN)/python -m benchmarks.train
 	$(BIN)/python -m benchmarks.submit
-	$(BIN)/python -m benchmarks.operator_jobs
+	$(BIN)/python -m benchmarks.operator
 
 bench-ps: setup ## Measure the parameter server beside Paddle 2.6.2's own (makes .venv-paddle262, 500 MB)
 	$(BIN)/python -m benchmarks.ps --peer paddle

@@ -8,7 +8,7 @@
 but for an assertion of its trainer that Paddle 3 can't evaluate. The model is its rank/dnn with the numbers of its config for large data: 1,000,001 rows of 9, 26 slots,
 512-256-128-32, batches of 512, Adam; slot text of `benchmarks.clicks`. What counts is the second epoch.
 
-The static program is `benchmarks/ps_fleet.py`, the same file for Paddle 2.6.2 with its own servers and for Paddle 3.3.1 with ours.
+The static program is `benchmarks/programs/ps_fleet.py`, the same file for Paddle 2.6.2 with its own servers and for Paddle 3.3.1 with ours.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ def static(run: Run) -> Iterator[Figure]:
     rate = Figure(
         "compat-static",
         "Static program with paddle.distributed.fleet, 2 trainers and 2 servers, async: samples per second of both trainers",
-        "benchmarks/ps_fleet.py: 26 sparse_embeddings of 16, 13 numbers, 400-400-400, Adam, batches of 512, QueueDataset; the first file "
+        "benchmarks/programs/ps_fleet.py: 26 sparse_embeddings of 16, 13 numbers, 400-400-400, Adam, batches of 512, QueueDataset; the first file "
         "of each trainer is the warm-up; all processes share this machine's cores",
         unit="samples/s",
         more_is_better=True,
@@ -290,7 +290,7 @@ def reader(run: Run) -> Iterator[Figure]:
     rate = Figure(
         "compat-rec-dataset",
         "RecDataset in one reader process, batches of 512 as tensors: samples per second",
-        "benchmarks/rec_reader.py, a reader in PaddleRec's form, on slot text; the first batch is not counted; paddle: paddle.io.DataLoader with "
+        "benchmarks/programs/rec_reader.py, a reader in PaddleRec's form, on slot text; the first batch is not counted; paddle: paddle.io.DataLoader with "
         "num_workers=1; CPU s: of both processes, which other work on the machine changes less",
         unit="samples/s",
         more_is_better=True,

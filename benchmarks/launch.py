@@ -388,7 +388,14 @@ def rendezvous(run: Run) -> Iterator[Figure]:
 def _meet(figure: Figure, subject: str, design: str, python: str, count: int, *, limit_s: float = 120) -> None:
     with measure.bench() as bench:
         # As a script, not with -m: torch looks at the call stack for every step, and seconds go into what -m adds to it.
-        argv = [python, str(ROOT / "benchmarks" / "rendezvous.py"), design, str(count), "--timeout", str(limit_s)]
+        argv = [
+            python,
+            str(ROOT / "benchmarks" / "programs" / "rendezvous.py"),
+            design,
+            str(count),
+            "--timeout",
+            str(limit_s),
+        ]
         program = bench.start(argv, {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"})
         program.wait(limit_s + PATIENCE_S)
         try:

@@ -24,7 +24,7 @@ DIRECTORY = ROOT / ".venv-peers"
 ETCD3 = DIRECTORY / "etcd3"
 """The etcd client that Paddle imports, in a folder of its own: it must not bring another protobuf with it."""
 ETCD3_PACKAGES = ("etcd3==0.12.0", "grpcio", "tenacity", "six")
-WORKER = str(Path(__file__).with_name("worker.py"))
+WORKER = str(Path(__file__).with_name("programs") / "worker.py")
 
 
 @dataclass(frozen=True)

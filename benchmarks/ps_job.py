@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks import clicks, measure, ps_net, ps_peer
 from benchmarks.measure import ROOT, Figure
 
-SCRIPT = Path(__file__).with_name("ps_train.py")
+SCRIPT = Path(__file__).with_name("programs") / "ps_train.py"
 SERVERS = TRAINERS = 2
 WARM_UP = 30
 LIMIT_S = 120.0

@@ -19,7 +19,7 @@ from benchmarks import clicks, measure
 DIRECTORY = measure.ROOT / ".venv-paddle262"
 PYTHON = DIRECTORY / "bin" / "python"
 PACKAGES = ("paddlepaddle==2.6.2", "protobuf<6", "numpy<2", "setuptools<80")
-PROGRAM = Path(__file__).with_name("ps_fleet.py")
+PROGRAM = Path(__file__).with_name("programs") / "ps_fleet.py"
 SERVERS = TRAINERS = 2
 
 

@@ -23,7 +23,7 @@ from benchmarks import measure
 from umiak.adapters import process
 
 BATCH = 512
-READER = Path(__file__).with_name("rec_reader.py")
+READER = Path(__file__).with_name("programs") / "rec_reader.py"
 
 
 def by_umiak(paths: list[str]) -> Iterator[list[Any]]:
@@ -41,7 +41,7 @@ def by_umiak(paths: list[str]) -> Iterator[list[Any]]:
 
 def by_paddle(paths: list[str]) -> Iterator[list[Any]]:
     """As PaddleRec's trainer does it, with a process."""
-    from benchmarks.rec_reader import RecDataset
+    from benchmarks.programs.rec_reader import RecDataset
 
     yield from paddle.io.DataLoader(RecDataset(paths, {}), batch_size=BATCH, drop_last=True, num_workers=1)
 

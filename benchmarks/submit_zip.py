@@ -19,7 +19,7 @@ from benchmarks.measure import Bench, Figure
 from testbed import pythons
 from umiak.submit.payload import launcher_file
 
-WORKER = str(measure.ROOT / "benchmarks" / "worker.py")
+WORKER = str(measure.ROOT / "benchmarks" / "programs" / "worker.py")
 GOAL_S = 0.15
 PATIENCE_S = 60.0
 START = "import sys\nfrom umiak.cli.main import main\nsys.exit(main())\n"

@@ -1,6 +1,6 @@
 """A click-through model on umiak's parameter servers: the script of the end-to-end figures. An adapter.
 
-    umiak launch --server_num 2 --trainer_num 2 benchmarks/ps_train.py --strategy async --steps 300 FILE ...
+    umiak launch --server_num 2 --trainer_num 2 benchmarks/programs/ps_train.py --strategy async --steps 300 FILE ...
 
 Every trainer takes its share of the files, trains `--steps` batches after a warm-up, and appends one line of JSON to the file
 BENCH_TOLD: when it began and ended, how many samples it trained, where its time went, and how much CPU time it took; the first

@@ -1,6 +1,6 @@
 """How long N agents need to find one another, all of them processes of this machine. An adapter and a program of its own.
 
-    PYTHONPATH=. python benchmarks/rendezvous.py umiak 1024        prints one line of JSON
+    PYTHONPATH=. python benchmarks/programs/rendezvous.py umiak 1024        prints one line of JSON
 
 The agents are forked after everything was imported, wait at a common barrier, and are released together. The time ends when
 the last of them has the complete list of peers. Four designs can be compared:

@@ -1,11 +1,11 @@
 """What the operator costs: jobs and pods beside bare pods, on a real control plane with fake nodes.
 
-python -m benchmarks.operator_jobs                  everything (about 15 minutes)
-python -m benchmarks.operator_jobs --only jobs      200 jobs of 4 pods: until every job says Running
-python -m benchmarks.operator_jobs --only many      1,000 jobs of 4 pods, and whether every status is right at the end
-python -m benchmarks.operator_jobs --only large     a job of 1,000 pods, and a small one that comes in the middle
-python -m benchmarks.operator_jobs --only failover  a leader is killed
-python -m benchmarks.operator_jobs --only memory    10,000 pods
+python -m benchmarks.operator                  everything (about 15 minutes)
+python -m benchmarks.operator --only jobs      200 jobs of 4 pods: until every job says Running
+python -m benchmarks.operator --only many      1,000 jobs of 4 pods, and whether every status is right at the end
+python -m benchmarks.operator --only large     a job of 1,000 pods, and a small one that comes in the middle
+python -m benchmarks.operator --only failover  a leader is killed
+python -m benchmarks.operator --only memory    10,000 pods
 
 API server, etcd, scheduler, kwok, the operator and this program share one machine. Pods without an operator are created by one Python
 process with 32 requests in flight, in the same control plane and just before.
@@ -435,7 +435,7 @@ SECTIONS: Mapping[str, Callable[[bool], Iterator[Figure]]] = {
 
 def main() -> int:
     """The command."""
-    asked = sections.parser("benchmarks.operator_jobs", __doc__ or "", SECTIONS).parse_args()
+    asked = sections.parser("benchmarks.operator", __doc__ or "", SECTIONS).parse_args()
     return sections.run(SECTIONS, asked.quick, asked)
 
 
