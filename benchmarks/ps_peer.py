@@ -54,6 +54,11 @@ class Outcome:
     server_ms: float = float("nan")
     """CPU time of all servers for a batch of one trainer."""
 
+    @property
+    def cpu_ms(self) -> float:
+        """Of everybody, for a batch."""
+        return self.trainer_ms + self.server_ms
+
 
 def outcome(told: Path, batch: int, files_per_trainer: int) -> Outcome:
     """What the trainers of `ps_fleet` have said. The first file of each is the warm-up."""
