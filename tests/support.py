@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import secrets
+import socket
 import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -180,3 +182,31 @@ def formation(names: str, *, generation: int = 1, coordinator: str = "", restart
         restarts=restarts,
         lineage="of-a",
     )
+
+
+def command_lines() -> dict[Path, bytes]:
+    """Of every process of this machine that is there long enough to be asked."""
+    return _contents(Path("/proc").glob("[0-9]*/cmdline"))
+
+
+def contents_below(*directories: Path) -> dict[Path, bytes]:
+    """Of every file that is there long enough to be read."""
+    return _contents(path for directory in directories for path in directory.rglob("*"))
+
+
+def _contents(paths: Iterable[Path]) -> dict[Path, bytes]:
+    found = {}
+    for path in paths:
+        with contextlib.suppress(OSError):
+            if path.is_file():
+                found[path] = path.read_bytes()
+    return found
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that nobody has now."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]

@@ -170,4 +170,6 @@ def test_a_killed_trainer_and_resume(mode: str, work: Work) -> None:
             assert work.run("train", *told("sync")).status == 0
         undisturbed, resumed = (work.checkpoint(f"{path}-sync", str(EPOCHS - 1)) for path in ("saved", "killed"))
         assert resumed == undisturbed, "bit for bit"
-    assert evaluated(work, f"killed-{mode}") == pytest.approx(evaluated(work, "saved"), abs=WITHIN)
+    # What async has learned twice depends on the moment, and so does its AUC.
+    within = WITHIN if mode == "sync" else 0.02
+    assert evaluated(work, f"killed-{mode}") == pytest.approx(evaluated(work, "saved"), abs=within)

@@ -297,7 +297,7 @@ def caller(tmp_path: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[str]
 def is_gone(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return True
     return state in "ZX"
 

@@ -14,7 +14,7 @@ import pytest
 
 import umiak
 from tests.integration import submitting
-from tests.support import chance, eventually
+from tests.support import chance, command_lines, eventually
 from umiak.adapters import identity
 from umiak.core.job import handle as handle_of
 from umiak.core.problem import BadRequest
@@ -409,11 +409,7 @@ def test_secrets_are_in_no_file_no_argument_and_no_output(desk: submitting.Desk)
         each.split(b"=", 1) for each in Path(f"/proc/{workers[0]}/environ").read_bytes().split(b"\0") if b"=" in each
     )[b"UMIAK_TOKEN"]
     assert len(token) >= 32
-    arguments = [
-        Path(f"/proc/{pid}/cmdline").read_bytes()
-        for pid in filter(str.isdecimal, os.listdir("/proc"))
-        if _is_there(pid)
-    ]
+    arguments = command_lines().values()
     desk.touch("go")
     desk.umiak("wait", handle)
     output = desk.umiak("logs", handle) + printed + desk.umiak("status", handle, "--json")
@@ -430,14 +426,6 @@ def test_secrets_are_in_no_file_no_argument_and_no_output(desk: submitting.Desk)
     desk.umiak("wait", other)
     assert (desk.directory / "token").read_text() != hashlib.sha256(token).hexdigest()  # each run has its own
     assert {oct(path.stat().st_mode & 0o077) for path in (desk.state / "umiak").rglob("*")} == {"0o0"}
-
-
-def _is_there(pid: str) -> bool:
-    try:
-        Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
-    return True
 
 
 def test_a_secret_that_is_missing_or_spelled_out_is_refused(desk: submitting.Desk) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -17,7 +16,7 @@ from testbed import hosts, mpi
 from testbed.pytest_support import require
 from tests.integration.cluster_desks import ClusterDesk
 from tests.integration.launching import WORKERS
-from tests.support import eventually
+from tests.support import command_lines, contents_below, eventually
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 SECRET = "k5-Wq81zTtrr-only-for-nodes"
@@ -78,11 +77,8 @@ def test_a_job_on_two_hosts(desk: ClusterDesk) -> None:
     assert (status["state"], [node["name"] for node in status["nodes"]]) == ("running", ["node0", "node1"])
     hidden = desk.run_directory(handle) / "secrets.json"
     secrets = [text.encode() for text in json.loads(hidden.read_text()).values()]
-    readable = {path: path.read_bytes() for path in desk.directory.parent.rglob("*") if path.is_file()}
+    readable = contents_below(desk.directory.parent) | command_lines()
     del readable[hidden]
-    for pid in filter(str.isdecimal, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            readable[Path(f"/proc/{pid}/cmdline")] = Path(f"/proc/{pid}/cmdline").read_bytes()
     assert [path for path, data in readable.items() for secret in secrets if secret in data] == []
     desk.touch("go")
     assert desk.wait(handle)["state"] == "succeeded"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +13,7 @@ from testbed import hosts, mpi, sshd
 from testbed.pytest_support import require
 from tests.integration.cluster_desks import ClusterDesk
 from tests.integration.test_submit_mpi import OnHost
-from tests.support import eventually
+from tests.support import command_lines, contents_below, eventually
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 SECRET = "k5-Wq81zTtrr-only-for-nodes"
@@ -99,10 +97,7 @@ outputs: {{models: {tmp_path}/home}}
     assert {line.partition(" ")[0] for line in desk.said(apart.here / run / "work")} == {"trainer.0"}
     assert {line.partition(" ")[0] for line in desk.said(apart.there / run / "work")} == {"trainer.1"}
     # Each host has read its secrets, and has them in no file any more.
-    readable = {path: path.read_bytes() for path in [*apart.here.rglob("*"), *apart.there.rglob("*")] if path.is_file()}
-    for pid in filter(str.isdecimal, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            readable[Path(f"/proc/{pid}/cmdline")] = Path(f"/proc/{pid}/cmdline").read_bytes()
+    readable = contents_below(apart.here, apart.there) | command_lines()
     assert len(readable) > 20
     assert [path for path, data in readable.items() if SECRET.encode() in data] == []
     with desk.start("logs", "-f", handle) as following:

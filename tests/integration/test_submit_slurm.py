@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -17,7 +16,7 @@ from testbed import hosts, slurm
 from testbed.pytest_support import require
 from tests.integration.cluster_desks import ClusterDesk
 from tests.integration.launching import WORKERS
-from tests.support import eventually
+from tests.support import command_lines, contents_below, eventually
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
 SECRET = "k5-Wq81zTtrr-only-for-nodes"
@@ -276,11 +275,8 @@ def test_secrets_are_nowhere_but_in_workers(desk: ClusterDesk, cluster: slurm.Cl
     secrets = [text.encode() for text in json.loads(hidden.read_text()).values()]
     assert SECRET.encode() in secrets
     assert len(secrets) == 2
-    places = [*desk.shared.rglob("*"), *desk.state.rglob("*"), *cluster.directory.rglob("*")]
-    readable = {path: path.read_bytes() for path in places if path.is_file() and path != hidden}
-    for pid in filter(str.isdecimal, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            readable[Path(f"/proc/{pid}/cmdline")] = Path(f"/proc/{pid}/cmdline").read_bytes()
+    readable = contents_below(desk.shared, desk.state, cluster.directory) | command_lines()
+    del readable[hidden]
     told = cluster.run(["scontrol", "show", "job", "--details", job_of(desk, handle)]).stdout
     batch = cluster.run(["scontrol", "write", "batch_script", job_of(desk, handle), "-"]).stdout
     readable[Path("scontrol")] = (told + batch).encode()

@@ -17,7 +17,7 @@ import pytest
 from testbed import hosts, slurm, sshd
 from testbed.pytest_support import require
 from tests.integration.cluster_desks import ClusterDesk
-from tests.support import eventually
+from tests.support import command_lines, contents_below, eventually
 
 pytestmark = [pytest.mark.slurm, pytest.mark.ssh, pytest.mark.timeout(300)]
 SECRET = "k5-Wq81zTtrr-only-for-nodes"
@@ -88,11 +88,8 @@ def test_a_job_from_a_laptop(desk: ClusterDesk, laptop: Laptop) -> None:
     hidden = desk.run_directory(handle) / "secrets.json"
     assert oct(hidden.stat().st_mode & 0o777) == "0o600"
     secrets = [text.encode() for text in json.loads(hidden.read_text()).values()]
-    files = [*desk.directory.parent.rglob("*"), *laptop.cluster.directory.rglob("*")]
-    readable = {path: path.read_bytes() for path in files if path.is_file() and path != hidden}
-    for pid in filter(str.isdecimal, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            readable[Path(f"/proc/{pid}/cmdline")] = Path(f"/proc/{pid}/cmdline").read_bytes()
+    readable = contents_below(desk.directory.parent, laptop.cluster.directory) | command_lines()
+    del readable[hidden]
     assert [path for path, data in readable.items() for secret in secrets if secret in data] == []
     with desk.start("logs", "-f", handle) as following:
         assert following.stdout is not None

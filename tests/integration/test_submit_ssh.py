@@ -20,7 +20,7 @@ import pytest
 from testbed import hosts, sshd
 from testbed.pytest_support import NetworkFactory, SshFactory
 from tests.integration import submitting
-from tests.support import chance, eventually
+from tests.support import chance, command_lines, eventually
 
 pytestmark = [pytest.mark.ssh, pytest.mark.netns]
 WORKERS = Path(__file__).parent / "workers"
@@ -494,11 +494,7 @@ def test_secrets_are_in_no_file_no_argument_and_no_output_of_the_hosts(lab: Lab)
         token = json.loads(file.read_text())["token"]
     assert len(token) >= 32
     hidden = [secret.encode(), token.encode(), lab.cluster.password.encode()]
-    arguments = [
-        Path(f"/proc/{pid}/cmdline").read_bytes()
-        for pid in filter(str.isdecimal, os.listdir("/proc"))
-        if os.path.exists(f"/proc/{pid}/cmdline")
-    ]
+    arguments = command_lines().values()
     assert _holding(lab, hidden[:1] + hidden[2:]) == []
     assert {path.name for path in _holding(lab, hidden)} == {"token.json"}
     lab.go()

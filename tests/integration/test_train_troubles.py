@@ -341,7 +341,7 @@ def test_an_end_by_a_signal_while_servers_wait(work: Work) -> None:
     assert started.until(lambda: work.paced() >= 2, "both trainers have begun a batch")
     started.signal(signal.SIGTERM)
     assert started.until(lambda: "received SIGTERM" in started.said, "it is heard")
-    started.signal(signal.SIGTERM)
+    started.signal(signal.SIGINT)
     assert started.end().status == 143
 
 

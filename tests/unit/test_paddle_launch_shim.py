@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.fresh_environments import FreshEnvironment, built_shim
+from tests.support import free_ports
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +55,11 @@ def test_old_flags_start_servers_and_workers(fresh: FreshEnvironment, tmp_path: 
         assert said.count("] TRAINER") == 2
         assert said.count("] PSERVER") == 1
         assert "['--lr', '1']" in said
-    ports = ("--servers=127.0.0.1:41234", "--workers=127.0.0.1:41235,127.0.0.1:41236")
-    said = fresh.says("fleetrun", *ports, *log, "--tee", "all", str(script))
-    assert "[server 0] PSERVER 41234 " in said
-    assert "[trainer 1] TRAINER 41236 " in said
+    server, *trainers = free_ports(3)
+    places = (f"--servers=127.0.0.1:{server}", "--workers=" + ",".join(f"127.0.0.1:{port}" for port in trainers))
+    said = fresh.says("fleetrun", *places, *log, "--tee", "all", str(script))
+    assert f"[server 0] PSERVER {server} " in said
+    assert f"[trainer 1] TRAINER {trainers[1]} " in said
     assert "UM-LAUNCH" in fresh.says("fleetrun", "--coordinator_num=1", str(script))
 
 

@@ -57,7 +57,7 @@ from umiak.launch.events import (
     WorkerListening,
 )
 from umiak.launch.node import succession
-from umiak.launch.node.stopping import Stopping, StopStep
+from umiak.launch.node.stopping import SIGTERM, Stopping, StopStep
 from umiak.launch.node.succession import Search
 from umiak.launch.protocol import (
     Accepted,
@@ -89,6 +89,8 @@ HEIR_CALLS_WITHIN_S = 0.5
 """A master that took over calls at the job's first address several times in this time."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 0.5
 NOTE_EVERY_S = 5.0
+ONE_SIGTERM_S = 1.0
+"""A SIGTERM that comes again within this time is the same one: Slurm sends it to every process of a step, and they pass it on."""
 DUMP_TIME_S = 1.0
 """How long the workers get to write their stacks before they are stopped."""
 
@@ -137,6 +139,7 @@ class NodeMachine:
         self._last_link_error = ""
         self._finish: Finish | None = None  # how this node will end, once its workers are gone
         self._told_signal: int | None = None
+        self._told_signal_at = 0.0
         self._basis: tuple[tuple[str, ...], ...] = ()  # earlier lines of succession that count as well
         self._loss: Loss | None = None  # how the master was lost; None: it is there
         self._is_told = False  # this master has said that it goes by the same generation as this node
@@ -547,7 +550,7 @@ class NodeMachine:
             self._told_done = True
             self._do(Tell(message=Done(generation=self.cluster.generation)))
 
-    def _stop_workers(self, now: float, *, grace_s: float, after_s: float = 0.0, signal: int = 15) -> None:
+    def _stop_workers(self, now: float, *, grace_s: float, after_s: float = 0.0, signal: int = SIGTERM) -> None:
         """Ask the workers to end; a worker that is there after the grace is killed."""
         self._waiting_seats = ()
         if self.phase is not NodePhase.STOPPING:
@@ -585,6 +588,8 @@ class NodeMachine:
     # ---- ends
 
     def _signalled(self, now: float, number: int) -> None:
+        if number == self._told_signal == SIGTERM and now < self._told_signal_at + ONE_SIGTERM_S:
+            return
         if self._told_signal is not None:
             self._say("second signal: killing all workers now", "WARNING")
             self._do(KillWorkers())
@@ -593,7 +598,7 @@ class NodeMachine:
             if not self._running:
                 self._leave()
             return
-        self._told_signal = number
+        self._told_signal, self._told_signal_at = number, now
         running = ""
         if self._running:
             who = "1 worker has" if len(self._running) == 1 else f"{len(self._running)} workers have"

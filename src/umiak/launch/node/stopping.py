@@ -14,11 +14,14 @@ class StopStep(str, Enum):
     """Somebody has not ended within the grace."""
 
 
+SIGTERM = 15
+
+
 class Stopping:
     """When the workers get their signal, and when they are killed; nothing is due before `begin`."""
 
     def __init__(self) -> None:
-        self.signal = 15
+        self.signal = SIGTERM
         self.grace_s = 0.0
         self._signal_at: float | None = None
         self._kill_at: float | None = None
