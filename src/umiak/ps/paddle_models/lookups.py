@@ -7,12 +7,12 @@ rows of all of them are pulled with the first look, and the others are answered 
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 import paddle
-import umiak_native
 from paddle.utils import dlpack
 
 from umiak.ps.errors import bad
@@ -68,8 +68,8 @@ class CarriedTable:
         self._is_frugal = False
         """Whether the rows of this turn were only read."""
         self._pulled: Floats | None = None
-        """One row for each id of this turn, and, by use, where among them its ids are."""
-        self._places: list[NDArray[np.int64]] = []
+        """The rows of this turn, and, by use, where among them its rows are."""
+        self._places: list[slice] = []
         self._joined_turn = -1
         self._joined: list[paddle.Tensor | None] = []
         self._anchor = paddle.zeros([1])
@@ -102,14 +102,15 @@ class CarriedTable:
             return self.table.rows(keys, create=create)
         if create:
             self.table.begin_read()
-        return self._pulled.take(self._places[use], axis=0)
+        rows: Floats = self._pulled[self._places[use]].copy()
+        return rows
 
     def joined_rows(self) -> Floats:
-        """Rows for all uses, which learn, one after the other."""
+        """Rows for all uses, which learn, one after the other. They are not to be changed."""
         if self._turn != self._expected.turn or self._is_frugal:
             self._pull(create=True)
         assert self._pulled is not None
-        return self._pulled.take(np.concatenate(self._places), axis=0)
+        return self._pulled
 
     def _pull(self, *, create: bool) -> None:
         wanted = self._wanted()
@@ -117,9 +118,9 @@ class CarriedTable:
         if int(keys.max(initial=0)) >= self.rows:
             # An id that is no row: the look that brings it says so.
             keys = np.minimum(keys, np.uint64(self.rows - 1))
-        unique, places = umiak_native.unique(keys)
-        self._pulled = self.table.rows(unique, create=create)
-        self._places = np.split(places, np.cumsum([each.size for each in wanted])[:-1])
+        self._pulled = self.table.rows(keys, create=create)
+        ends = itertools.accumulate(each.size for each in wanted)
+        self._places = [slice(end - each.size, end) for end, each in zip(ends, wanted, strict=True)]
         self._turn, self._is_frugal = self._expected.turn, not create
 
     def _join(self) -> None:
@@ -253,7 +254,7 @@ class _JoinedLook:
         """What each call answers."""
         rows = self._table.joined_rows()
         if self._mask is not None:
-            rows[self._mask] = 0
+            rows = np.where(self._mask[:, None], np.float32(0.0), rows)
         dim = self._table.table.spec.dim
         first = self._shapes[0]
         if all(shape == first for shape in self._shapes):
