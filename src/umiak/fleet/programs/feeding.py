@@ -1,10 +1,11 @@
-"""What a program is fed with: arrays, ragged slots, and Paddle's tensors. An adapter, for Paddle.
+"""What a program is fed with: arrays, ragged slots, rows of tables, and Paddle's tensors. An adapter, for Paddle.
 
 A ragged slot (``lod_level=1``) is a pair: the values of all samples, one after the other, and where each sample's begin.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,7 @@ from paddle.base import core
 from umiak.core.value import value
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from numpy.typing import NDArray
@@ -56,6 +57,44 @@ def tensor_of(fed: FedArray) -> Any:
     if fed.offsets is not None:
         tensor.set_lod([[int(offset) for offset in fed.offsets]])
     return tensor
+
+
+class JoinedRows:
+    """The rows of several lookups, which came in one array: one tensor, of which each lookup's variable in a scope is a part."""
+
+    def __init__(self, scope: Any, names: Sequence[str]) -> None:
+        self.scope = scope
+        self._variables = [scope.var(name).get_tensor() for name in names]
+        self._whole = core.DenseTensor()
+        self._parts: list[Sequence[int]] = []
+        self._pointers: list[int] = []
+        """Another program of the scope may have variables of the same names, and other memory for them."""
+
+    def put(self, rows: NDArray[np.float32], shapes: Sequence[Sequence[int]], offsets: Sequence[Any]) -> None:
+        """``shapes``: of each part, whose last dimension is the rows'. ``offsets``: of those that are ragged, else None."""
+        self._whole.set(np.ascontiguousarray(rows), core.CPUPlace())
+        if self._parts != [*shapes] or self._pointers != self._current_pointers():
+            self._share(shapes)
+        for variable, each in zip(self._variables, offsets, strict=True):
+            if each is not None:
+                variable.set_lod([[int(offset) for offset in each]])
+
+    def _share(self, shapes: Sequence[Sequence[int]]) -> None:
+        behind = 0
+        for variable, shape in zip(self._variables, shapes, strict=True):
+            count = math.prod(shape[:-1])
+            if not count:
+                variable.set(np.zeros(shape, np.float32), core.CPUPlace())
+                continue
+            part = self._whole._slice(behind, behind + count)  # noqa: SLF001
+            part._set_dims([*shape])  # noqa: SLF001
+            variable._share_data_with(part)  # noqa: SLF001
+            behind += count
+        self._parts = [*shapes]
+        self._pointers = self._current_pointers()
+
+    def _current_pointers(self) -> list[int]:
+        return [each._ptr() if each._is_initialized() else 0 for each in (self._whole, *self._variables)]  # noqa: SLF001
 
 
 def floats_of(tensor: Any) -> NDArray[np.float32]:

@@ -19,13 +19,15 @@ from umiak.core.value import value
 from umiak.fleet.programs import parameters
 from umiak.fleet.programs.counting import CountedLookup
 from umiak.fleet.programs.execution import RepeatedRuns
-from umiak.fleet.programs.feeding import FedArray, array_of, fed, floats_of, tensor_of
+from umiak.fleet.programs.feeding import FedArray, JoinedRows, array_of, fed, floats_of, tensor_of
 from umiak.ps.errors import bad
 from umiak.ps.tables.lookup import Lookup, as_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
+
+    from numpy.typing import NDArray
 
     from umiak.fleet.programs.accessors import RowCounting
     from umiak.fleet.programs.feeding import Fed
@@ -48,6 +50,37 @@ class LookupGroup:
     lookups: tuple[LookupSite, ...]
 
 
+class PulledRows:
+    """The rows of a group in one step."""
+
+    def __init__(
+        self, group: LookupGroup, arrays: Sequence[FedArray], lookup: Lookup | CountedLookup, rows: NDArray[np.float32]
+    ) -> None:
+        self.group = group
+        self.arrays = arrays
+        """The ids of each lookup."""
+        self.lookup = lookup
+        self.rows = rows
+        """Of all of them, one after the other."""
+
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Of each lookup's rows."""
+        width = self.rows.shape[-1]
+        return [
+            (*(each.array.shape[:-1] if site.drops_last else each.array.shape), width)
+            for site, each in zip(self.group.lookups, self.arrays, strict=True)
+        ]
+
+    def tensors(self) -> dict[str, Any]:
+        """Each lookup's rows, for a feed."""
+        found, behind = {}, 0
+        for site, each, shape in zip(self.group.lookups, self.arrays, self.shapes(), strict=True):
+            part = self.rows[behind : behind + each.array.size].reshape(shape)
+            behind += each.array.size
+            found[site.output] = tensor_of(FedArray(array=part, offsets=each.offsets))
+        return found
+
+
 class ProgramRunner:
     """A rewritten program, its tables and its parameters in a session."""
 
@@ -65,6 +98,8 @@ class ProgramRunner:
         self._lock = threading.RLock()
         self._executor: Any = None
         self._runs = RepeatedRuns()
+        self._joined: dict[int, JoinedRows] = {}
+        """Of each group, in the scope of the last step."""
         self._groups = _groups(plan)
         self._used = {name for block in plan.program.blocks for op in block.ops for name in op.input_arg_names}
         order = [site for group in self._groups if group.is_pushed for site in group.lookups]
@@ -90,30 +125,33 @@ class ProgramRunner:
         """
         with self._lock:
             optimizer = self.bind(scope)
-            gradients = {each.name: each.gradient for each in self.plan.parameters}
-            dense = [gradients[name] for name in optimizer.names]
+            names = {each.name: each.gradient for each in self.plan.parameters}
+            dense = [names[name] for name in optimizer.names]
             padded = [name for each in self.plan.padded for name in (each.site.ids, each.gradient)]
-            wanted = [*self._row_gradients, *dense, *padded, *self._computed_counts]
             ready, pulled = self._prepared(feed, fetch, executor, scope, create=True)
-            found = self._run(self.plan.program, ready, [*fetch, *wanted], executor, scope, in_order=in_order)
+            given = [name for number, each in enumerate(pulled) for name in self._put(number, each, scope)]
+            found = self._run(
+                self.plan.program,
+                ready,
+                [*fetch, *padded, *self._computed_counts],
+                executor,
+                scope,
+                given=given,
+                left=[*self._row_gradients, *dense],
+                in_order=in_order,
+            )
             behind = len(fetch)
-            counts = self._counts(feed, found[len(found) - len(self._computed_counts) :])
-            for group, lookup in pulled:
-                if not group.is_pushed:
-                    continue
-                parts = [floats_of(each) for each in found[behind : behind + len(group.lookups)]]
-                behind += len(parts)
-                dim = parts[0].shape[-1]
-                whole = parts[0] if len(parts) == 1 else np.concatenate([part.reshape(-1, dim) for part in parts])
-                if isinstance(lookup, CountedLookup):
-                    counting = self._counting(group.table)
-                    lookup.collect(whole, counts.get(counting.shows), counts.get(counting.clicks))
-                else:
-                    lookup.collect(whole)
-            own = [floats_of(each).reshape(-1) for each in found[behind : behind + len(dense)]]
-            behind += len(dense)
             beside = self._padding_squares(found[behind : behind + len(padded)])
-            optimizer.learn(own, share=share, squares_beside=beside)
+            behind += len(padded)
+            counts = self._counts(feed, found[behind : behind + len(self._computed_counts)])
+            gradients = [floats_of(each) for each in found[behind + len(self._computed_counts) :]]
+            behind = 0
+            for each in pulled:
+                if each.group.is_pushed:
+                    own = gradients[behind : behind + len(each.arrays)]
+                    behind += len(own)
+                    self._collect(each, own, counts)
+            optimizer.learn([each.reshape(-1) for each in gradients[behind:]], share=share, squares_beside=beside)
             return _given(found[: len(fetch)], return_numpy=return_numpy)
 
     def read(
@@ -127,7 +165,9 @@ class ProgramRunner:
     ) -> Fetched:
         """Run the program with rows as they are; nothing is learned, and rows that do not exist are not created."""
         with self._lock:
-            ready, _ = self._prepared(feed, fetch, executor, scope, create=False)
+            ready, pulled = self._prepared(feed, fetch, executor, scope, create=False)
+            for each in pulled:
+                ready |= each.tensors()
             found = self._run(self.plan.program, ready, [*fetch], executor, scope)
             return _given(found, return_numpy=return_numpy)
 
@@ -182,28 +222,41 @@ class ProgramRunner:
 
     def _prepared(
         self, feed: Mapping[str, Fed], fetch: Sequence[Any], executor: Any, scope: Any, *, create: bool
-    ) -> tuple[dict[str, Any], list[tuple[LookupGroup, Lookup | CountedLookup]]]:
-        """A feed with the rows of all lookups in it, and the lookups."""
+    ) -> tuple[dict[str, Any], list[PulledRows]]:
+        """A feed without the rows, and the rows of all lookups."""
         ids = self._ids(feed, executor, scope)
         named = {getattr(each, "name", each) for each in fetch}
         ready = fed({name: each for name, each in feed.items() if name in self._used or name in named})
-        pulled: list[tuple[LookupGroup, Lookup | CountedLookup]] = []
+        pulled: list[PulledRows] = []
         for group in self._groups:
             arrays = [ids[site.ids] for site in group.lookups]
             flat = [each.array.reshape(-1) for each in arrays]
             keys = as_keys(flat[0] if len(flat) == 1 else np.concatenate(flat))
             lookup = self._looked_up(group, keys, arrays)
             rows = lookup.rows(create=create and not any(site.is_test for site in group.lookups))
-            width = rows.shape[-1]
-            behind = 0
-            for site, each in zip(group.lookups, arrays, strict=True):
-                size = each.array.size
-                shape = each.array.shape[:-1] if site.drops_last else each.array.shape
-                part = rows[behind : behind + size].reshape(*shape, width)
-                behind += size
-                ready[site.output] = tensor_of(FedArray(array=part, offsets=each.offsets))
-            pulled.append((group, lookup))
+            pulled.append(PulledRows(group, arrays, lookup, rows))
         return ready, pulled
+
+    def _put(self, number: int, pulled: PulledRows, scope: Any) -> list[str]:
+        """The rows of the group with this number into the scope; returns the names of their variables."""
+        scope = scope or paddle.static.global_scope()
+        names = [site.output for site in pulled.group.lookups]
+        joined = self._joined.get(number)
+        if joined is None or joined.scope is not scope:
+            joined = self._joined[number] = JoinedRows(scope, names)
+        joined.put(pulled.rows, pulled.shapes(), [each.offsets for each in pulled.arrays])
+        return names
+
+    def _collect(self, pulled: PulledRows, gradients: Sequence[Any], counts: Mapping[str, Any]) -> None:
+        """What a group's lookups have to learn, for the next push."""
+        dim = gradients[0].shape[-1]
+        alone = len(gradients) == 1
+        whole = gradients[0] if alone else np.concatenate([part.reshape(-1, dim) for part in gradients])
+        if isinstance(pulled.lookup, CountedLookup):
+            counting = self._counting(pulled.group.table)
+            pulled.lookup.collect(whole, counts.get(counting.shows), counts.get(counting.clicks))
+        else:
+            pulled.lookup.collect(whole)
 
     def _looked_up(self, group: LookupGroup, keys: Any, arrays: list[FedArray]) -> Lookup | CountedLookup:
         table, planned = self._tables[group.table], self._tables.planned(group.table)
@@ -264,14 +317,13 @@ class ProgramRunner:
         fetch: list[Any],
         executor: Any,
         scope: Any,
-        *,
-        in_order: bool = False,
+        **how: Any,
     ) -> Fetched:
         if executor is None:
             if self._executor is None:
                 self._executor = paddle.static.Executor(paddle.CPUPlace())
             executor = self._executor
-        return self._runs.run(executor, program, feed, fetch, scope, in_order=in_order)
+        return self._runs.run(executor, program, feed, fetch, scope, **how)
 
 
 def _groups(plan: ProgramPlan) -> list[LookupGroup]:
