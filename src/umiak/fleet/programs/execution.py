@@ -82,10 +82,9 @@ class RepeatedRuns:
         if compiled is None:
             if len(kept) == _MOST_KEPT:
                 kept.pop(next(iter(kept)))
-            compiled = kept[key] = _CompiledRun(executor, _holding(program, held), feed, names, scope)
+            compiled = kept[key] = _CompiledRun(executor, _holding(program, held), feed, names, scope, left)
         with _as_of_a_dataset() if in_order and compiled.runs < _RUNS_TO_PLAN else nullcontext():
-            found = compiled.run(feed)
-        return [*found, *(_tensor(scope, name) for name in left)]
+            return compiled.run(feed)
 
     @staticmethod
     def _is_plain(executor: Any, program: Any) -> bool:
@@ -103,7 +102,15 @@ class RepeatedRuns:
 
 
 class _CompiledRun:
-    def __init__(self, executor: Any, program: Any, feed: dict[str, Any], fetch: tuple[str, ...], scope: Any) -> None:
+    def __init__(
+        self,
+        executor: Any,
+        program: Any,
+        feed: dict[str, Any],
+        fetch: tuple[str, ...],
+        scope: Any,
+        left: Sequence[str],
+    ) -> None:
         compiled, run = executor._executor_cache.get_program_and_executor(  # noqa: SLF001
             program, feed, [*fetch], _FEED, _FETCH, executor.place, scope
         )
@@ -118,6 +125,7 @@ class _CompiledRun:
             name = op.output("Out")[0]
             self._inputs.append((name, block.var(name), int(op.attr("col"))))
         self._checked: set[Any] = set()
+        self._left = [scope.var(name).get_tensor() for name in left]
         self.runs = 0
 
     def run(self, feed: dict[str, Any]) -> list[Any]:
@@ -137,7 +145,7 @@ class _CompiledRun:
             core.set_feed_variable(scope, tensor, _FEED, column)
         found: list[Any] = self._run.run(self._names, False)._move_to_list()  # noqa: SLF001
         self.runs += 1
-        return found
+        return [*found, *self._left]
 
 
 _PLACE = core.CPUPlace()

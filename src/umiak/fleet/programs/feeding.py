@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     Fed = Any
     """An array, a pair (values, offsets), a list, or one of Paddle's tensors."""
 
+_FLOAT32 = core.VarDesc.VarType.FP32
+
 
 @value
 class FedArray:
@@ -99,7 +101,7 @@ class JoinedRows:
 
 def floats_of(tensor: Any) -> NDArray[np.float32]:
     """The numbers of what was fetched, in its own memory, which lives as long as the array; numpy's way copies them."""
-    if tensor._dtype() != core.VarDesc.VarType.FP32 or not tensor._place().is_cpu_place():  # noqa: SLF001
+    if tensor._dtype() != _FLOAT32 or not tensor._place().is_cpu_place():  # noqa: SLF001
         return np.array(tensor, dtype=np.float32)
     return np.asarray(_TensorMemory(tensor))
 

@@ -104,6 +104,9 @@ class ProgramRunner:
         self._used = {name for block in plan.program.blocks for op in block.ops for name in op.input_arg_names}
         order = [site for group in self._groups if group.is_pushed for site in group.lookups]
         self._row_gradients = [plan.gradients[site.output] for site in order]
+        self._gradients = self._row_gradients
+        """Also those of the parameters, in the optimizer's order, when there is one."""
+        self._padded = [name for each in plan.padded for name in (each.site.ids, each.gradient)]
         made = {name for op in plan.program.global_block().ops for name in op.output_arg_names}
         self._computed_counts = [name for name in self._count_names() if name in made]
 
@@ -125,9 +128,7 @@ class ProgramRunner:
         """
         with self._lock:
             optimizer = self.bind(scope)
-            names = {each.name: each.gradient for each in self.plan.parameters}
-            dense = [names[name] for name in optimizer.names]
-            padded = [name for each in self.plan.padded for name in (each.site.ids, each.gradient)]
+            padded = self._padded
             ready, pulled = self._prepared(feed, fetch, executor, scope, create=True)
             given = [name for number, each in enumerate(pulled) for name in self._put(number, each, scope)]
             found = self._run(
@@ -137,7 +138,7 @@ class ProgramRunner:
                 executor,
                 scope,
                 given=given,
-                left=[*self._row_gradients, *dense],
+                left=self._gradients,
                 in_order=in_order,
             )
             behind = len(fetch)
@@ -197,6 +198,8 @@ class ProgramRunner:
                 session=self.session,
                 manners={each.name: each.manner for each in self.plan.parameters if each.manner != type(each.manner)()},
             )
+            gradients = {each.name: each.gradient for each in self.plan.parameters}
+            self._gradients = [*self._row_gradients, *(gradients[name] for name in self.optimizer.names)]
             following = [name for name, each in self.plan.tables.items() if _follows_schedule(each)]
             self.optimizer.follow(self._tables.all(following))
             self._set_listed_rows()
