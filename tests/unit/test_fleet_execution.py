@@ -71,21 +71,63 @@ def test_a_program_that_grows_is_compiled_again() -> None:
 
 
 @pytest.mark.parametrize("before", [False, True])
-def test_operations_in_order_are_asked_for_once(before: bool) -> None:
-    """The flag is Paddle's and everybody's: it is as it was after the first run, also if that fails."""
-    flag = "FLAGS_new_executor_sequential_run"
-    paddle.set_flags({flag: before})
+def test_batches_of_a_dataset_are_planned_once(before: bool) -> None:
+    """The flags are Paddle's and everybody's: they are as they were after each run, also if that fails."""
+    flags = {
+        "FLAGS_new_executor_sequential_run": before,
+        "FLAGS_new_executor_use_inplace": before,
+        "FLAGS_eager_delete_tensor_gb": 1.0 if before else 0.0,
+    }
+    kept = paddle.get_flags([*flags])
+    paddle.set_flags(flags)
     doubling = Doubling()
-    for x, fails in (
-        (np.zeros((1, 4), np.float32), True),
-        (np.float32([[1, 2]]), False),
-        (np.float32([[3, 4]]), False),
-    ):
-        with pytest.raises(ValueError, match="'x'") if fails else nullcontext():
-            (found,) = doubling.runs.run(doubling.executor, doubling.main, {"x": x}, [doubling.y], None, in_order=True)
-            assert np.array(found).tolist() == (2 * x).tolist()
-        assert paddle.get_flags(flag) == {flag: before}
-    paddle.set_flags({flag: False})
+    try:
+        for x, fails in (
+            (np.zeros((1, 4), np.float32), True),
+            (np.float32([[1, 2]]), False),
+            (np.float32([[3, 4], [5, 6]]), False),
+            (np.float32([[7, 8]]), False),
+        ):
+            with pytest.raises(ValueError, match="'x'") if fails else nullcontext():
+                (found,) = doubling.runs.run(
+                    doubling.executor, doubling.main, {"x": x}, [doubling.y], None, in_order=True
+                )
+                assert np.array(found).tolist() == (2 * x).tolist()
+            assert paddle.get_flags([*flags]) == flags
+    finally:
+        paddle.set_flags(kept)
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_what_is_in_the_scope_is_neither_fed_nor_fetched(in_order: bool) -> None:
+    doubling = Doubling()
+    scope = paddle.static.global_scope()
+    rows = feeding.JoinedRows(scope, ["x"])
+    for numbers in ([[1, 2]], [[3, 4], [5, -6]], [[7, 8], [9, 1]], [], [[2, 2]]):
+        x = np.array(numbers, np.float32).reshape(-1, 2)
+        rows.put(x, [x.shape], [None])
+        fetched, left = doubling.runs.run(
+            doubling.executor, doubling.main, {}, ["x"], scope, given=["x"], left=[doubling.y.name], in_order=in_order
+        )
+        assert np.array(fetched).tolist() == x.tolist()
+        assert np.array(left).tolist() == (2 * np.maximum(x, 0)).tolist()
+        assert left._ptr() == scope.find_var(doubling.y.name).get_tensor()._ptr()
+    assert not any(doubling.main.global_block().var(name).persistable for name in ("x", doubling.y.name))
+
+
+def test_rows_of_several_lookups_are_parts_of_one_tensor() -> None:
+    scope = paddle.static.Scope()
+    rows, other = feeding.JoinedRows(scope, ["a", "b", "c"]), feeding.JoinedRows(scope, ["b"])
+    numbers = np.arange(12, dtype=np.float32).reshape(6, 2)
+    for shapes in ([(2, 2), (1, 2), (3, 2)], [(0, 2), (3, 1, 2), (3, 2)], [(2, 2), (1, 2), (3, 2)]):
+        rows.put(numbers, shapes, [None, None, [0, 1, 3] if shapes[0][0] else None])
+        found = [np.array(scope.find_var(name).get_tensor()) for name in "abc"]
+        assert [each.shape for each in found] == shapes
+        assert np.concatenate([each.reshape(-1, 2) for each in found]).tolist() == numbers.tolist()
+    assert scope.find_var("c").get_tensor().lod() == [[0, 1, 3]]
+    other.put(numbers, [(6, 2)], [None])
+    rows.put(numbers + 1, shapes, [None, None, None])
+    assert np.array(scope.find_var("b").get_tensor()).tolist() == [[5.0, 6.0]]
 
 
 def test_a_closed_executor_refuses() -> None:

@@ -287,6 +287,46 @@ def test_a_test_program_reads_and_creates_nothing() -> None:
     assert executor.run(program.test, feed=batch, fetch_list=[program.loss])[0] < first
 
 
+def test_rows_that_a_program_makes_flat_come_flat_and_can_still_be_fetched_as_they_were() -> None:
+    main, startup = paddle.static.Program(), paddle.static.Program()
+    fleet.init(fleet.PaddleCloudRoleMaker())
+    with paddle.static.program_guard(main, startup), paddle.utils.unique_name.guard():
+        ids = paddle.static.data("ids", [None, 1], "int64")
+        half = paddle.ParamAttr(name="rows", initializer=paddle.nn.initializer.Constant(0.5))
+        rows = paddle.nn.Embedding(10, 2, sparse=True, weight_attr=half)(ids)
+        flat = paddle.reshape(rows, [-1, 2])
+        loss = paddle.mean(flat)
+        fleet.distributed_optimizer(paddle.optimizer.SGD(1.0), None).minimize(loss)
+        assert "reshape2" not in [op.type for op in main.global_block().ops]
+        executor = paddle.static.Executor(paddle.CPUPlace())
+        executor.run(startup)
+        feed = {"ids": np.array([[1], [2]])}
+        for expected in (0.5, 0.25):
+            found = executor.run(main, feed=feed, fetch_list=[loss, rows, flat])
+            assert [each.tolist() for each in found] == [expected, [[[expected] * 2]] * 2, [[expected] * 2] * 2]
+        added = paddle.sum(rows)
+    found = executor.run(main, feed=feed, fetch_list=[loss, added])
+    assert [each.tolist() for each in found] == [0.0, 0.0]
+
+
+def test_batches_of_any_size_one_after_the_other() -> None:
+    program = fleet_program(lambda: paddle.optimizer.SGD(0.1))
+    losses(program, 1)
+    executor = paddle.static.Executor(paddle.CPUPlace())
+    for size in (8, 3, 20, 8):
+        batch = program.batch(size, size)
+        (read,) = executor.run(program.test, feed=batch, fetch_list=[program.predict])
+        (learned,) = executor.run(program.main, feed=batch, fetch_list=[program.predict])
+        assert learned == pytest.approx(read, abs=1e-7)
+
+
+def test_a_script_that_saves_what_stays_saves_its_parameters_alone() -> None:
+    program = fleet_program(lambda: paddle.optimizer.SGD(0.1))
+    losses(program, 2)
+    names = {each.name for each in program.main.list_vars() if each.persistable}
+    assert not [name for name in names if "@GRAD" in name or "embedding" in name or "reshape" in name]
+
+
 def test_ragged_slots_are_pooled_by_the_program() -> None:
     main, startup = paddle.static.Program(), paddle.static.Program()
     fleet.init(fleet.PaddleCloudRoleMaker())

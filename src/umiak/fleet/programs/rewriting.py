@@ -133,6 +133,7 @@ def for_training(
     ]
     ids_program, computed = _ids_program(program, found.lookups)
     _take_out(program, found.lookups, tables)
+    lookups = _made_flat(program, found.lookups)
     _forget(startup, tables)
     clips = learning.clip is not None and learning.clip.global_norm is not None
     if clips:
@@ -146,7 +147,7 @@ def for_training(
         if rules.own_learning(block.vars[site.table], learning, optimizer).is_clipped
     ]
     _make_dense(block, found.kept)
-    learned = [each for each in found.lookups if each.learns]
+    learned = [each for each in lookups if each.learns]
     dense = _learning_parameters(program, parameters)
     targets = [*(block.vars[each.output] for each in (*learned, *padded)), *dense]
     gradients = paddle.static.gradients([loss], targets) if targets else []
@@ -155,7 +156,7 @@ def for_training(
     others = names[len(learned) + len(padded) :]
     return ProgramPlan(
         program=program,
-        lookups=found.lookups,
+        lookups=lookups,
         ids_program=ids_program,
         computed=computed,
         gradients={site.output: name for site, name in zip(learned, rows, strict=True) if name is not None},
@@ -293,6 +294,32 @@ def _take_out(program: Any, lookups: Iterable[LookupSite], tables: Iterable[str]
         output.stop_gradient = not is_learned
     for name in tables:
         block._remove_var(name)  # noqa: SLF001
+
+
+def _made_flat(program: Any, lookups: Iterable[LookupSite]) -> tuple[LookupSite, ...]:
+    """Rows that the program does nothing with but to put them into one list, come as such a list: each slot has two operations less."""
+    block = program.global_block()
+    users: dict[str, list[Any]] = {}
+    for op in (op for each in program.blocks for op in each.ops):
+        for name in op.input_arg_names:
+            users.setdefault(name, []).append(op)
+    found, left_out = [], []
+    for site in lookups:
+        using = users.get(site.output, [])
+        is_ragged = block.vars[site.ids].lod_level > 0
+        if len(using) == 1 and not is_ragged and sites.flattens(using[0], block.vars[site.output].shape[-1]):
+            flat = using[0].output("Out")[0]
+            block.vars[flat].is_data = True
+            block.vars[flat].stop_gradient = not site.learns
+            left_out.append(flat)
+            found.append(replace(site, output=flat, replaced=site.output))
+        else:
+            found.append(site)
+    for index in reversed(range(len(block.ops))):
+        op = block.ops[index]
+        if op.type == sites.RESHAPE and op.output("Out")[0] in left_out:
+            block._remove_op(index)  # noqa: SLF001
+    return tuple(found)
 
 
 def _forget(startup: Any, tables: Iterable[str]) -> None:

@@ -67,18 +67,30 @@ class PulledRows:
         """Of each lookup's rows."""
         width = self.rows.shape[-1]
         return [
-            (*(each.array.shape[:-1] if site.drops_last else each.array.shape), width)
+            (each.array.size, width) if site.replaced else (*_unflat(site, each), width)
             for site, each in zip(self.group.lookups, self.arrays, strict=True)
         ]
 
     def tensors(self) -> dict[str, Any]:
         """Each lookup's rows, for a feed."""
-        found, behind = {}, 0
-        for site, each, shape in zip(self.group.lookups, self.arrays, self.shapes(), strict=True):
-            part = self.rows[behind : behind + each.array.size].reshape(shape)
-            behind += each.array.size
-            found[site.output] = tensor_of(FedArray(array=part, offsets=each.offsets))
-        return found
+        parts = zip(self.group.lookups, self.arrays, self._parts(), self.shapes(), strict=True)
+        return {
+            site.output: tensor_of(FedArray(array=part.reshape(shape), offsets=each.offsets))
+            for site, each, part, shape in parts
+        }
+
+    def replaced(self, names: set[str]) -> dict[str, Any]:
+        """Those of these variables that had rows before they were made flat."""
+        parts = zip(self.group.lookups, self.arrays, self._parts(), strict=True)
+        return {
+            site.replaced: tensor_of(FedArray(array=part.reshape(*_unflat(site, each), part.shape[-1])))
+            for site, each, part in parts
+            if site.replaced in names
+        }
+
+    def _parts(self) -> list[NDArray[np.float32]]:
+        ends = np.cumsum([each.array.size for each in self.arrays])
+        return np.split(self.rows, ends[:-1])
 
 
 class ProgramRunner:
@@ -101,7 +113,9 @@ class ProgramRunner:
         self._joined: dict[int, JoinedRows] = {}
         """Of each group, in the scope of the last step."""
         self._groups = _groups(plan)
-        self._used = {name for block in plan.program.blocks for op in block.ops for name in op.input_arg_names}
+        self._replaced = {site.replaced for site in plan.lookups if site.replaced}
+        self._operations = 0
+        self._used: set[str] = set()
         order = [site for group in self._groups if group.is_pushed for site in group.lookups]
         self._row_gradients = [plan.gradients[site.output] for site in order]
         self._gradients = self._row_gradients
@@ -228,8 +242,8 @@ class ProgramRunner:
     ) -> tuple[dict[str, Any], list[PulledRows]]:
         """A feed without the rows, and the rows of all lookups."""
         ids = self._ids(feed, executor, scope)
-        named = {getattr(each, "name", each) for each in fetch}
-        ready = fed({name: each for name, each in feed.items() if name in self._used or name in named})
+        needed = self._inputs() | {getattr(each, "name", each) for each in fetch}
+        ready = fed({name: each for name, each in feed.items() if name in needed})
         pulled: list[PulledRows] = []
         for group in self._groups:
             arrays = [ids[site.ids] for site in group.lookups]
@@ -238,7 +252,17 @@ class ProgramRunner:
             lookup = self._looked_up(group, keys, arrays)
             rows = lookup.rows(create=create and not any(site.is_test for site in group.lookups))
             pulled.append(PulledRows(group, arrays, lookup, rows))
+            if not self._replaced.isdisjoint(needed):
+                ready |= pulled[-1].replaced(needed)
         return ready, pulled
+
+    def _inputs(self) -> set[str]:
+        """What operations of the program use. A script may have added some since the last step."""
+        count = sum(len(block.ops) for block in self.plan.program.blocks)
+        if count != self._operations:
+            self._operations = count
+            self._used = {name for block in self.plan.program.blocks for op in block.ops for name in op.input_arg_names}
+        return self._used
 
     def _put(self, number: int, pulled: PulledRows, scope: Any) -> list[str]:
         """The rows of the group with this number into the scope; returns the names of their variables."""
@@ -265,7 +289,7 @@ class ProgramRunner:
         table, planned = self._tables[group.table], self._tables.planned(group.table)
         if planned.counting is None:
             return Lookup(table, keys, padding=group.padding)
-        slots = [planned.site.slots.get(site.output, 0) for site in group.lookups]
+        slots = [planned.site.slots.get(site.replaced or site.output, 0) for site in group.lookups]
         return CountedLookup(table, planned.counting, keys, arrays, slots, padding=group.padding)
 
     def _counting(self, table: str) -> RowCounting:
@@ -336,6 +360,11 @@ def _groups(plan: ProgramPlan) -> list[LookupGroup]:
     return [
         LookupGroup(table=key[0], padding=key[1], is_pushed=key[2], lookups=tuple(each)) for key, each in found.items()
     ]
+
+
+def _unflat(site: LookupSite, ids: FedArray) -> tuple[int, ...]:
+    """The dimensions of a lookup's rows, but the last."""
+    return ids.array.shape[:-1] if site.drops_last else ids.array.shape
 
 
 def _follows_schedule(planned: PlannedRows) -> bool:

@@ -24,6 +24,7 @@ OLD, NEW = "lookup_table", "lookup_table_v2"
 LOOKUPS = (OLD, NEW)
 NO_PADDING = -1
 FLOAT32 = "float32"
+RESHAPE = "reshape2"
 CVM = "cvm"
 """The operation of `continuous_value_model`."""
 SHAPING = {
@@ -51,6 +52,8 @@ class LookupSite:
     """Whether its rows get gradients; else they are only read."""
     is_test: bool = False
     """Whether the program says that rows are only read."""
+    replaced: str = ""
+    """The variable that had the rows before the program made them flat, which is left out: the ids' dimensions are not those of the rows."""
 
 
 @value
@@ -114,6 +117,12 @@ def padded(program: Any, names: Iterable[str]) -> tuple[LookupSite, ...]:
     block, names = program.global_block(), {*names}
     own = [op for op in block.ops if op.type in LOOKUPS and op.input("W")[0] in names and _is_true(op, "is_sparse")]
     return tuple(site for site in (_lookup(block, op) for op in own) if site.padding is not None and site.learns)
+
+
+def flattens(op: Any, dim: int) -> bool:
+    """Whether an operation makes a list of rows, of so many columns, and nothing else."""
+    computed = [name for each in ("Shape", "ShapeTensor") for name in op.input(each)] if op.type == RESHAPE else []
+    return op.type == RESHAPE and not computed and [*op.attr("shape")] == [-1, dim]
 
 
 def producers(block: Any, names: Iterable[str], given: Iterable[str] = ()) -> list[Any]:
