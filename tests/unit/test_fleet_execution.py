@@ -149,6 +149,26 @@ def test_fetched_numbers_live_as_long_as_their_array() -> None:
     assert array.tolist() == np.ones((300, 2)).tolist()
 
 
+def test_numbers_are_looked_at_again_where_their_memory_has_moved() -> None:
+    views = feeding.FloatViews()
+    tensors = [feeding.tensor_of(feeding.FedArray(array=np.ones((2, 3), np.float32))) for _ in range(2)]
+    first = views.of(tensors)
+    assert all(before is now for before, now in zip(first, views.of(tensors), strict=True))
+    for numbers in ([[5.0]], [[1.0, 2.0]] * 900):
+        tensors[1].set(np.array(numbers, np.float32), core_place())
+        assert [each.tolist() for each in views.of(tensors)] == [[[1.0] * 3] * 2, numbers]
+    assert [each.tolist() for each in views.of(tensors[::-1])] == [numbers, [[1.0] * 3] * 2]
+    whole = paddle.base.core.DenseTensor()
+    whole.set(np.array([[1, 2]], np.float64), core_place())
+    for number in (3, 4):
+        whole.set(np.array([[number]], np.float64), core_place())
+        assert views.of([whole])[0].tolist() == [[number]]
+
+
+def core_place() -> Any:
+    return paddle.base.core.CPUPlace()
+
+
 def test_what_is_fed_is_not_the_callers_memory() -> None:
     """Paddle's threads could not give it back while an executor that ends waits for them."""
     array = np.ones((300, 2), np.float32)

@@ -103,9 +103,9 @@ class ScopeOptimizer(common.Optimizer):
 
     def _take_changes(self) -> None:
         values = self._learner.values
-        moved = False
+        first, moved = values.ctypes.data, False
         for each, place in common.places(self._parameters):
-            if each.tensor._ptr() != values.ctypes.data + values.itemsize * place.start:  # noqa: SLF001
+            if each.tensor._ptr() != first + values.itemsize * place.start:  # noqa: SLF001
                 # It was given other memory, for example by another run of the startup program.
                 values[place] = self._floats(each)
                 moved = True

@@ -19,7 +19,7 @@ from umiak.core.value import value
 from umiak.fleet.programs import parameters
 from umiak.fleet.programs.counting import CountedLookup
 from umiak.fleet.programs.execution import RepeatedRuns
-from umiak.fleet.programs.feeding import FedArray, JoinedRows, array_of, fed, floats_of, tensor_of
+from umiak.fleet.programs.feeding import FedArray, FloatViews, JoinedRows, array_of, fed, tensor_of
 from umiak.ps.errors import bad
 from umiak.ps.tables.lookup import Lookup, as_keys
 
@@ -110,6 +110,7 @@ class ProgramRunner:
         self._lock = threading.RLock()
         self._executor: Any = None
         self._runs = RepeatedRuns()
+        self._views = FloatViews()
         self._joined: dict[int, JoinedRows] = {}
         """Of each group, in the scope of the last step."""
         self._groups = _groups(plan)
@@ -122,7 +123,10 @@ class ProgramRunner:
         """Also those of the parameters, in the optimizer's order, when there is one."""
         self._padded = [name for each in plan.padded for name in (each.site.ids, each.gradient)]
         made = {name for op in plan.program.global_block().ops for name in op.output_arg_names}
-        self._computed_counts = [name for name in self._count_names() if name in made]
+        known = [each.counting for each in plan.tables.values() if each.counting and not each.counting.is_gradient]
+        self._count_names = [*dict.fromkeys(name for each in known for name in (each.shows, each.clicks) if name)]
+        """Variables that say how often a sample was shown and clicked."""
+        self._computed_counts = [name for name in self._count_names if name in made]
 
     # ---- one batch
 
@@ -156,10 +160,11 @@ class ProgramRunner:
                 in_order=in_order,
             )
             behind = len(fetch)
-            beside = self._padding_squares(found[behind : behind + len(padded)])
+            beside = self._padding_squares(found[behind : behind + len(padded)]) if padded else 0.0
             behind += len(padded)
-            counts = self._counts(feed, found[behind : behind + len(self._computed_counts)])
-            gradients = [floats_of(each) for each in found[behind + len(self._computed_counts) :]]
+            counted = len(self._computed_counts)
+            counts = self._counts(feed, found[behind : behind + counted]) if self._count_names else {}
+            gradients = self._views.of(found[behind + counted :])
             behind = 0
             for each in pulled:
                 if each.group.is_pushed:
@@ -297,15 +302,10 @@ class ProgramRunner:
         assert found is not None
         return found
 
-    def _count_names(self) -> list[str]:
-        """Variables that say how often a sample was shown and clicked."""
-        known = [each.counting for each in self.plan.tables.values() if each.counting and not each.counting.is_gradient]
-        return [*dict.fromkeys(name for each in known for name in (each.shows, each.clicks) if name)]
-
     def _counts(self, feed: Mapping[str, Fed], computed: Fetched) -> dict[str, Any]:
         """Their numbers, of the feed or of the program."""
         found = {name: np.array(each) for name, each in zip(self._computed_counts, computed, strict=True)}
-        names = [name for name in self._count_names() if name not in found]
+        names = [name for name in self._count_names if name not in found]
         missing = [name for name in names if name not in feed]
         if missing:
             what = f"the feed lacks what its ShowClickEntry names: {', '.join(missing)}"
