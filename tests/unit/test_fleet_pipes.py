@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from umiak.fleet.datasets.pipes import LAST_LINES, PipeError, PipeProgram
+from umiak.fleet.datasets.pipes import LAST_LINES, PipeError, PipeProgram, PlainFile, opened
 
 
 @pytest.fixture
@@ -42,6 +42,41 @@ def test_blocks_are_whole_lines(file: str) -> None:
     assert len(blocks) > 1
     assert all(block.endswith(b"\n") for block in blocks)
     assert b"".join(printed("printf '1 5\\n1 6'", file)) == b"1 5\n1 6"
+
+
+@pytest.mark.parametrize("text", ["", "1 5\n", "1 5\n1 6", "\n\n1 7\n" * 400])
+@pytest.mark.parametrize("most_bytes", [7, 1 << 20])
+def test_cat_needs_no_program(tmp_path: Path, text: str, most_bytes: int) -> None:
+    path = tmp_path / "part-0"
+    path.write_text(text)
+    plain = opened(" cat ", str(path))
+    assert isinstance(plain, PlainFile)
+    blocks = list(plain.blocks(most_bytes))
+    assert b"".join(blocks) == text.encode() == b"".join(printed("cat", str(path)))
+    assert all(block.endswith(b"\n") for block in blocks[:-1])
+    plain.close()
+    plain.close()
+
+
+def test_only_a_plain_file_is_read_without_a_program(tmp_path: Path) -> None:
+    packed, directory = tmp_path / "part-0.gz", tmp_path / "directory"
+    packed.write_bytes(gzip.compress(b"1 5\n"))
+    directory.mkdir()
+    for command, path in (("cat", packed), ("cat | cat", Path(__file__)), ("cat", directory)):
+        program = opened(command, str(path))
+        program.close()
+        assert isinstance(program, PipeProgram)
+    with pytest.raises(PipeError, match="UM-FLEET-044"):
+        opened("cat", str(tmp_path / "none"))
+
+
+def test_a_file_that_is_read_ends_when_it_is_killed(file: str) -> None:
+    plain = opened("cat", file)
+    blocks = plain.blocks(100)
+    assert next(blocks)
+    plain.kill()
+    assert len(list(blocks)) <= 1
+    plain.close()
 
 
 def test_what_a_slow_program_printed_is_not_kept_back(file: str) -> None:

@@ -1,7 +1,8 @@
 """Runs the program of a ``pipe_command``: a file on its standard input, samples on its standard output. An adapter.
 
 It is a shell command (`bash`, with ``pipefail``, as Paddle runs it) in a process group of its own. Whatever happens to this process,
-that group ends: a part of it does nothing but wait for the end of a pipe whose other end only this process has.
+that group ends: a part of it does nothing but wait for the end of a pipe whose other end only this process has. For `cat`, which is Paddle's
+default, there is no program: the file is read.
 """
 
 from __future__ import annotations
@@ -43,6 +44,47 @@ class PipeError(UmiakError, RuntimeError):
         return "\n".join(line for problem in self.problems for line in problem.lines())
 
 
+def opened(command: str, file: str) -> PipeProgram | PlainFile:
+    """What is to be read of a file of a dataset."""
+    is_plain = command.strip() == "cat" and not file.endswith(".gz") and os.path.isfile(file)
+    return PlainFile(file) if is_plain else PipeProgram(command, file)
+
+
+class PlainFile:
+    """A file, read as `PipeProgram` gives what `cat` prints of it."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self._descriptor = _open(file)
+        self._is_killed = False
+
+    def blocks(self, most_bytes: int) -> Iterator[bytes]:
+        rest = b""
+        while not self._is_killed and (piece := self._read(most_bytes)):
+            text = rest + piece
+            end = text.rfind(b"\n") + 1
+            rest = text[end:]
+            if end:
+                yield text[:end]
+        if rest:
+            yield rest
+
+    def kill(self) -> None:
+        """`blocks` comes to an end. From any thread."""
+        self._is_killed = True
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _read(self, most_bytes: int) -> bytes:
+        try:
+            return os.read(self._descriptor, most_bytes)
+        except OSError as error:
+            raise _unreadable(self.file, error) from error
+
+
 class PipeProgram:
     """A started program that reads one file."""
 
@@ -52,14 +94,11 @@ class PipeProgram:
         self._last: deque[str] = deque(maxlen=LAST_LINES)
         watched, self._alive = os.pipe()
         try:
-            source = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
+            source = _open(file)
+        except PipeError:
             os.close(watched)
             os.close(self._alive)
-            problem = Problem(
-                code="UM-FLEET-044", what=f"a file of the dataset can't be read: {file}", why=error.strerror
-            )
-            raise PipeError(problem) from error
+            raise
         try:
             self._process = subprocess.Popen(
                 _shell(command, watched, is_packed=file.endswith(".gz")),
@@ -168,6 +207,18 @@ class PipeProgram:
     def _keep(self, line: bytes) -> None:
         if line.strip():
             self._last.append(line[:_LONGEST_LINE].decode(errors="replace").rstrip())
+
+
+def _open(file: str) -> int:
+    try:
+        return os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _unreadable(file, error) from error
+
+
+def _unreadable(file: str, error: OSError) -> PipeError:
+    what = f"a file of the dataset can't be read: {file}"
+    return PipeError(Problem(code="UM-FLEET-044", what=what, why=error.strerror))
 
 
 def _shell(command: str, watched: int, *, is_packed: bool) -> list[str]:

@@ -18,7 +18,8 @@ import umiak_native
 from umiak_native import MultiSlotSamples
 
 from umiak.core.problem import Problem
-from umiak.fleet.datasets.pipes import PipeError, PipeProgram
+from umiak.fleet.datasets import pipes
+from umiak.fleet.datasets.pipes import PipeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,7 +51,7 @@ class FileStream:
         self._blocks: queue.Queue[MultiSlotSamples | BaseException | None] = queue.Queue(ahead)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._read, name=f"dataset {file}", daemon=True)
-        self._program: PipeProgram | None = None
+        self._program: pipes.PipeProgram | pipes.PlainFile | None = None
         self._lock = threading.Lock()
         self.is_started = False
 
@@ -100,7 +101,7 @@ class FileStream:
         with self._lock:
             if self._stop.is_set():
                 return
-            program = self._program = PipeProgram(settings.command, self._file)
+            program = self._program = pipes.opened(settings.command, self._file)
         lines = 0
         for text in program.blocks(BLOCK_BYTES):
             try:
