@@ -102,7 +102,7 @@ def test_batches_of_a_dataset_are_planned_once(before: bool) -> None:
 def test_what_is_in_the_scope_is_neither_fed_nor_fetched(in_order: bool) -> None:
     doubling = Doubling()
     scope = paddle.static.global_scope()
-    rows = feeding.JoinedRows(scope, ["x"])
+    rows = feeding.ScopeRows(scope, ["x"])
     for numbers in ([[1, 2]], [[3, 4], [5, -6]], [[7, 8], [9, 1]], [], [[2, 2]]):
         x = np.array(numbers, np.float32).reshape(-1, 2)
         rows.put(x, [x.shape], [None])
@@ -117,7 +117,7 @@ def test_what_is_in_the_scope_is_neither_fed_nor_fetched(in_order: bool) -> None
 
 def test_rows_of_several_lookups_are_parts_of_one_tensor() -> None:
     scope = paddle.static.Scope()
-    rows, other = feeding.JoinedRows(scope, ["a", "b", "c"]), feeding.JoinedRows(scope, ["b"])
+    rows, other = feeding.ScopeRows(scope, ["a", "b", "c"]), feeding.ScopeRows(scope, ["b"])
     numbers = np.arange(12, dtype=np.float32).reshape(6, 2)
     for shapes in ([(2, 2), (1, 2), (3, 2)], [(0, 2), (3, 1, 2), (3, 2)], [(2, 2), (1, 2), (3, 2)]):
         rows.put(numbers, shapes, [None, None, [0, 1, 3] if shapes[0][0] else None])

@@ -61,7 +61,7 @@ def tensor_of(fed: FedArray) -> Any:
     return tensor
 
 
-class JoinedRows:
+class ScopeRows:
     """The rows of several lookups, which came in one array: one tensor, of which each lookup's variable in a scope is a part."""
 
     def __init__(self, scope: Any, names: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ from umiak.core.value import value
 from umiak.fleet.programs import parameters
 from umiak.fleet.programs.counting import CountedLookup
 from umiak.fleet.programs.execution import RepeatedRuns
-from umiak.fleet.programs.feeding import FedArray, FloatViews, JoinedRows, array_of, fed, tensor_of
+from umiak.fleet.programs.feeding import FedArray, FloatViews, ScopeRows, array_of, fed, tensor_of
 from umiak.ps.errors import bad
 from umiak.ps.tables.lookup import Lookup, as_keys
 
@@ -111,7 +111,7 @@ class ProgramRunner:
         self._executor: Any = None
         self._runs = RepeatedRuns()
         self._views = FloatViews()
-        self._joined: dict[int, JoinedRows] = {}
+        self._joined: dict[int, ScopeRows] = {}
         """Of each group, in the scope of the last step."""
         self._groups = _groups(plan)
         self._replaced = {site.replaced for site in plan.lookups if site.replaced}
@@ -275,7 +275,7 @@ class ProgramRunner:
         names = [site.output for site in pulled.group.lookups]
         joined = self._joined.get(number)
         if joined is None or joined.scope is not scope:
-            joined = self._joined[number] = JoinedRows(scope, names)
+            joined = self._joined[number] = ScopeRows(scope, names)
         joined.put(pulled.rows, pulled.shapes(), [each.offsets for each in pulled.arrays])
         return names
 
