@@ -100,7 +100,7 @@ def test_killed_before_and_after_each_write(control_plane, fake_nodes, jobs, tmp
     assert has_failed
     assert kills > 10
     assert status.get("restarts", 0) == 1, status
-    assert operator.starts > 10
+    assert operator.starts > 5, "two writes on their way at once are two kills of one process"
 
 
 def test_watches_that_are_cut_and_versions_that_are_forgotten(control_plane, fake_nodes, jobs, tmp_path: Path):
