@@ -22,7 +22,7 @@ from tests.static_programs import (
 from umiak import ps
 from umiak.core.problem import BadRequest
 from umiak.fleet import job
-from umiak.fleet.programs import initializers, rewriting, rules, sites
+from umiak.fleet.programs import execution, initializers, rewriting, rules, sites
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -254,6 +254,90 @@ def test_several_programs_of_a_job_learn_each_its_own() -> None:
         lambda loss, startup: fleet.distributed_optimizer(paddle.optimizer.SGD(0.01), theirs).minimize(loss, startup)
     )
     assert found == pytest.approx(expected, abs=1e-5)
+
+
+def dataset_losses(make: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, *, in_place: bool) -> list[Any]:
+    """What a program fetches when it learns batches of a dataset, of several sizes."""
+    if not in_place:
+        monkeypatch.setattr(execution, "SAFE_IN_PLACE", frozenset())
+    with older_programs():
+        program = make()
+        executor = paddle.static.Executor(paddle.CPUPlace())
+        executor.run(program.startup)
+        begun = job.current()
+        assert begun is not None
+        runner = begun.runner_of(program.main)
+        assert runner is not None
+        fetch = [program.loss, program.predict]
+        sizes = (16, 16, 16, 5, 16)
+        return [
+            [each.tolist() for each in runner.step(program.batch(step, size), fetch, in_order=True)]
+            for step, size in enumerate(sizes)
+        ]
+
+
+class Crossed(ClickProgram):
+    """The operations of click models that `ClickProgram` has not."""
+
+    def __init__(self) -> None:
+        self.main, self.startup = paddle.static.Program(), paddle.static.Program()
+        paddle.seed(3)
+        with paddle.static.program_guard(self.main, self.startup), paddle.utils.unique_name.guard():
+            ids = [paddle.static.data(f"slot{place}", [None, 1], "int64") for place in range(3)]
+            label = paddle.static.data("label", [None, 1], "int64")
+            rows = [paddle.static.nn.sparse_embedding(each, [IDS, DIM]) for each in ids]
+            sums = rows[0] + rows[1] + rows[2]
+            squares = paddle.square(rows[0]) + paddle.square(rows[1] * rows[2])
+            whole = paddle.concat([sums, paddle.reshape(squares, [-1, DIM // 2, 2]).reshape([-1, DIM]), *rows], axis=1)
+            weights = paddle.create_parameter([5 * DIM, 8], "float32")
+            hidden = paddle.nn.functional.relu(paddle.matmul(whole, weights))
+            logit = paddle.static.nn.fc(hidden, 1)
+            self.predict = paddle.nn.functional.sigmoid(logit)
+            lost = paddle.nn.functional.binary_cross_entropy_with_logits(logit, paddle.cast(label, "float32"))
+            self.loss = lost + 0.01 * paddle.sum(weights * weights)
+
+
+def kinds_of(program: ClickProgram) -> set[str]:
+    return {op.type.removesuffix("_grad") for block in program.main.blocks for op in block.ops}
+
+
+def test_operations_that_write_over_their_input_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: set[str] = set()
+
+    def made(make: Callable[[], ClickProgram]) -> ClickProgram:
+        fleet.init(fleet.PaddleCloudRoleMaker())
+        program = make()
+        program.minimize(fleet.distributed_optimizer(paddle.optimizer.SGD(0.1), fleet.DistributedStrategy()))
+        seen.update(kinds_of(program))
+        assert kinds_of(program) <= safe
+        return program
+
+    safe = execution.SAFE_IN_PLACE
+    for each in (ClickProgram, Crossed):
+        found = dataset_losses(lambda each=each: made(each), monkeypatch, in_place=True)
+        with monkeypatch.context() as patched:
+            assert found == dataset_losses(lambda each=each: made(each), patched, in_place=False)
+    assert seen == safe, "no operation is called safe that is not tried here"
+
+
+def test_a_program_that_paddle_cannot_run_in_place_learns_from_a_dataset() -> None:
+    """With `rnn` in place Paddle 3.3.1 crashes."""
+    main, startup = paddle.static.Program(), paddle.static.Program()
+    fleet.init(fleet.PaddleCloudRoleMaker())
+    with paddle.static.program_guard(main, startup), paddle.utils.unique_name.guard():
+        ids = paddle.static.data("ids", [None, 3], "int64")
+        rows = paddle.nn.Embedding(10, 4, sparse=True)(ids)
+        _, last = paddle.nn.GRU(4, 4)(rows)
+        loss = paddle.mean(paddle.square(last))
+        fleet.distributed_optimizer(paddle.optimizer.SGD(0.1), None).minimize(loss)
+    executor = paddle.static.Executor(paddle.CPUPlace())
+    executor.run(startup)
+    begun = job.current()
+    assert begun is not None
+    runner = begun.runner_of(main)
+    assert runner is not None
+    found = [float(runner.step({"ids": np.array([[1, 2, 3]] * 4)}, [loss], in_order=True)[0]) for _ in range(4)]
+    assert found == sorted(found, reverse=True)
 
 
 # ---- what a program still is
