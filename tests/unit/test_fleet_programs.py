@@ -320,8 +320,9 @@ def test_operations_that_write_over_their_input_give_the_same_bits(monkeypatch: 
     assert seen == safe, "no operation is called safe that is not tried here"
 
 
-def test_a_program_that_paddle_cannot_run_in_place_learns_from_a_dataset() -> None:
-    """With `rnn` in place Paddle 3.3.1 crashes."""
+def test_a_program_with_other_operations_does_not_run_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    set_flags = paddle.set_flags
     main, startup = paddle.static.Program(), paddle.static.Program()
     fleet.init(fleet.PaddleCloudRoleMaker())
     with paddle.static.program_guard(main, startup), paddle.utils.unique_name.guard():
@@ -336,8 +337,11 @@ def test_a_program_that_paddle_cannot_run_in_place_learns_from_a_dataset() -> No
     assert begun is not None
     runner = begun.runner_of(main)
     assert runner is not None
+    flag = "FLAGS_new_executor_use_inplace"
+    monkeypatch.setattr(paddle, "set_flags", lambda flags: (asked.append(flags.get(flag)), set_flags(flags)))
     found = [float(runner.step({"ids": np.array([[1, 2, 3]] * 4)}, [loss], in_order=True)[0]) for _ in range(4)]
     assert found == sorted(found, reverse=True)
+    assert asked == [False] * 4, "set and set back, in each of two runs"
 
 
 # ---- what a program still is

@@ -65,7 +65,7 @@ SAFE_IN_PLACE = frozenset(
     ]
 )
 """Operations of click models, and their gradients, that give the same bits where Paddle lets them write over their input: a twentieth of a batch's CPU time.
-Not all do: with `rnn` Paddle crashes. A program that has any other one runs without."""
+With others Paddle 3.3.1 can crash (rank/dien of PaddleRec, which has a GRU): a program that has any runs without."""
 _RUNS_TO_PLAN = 2
 """Paddle plans a program in its second run, by the flags of that moment, and keeps to it."""
 
