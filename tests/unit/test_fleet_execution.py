@@ -98,6 +98,20 @@ def test_batches_of_a_dataset_are_planned_once(before: bool) -> None:
         paddle.set_flags(kept)
 
 
+def test_through_paddles_own_call_what_is_in_the_scope_is_fed_and_fetched() -> None:
+    class Own(paddle.static.Executor):
+        """Of a script: nobody knows what else it does."""
+
+    doubling, executor, scope = Doubling(), Own(paddle.CPUPlace()), paddle.static.global_scope()
+    rows = feeding.ScopeRows(scope, ["x"])
+    for x in (np.float32([[1, 2]]), np.float32([[3, 4], [5, 6]])):
+        rows.put(x, [x.shape], [None])
+        how = {"given": ["x"], "left": [doubling.y.name]}
+        fetched, left = doubling.runs.run(executor, doubling.main, {}, ["x"], scope, **how)
+        assert np.array(fetched).tolist() == x.tolist()
+        assert np.array(left).tolist() == (2 * x).tolist()
+
+
 @pytest.mark.parametrize("in_order", [False, True])
 def test_what_is_in_the_scope_is_neither_fed_nor_fetched(in_order: bool) -> None:
     doubling = Doubling()

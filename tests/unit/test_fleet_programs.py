@@ -22,7 +22,7 @@ from tests.static_programs import (
 from umiak import ps
 from umiak.core.problem import BadRequest
 from umiak.fleet import job
-from umiak.fleet.programs import execution, initializers, rewriting, rules, sites
+from umiak.fleet.programs import execution, initializers, rewriting, rules, running, sites
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -256,6 +256,14 @@ def test_several_programs_of_a_job_learn_each_its_own() -> None:
     assert found == pytest.approx(expected, abs=1e-5)
 
 
+def runner_of(program: Any) -> running.ProgramRunner:
+    begun = job.current()
+    assert begun is not None
+    runner = begun.runner_of(program)
+    assert runner is not None
+    return runner
+
+
 def dataset_losses(make: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, *, in_place: bool) -> list[Any]:
     """What a program fetches when it learns batches of a dataset, of several sizes."""
     if not in_place:
@@ -264,10 +272,7 @@ def dataset_losses(make: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, *, 
         program = make()
         executor = paddle.static.Executor(paddle.CPUPlace())
         executor.run(program.startup)
-        begun = job.current()
-        assert begun is not None
-        runner = begun.runner_of(program.main)
-        assert runner is not None
+        runner = runner_of(program.main)
         fetch = [program.loss, program.predict]
         sizes = (16, 16, 16, 5, 16)
         return [
@@ -333,10 +338,7 @@ def test_a_program_with_other_operations_does_not_run_in_place(monkeypatch: pyte
         fleet.distributed_optimizer(paddle.optimizer.SGD(0.1), None).minimize(loss)
     executor = paddle.static.Executor(paddle.CPUPlace())
     executor.run(startup)
-    begun = job.current()
-    assert begun is not None
-    runner = begun.runner_of(main)
-    assert runner is not None
+    runner = runner_of(main)
     flag = "FLAGS_new_executor_use_inplace"
     monkeypatch.setattr(paddle, "set_flags", lambda flags: (asked.append(flags.get(flag)), set_flags(flags)))
     found = [float(runner.step({"ids": np.array([[1, 2, 3]] * 4)}, [loss], in_order=True)[0]) for _ in range(4)]
@@ -427,14 +429,13 @@ def test_ragged_slots_are_pooled_by_the_program() -> None:
         fleet.distributed_optimizer(paddle.optimizer.SGD(1.0), None).minimize(loss)
     executor = paddle.static.Executor(paddle.CPUPlace())
     executor.run(startup)
-    begun = job.current()
-    assert begun is not None
-    runner = begun.runner_of(main)
-    assert runner is not None
+    runner = runner_of(main)
     ragged = (np.array([[1], [2], [2]]), np.array([0, 1, 3]))
     found, sums = runner.step({"ids": ragged}, [loss, pooled])
     assert found == pytest.approx(1.5)
     assert sums.tolist() == [[0.5, 0.5], [1.0, 1.0]]
+    begun = job.current()
+    assert begun is not None
     rows_now = begun.tables["rows"].rows(np.arange(3, dtype=np.uint64), create=False)
     assert rows_now.tolist() == [[0.5, 0.5], [0.0, 0.0], [-0.5, -0.5]]
 
