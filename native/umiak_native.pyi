@@ -614,6 +614,7 @@ class Client:
         gradients: NDArray[np.float32] | list[NDArray[np.float32]],
         out: NDArray[np.float32],
         *,
+        pushes: list[tuple[int, NDArray[np.uint64] | NDArray[np.int64], NDArray[np.float32]]] = ...,
         step: int | None = None,
         scale: float = 1.0,
         mean: bool = False,
@@ -621,7 +622,8 @@ class Client:
         """The end of a training step: pushes gradients and fills `out` with the elements afterwards.
 
         As `push_dense` and `pull_dense`, or with `step` as `push_dense`, `prepare`, `commit` and `pull_dense` of the next
-        step, with half as many exchanges.
+        step, with half as many exchanges. `pushes` are those of rows (sparse table, keys, rows), as `push` takes them: they go
+        before, in the same exchange. If a server refuses one of them, the rest may have been applied.
         """
 
     def set_dense(

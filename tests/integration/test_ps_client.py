@@ -222,15 +222,18 @@ def _train(servers_limits: dict[str, Any], limits: dict[str, Any], *, in_steps: 
             step = number if in_steps else None
             keys = dice.integers(0, 2000, 1500)
             found.append(mine.pull(table, keys, step=number if in_steps else 0))
-            mine.push(table, keys, dice.normal(size=(1500, 3)).astype(np.float32), step=step)
+            of_rows = dice.normal(size=(1500, 3)).astype(np.float32)
             gradients = dice.normal(size=3000).astype(np.float32)
+            together = [(table, keys, of_rows)] if number == 2 else []
+            if not together:
+                mine.push(table, keys, of_rows, step=step)
             if number % 2:
                 mine.push_dense(dense, gradients, step=step)
                 if step is not None:
                     mine.prepare(step)
                     mine.commit(step)
             else:
-                found.append(mine.learn_dense(dense, gradients, out, step=step).copy())
+                found.append(mine.learn_dense(dense, gradients, out, pushes=together, step=step).copy())
             found.append(mine.pull_dense(dense, step=number + 1 if in_steps else 0))
         mine.set(table, np.arange(900), np.ones((900, 3), np.float32))
         mine.add(table, np.arange(900), np.ones((900, 3), np.float32)) if not in_steps else None
@@ -449,6 +452,60 @@ def test_a_step_ends_with_the_values_that_it_led_to(elements: int) -> None:
             mine.learn_dense(table, [gradient, gradient], out)
         with pytest.raises(ValueError, match="out must be"):
             mine.learn_dense(table, gradient, np.empty(elements + 1, np.float32))
+
+
+@pytest.mark.parametrize("elements", [1, 40, 5000])
+def test_gradients_of_rows_go_with_the_dense_ones(elements: int) -> None:
+    rows = specs.to_json(specs.SparseTable(dim=3, seed=2, rule=specs.Adam(learning_rate=0.5)))
+
+    def end(*, in_steps: bool, together: bool) -> list[np.ndarray]:
+        dice = np.random.default_rng(3)
+        with servers(3, shards=64) as started:
+            mine = client(started, shards=64)
+            tables = [mine.create_table(name, rows) for name in ("a", "b")]
+            dense = mine.create_table("w", dense_spec(elements))
+            mine.set_dense(dense, np.zeros(elements, np.float32))
+            out = np.empty(elements, np.float32)
+            for step in range(4):
+                at = step if in_steps else None
+                # So few at times that a server has none of them.
+                keys = dice.integers(0, 500, (1, 2, 300, 0)[step])
+                pushes = [(table, keys, dice.normal(size=(keys.size, 3)).astype(np.float32)) for table in tables]
+                gradient = dice.normal(size=elements).astype(np.float32)
+                if not together:
+                    for each in pushes:
+                        mine.push(*each, step=at, scale=0.5)
+                mine.learn_dense(dense, gradient, out, pushes=pushes if together else [], step=at, scale=0.5)
+            read = [mine.pull(table, np.arange(500), create=False, step=4 if in_steps else 0) for table in tables]
+            mine.close()
+            return [*read, out]
+
+    for in_steps in (False, True):
+        apart = end(in_steps=in_steps, together=False)
+        for one, other in zip(apart, end(in_steps=in_steps, together=True), strict=True):
+            assert np.array_equal(one.view(np.uint32), other.view(np.uint32))
+
+
+def test_a_refused_push_is_told_though_dense_gradients_came_behind_it() -> None:
+    with servers(2, shards=64) as started:
+        mine = client(started, shards=64)
+        table, dense = mine.create_table("t", sum_spec()), mine.create_table("w", dense_spec())
+        mine.set_dense(dense, np.zeros(1000, np.float32))
+        keys, rows, wide = np.arange(9), np.ones((9, 4), np.float32), np.ones((9, 7), np.float32)
+        out, gradient = np.empty(1000, np.float32), -np.ones(1000, np.float32)
+        with pytest.raises(umiak_native.Refused, match="floats"):
+            mine.learn_dense(dense, gradient, out, pushes=[(table, keys, wide)])
+        with pytest.raises(umiak_native.Refused, match="dense"):
+            mine.learn_dense(dense, gradient, out, pushes=[(dense, keys, wide)])
+        with pytest.raises(umiak_native.Refused, match="step"):
+            mine.learn_dense(dense, gradient, out, pushes=[(table, keys, rows), (table, keys, rows)], step=7)
+        assert (mine.pull_dense(dense) == 0).all()
+        assert (mine.pull(table, keys, create=False, absent="zeros") == 0).all()
+        # All answers were heard: what comes next has its own.
+        mine.learn_dense(dense, gradient, out, pushes=[(table, keys, rows)])
+        assert (out == 1).all()
+        assert (mine.pull(table, keys) == 1).all()
+        mine.close()
 
 
 def test_shares_count_for_gradients_and_not_for_what_is_counted() -> None:

@@ -506,3 +506,25 @@ def test_a_checkpoint_from_before_the_first_batch_has_all_tables(job, paddle, tm
     job.save(str(tmp_path / "saved"))
     saved = manifest.from_bytes((tmp_path / "saved" / manifest.FILE_NAME).read_bytes(), "saved")
     assert {*saved.tables} == {"dense", "embedding"}
+
+
+def test_a_tensors_numbers_are_its_own_memory_and_keep_it(paddle) -> None:
+    from umiak.ps.paddle import floats, tensor_of
+
+    tensor = paddle.arange(12, dtype="float32").reshape([3, 4])
+    array = floats(tensor)
+    array[1, 2] = 50
+    assert float(tensor[1, 2]) == 50
+    del tensor
+    again = [paddle.full([3, 4], -1.0) for _ in range(50)]  # what would take memory that was given back
+    assert array.sum() == sum(range(12)) - 6 + 50
+    del again
+    parameter = paddle.nn.Linear(2, 3).weight
+    assert floats(parameter).ctypes.data == parameter.data_ptr(), "those that learn too"
+    turned = parameter.detach().transpose([1, 0])
+    assert np.array_equal(floats(turned), parameter.numpy().T)
+    assert floats(paddle.to_tensor([1, 2])).tolist() == [1.0, 2.0]
+    assert floats(paddle.zeros([0, 3])).shape == (0, 3)
+    rows = np.ones((2, 3), np.float32)
+    tensor_of(rows)[0, 0] = 7.0
+    assert rows[0, 0] == 7

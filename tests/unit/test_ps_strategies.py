@@ -286,30 +286,36 @@ def test_alone_gives_what_one_trainer_and_one_server_give(strategy: str) -> None
 
 @pytest.mark.parametrize("strategy", ["sync", "async", "half_async", "hybrid"])
 def test_a_step_in_one_call_is_the_same_step(strategy: str) -> None:
-    def trainer(job: Session) -> tuple[np.ndarray, np.ndarray]:
+    def trainer(job: Session) -> tuple[np.ndarray, ...]:
         values = []
         for name in ("apart", "together"):
             table = job.communicator.open_dense(name, DENSE, START)
+            rows = job.communicator.open(f"{name} rows", PLAIN)
             out = job.communicator.pull_dense(table, START.copy())
             for step in range(4):
                 pieces = [gradients(7, step).ravel()[:20], gradients(7, step).ravel()[20:35]]
+                push = (rows, np.arange(40, dtype=np.uint64), gradients(7, step)[:40])
                 if name == "apart":
+                    job.communicator.push(*push, share=0.25)
                     job.communicator.push_dense(table, pieces, share=0.25)
                     job.communicator.end_step()
                     job.communicator.pull_dense(table, out)
                 else:
-                    job.communicator.learn_dense(table, pieces, out, share=0.25)
+                    job.communicator.learn_dense(table, pieces, out, pushes=[push], share=0.25)
                 job.barrier()
             job.communicator.flush()
             job.barrier()
             job.communicator.catch_up()
             values.append(job.communicator.pull_dense(table, out).copy())
-        return values[0], values[1]
+            values.append(job.communicator.pull(rows, np.arange(40, dtype=np.uint64)).copy())
+        return tuple(values)
 
     with Cluster() as cluster:
-        for apart, together in cluster.train(strategy, trainer):
+        for apart, rows_apart, together, rows_together in cluster.train(strategy, trainer):
             assert not np.array_equal(apart, START)
             assert np.array_equal(apart, together)
+            assert not np.array_equal(rows_apart, np.ones_like(rows_apart))
+            assert np.array_equal(rows_apart, rows_together)
 
 
 @pytest.mark.parametrize(("strategy", "shows"), [("sync", 2.0), ("async", 2.0), ("half_async", 4.0)])

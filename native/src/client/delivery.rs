@@ -8,7 +8,7 @@ use super::config::Kind;
 use super::context::{CallContext, Stop};
 use super::dial;
 use super::error::{ClientError, Outcome};
-use super::exchange::{self, Answer, Call, Sink};
+use super::exchange::{self, Answer, Call, Outgoing, Sink};
 use super::orders::{Body, Order};
 use super::patience::Patience;
 use super::state::State;
@@ -21,14 +21,12 @@ impl State {
         mut rounds: Vec<Vec<Order<'_>>>,
         context: &mut CallContext<'_>,
     ) -> Outcome<Vec<Answer>> {
-        for order in rounds.iter().flatten() {
-            let Body::Frame(frame) = &order.body else { continue };
-            let most = self.config.replay_bytes.saturating_sub(frame.bytes());
-            self.wait_durable(order.link, most, context)?;
+        for order in rounds.iter().flatten().filter(|order| order.changes().next().is_some()) {
+            let bytes = order.changes().map(|frame| frame.bytes()).sum();
+            self.wait_durable(order.link, self.config.replay_bytes.saturating_sub(bytes), context)?;
         }
         for order in rounds.iter().flatten() {
-            let Body::Frame(frame) = &order.body else { continue };
-            if frame.header.seq > 0 || frame.header.flags & flag::STEP != 0 {
+            for frame in order.changes().filter(|frame| frame.header.seq > 0 || frame.header.flags & flag::STEP != 0) {
                 self.links[order.link].keep(frame.clone());
             }
         }
@@ -44,8 +42,8 @@ impl State {
             for order in rounds.iter().flatten() {
                 let link = &mut self.links[order.link];
                 link.stream = None;
-                if let (Body::Frame(frame), ClientError::Refused(_)) = (&order.body, error) {
-                    link.forget(frame);
+                if matches!(error, ClientError::Refused(_)) {
+                    order.changes().for_each(|frame| link.forget(frame));
                 }
             }
         }
@@ -157,9 +155,7 @@ impl State {
                         patience.lost(link, &io::Error::other(detail.message))?;
                     }
                     Ok(Answer::Refused(detail)) => {
-                        if let Body::Frame(frame) = &order.body {
-                            link.forget(frame);
-                        }
+                        order.changes().for_each(|frame| link.forget(frame));
                         refused.get_or_insert(detail);
                         answers[index] = Some(Answer::Rows(0));
                     }
@@ -168,9 +164,7 @@ impl State {
                             link.welcome.durable = link.welcome.durable.max(answer.durable());
                             link.used |= order.header.op != Op::Create;
                         }
-                        if let Body::Frame(frame) = &order.body {
-                            frame.acknowledge();
-                        }
+                        order.changes().for_each(|frame| frame.acknowledge());
                         answers[index] = Some(answer);
                     }
                 }
@@ -200,13 +194,20 @@ impl State {
         for (_, order) in orders.iter_mut().enumerate().filter(|(index, _)| open.contains(index)) {
             // There is one order per server, and `perform` has connected it.
             let Some((stream, numbers)) = streams[order.link].take() else { continue };
-            let number = order.table.and_then(|table| numbers.get(table)).copied().unwrap_or(0);
-            let header = Header { client: config.rank, table: number, ..order.header };
-            let parts = match &order.body {
+            let outgoing = |header: Header, table: Option<usize>, parts| {
+                let number = table.and_then(|table| numbers.get(table)).copied().unwrap_or(0);
+                Outgoing { header: Header { client: config.rank, table: number, ..header }, parts }
+            };
+            let last = match &order.body {
                 Body::Bytes(bytes) => [bytes, &[][..]],
                 Body::Frame(frame) => frame.parts(),
             };
-            calls.push(Call { stream, header, parts, rows: order.rows, into: order.into.as_deref_mut() });
+            // Those that are acknowledged came with what was sent again on a new connection.
+            let before = order.before.iter().filter(|frame| !frame.is_acknowledged());
+            let mut frames: Vec<Outgoing<'_>> =
+                before.map(|frame| outgoing(frame.header, Some(frame.table), frame.parts())).collect();
+            frames.push(outgoing(order.header, order.table, last));
+            calls.push(Call { stream, frames, rows: order.rows, into: order.into.as_deref_mut() });
         }
         let silence = Duration::from_secs_f64(config.timeout_s);
         let mut numbered = |call: usize, row: usize, rows: &[f32]| sink(open[call], row, rows);

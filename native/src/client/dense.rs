@@ -1,16 +1,16 @@
 //! Dense tables from a trainer's side: all elements at once, each server its part.
 //!
-//! `learn_dense` is how a training step ends: gradients go out, the step counts, and the new values come back, in as few
-//! exchanges as that needs. Without a step one: the answer to the gradients is the values. With a step two: the gradients
-//! prepare it everywhere, and the answer to its commit is the values, once everybody's gradients are applied.
+//! `learn_dense` is how a training step ends: gradients go out, those of rows before them, the step counts, and the new values
+//! come back, in as few exchanges as that needs. Without a step one: the answer to the gradients is the values. With a step
+//! two: the gradients prepare it everywhere, and the answer to its commit is the values, once everybody's are applied.
 
 use std::ops::Range;
 
 use super::delivery::unexpected;
 use super::error::{ClientError, Outcome};
 use super::exchange::Answer;
-use super::orders::{Body, Order};
-use super::session::Turn;
+use super::orders::{Body, Order, go_before};
+use super::session::{RowChange, Turn};
 use super::state::State;
 use crate::wire::frame::{Header, Op, flag};
 
@@ -75,18 +75,24 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Gradients out, the step counts (with `step`, it is committed and waited for), values in.
+    /// Gradients out, first those of rows, the step counts (with `step`, it is committed and waited for), values in.
     pub fn learn_dense(
         &mut self,
         table: u32,
         gradients: Pieces<'_>,
+        pushes: &[RowChange<'_>],
         out: &mut [f32],
         step: Option<u64>,
     ) -> Outcome<()> {
         let (state, context) = self.split();
         let parts = state.parts(table, gradients.len())?;
         state.parts(table, out.len())?;
+        pushes.iter().try_for_each(|push| state.row_layout(push).map(drop))?;
         state.connect_all(context)?;
+        let mut of_rows = Vec::new();
+        for push in pushes {
+            of_rows.extend(state.row_frames(push, step)?);
+        }
         let flags = if step.is_some() { flag::LAST | gradients.flags() } else { flag::VALUES };
         let header = state.numbered(Header { flags, dim: 1, ..Header::of(Op::PushDense) }, step);
         let mut rounds = state.dense_rounds(header, table, gradients, &parts)?;
@@ -94,15 +100,17 @@ impl Turn<'_> {
         let Some(step) = step else {
             expect_values(&mut last, &parts, out);
             rounds.push(last);
+            go_before(of_rows, &mut rounds[0]);
             let answers = state.send(rounds, context)?;
             // A server that was away has had its part while it was connected to, and said nothing of the values.
-            return match answers.iter().all(|answer| matches!(answer, Answer::Rows(_))) {
+            return match answers.iter().take(parts.len()).all(|answer| matches!(answer, Answer::Rows(_))) {
                 true => Ok(()),
                 false => self.pull_dense(table, out, 0),
             };
         };
         for_the_others(state, &parts, Header { seq: step, ..Header::of(Op::Prepare) }, &mut last);
         rounds.push(last);
+        go_before(of_rows, &mut rounds[0]);
         state.send(rounds, context)?;
         state.step_prepared(step);
         let header = Header { seq: step, flags: flag::VALUES, ..Header::of(Op::Commit) };

@@ -1,7 +1,7 @@
 //! Requests to several servers at once, and their answers as they come. An adapter: one loop over non-blocking sockets.
 //!
-//! One request per connection at a time. A call that fails breaks its connection and no other; the caller connects again
-//! and calls again.
+//! One call per connection at a time: a request, perhaps with changes before it, which are sent without waiting for the
+//! answers between them. A call that fails breaks its connection and no other; the caller connects again and calls again.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::time::{Duration, Instant};
@@ -25,10 +25,16 @@ const GIVEN_UP: ErrorKind = ErrorKind::ConnectionAborted;
 /// Rows as they arrive: which call, from which row on, whole rows.
 pub type Sink<'a> = &'a mut dyn FnMut(usize, usize, &[f32]);
 
-pub struct Call<'a> {
-    pub stream: &'a mut Stream,
+/// A frame to be sent.
+pub struct Outgoing<'a> {
     pub header: Header,
     pub parts: [&'a [u8]; 2],
+}
+
+pub struct Call<'a> {
+    pub stream: &'a mut Stream,
+    /// The last one is the request, whose answer counts. Those before it are changes, answered with a word.
+    pub frames: Vec<Outgoing<'a>>,
     /// Answer rows must be so many, of so many columns. `None`: rows are collected, or none are expected.
     pub rows: Option<(u32, u32)>,
     /// Where they go as they are; otherwise they go into the sink.
@@ -67,6 +73,9 @@ struct Progress {
     row: usize,
     words: Vec<u64>,
     heard: Instant,
+    /// Frames before the last one that were answered, and what the server said if it refused one of them.
+    answered: usize,
+    refused: Option<ErrorDetail>,
     /// The server has said that it waits for somebody.
     waits: bool,
     done: Option<io::Result<Answer>>,
@@ -92,6 +101,8 @@ pub fn exchange(
         row: 0,
         words: Vec::new(),
         heard: now,
+        answered: 0,
+        refused: None,
         waits: false,
         done: None,
     };
@@ -156,25 +167,29 @@ pub fn is_given_up(error: &io::Error) -> bool {
 }
 
 fn total(call: &Call<'_>) -> usize {
-    HEADER + call.parts[0].len() + call.parts[1].len()
+    call.frames.iter().map(|frame| HEADER + frame.parts[0].len() + frame.parts[1].len()).sum()
 }
 
 /// Sends what the socket takes. If it takes nothing any more, the server may have said why before it closed: what there is
 /// to read decides.
 fn send(call: &mut Call<'_>, state: &mut Progress) {
-    let head = call.header.encode();
-    while state.sent < total(call) {
-        let mut slices = [IoSlice::new(&head), IoSlice::new(call.parts[0]), IoSlice::new(call.parts[1])];
+    let (all, Call { stream, frames, .. }) = (total(call), call);
+    let heads: Vec<[u8; HEADER]> = frames.iter().map(|frame| frame.header.encode()).collect();
+    while state.sent < all {
+        let mut slices = Vec::with_capacity(3 * heads.len());
+        for (head, frame) in heads.iter().zip(&*frames) {
+            slices.extend([head, frame.parts[0], frame.parts[1]].map(IoSlice::new));
+        }
         let mut rest = &mut slices[..];
         IoSlice::advance_slices(&mut rest, state.sent);
-        match call.stream.write(rest) {
+        match stream.write(rest) {
             Ok(taken) => state.sent += taken,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if again(&error) => return,
-            Err(_) => state.sent = total(call),
+            Err(_) => state.sent = all,
         }
     }
-    let _ = call.stream.flush();
+    let _ = stream.flush();
 }
 
 fn read(stream: &mut Stream, into: &mut [u8]) -> io::Result<Option<usize>> {
@@ -209,7 +224,8 @@ fn receive(
             continue;
         };
         let streamed = header.op == Op::Rows && header.flags & flag::KEYED == 0;
-        if streamed && call.rows != Some((header.rows, header.dim)) {
+        let is_last = state.answered + 1 == call.frames.len();
+        if streamed && (call.rows != Some((header.rows, header.dim)) || !is_last) {
             let words = format!("the server sent {} rows of {} columns", header.rows, header.dim);
             return Err(io::Error::new(ErrorKind::InvalidData, words));
         }
@@ -223,7 +239,7 @@ fn receive(
         }
         let bytes = &codec::key_bytes(&state.words)[..if streamed { 0 } else { header.length as usize }];
         let garbled = |error: serde_json::Error| io::Error::new(ErrorKind::InvalidData, error);
-        return Ok(Some(match header.op {
+        let answer = match header.op {
             Op::Ok => Answer::Ok(header),
             Op::Rows if streamed => Answer::Rows(header.seq),
             Op::Rows => {
@@ -243,7 +259,15 @@ fn receive(
                 continue;
             }
             op => return Err(io::Error::new(ErrorKind::InvalidData, format!("{op:?} is no answer"))),
-        }));
+        };
+        if is_last {
+            return Ok(Some(state.refused.take().map_or(answer, Answer::Refused)));
+        }
+        if let Answer::Refused(detail) = answer {
+            state.refused.get_or_insert(detail);
+        }
+        state.answered += 1;
+        (state.reply, state.head_have, state.waits) = (None, 0, false);
     }
 }
 

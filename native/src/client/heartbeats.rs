@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::context::{CallContext, CallOptions, Waiting};
 use super::dial::{self, Credentials, NoEntry};
-use super::exchange::{self, Call};
+use super::exchange::{self, Call, Outgoing};
 use crate::poison::Unpoisoned;
 use crate::wire::frame::{Header, Op};
 use crate::wire::stream;
@@ -120,7 +120,8 @@ fn send_heartbeats(shared: &Shared, index: usize, credentials: &Credentials) {
                 let _ = stream.socket().set_nonblocking(true);
                 while !shared.stops() {
                     let header = Header { client: credentials.rank, ..Header::of(Op::Beat) };
-                    let mut calls = [Call { stream: &mut stream, header, parts: [&[], &[]], rows: None, into: None }];
+                    let frames = vec![Outgoing { header, parts: [&[], &[]] }];
+                    let mut calls = [Call { stream: &mut stream, frames, rows: None, into: None }];
                     let mut goes_on = || !shared.stops();
                     let mut context = CallContext::new(CallOptions::new(None, &mut goes_on), &waiting);
                     let (mut sink, silence) = (|_: usize, _: usize, _: &[f32]| {}, shared.silence);

@@ -1,12 +1,15 @@
 //! Orders: what is asked of one server, and changes cut into the frames that carry them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::error::{ClientError, ErrorDetail, Outcome};
 use super::link::Frame;
+use super::plan::Merge;
+use super::session::RowChange;
 use super::state::State;
 use crate::wire::codec::MOST_FRAME;
-use crate::wire::frame::{Header, flag};
+use crate::wire::frame::{Header, Op, flag};
 
 /// What is asked of one server.
 pub(super) struct Order<'a> {
@@ -14,6 +17,8 @@ pub(super) struct Order<'a> {
     pub header: Header,
     pub table: Option<usize>,
     pub body: Body<'a>,
+    /// Changes that go before it on the same connection: nobody waits for the answers between them.
+    pub before: Vec<Arc<Frame>>,
     /// The rows that it is to be answered with, and where they go if not into the sink.
     pub rows: Option<(u32, u32)>,
     pub into: Option<&'a mut [f32]>,
@@ -22,11 +27,35 @@ pub(super) struct Order<'a> {
 impl<'a> Order<'a> {
     /// Answered with one word or a text.
     pub fn new(link: usize, header: Header, table: Option<usize>, body: Body<'a>) -> Self {
-        Order { link, header, table, body, rows: None, into: None }
+        Order { link, header, table, body, before: Vec::new(), rows: None, into: None }
     }
 
     pub fn of_frame(link: usize, frame: Arc<Frame>) -> Self {
         Order::new(link, frame.header, Some(frame.table), Body::Frame(frame))
+    }
+
+    /// All changes that it brings, in their order.
+    pub fn changes(&self) -> impl Iterator<Item = &Arc<Frame>> {
+        let last = match &self.body {
+            Body::Frame(frame) => Some(frame),
+            Body::Bytes(_) => None,
+        };
+        self.before.iter().chain(last)
+    }
+}
+
+/// Lets changes, in the order of their numbers, go before the orders of a round; a server that has none gets one.
+pub(super) fn go_before(changes: Vec<(usize, Vec<Arc<Frame>>)>, round: &mut Vec<Order<'_>>) {
+    let mut of_links: BTreeMap<usize, Vec<Arc<Frame>>> = BTreeMap::new();
+    for (link, frames) in changes {
+        of_links.entry(link).or_default().extend(frames);
+    }
+    for (link, mut frames) in of_links {
+        if let Some(order) = round.iter_mut().find(|order| order.link == link) {
+            order.before = frames;
+        } else if let Some(last) = frames.pop() {
+            round.push(Order { before: frames, ..Order::of_frame(link, last) });
+        }
     }
 }
 
@@ -36,6 +65,46 @@ pub(super) enum Body<'a> {
 }
 
 impl State {
+    /// Columns of changed rows, and how repetitions of a key become one; or what is wrong with them.
+    pub(super) fn row_layout(&self, change: &RowChange<'_>) -> Outcome<(usize, Merge)> {
+        let RowChange { op, table, keys, rows, scale, .. } = *change;
+        let (pull_width, push_width, has_slot) = self.table(table)?.sparse()?;
+        let (width, merge) = match op {
+            Op::Push if has_slot => (push_width, Merge::Statistics(scale)),
+            Op::Push => (push_width, Merge::Sum(scale)),
+            Op::Set => (pull_width, Merge::Last),
+            _ => (pull_width, Merge::Sum(1.0)),
+        };
+        if rows.len() != keys.len() * width {
+            let words = format!("{} keys need {} floats, not {}", keys.len(), keys.len() * width, rows.len());
+            return Err(ClientError::refused("wrong-shape", words));
+        }
+        Ok((width, merge))
+    }
+
+    /// The frames of changed rows, for each server that has one of them.
+    pub(super) fn row_frames(
+        &mut self,
+        change: &RowChange<'_>,
+        step: Option<u64>,
+    ) -> Outcome<Vec<(usize, Vec<Arc<Frame>>)>> {
+        let (width, merge) = self.row_layout(change)?;
+        let RowChange { op, table, keys, rows, mean, .. } = *change;
+        let to_all = op == Op::Push && self.table(table)?.counts_pushes();
+        let mut plan = std::mem::take(&mut self.plan);
+        plan.make(keys, self.sharding, self.links.len());
+        let flags = if mean && step.is_some() { flag::MEAN } else { 0 };
+        let header = self.numbered(Header { flags, dim: width as u32, ..Header::of(op) }, step);
+        let mut parts: Vec<(Vec<u64>, Vec<f32>)> = plan.bounds[1..].iter().map(|_| self.buffers()).collect();
+        plan.spread(rows, width, merge, &mut parts);
+        self.plan = plan;
+        let mut of_links = Vec::with_capacity(parts.len());
+        for (link, (keys, rows)) in parts.into_iter().enumerate().filter(|(_, (keys, _))| to_all || !keys.is_empty()) {
+            of_links.push((link, self.frames(header, table as usize, keys, rows, width)?));
+        }
+        Ok(of_links)
+    }
+
     /// One frame, or as many as it takes: keys and rows of `width` columns, or floats without keys.
     pub(super) fn frames(
         &self,

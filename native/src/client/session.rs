@@ -14,7 +14,7 @@ use super::error::{ClientError, ErrorDetail, Outcome};
 use super::exchange::Answer;
 use super::link::{Frame, Link};
 use super::orders::{Body, Order};
-use super::plan::{Merge, Plan};
+use super::plan::Plan;
 use super::state::State;
 use super::tables::Table;
 use crate::poison::Unpoisoned;
@@ -272,31 +272,9 @@ impl<'a> Turn<'a> {
     /// Push, set and add: rows that change something, in a push times `scale`. With `step`, a part of a synchronous step.
     pub fn change(&mut self, change: &RowChange<'_>, step: Option<u64>) -> Outcome<()> {
         let (state, context) = self.split();
-        let RowChange { op, table, keys, rows, scale, mean } = *change;
-        let (pull_width, push_width, has_slot) = state.table(table)?.sparse()?;
-        let to_all = op == Op::Push && state.table(table)?.counts_pushes();
-        let (width, merge) = match op {
-            Op::Push if has_slot => (push_width, Merge::Statistics(scale)),
-            Op::Push => (push_width, Merge::Sum(scale)),
-            Op::Set => (pull_width, Merge::Last),
-            _ => (pull_width, Merge::Sum(1.0)),
-        };
-        if rows.len() != keys.len() * width {
-            let words = format!("{} keys need {} floats, not {}", keys.len(), keys.len() * width, rows.len());
-            return Err(ClientError::refused("wrong-shape", words));
-        }
+        state.row_layout(change)?;
         state.connect_all(context)?;
-        let mut plan = std::mem::take(&mut state.plan);
-        plan.make(keys, state.sharding, state.links.len());
-        let flags = if mean && step.is_some() { flag::MEAN } else { 0 };
-        let header = state.numbered(Header { flags, dim: width as u32, ..Header::of(op) }, step);
-        let mut parts: Vec<(Vec<u64>, Vec<f32>)> = plan.bounds[1..].iter().map(|_| state.buffers()).collect();
-        plan.spread(rows, width, merge, &mut parts);
-        state.plan = plan;
-        let mut of_links = Vec::with_capacity(parts.len());
-        for (link, (keys, rows)) in parts.into_iter().enumerate().filter(|(_, (keys, _))| to_all || !keys.is_empty()) {
-            of_links.push((link, state.frames(header, table as usize, keys, rows, width)?));
-        }
+        let of_links = state.row_frames(change, step)?;
         state.send(State::rounds(of_links), context).map(drop)
     }
 

@@ -156,6 +156,17 @@ fn take_pieces<'py>(gradients: &Bound<'py, PyAny>) -> PyResult<Vec<Rows<'py>>> {
     several.iter().map(|array| Ok(Rows::take(&array, "gradients")?.0)).collect()
 }
 
+/// Keys and their rows.
+fn take_rows<'py>(keys: &Bound<'py, PyAny>, rows: &Bound<'py, PyAny>) -> PyResult<(Keys<'py>, Rows<'py>)> {
+    let keys = Keys::take(keys)?;
+    let (rows, shape) = Rows::take(rows, "rows")?;
+    if !shape.starts_with(keys.shape()) {
+        let words = format!("rows of the shape {shape:?} do not belong to keys of the shape {:?}", keys.shape());
+        return Err(PyValueError::new_err(words));
+    }
+    Ok((keys, rows))
+}
+
 /// An array to be filled: the caller's, or a new one.
 fn to_fill<'py>(
     py: Python<'py>,
@@ -309,13 +320,14 @@ impl Client {
     }
 
     #[allow(clippy::too_many_arguments)]
-    #[pyo3(signature = (table, gradients, out, *, step=None, scale=1.0, mean=false))]
+    #[pyo3(signature = (table, gradients, out, *, pushes=Vec::new(), step=None, scale=1.0, mean=false))]
     fn learn_dense<'py>(
         &self,
         py: Python<'py>,
         table: u32,
         gradients: Bound<'py, PyAny>,
         out: Bound<'py, PyAny>,
+        pushes: Vec<(u32, Bound<'py, PyAny>, Bound<'py, PyAny>)>,
         step: Option<u64>,
         scale: f32,
         mean: bool,
@@ -323,12 +335,20 @@ impl Client {
         let gradients = take_pieces(&gradients)?;
         let arrays: Vec<&[f32]> = gradients.iter().map(Rows::slice).collect();
         let pieces = Pieces { arrays: &arrays, scale, mean };
+        let mut taken = Vec::with_capacity(pushes.len());
+        for (table, keys, rows) in &pushes {
+            taken.push((*table, take_rows(keys, rows)?));
+        }
+        let (op, mut pushes) = (Op::Push, Vec::with_capacity(taken.len()));
+        for (table, (keys, rows)) in &taken {
+            pushes.push(RowChange { op, table: *table, keys: keys.slice(), rows: rows.slice(), scale, mean });
+        }
         let elements = self.run(py, None, |turn| Ok(turn.table(table)?.dense()?.0))?;
         let array = to_fill(py, Some(out), &[elements])?;
         {
             let mut filled = array.try_readwrite().map_err(|error| PyValueError::new_err(error.to_string()))?;
             let out = filled.as_slice_mut().map_err(|error| PyValueError::new_err(error.to_string()))?;
-            self.run(py, None, |turn| turn.learn_dense(table, pieces, out, step))?;
+            self.run(py, None, |turn| turn.learn_dense(table, pieces, &pushes, out, step))?;
         }
         Ok(array)
     }
@@ -456,12 +476,7 @@ impl Client {
         rows: &Bound<'_, PyAny>,
         step: Option<u64>,
     ) -> PyResult<()> {
-        let keys = Keys::take(keys)?;
-        let (rows, shape) = Rows::take(rows, "rows")?;
-        if !shape.starts_with(keys.shape()) {
-            let words = format!("rows of the shape {shape:?} do not belong to keys of the shape {:?}", keys.shape());
-            return Err(PyValueError::new_err(words));
-        }
+        let (keys, rows) = take_rows(keys, rows)?;
         let change = RowChange { op, table, keys: keys.slice(), rows: rows.slice(), scale, mean };
         self.run(py, None, |turn| turn.change(&change, step))
     }

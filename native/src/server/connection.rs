@@ -22,6 +22,7 @@ use super::locks;
 use super::service::{Fill, Identity, Kind, Refusal, Reply, Request, RequestError, Service};
 use crate::helpers;
 use crate::poison::Unpoisoned;
+use crate::table::Values;
 use crate::wire::auth::{self, Challenge, Hello, Proof, Role};
 use crate::wire::codec::{self, Buffer, Fault};
 use crate::wire::frame::{HEADER, Header, Op, flag};
@@ -438,6 +439,35 @@ impl Reply for Answer<'_> {
                 io::Result::Ok(())
             })?;
             done = round.end;
+        }
+        self.broken = false;
+        Ok(())
+    }
+
+    fn values(&mut self, parts: &[Values], durable_seq: u64) -> io::Result<()> {
+        if std::mem::replace(&mut self.answered, true) {
+            return Err(io::Error::other("a request was answered twice"));
+        }
+        locks::may_wait();
+        let rows = parts.iter().map(|part| part.len()).sum::<usize>();
+        let (length, client) = ((rows * 4) as u64, self.client);
+        let header = Header { rows: rows as u32, dim: 1, seq: durable_seq, client, length, ..Header::of(Op::Rows) };
+        let head = header.encode();
+        let mut slices = vec![IoSlice::new(&head)];
+        slices.extend(parts.iter().map(|part| IoSlice::new(codec::float_bytes(part))));
+        self.broken = true;
+        let mut rest = &mut slices[..];
+        while !rest.is_empty() {
+            // Not all of a large table at once: each write has its time.
+            let mut room = BLOCKS * BLOCK;
+            let fits = |part: &&IoSlice<'_>| {
+                let fits = room > 0;
+                room = room.saturating_sub(part.len());
+                fits
+            };
+            let (now, later) = rest.split_at_mut(rest.iter().take_while(fits).count());
+            write_all(self.stream, now, self.within, self.stopping)?;
+            rest = later;
         }
         self.broken = false;
         Ok(())

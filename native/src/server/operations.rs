@@ -287,14 +287,11 @@ impl Engine {
     }
 }
 
-/// The values of a dense table as they are, block by block: while they are sent, pushes go on.
+/// The values of a dense table as they are now: while they are sent, pushes go on.
 fn tell_values(entry: &Entry, durable_seq: u64, reply: &mut dyn Reply) -> Result<(), RequestError> {
     let Table::Dense(table) = &entry.table else { return Err(wrong_kind(Op::PullDense, entry).into()) };
-    if !table.is_set() {
-        return Err(refusals::not_set(&entry.name).into());
-    }
-    let elements = table.range().len() as u32;
-    Ok(reply.rows((elements, 1), durable_seq, &|range, out| table.read_into(range, out))?)
+    let values = table.values().ok_or_else(|| refusals::not_set(&entry.name))?;
+    Ok(reply.values(&values, durable_seq)?)
 }
 
 /// Whether the parts of a change that are here are its first ones, and with the last one all of it.

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 use super::records::Author;
+use crate::table::Values;
 use crate::wire::frame::Header;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +95,9 @@ pub trait Reply {
 
     /// Rows that are made while they are sent, in blocks, so that the other side receives while this one gathers.
     fn rows(&mut self, shape: (u32, u32), durable_seq: u64, fill: Fill<'_>) -> io::Result<()>;
+
+    /// Rows of one column, which are there already: parts that follow each other.
+    fn values(&mut self, parts: &[Values], durable_seq: u64) -> io::Result<()>;
 
     fn keyed_rows(&mut self, keys: &[u64], rows: &[f32], dim: u32) -> io::Result<()>;
 

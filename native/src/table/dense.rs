@@ -1,7 +1,7 @@
 //! A dense table: named arrays laid end to end, cut into one chunk per virtual shard, of which a server owns some.
 //!
-//! A chunk is to its rule what a row is in a sparse table. Chunks are shared with a frozen moment until they change, so
-//! freezing costs nothing and a push afterwards copies each chunk once.
+//! A chunk is to its rule what a row is in a sparse table. Chunks are shared with a frozen moment, and their values with
+//! those to whom they are being sent, until they change: neither costs anything, and a push meanwhile copies each chunk once.
 
 use std::ops::Range;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -26,19 +26,18 @@ pub struct DenseTable {
 struct Inner {
     rule: Rule,
     is_set: bool,
-    chunks: Vec<Arc<Chunk>>,
-    frozen: Option<Moment>,
+    chunks: Vec<Chunk>,
+    frozen: Option<Vec<Chunk>>,
 }
 
 #[derive(Clone)]
 struct Chunk {
-    values: Vec<f32>,
-    state: Vec<f32>,
+    values: Values,
+    state: Arc<Vec<f32>>,
 }
 
-struct Moment {
-    chunks: Vec<Arc<Chunk>>,
-}
+/// Values of some elements, as they were at a moment.
+pub type Values = Arc<Vec<f32>>;
 
 impl DenseTable {
     /// The chunks of the virtual shards `owned`, not set yet.
@@ -54,7 +53,7 @@ impl DenseTable {
                 let length = range_of(shard, chunk, spec.elements()).len();
                 let mut state = vec![0.0; spec.optimizer.state_width(length)];
                 spec.optimizer.fill_state(&mut state);
-                Arc::new(Chunk { values: vec![0.0; length], state })
+                Chunk { values: Arc::new(vec![0.0; length]), state: Arc::new(state) }
             })
             .collect();
         let inner = Inner { rule: Rule::new(spec.optimizer), is_set: false, chunks, frozen: None };
@@ -83,31 +82,22 @@ impl DenseTable {
         self.read().chunks.iter().map(|chunk| size_of_val(&chunk.values[..]) + size_of_val(&chunk.state[..])).sum()
     }
 
-    /// The values that are here.
+    /// The values that are here, copied.
     pub fn pull(&self, out: &mut [f32]) -> Result<(), String> {
         self.fits(out.len())?;
-        if !self.is_set() {
-            return Err("the table has no values yet: they must be set first".into());
+        let mut rest = out;
+        for values in self.values().ok_or("the table has no values yet: they must be set first")? {
+            let (here, after) = rest.split_at_mut(values.len());
+            here.copy_from_slice(&values);
+            rest = after;
         }
-        self.read_into(0..out.len(), out);
         Ok(())
     }
 
-    /// Some of the values that are here, counted from the first one; zeros if they were not set.
-    ///
-    /// # Panics
-    /// If `out` is not as long as the range, or the range goes beyond what is here.
-    pub fn read_into(&self, range: Range<usize>, out: &mut [f32]) {
+    /// All values that are here, as they are at this moment, end to end. `None` if they were not set.
+    pub fn values(&self) -> Option<Vec<Values>> {
         let inner = self.read();
-        let (mut at, mut rest) = (range.start, out);
-        assert_eq!(rest.len(), range.len());
-        while at < range.end {
-            let values = &inner.chunks[at / self.chunk].values[at % self.chunk..];
-            let (here, after) = rest.split_at_mut(values.len().min(rest.len()));
-            here.copy_from_slice(&values[..here.len()]);
-            at += here.len();
-            rest = after;
-        }
+        inner.is_set.then(|| inner.chunks.iter().map(|chunk| chunk.values.clone()).collect())
     }
 
     /// One optimizer step.
@@ -146,7 +136,6 @@ impl DenseTable {
         let rate = inner.rule.learning_rate();
         let mut start = 0;
         for chunk in inner.chunks.iter_mut().filter(|chunk| !chunk.values.is_empty()) {
-            let chunk = Arc::make_mut(chunk);
             let range = start..start + chunk.values.len();
             start = range.end;
             let shape = Shape {
@@ -156,7 +145,8 @@ impl DenseTable {
                 decay: self.spec.decay,
                 rate,
             };
-            let (weights, state) = (chunk.values.as_mut_ptr(), chunk.state.as_mut_ptr());
+            let (weights, state) = (Arc::make_mut(&mut chunk.values), Arc::make_mut(&mut chunk.state));
+            let (weights, state) = (weights.as_mut_ptr(), state.as_mut_ptr());
             let job = Job { weights, state, gradient: gradients(range) };
             // SAFETY: the pointers come from vectors of these lengths, of which the first two are borrowed mutably, and
             // the callers' gradients are as long as the range.
@@ -177,7 +167,7 @@ impl DenseTable {
             let (here, after) = rest.split_at(chunk.values.len());
             rest = after;
             if !here.is_empty() {
-                Arc::make_mut(chunk).values.copy_from_slice(here);
+                Arc::make_mut(&mut chunk.values).copy_from_slice(here);
             }
         }
         inner.is_set = true;
@@ -216,7 +206,7 @@ impl DenseTable {
         if inner.frozen.is_some() {
             return Err("the table is being saved already".into());
         }
-        inner.frozen = Some(Moment { chunks: inner.chunks.clone() });
+        inner.frozen = Some(inner.chunks.clone());
         Ok(())
     }
 
@@ -224,9 +214,9 @@ impl DenseTable {
     /// it is empty or not here, or if nothing is frozen.
     pub fn chunk(&self, shard: usize) -> Option<(usize, Vec<f32>, Vec<f32>)> {
         let number = shard.checked_sub(self.owned.start)?;
-        let chunk = Arc::clone(self.read().frozen.as_ref()?.chunks.get(number)?);
+        let chunk = self.read().frozen.as_ref()?.get(number)?.clone();
         let range = range_of(shard, self.chunk, self.spec.elements());
-        (!range.is_empty()).then(|| (range.start, chunk.values.clone(), chunk.state.clone()))
+        (!range.is_empty()).then(|| (range.start, chunk.values.to_vec(), chunk.state.to_vec()))
     }
 
     pub fn thaw(&self) {
@@ -246,7 +236,8 @@ impl DenseTable {
             ));
         }
         let inner = &mut *self.write();
-        inner.chunks[shard - self.owned.start] = Arc::new(Chunk { values: values.to_vec(), state: state.to_vec() });
+        let (values, state) = (Arc::new(values.to_vec()), Arc::new(state.to_vec()));
+        inner.chunks[shard - self.owned.start] = Chunk { values, state };
         Ok(())
     }
 
@@ -266,4 +257,36 @@ impl DenseTable {
 
 fn range_of(shard: usize, chunk: usize, elements: usize) -> Range<usize> {
     (shard * chunk).min(elements)..((shard + 1) * chunk).min(elements)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_are_being_sent_stay_as_they_were() {
+        let arrays = r#"[{"name": "w", "shape": [100]}]"#;
+        let text = format!(r#"{{"arrays": {arrays}, "optimizer": {{"rule": "sgd", "learning_rate": 1.0}}}}"#);
+        let spec: DenseSpec = serde_json::from_str(&text).unwrap();
+        let table = DenseTable::new(spec, Sharding::new(4).unwrap(), 0..4).unwrap();
+        assert!(table.values().is_none(), "nobody has set them");
+        let start: Vec<f32> = (0..100).map(|n| n as f32).collect();
+        table.set(&start, false).unwrap();
+        let sent = table.values().unwrap();
+        table.freeze().unwrap();
+        table.push(&[1.0; 100]).unwrap();
+        assert_eq!(sent.iter().flat_map(|part| part.to_vec()).collect::<Vec<f32>>(), start);
+        let frozen: Vec<f32> =
+            (0..4).filter_map(|shard| table.chunk(shard)).flat_map(|(_, values, _)| values).collect();
+        assert_eq!(frozen, start);
+        table.thaw();
+        let mut now = vec![0.0; 100];
+        table.pull(&mut now).unwrap();
+        assert!(now.iter().zip(&start).all(|(now, start)| now < start));
+        drop(sent);
+        let before = table.values().unwrap()[0].as_ptr();
+        table.push(&[1.0; 100]).unwrap();
+        // Nobody has them any more: nothing is copied.
+        assert_eq!(table.values().unwrap()[0].as_ptr(), before);
+    }
 }

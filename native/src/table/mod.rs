@@ -33,7 +33,7 @@ mod slots;
 pub mod sparse;
 pub mod spec;
 
-pub use dense::DenseTable;
+pub use dense::{DenseTable, Values};
 pub use sparse::{Absent, SparseTable};
 
 use crate::keys::Sharding;

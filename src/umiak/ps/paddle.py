@@ -25,6 +25,7 @@ from umiak.ps.errors import bad
 from umiak.ps.layers import arguments
 from umiak.ps.layers import common as layers
 from umiak.ps.layers.dense import TABLE, Manner, chosen_rule
+from umiak.ps.layers.memory import floats_at
 
 if TYPE_CHECKING:
     from typing import Any
@@ -61,7 +62,7 @@ class Embedding(layers.Embedding, paddle.nn.Layer):  # type: ignore[misc]
     def _pull(self, lookup: Lookup) -> paddle.Tensor:
         if self.training and paddle.is_grad_enabled():
             return LookupRows.apply(self._anchor[0], lookup)
-        return dlpack.from_dlpack(lookup.rows(create=False, absent=self._absent))
+        return tensor_of(lookup.rows(create=False, absent=self._absent))
 
 
 class LookupRows(paddle.autograd.PyLayer):  # type: ignore[misc]
@@ -69,14 +70,13 @@ class LookupRows(paddle.autograd.PyLayer):  # type: ignore[misc]
 
     @staticmethod
     def forward(ctx: Any, anchor: paddle.Tensor, lookup: Lookup) -> paddle.Tensor:
+        del anchor
         ctx.lookup = lookup
-        ctx.nothing = anchor.detach()
-        return dlpack.from_dlpack(lookup.rows(create=True))
+        return tensor_of(lookup.rows(create=True))
 
     @staticmethod
-    def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
+    def backward(ctx: Any, gradient: paddle.Tensor) -> None:
         ctx.lookup.collect(floats(gradient))
-        return ctx.nothing
 
 
 class Optimizer(layers.Optimizer):
@@ -115,7 +115,11 @@ class Optimizer(layers.Optimizer):
         return factor
 
     def _share_memory(self) -> None:
-        self._shares_memory = _share_memory(self._parameters, self._learner.values)
+        values = self._learner.values
+        self._shares_memory = _share_memory(self._parameters, values)
+        self._addresses = [
+            values.ctypes.data + values.itemsize * place.start for _, place in layers.places(self._parameters)
+        ]
         self._shown: list[paddle.Tensor] = []
 
     def _show(self) -> None:
@@ -134,15 +138,14 @@ class Optimizer(layers.Optimizer):
                 if each.dtype != shown.dtype or not bool(((each == shown) | (each != each)).all()):
                     values[place] = floats(each).reshape(-1)
             return
-        moved = False
-        for each, place in layers.places(self._parameters):
-            if each.data_ptr() != values.ctypes.data + values.itemsize * place.start:
+        if [each.data_ptr() for each in self._parameters] == self._addresses:
+            return
+        for (each, place), address in zip(layers.places(self._parameters), self._addresses, strict=True):
+            if each.data_ptr() != address:
                 # It was given other memory, for example by `model.to(...)`.
                 values[place] = floats(each).reshape(-1)
-                moved = True
-        if moved:
-            self._share_memory()
-            self._show()
+        self._share_memory()
+        self._show()
 
 
 def optimizer(
@@ -214,14 +217,20 @@ def needs_clip(parameter: paddle.Tensor) -> bool:
 
 def floats(tensor: paddle.Tensor) -> Floats:
     """A tensor's numbers; on the CPU its own memory."""
-    tensor = tensor.detach()
+    if not tensor.stop_gradient:
+        tensor = tensor.detach()
     if tensor.dtype != paddle.float32:
         tensor = tensor.astype(paddle.float32)
     if not tensor.is_contiguous():
         tensor = tensor.contiguous()
     if not tensor.place.is_cpu_place():
         tensor = tensor.cpu()
-    return np.from_dlpack(tensor).view(np.float32)
+    return floats_at(tensor.data_ptr(), tensor.shape, tensor)
+
+
+def tensor_of(rows: Floats) -> paddle.Tensor:
+    """A tensor in an array's memory."""
+    return dlpack.from_dlpack(rows.__dlpack__())
 
 
 def _share_memory(parameters: list[paddle.Tensor], values: Floats) -> bool:

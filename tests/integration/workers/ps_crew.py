@@ -153,11 +153,14 @@ class Crew:
                 push = step * 1000 + os.getpid() % 1000
                 told.write(f"begun {push}\n")
                 client.push(counts, marks(rank, push), np.full((6, 2), -1, np.float32))
-                client.push(words, keys, gradient(seed, rank, step, rows), step=step)
-                dense = gradient(seed, rank, step, values)
+                update, dense = gradient(seed, rank, step, rows), gradient(seed, rank, step, values)
+                together = [(words, keys, update)] if step % 4 == 1 else []
+                if not together:
+                    client.push(words, keys, update, step=step)
                 if step % 2:
                     # In one call; the answer to its commit is what the next pull gives too.
-                    after = client.learn_dense(bias, [dense[:30], dense[30:]], np.empty(100, np.float32), step=step)
+                    pieces, out = [dense[:30], dense[30:]], np.empty(100, np.float32)
+                    after = client.learn_dense(bias, pieces, out, pushes=together, step=step)
                     told.write(f"durable {push}\n")
                     assert np.array_equal(after, client.pull_dense(bias, step=step + 1))
                 else:
@@ -195,8 +198,12 @@ class Crew:
         push, values = 0, np.zeros(100, np.float32)
         while push < self.board[Board.LAST]:
             keys = np.concatenate([marks(rank, push), batch(self.plan["seed"], rank, push)])
-            client.push(counts, keys, np.full((len(keys), 2), -1, np.float32))
-            client.learn_dense(totals, np.full(100, -1, np.float32), values)
+            rows = np.full((len(keys), 2), -1, np.float32)
+            if push % 2:
+                client.push(counts, keys, rows)
+                client.learn_dense(totals, np.full(100, -1, np.float32), values)
+            else:
+                client.learn_dense(totals, np.full(100, -1, np.float32), values, pushes=[(counts, keys, rows)])
             push += 1
             assert (values >= push).all(), "all of this trainer's own pushes are in the answer"
             self.board[rank] = push

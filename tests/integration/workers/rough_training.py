@@ -119,11 +119,12 @@ class Script:
                 strategy.set_learning_rate(bias, 0.01 / (1 + step))
             keys, part = batch(plan, job.rank, step), share(plan, job.rank, step, job.world)
             pulled = strategy.pull(words, keys)
-            strategy.push(words, keys, gradient(plan, job.rank, step, pulled), share=part)
+            of_rows = gradient(plan, job.rank, step, pulled)
             update = gradient(plan, job.rank, step, values)
             if step % 2:
-                strategy.learn_dense(bias, update, values, share=part)
+                strategy.learn_dense(bias, update, values, pushes=[(words, keys, of_rows)], share=part)
             else:
+                strategy.push(words, keys, of_rows, share=part)
                 strategy.push_dense(bias, update, share=part)
                 strategy.end_step()
                 strategy.pull_dense(bias, values)
@@ -189,8 +190,10 @@ class Script:
             os.write(told, f"begun {step}\n".encode())
             keys = np.concatenate([marks(job.rank, life, step), COMMON])
             strategy.pull(counts, keys)
-            strategy.push(counts, keys, np.full((keys.size, 2), -1, np.float32), share=1.0)
-            strategy.learn_dense(totals, np.full(60, -1, np.float32), values, share=1.0)
+            once = [(counts, keys, np.full((keys.size, 2), -1, np.float32))]
+            if step % 2:
+                strategy.push(*once.pop(), share=1.0)
+            strategy.learn_dense(totals, np.full(60, -1, np.float32), values, pushes=once, share=1.0)
             if step % plan["flush_every"] == 0:
                 strategy.flush()
                 os.write(told, f"safe {step}\n".encode())

@@ -14,6 +14,7 @@ use super::engine::Engine;
 use super::locks;
 use super::records::Decision;
 use super::service::{Fill, Identity, Kind, Refusal, Reply, Request, RequestError, Service};
+use crate::table::Values;
 use crate::wire::codec;
 use crate::wire::frame::{Header, Op, flag};
 
@@ -43,6 +44,12 @@ impl Reply for Heard {
     fn rows(&mut self, (rows, dim): (u32, u32), _durable_seq: u64, fill: Fill<'_>) -> io::Result<()> {
         self.rows = vec![0.0; rows as usize * dim as usize];
         fill(0..rows as usize, &mut self.rows);
+        Ok(())
+    }
+
+    fn values(&mut self, parts: &[Values], _durable_seq: u64) -> io::Result<()> {
+        locks::may_wait();
+        self.rows = parts.iter().flat_map(|part| part.iter().copied()).collect();
         Ok(())
     }
 

@@ -12,6 +12,7 @@ import numpy as np
 from paddle.base import core
 
 from umiak.core.value import value
+from umiak.ps.layers.memory import floats_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -103,7 +104,7 @@ def floats_of(tensor: Any) -> NDArray[np.float32]:
     """The numbers of what was fetched, in its own memory, which lives as long as the array; numpy's way copies them."""
     if tensor._dtype() != _FLOAT32 or not tensor._place().is_cpu_place():  # noqa: SLF001
         return np.array(tensor, dtype=np.float32)
-    return np.asarray(_TensorMemory(tensor))
+    return floats_at(tensor._ptr(), tensor.shape(), tensor)  # noqa: SLF001
 
 
 class FloatViews:
@@ -127,19 +128,6 @@ class FloatViews:
             if array.ctypes.data == pointer and place <= len(self._known):
                 self._known[place : place + 1] = [(tensor, pointer, shape, array)]
         return found
-
-
-class _TensorMemory:
-    """What numpy makes an array of without copying."""
-
-    def __init__(self, tensor: Any) -> None:
-        self._tensor = tensor
-        self.__array_interface__ = {
-            "data": (tensor._ptr(), False),  # noqa: SLF001
-            "shape": tuple(tensor.shape()),
-            "typestr": "<f4",
-            "version": 3,
-        }
 
 
 def fed(feed: Mapping[str, Fed]) -> dict[str, Any]:

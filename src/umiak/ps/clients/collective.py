@@ -17,7 +17,9 @@ import umiak_native
 from umiak.ps.clients.local import LocalClient
 
 if TYPE_CHECKING:
-    from umiak.ps.clients.protocol import Floats, Gradients, Keys
+    from collections.abc import Sequence
+
+    from umiak.ps.clients.protocol import Floats, Gradients, Keys, Push
 
 
 class Group(Protocol):
@@ -80,12 +82,13 @@ class CollectiveClient(LocalClient):
         gradients: Gradients,
         out: Floats,
         *,
+        pushes: Sequence[Push] = (),
         step: int | None = None,
         scale: float = 1.0,
         mean: bool = False,
     ) -> Floats:
         assert step is not None, "collective training has steps"
-        return super().learn_dense(table, gradients, out, step=step, scale=scale, mean=mean)
+        return super().learn_dense(table, gradients, out, pushes=pushes, step=step, scale=scale, mean=mean)
 
     def barrier(self, name: str) -> None:
         self._group.gather(name.encode())

@@ -17,11 +17,12 @@ from umiak.ps.clients.gradients import scaled
 from umiak.ps.errors import bad
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from numpy.typing import NDArray
 
-    from umiak.ps.clients.protocol import Absent, Floats, Gradients, Keys
+    from umiak.ps.clients.protocol import Absent, Floats, Gradients, Keys, Push
 
 
 class LocalClient:
@@ -140,11 +141,13 @@ class LocalClient:
         gradients: Gradients,
         out: Floats,
         *,
+        pushes: Sequence[Push] = (),
         step: int | None = None,
         scale: float = 1.0,
         mean: bool = False,
     ) -> Floats:
-        del mean
+        for sparse, keys, rows in pushes:
+            self.push(sparse, keys, rows, step=step, scale=scale, mean=mean)
         self._push_dense(table, gradients, step=step, scale=scale, is_applied_now=True)
         if step is not None:
             self.commit(step)

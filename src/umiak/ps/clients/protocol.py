@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     Gradients = Floats | list[Floats]
     """Of all elements of a dense table: one array, or several that follow each other."""
+    Push = tuple[int, Keys, Floats]
+    """Gradients of rows: table, keys, rows."""
     Absent = Literal["initial", "zeros"]
     """What a row that is only read, and is not there, reads as: what it would begin with, or zeros."""
 
@@ -63,6 +65,7 @@ class Client(Protocol):
         gradients: Gradients,
         out: Floats,
         *,
+        pushes: list[Push] = ...,
         step: int | None = None,
         scale: float = 1.0,
         mean: bool = False,

@@ -21,7 +21,7 @@ from umiak.ps.communicators.merging import Merger
 if TYPE_CHECKING:
     from typing import Any
 
-    from umiak.ps.clients.protocol import Client, Floats, Gradients, Keys
+    from umiak.ps.clients.protocol import Client, Floats, Gradients, Keys, Push
     from umiak.ps.strategies import Async
 
 
@@ -40,11 +40,19 @@ class AsyncCommunicator(Communicator):
     def pull_dense(self, table: int, out: Floats | None = None) -> Floats:
         return super().pull_dense(table, out) if self._fresh or out is None else out
 
-    def learn_dense(self, table: int, gradients: Gradients, out: Floats, *, share: float | None = None) -> None:
+    def learn_dense(
+        self,
+        table: int,
+        gradients: Gradients,
+        out: Floats,
+        *,
+        pushes: list[Push] | None = None,
+        share: float | None = None,
+    ) -> None:
         if (self.step + 1) % self._pull_every:
-            super().learn_dense(table, gradients, out, share=share)
+            super().learn_dense(table, gradients, out, pushes=pushes, share=share)
             return
-        self.client.learn_dense(table, gradients, out, scale=self._scale(share))
+        self.client.learn_dense(table, gradients, out, pushes=pushes or [], scale=self._scale(share))
         self.end_step()
 
     def catch_up(self) -> None:
@@ -71,8 +79,16 @@ class QueuedAsyncCommunicator(AsyncCommunicator):
     def push_dense(self, table: int, gradients: Gradients, *, share: float | None = None) -> None:
         self._current.push_dense(table, gradients, self._scale(share))
 
-    def learn_dense(self, table: int, gradients: Gradients, out: Floats, *, share: float | None = None) -> None:
-        Communicator.learn_dense(self, table, gradients, out, share=share)
+    def learn_dense(
+        self,
+        table: int,
+        gradients: Gradients,
+        out: Floats,
+        *,
+        pushes: list[Push] | None = None,
+        share: float | None = None,
+    ) -> None:
+        Communicator.learn_dense(self, table, gradients, out, pushes=pushes, share=share)
 
     def end_step(self) -> None:
         self._raise_failure()

@@ -5,7 +5,7 @@ communicator.push(table, keys, gradients)       after backward: at most once per
 communicator.push_dense(table, gradients)
 communicator.end_step()                         the step counts
 communicator.pull_dense(table, out)             parameters for the next one
-communicator.learn_dense(table, gradients, out)     the last three in one
+communicator.learn_dense(table, gradients, out, pushes=...)     all but the first in one
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from umiak.ps import specs
 from umiak.ps.errors import bad
 
 if TYPE_CHECKING:
-    from umiak.ps.clients.protocol import Absent, Client, Floats, Gradients, Keys
+    from umiak.ps.clients.protocol import Absent, Client, Floats, Gradients, Keys, Push
     from umiak.ps.specs import DenseTable, SparseTable, Spec
 
 FIRST_LOOK_S = 0.02
@@ -117,8 +117,18 @@ class Communicator:
     def end_step(self) -> None:
         self._step_count += 1
 
-    def learn_dense(self, table: int, gradients: Gradients, out: Floats, *, share: float | None = None) -> None:
-        """Push dense gradients, end the step and fetch the parameters: what a step comes to after its sparse pushes."""
+    def learn_dense(
+        self,
+        table: int,
+        gradients: Gradients,
+        out: Floats,
+        *,
+        pushes: list[Push] | None = None,
+        share: float | None = None,
+    ) -> None:
+        """Push the gradients of rows, then the dense ones, end the step and fetch the parameters."""
+        for each in pushes or ():
+            self.push(*each, share=share)
         self.push_dense(table, gradients, share=share)
         self.end_step()
         self.pull_dense(table, out)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from umiak.ps.communicators.sync import SyncCommunicator
 
 if TYPE_CHECKING:
-    from umiak.ps.clients.protocol import Absent, Floats, Keys
+    from umiak.ps.clients.protocol import Absent, Floats, Gradients, Keys, Push
 
 
 class HybridCommunicator(SyncCommunicator):
@@ -28,3 +28,16 @@ class HybridCommunicator(SyncCommunicator):
 
     def push(self, table: int, keys: Keys, rows: Floats, *, share: float | None = None) -> None:  # noqa: ARG002
         self.client.push(table, keys, rows)
+
+    def learn_dense(
+        self,
+        table: int,
+        gradients: Gradients,
+        out: Floats,
+        *,
+        pushes: list[Push] | None = None,
+        share: float | None = None,
+    ) -> None:
+        for each in pushes or ():
+            self.push(*each)
+        super().learn_dense(table, gradients, out, share=share)

@@ -22,7 +22,7 @@ from umiak.ps.errors import bad
 if TYPE_CHECKING:
     from typing import Any
 
-    from umiak.ps.clients.protocol import Absent, Floats, Gradients, Keys
+    from umiak.ps.clients.protocol import Absent, Floats, Gradients, Keys, Push
 
 
 class SyncCommunicator(Communicator):
@@ -71,9 +71,17 @@ class SyncCommunicator(Communicator):
         self.client.prepare(step)
         self.client.commit(step)
 
-    def learn_dense(self, table: int, gradients: Gradients, out: Floats, *, share: float | None = None) -> None:
-        step, scale = self._next_step(), self._scale(share)
-        self.client.learn_dense(table, gradients, out, step=step, scale=scale, mean=share is None)
+    def learn_dense(
+        self,
+        table: int,
+        gradients: Gradients,
+        out: Floats,
+        *,
+        pushes: list[Push] | None = None,
+        share: float | None = None,
+    ) -> None:
+        step, scale, mean = self._next_step(), self._scale(share), share is None
+        self.client.learn_dense(table, gradients, out, pushes=pushes or [], step=step, scale=scale, mean=mean)
 
     def set_learning_rate(self, table: int, learning_rate: float) -> None:
         # As a part of the step: a server that holds no dense parameters may still be busy with the step before.

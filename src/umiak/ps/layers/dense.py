@@ -141,15 +141,15 @@ class Learner:
             self._tell(factor)
         if self._global_norm is not None:
             gradients = self._clipped(gradients, self._global_norm)
-        self._session.registry.push(share)
         if not self.groups:
+            self._session.registry.push(share)
             self._communicator.end_step()
             return
         *others, last = self.groups
         for group in others:
             self._communicator.push_dense(group.number, [*gradients[group.arrays]], share=share)
-        own = [*gradients[last.arrays]]
-        self._communicator.learn_dense(last.number, own, self.values[last.place], share=share)
+        own, pushes = [*gradients[last.arrays]], self._session.registry.take()
+        self._communicator.learn_dense(last.number, own, self.values[last.place], pushes=pushes, share=share)
         for group in others:
             self._communicator.pull_dense(group.number, self.values[group.place])
         self._mark = self._fingerprint()

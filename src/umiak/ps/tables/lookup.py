@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from umiak.ps.clients.protocol import Absent, Floats
+    from umiak.ps.clients.protocol import Absent, Floats, Push
     from umiak.ps.communicators import Communicator
     from umiak.ps.specs import Clip, Decay, Rule, SparseTable
 
@@ -90,23 +90,22 @@ class EmbeddingTable:
         """Gradients for the end of the step; one row per key. The arrays are kept until then, not copied."""
         self._batches[-1].append((keys.reshape(-1), rows.reshape(keys.size, -1)))
 
-    def push(self, share: float | None) -> None:
-        """Everything that was collected, as one push; a key's gradients are summed, those of each batch first.
+    def take(self) -> tuple[Keys, Floats] | None:
+        """Everything that was collected, as one push, and forget it; a key's gradients are summed, those of each batch first.
 
         So two batches of one trainer add up to the same bits as one batch of each of two trainers.
         """
         batches = [batch for batch in self._batches if batch]
         self.forget()
         if not batches:
-            return
+            return None
         parts = batches[0]
         if len(batches) > 1:
             last_counts = 1 if self.spec.accessor is not None else 0
             parts = [umiak_native.merge([*batch], last_counts) for batch in batches]
-        alone = len(parts) == 1
-        keys = parts[0][0] if alone else np.concatenate([keys for keys, _ in parts])
-        rows = parts[0][1] if alone else np.concatenate([rows for _, rows in parts])
-        self._communicator.push(self.number, keys, rows, share=share)
+        if len(parts) == 1:
+            return parts[0]
+        return np.concatenate([keys for keys, _ in parts]), np.concatenate([rows for _, rows in parts])
 
     @property
     def has_gradients(self) -> bool:
@@ -170,9 +169,14 @@ class TableRegistry:
         for table in self._tables.values():
             table.open()
 
+    def take(self) -> list[Push]:
+        """What was collected for all tables: one push for each that has any."""
+        found = ((table, table.take()) for table in self._tables.values())
+        return [(table.number, *taken) for table, taken in found if taken is not None]
+
     def push(self, share: float | None = None) -> None:
-        for table in self._tables.values():
-            table.push(share)
+        for each in self.take():
+            self._communicator.push(*each, share=share)
 
     @property
     def has_gradients(self) -> bool:
@@ -307,10 +311,12 @@ def listed(ids: Any) -> NDArray[Any]:
 
 def as_keys(ids: NDArray[Any]) -> Keys:
     """Ids as the 64-bit keys that tables have; a negative id is the key with the same bits."""
+    if ids.dtype == np.uint64:
+        return ids
     if not np.issubdtype(ids.dtype, np.integer):
         raise bad("UM-PS-010", f"ids must be integers, these are {ids.dtype}", "ids.astype('int64')")
     # Never both kinds of 64 bits: numpy would turn a mixture into floats.
-    return ids if ids.dtype == np.uint64 else ids.astype(np.int64, copy=False).view(np.uint64)
+    return ids.astype(np.int64, copy=False).view(np.uint64)
 
 
 def sparse_spec(
