@@ -497,14 +497,18 @@ def test_a_refused_push_is_told_though_dense_gradients_came_behind_it() -> None:
             mine.learn_dense(dense, gradient, out, pushes=[(table, keys, wide)])
         with pytest.raises(umiak_native.Refused, match="dense"):
             mine.learn_dense(dense, gradient, out, pushes=[(dense, keys, wide)])
-        with pytest.raises(umiak_native.Refused, match="step"):
-            mine.learn_dense(dense, gradient, out, pushes=[(table, keys, rows), (table, keys, rows)], step=7)
+        assert (mine.pull_dense(dense) == 0).all(), "nothing was sent"
+        with pytest.raises(umiak_native.Refused, match="have not been set"):
+            mine.learn_dense(mine.create_table("u", dense_spec()), gradient, out, pushes=[(table, keys, rows)])
+        mine.finish_steps()
+        with pytest.raises(umiak_native.Refused, match="no part in step 0"):
+            mine.learn_dense(dense, gradient, out, pushes=[(table, keys, rows), (table, keys, rows)], step=0)
         assert (mine.pull_dense(dense) == 0).all()
-        assert (mine.pull(table, keys, create=False, absent="zeros") == 0).all()
+        assert (mine.pull(table, keys) == 1).all(), "rows that came before dense gradients that were refused"
         # All answers were heard: what comes next has its own.
         mine.learn_dense(dense, gradient, out, pushes=[(table, keys, rows)])
         assert (out == 1).all()
-        assert (mine.pull(table, keys) == 1).all()
+        assert (mine.pull(table, keys) == 2).all()
         mine.close()
 
 

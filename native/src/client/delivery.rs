@@ -37,7 +37,8 @@ impl State {
                 break;
             }
         }
-        if let (Err(error), true) = (&answers, rounds.len() > 1) {
+        let has_parts = rounds.len() > 1 || rounds.iter().flatten().any(|order| !order.before.is_empty());
+        if let (Err(error), true) = (&answers, has_parts) {
             // Servers may have some of the parts. A new connection brings all of them, or none if they were refused.
             for order in rounds.iter().flatten() {
                 let link = &mut self.links[order.link];

@@ -9,8 +9,8 @@ use std::ops::Range;
 use super::delivery::unexpected;
 use super::error::{ClientError, Outcome};
 use super::exchange::Answer;
-use super::orders::{Body, Order, go_before};
-use super::session::{RowChange, Turn};
+use super::orders::{Body, Order, RowChange, go_before};
+use super::session::Turn;
 use super::state::State;
 use crate::wire::frame::{Header, Op, flag};
 

@@ -24,7 +24,7 @@ pub mod error;
 mod exchange;
 mod heartbeats;
 mod link;
-mod orders;
+pub mod orders;
 mod patience;
 mod plan;
 pub mod session;

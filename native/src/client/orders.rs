@@ -6,10 +6,22 @@ use std::sync::Arc;
 use super::error::{ClientError, ErrorDetail, Outcome};
 use super::link::Frame;
 use super::plan::Merge;
-use super::session::RowChange;
 use super::state::State;
 use crate::wire::codec::MOST_FRAME;
 use crate::wire::frame::{Header, Op, flag};
+
+/// Rows that change something.
+#[derive(Clone, Copy)]
+pub struct RowChange<'a> {
+    pub op: Op,
+    pub table: u32,
+    pub keys: &'a [u64],
+    pub rows: &'a [f32],
+    /// What gradients count by; what is counted (show, click) is not touched by it.
+    pub scale: f32,
+    /// In a step: the gradients are parts of a mean, see `flag::MEAN`.
+    pub mean: bool,
+}
 
 /// What is asked of one server.
 pub(super) struct Order<'a> {

@@ -13,7 +13,7 @@ use super::dial::Credentials;
 use super::error::{ClientError, ErrorDetail, Outcome};
 use super::exchange::Answer;
 use super::link::{Frame, Link};
-use super::orders::{Body, Order};
+use super::orders::{Body, Order, RowChange};
 use super::plan::Plan;
 use super::state::State;
 use super::tables::Table;
@@ -150,19 +150,6 @@ impl Client {
             }
         }
     }
-}
-
-/// Rows that change something.
-#[derive(Clone, Copy)]
-pub struct RowChange<'a> {
-    pub op: Op,
-    pub table: u32,
-    pub keys: &'a [u64],
-    pub rows: &'a [f32],
-    /// What gradients count by; what is counted (show, click) is not touched by it.
-    pub scale: f32,
-    /// In a step: the gradients are parts of a mean, see `flag::MEAN`.
-    pub mean: bool,
 }
 
 impl<'a> Turn<'a> {

@@ -15,7 +15,8 @@ use crate::client::context::CallOptions;
 use crate::client::dense::Pieces;
 use crate::client::dial::{self, Credentials, NoEntry};
 use crate::client::error::{ClientError, ErrorDetail, Outcome};
-use crate::client::session::{self, RowChange, Turn};
+use crate::client::orders::RowChange;
+use crate::client::session::{self, Turn};
 use crate::wire::frame::{Header, Op, flag};
 use crate::wire::stream::{self, TlsFiles};
 
