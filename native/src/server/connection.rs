@@ -380,10 +380,15 @@ impl Answer<'_> {
         sent
     }
 
-    fn last(&mut self, header: Header, parts: &[&[u8]]) -> io::Result<()> {
-        if std::mem::replace(&mut self.answered, true) {
-            return Err(io::Error::other("a request was answered twice"));
+    fn begin_answer(&mut self) -> io::Result<()> {
+        match std::mem::replace(&mut self.answered, true) {
+            true => Err(io::Error::other("a request was answered twice")),
+            false => Ok(()),
         }
+    }
+
+    fn last(&mut self, header: Header, parts: &[&[u8]]) -> io::Result<()> {
+        self.begin_answer()?;
         self.send(header, parts)
     }
 
@@ -399,9 +404,7 @@ impl Reply for Answer<'_> {
     }
 
     fn rows(&mut self, (rows, dim): (u32, u32), durable_seq: u64, fill: Fill<'_>) -> io::Result<()> {
-        if std::mem::replace(&mut self.answered, true) {
-            return Err(io::Error::other("a request was answered twice"));
-        }
+        self.begin_answer()?;
         locks::may_wait();
         let (total, width) = (rows as usize, dim as usize);
         let blocks = (total * width * 4).div_ceil(BLOCK).max(1);
@@ -445,9 +448,7 @@ impl Reply for Answer<'_> {
     }
 
     fn values(&mut self, parts: &[Values], durable_seq: u64) -> io::Result<()> {
-        if std::mem::replace(&mut self.answered, true) {
-            return Err(io::Error::other("a request was answered twice"));
-        }
+        self.begin_answer()?;
         locks::may_wait();
         let rows = parts.iter().map(|part| part.len()).sum::<usize>();
         let (length, client) = ((rows * 4) as u64, self.client);

@@ -21,7 +21,7 @@ from umiak.ps.communicators.merging import Merger
 if TYPE_CHECKING:
     from typing import Any
 
-    from umiak.ps.clients.protocol import Client, Floats, Gradients, Keys, Push
+    from umiak.ps.clients.protocol import Client, Floats, Gradients, Keys
     from umiak.ps.strategies import Async
 
 
@@ -33,27 +33,15 @@ class AsyncCommunicator(Communicator):
         self._pull_every = strategy.pull_every
         self._fresh = True
 
-    def end_step(self) -> None:
-        super().end_step()
+    def _count_step(self) -> None:
+        super()._count_step()
         self._fresh = self.step % self._pull_every == 0
 
     def pull_dense(self, table: int, out: Floats | None = None) -> Floats:
         return super().pull_dense(table, out) if self._fresh or out is None else out
 
-    def learn_dense(
-        self,
-        table: int,
-        gradients: Gradients,
-        out: Floats,
-        *,
-        pushes: list[Push] | None = None,
-        share: float | None = None,
-    ) -> None:
-        if (self.step + 1) % self._pull_every:
-            super().learn_dense(table, gradients, out, pushes=pushes, share=share)
-            return
-        self.client.learn_dense(table, gradients, out, pushes=pushes or [], scale=self._scale(share))
-        self.end_step()
+    def _in_one_exchange(self, share: float | None) -> dict[str, Any] | None:
+        return None if (self.step + 1) % self._pull_every else {"scale": self._scale(share)}
 
     def catch_up(self) -> None:
         self._fresh = True
@@ -79,16 +67,8 @@ class QueuedAsyncCommunicator(AsyncCommunicator):
     def push_dense(self, table: int, gradients: Gradients, *, share: float | None = None) -> None:
         self._current.push_dense(table, gradients, self._scale(share))
 
-    def learn_dense(
-        self,
-        table: int,
-        gradients: Gradients,
-        out: Floats,
-        *,
-        pushes: list[Push] | None = None,
-        share: float | None = None,
-    ) -> None:
-        Communicator.learn_dense(self, table, gradients, out, pushes=pushes, share=share)
+    def _in_one_exchange(self, share: float | None) -> dict[str, Any] | None:  # noqa: ARG002
+        return None
 
     def end_step(self) -> None:
         self._raise_failure()

@@ -19,6 +19,8 @@ from umiak.ps import specs
 from umiak.ps.errors import bad
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from umiak.ps.clients.protocol import Absent, Client, Floats, Gradients, Keys, Push
     from umiak.ps.specs import DenseTable, SparseTable, Spec
 
@@ -33,6 +35,9 @@ class Communicator:
 
     averages_rows = False
     """Whether gradients of rows do."""
+
+    rows_go_with_dense = True
+    """Whether the gradients of rows can go in the same exchange as the dense ones: both are applied alike."""
 
     counts_steps = False
     """Whether servers count steps, and save at one of them."""
@@ -115,7 +120,7 @@ class Communicator:
         self.client.push_dense(table, gradients, scale=self._scale(share))
 
     def end_step(self) -> None:
-        self._step_count += 1
+        self._count_step()
 
     def learn_dense(
         self,
@@ -127,11 +132,24 @@ class Communicator:
         share: float | None = None,
     ) -> None:
         """Push the gradients of rows, then the dense ones, end the step and fetch the parameters."""
-        for each in pushes or ():
+        said = self._in_one_exchange(share)
+        together = pushes or [] if said is not None and self.rows_go_with_dense else []
+        for each in [] if together else pushes or []:
             self.push(*each, share=share)
-        self.push_dense(table, gradients, share=share)
-        self.end_step()
-        self.pull_dense(table, out)
+        if said is None:
+            self.push_dense(table, gradients, share=share)
+            self.end_step()
+            self.pull_dense(table, out)
+            return
+        self.client.learn_dense(table, gradients, out, pushes=together, **said)
+        self._count_step()
+
+    def _in_one_exchange(self, share: float | None) -> dict[str, Any] | None:  # noqa: ARG002
+        """What the client is told where a step can end in one exchange. None: it ends part by part."""
+        return None
+
+    def _count_step(self) -> None:
+        self._step_count += 1
 
     def _scale(self, share: float | None) -> float:
         if share is not None:

@@ -15,29 +15,17 @@ from typing import TYPE_CHECKING
 from umiak.ps.communicators.sync import SyncCommunicator
 
 if TYPE_CHECKING:
-    from umiak.ps.clients.protocol import Absent, Floats, Gradients, Keys, Push
+    from umiak.ps.clients.protocol import Absent, Floats, Keys
 
 
 class HybridCommunicator(SyncCommunicator):
     """Only dense pushes belong to a step."""
 
     averages_rows = False
+    rows_go_with_dense = False
 
     def pull(self, table: int, keys: Keys, *, create: bool = True, absent: Absent = "initial") -> Floats:
         return self.client.pull(table, keys, create=create, absent=absent)
 
     def push(self, table: int, keys: Keys, rows: Floats, *, share: float | None = None) -> None:  # noqa: ARG002
         self.client.push(table, keys, rows)
-
-    def learn_dense(
-        self,
-        table: int,
-        gradients: Gradients,
-        out: Floats,
-        *,
-        pushes: list[Push] | None = None,
-        share: float | None = None,
-    ) -> None:
-        for each in pushes or ():
-            self.push(*each)
-        super().learn_dense(table, gradients, out, share=share)

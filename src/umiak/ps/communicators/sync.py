@@ -22,7 +22,7 @@ from umiak.ps.errors import bad
 if TYPE_CHECKING:
     from typing import Any
 
-    from umiak.ps.clients.protocol import Absent, Floats, Gradients, Keys, Push
+    from umiak.ps.clients.protocol import Absent, Floats, Gradients, Keys
 
 
 class SyncCommunicator(Communicator):
@@ -71,17 +71,8 @@ class SyncCommunicator(Communicator):
         self.client.prepare(step)
         self.client.commit(step)
 
-    def learn_dense(
-        self,
-        table: int,
-        gradients: Gradients,
-        out: Floats,
-        *,
-        pushes: list[Push] | None = None,
-        share: float | None = None,
-    ) -> None:
-        step, scale, mean = self._next_step(), self._scale(share), share is None
-        self.client.learn_dense(table, gradients, out, pushes=pushes or [], step=step, scale=scale, mean=mean)
+    def _in_one_exchange(self, share: float | None) -> dict[str, Any] | None:
+        return {"step": self._next_step(), "scale": self._scale(share), "mean": share is None}
 
     def set_learning_rate(self, table: int, learning_rate: float) -> None:
         # As a part of the step: a server that holds no dense parameters may still be busy with the step before.

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import paddle
-from paddle.utils import dlpack
 
 from umiak.ps.errors import bad
-from umiak.ps.paddle import LookupRows, floats
+from umiak.ps.paddle import LookupRows, floats, tensor_of
 from umiak.ps.tables.lookup import as_keys
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ class CarriedTable:
 
     def seen(self, keys: Keys, padding: np.uint64 | None) -> paddle.Tensor:
         """Rows that are only read."""
-        return dlpack.from_dlpack(_Look(self, keys, padding, self._use(keys, padding)).rows(create=False))
+        return tensor_of(_Look(self, keys, padding, self._use(keys, padding)).rows(create=False))
 
     def read(self, keys: Keys, use: int | None, *, create: bool) -> Floats:
         """Rows of keys that lie one after the other; ``use``: which of the uses they are."""
@@ -258,9 +257,9 @@ class _JoinedLook:
         dim = self._table.table.spec.dim
         first = self._shapes[0]
         if all(shape == first for shape in self._shapes):
-            whole = dlpack.from_dlpack(rows.reshape(-1, *first[1:], dim))
+            whole = tensor_of(rows.reshape(-1, *first[1:], dim))
             return tuple(paddle.split(whole, len(self._shapes)))
-        parts = paddle.split(dlpack.from_dlpack(rows), [each.size for each in self._wanted])
+        parts = paddle.split(tensor_of(rows), [each.size for each in self._wanted])
         return tuple([part.reshape([*shape, dim]) for part, shape in zip(parts, self._shapes, strict=True)])
 
     def collect(self, gradients: Sequence[paddle.Tensor | None]) -> None:
