@@ -318,6 +318,19 @@ def test_a_step_in_one_call_is_the_same_step(strategy: str) -> None:
             assert np.array_equal(rows_apart, rows_together)
 
 
+@pytest.mark.parametrize("strategy", ["async", "half_async"])
+def test_between_two_pulls_a_loaded_checkpoint_is_taken_over(strategy: str) -> None:
+    job = alone(strategy, max_send_grad_num_before_recv=3, max_merge_var_num=3)
+    table = job.communicator.open_dense("dense", DENSE, START)
+    out = job.communicator.pull_dense(table, START.copy())
+    job.communicator.push_dense(table, np.ones(35, np.float32))
+    job.communicator.end_step()
+    job.client.set_dense(table, START * 2)
+    assert np.array_equal(job.communicator.pull_dense(table, out), START), "the next pull is two steps away"
+    job.communicator.reload()
+    assert np.array_equal(job.communicator.pull_dense(table, out), START * 2)
+
+
 @pytest.mark.parametrize(("strategy", "shows"), [("sync", 2.0), ("async", 2.0), ("half_async", 4.0)])
 def test_shares_and_means_are_of_gradients_and_not_of_shows(strategy: str, shows: float) -> None:
     accessor = specs.Accessor(

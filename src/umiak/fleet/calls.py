@@ -127,11 +127,12 @@ def barrier(job: FleetJob, comm_world: str = "worker") -> None:
         session.client.gather("fleet.barrier", b"0")
         return
     session.communicator.flush()
+    saving.send_changes(job)
     told = [int(each) for each in session.client.gather("fleet.barrier", str(job.loads).encode()) if each]
-    session.communicator.catch_up()
     if max(told, default=0) > job.loads:
         job.loads = max(told)
         saving.refresh(job)
+    saving.catch_up(job)
 
 
 def all_gather(job: FleetJob, given: Any, comm_world: str = "worker") -> list[Any]:
@@ -230,6 +231,8 @@ def save_dense_params(
     """Dense parameters in Paddle's format, one file."""
     if job.session.is_first:
         names = saving.names_of(var_names or [each.name for each in program.all_parameters()])
+        saving.send_changes(job)
+        saving.catch_up(job)
         saving.save_dense(dirname, scope, names)
 
 

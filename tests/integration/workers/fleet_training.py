@@ -62,6 +62,16 @@ def alone():
         return float(executor.run(test, feed=samples(1000), fetch_list=[loss])[0])
 
 
+def as_saved():
+    """The loss of the model that was saved for inference, computed by plain Paddle and numpy."""
+    with paddle.static.scope_guard(paddle.static.Scope()):
+        program, feeds, fetches = paddle.static.load_inference_model(str(out / "model" / "model"), executor)
+        given = samples(1000)
+        chance = executor.run(program, feed={name: given[name] for name in feeds}, fetch_list=fetches)[0]
+    clicked = given["click"] > 0
+    return float(-np.where(clicked, np.log(chance + 1e-4), np.log(1 - chance + 1e-4)).mean())
+
+
 def kill_once(step):
     mark = out / "killed"
     if step != STEPS // 2 or not kills or mark.exists() or fleet.worker_index() != 1:
@@ -110,5 +120,7 @@ found = {
 }
 if mode == "sync" and rank == 0:
     found["alone"] = alone()
+if rank == 0:
+    found["saved"] = as_saved()
 (out / f"trainer.{rank}").write_text(json.dumps(found))
 fleet.stop_worker()

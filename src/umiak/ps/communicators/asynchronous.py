@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 class AsyncCommunicator(Communicator):
     """Each step's gradients are sent in the step. The dense parameters are fetched every ``pull_every`` steps."""
 
+    may_be_behind = True
+
     def __init__(self, client: Client, strategy: Async, **common: Any) -> None:
         super().__init__(client, **common)
         self._pull_every = strategy.pull_every
@@ -44,6 +46,9 @@ class AsyncCommunicator(Communicator):
         return None if (self.step + 1) % self._pull_every else {"scale": self._scale(share)}
 
     def catch_up(self) -> None:
+        self._fresh = True
+
+    def reload(self) -> None:
         self._fresh = True
 
 

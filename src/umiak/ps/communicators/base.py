@@ -42,6 +42,9 @@ class Communicator:
     counts_steps = False
     """Whether servers count steps, and save at one of them."""
 
+    may_be_behind = False
+    """Whether the dense parameters that a trainer has fetched may lack what others have pushed since, until it fetches them again."""
+
     keeps_tables = False
     """Whether every trainer has all tables itself, and loads a checkpoint itself."""
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 class HalfAsyncCommunicator(Communicator):
     """Collects, then sends."""
 
+    may_be_behind = True
+
     def __init__(self, client: Client, strategy: HalfAsync, **common: Any) -> None:
         super().__init__(client, **common)
         self._merge = strategy.merge
@@ -57,4 +59,7 @@ class HalfAsyncCommunicator(Communicator):
         self._fresh = True
 
     def catch_up(self) -> None:
+        self._fresh = True
+
+    def reload(self) -> None:
         self._fresh = True
