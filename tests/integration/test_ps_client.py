@@ -512,6 +512,20 @@ def test_a_refused_push_is_told_though_dense_gradients_came_behind_it() -> None:
         mine.close()
 
 
+def test_a_push_that_one_server_refused_is_not_sent_to_another_one_later() -> None:
+    """Both wait for the step that the push is for. One says that it never comes, and the other's answer is not waited for."""
+    with servers(2) as started:
+        mine = client(started)
+        table, keys = mine.create_table("t", sum_spec()), np.arange(100)
+        with pytest.raises(umiak_native.Refused, match="waits for itself at step 0"):
+            mine.push(table, keys, np.ones((100, 4), np.float32), step=2)
+        assert (mine.pull(table, keys) == 0).all(), "what comes next does not wait for that step, too"
+        for step in range(3):
+            _do_step(mine, table, keys, step)
+        assert (mine.pull(table, keys, step=3) == 3).all()
+        mine.close()
+
+
 def test_shares_count_for_gradients_and_not_for_what_is_counted() -> None:
     accessor = specs.Accessor(
         embed_optimizer=specs.Sgd(learning_rate=1.0), embed_init=specs.Constant(value=0.0), show_scale=False

@@ -37,14 +37,19 @@ impl State {
                 break;
             }
         }
-        let has_parts = rounds.len() > 1 || rounds.iter().flatten().any(|order| !order.before.is_empty());
-        if let (Err(error), true) = (&answers, has_parts) {
-            // Servers may have some of the parts. A new connection brings all of them, or none if they were refused.
+        if let Err(error) = &answers {
+            let has_parts = rounds.len() > 1 || rounds.iter().flatten().any(|order| !order.before.is_empty());
+            let is_refused = matches!(error, ClientError::Refused(_));
             for order in rounds.iter().flatten() {
                 let link = &mut self.links[order.link];
-                link.stream = None;
-                if matches!(error, ClientError::Refused(_)) {
-                    order.changes().for_each(|frame| link.forget(frame));
+                if has_parts {
+                    // Servers may have some of the parts. A new connection brings all of them, or none if they were refused.
+                    link.stream = None;
+                }
+                if is_refused {
+                    // One that was refused by one server is not to be sent again to another, which has not answered.
+                    let open = order.changes().filter(|frame| has_parts || !frame.is_acknowledged());
+                    open.for_each(|frame| link.forget(frame));
                 }
             }
         }
