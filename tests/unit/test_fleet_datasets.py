@@ -156,11 +156,24 @@ def test_a_bad_line_names_file_line_and_slot(asked: DatasetSettings) -> None:
     with pytest.raises(PipeError) as raised:
         list(reading.FileBatches(replace(asked, command="sed s/103/x/"), quiet))
     text = str(raised.value)
-    assert f"{asked.files[1]}, line 4" in text
+    assert f"{asked.files[1]}, line 4 of the program's output" in text
+    assert "a line that pipe_command prints is no sample" in text
     assert "slot 1 (ids)" in text
     assert '"x"' in text
     with pytest.raises(PipeError, match=r"slot 2 .dense."):
         list(reading.FileBatches(replace(asked, command="sed 's/2 0.5/3 1 0.5/'"), quiet))
+
+
+def test_a_bad_line_of_a_file_that_is_read_as_it_is(asked: DatasetSettings) -> None:
+    file = Path(asked.files[1])
+    file.write_text(file.read_text().replace("103", "x"))
+    with pytest.raises(PipeError) as raised:
+        list(reading.FileBatches(replace(asked, command="cat"), quiet))
+    text = str(raised.value)
+    assert "a line of the file is no sample: slot 1 (ids)" in text
+    assert f"{file}, line 4" in text
+    assert "output" not in text
+    assert f"sed -n 4p {file}" in text
 
 
 def test_more_than_the_slots_is_told_once(asked: DatasetSettings) -> None:

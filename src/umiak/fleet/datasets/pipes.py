@@ -44,14 +44,10 @@ class PipeError(UmiakError, RuntimeError):
         return "\n".join(line for problem in self.problems for line in problem.lines())
 
 
-def opened(command: str, file: str) -> PipeProgram | PlainFile:
-    """What is to be read of a file of a dataset."""
-    is_plain = command.strip() == "cat" and not file.endswith(".gz") and os.path.isfile(file)
-    return PlainFile(file) if is_plain else PipeProgram(command, file)
-
-
 class PlainFile:
     """A file, read as `PipeProgram` gives what `cat` prints of it."""
+
+    origin = "of the file"
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -68,6 +64,14 @@ class PlainFile:
                 yield text[:end]
         if rest:
             yield rest
+
+    def line(self, number: int) -> str:
+        """Where that line is."""
+        return f"{self.file}, line {number}"
+
+    def show_line(self, number: int) -> str:
+        """A command that prints it."""
+        return f"sed -n {number}p {shlex.quote(self.file)}"
 
     def kill(self) -> None:
         """`blocks` comes to an end. From any thread."""
@@ -87,6 +91,8 @@ class PlainFile:
 
 class PipeProgram:
     """A started program that reads one file."""
+
+    origin = "that pipe_command prints"
 
     def __init__(self, command: str, file: str) -> None:
         self.command = command
@@ -151,6 +157,14 @@ class PipeProgram:
         if size:
             yield b"".join(pieces)
 
+    def line(self, number: int) -> str:
+        """Where that line is that it has printed."""
+        return f"{self.file}, line {number} of the program's output"
+
+    def show_line(self, number: int) -> str:
+        """A command that prints it."""
+        return f"( {self.command} ) < {shlex.quote(self.file)} | sed -n {number}p"
+
     def kill(self) -> None:
         """End it and everything that it started; `blocks` comes to an end. From any thread, before `close`."""
         try:
@@ -207,6 +221,15 @@ class PipeProgram:
     def _keep(self, line: bytes) -> None:
         if line.strip():
             self._last.append(line[:_LONGEST_LINE].decode(errors="replace").rstrip())
+
+
+Source = PipeProgram | PlainFile
+
+
+def opened(command: str, file: str) -> Source:
+    """What is to be read of a file of a dataset."""
+    is_plain = command.strip() == "cat" and not file.endswith(".gz") and os.path.isfile(file)
+    return PlainFile(file) if is_plain else PipeProgram(command, file)
 
 
 def _open(file: str) -> int:

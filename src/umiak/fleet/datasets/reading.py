@@ -10,7 +10,6 @@ that of the files. At the end each row may have a batch that is not full, as in 
 from __future__ import annotations
 
 import queue
-import shlex
 import threading
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from umiak_native import MultiSlotSamples
 
 from umiak.core.problem import Problem
 from umiak.fleet.datasets import pipes
-from umiak.fleet.datasets.pipes import PipeError
+from umiak.fleet.datasets.pipes import PipeError, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,7 +50,7 @@ class FileStream:
         self._blocks: queue.Queue[MultiSlotSamples | BaseException | None] = queue.Queue(ahead)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._read, name=f"dataset {file}", daemon=True)
-        self._program: pipes.PipeProgram | pipes.PlainFile | None = None
+        self._program: Source | None = None
         self._lock = threading.Lock()
         self.is_started = False
 
@@ -107,12 +106,10 @@ class FileStream:
             try:
                 samples, surplus = parser.parse(text)
             except umiak_native.ReaderError as error:
-                raise self._bad_line(error, lines) from error
+                raise self._bad_line(program, error, lines) from error
             if surplus is not None:
-                self._say(
-                    f"{self._file}: line {lines + surplus + 1} of what pipe_command prints has more than the "
-                    f"{len(settings.slots)} slots of use_var; the rest is passed over"
-                )
+                place = program.line(lines + surplus + 1)
+                self._say(f"{place}: more than the {len(settings.slots)} slots of use_var; the rest is passed over")
             lines += len(samples)
             if not self._put(samples):
                 return
@@ -126,17 +123,17 @@ class FileStream:
             return True
         return False
 
-    def _bad_line(self, error: umiak_native.ReaderError, before: int) -> PipeError:
+    def _bad_line(self, source: Source, error: umiak_native.ReaderError, before: int) -> PipeError:
         slot: int | None = getattr(error, "slot", None)
         line = before + (error.line or 0) + 1
         named = f"slot {slot + 1} ({self._settings.slots[slot].name}), " if slot is not None else ""
         return PipeError(
             Problem(
                 code="UM-FLEET-046",
-                what=f"what pipe_command prints is no sample: {named}column {error.column}: {error.message}",
+                what=f"a line {source.origin} is no sample: {named}column {error.column}: {error.message}",
                 why="a line has for each variable of use_var the number of its values, and these",
-                hint=f"look at it: ( {self._settings.command} ) < {shlex.quote(self._file)} | sed -n {line}p",
-                where=f"{self._file}, line {line} of the program's output",
+                hint=f"look at it: {source.show_line(line)}",
+                where=source.line(line),
             )
         )
 
