@@ -76,5 +76,4 @@ for step in range(session.step, steps):
                 file.write(json.dumps({"step": step + 1, "loss": float(loss), "auc": reached, "best": best}) + "\n")
 session.barrier()
 if session.is_first:
-    optimizer.refresh()
     print(f"trained by {session.world} with {args.strategy}: auc {evaluate(model)[0]:.4f}")

@@ -84,7 +84,6 @@ for epoch in range(1, args.epochs + 1):
         losses += float(loss) * len(mine)
         read += len(mine)
     session.barrier()
-    optimizer.refresh()
     model.eval()
     with paddle.no_grad():
         scores = model(test_ids[own], test_numbers[own]).numpy()

@@ -62,7 +62,9 @@ def test_every_strategy_learns_and_a_save_is_what_the_next_job_begins_with(stage
 def test_geo_learns(stage: Stage, tmp_path: Path) -> None:
     launcher = train(stage, tmp_path, "geo")
     assert launcher.wait(within_s=PATIENCE_S) == 0, stage.transcript()
-    assert all(each["after"] < 0.5 for each in results(tmp_path))
+    found = results(tmp_path)
+    assert all(each["after"] < 0.5 for each in found)
+    assert found[0]["saved"] == pytest.approx(found[0]["after"], abs=1e-4), "the model for inference is this trainer's"
 
 
 def test_a_killed_server_comes_back_with_everything(stage: Stage, tmp_path: Path) -> None:

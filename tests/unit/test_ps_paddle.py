@@ -1,13 +1,15 @@
-"""Paddle's embedding layer and optimizer, alone in this process, against what Paddle or numpy computes."""
+"""Paddle's embedding layer and optimizer, in this process, mostly alone, against what Paddle or numpy computes."""
 
 from __future__ import annotations
 
+import concurrent.futures
 import importlib.util
 import itertools
 
 import numpy as np
 import pytest
 
+from tests.ps_cluster import Cluster
 from umiak import ps
 from umiak.ps import manifest
 from umiak.ps.environment import PsSeat
@@ -485,6 +487,38 @@ def test_weights_that_are_set_later_are_learned_from(paddle, set_weights, dtype:
         optimizer.step()
         optimizer.clear_grad()
         assert {*np.concatenate([each.numpy().ravel() for each in model.parameters()])} == {weights}
+
+
+@pytest.mark.parametrize("strategy", ["async", "half_async", "geo"])
+def test_behind_a_barrier_models_have_what_all_have_learned(paddle, strategy: str) -> None:
+    with Cluster() as cluster, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        sessions = [cluster.job(strategy, rank) for rank in range(2)]
+        models = [paddle.nn.Linear(3, 2) for _ in sessions]
+        optimizers = [
+            ps.paddle.optimizer(model, SGD, session=session) for model, session in zip(models, sessions, strict=True)
+        ]
+
+        def met() -> list[np.ndarray]:
+            list(pool.map(Session.barrier, sessions))
+            return [np.concatenate([each.numpy().ravel() for each in model.parameters()]) for model in models]
+
+        begin, _ = met()
+        for rank in (0, 1, 1, 1):
+            models[rank](paddle.ones([1, 3])).sum().backward()
+            optimizers[rank].step()
+            optimizers[rank].clear_grad()
+        first, second = met()
+        if strategy == "geo":  # each has its own share in whole, and a half of the other's
+            assert np.allclose((begin - first, begin - second), np.array([[0.5 + 0.75], [0.25 + 1.5]]), atol=1e-5)
+        else:
+            assert np.array_equal(first, second)
+            assert (begin - first > 0.6).all(), "and not one step of its own alone"
+        set_by_value(models[0], paddle)
+        first, second = met()
+        assert {*first} == {8.0}, "what the first trainer's script sets is not overwritten"
+        assert strategy == "geo" or {*second} == {8.0}
+        for session in sessions:
+            session.finish()
 
 
 def test_weights_that_were_set_are_saved(job, paddle, tmp_path) -> None:

@@ -126,13 +126,13 @@ def barrier(job: FleetJob, comm_world: str = "worker") -> None:
     if not job.runners and job.model is None:
         session.client.gather("fleet.barrier", b"0")
         return
+    session.send_changes()
     session.communicator.flush()
-    saving.send_changes(job)
     told = [int(each) for each in session.client.gather("fleet.barrier", str(job.loads).encode()) if each]
     if max(told, default=0) > job.loads:
         job.loads = max(told)
         saving.refresh(job)
-    saving.catch_up(job)
+    session.catch_up()
 
 
 def all_gather(job: FleetJob, given: Any, comm_world: str = "worker") -> list[Any]:
@@ -231,8 +231,8 @@ def save_dense_params(
     """Dense parameters in Paddle's format, one file."""
     if job.session.is_first:
         names = saving.names_of(var_names or [each.name for each in program.all_parameters()])
-        saving.send_changes(job)
-        saving.catch_up(job)
+        job.session.send_changes()
+        job.session.catch_up()
         saving.save_dense(dirname, scope, names)
 
 

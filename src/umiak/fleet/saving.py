@@ -57,7 +57,7 @@ def save_tables(job: FleetJob, path: str, *, mode: str = "all") -> None:
             old.rename(place)
         raise
     shutil.rmtree(old, ignore_errors=True)
-    catch_up(job)
+    job.session.catch_up()
     dense = {name: values for runner in job.runners for name, values in _dense(runner).items()}
     if job.runners:
         _written(directory / DENSE, lambda file: paddle.save(dense, file))
@@ -89,22 +89,6 @@ def refresh(job: FleetJob) -> None:
     job.session.communicator.reload()
     for optimizer in job.session.optimizers:
         optimizer.refresh()
-
-
-def send_changes(job: FleetJob) -> None:
-    """Before `catch_up`, which would overwrite them: parameters that the script has set."""
-    if job.session.communicator.may_be_behind:
-        for optimizer in job.session.optimizers:
-            optimizer.upload_changes()
-
-
-def catch_up(job: FleetJob) -> None:
-    """Take over what all trainers have learned, so that rows of now do not meet dense parameters of this trainer's last step."""
-    communicator = job.session.communicator
-    communicator.catch_up()
-    if communicator.may_be_behind:
-        for optimizer in job.session.optimizers:
-            optimizer.refresh()
 
 
 def tables_beneath(path: str) -> str:

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from umiak.ps.strategies import Collective, Strategy
 
     class KnownOptimizer(Protocol):
-        """What a save and a load ask of the session's optimizers."""
+        """What barriers, saves and loads ask of the session's optimizers."""
 
-        def upload_changes(self) -> None: ...
+        def upload_changes(self, *, at_once: bool = True) -> None: ...
         def refresh(self) -> None: ...
 
 
@@ -173,10 +173,29 @@ class Session:
         self.communicator.end_step()
 
     def barrier(self, name: str = "barrier") -> None:
-        """Wait until every trainer that lives has come here with everything that it has pushed, and take that over."""
+        """Wait until every trainer that lives has come here with everything that it has pushed, and take that over: models have it."""
+        self.send_changes()
+        self.meet(name)
+        self.catch_up()
+
+    def meet(self, name: str) -> None:
+        """Wait as `barrier` does, and leave the parameters of models as they are."""
         self.communicator.flush()
         self.client.barrier(name)  # the client counts the turns of a name; servers keep names for ever
         self.communicator.catch_up()
+
+    def send_changes(self) -> None:
+        """Before `catch_up`, which would overwrite them: parameters that the script has set since the last step."""
+        if self.communicator.may_be_behind:
+            for optimizer in self.optimizers:
+                optimizer.upload_changes(at_once=False)
+
+    def catch_up(self) -> None:
+        """Take over what others have sent. Else models would have rows of now and dense parameters of this trainer's last step."""
+        self.communicator.catch_up()
+        if self.communicator.may_be_behind:
+            for optimizer in self.optimizers:
+                optimizer.refresh()
 
     def gather(self, payload: bytes, name: str = "gather") -> list[bytes]:
         """What every trainer brings, up to 1 MiB each, in order of rank; b"" of one that is lost or done.
@@ -281,7 +300,7 @@ class Session:
 
         if self.is_first or self.communicator.keeps_tables:
             checkpoint.load(self.client, path, counts_steps=self.communicator.counts_steps)
-        self.barrier("load")
+        self.meet("load")
         self.communicator.reload()
         for optimizer in self.optimizers:
             optimizer.refresh()  # else the first step would learn from parameters of before

@@ -240,7 +240,7 @@ class ProgramRunner:
                 keys = np.arange(len(given), dtype=np.uint64)
                 self.session.communicator.set(number, keys, given)
         if listed and self.session.seat.restarts == 0:
-            self.session.barrier("fleet.first")
+            self.session.meet("fleet.first")
 
     def _prepared(
         self, feed: Mapping[str, Fed], fetch: Sequence[Any], executor: Any, scope: Any, *, create: bool

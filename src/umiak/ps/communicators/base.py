@@ -43,7 +43,7 @@ class Communicator:
     """Whether servers count steps, and save at one of them."""
 
     may_be_behind = False
-    """Whether the dense parameters that a trainer has fetched may lack what others have pushed since, until it fetches them again."""
+    """Whether the dense parameters of a model may lack what others have sent since its last step."""
 
     keeps_tables = False
     """Whether every trainer has all tables itself, and loads a checkpoint itself."""

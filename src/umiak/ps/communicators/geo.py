@@ -39,6 +39,8 @@ LOCAL_SHARDS = 16
 class GeoCommunicator(Communicator):
     """Local tables, exchanged now and then."""
 
+    may_be_behind = True
+
     def __init__(self, client: Client, strategy: Geo, **common: Any) -> None:
         super().__init__(client, **common)
         self._every = strategy.every

@@ -210,17 +210,18 @@ class Optimizer:
         Every trainer calls it, between the same two steps. Without it, the next `step` notices on the first trainer what was
         set. The state of the rule (Adam's moments, ...) stays.
         """
-        self._session.barrier("upload")
+        self._session.meet("upload")
         self._take_changes()
         self._learner.upload()
-        self._session.barrier("uploaded")
+        self._session.meet("uploaded")
         self._session.communicator.restart_dense()
         self._fetch()
 
-    def upload_changes(self) -> None:
-        """On the first trainer: what the script has set is on the servers when this returns."""
+    def upload_changes(self, *, at_once: bool = True) -> None:
+        """What the script has set is sent: the first trainer's is on the servers when this returns. Without ``at_once``, where steps
+        are counted, with the next step."""
         self._take_changes()
-        self._learner.upload_changes(at_once=True)
+        self._learner.upload_changes(at_once=at_once)
 
     def refresh(self) -> None:
         """Fetch the parameters again: others may have changed them. `ps.load` does so by itself."""

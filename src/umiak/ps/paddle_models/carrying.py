@@ -115,9 +115,9 @@ class CarriedOptimizer(Optimizer):
             whole = (carried.rows, carried.table.spec.dim)
             if values.shape != whole:
                 raise bad("UM-PS-171", f"{name}: not of the shape {list(whole)}: {list(values.shape)}")
-            self._session.barrier("weights")
+            self._session.meet("weights")
             _send(self._session, carried, values)
-            self._session.barrier("weights sent")
+            self._session.meet("weights sent")
             self._session.communicator.reload()
         self._expected.forget()
 

@@ -125,7 +125,7 @@ def start_from(job: Session, path: str, tables: Mapping[str, Opened]) -> bool:
             ),
             exit_status=Exit.REFUSED,
         ) from error
-    job.barrier("values")
+    job.meet("values")
     job.communicator.reload()
     return False
 

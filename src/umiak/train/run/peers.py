@@ -70,7 +70,7 @@ class Peers:
     def meet(self) -> None:
         """Wait for everybody, with everything that was pushed."""
         with self._watch.measuring("barrier"):
-            self._job.barrier("meet")
+            self._job.meet("meet")
 
     def _added(self, vector: NDArray[np.float64]) -> NDArray[np.float64]:
         total: NDArray[np.float64] = np.add.reduce(
