@@ -10,7 +10,8 @@ TORCH := .venv-torch
 WHEELS := .venv-wheels
 SITE := .venv-site
 TEST_FLAGS ?=
-TEST_WORKERS ?= 2
+# One more than the cores of the smallest machine: many tests wait, for leases, time limits and lost nodes.
+TEST_WORKERS ?= 3
 COUNT ?=
 MINUTES ?= 60
 CAMPAIGN_FLAGS ?=
