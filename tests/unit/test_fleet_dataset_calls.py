@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.static_programs import fleet, older_programs, paddle
+from tests.static_programs import fleet, fleet_program, losses, older_programs, paddle
 from umiak.fleet import job as jobs
 from umiak.fleet.datasets import calls, settings
 from umiak.fleet.datasets.pipes import PipeError
@@ -18,6 +18,7 @@ from umiak.ps.environment import PsSeat
 from umiak.ps.errors import BadRequest
 from umiak.ps.options import SessionOptions
 from umiak.ps.sessions import Session
+from umiak.ps.specs import DenseTable
 from umiak.ps.strategies import Async
 
 if TYPE_CHECKING:
@@ -218,3 +219,30 @@ def test_inference_and_a_handler(files: list[str], capfd: pytest.CaptureFixture[
         f"batch: [2], {total.name}[1]:[21]",
     ]
     assert [float(each["sum"]) for each in told] == [45, 21]
+
+
+def test_inference_sees_what_others_have_pushed_since_the_last_step(tmp_path: Path) -> None:
+    program = fleet_program(lambda: paddle.optimizer.SGD(0.1))
+    losses(program, 1)
+    batch = program.batch(7, size=4)
+    names = [*batch]
+    lines = (" ".join(f"1 {batch[name][row, 0]}" for name in names) + "\n" for row in range(4))
+    (tmp_path / "part-0").write_text("".join(lines))
+    dataset = newer("QueueDataset", [*program.ids, program.label], [str(tmp_path / "part-0")])
+    executor = paddle.static.Executor(paddle.CPUPlace())
+
+    def predicted() -> Any:
+        return executor.run(program.test, feed=batch, fetch_list=[program.predict])[0]
+
+    before, told = predicted(), []
+    session = jobs.current().session
+    for optimizer in session.optimizers:
+        for opened in optimizer.tables().values():
+            if isinstance(opened.spec, DenseTable):
+                values = session.client.pull_dense(opened.number)
+                session.client.set_dense(opened.number, np.full_like(values, 0.5))
+    assert np.array_equal(predicted(), before)
+    handler = SimpleNamespace(var_dict={"predict": program.predict}, period_secs=0, handler=told.append)
+    executor.infer_from_dataset(program.test, dataset, fetch_handler=handler)
+    assert not np.allclose(told[0]["predict"], before, atol=0.01)
+    assert np.array_equal(told[0]["predict"], predicted())
