@@ -15,7 +15,7 @@ from testbed.pytest_support import require
 from tests import dygraph_helpers as models
 from tests.train_runs import Work
 
-EPOCHS = 6
+EPOCHS = 12
 SAMPLES = 3200
 WITHIN = 0.002
 PACED = "import os, time; os.path.exists('slow') and (time.sleep(0.1), open('paced', 'a').write('.'))"
@@ -88,7 +88,7 @@ def test_killed_and_resumed(work: Work) -> None:
     (work.path / "slow").unlink()
     done = work.here("train", *words, "--resume")
     assert done.status == 0, done.said
-    assert "1 of 6 epochs is done" in done.said
+    assert f"1 of {EPOCHS} epochs is done" in done.said
     again = json.loads((work.path / f"again_epoch_{EPOCHS - 1}").read_text())
     assert [each["loss"] for each in again] == [each["loss"] for each in whole], "bit for bit"
 

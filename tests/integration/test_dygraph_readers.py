@@ -12,7 +12,7 @@ from testbed.pytest_support import require
 from tests import dygraph_helpers as models
 from tests.train_runs import Work
 
-EPOCHS = 8
+EPOCHS = 12
 SAMPLES = 1920
 BATCH = 16
 WITHIN = 0.002
@@ -87,7 +87,6 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Work:
     made = Work(path)
     slots = '  sparse_slots: "click a b c"\n  dense_slots: "numbers:2"\n'
     made.change(slots, "  train_reader_path: reader\n  infer_reader_path: reader\n  num_workers: 2\n")
-    made.change("learning_rate: 0.01", "learning_rate: 0.02")
     done = made.here("train", "-o", f"runner.train_batch_size={2 * BATCH}")
     assert done.status == 0, done.said
     return made
