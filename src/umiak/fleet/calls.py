@@ -231,7 +231,6 @@ def save_dense_params(
     """Dense parameters in Paddle's format, one file."""
     if job.session.is_first:
         names = saving.names_of(var_names or [each.name for each in program.all_parameters()])
-        job.session.send_changes()
         job.session.catch_up()
         saving.save_dense(dirname, scope, names)
 

@@ -175,23 +175,30 @@ class Session:
     def barrier(self, name: str = "barrier") -> None:
         """Wait until every trainer that lives has come here with everything that it has pushed, and take that over: models have it."""
         self.send_changes()
-        self.meet(name)
+        self._wait(name)
         self.catch_up()
 
     def meet(self, name: str) -> None:
         """Wait as `barrier` does, and leave the parameters of models as they are."""
-        self.communicator.flush()
-        self.client.barrier(name)  # the client counts the turns of a name; servers keep names for ever
+        self._wait(name)
         self.communicator.catch_up()
 
+    def _wait(self, name: str) -> None:
+        self.communicator.flush()
+        self.client.barrier(name)  # the client counts the turns of a name; servers keep names for ever
+
     def send_changes(self) -> None:
-        """Before `catch_up`, which would overwrite them: parameters that the script has set since the last step."""
+        """Before others are met: parameters that the script has set since the last step."""
         if self.communicator.may_be_behind:
             for optimizer in self.optimizers:
                 optimizer.upload_changes(at_once=False)
 
     def catch_up(self) -> None:
-        """Take over what others have sent. Else models would have rows of now and dense parameters of this trainer's last step."""
+        """Take over what others have sent. Else models would have rows of now and dense parameters of this trainer's last step.
+
+        What the script has set is sent first, so it is not overwritten.
+        """
+        self.send_changes()
         self.communicator.catch_up()
         if self.communicator.may_be_behind:
             for optimizer in self.optimizers:

@@ -198,7 +198,6 @@ def _run(
     steps = RunnerSteps(job, executor, program, scope, learns=learns)
     session = job.session
     if not steps.learns and session.optimizers:
-        session.send_changes()
         session.catch_up()
     together = steps.learns and session.world > 1 and isinstance(session.strategy, Sync)
     training.run(
