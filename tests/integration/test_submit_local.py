@@ -323,6 +323,19 @@ def test_cancel_ends_everything(desk: submitting.Desk, manners: str) -> None:
     assert not desk.left()
 
 
+def test_cancel_without_a_handle_takes_the_newest_run_that_is_not_over(desk: submitting.Desk) -> None:
+    older = desk.submit("--", "train.py", "until=go")
+    newer = desk.submit("--", "train.py", "until=go")
+    desk.umiak("wait", desk.submit("--", "train.py"))  # the newest of all is over
+    said = []
+    for _ in range(3):
+        with desk.start("cancel", "--grace", "5") as process:
+            said.append(process.communicate(timeout=desk.patience_s)[1].splitlines()[0])
+    assert said[:2] == [f"note: the newest running run: {each}" for each in (newer, older)]
+    assert "UM-SUBMIT-411" in said[2]
+    assert [desk.status(each)["state"] for each in (newer, older)] == ["cancelled", "cancelled"]
+
+
 @pytest.mark.parametrize("what", ["cancel", "supervisor"])
 def test_the_end_may_come_at_any_moment(desk: submitting.Desk, what: str) -> None:
     """From the first file of a run on: it is over soon, says so, and nothing is left."""

@@ -21,7 +21,7 @@ from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.status import JobStatus, State
 from umiak.core.value import replace
 from umiak.schema.flags import FlagFindings
-from umiak.submit import configuration, job_file, job_schema, registry
+from umiak.submit import configuration, job_file, job_schema, registry, run_choice
 from umiak.submit import flow as flow_module
 from umiak.submit.backend import AnswerLost, LogLine, LogsWanted, Secrets, Submission, SubmitContext
 from umiak.submit.flow import Flow, run_id_of
@@ -178,6 +178,77 @@ def test_a_run_is_found_by_handle_by_id_and_by_its_beginning(context: SubmitCont
     record = flow.records.read(run.record.run_id)
     assert record is not None
     assert record.status is not None  # kept: a list need not ask the place again
+
+
+def test_of_several_runs_the_only_one_that_is_not_over_is_meant(
+    context: SubmitContext, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = Flow(context)
+    runs = [flow.submit(JOB, lab(flow), key=key) for key in ("a", "b", "c")]
+    states = {each.handle: State.SUCCEEDED for each in runs}
+
+    def status(_: Cloud, handle: Handle) -> JobStatus:
+        return JobStatus(state=states[handle])
+
+    monkeypatch.setattr(Cloud, "status", status)
+    states[runs[1].handle] = State.QUEUED
+    start = str(runs[1].handle).removesuffix(runs[1].record.run_id)
+    for text in ("ctr", f"{start}ctr-"):
+        assert flow.find(text).handle == runs[1].handle
+    assert flow.newest_running().handle == runs[1].handle
+    states[runs[2].handle] = State.RUNNING
+    # The ends that were seen are recorded: who runs again is another run.
+    other = flow.submit(JOB, lab(flow), key="d")
+    states[other.handle] = State.RUNNING
+    with pytest.raises(UmiakError) as told:
+        flow.find("ctr")
+    problem = told.value.problems[0]
+    assert problem.code == "UM-SUBMIT-011"
+    assert f"{other.record.run_id} (running, on lab)" in str(problem.why)
+    assert f"{runs[1].record.run_id} (queued, on lab)" in str(problem.why)
+    assert runs[0].record.run_id not in str(problem.why)
+    assert flow.newest_running().handle == other.handle
+
+
+def test_no_older_run_is_taken_for_the_newest_whose_place_is_silent(
+    context: SubmitContext, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = Flow(context)
+    with pytest.raises(UmiakError, match="no run that you submitted is running"):
+        flow.newest_running()
+    flow.submit(JOB, lab(flow), key="a")
+    flow.submit(JOB, lab(flow), key="b")
+
+    def status(_: Cloud, __: Handle) -> JobStatus:
+        raise UmiakError(Problem(code="UM-SUBMIT-100", what="nobody answers"), exit_status=3)
+
+    monkeypatch.setattr(Cloud, "status", status)
+    with pytest.raises(UmiakError) as told:
+        flow.newest_running()
+    assert told.value.problems[0].code == "UM-SUBMIT-410"
+    with pytest.raises(UmiakError) as told:
+        flow.find("ctr")
+    assert "unknown" in str(told.value.problems[0].why)
+
+
+def test_a_number_is_a_whole_handle() -> None:
+    def record(handle: str) -> RunRecord:
+        return RunRecord(
+            run_id=handle.rpartition("/")[2],
+            name="ctr",
+            place="hpc",
+            backend="x",
+            directory="/",
+            digest="",
+            submitted_s=0.0,
+            handle=handle,
+        )
+
+    known = [record("x://hpc/4242"), record("x://hpc/ctr-3f2a"), record("x://hpc/ctr-3f2a9c")]
+    assert run_choice.with_handle(known, "x://hpc/42") == []
+    assert run_choice.with_handle(known, "x://hpc/4242") == known[:1]
+    assert run_choice.with_handle(known, "x://hpc/ctr-3f2a") == known[1:2]
+    assert run_choice.with_handle(known, "x://hpc/ctr-3f2") == known[1:]
 
 
 def test_an_end_that_was_seen_is_kept_when_the_place_forgets_it(context: SubmitContext, cloud: Cloud) -> None:

@@ -22,7 +22,7 @@ from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import one_line
 from umiak.core.status import State
 from umiak.core.value import fields, is_value, replace, value
-from umiak.submit import configuration, registry
+from umiak.submit import configuration, registry, run_choice
 from umiak.submit.backend import AnswerLost, OfflineCheck, Secrets, Sizing, Submission
 from umiak.submit.places import LOCAL
 from umiak.submit.records import Records
@@ -202,18 +202,18 @@ class Flow:
 
     def find(self, text: str) -> KnownRun:
         """The run of a handle, of a run's id or of the beginning of one."""
-        if "://" in text:
+        if "://" not in text:
+            names = self.records.named(text) if text else []
+            record = self._chosen(text, [each for name in names if (each := self.records.read(name)) is not None])
+        else:
             try:
                 asked = handle(text)
             except Malformed as error:
                 hint = "`umiak list` prints the handles of your runs"
                 raise UmiakError(Problem(code="UM-SUBMIT-010", what=str(error), hint=hint)) from None
-            return self._known(asked, self._record_of(asked))
-        found = self.records.named(text) if text else []
-        if len(found) > 1:
-            hint = f"it is one of {', '.join(found[:10])}{' ...' if len(found) > 10 else ''}"
-            raise UmiakError(Problem(code="UM-SUBMIT-011", what=f"{len(found)} runs begin with {text}", hint=hint))
-        record = self.records.read(found[0]) if found else None
+            record = self._record_of(asked)
+            if record is None:
+                return self._known(asked, None)
         if record is None:
             hint = (
                 "`umiak list` prints your runs; for a run of somebody else, or from another machine, write its handle"
@@ -230,6 +230,19 @@ class Flow:
                 exit_status=Exit.REFUSED,
             )
         return self._known(handle(record.handle), record)
+
+    def newest_running(self) -> KnownRun:
+        """The newest run that is not over. UmiakError if there is none, or if it can't be known which it is."""
+        record = run_choice.newest_running(self.records.all(), self._state_of)
+        return self._known(handle(record.handle), record)
+
+    def _chosen(self, text: str, found: list[RunRecord]) -> RunRecord | None:
+        return run_choice.chosen(text, found, self._state_of) if found else None
+
+    def _state_of(self, record: RunRecord) -> State:
+        if not record.handle:
+            return State.STARTING if self.records.is_submitting(record) else State.LOST
+        return self.status(self._known(handle(record.handle), record)).state
 
     def status(self, run: KnownRun) -> JobStatus:
         """How a run is; its end is kept in its record."""
@@ -282,10 +295,11 @@ class Flow:
         return NamedPlace(name=asked.place, backend=asked.backend, settings=nothing)
 
     def _record_of(self, asked: Handle) -> RunRecord | None:
-        record = self.records.read(asked.id) if "/" not in asked.id else None
-        if record is None or record.handle != str(asked):
-            record = next((each for each in self.records.all() if each.handle == str(asked)), None)
-        return record
+        """Of a handle, or of the beginning of one."""
+        direct = self.records.read(asked.id) if "/" not in asked.id else None  # mostly it is this one, of 10,000
+        if direct is not None and direct.handle == str(asked):
+            return direct
+        return self._chosen(str(asked), run_choice.with_handle(self.records.all(), str(asked)))
 
 
 def run_id_of(name: str, key: str | None = None) -> str:

@@ -53,18 +53,24 @@ def flow(environ: Mapping[str, str], printer: Printer | None = None) -> Flow:
     return Flow(configuration.context(environ, tell=printer.talk if printer else None))
 
 
-def run_of(asked: Flow, parsed: Parsed, printer: Printer, *, newest: bool = True) -> KnownRun:
-    """The run that was named; where none was, the newest one, said aloud."""
+def run_of(asked: Flow, parsed: Parsed, printer: Printer, *, is_running: bool = False) -> KnownRun:
+    """The run that was named; where none was, the newest one, said aloud. ``is_running``: the newest that is not over."""
     if parsed.arguments:
-        return asked.find(parsed.arguments[0])
-    records = asked.records.all() if newest else []
+        run = asked.find(parsed.arguments[0])
+        if parsed.arguments[0] not in (str(run.handle), run.handle.id, run.record.run_id if run.record else ""):
+            printer.note(f"the run: {run.handle}")
+        return run
+    if is_running:
+        run = asked.newest_running()
+        printer.note(f"the newest running run: {run.handle}")
+        return run
+    records = asked.records.all()
     if not records:
-        hint = "`umiak list` prints your runs" if not newest else "submit a job first: `umiak submit job.yaml`"
-        what = "no run was named" if not newest else "there are no runs"
-        raise UmiakError(Problem(code="UM-SUBMIT-016", what=what, hint=hint))
-    found = asked.find(records[0].run_id)
-    printer.note(f"the newest run: {found.handle}")
-    return found
+        hint = "submit a job first: `umiak submit job.yaml`"
+        raise UmiakError(Problem(code="UM-SUBMIT-016", what="there are no runs", hint=hint))
+    run = asked.find(records[0].run_id)
+    printer.note(f"the newest run: {run.handle}")
+    return run
 
 
 def repeat(

@@ -19,7 +19,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     if parsed is None:
         return Exit.DONE
     flow = asking.flow(environ)
-    run = asking.run_of(flow, parsed, printer, newest=False)
+    run = asking.run_of(flow, parsed, printer, is_running=True)
     was_over = flow.status(run).state.is_over
     if not was_over:
         run.backend.cancel(run.handle, parsed.seconds("grace") or 0.0)

@@ -8,7 +8,8 @@ from umiak.core.value import value
 from umiak.schema.flags import Flag
 
 HANDLE = (
-    "HANDLE is what `umiak submit` prints, a run's id, or the beginning of one. Without it, the newest run is taken."
+    "HANDLE is what `umiak submit` prints, a run's id, or the beginning of one; if several runs begin so, the only one that is "
+    "not over. Without it, the newest run is taken."
 )
 
 
@@ -73,14 +74,17 @@ PAGES = {
         ending=f"{HANDLE} Exit status: the job's; 1 if it was cancelled without one; 3 if it is lost or not over in time.",
     ),
     "cancel": HelpPage(
-        usage=("umiak cancel HANDLE [flags]",),
+        usage=("umiak cancel [HANDLE] [flags]",),
         about="Stop a submitted job: SIGTERM to its workers, and SIGKILL after the grace. Returns when it is over.",
         examples=(
+            ("umiak cancel", "the newest run that is not over"),
             ("umiak cancel train-3f", "workers have 30 seconds to exit"),
             ("umiak cancel train-3f --grace 0", "at once"),
         ),
         flags=flags.CANCEL,
-        ending="HANDLE is what `umiak submit` prints, a run's id, or the beginning of one. A job that is already over is left as it is.",
+        ending="HANDLE is what `umiak submit` prints, a run's id, or the beginning of one; if several runs begin so, the only one that is "
+        "not over. Without it, the newest run that is not over is cancelled, and its handle is printed first; nothing is asked, so in scripts "
+        "write the handle in quotes. A job that is already over is left as it is.",
     ),
     "list": HelpPage(
         usage=("umiak list [flags]",),
