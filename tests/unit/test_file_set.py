@@ -12,6 +12,7 @@ import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,8 +63,8 @@ def git(root: Path, *words: str) -> list[str]:
     return sorted(os.fsdecode(name) for name in done.stdout.split(b"\0") if name)
 
 
-def found(root: Path, **patterns: tuple[str, ...]) -> list[str]:
-    return [each.path for each in file_set.collect(FileSet(**patterns), str(root)).manifest.files]
+def found(root: Path, **said: Any) -> list[str]:
+    return [each.path for each in file_set.collect(FileSet(**said), str(root)).manifest.files]
 
 
 def problem_of(act: Callable[[], object]) -> str:
@@ -201,10 +202,76 @@ def test_a_limit_names_the_largest(tree: Callable[..., Path]) -> None:
     assert "UM-SUBMIT-054" in problem_of(lambda: file_set.collect(FileSet(), str(root), most_files=2))
 
 
-def test_files_that_look_like_secrets_are_named(tree: Callable[..., Path]) -> None:
-    names = (".env", ".env.local", "keys__server.pem", "home__id_rsa", ".netrc", ".env.example", "monkey.py")
-    (warning,) = file_set.collect(FileSet(), str(tree(**dict.fromkeys(names, "")))).warnings
-    assert warning.what.endswith("nodes: .env, .env.local, .netrc, home/id_rsa, keys/server.pem")
+PRIVATE_KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNz\n"
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+SECRETS = {
+    ".env": "PASSWORD=x",
+    "sub/.ENV.local": "PASSWORD=x",
+    "home/id_rsa": "x",
+    ".ssh/deploy": PRIVATE_KEY,
+    "certs/server.pem": CERTIFICATE + "-----BEGIN RSA PRIVATE KEY-----\n",
+    "tls.key": "-----BEGIN EC PRIVATE KEY-----\n",
+    "raw.key": "\x02\x03",
+    "store.p12": "x",
+    "hdfs.keytab": "x",
+    ".netrc": "machine a",
+    ".npmrc": "//registry.npmjs.org/:_authToken=npm_x",
+    ".pypirc": "[pypi]\npassword = x\n",
+    ".git-credentials": "https://a:b@c",
+    "a/.aws/credentials": "aws_secret_access_key=x",
+    "credentials.json": '{"client_secret": "x"}',
+    "sa/ctr-4711.json": '{"private_key": "-----BEGIN PRIVATE KEY-----"}',
+    "kubeconfig.yaml": "users: [{user: {client-key-data: x}}]",
+    ".kube/config": "users: [{user: {token: x}}]",
+    ".docker/config.json": '{"auths": {"a": {"auth": "x"}}}',
+}
+HARMLESS = {
+    ".env.example": "PASSWORD=",
+    "empty/.env": "",
+    "ca.pem": CERTIFICATE,
+    "public.key": "-----BEGIN PUBLIC KEY-----\n",
+    "id_rsa.pub": "ssh-rsa AAAA",
+    "monkey.py": "KEY = '-----BEGIN PRIVATE KEY-----'",
+    "plain/.npmrc": "fund=false",
+    "config.json": '{"lr": 0.1}',
+    "environment.yml": "x",
+    "tokens.txt": "the a an",
+    "model.keys": "x",
+}
+
+
+def test_files_that_look_like_secrets_are_an_error_that_names_them_all(tree: Callable[..., Path]) -> None:
+    root = tree()
+    for path, text in {**SECRETS, **HARMLESS}.items():
+        write(root, path, text)
+    with pytest.raises(UmiakError) as refused:
+        file_set.collect(FileSet(), str(root))
+    (problem,) = refused.value.problems
+    assert problem.code == "UM-SUBMIT-057"
+    named = {each.partition(" (")[0] for each in problem.what.partition("nodes: ")[2].split("), ")}
+    assert named == set(SECRETS)
+    assert problem.what.startswith(f"{len(SECRETS)} files")
+    assert "npm_x" not in problem_of(lambda: file_set.collect(FileSet(), str(root)))
+
+
+def test_files_that_look_like_secrets_travel_if_somebody_says_so(tree: Callable[..., Path]) -> None:
+    root = tree(train="1")
+    for path, text in SECRETS.items():
+        write(root, path, text)
+    assert found(root, allow_secret_files=True) == sorted(["train", *SECRETS])
+    assert found(root, include=(".env", "certs/*.pem", "train")) == [".env", "certs/server.pem", "train"]
+    for pattern in ("*", "certs/", "certs/*", "**"):  # whatever is there: nobody has named them
+        assert "UM-SUBMIT-057" in problem_of(lambda pattern=pattern: found(root, include=(pattern,)))
+
+
+def test_an_ignore_file_of_umiak_keeps_files_back_also_those_that_git_tracks(tree: Callable[..., Path]) -> None:
+    root = tree(a="1", b="2", sub__a="3")
+    write(root, ".umiakignore", "/a\n*.pem\n.umiakignore\n")
+    write(root, "sub/x.pem", PRIVATE_KEY)
+    git(root, "init", "-q")
+    git(root, "add", "--all")
+    assert found(root) == ["b", "sub/a"]
+    assert found(root, include=("a", "*.pem")) == ["sub/a"]
 
 
 def test_a_missing_directory(tmp_path: Path) -> None:

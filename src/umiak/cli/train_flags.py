@@ -9,7 +9,7 @@ RUN = "Run"
 PLACE = "Submit"
 ASKED = "Inspect"
 
-OF_A_SUBMISSION = ("nnodes", "dry_run", "foreground", "key")
+OF_A_SUBMISSION = ("nnodes", "dry_run", "allow_secret_files", "foreground", "key")
 """They mean something with `--on` or `-b` only."""
 
 FLAGS = (
@@ -113,6 +113,14 @@ FLAGS = (
         kind=FlagKind.SWITCH,
         default=False,
         elsewhere=("dryrun",),
+    ),
+    Flag(
+        name="allow_secret_files",
+        help="With --on or -b: send files that look like secrets as well, such as .env or private keys. Default: they are an error.",
+        group=PLACE,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SWITCH,
+        default=False,
     ),
     Flag(
         name="foreground",

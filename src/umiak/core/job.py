@@ -102,6 +102,8 @@ class FileSet:
     root: str = "."
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    allow_secret_files: bool = False
+    """Whether files that look like secrets are sent as well; else they are an error, unless `include` names them."""
 
 
 @value

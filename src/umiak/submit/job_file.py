@@ -138,4 +138,4 @@ def _files(said: Said, findings: Findings) -> FileSet | None:
                 what = f"job: {name} without files: nothing is sent"
                 findings.problem("UM-SUBMIT-001", said.key_place(name), what, hint="add `files: .`")
         return None
-    return FileSet(root=root, **patterns)
+    return FileSet(root=root, include=patterns["include"], exclude=patterns["exclude"])

@@ -7,6 +7,7 @@ from umiak.cli.runs.logs import shown as shown_line
 from umiak.cli.runs.submit_flags import FLAGS, OF_A_JOB, job_of
 from umiak.core import bundle
 from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.value import replace
 from umiak.schema import command_line
 from umiak.schema.flags import FlagFindings
 from umiak.submit.backend import DEFAULT_GRACE_S, LogsWanted
@@ -42,6 +43,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
 
 def send(job: Job, place: NamedPlace, flow: Flow, parsed: Parsed, printer: Printer) -> int:
     """Check a job and submit it, or show what that would do: the flags dry_run, key, json and foreground say how."""
+    if job.files and parsed.truth("allow_secret_files"):
+        job = replace(job, files=replace(job.files, allow_secret_files=True))
     if problems := flow.check(job, place, is_dry=parsed.truth("dry_run")):
         raise UmiakError(*problems)
     if parsed.truth("dry_run"):

@@ -34,6 +34,14 @@ FLAGS = (
         default=False,
     ),
     Flag(
+        name="allow_secret_files",
+        help="Send files that look like secrets as well, such as .env or private keys. Default: they are an error.",
+        group=WHERE,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SWITCH,
+        default=False,
+    ),
+    Flag(
         name="foreground",
         help="Follow the logs until the job is over; Ctrl-C cancels it. The exit status is the job's.",
         group=WHERE,

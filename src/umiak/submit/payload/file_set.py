@@ -1,11 +1,12 @@
 """The files of a job, found in a directory and packed into one archive. An adapter.
 
     found = collect(FileSet(root="."), directory)
-    found.manifest.digest, found.warnings
+    found.manifest.digest
     pack(found, "/tmp/files.tar.gz")
 
 Without patterns it is what git would take: everything that no .gitignore leaves out, and what is tracked all the same. With
-`include` it is what those patterns name, whatever a .gitignore says. The archive has the same bytes for the same files.
+`include` it is what those patterns name, whatever a .gitignore says. What a .umiakignore names is never sent, and files that look like
+secrets only if somebody says so. The archive has the same bytes for the same files.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import tarfile
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import one_line
 from umiak.core.value import value
-from umiak.submit.payload import ignore_rules
+from umiak.submit.payload import ignore_rules, secret_files
 from umiak.submit.payload.file_manifest import FileKind, FileManifest, SentFile, as_bytes, is_target_inside, link
 
 TYPE_CHECKING = False
@@ -35,35 +36,8 @@ MOST_BYTES = 512 * 1024 * 1024
 MOST_FILES = 50_000
 NAMED = 5
 """How many files a message names."""
-SECRETS = ignore_rules.globs(
-    (
-        ".env",
-        ".env.*",
-        "!.env.example",
-        "!.env.sample",
-        "!.env.template",
-        "*.pem",
-        "*.key",
-        "*.p12",
-        "*.pfx",
-        "*.kdbx",
-        "id_rsa",
-        "id_dsa",
-        "id_ecdsa",
-        "id_ed25519",
-        ".netrc",
-        "_netrc",
-        ".pgpass",
-        ".pypirc",
-        ".npmrc",
-        ".git-credentials",
-        ".htpasswd",
-        ".aws/credentials",
-        ".docker/config.json",
-        ".kube/config",
-    )
-)
-"""Names of files that mostly hold secrets."""
+IGNORE_FILE = ".umiakignore"
+"""In the root: patterns of files that are never sent, tracked by git or not."""
 
 
 @value
@@ -72,7 +46,6 @@ class FoundFiles:
 
     root: str
     manifest: FileManifest
-    warnings: tuple[Problem, ...] = ()
 
 
 def collect(
@@ -87,11 +60,16 @@ def collect(
     real_root = os.path.realpath(root)
     paths = sorted(_paths(files, real_root), key=as_bytes)
     _check_amount(real_root, paths, most_bytes, most_files)
-    looked = [_look_at(real_root, path) for path in paths]
+    secrets: dict[str, str] = {}
+    looked = [_look_at(real_root, path, secrets) for path in paths]
     found = tuple(each for each in looked if isinstance(each, SentFile))
-    if len(found) < len(looked):
-        raise UmiakError(*(each for each in looked if isinstance(each, Problem)))
-    return FoundFiles(root=real_root, manifest=FileManifest(files=found), warnings=tuple(_warnings(paths)))
+    problems = [each for each in looked if isinstance(each, Problem)]
+    secrets = {path: why for path, why in secrets.items() if not secret_files.is_named_by(files.include, path)}
+    if secrets and not files.allow_secret_files:
+        problems.append(secret_files.problem(secrets))
+    if problems:
+        raise UmiakError(*problems)
+    return FoundFiles(root=real_root, manifest=FileManifest(files=found))
 
 
 def pack(found: FoundFiles, target: str) -> None:
@@ -116,7 +94,7 @@ def pack(found: FoundFiles, target: str) -> None:
 
 
 def _paths(files: FileSet, root: str) -> set[str]:
-    excluded = ignore_rules.globs(files.exclude)
+    excluded = ignore_rules.parse(_text_of(os.path.join(root, IGNORE_FILE)), "") + ignore_rules.globs(files.exclude)
     if files.include:
         included = ignore_rules.globs(files.include)
         return {path for path in _walk(root, excluded, None) if _is_named(included, path)}
@@ -214,24 +192,30 @@ def _size(count: int) -> str:
     return f"{count} bytes"
 
 
-def _look_at(root: str, path: str) -> SentFile | Problem:
+def _look_at(root: str, path: str, secrets: dict[str, str]) -> SentFile | Problem:
+    """What a file is; one that looks like a secret also goes to ``secrets``, with what it seems to hold."""
     full = os.path.join(root, path)
     try:
-        return _link(root, path) if os.path.islink(full) else _file(full, path)
+        seen, head = (_link(root, path), None) if os.path.islink(full) else _file(full, path)
     except OSError as error:
         what = f"a file can't be read: {one_line(path)}"
         hint = f"leave it out, with `exclude: {one_line(path)}` or in .gitignore"
         return Problem(code="UM-SUBMIT-055", what=what, why=error.strerror, hint=hint)
+    if why := secret_files.why(path, head):
+        secrets[path] = why
+    return seen
 
 
-def _file(full: str, path: str) -> SentFile:
-    total, size = hashlib.sha256(), 0
+def _file(full: str, path: str) -> tuple[SentFile, bytes]:
+    """A file, and its first bytes."""
+    total, size, head = hashlib.sha256(), 0, b""
     with _open(full) as file:
         kind = FileKind.PROGRAM if os.fstat(file.fileno()).st_mode & stat.S_IXUSR else FileKind.FILE
         while block := file.read(1 << 20):
+            head = head or block[: secret_files.HEAD_BYTES]
             total.update(block)
             size += len(block)
-    return SentFile(path=path, kind=kind, sha256=total.hexdigest(), size_bytes=size)
+    return SentFile(path=path, kind=kind, sha256=total.hexdigest(), size_bytes=size), head
 
 
 def _link(root: str, path: str) -> SentFile | Problem:
@@ -253,20 +237,6 @@ def _link(root: str, path: str) -> SentFile | Problem:
 def _open(full: str) -> BinaryIO:
     """A file that is no link, also if somebody makes it one at this moment."""
     return os.fdopen(os.open(full, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb")
-
-
-def _warnings(paths: list[str]) -> list[Problem]:
-    named = [one_line(path) for path in paths if ignore_rules.is_ignored(SECRETS, path, is_directory=False)]
-    if not named:
-        return []
-    more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
-    return [
-        Problem(
-            code="UM-SUBMIT-057",
-            what=f"files that look like secrets are sent to the nodes: {', '.join(named[:NAMED])}{more}",
-            hint="leave them out with .gitignore or `exclude:`, and name their variables in `secrets:`",
-        )
-    ]
 
 
 def _text_of(path: str) -> str:

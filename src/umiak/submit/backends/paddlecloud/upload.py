@@ -49,7 +49,7 @@ def find(settings: PaddleCloudSettings, directory: str) -> tuple[dict[str, str],
                 what = f"submit: files: two files with one name: {found[name]} and {path}"
                 hint = "all files go into one directory: give one of them another name"
                 problems.append(Problem(code="UM-SUBMIT-228", what=what, hint=hint))
-    return found, [*problems, *_leaks(found, settings, directory)]
+    return found, [*problems, *_leaks(found, settings, directory), *_secret_files(found, settings, directory)]
 
 
 def write(
@@ -116,6 +116,24 @@ def _leaks(files: Mapping[str, str], settings: PaddleCloudSettings, directory: s
             hint = "take the key out of it, or leave the file out of `files`"
             found.append(Problem(code="UM-SUBMIT-229", what=what, hint=hint))
     return found
+
+
+def _secret_files(files: Mapping[str, str], settings: PaddleCloudSettings, directory: str) -> list[Problem]:
+    """Files that look like secrets, unless a pattern names that very file: ``./server.pem``, not ``./*``."""
+    from umiak.submit.payload import secret_files
+
+    found = {}
+    for path in files.values():
+        name = os.path.relpath(path, directory)
+        try:
+            with open(path, "rb") as file:
+                why = secret_files.why(name, file.read(secret_files.HEAD_BYTES))
+        except OSError:
+            continue  # to copy it will fail, and say why
+        if why and not secret_files.is_named_by([each.removeprefix("./") for each in settings.files], name):
+            found[name] = why
+    hint = "leave them out of `files`, or name each of them there if the job needs it"
+    return [secret_files.problem(found, hint)] if found else []
 
 
 def _has_one(path: str, secrets: Sequence[bytes]) -> bool:
