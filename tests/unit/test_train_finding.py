@@ -12,7 +12,7 @@ import pytest
 
 from tests.reader_helpers import joined, labels, slots
 from tests.slot_helpers import packed
-from umiak.adapters import storage
+from umiak.adapters.stores import storage
 from umiak.core.problem import Exit, UmiakError
 from umiak.train import reading
 from umiak.train.reading import finding

@@ -15,10 +15,10 @@ import contextlib
 import os
 import pickle
 import shutil
-import stat
 import tempfile
 from io import BytesIO
 
+from umiak.adapters import ownership
 from umiak.core.problem import Exit, Problem
 from umiak.from_python.results import RunError
 
@@ -64,18 +64,10 @@ def put(path: str, name: str, data: bytes) -> None:
 
 def get(path: str, name: str) -> bytes:
     """Read a file. RunError if anybody but this user could have written it."""
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        _check_private(os.fstat(folder), path)
-        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=folder)
-    finally:
-        os.close(folder)
-    with os.fdopen(fd, "rb") as file:
-        found = os.fstat(fd)
-        _check_private(found, os.path.join(path, name))
-        if not stat.S_ISREG(found.st_mode):
-            raise _not_private(os.path.join(path, name), "it is not a regular file")
-        return file.read()
+        return ownership.read_private(path, name)
+    except PermissionError as error:
+        raise _not_private(str(error.filename), str(error.strerror)) from None
 
 
 def names(path: str) -> list[str]:
@@ -109,13 +101,6 @@ class _ByName(pickle.Pickler):
             if name and (getattr(item, "__module__", None) == MAIN or "<" in name):
                 raise NotImportable(name)
         return NotImplemented
-
-
-def _check_private(found: os.stat_result, path: str) -> None:
-    if found.st_uid != os.geteuid():
-        raise _not_private(path, f"it belongs to another user (uid {found.st_uid})")
-    if found.st_mode & 0o077:
-        raise _not_private(path, f"others may use it (mode {stat.S_IMODE(found.st_mode):04o})")
 
 
 def _not_private(path: str, why: str) -> RunError:

@@ -1,1 +1,1 @@
-"""Files that are kept elsewhere, reached with nothing installed: S3 and its relatives, HDFS over HTTP."""
+"""Files that are kept elsewhere: S3 and its relatives and HDFS over HTTP, reached with nothing installed, and all that fsspec reads."""

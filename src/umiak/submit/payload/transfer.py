@@ -121,7 +121,7 @@ def _remote(url: str, environ: Mapping[str, str]) -> tuple[Remote, str]:
         return _Hadoop(url), url
     if scheme == "file":
         return _Directory(), os.path.abspath(url.removeprefix("file://")) + ("/" if url.endswith("/") else "")
-    from umiak.adapters import storage
+    from umiak.adapters.stores import storage
 
     store, path = storage.system(url)
     return _Fsspec(), str(store.unstrip_protocol(path))  # as it names what it lists
@@ -216,18 +216,18 @@ class _Fsspec:
     """Any other scheme, where fsspec is installed on the node."""
 
     def list(self, prefix: str) -> Iterable[tuple[str, int]]:
-        from umiak.adapters import storage
+        from umiak.adapters.stores import storage
 
         return [(name, 0) for name in storage.names_of(prefix)]
 
     def get(self, name: str, path: str) -> None:
-        from umiak.adapters import storage
+        from umiak.adapters.stores import storage
 
         with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as temporary:
             os.replace(storage.fetch(name, temporary), path)
 
     def put(self, path: str, name: str) -> None:
-        from umiak.adapters import storage
+        from umiak.adapters.stores import storage
 
         storage.store(path, name)
 

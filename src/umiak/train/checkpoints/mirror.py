@@ -17,7 +17,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from umiak.adapters import storage
+from umiak.adapters.stores import storage
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import without_password
 from umiak.core.value import replace, value

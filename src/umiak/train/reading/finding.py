@@ -3,7 +3,7 @@
     find(dataset) -> Files(files=(File(path=...), ...), digest="9f2c...")
 
 ``data_path`` is a directory (everything below it but hidden names), a pattern (``**`` goes through directories), a file, or a URL
-(see `umiak.adapters.storage`). Files are in the order of their names. The digest is made of names below ``data_path`` and of sizes: trainers whose
+(see `umiak.adapters.stores.storage`). Files are in the order of their names. The digest is made of names below ``data_path`` and of sizes: trainers whose
 digests differ would not divide the same data, and `agree` says so before they do.
 """
 
@@ -18,7 +18,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from umiak.adapters import storage
+from umiak.adapters.stores import storage
 from umiak.core.nearest import nearest
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import without_password

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import umiak
-from umiak.adapters import storage
+from umiak.adapters.stores import storage
 from umiak.core.decode import decode, encode
 from umiak.core.problem import UmiakError
 from umiak.core.value import value

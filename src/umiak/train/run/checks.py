@@ -277,7 +277,7 @@ def _nothing(dataset: Dataset, why: str, plan: Plan) -> Problem:
 
 def _unreadable(dataset: Dataset, below: tuple[str, ...] | None) -> Iterator[Problem]:
     """Every local file that can't be opened, not only the first."""
-    from umiak.adapters import storage
+    from umiak.adapters.stores import storage
     from umiak.train.reading import finding
 
     if storage.is_url(dataset.data_path):
