@@ -75,6 +75,7 @@ def test_a_job_on_two_hosts(desk: ClusterDesk) -> None:
     assert all("DB_PASSWORD" not in environ for environ in desk.environments())
     status = desk.status(handle)
     assert (status["state"], [node["name"] for node in status["nodes"]]) == ("running", ["node0", "node1"])
+    assert all(node["host"] for node in status["nodes"])
     hidden = desk.run_directory(handle) / "secrets.json"
     secrets = [text.encode() for text in json.loads(hidden.read_text()).values()]
     readable = contents_below(desk.directory.parent) | command_lines()
@@ -100,7 +101,8 @@ def test_cancelling_gives_workers_their_time(desk: ClusterDesk) -> None:
     handle = desk.submit("--nnodes", "2", "--", "train.py", "until=never")
     desk.until_said(*BEGUN)
     desk.umiak("cancel", handle, "--grace", "60")
-    assert desk.status(handle)["state"] == "cancelled"
+    status = desk.status(handle)
+    assert (status["state"], [node["state"] for node in status["nodes"]]) == ("cancelled", ["cancelled"] * 2)
     # A node whose peers ended first kills its workers: not all of them need have heard of it.
     assert any("told to end" in line for line in desk.said())
     assert desk.left() == []

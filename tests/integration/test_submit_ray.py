@@ -292,6 +292,7 @@ def test_cancelling_keeps_the_grace_that_was_asked_for(lab: Lab, tmp_path: Path)
     lab.umiak("cancel", handle, "--grace", "1")
     told = lab.status(handle)
     assert (told["state"], told["exit_code"]) == ("cancelled", 143)
+    assert {node["state"] for node in told["nodes"]} <= {"cancelled"}
     lab.umiak("wait", handle, status=143)
     eventually(lambda: not lab.ours(), within_s=PATIENCE_S)
 

@@ -60,6 +60,7 @@ def test_a_job_on_two_nodes(desk: ClusterDesk, cluster: slurm.Cluster) -> None:
     status = desk.status(handle)
     assert status["state"] == "running"
     assert [node["name"] for node in status["nodes"]] == ["node0", "node1"]
+    assert all(node["host"] for node in status["nodes"])
     assert cluster.job(job_of(desk, handle))["JobName"] == handle.rpartition("/")[2]
     desk.touch("go")
     status = desk.wait(handle)
@@ -112,7 +113,9 @@ def test_cancelling(desk: ClusterDesk, cluster: slurm.Cluster, kind: str) -> Non
     if kind != "queued":
         desk.until_said("trainer.0 begin", "trainer.1 begin")
     desk.umiak("cancel", handle, "--grace", "2" if kind == "stubborn" else "60")
-    assert desk.status(handle)["state"] == "cancelled"
+    status = desk.status(handle)
+    assert status["state"] == "cancelled"
+    assert {node["state"] for node in status["nodes"]} <= {"cancelled"}
     # A node whose peers ended first kills its workers: not all of them need have heard of it.
     assert any("told to end" in line for line in desk.said()) is (kind == "willing")
     assert cluster.job(job_of(desk, handle))["JobState"] in ("CANCELLED", "FAILED")

@@ -334,3 +334,24 @@ def test_launchers_that_have_ended_stay_so_while_the_job_stops() -> None:
     done = replace(RESTARTS, state=State.SUCCEEDED, exit_code=0)
     status = reports.merged(ends, {0: done, 1: RESTARTS})
     assert [each.state for each in status.nodes] == [State.SUCCEEDED, State.STOPPING]
+
+
+def test_nodes_of_a_cancelled_job_are_cancelled_and_every_node_has_its_host() -> None:
+    nodes = tuple(replace(each, host=each.name, state=State.CANCELLED) for each in NODES)
+    cancelled = replace(AT_WORK, state=State.CANCELLED, nodes=nodes, exit_code=143)
+    told = {
+        0: replace(RESTARTS, state=State.FAILED, exit_code=143),
+        1: replace(RESTARTS, state=State.FAILED, exit_code=7, host="node1"),
+    }
+    status = reports.merged(cancelled, told)
+    assert [each.state for each in status.nodes] == [State.CANCELLED, State.FAILED]
+    assert [each.host for each in status.nodes] == ["10.0.0.1", "node1"]
+
+
+def test_an_elastic_job_has_succeeded_if_one_of_its_launchers_says_so() -> None:
+    failed = replace(AT_WORK, state=State.FAILED, reason="exit code 1", exit_code=1)
+    told = {0: replace(RESTARTS, state=State.SUCCEEDED, exit_code=0), 1: RESTARTS}
+    assert reports.merged(failed, told).state is State.FAILED
+    status = reports.merged(failed, told, is_elastic=True)
+    assert (status.state, status.exit_code, status.reason) == (State.SUCCEEDED, 0, "")
+    assert reports.merged(failed, {1: RESTARTS}, is_elastic=True).state is State.FAILED

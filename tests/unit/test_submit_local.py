@@ -133,6 +133,7 @@ def test_what_a_dry_run_prints() -> None:
  "directory": "/work",
  "time_limit_s": null,
  "machines": [],
+ "is_elastic": false,
  "launchers": [
   {"name": "launcher", "argv": ["python3", "-m", "umiak", "launch", "--job_id", "ctr-dry-run", "--tee", "none", \
 "--grace", "600", "--log_dir", "/h/.local/state/umiak/local/ctr-dry-run/log/launcher", "--nproc_per_node", "2", "--", "train.py", \
@@ -237,6 +238,18 @@ ENDED = NodeReport(state=State.FAILED, host="10.0.0.1", reason="received SIGTERM
         ),
         (replace(GONE, end=end(143)), ENDED, ("failed", "exit code 143: received SIGTERM (15)"), ("failed", "received SIGTERM (15)", 143)),
         (replace(GONE, end=end(7)), ENDED, ("failed", "exit code 7"), ("failed", "received SIGTERM (15)", 7)),
+        (
+            replace(GONE, end=replace(end(143), is_cancelled=True, stopped="cancelled")),
+            ENDED,
+            ("cancelled", "cancelled"),
+            ("cancelled", "received SIGTERM (15)", 143),
+        ),
+        (
+            replace(GONE, end=replace(end(7), is_cancelled=True, stopped="cancelled")),
+            ENDED,
+            ("cancelled", "cancelled"),
+            ("failed", "received SIGTERM (15)", 7),
+        ),
     ],
 )  # fmt: skip
 def test_what_launchers_have_written_is_told(

@@ -21,7 +21,7 @@ from umiak.core.bundle import shown
 from umiak.core.cluster import Role
 from umiak.core.job import FileSet, FrameworkName, Job, Replicas, RoleSpec
 from umiak.core.problem import UmiakError
-from umiak.core.status import JobStatus, State
+from umiak.core.status import JobStatus, NodeStatus, State
 from umiak.core.value import replace
 from umiak.schema.findings import Findings
 from umiak.submit import configuration, places
@@ -189,6 +189,7 @@ def test_what_a_dry_run_prints(tmp_path: Path) -> None:
  "directory": ".",
  "time_limit_s": null,
  "machines": ["node0"],
+ "is_elastic": false,
  "launchers": [
   {"name": "node-0", "argv": ["{python}", "{launcher}", "-m", "umiak.submit.payload.node_start", "node-0.json", \
 "--tee", "none", "--log_dir", "../log/node-0", "--grace", "600"], "env": [], "role": null, "first_rank": null, \
@@ -304,6 +305,62 @@ def test_how_a_job_is_that_many_hosts_speak_of(hosts: tuple[Any, Any], expected:
     assert state_of("ssh", found.said) is expected
     assert ("node0" in found.reason) is is_named
     assert found.exit_code == (7 if expected is F else 0 if expected in (S, C) else None)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "expected", "rows"),
+    [
+        ((S, S, AWAY), S, (S, S, L)),
+        ((S, AWAY, AWAY), S, (S, L, L)),
+        ((S, S, LONG), S, (S, S, L)),
+        ((S, S, GONE), S, (S, S, L)),
+        ((S, S, L), S, (S, S, L)),
+        ((S, S, F), S, (S, S, F)),
+        ((S, R, AWAY), R, (S, R, R)),
+        ((R, R, AWAY), R, (R, R, R)),
+        ((R, R, LONG), R, (R, R, L)),
+        ((R, R, GONE), R, (R, R, L)),
+        ((R, R, L), R, (R, R, L)),
+        ((R, R, F), R, (R, R, F)),
+        ((F, F, AWAY), F, (F, F, L)),
+        ((F, F, LONG), F, (F, F, L)),
+        ((C, C, AWAY), C, (C, C, L)),
+        ((C, R, AWAY), State.STOPPING, (C, R, R)),
+        ((L, L, L), L, (L, L, L)),
+        ((GONE, GONE, LONG), L, (L, L, L)),
+        ((AWAY, AWAY, AWAY), R, (R, R, R)),
+    ],
+)  # fmt: skip
+def test_an_elastic_job_is_decided_by_the_launchers_that_are_left(
+    hosts: tuple[Any, ...], expected: State, rows: tuple[State, ...]
+) -> None:
+    given = []
+    for number, each in enumerate(hosts):
+        label = f"node{number}"
+        if isinstance(each, State):
+            status = of(each, 7 if each is F else 0)
+            status = replace(status, nodes=(NodeStatus(name=label, state=each),))
+            given.append(HostSaid(label=label, status=status, is_elastic=True))
+        else:
+            away = "" if each is GONE else AWAY
+            given.append(HostSaid(label=label, unreachable=away, is_unreachable_long=each is LONG, is_elastic=True))
+    found = joined.status_of(given)
+    assert found.state is expected
+    assert tuple(node.state for node in found.nodes) == rows
+    assert found.exit_code == (7 if expected is F else 0 if expected in (S, C) else None)
+
+
+def test_a_host_that_heard_of_the_cancel_from_another_is_cancelled_as_well() -> None:
+    assert joined.status_of([HostSaid(label="a", status=of(C, 143)), HostSaid(label="b", status=of(F, 143))]).state is C
+    assert joined.status_of([HostSaid(label="a", status=of(C, 143)), HostSaid(label="b", status=of(F, 7))]).state is F
+
+
+def test_a_host_that_cannot_be_reached_is_lost_after_the_time_that_the_place_allows() -> None:
+    away = HostSaid(label="b", unreachable=AWAY)
+    (node,) = joined.status_of([HostSaid(label="a", status=of(R)), away]).nodes
+    assert (node.state, node.reason) == (R, "unreachable: no answer")
+    (node,) = joined.status_of([HostSaid(label="a", status=of(R)), replace(away, is_unreachable_long=True)]).nodes
+    assert node.state is L
 
 
 def test_the_exit_code_is_that_of_the_node_that_failed_first() -> None:

@@ -45,7 +45,7 @@ class NodeStatus:
     name: str
     """As the place calls it."""
     host: str = ""
-    """Where it runs, if that is known and its name does not say it."""
+    """The machine where it runs, by name or address, if that is known."""
     role: Role | None = None
     rank: int | None = None
     state: State

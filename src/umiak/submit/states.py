@@ -1,11 +1,19 @@
-"""The words of every place for the state of a job, and what they mean here: one table. Values.
+"""The words of every place for the state of a job, and what they mean here: one table. Values, and a decider.
 
-state_of("slurm", "COMPLETING")     State.STOPPING
+state_of("slurm", "COMPLETING")                          State.STOPPING
+outcome([State.SUCCEEDED, State.LOST], is_elastic=True)  State.SUCCEEDED
 """
 
 from __future__ import annotations
 
 from umiak.core.status import State
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+STOPPED_CODES = (130, 137, 143)
+"""Exit codes of a launcher that was asked to end, or killed because it did not: SIGINT, SIGKILL, SIGTERM."""
 
 STATES = {
     "local": {
@@ -168,3 +176,20 @@ STATES = {
 def state_of(backend: str, word: str) -> State | None:
     """Our word for a place's word; None if the table does not have it."""
     return STATES.get(backend, {}).get(word)
+
+
+def outcome(ends: Collection[State], *, is_elastic: bool) -> State:
+    """How a job ended whose launchers, or hosts, ended so. A launcher of an elastic job ends well only if the whole job is done: nodes
+    that were lost on the way don't count then."""
+    if is_elastic and State.SUCCEEDED in ends:
+        return State.SUCCEEDED
+    for state in (State.FAILED, State.LOST, State.CANCELLED):
+        if state in ends:
+            return state
+    return State.SUCCEEDED if ends else State.LOST
+
+
+def end_of_node(job: State, node: State, exit_code: int | None) -> State:
+    """A node's state in a job: one that was told to end because the job was cancelled has not failed by itself."""
+    is_stopped = node is State.FAILED and exit_code in STOPPED_CODES
+    return State.CANCELLED if job is State.CANCELLED and is_stopped else node

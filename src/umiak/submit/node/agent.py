@@ -218,11 +218,12 @@ class _Agent:
 
         files = self._files_of(request)
         if not files.exists:
-            return {"status": None, "machines": []}
+            return {"status": None, "machines": [], "is_elastic": False}
         status = control.status(files)
         if status.state.is_over:
             files.forget_token()  # of a run whose supervisor was killed
-        return {"status": encode(status), "machines": list(files.plan().machines)}
+        plan = files.plan()
+        return {"status": encode(status), "machines": list(plan.machines), "is_elastic": plan.is_elastic}
 
     def _logs(self, request: Mapping[str, Any]) -> dict[str, Any]:
         from umiak.core.cluster import Role

@@ -56,6 +56,8 @@ class RunPlan:
     time_limit_s: int | None = None
     machines: tuple[str, ...] = ()
     """Of a job on many machines: the names of all of them, this one too."""
+    is_elastic: bool = False
+    """Whether the other launchers go on without one that is lost."""
 
     def text(self) -> str:
         """As JSON, a launcher to a line."""

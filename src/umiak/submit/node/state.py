@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from umiak.core.status import JobStatus, NodeStatus, State
 from umiak.core.value import value
-from umiak.submit.states import STATES
+from umiak.submit.states import STATES, end_of_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -136,7 +136,8 @@ def _node(launcher: PlannedLauncher, word: str, facts: RunFacts) -> NodeStatus:
 
 def _state_of_launcher(name: str, word: str, facts: RunFacts) -> State:
     if facts.end is not None and name in facts.end.exit_codes:
-        return State.FAILED if facts.end.exit_codes[name] else State.SUCCEEDED
+        code = facts.end.exit_codes[name]
+        return end_of_node(STATES["local"][word], State.FAILED if code else State.SUCCEEDED, code)
     report = facts.reports.get(name)
     if name in facts.alive:
         if word == "stopping":

@@ -270,6 +270,8 @@ class _Supervisor:
         # A run that a signal stopped counts as cancelled: it did not fail by itself.
         first = next((code for code in self._ended.values() if code), 0)
         stop = self._stop
+        if self._plan.is_elastic and not stop and 0 in self._ended.values():
+            first = 0  # one that ends well says that the job is done, with or without the others
         return RunEnd(
             exit_code=first or (Exit.JOB_FAILED if stop else 0),
             ended_s=time.time(),
@@ -347,7 +349,7 @@ class _Supervisor:
                 continue
             del self._running[name]
             self._ended[name] = 128 - code if code < 0 else code
-            if code and self._running and self._stop is None:
+            if code and self._running and self._stop is None and not self._plan.is_elastic:
                 self._stop = _Stop(why="", kill_at=time.monotonic() + PEERS_S)
         from umiak.adapters import process
 

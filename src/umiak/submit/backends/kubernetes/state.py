@@ -9,10 +9,10 @@ from __future__ import annotations
 from umiak.core.cluster import Role
 from umiak.core.shown import one_line
 from umiak.core.status import JobStatus, NodeStatus, State
-from umiak.core.value import value
+from umiak.core.value import replace, value
 from umiak.kube.times import maybe
 from umiak.submit.backends.kubernetes.names import CANCELLED, CONTAINER, INDEX, ROLE
-from umiak.submit.states import STATES
+from umiak.submit.states import STATES, end_of_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def status_of(facts: KubeFacts) -> JobStatus:
         else 0
         if state is State.SUCCEEDED
         else None,
-        nodes=nodes,
+        nodes=tuple([replace(each, state=end_of_node(state, each.state, each.exit_code)) for each in nodes]),
         submitted_s=_earliest(
             _metadata(each).get("creationTimestamp") for each in (*facts.workloads, facts.record or {})
         ),
@@ -101,6 +101,7 @@ def node_of(pod: Mapping[str, Any]) -> NodeStatus:
     ended = (container.get("state") or {}).get("terminated") or {}
     return NodeStatus(
         name=str(_metadata(pod).get("name") or ""),
+        host=str((pod.get("spec") or {}).get("nodeName") or ""),
         role=Role(word) if word in {each.value for each in Role} else None,
         rank=index_of(pod),
         state=_state_of_pod(pod),

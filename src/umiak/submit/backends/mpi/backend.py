@@ -140,7 +140,7 @@ class MpiBackend:
         for group in self._store.info(run).roles:
             mine = hosts[rank : rank + group.nodes]
             nodes += [
-                NodeStatus(name=each.name, role=Role(group.role), rank=number, state=status.state)
+                NodeStatus(name=each.name, host=each.name, role=Role(group.role), rank=number, state=status.state)
                 for number, each in enumerate(mine)
             ]
             rank += group.nodes
@@ -150,7 +150,7 @@ class MpiBackend:
         told = self._store.reports(run)
         if not self._settings.is_shared:
             told = {**self._others_of(run).reports(run.run_id), **told}
-        return reports.merged(replace(status, nodes=tuple(nodes)), told)
+        return reports.merged(replace(status, nodes=tuple(nodes)), told, is_elastic=self._store.info(run).is_elastic)
 
     def logs(self, handle: Handle, wanted: LogsWanted) -> Iterator[LogLine]:
         """The lines of all hosts, from the files of the run."""

@@ -11,7 +11,7 @@ from umiak.core import node_report
 from umiak.core.cluster import Role
 from umiak.core.status import JobStatus, NodeStatus, State
 from umiak.core.value import replace
-from umiak.submit.states import state_of
+from umiak.submit.states import end_of_node, state_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ def _nodes(
         there = found.get(name) or _named(name, state)
         is_gone = state.is_over or there.state is State.STOPPING
         told = report.state if report.state.is_over or not is_gone else there.state
+        told = end_of_node(state, told, report.exit_code)
         found[name] = replace(
             there, host=report.host, state=told, exit_code=report.exit_code, reason=report.reason_in(told)
         )

@@ -85,6 +85,7 @@ class RunInfo:
     time_limit_s: int | None = None
     stop_time_s: int = 0
     """So long before it a place asks the workers to end."""
+    is_elastic: bool = False
 
 
 def info_of(job: Job, run: SharedRun, directory: str) -> RunInfo:
@@ -96,6 +97,7 @@ def info_of(job: Job, run: SharedRun, directory: str) -> RunInfo:
             SharedRole(role=each.role.value, nodes=each.nodes.most, workers=_workers(job, each)) for each in job.roles
         ),
         time_limit_s=job.time_limit_s,
+        is_elastic=job.nodes.is_elastic,
     )
 
 

@@ -1,13 +1,14 @@
 """What the launchers of a run have written about themselves, laid over what their place says. A decider.
 
 A place knows of its nodes that they were given to the job, and no more. `merged` adds what each launcher says; the job is restarting
-while one of them is.
+while one of them is. An elastic job has succeeded if one of them has, whatever became of nodes that were lost on the way.
 """
 
 from __future__ import annotations
 
 from umiak.core.status import JobStatus, NodeStatus, State
 from umiak.core.value import replace
+from umiak.submit.states import end_of_node, outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _AT_WORK = (State.STARTING, State.RUNNING, State.STOPPING)
 
 
-def merged(status: JobStatus, reports: Mapping[int, NodeReport]) -> JobStatus:
+def merged(status: JobStatus, reports: Mapping[int, NodeReport], *, is_elastic: bool = False) -> JobStatus:
     """``reports`` by the number of the node. Those that were written before the job was started this time don't count."""
     known = {
         number: each
@@ -30,6 +31,10 @@ def merged(status: JobStatus, reports: Mapping[int, NodeReport]) -> JobStatus:
     nodes = tuple(_node(each, known.get(number), status.state) for number, each in enumerate(status.nodes))
     status = replace(status, nodes=nodes)
     in_order = [known[number] for number in sorted(known)]
+    if status.state is State.FAILED:
+        ends = [status.state, *(each.state for each in in_order)]
+        if outcome(ends, is_elastic=is_elastic) is State.SUCCEEDED:
+            return replace(status, state=State.SUCCEEDED, exit_code=0, reason="")
     if status.state is State.RUNNING:
         for each in in_order:
             if each.state is State.RESTARTING:
@@ -52,8 +57,8 @@ def _node(node: NodeStatus, report: NodeReport | None, job: State) -> NodeStatus
         state = State.STOPPING
     return replace(
         node,
-        host="" if report.host == node.name else report.host,
-        state=state,
+        host=report.host or node.host,
+        state=end_of_node(job, state, report.exit_code),
         exit_code=report.exit_code,
         reason=node.reason or report.reason_in(state),
     )

@@ -253,7 +253,7 @@ class SlurmBackend:
         status = state.status_of(self._store.info(run), facts)
         if status.state.is_over and status.said not in MAY_COME_BACK and status.state is not State.LOST:
             self._store.forget_secrets(run)
-        return reports.merged(status, self._store.reports(run))
+        return reports.merged(status, self._store.reports(run), is_elastic=self._store.info(run).is_elastic)
 
     def _job_id(self, run: SharedRun, *, ask: bool = False) -> str:
         """The job that the run belongs to; empty: none. ``ask``: Slurm may know one that could not be written down."""

@@ -178,5 +178,7 @@ def _nodes(info: RunInfo, facts: SlurmFacts, state: State) -> tuple[NodeStatus, 
         except ValueError:
             hosts = (job.nodes,)
         role = Role(group.role) if group else None
-        found += [NodeStatus(name=host, role=role, rank=rank, state=state) for rank, host in enumerate(hosts)]
+        found += [
+            NodeStatus(name=host, host=host, role=role, rank=rank, state=state) for rank, host in enumerate(hosts)
+        ]
     return tuple(found)

@@ -304,7 +304,8 @@ class SshBackend(OfflineCheck):
                 continue
             self._unreachable_since.pop(host.label, None)
             status = decode(JobStatus, answer["status"]) if answer["status"] else None
-            found.append((HostSaid(label=host.label, status=status), answer["machines"]))
+            said = HostSaid(label=host.label, status=status, is_elastic=bool(answer["is_elastic"]))
+            found.append((said, answer["machines"]))
         return found
 
     def logs(self, handle: Handle, wanted: LogsWanted) -> Iterator[LogLine]:

@@ -5,12 +5,16 @@ lost, as is one that was restarted or has lost the run's files. A job is over wh
 others are over or can't be reached. It has failed if a node has failed, else it is lost if a node is, else cancelled if one was, and
 succeeded if all have. Until then it is what most concerns a person: stopping, restarting, starting, queued, running, in this order.
 The exit code is that of the node that failed first. Hosts that are lost or can't be reached are always named.
+
+Of an elastic job, hosts that are gone or can't be reached don't count while any other is known: those go on without them. It has
+succeeded if a host has, because launchers end well only when the whole job is done.
 """
 
 from __future__ import annotations
 
 from umiak.core.status import JobStatus, NodeStatus, State
 from umiak.core.value import replace, value
+from umiak.submit.states import end_of_node, outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,23 +36,29 @@ class HostSaid:
     """Why it can't be reached."""
     is_unreachable_long: bool = False
     """Longer than the place allows."""
+    is_elastic: bool = False
+    """Whether its plan says that the others go on without it."""
 
 
 def status_of(hosts: Sequence[HostSaid]) -> JobStatus:
     """The job."""
     known = [each.status for each in hosts if each.status]
-    nodes = tuple(node for each in hosts for node in _nodes(each))
-    states = [each.state for each in known]
-    states += [
-        State.LOST for each in hosts if each.status is None and (not each.unreachable or each.is_unreachable_long)
-    ]
+    is_elastic = any(each.is_elastic for each in hosts)
+    gone = [each for each in hosts if each.status is None and (not each.unreachable or each.is_unreachable_long)]
+    states: Sequence[State] = [*_ends(known), *(State.LOST for _ in gone)]
     absent = [each for each in hosts if each.status is None and each.unreachable and not each.is_unreachable_long]
-    word = _word(states, has_absent=bool(absent))
-    failed = [each for each in known if each.state is State.FAILED]
+    has_absent = bool(absent)
+    if is_elastic and (left := [each for each in states if each is not State.LOST]):
+        states, has_absent = left, False
+    word = _word(states, has_absent=has_absent, is_elastic=is_elastic)
+    nodes = tuple(node for each in hosts for node in _nodes(each, is_over=word.is_over))
+    failed = [each for each in known if each.state is State.FAILED] if word is State.FAILED else []
     first = min(failed, key=lambda each: each.ended_s or 0.0) if failed else None
     started = [each.started_s for each in known if each.started_s is not None]
     ended = [each.ended_s for each in known if each.ended_s is not None]
     code = first.exit_code if first else max([each.exit_code or 0 for each in known], default=0)
+    if word is State.SUCCEEDED:
+        code = 0
     is_over = word.is_over
     return JobStatus(
         state=word,
@@ -61,16 +71,20 @@ def status_of(hosts: Sequence[HostSaid]) -> JobStatus:
     )
 
 
-def _word(states: Sequence[State], *, has_absent: bool) -> State:
+def _ends(known: Sequence[JobStatus]) -> list[State]:
+    """A host whose launcher was told to end because another host was cancelled is cancelled as well."""
+    is_cancelled = any(each.state is State.CANCELLED for each in known)
+    job = State.CANCELLED if is_cancelled else State.RUNNING
+    return [end_of_node(job, each.state, each.exit_code) for each in known]
+
+
+def _word(states: Sequence[State], *, has_absent: bool, is_elastic: bool) -> State:
     unfinished = [each for each in states if not each.is_over]
     bad = [each for each in states if each in (State.FAILED, State.LOST)]
-    if not unfinished and (not has_absent or State.FAILED in states):
-        if State.FAILED in states:
-            return State.FAILED
-        for state in (State.LOST, State.CANCELLED):
-            if state in states:
-                return state
-        return State.SUCCEEDED
+    if states and not unfinished and (not has_absent or State.FAILED in states):
+        return outcome(states, is_elastic=is_elastic)
+    if is_elastic and State.CANCELLED not in states:
+        bad = []  # the others go on
     if bad or State.CANCELLED in states:
         return State.STOPPING if unfinished else State.RUNNING
     return next((state for state in _UNFINISHED if state in unfinished), State.RUNNING)
@@ -101,11 +115,12 @@ def _names(labels: Sequence[str]) -> str:
     return f"{', '.join(labels[:_NAMED])}{more}"
 
 
-def _nodes(said: HostSaid) -> tuple[NodeStatus, ...]:
+def _nodes(said: HostSaid, *, is_over: bool) -> tuple[NodeStatus, ...]:
     if said.status is not None:
         return tuple(replace(each, reason=each.reason or _why(said.status, each)) for each in said.status.nodes)
     why = f"unreachable: {said.unreachable}" if said.unreachable else "the run's files are gone"
-    return (NodeStatus(name=said.label, state=State.LOST, reason=why),)
+    is_lost = is_over or not said.unreachable or said.is_unreachable_long
+    return (NodeStatus(name=said.label, state=State.LOST if is_lost else State.RUNNING, reason=why),)
 
 
 def _why(status: JobStatus, node: NodeStatus) -> str:

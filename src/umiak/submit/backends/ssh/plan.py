@@ -103,6 +103,7 @@ def plans_of(job: Job, run_id: str, settings: SshSettings, known: KnownAtStart) 
             launchers=tuple(launchers),
             time_limit_s=job.time_limit_s,
             machines=machines,
+            is_elastic=job.nodes.is_elastic,
         )
         made.append(HostPlan(host=host, plan=plan, nodes=tuple(nodes)))
     return tuple(made)
