@@ -203,6 +203,7 @@ NAMES_ELSEWHERE = {
     "umiak": "umiak.progress is imported by every training script, and imports nothing itself",
     "umiak.launch.inject.sitecustomize": "runs in workers before anything else, and imports nothing of umiak",
     "umiak.adapters.identity": "imported on all hosts of a job at once, before it starts; `contracts` would take milliseconds there",
+    "umiak.adapters.trusted_files": "of the person, not of a job; asked by kube, which stands below the packages with variables",
     "umiak.cli.launch_flags": "a table of flags: each row has its variable",
     "umiak.cli.ps_flags": "a table of flags",
     "umiak.cli.train_flags": "a table of flags",

@@ -103,11 +103,27 @@ def test_a_group_of_several_is_others_and_roots_own_is_not(tmp_path: Path) -> No
 
 @as_root
 @pytest.mark.parametrize(
-    ("members", "other_gid", "is_own"), [((), 77, True), (("ada",), 77, True), (("bob",), 77, False), ((), 4711, False)]
+    ("name", "members", "other_gid", "listed", "is_own"),
+    [
+        ("ada", (), 77, False, True),
+        ("ada", ("ada",), 77, False, True),
+        ("ada", ("bob",), 77, False, False),
+        ("ada", (), 4711, False, False),
+        ("users", (), 77, True, True),
+        ("users", (), 77, False, False),
+        ("users", (), 4711, True, False),
+    ],
 )
 def test_the_group_of_one_user_alone_is_not_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, members: tuple[str, ...], other_gid: int, is_own: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    members: tuple[str, ...],
+    other_gid: int,
+    listed: bool,
+    is_own: bool,
 ) -> None:
+    """`users` as in containers for notebooks; where users come from a directory service, others may be in it unlisted."""
     import grp
     import pwd
 
@@ -115,7 +131,8 @@ def test_the_group_of_one_user_alone_is_not_others(
         return pwd.struct_passwd((name, "x", uid, gid, "", "/", "/bin/sh"))
 
     path = made(directory(tmp_path / "home", gid=SOMEBODY, mode=0o775) / "umiak.toml")
-    monkeypatch.setattr(grp, "getgrgid", lambda gid: grp.struct_group(("ada", "x", gid, list(members))))
+    monkeypatch.setattr(ownership, "_are_users_listed", lambda: listed)
+    monkeypatch.setattr(grp, "getgrgid", lambda gid: grp.struct_group((name, "x", gid, list(members))))
     monkeypatch.setattr(pwd, "getpwuid", lambda uid: user("ada", uid, SOMEBODY))
     monkeypatch.setattr(pwd, "getpwall", lambda: [user("ada", 0, SOMEBODY), user("bob", 5, other_gid)])
     assert (why_not_own(str(path)) is None) == is_own

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from umiak.adapters.rundir import RunDirectory
 from umiak.core.problem import UmiakError
+from umiak.train.reports.rundir import RunDirectory
 
 
 def test_how_a_run_ended_is_read_back(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from umiak.adapters.rundir import RunDirectory
 from umiak.core.problem import Problem
 from umiak.core.value import replace
 from umiak.train.checkpoints.progress import EpochRow
@@ -17,6 +16,7 @@ from umiak.train.reports import chart
 from umiak.train.reports import text as report_text
 from umiak.train.reports.chart import Curve
 from umiak.train.reports.reporter import Reporter
+from umiak.train.reports.rundir import RunDirectory
 from umiak.train.reports.text import ProgressReport
 
 

@@ -49,14 +49,17 @@ def why_not_own(path: str, *, uids: Collection[int] | None = None, allowed: Iter
     return str(found) if found else None
 
 
-def first_untrusted(path: str, *, uids: Collection[int] | None = None, allowed: Iterable[str] = ()) -> Untrusted | None:
+def first_untrusted(
+    path: str, *, uids: Collection[int] | None = None, allowed: Iterable[str] = (), is_chosen: bool = False
+) -> Untrusted | None:
     """What somebody else could use to change this file, or to put another in its place; None: nothing.
 
     Of a path of which not all is there, the part that is there is looked at. A directory may not be one that others can put files into,
     a sticky one neither. ``uids``: who is trusted, instead of this user and root. ``allowed``: directories, without links in their
-    paths, at and below which everything is trusted.
+    paths, at and below which everything is trusted. ``is_chosen``: the user has named this very file, and so has chosen its owner and
+    the group that works on it; what everybody could have put there is still not trusted.
     """
-    rule = _Rule(own_uids() if uids is None else uids, tuple(allowed))
+    rule = _Rule(own_uids() if uids is None else uids, tuple(allowed), is_chosen=is_chosen)
     here, seen_here = os.sep, os.lstat(os.sep)
     pending = _parts(path if os.path.isabs(path) else os.path.join(os.getcwd(), path))
     links = 0
@@ -140,9 +143,10 @@ def _parts(path: str) -> list[str]:
 class _Rule:
     """Who is trusted, asked about one entry of a directory after another."""
 
-    def __init__(self, uids: Collection[int], allowed: tuple[str, ...]) -> None:
+    def __init__(self, uids: Collection[int], allowed: tuple[str, ...], *, is_chosen: bool) -> None:
         self._uids = uids
         self._allowed = allowed
+        self._is_chosen = is_chosen
 
     def against(self, path: str, seen: os.stat_result, above: os.stat_result, *, is_last: bool) -> Untrusted | None:
         """What is to be said against an entry; ``above``: the directory that it is in."""
@@ -150,7 +154,7 @@ class _Rule:
             return None
         is_directory = stat.S_ISDIR(seen.st_mode)
         why = None if self._is_trusted(seen, above) else f"belongs to {_user(seen.st_uid)}"
-        why = why or _open_to(path, seen, is_last=is_last)
+        why = why or _open_to(path, seen, is_last=is_last, is_chosen=self._is_chosen)
         if why is None:
             return None
         return Untrusted(path=path, why=f"{why} (mode {stat.S_IMODE(seen.st_mode):04o})", is_directory=is_directory)
@@ -161,10 +165,12 @@ class _Rule:
         # In a container that knows no root (Apptainer), directories of root's are shown as nobody's. So are those of other users: where
         # anybody can make one, and as files, they are not taken for root's.
         is_for_anybody = above.st_mode & OTHERS_WRITE and not os.path.samestat(above, seen)
+        if self._is_chosen and not is_for_anybody:
+            return True
         return stat.S_ISDIR(seen.st_mode) and not is_for_anybody and _is_unmapped_root(seen.st_uid)
 
 
-def _open_to(path: str, seen: os.stat_result, *, is_last: bool) -> str | None:
+def _open_to(path: str, seen: os.stat_result, *, is_last: bool, is_chosen: bool) -> str | None:
     """Who else can write to it, by its mode."""
     mode = seen.st_mode
     if stat.S_ISLNK(mode) or stat.S_ISCHR(mode) or stat.S_ISSOCK(mode):
@@ -173,6 +179,8 @@ def _open_to(path: str, seen: os.stat_result, *, is_last: bool) -> str | None:
         return None  # others can't touch what is not theirs in it, and whose the next entry is, is looked at
     if mode & OTHERS_WRITE:
         return "can be written by everybody"
+    if is_chosen:
+        return None
     if mode & GROUP_WRITE and not _is_own_group(seen.st_gid):
         return f"can be written by {_group(seen.st_gid)}"
     if mode & GROUP_WRITE and _has_access_list(path):
@@ -195,8 +203,7 @@ def _is_unmapped_root(uid: int) -> bool:
 def _is_own_group(gid: int) -> bool:
     """Whether nobody is in this group but this user, or root.
 
-    Only the group that is called as the user and that is the user's first one counts: of any other it is not known who is in it where
-    users are in a directory service that does not list them.
+    Where a directory service may know users that it does not list, only the group that is called as the user counts.
     """
     import grp
     import pwd
@@ -209,9 +216,20 @@ def _is_own_group(gid: int) -> bool:
         return False
     if gid == 0:
         return True
-    if gid != user.pw_gid or group.gr_name != user.pw_name:
+    if gid != user.pw_gid or not (group.gr_name == user.pw_name or _are_users_listed()):
         return False
-    return all(other.pw_uid == user.pw_uid for other in pwd.getpwall() if other.pw_gid == gid)
+    return all(other.pw_uid in (0, user.pw_uid) for other in pwd.getpwall() if other.pw_gid == gid)
+
+
+def _are_users_listed() -> bool:
+    """Whether all users and groups are in files of this machine."""
+    try:
+        with open("/etc/nsswitch.conf", "rb") as file:
+            lines = [line.partition(b"#")[0].split() for line in file]
+    except OSError:
+        return True  # a C library without such services
+    sources = {word for line in lines if line[:1] in ([b"passwd:"], [b"group:"]) for word in line[1:]}
+    return sources <= {b"files", b"systemd"}
 
 
 def _has_access_list(path: str) -> bool:

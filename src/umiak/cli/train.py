@@ -123,9 +123,10 @@ class Examined:
 def examined(parsed: Parsed, environ: Mapping[str, str]) -> Examined:
     """The config, read and checked, and the plan for this process."""
     from umiak import platforms
+    from umiak.adapters import trusted_files
     from umiak.contracts import seat
     from umiak.train.config import layouts, load
-    from umiak.train.plan.plan import plan
+    from umiak.train.plan.plan import code_of, plan
     from umiak.train.plan.process_role import process_role
 
     warnings: tuple[Problem, ...] = ()
@@ -138,6 +139,7 @@ def examined(parsed: Parsed, environ: Mapping[str, str]) -> Examined:
         only = parsed.text("topology").lower() or None
         placement = None if seat.is_own(environ) else platforms.detect(environ, only=only)
         made = plan(reading.config, process_role(environ, placement), source.path)
+        trusted_files.check_chosen(source.path, code_of(made), environ)
         made = replace(made, written=layouts.written(source.text, reading.config, source=source.path, said=said))
     except UmiakError as error:
         return Examined(plan=None, problems=error.problems, warnings=warnings, exit_status=error.exit_status)

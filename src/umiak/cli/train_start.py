@@ -13,9 +13,9 @@ import json
 import os
 import signal
 
-from umiak.adapters.rundir import RunDirectory
 from umiak.train.config.values import FleetMode
 from umiak.train.plan.plan import Ended
+from umiak.train.reports.rundir import RunDirectory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

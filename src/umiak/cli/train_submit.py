@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from umiak.adapters import trusted_files
 from umiak.cli import train_job
 from umiak.cli.runs import asking, submit
 from umiak.core.problem import Problem, UmiakError
@@ -26,7 +27,7 @@ def main(parsed: Parsed, environ: Mapping[str, str], printer: Printer) -> int:
     """Submit the config. The result is the exit status."""
     flow = asking.flow(environ, printer)
     place = _place(flow, parsed, printer)
-    job = _job(parsed, flow.context.directory, printer)
+    job = _job(parsed, environ, flow.context.directory, printer)
     if not parsed.said("nnodes"):
         job = flow.sized(job, place)
     if place.backend != LOCAL:
@@ -34,9 +35,9 @@ def main(parsed: Parsed, environ: Mapping[str, str], printer: Printer) -> int:
     return submit.send(job, place, flow, parsed, printer)
 
 
-def _job(parsed: Parsed, directory: str, printer: Printer) -> Job:
+def _job(parsed: Parsed, environ: Mapping[str, str], directory: str, printer: Printer) -> Job:
     from umiak.train.config import load, workspace
-    from umiak.train.plan.plan import plan
+    from umiak.train.plan.plan import code_of, plan
     from umiak.train.plan.process_role import ProcessRole
 
     source, reading = load.load(parsed.text("model"), parsed.texts.get("override", ()))
@@ -44,6 +45,7 @@ def _job(parsed: Parsed, directory: str, printer: Printer) -> Job:
     if reading.config is None:
         raise UmiakError(*reading.problems)
     made = plan(reading.config, ProcessRole(), source.path)
+    trusted_files.check_chosen(source.path, code_of(made), environ)
     model, is_sent = parsed.text("model"), True
     if workspace.is_dotted(model) and not os.path.exists(model):
         is_sent = False  # nodes have it as a part of umiak
@@ -71,8 +73,7 @@ def _place(flow: Flow, parsed: Parsed, printer: Printer) -> NamedPlace:
 
     path = parsed.text("backend")
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        text = trusted_files.read_text(path, flow.context.environ)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         hint = "-b names a backend.yaml, from the working directory on"

@@ -18,6 +18,7 @@ import ssl
 import subprocess
 import time
 
+from umiak.adapters import trusted_files
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import Secrets, one_line
 from umiak.kube import kubeconfig
@@ -52,8 +53,12 @@ def find(
     files = paths(kubeconfig_file, environ)
     there = [path for path in files if os.path.exists(path)]
     if there:
-        configs = [read(path) for path in there]
-        return kubeconfig.access_of(kubeconfig.joined(configs), context, ":".join(there))
+        configs = [read(path, environ) for path in there]
+        found = kubeconfig.access_of(kubeconfig.joined(configs), context, ":".join(there))
+        for named in (found.ca_file, found.cert_file, found.key_file, found.token_file):
+            if named:
+                trusted_files.check(named, environ)
+        return found
     if not kubeconfig_file and not context and environ.get("KUBERNETES_SERVICE_HOST"):
         token = os.path.join(account, "token")
         if os.path.exists(token):
@@ -76,9 +81,11 @@ def paths(said: str, environ: Mapping[str, str]) -> list[str]:
     return named or [os.path.join(home, ".kube", "config")]
 
 
-def read(path: str) -> dict[str, Any]:
-    """A kubeconfig, with absolute paths in it."""
-    return kubeconfig.located(kubeconfig.parse(read_text(path), path), os.path.dirname(os.path.abspath(path)))
+def read(path: str, environ: Mapping[str, str]) -> dict[str, Any]:
+    """A kubeconfig, with absolute paths in it. It may name programs to run, so nobody else may have written it."""
+    text = read_text(path)
+    trusted_files.check(path, environ, "kubeconfig")
+    return kubeconfig.located(kubeconfig.parse(text, path), os.path.dirname(os.path.abspath(path)))
 
 
 def read_text(path: str) -> str:
@@ -196,6 +203,8 @@ class KubeCredentials:
             spec["cluster"] = {key: text for key, text in cluster.items() if text}
         info = json.dumps({"apiVersion": plugin.version, "kind": "ExecCredential", "spec": spec})
         environ = {**self._environ, **dict(plugin.env), "KUBERNETES_EXEC_INFO": info}
+        if os.sep in plugin.command:
+            trusted_files.check(plugin.command, self._environ, "program of the kubeconfig")
         hint = plugin.hint or f"try it by hand: {plugin.command} {' '.join(plugin.arguments)}"
         try:
             done = subprocess.run(

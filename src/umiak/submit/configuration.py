@@ -3,12 +3,15 @@
 umiak.toml                     in the working directory or above it: the project's
 ~/.config/umiak/config.toml    the user's own (XDG_CONFIG_HOME)
 ~/.local/state/umiak           runs (XDG_STATE_HOME); below it machines/NAME.toml: places of rented machines
+
+A place says what is run as this user, so a file that somebody else could have written is refused (docs/explanation/trust.md).
 """
 
 from __future__ import annotations
 
 import os
 
+from umiak.adapters import trusted_files
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.submit import places
 from umiak.submit.backend import SubmitContext, nobody_listens
@@ -34,7 +37,7 @@ def context(
 
 def read(at: SubmitContext) -> PlacesReading:
     """All places of the project and of the user, and what is wrong in their files."""
-    files = [(path, _text(path)) for path in paths(at)]
+    files = [(path, _text(path, at.environ)) for path in paths(at)]
     return places.read([(path, text) for path, text in files if text is not None], BackendNames())
 
 
@@ -91,10 +94,9 @@ def _base(environ: Mapping[str, str], variable: str, default: str) -> str:
     return said if os.path.isabs(said) else os.path.join(environ.get("HOME") or os.path.expanduser("~"), default)
 
 
-def _text(path: str) -> str | None:
+def _text(path: str, environ: Mapping[str, str]) -> str | None:
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
+        return trusted_files.read_text(path, environ)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:

@@ -44,9 +44,9 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     if problems:
         raise UmiakError(*problems)
     into = parsed.text("into") or access.paths("", environ)[0]
-    own = access.read(into) if os.path.exists(into) and os.path.getsize(into) else {}
+    own = access.read(into, environ) if os.path.exists(into) and os.path.getsize(into) else {}
     if parsed.arguments:
-        brought, used, name = _brought(parsed)
+        brought, used, name = _brought(parsed, environ)
     else:
         brought, used = own, parsed.text("use") or parsed.text("context")
         name = used or str(own.get("current-context") or "")
@@ -64,13 +64,13 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     return Exit.REFUSED if parsed.truth("check") and look and look.missing else Exit.DONE
 
 
-def _brought(parsed: Parsed) -> tuple[dict[str, Any], str, str]:
+def _brought(parsed: Parsed, environ: Mapping[str, str]) -> tuple[dict[str, Any], str, str]:
     """The file, the context of it that is used, and the name that it gets."""
     path = parsed.arguments[0]
     if path == "-":
         config = kubeconfig.located(kubeconfig.parse(sys.stdin.read(), "standard input"), os.getcwd())
     else:
-        config = access.read(path)
+        config = access.read(path, environ)
     used = parsed.text("use") or str(config.get("current-context") or "")
     known = kubeconfig.contexts(config)
     if not used and len(known) == 1:

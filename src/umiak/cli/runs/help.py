@@ -107,7 +107,8 @@ HEAD = """\
 `umiak submit` runs a [job](job.md) on a place; `umiak status`, `logs`, `wait`, `cancel` and `list` take the handle that it prints, from any shell.
 
 Places are named in `umiak.toml`, which is looked for in the working directory and above it, and in your own
-`~/.config/umiak/config.toml` (`XDG_CONFIG_HOME`). The nearer file wins. `local`, this machine, is always there.
+`~/.config/umiak/config.toml` (`XDG_CONFIG_HOME`). The nearer file wins; one that
+somebody else could have written is refused ([who is trusted](../explanation/trust.md)). `local`, this machine, is always there.
 
 ```toml
 default_place = "here"

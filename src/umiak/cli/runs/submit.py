@@ -36,7 +36,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
 
         printer.data(job_schema.text())
         return Exit.DONE
-    job = _job(parsed, printer)
+    job = _job(parsed, environ, printer)
     flow = asking.flow(environ, printer)
     return send(job, flow.place(parsed.text("on") or None), flow, parsed, printer)
 
@@ -61,7 +61,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
     return command_line.parse(FLAGS, argv, environ, command="umiak submit", starts_program=False, arguments=1)
 
 
-def _job(parsed: Parsed, printer: Printer) -> Job:
+def _job(parsed: Parsed, environ: Mapping[str, str], printer: Printer) -> Job:
     findings = FlagFindings(parsed)
     if not parsed.arguments and not parsed.program:
         hint = "write `umiak submit job.yaml`, or `umiak submit --nnodes 2 -- train.py --lr 0.1`"
@@ -83,15 +83,15 @@ def _job(parsed: Parsed, printer: Printer) -> Job:
     made = job_of(parsed, findings) if parsed.program else None
     if findings.problems:
         raise UmiakError(*findings.problems)
-    return made or _from_file(parsed.arguments[0], printer)
+    return made or _from_file(parsed.arguments[0], environ, printer)
 
 
-def _from_file(path: str, printer: Printer) -> Job:
+def _from_file(path: str, environ: Mapping[str, str], printer: Printer) -> Job:
+    from umiak.adapters import trusted_files
     from umiak.submit import job_file
 
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        text = trusted_files.read_text(path, environ, "job file")
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         hint = "paths count from the working directory" if isinstance(error, OSError) else "a job file is YAML in UTF-8"

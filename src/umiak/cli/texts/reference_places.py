@@ -26,6 +26,7 @@ PAGE = """\
 
 A place is where jobs run: `umiak submit --on NAME`. The nearest `umiak.toml`, from the working directory upwards, names the places of a project,
 and `~/.config/umiak/config.toml` yours (`XDG_CONFIG_HOME` moves it); a place of the project hides one of yours with the same name.
+A file that somebody else could have written, or that lies where others can write, is refused: [who is trusted](../explanation/trust.md) says how to allow it.
 
 ```toml
 default_place = "lab"        # without --on

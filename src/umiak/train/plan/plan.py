@@ -156,6 +156,16 @@ class Plan:
     """The config as it is written, for reader classes and models that look into it."""
 
 
+def code_of(made: Plan) -> tuple[str, ...]:
+    """Every file that a config lets be run or imported, and every local model that is loaded: Paddle unpickles weights."""
+    stages = [stage for run in made.runs for stage in (*run.stages, run.evaluation) if stage]
+    runners = [run.runner for run in made.runs]
+    saved = [each.path for runner in runners for each in (runner.checkpoint, runner.step_checkpoint) if each]
+    found = [stage.model for stage in stages] + [stage.dataset.data_converter or "" for stage in stages]
+    found += [runner.init_model_path or "" for runner in runners] + saved
+    return tuple([path for path in dict.fromkeys(found) if path and "://" not in path])
+
+
 def plan(config: TrainConfig, where: ProcessRole, file: str = "") -> Plan:
     """Who does what. UmiakError with everything that can't be done here."""
     problems = [*where.problems]

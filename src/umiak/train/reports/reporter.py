@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
-from umiak.adapters.rundir import RunDirectory
 from umiak.core.problem import Problem
 from umiak.train.checkpoints.progress import EpochRow, finite
 from umiak.train.reports import chart
 from umiak.train.reports import text as report_text
+from umiak.train.reports.rundir import RunDirectory
 from umiak.train.reports.scalars import Scalars
 from umiak.train.reports.text import ProgressReport
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import umiak_native
 
-from umiak.adapters.rundir import RunDirectory
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
 from umiak.ps import environment, strategies
@@ -27,6 +26,7 @@ from umiak.train.config.values import Device, RunnerClass
 from umiak.train.engines import choice
 from umiak.train.plan.plan import Ended, Plan, Run, RunRole
 from umiak.train.reports.reporter import Reporter
+from umiak.train.reports.rundir import RunDirectory
 from umiak.train.run import evaluator
 from umiak.train.run.context import Settings, TrainerContext
 from umiak.train.run.epoch_loop import EpochLoop

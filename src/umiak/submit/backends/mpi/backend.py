@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from umiak.adapters import private_files
+from umiak.adapters import private_files, trusted_files
 from umiak.core.bundle import PRIVATE, Bundle, BundleFile
 from umiak.core.cluster import Role
 from umiak.core.job import Handle
@@ -250,8 +250,7 @@ class MpiBackend:
             raise UmiakError(Problem(code="UM-SUBMIT-151", what=f"place {self._place}: no hosts", hint=hint))
         path = os.path.join(self._context.directory, os.path.expanduser(said.hostfile))
         try:
-            with open(path, encoding="utf-8") as file:
-                return settings.hosts_in(file.read())
+            return settings.hosts_in(trusted_files.read_text(path, self._context.environ, "host file"))
         except (OSError, ValueError, BadValue) as error:
             what = f"place {self._place}: the host file can't be read: {path}"
             problem = Problem(code="UM-SUBMIT-151", what=what, why=str(error), hint="see `hostfile =` of the place")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 
+from umiak.adapters import trusted_files
 from umiak.core.bundle import Bundle, BundleFile
 from umiak.core.job import Handle
 from umiak.core.problem import Exit, Problem, UmiakError
@@ -294,6 +295,8 @@ class RayBackend:
             return None
         import ssl
 
+        if self._settings.ca_file:
+            trusted_files.check(self._settings.ca_file, self._context.environ)
         try:
             context = ssl.create_default_context(cafile=self._settings.ca_file or None)
         except OSError as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 
+from umiak.adapters import trusted_files
 from umiak.core.bundle import PRIVATE, Bundle, BundleFile
 from umiak.core.job import FileSet, FrameworkName, Handle
 from umiak.core.problem import Exit, Problem, UmiakError
@@ -48,8 +49,7 @@ def read_settings(place: NamedPlace, context: SubmitContext) -> SshSettings:
     config = os.path.join(context.directory, os.path.expanduser(str(path))) if path else f"{home}/.ssh/config"
     text = ""
     try:
-        with open(config, encoding="utf-8") as file:
-            text = file.read()
+        text = trusted_files.read_text(config, context.environ, "ssh config")
     except FileNotFoundError:
         config = "" if path is None else config
     except (OSError, ValueError) as error:
@@ -60,6 +60,9 @@ def read_settings(place: NamedPlace, context: SubmitContext) -> SshSettings:
     found = settings.read(place.settings, place.name, findings, text, config=config)
     if findings.problems:
         raise UmiakError(*findings.problems)
+    for named in (found.key, found.known_hosts):
+        if named:
+            trusted_files.check(os.path.expanduser(named), context.environ)
     return found
 
 

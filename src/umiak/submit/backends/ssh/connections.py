@@ -17,6 +17,7 @@ import socket
 import tempfile
 import threading
 
+from umiak.adapters import trusted_files
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import one_line
 from umiak.submit.backends.ssh import bootstrap, settings
@@ -369,6 +370,8 @@ class Connections:
 
         file, _, _ = self._known_as(host)
         if file not in self._known_hosts:
+            if os.path.exists(file) and (wrong := trusted_files.problem(file, self._environ)):
+                raise HostFailure(host, wrong)
             there = [each for each in (file, *GLOBAL_KNOWN_HOSTS) if os.path.exists(each)]
             self._known_hosts[file] = asyncssh.read_known_hosts(there) if there else asyncssh.import_known_hosts("")
         return self._known_hosts[file]
