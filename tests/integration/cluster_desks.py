@@ -84,9 +84,11 @@ class ClusterDesk:
 
     @staticmethod
     def python(directory: Path) -> str:
-        """A setting: a Python that keeps the environment of every node's start, and is the real one then."""
+        """A setting: a Python that keeps the environment of every node's start, and is the real one then. The check that comes before
+        a start is none."""
         path = directory / "python"
-        path.write_text(f'#!/bin/sh\nenv -0 >{directory}/records/$(hostname).$$\nexec {sys.executable} "$@"\n')
+        keep = f'[ "$1" = -I ] || env -0 >{directory}/records/$(hostname).$$'
+        path.write_text(f'#!/bin/sh\n{keep}\nexec {sys.executable} "$@"\n')
         path.chmod(0o755)
         return f'python = "{path}"'
 

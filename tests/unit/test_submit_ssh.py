@@ -383,7 +383,9 @@ class Agent:
             env={"HOME": str(home), "PATH": os.defpath},
         )
         assert self.process.stdin
-        self.process.stdin.write(f"{launcher.sha256} {launcher.size_bytes} ~/u\n{first}\n".encode())
+        self.process.stdin.write(
+            f"{bootstrap.first_line(launcher.sha256, launcher.size_bytes, '~/u')}\n{first}\n".encode()
+        )
         self.process.stdin.flush()
         said = self.answer()
         self.is_sent = said == {"needs_launcher": True}
@@ -478,9 +480,10 @@ def test_an_agent_imports_nothing_slow_before_the_job_starts(tmp_path: Path) -> 
     first = Agent(tmp_path)
     first.close()
     question = json.dumps({"do": "check", "wants_devices": True, "env": {}})
-    words = bootstrap.command(sys.executable).replace("-S -E", "-S -E -X importtime")
+    words = bootstrap.command(sys.executable).replace("-I -S", "-I -S -X importtime")
     launcher = launcher_file.find()
-    lines = [f"{launcher.sha256} {launcher.size_bytes} ~/u", question, json.dumps(_hold("pass")), '{"do": "go"}', ""]
+    about = bootstrap.first_line(launcher.sha256, launcher.size_bytes, "~/u")
+    lines = [about, question, json.dumps(_hold("pass")), '{"do": "go"}', ""]
     environ = {"HOME": str(tmp_path), "PATH": os.defpath}
     done = subprocess.run(
         ["sh", "-c", words], input="\n".join(lines), env=environ, capture_output=True, text=True, check=True

@@ -46,7 +46,10 @@ def send(job: Job, place: NamedPlace, flow: Flow, parsed: Parsed, printer: Print
     if job.files and parsed.truth("allow_secret_files"):
         job = replace(job, files=replace(job.files, allow_secret_files=True))
     if problems := flow.check(job, place, is_dry=parsed.truth("dry_run")):
-        raise UmiakError(*problems)
+        from umiak.submit.node import own_directory
+
+        is_refused = any(each.code == own_directory.CODE for each in problems)
+        raise UmiakError(*problems, exit_status=Exit.REFUSED if is_refused else Exit.BAD_REQUEST)
     if parsed.truth("dry_run"):
         rendered = flow.render(job, place)
         printer.data(asking.as_json(_bundle_data(rendered)) if parsed.truth("json") else bundle.shown(rendered))

@@ -27,13 +27,13 @@ from umiak.adapters import private_files
 from umiak.core import light_json
 from umiak.core.names import is_name
 from umiak.core.problem import UmiakError
-from umiak.submit.node import supervisor
+from umiak.submit.node import own_directory, supervisor
 from umiak.submit.node.files import PLAN, RunFiles
 from umiak.submit.node.plan import LAUNCHER, PYTHON
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any, BinaryIO
 
     from umiak.submit.backend import LogLine
@@ -49,9 +49,11 @@ DEVICE_FILES = ("davinci", "xpu", "nvidia", "kfd")
 """How the names of accelerators in /dev begin."""
 
 
-def main(directory: str, launcher: str, source: BinaryIO, sink: BinaryIO, first: bytes = b"") -> int:
-    """Answer until the connection ends. ``first``: a question that was read already."""
-    agent = _Agent(directory, launcher, source, sink)
+def main(
+    directory: str, launcher: str, source: BinaryIO, sink: BinaryIO, first: bytes = b"", trusted: Sequence[str] = ()
+) -> int:
+    """Answer until the connection ends. ``first``: a question that was read already; ``trusted``: for `own_directory`."""
+    agent = _Agent(directory, launcher, source, sink, trusted)
     line = first.strip() or source.readline()
     while line:
         agent.answer(light_json.loads(line))
@@ -60,8 +62,9 @@ def main(directory: str, launcher: str, source: BinaryIO, sink: BinaryIO, first:
 
 
 class _Agent:
-    def __init__(self, directory: str, launcher: str, source: BinaryIO, sink: BinaryIO) -> None:
+    def __init__(self, directory: str, launcher: str, source: BinaryIO, sink: BinaryIO, trusted: Sequence[str]) -> None:
         self._directory = directory
+        self._trusted = trusted
         self._launcher = launcher
         self._source = source
         self._sink = sink
@@ -84,12 +87,12 @@ class _Agent:
         try:
             family, _, word = str(request["do"]).rpartition(".")
             if family:
-                answered = _answers(family)(word, self._directory, self._launcher, request)
+                answered = _answers(family)(word, self._directory, self._launcher, request, self._trusted)
             else:
                 answered = self._known[word](request)
         except UmiakError as error:
             problem = error.problems[0]
-            answered = {"error": problem.what, "why": problem.why, "code": problem.code}
+            answered = {"error": problem.what, "why": problem.why, "code": problem.code, "hint": problem.hint}
         except OSError as error:
             answered = {"error": error.filename or "", "why": error.strerror, "errno": error.errno}
         self._say(answered)
@@ -102,7 +105,9 @@ class _Agent:
         run, host = str(request["run"]), str(request["host"])
         if not (is_name(run) and is_name(host)):
             raise OSError(22, "not a name", f"{run}/{host}")
-        return RunFiles(os.path.join(self._directory, RUNS, run, host))
+        path = os.path.join(self._directory, RUNS, run, host)
+        own_directory.check(path, self._trusted)  # what it says about processes is believed
+        return RunFiles(path)
 
     # ---- before a job
 
@@ -110,7 +115,7 @@ class _Agent:
         """What this host has; whether that is enough, the client decides. Also what it must know to plan a job, if there is one."""
         why = ""
         try:
-            private_files.make_directory(self._directory)
+            own_directory.make(self._directory, self._trusted)
             probe = os.path.join(self._directory, f".probe.{os.getpid()}")
             private_files.write(probe, "x")
             private_files.remove(probe)
@@ -140,8 +145,10 @@ class _Agent:
         """Whether a job's files are here, from now on as files that were used just now."""
         if not digest:
             return True
+        path = os.path.join(self._directory, FILES, digest)
+        own_directory.check(path, self._trusted)
         try:
-            os.utime(os.path.join(self._directory, FILES, digest))
+            os.utime(path)
         except FileNotFoundError:
             return False
         return True
@@ -150,8 +157,8 @@ class _Agent:
         """The archive comes right behind this line."""
         left = int(request["size_bytes"])
         store = os.path.join(self._directory, FILES)
-        private_files.make_directory(store)
-        archive = os.path.join(store, f".{request['digest']}.{os.getpid()}.tar.gz")
+        own_directory.make(store, self._trusted)
+        archive = os.path.join(store, f".{request['digest']}.{os.urandom(6).hex()}.tar.gz")
         problem: OSError | None = None
         try:
             with open(archive, "wb", opener=_private) as file:
@@ -184,7 +191,7 @@ class _Agent:
 
             master = dict(files.plan().launchers[0].placement).get(native.VARIABLES["master"], "")
             return {"is_started": True, "token": files.token(), "master": master}
-        private_files.make_directory(files.path)
+        own_directory.make(files.path, self._trusted)
         for name, text in request["texts"].items():
             private_files.write(os.path.join(files.path, os.path.basename(name)), text)
         plan = request["plan"]
@@ -257,8 +264,10 @@ class _Agent:
         return {}
 
     def _list(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        path = os.path.join(self._directory, RUNS)
+        own_directory.check(path, self._trusted)
         try:
-            return {"runs": sorted(os.listdir(os.path.join(self._directory, RUNS)))}
+            return {"runs": sorted(os.listdir(path))}
         except FileNotFoundError:
             return {"runs": []}
 
@@ -266,14 +275,15 @@ class _Agent:
         """Remove runs that are over, and files and launchers, that were not used for so long."""
         from umiak.submit.node import cleanup
 
+        own_directory.check(os.path.join(self._directory, RUNS), self._trusted)
         removed = cleanup.clean(self._directory, older_than_s=float(request["older_than_s"]))
         seen = os.statvfs(self._directory)
         return {"removed": removed, "free_bytes": seen.f_bavail * seen.f_frsize}
 
 
-def _answers(family: str) -> Callable[[str, str, str, Mapping[str, Any]], Mapping[str, Any]]:
+def _answers(family: str) -> Callable[[str, str, str, Mapping[str, Any], Sequence[str]], Mapping[str, Any]]:
     """By its name: those modules import this package, and not the other way round."""
-    found: Callable[[str, str, str, Mapping[str, Any]], Mapping[str, Any]]
+    found: Callable[[str, str, str, Mapping[str, Any], Sequence[str]], Mapping[str, Any]]
     found = __import__(FAMILIES[family], fromlist=["answer"]).answer
     return found
 
@@ -346,4 +356,4 @@ def _free_port() -> int:
 
 
 def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, private_files.PRIVATE_FILE)
+    return os.open(path, flags | os.O_EXCL, private_files.PRIVATE_FILE)

@@ -1,7 +1,7 @@
 """Removes what old runs left on a host: an adapter.
 
 The rule: a run's directory goes when the run has been over, or has said nothing, for as long as was asked; files of jobs and launchers
-go when no run has used them for as long and none goes on. A run that goes on is never touched.
+go when no run has used them for as long and none goes on. A run that goes on is never touched, nor what is somebody else's.
 """
 
 from __future__ import annotations
@@ -61,4 +61,10 @@ def _below(directory: str) -> Iterator[str]:
     except (FileNotFoundError, NotADirectoryError):
         return
     for name in names:
-        yield os.path.join(directory, name)
+        path = os.path.join(directory, name)
+        try:
+            is_own = os.lstat(path).st_uid == os.geteuid()
+        except FileNotFoundError:
+            continue  # another host with the same home was faster
+        if is_own:
+            yield path

@@ -22,7 +22,7 @@ from umiak.submit.backend import Secrets
 from umiak.submit.backends.local import backend as local
 from umiak.submit.backends.mpi import script, settings
 from umiak.submit.backends.shared import layout, problems
-from umiak.submit.backends.shared.files import SharedStore
+from umiak.submit.backends.shared.files import SharedStore, filled_texts
 from umiak.submit.node.files import PLAN, RunFiles
 from umiak.submit.node.plan import PlannedLauncher, RunPlan
 
@@ -72,7 +72,8 @@ class MpiBackend:
         self._settings = said
         home = context.environ.get("HOME") or os.path.expanduser("~")
         root = f"{home}{said.directory[1:]}" if said.directory.split("/")[0] == "~" else said.directory
-        self._store = SharedStore(os.path.normpath(os.path.join(context.directory, root)), place)
+        path = os.path.normpath(os.path.join(context.directory, root))
+        self._store = SharedStore(path, place, said.trusted_directories)
         self._local = _Supervised(place, context)
 
     # ---- submitting
@@ -197,11 +198,7 @@ class MpiBackend:
         """Send everything to all other hosts. UmiakError with every host that could not be reached: nothing is started then."""
         from umiak.submit.backends.shared.remote import collected
 
-        texts = [
-            (os.path.relpath(each.path, run.path), each.text, each.mode)
-            for each in submission.bundle.files
-            if isinstance(each, BundleFile) and each.path.startswith(run.path)
-        ]
+        texts = filled_texts(submission.bundle, run, run.path)
         found = collected(submission.job, self._context.directory)
         failures = self._others_of(run).bring(run.run_id, texts, submission.secrets, found)
         if failures:
@@ -227,7 +224,8 @@ class MpiBackend:
 
         names = [each.name for each in script.others(hosts, _own_name())]
         said = self._settings
-        return RemoteHosts(said.access, names, root or self._store.root, said.python, self._context)
+        trusted = said.trusted_directories
+        return RemoteHosts(said.access, names, root or self._store.root, said.python, self._context, trusted)
 
     # ---- finding
 

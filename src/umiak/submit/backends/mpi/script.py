@@ -72,7 +72,7 @@ def _job(job: Job, run: SharedRun, settings: MpiSettings, mpirun: Mpirun) -> str
     hostfile, count = f'"$run/{HOSTFILE}"', len(mpirun.hosts)
     spread = "--hostfile {} --map-by ppr:1:node" if mpirun.family is Family.OPENMPI else "-f {} -ppn 1"
     words = [*map(shlex.quote, shlex.split(settings.mpirun)), *map(shlex.quote, settings.arguments)]
-    command = " ".join([*words, spread.format(hostfile), f'-n {count} "$run/{layout.NODE}"'])
+    command = " ".join([*words, spread.format(hostfile), f"-n {count} {layout.CHECKED} {layout.NODE}"])
     # bash tells a wait that a signal has broken off by a status above 128, and so the end of a process by a signal.
     start = f"""\
 {command} &
@@ -94,6 +94,8 @@ again=$?
         "# mpirun passes its environment on. What the supervisor was told is not for nodes, and secrets reach them by a file alone.",
         f"unset {' '.join(['${!UMIAK_@}', *job.secrets])}",
         *settings.setup,
+        *layout.check_lines(settings.python, settings.trusted_directories),
+        "",
     ]
     around = job if settings.is_shared else replace(job, inputs=(), outputs=())  # each host has its own data
     return "\n".join([*head, layout.around(around, run, settings.python, start)])

@@ -23,6 +23,7 @@ from umiak.schema.yaml_tree import shortened
 from umiak.submit.backends.shared import access
 from umiak.submit.backends.shared.access import SshAccess
 from umiak.submit.backends.slurm.settings import LINE, LINES
+from umiak.submit.backends.ssh import settings as ssh
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ KEYS = (
         kind=LINE,
         default="~/.umiak",
     ),
+    ssh.TRUSTED,
     Key(
         name="shared",
         meaning="Whether `directory` is on a file system that all hosts share; `false`: each host has its own, and launcher and files are "
@@ -90,6 +92,7 @@ class MpiSettings:
     """What is said about a place, with defaults."""
 
     directory: str
+    trusted_directories: tuple[str, ...] = ()
     hosts: tuple[MpiHost, ...] = ()
     hostfile: str = ""
     mpirun: str = "mpirun"
@@ -118,6 +121,7 @@ def read(place: NamedPlace) -> MpiSettings:
         raise UmiakError(*findings.problems)
     return MpiSettings(
         **{name: said.text(name) or "" for name in ("directory", "hostfile", "mpirun", "python")},
+        trusted_directories=said.names("trusted_directories"),
         hosts=said.names("hosts"),  # type: ignore[arg-type]
         family=Family(said.get("family")) if said.get("family") else None,
         setup=said.names("setup"),

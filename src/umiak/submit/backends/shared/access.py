@@ -41,8 +41,11 @@ def read(said: Said) -> SshAccess:
     return SshAccess(**texts, connect_timeout_s=float(said.get("connect_timeout")))
 
 
-def settings_of(access: SshAccess, words: Iterable[str], directory: str, python: str, config: str) -> SshSettings:
-    """For connections to these hosts, written as ``host``, ``user@host`` or ``user@host:22``. ``config``: the path of the ssh config."""
+def settings_of(
+    access: SshAccess, words: Iterable[str], directory: str, python: str, config: str, trusted: tuple[str, ...] = ()
+) -> SshSettings:
+    """For connections to these hosts, written as ``host``, ``user@host`` or ``user@host:22``. ``config``: the path of the ssh config;
+    ``trusted``: for `own_directory`."""
     hosts = []
     for word in words:
         user, host, port = ssh.split(word)
@@ -57,6 +60,7 @@ def settings_of(access: SshAccess, words: Iterable[str], directory: str, python:
         known_hosts=access.known_hosts,
         config=config,
         directory=directory,
+        trusted_directories=trusted,
         python=python,
         connect_timeout_s=access.connect_timeout_s,
     )

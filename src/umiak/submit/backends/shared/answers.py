@@ -21,7 +21,7 @@ from umiak.submit.node.logs import LogReader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from umiak.submit.backends.shared.layout import SharedRun
@@ -30,9 +30,11 @@ MOST_LINES = 5_000
 """In one answer."""
 
 
-def answer(word: str, directory: str, launcher: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+def answer(
+    word: str, directory: str, launcher: str, request: Mapping[str, Any], trusted: Sequence[str] = ()
+) -> Mapping[str, Any]:
     """The answer to ``shared.WORD``."""
-    store = RunStore(directory, "")
+    store = RunStore(directory, "", trusted)
     match word:
         case "prepare":
             return _prepare(store, str(request.get("files") or ""))
@@ -77,7 +79,9 @@ def _of_run(word: str, store: RunStore, launcher: str, request: Mapping[str, Any
 
 
 def _run(store: RunStore, request: Mapping[str, Any]) -> SharedRun:
-    return store.run(_name(request["run"]))
+    run = store.run(_name(request["run"]))
+    store.check(run)
+    return run
 
 
 def _name(text: object) -> str:
@@ -88,7 +92,7 @@ def _name(text: object) -> str:
 
 def _prepare(store: RunStore, digest: str) -> dict[str, Any]:
     store.make_directories()
-    kept = os.path.join(store.root, "files", digest)
+    kept = store.kept(digest)
     has = not digest or os.path.isdir(kept)
     if digest and has:
         os.utime(kept)

@@ -11,10 +11,13 @@ import os
 from umiak.adapters import private_files
 from umiak.core.bundle import BundleFile
 from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.submit.backends.shared import layout
 from umiak.submit.backends.shared.store import RunStore
+from umiak.submit.node import own_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from umiak.core.bundle import Bundle
     from umiak.core.job import FileSet
     from umiak.submit.backend import Submission
     from umiak.submit.backends.shared.layout import SharedRun
@@ -30,6 +33,11 @@ class SharedStore(RunStore):
         while not os.path.lexists(there) and there != os.path.dirname(there):
             there = os.path.dirname(there)
         if os.path.isdir(there) and os.access(there, os.W_OK | os.X_OK):
+            try:
+                for name in ("launchers", "files", "runs"):
+                    own_directory.check(f"{self.root}/{name}", self._trusted, self._prefix)
+            except own_directory.NotOwn as error:
+                return list(error.problems)
             return []
         problem = Problem(
             code="UM-SUBMIT-141",
@@ -47,11 +55,7 @@ class SharedStore(RunStore):
         try:
             self.make_directories(run)
             digest = self._keep_files(submission.job.files, directory) if submission.job.files else ""
-            texts = [
-                (os.path.relpath(each.path, run.path), each.text, each.mode)
-                for each in submission.bundle.files
-                if isinstance(each, BundleFile) and each.path.startswith(only)
-            ]
+            texts = filled_texts(submission.bundle, run, only)
             self.put(run, texts, submission.secrets, self._keep_launcher(launcher_file.find()), digest)
         except OSError as error:
             problem = Problem(
@@ -63,12 +67,13 @@ class SharedStore(RunStore):
             raise UmiakError(problem, exit_status=Exit.REFUSED) from None
 
     def _keep_launcher(self, built: LauncherFile) -> str:
-        import shutil
-
+        """One that was damaged is replaced; `NotOwn` if it is somebody else's."""
         kept = f"{self.root}/launchers/{built.sha256}.pyz"
-        if not os.path.exists(kept):
+        own_directory.check(kept, self._trusted, self._prefix)
+        if _sha256_of(kept) != built.sha256:
             temporary = f"{kept}.{os.urandom(6).hex()}"
-            shutil.copyfile(built.path, temporary)
+            with open(built.path, "rb") as source, open(temporary, "xb", opener=_private) as target:
+                target.write(source.read())
             os.replace(temporary, kept)
         return kept
 
@@ -79,7 +84,7 @@ class SharedStore(RunStore):
         found = file_set.collect(files, directory)
         store = f"{self.root}/files"
         digest = found.manifest.digest
-        if not os.path.isdir(os.path.join(store, digest)):
+        if not os.path.isdir(self.kept(digest)):
             archive = f"{store}/.{digest}.{os.urandom(6).hex()}.tar.gz"
             try:
                 file_set.pack(found, archive)
@@ -87,3 +92,30 @@ class SharedStore(RunStore):
             finally:
                 private_files.remove(archive)
         return digest
+
+
+def filled_texts(bundle: Bundle, run: SharedRun, only: str = "") -> list[tuple[str, str, int]]:
+    """Names, texts and modes of the files of a run, or of those below ``only``, with what is known when they are sent."""
+    from umiak.submit.payload import check_text
+
+    check = check_text.command()
+    return [
+        (os.path.relpath(each.path, run.path), each.text.replace(layout.CHECK, check), each.mode)
+        for each in bundle.files
+        if isinstance(each, BundleFile) and each.path.startswith(only)
+    ]
+
+
+def _sha256_of(path: str) -> str:
+    """Empty: it can't be read."""
+    import hashlib
+
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except OSError:
+        return ""
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, private_files.PRIVATE_FILE)

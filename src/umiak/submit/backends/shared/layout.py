@@ -39,6 +39,10 @@ EXECUTABLE = 0o700
 START_S = 300
 """So far apart launchers may start on nodes that a scheduler prepares."""
 NODE_START = "umiak.submit.payload.node_start"
+CHECK, LAUNCHER_SHA256 = "{umiak_check}", "{umiak_launcher_sha256}"
+"""In job.sh until it is written: the program of `umiak.submit.payload.node_check`, and the hash of the launcher."""
+CHECKED = '"${checked[@]}"'
+"""In job.sh, before the words of node.sh: they are run if nobody else can change them."""
 
 
 @value
@@ -145,6 +149,16 @@ def bundle_of(
 def node_start(python: str, run: SharedRun, plan: str, *words: str) -> str:
     """A line of shell that does what a plan says. ``plan`` and ``words`` may hold variables of the shell: they come quoted."""
     return " ".join([shlex.quote(python), shlex.quote(run.file(LAUNCHER)), "-m", NODE_START, plan, *words])
+
+
+def check_lines(python: str, trusted: tuple[str, ...]) -> list[str]:
+    """Of job.sh, which comes to a node by its scheduler: what each node runs before anything that lies in the run's directory."""
+    words = " ".join(map(shlex.quote, trusted))
+    return [
+        "# Before anything in $run is used, a node sees that nobody else can change it, and that the launcher is the one that was sent.",
+        f"check='{CHECK}'",
+        f'checked=({shlex.quote(python)} -I -S -c "$check" "$run" {LAUNCHER_SHA256} {words}{" " if words else ""}--)',
+    ]
 
 
 def around(job: Job, run: SharedRun, python: str, start: str) -> str:

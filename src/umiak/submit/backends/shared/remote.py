@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import time
 
-from umiak.core.bundle import BundleFile
 from umiak.core.cluster import Role
 from umiak.core.decode import Malformed
 from umiak.core.job import FileSet
@@ -20,6 +19,7 @@ from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import replace
 from umiak.submit.backend import LogLine
 from umiak.submit.backends.shared import access, answers, layout, problems
+from umiak.submit.backends.shared.files import filled_texts
 from umiak.submit.backends.shared.layout import SharedRun
 from umiak.submit.backends.shared.store import SharedRunEnd, end_of
 
@@ -49,13 +49,19 @@ class RemoteHosts:
     """Some machines."""
 
     def __init__(
-        self, said: SshAccess, words: Sequence[str], directory: str, python: str, context: SubmitContext
+        self,
+        said: SshAccess,
+        words: Sequence[str],
+        directory: str,
+        python: str,
+        context: SubmitContext,
+        trusted: tuple[str, ...] = (),
     ) -> None:
         home = context.environ.get("HOME") or os.path.expanduser("~")
         config = os.path.join(context.directory, os.path.expanduser(said.config)) if said.config else ""
         usual = f"{home}/.ssh/config"
         self.settings: SshSettings = access.settings_of(
-            said, words, directory, python, config or (usual if os.path.exists(usual) else "")
+            said, words, directory, python, config or (usual if os.path.exists(usual) else ""), trusted
         )
         self._context = context
         self._opened: Connections | None = None
@@ -195,11 +201,7 @@ class RemoteStore:
 
     def write(self, run: SharedRun, submission: Submission, directory: str) -> None:
         """Send all files of a run. Done again it gives the same, save a new token: what a job has begun with it keeps."""
-        texts = [
-            (os.path.relpath(each.path, run.path), each.text, each.mode)
-            for each in submission.bundle.files
-            if isinstance(each, BundleFile)
-        ]
+        texts = filled_texts(submission.bundle, run)
         found = collected(submission.job, directory)
         failures = self._hosts.bring(run.run_id, texts, submission.secrets, found)
         if failures:
@@ -285,7 +287,7 @@ def lines(
             "after": after,
             "is_over": over or not wanted.follow,
         }
-        here = [("", answers.answer("lines", own, "", question))] if own else []
+        here = [("", answers.answer("lines", own, "", question, hosts.settings.trusted_directories))] if own else []
         there = zip([each.label for each in hosts.all], hosts.ask("lines", **question), strict=True)
         has_more = False
         for label, answer in (*here, *there):

@@ -18,6 +18,7 @@ from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
 from umiak.submit.backends.shared import layout
 from umiak.submit.backends.shared.layout import SharedRun
+from umiak.submit.node import own_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,9 +48,22 @@ def end_of(text: str | None) -> SharedRunEnd | None:
 class RunStore:
     """The directory of a place."""
 
-    def __init__(self, root: str, place: str) -> None:
+    def __init__(self, root: str, place: str, trusted: Iterable[str] = ()) -> None:
         self.root = root
         self._place = place
+        self._trusted = tuple(trusted)
+        self._checked: set[str] = set()
+
+    def check(self, run: SharedRun | None = None) -> None:
+        """`NotOwn` if others can change the directories of runs, or that of one: what lies there is then neither run nor believed."""
+        path = run.path if run else f"{self.root}/runs"
+        if path not in self._checked:
+            own_directory.check(path, self._trusted, self._prefix)
+            self._checked.add(path)
+
+    @property
+    def _prefix(self) -> str:
+        return f"place {self._place}: " if self._place else ""
 
     def run(self, run_id: str) -> SharedRun:
         return SharedRun(root=self.root, run_id=run_id)
@@ -61,6 +75,7 @@ class RunStore:
     def known(self, handle: Handle) -> SharedRun:
         """The run of a handle; UmiakError if it has no directory here."""
         run = self.run(handle.id)
+        self.check(run)
         if not os.path.exists(run.file(layout.RUN)):
             problem = Problem(
                 code="UM-SUBMIT-146",
@@ -73,6 +88,7 @@ class RunStore:
 
     def runs(self) -> list[str]:
         """The ids of all runs."""
+        self.check()
         try:
             return sorted(os.listdir(os.path.join(self.root, "runs")))
         except FileNotFoundError:
@@ -83,9 +99,9 @@ class RunStore:
     def make_directories(self, run: SharedRun | None = None) -> None:
         """Those of all runs, and those of one."""
         for path in (self.root, f"{self.root}/launchers", f"{self.root}/files", f"{self.root}/runs"):
-            private_files.make_directory(path)
+            own_directory.make(path, self._trusted, self._prefix)
         for path in (run.path, run.logs) if run else ():
-            private_files.make_directory(path)
+            own_directory.make(path, self._trusted, self._prefix)
 
     def put(
         self,
@@ -99,12 +115,14 @@ class RunStore:
         ``digest``: of the kept files, of which the run gets its own copy."""
         if not os.path.lexists(run.file(layout.LAUNCHER)):
             os.symlink(launcher, run.file(layout.LAUNCHER))
+        # Of an earlier try, perhaps with another version: what that one has started goes on with it.
+        sha256 = os.path.basename(os.readlink(run.file(layout.LAUNCHER))).partition(".")[0]
         if digest and not os.path.lexists(run.work):  # else by an earlier try: the job may work there already
             self._copy(run, digest)
         # A job that was started before reads these secrets; another token would part its nodes.
         private_files.write_once(run.file(layout.SECRETS), json.dumps(dict(secrets)))
         for name, text, mode in texts:
-            private_files.write(run.file(name), text)
+            private_files.write(run.file(name), text.replace(layout.LAUNCHER_SHA256, sha256))
             os.chmod(run.file(name), mode)
 
     def _copy(self, run: SharedRun, digest: str) -> None:
@@ -112,8 +130,14 @@ class RunStore:
         from umiak.submit.payload import unpack
 
         temporary = f"{run.work}.{os.urandom(6).hex()}"
-        unpack.copy(os.path.join(self.root, "files", digest), temporary)
+        unpack.copy(self.kept(digest), temporary)
         os.rename(temporary, run.work)
+
+    def kept(self, digest: str) -> str:
+        """The directory of a job's files, which need not be there. `NotOwn` if others can change it."""
+        path = f"{self.root}/files/{digest}"
+        own_directory.check(path, self._trusted, self._prefix)
+        return path
 
     def claimed(self, run: SharedRun) -> str:
         """The job of the place that the run belongs to; empty: none yet."""
@@ -133,6 +157,7 @@ class RunStore:
     # ---- how it is
 
     def info(self, run: SharedRun) -> RunInfo:
+        self.check(run)
         try:
             with open(run.file(layout.RUN), encoding="utf-8") as file:
                 return layout.info_from(file.read())

@@ -69,13 +69,15 @@ class SlurmBackend:
             from umiak.submit.backends.slurm.remote_commands import RemoteSlurmCommands
 
             python = said.submit_python or said.python
-            self._hosts = RemoteHosts(said.access, (said.submit_host,), said.directory, python, context)
+            trusted = said.trusted_directories
+            self._hosts = RemoteHosts(said.access, (said.submit_host,), said.directory, python, context, trusted)
             self._store = RemoteStore(self._hosts, place)
             self._slurm = RemoteSlurmCommands(place, self._store, said.commands)
             return
         home = context.environ.get("HOME") or os.path.expanduser("~")
         root = f"{home}{said.directory[1:]}" if said.directory.split("/")[0] == "~" else said.directory
-        self._store = SharedStore(os.path.normpath(os.path.join(context.directory, root)), place)
+        path = os.path.normpath(os.path.join(context.directory, root))
+        self._store = SharedStore(path, place, said.trusted_directories)
         self._slurm = SlurmCommands(place, context.environ, said.commands)
 
     # ---- submitting

@@ -78,7 +78,19 @@ def _job(job: Job, run: SharedRun, settings: SlurmSettings) -> str:
     for number, component in enumerate(components):
         head += ["#SBATCH hetjob"] if number else []
         head += [f"#SBATCH {line}" for line in component]
-    lines = ["#!/bin/bash", *head, "", f"run={shlex.quote(run.path)}", "", _CLAIM, *settings.setup]
+    check = layout.check_lines(settings.python, settings.trusted_directories)
+    lines = [
+        "#!/bin/bash",
+        *head,
+        "",
+        f"run={shlex.quote(run.path)}",
+        "",
+        *settings.setup,
+        *check,
+        f"{layout.CHECKED} || exit 3",
+        "",
+        _CLAIM,
+    ]
     if len(job.roles) > 1:
         from umiak.platforms.slurm import GROUPS
 
@@ -144,7 +156,7 @@ def _srun(job: Job) -> str:
     for number, role in enumerate(job.roles):
         words = [f"--het-group={number}"] if len(job.roles) > 1 else []
         words += [f"--cpus-per-task={math.ceil(role.resource.cpus)}"] if role.resource.cpus else []
-        parts.append(" ".join([*words, f'"$run/{layout.NODE}"', role.role.value]))
+        parts.append(" ".join([*words, layout.CHECKED, layout.NODE, role.role.value]))
     joined = " : \\\n    ".join(parts)
     return f"srun {common} \\\n    {joined}"
 

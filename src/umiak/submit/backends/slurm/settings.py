@@ -98,6 +98,7 @@ KEYS = (
         kind=LINE,
         default=DIRECTORY,
     ),
+    ssh.TRUSTED,
     Key(name="partition", meaning="Partition.", kind=LINE, default_said="the cluster's"),
     Key(name="account", meaning="Account to charge.", kind=LINE, default_said="yours"),
     Key(name="qos", meaning="Quality of service.", kind=LINE, default_said="the account's"),
@@ -165,6 +166,7 @@ class SlurmSettings:
     """What is said about a place, with defaults."""
 
     directory: str
+    trusted_directories: tuple[str, ...] = ()
     partition: str = ""
     account: str = ""
     qos: str = ""
@@ -202,6 +204,7 @@ def read(place: NamedPlace) -> SlurmSettings:
     texts = ("partition", "account", "qos", "constraint", "gres", "python", "commands", "submit_host", "submit_python")
     return SlurmSettings(
         directory=said.text("remote_dir" if said.said("submit_host") else "directory") or DIRECTORY,
+        trusted_directories=said.names("trusted_directories"),
         access=access.read(said),
         **{name: said.text(name) or "" for name in texts},
         time_limit_s=said.get("time_limit"),

@@ -22,6 +22,7 @@ from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import one_line
 from umiak.submit.backends.ssh import bootstrap, settings
 from umiak.submit.backends.ssh.early_sockets import EarlySockets
+from umiak.submit.node import own_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,15 +97,16 @@ class AgentLink:
 
     async def begin(
         self,
-        directory: str,
+        place: SshSettings,
         launcher: LauncherFile,
         read: Callable[[], bytes],
         question: Mapping[str, Any] | None = None,
     ) -> None:
         """Bring the launcher to the host if it is not there, and wait for the answer to a first question."""
         first = json.dumps(question) if question is not None else ""
+        about = bootstrap.first_line(launcher.sha256, launcher.size_bytes, place.directory, place.trusted_directories)
         with contextlib.suppress(OSError):  # it may have ended already, and has then said why
-            self._process.stdin.write(f"{launcher.sha256} {launcher.size_bytes} {directory}\n{first}\n".encode())
+            self._process.stdin.write(f"{about}\n{first}\n".encode())
         line = await self._process.stdout.readline()
         if not line:
             raise await self._no_python()
@@ -255,7 +257,7 @@ class Connections:
         try:
             process = await connection.create_process(bootstrap.command(self._settings.python), encoding=None)
             link = AgentLink(host, process)
-            begun = link.begin(self._settings.directory, self._launcher, self._read_launcher, question)
+            begun = link.begin(self._settings, self._launcher, self._read_launcher, question)
             await asyncio.wait_for(begun, max(ANSWER_S, timeout_s))
         except broken() as error:
             raise lost(host, error) from None
@@ -521,7 +523,10 @@ def refused(host: SshHost, answer: Mapping[str, Any]) -> HostFailure:
     import errno
 
     shown, why = one_line(str(answer["error"]), 300), str(answer.get("why") or "")
-    if answer.get("errno") in (errno.ENOSPC, errno.EDQUOT):
+    if "path" in answer:
+        at = one_line(str(answer["path"]), 300)
+        problem = own_directory.problem_of(shown, one_line(why, 300), at, f"{host.label}: ")
+    elif answer.get("errno") in (errno.ENOSPC, errno.EDQUOT):
         problem = Problem(
             code="UM-SUBMIT-107",
             what=f"{host.label}: disk full: {shown}",
@@ -537,7 +542,10 @@ def refused(host: SshHost, answer: Mapping[str, Any]) -> HostFailure:
         )
     else:
         problem = Problem(
-            code=str(answer.get("code") or "UM-SUBMIT-113"), what=f"{host.label}: {shown}", why=why or None
+            code=str(answer.get("code") or "UM-SUBMIT-113"),
+            what=f"{host.label}: {shown}",
+            why=why or None,
+            hint=answer.get("hint") or None,
         )
     return HostFailure(host, problem)
 

@@ -11,6 +11,7 @@ only the name of the variable that has it.
 from __future__ import annotations
 
 import fnmatch
+import posixpath
 
 from umiak.core.names import LAST_PORT, is_digits, is_host
 from umiak.core.value import value
@@ -61,6 +62,8 @@ class SshSettings:
     known_hosts: str = ""
     config: str = ""
     directory: str = DIRECTORY
+    trusted_directories: tuple[str, ...] = ()
+    """At and below which everything is taken for the user's own."""
     python: str = "python3"
     connect_timeout_s: float = 10.0
     parallel: int = 64
@@ -97,7 +100,23 @@ def split(word: str) -> tuple[str, str, int | None]:
     return user, host, int(port) if is_digits(port) and len(port) < 6 and int(port) <= LAST_PORT else 0
 
 
+def _directories(key: Key, node: Node) -> tuple[str, ...]:
+    found: tuple[str, ...] = kinds.NAMES.read(key, node)
+    for each in found:
+        if not each.startswith("/") or each != posixpath.normpath(each) or not each.isprintable():
+            hint = "write it as the error prints it that names the directory"
+            raise BadValue(f"expected an absolute path without `..` and `//`: {shortened(each)}", hint=hint)
+    return found
+
+
 HOSTS = Kind(phrase="a list of hosts", read=_hosts)
+DIRECTORIES = Kind(phrase="a list of directories", read=_directories)
+TRUSTED = Key(
+    name="trusted_directories",
+    meaning="Directories that others can write to and that are used all the same, with everything below: those who can write there can run "
+    "programs as you. Their real paths, without links.",
+    kind=DIRECTORIES,
+)
 
 KEYS = (
     Key(
@@ -134,6 +153,7 @@ KEYS = (
         kind=kinds.PATH,
         default=DIRECTORY,
     ),
+    TRUSTED,
     Key(
         name="python",
         meaning="Python on the hosts, 3.10 or newer; the job runs with it.",
@@ -212,6 +232,7 @@ def read(section: Section, place: str, findings: Findings, config_text: str = ""
         known_hosts=said.text("known_hosts") or "",
         config=config,
         directory=said.text("directory") or DIRECTORY,
+        trusted_directories=said.names("trusted_directories"),
         python=said.text("python") or "python3",
         connect_timeout_s=float(said.get("connect_timeout")),
         parallel=int(said.get("parallel")),

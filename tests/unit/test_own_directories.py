@@ -1,0 +1,166 @@
+"""What others have a hand in is neither run nor believed: the checks that nodes and shared directories get, with files of another user."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from umiak.core.bundle import Bundle, BundleFile
+from umiak.submit.backends.shared import files, layout
+from umiak.submit.backends.shared.files import SharedStore
+from umiak.submit.node import cleanup, own_directory
+from umiak.submit.payload import check_text, node_check
+
+STRANGER = 4711
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+
+
+def checked(*words: str) -> subprocess.CompletedProcess[str]:
+    """As a node does it: with nothing of umiak, and nothing of the directory where it begins."""
+    argv = [sys.executable, "-I", "-S", "-c", check_text.command(), *words]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, env={"PATH": os.defpath}, cwd="/")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    made = tmp_path / "umiak" / "runs" / "ctr-1"
+    made.mkdir(parents=True)
+    (made / "umiak-launcher.pyz").write_bytes(b"the launcher")
+    (made / "node.sh").write_text('echo "as $1 $2"\n')
+    return made
+
+
+SENT = hashlib.sha256(b"the launcher").hexdigest()
+
+
+def test_a_node_runs_its_script_if_all_is_well(run: Path) -> None:
+    done = checked(str(run), SENT, "--", "node.sh", "trainer", "a b")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "as trainer a b\n", "")
+    done = checked(str(run), SENT, "--")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@needs_root
+@pytest.mark.parametrize("name", ["umiak-launcher.pyz", "node.sh", ".", "..", "../.."])
+def test_a_node_runs_nothing_of_somebody_else(run: Path, name: str) -> None:
+    os.chown(run / name, STRANGER, STRANGER)
+    done = checked(str(run), SENT, "--", "node.sh", "trainer")
+    assert (done.returncode, done.stdout) == (3, "")
+    where = os.path.normpath(run / name)
+    assert f"because: {where} belongs to uid {STRANGER} (mode " in done.stderr
+    assert f"others can change what would run here: {run} [UM-SUBMIT-350]" in done.stderr
+    assert f'trusted_directories = ["{where}"]' in done.stderr
+    done = checked(str(run), SENT, where, "--", "node.sh", "trainer")
+    assert done.stdout == "as trainer \n"
+
+
+def test_a_node_runs_no_launcher_but_the_one_that_was_sent(run: Path) -> None:
+    done = checked(str(run), "0" * 64, "--", "node.sh", "trainer")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert f"its content hash is {SENT}, and {'0' * 64} was sent" in done.stderr
+    assert "UM-SUBMIT-351" in done.stderr
+
+
+def test_a_run_that_is_not_on_a_node_says_so(tmp_path: Path) -> None:
+    done = checked(f"{tmp_path}/runs/ctr-1", SENT, "--", "node.sh", "trainer")
+    assert done.returncode == 3
+    assert "UM-SUBMIT-352" in done.stderr
+
+
+def test_the_check_is_a_text_without_umiak() -> None:
+    assert "import umiak" not in check_text.rule()
+    assert "from umiak" not in check_text.rule()
+    assert "\n" not in check_text.command()
+    assert "'" not in check_text.command()
+    assert node_check.REFUSED == 3
+
+
+# ---- directories
+
+
+def test_missing_directories_are_made_for_their_owner_alone(tmp_path: Path) -> None:
+    mask = os.umask(0)
+    try:
+        own_directory.make(str(tmp_path / "a" / "b"))
+    finally:
+        os.umask(mask)
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "a/b")] == [0o700, 0o700]
+    (tmp_path / "a").chmod(0o755)
+    own_directory.make(str(tmp_path / "a"))
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777])
+def test_a_directory_for_all_is_not_taken_for_an_own_one_and_keeps_its_mode(tmp_path: Path, mode: int) -> None:
+    (tmp_path / "public").mkdir()
+    (tmp_path / "public").chmod(mode)
+    with pytest.raises(own_directory.NotOwn) as caught:
+        own_directory.make(str(tmp_path / "public"), prefix="place lab: ")
+    (problem,) = caught.value.problems
+    assert caught.value.exit_status == 3
+    assert problem.what == f"place lab: others can change what would run there: {tmp_path}/public"
+    assert problem.why == f"{tmp_path}/public can be written by everybody (mode {mode:04o})"
+    assert (tmp_path / "public").stat().st_mode & 0o7777 == mode
+
+
+@needs_root
+@pytest.mark.parametrize("name", ["", "runs", "launchers", "files"])
+def test_a_shared_directory_of_somebody_else_is_a_problem_before_anything_is_written(tmp_path: Path, name: str) -> None:
+    root = tmp_path / "umiak"
+    (root / name).mkdir(parents=True)
+    os.chown(root / name, STRANGER, STRANGER)
+    store = SharedStore(str(root), "hpc")
+    (problem,) = store.problems()
+    assert problem.code == "UM-SUBMIT-350"
+    assert f"belongs to uid {STRANGER}" in str(problem.why)
+    with pytest.raises(own_directory.NotOwn):
+        store.make_directories()
+    assert SharedStore(str(root), "hpc", [str(root)]).problems() == []
+
+
+@needs_root
+def test_files_of_a_job_that_somebody_else_has_put_there_are_not_used(tmp_path: Path) -> None:
+    store = SharedStore(str(tmp_path / "umiak"), "hpc")
+    store.make_directories()
+    digest = "a" * 64
+    planted = tmp_path / "umiak" / "files" / digest
+    planted.mkdir()
+    os.chown(planted, STRANGER, STRANGER)
+    with pytest.raises(own_directory.NotOwn, match="others can change"):
+        store.kept(digest)
+
+
+def test_a_repeated_submission_keeps_the_launcher_that_its_job_has_begun_with(tmp_path: Path) -> None:
+    """Another version of umiak may repeat it; job.sh and the launcher still fit each other."""
+    store = SharedStore(str(tmp_path / "umiak"), "hpc")
+    run = store.run("ctr-1")
+    store.make_directories(run)
+    text = f"launcher={layout.LAUNCHER_SHA256}"
+    for version in ("1" * 64, "2" * 64):
+        store.put(run, [("job.sh", text, 0o700)], {}, f"{store.root}/launchers/{version}.pyz", "")
+        assert store.read(run, "job.sh") == f"launcher={'1' * 64}"
+    assert os.readlink(run.file(layout.LAUNCHER)) == f"{store.root}/launchers/{'1' * 64}.pyz"
+
+
+def test_what_is_sent_has_the_check_in_it() -> None:
+    run = layout.SharedRun(root="/shared/me", run_id="ctr-1")
+    job = BundleFile(path=run.file("job.sh"), text=f"check='{layout.CHECK}'", mode=0o700)
+    ((name, text, mode),) = files.filled_texts(Bundle(files=(job,)), run)
+    assert (name, text, mode) == ("job.sh", f"check='{check_text.command()}'", 0o700)
+
+
+@needs_root
+def test_cleaning_leaves_alone_what_is_somebody_elses(tmp_path: Path) -> None:
+    """Its files could say that a run is over, or name any process."""
+    run = tmp_path / "runs" / "ctr-1" / "node0"
+    run.mkdir(parents=True)
+    os.chown(run, STRANGER, STRANGER)
+    own = tmp_path / "runs" / "ctr-2" / "node0"
+    own.mkdir(parents=True)
+    assert cleanup.clean(str(tmp_path), older_than_s=-10) == ["runs/ctr-2/node0"]
+    assert run.exists()
