@@ -58,7 +58,7 @@ test: setup ## Everything: checks, unit tests, laws, scripts, real clusters
 	@$(SIDE_BY_SIDE) test-rust $(CHECKS)
 	$(BIN)/python -m testbed.prepare
 	@$(MAKE_RAY)
-	@test -x .venv-moto/bin/moto_server || { $(BIN)/uv venv --quiet --python $(BIN)/python .venv-moto && $(BIN)/uv pip install --quiet --python .venv-moto/bin/python 'moto[s3,server]==5.2.5'; }  # a real S3 server, 180 MB
+	@test -d "$$(echo .venv-moto/lib/python*/site-packages/s3fs)" || { $(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-moto && $(BIN)/uv pip install --quiet --python .venv-moto/bin/python 'moto[s3,server]==5.2.5' 's3fs==2026.9.0'; }  # a real S3 server, and fsspec's client for it, 200 MB
 	@test -e .venv-clouds/.made || { $(BIN)/uv venv --quiet --python $(BIN)/python .venv-clouds && $(BIN)/uv pip install --quiet --python .venv-clouds/bin/python --constraint constraints.txt huaweicloudsdkmodelarts bce-python-sdk alibabacloud-pai-dlc20201203 && touch .venv-clouds/.made; }  # the SDKs of clouds, 80 MB
 	@$(COMPILE_PYTHON)
 	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal $(TEST_FLAGS)

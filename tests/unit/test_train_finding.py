@@ -119,6 +119,9 @@ class Memory:
     def info(self, path: str) -> dict[str, Any]:
         return {"size": len(self.files[path])}
 
+    def invalidate_cache(self) -> None:
+        pass
+
     def cat_file(self, path: str, start: int, end: int) -> bytes:
         return self.files[path][start:end]
 

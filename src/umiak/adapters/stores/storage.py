@@ -1,8 +1,8 @@
 """Files behind URLs, through fsspec: ``s3://``, ``hdfs://``, ``gs://``, ... An adapter.
 
 fsspec and what it needs for a scheme are imported when a URL is used, and only then. A file that is fetched is copied as a whole,
-into a directory that all processes of a node share: under another name, then renamed. It is fetched once, as long as its size stays
-the same.
+into a directory that all processes of a node share and that nobody else can enter: under another name, then renamed. It is fetched once, as long
+as size and version stay the same: what the store gives to tell versions apart (`version_of`). Where it gives nothing, every process fetches.
 """
 
 from __future__ import annotations
@@ -12,12 +12,39 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from umiak.adapters import ownership
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import without_password
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 INSTALL = "python -m pip install fsspec"
+MOST_ATTEMPTS = 3
+"""To copy a file that is replaced meanwhile."""
+VERSION_MARKS = {
+    "etag",
+    "generation",
+    "versionid",
+    "md5hash",
+    "contentmd5",
+    "digest",
+    "sha",
+    "checksum",
+    "lastmodified",
+    "updated",
+    "modified",
+    "modify",
+    "mtime",
+    "modificationtime",
+    "created",
+    "ino",
+}
+"""What the file systems of fsspec call that which is another one when a file is replaced: in small letters, without `-` and `_`."""
+_fetched_here: dict[tuple[str, str], str] = {}
+"""Copies that this process has made of what has no version."""
 
 
 def is_url(path: str) -> bool:
@@ -29,6 +56,7 @@ def names_of(url: str) -> list[str]:
     """All files below a URL, or that fit its pattern, as URLs in order."""
     try:
         store, path = system(url)
+        forget_listings(store)
         if any(mark in path for mark in "*?["):
             found = [name for name in store.glob(path) if not store.isdir(name)]
         else:
@@ -48,6 +76,7 @@ def exists(url: str) -> bool:
     """Whether there is a file of this name."""
     try:
         store, path = system(url)
+        forget_listings(store)
         return bool(store.exists(path))
     except UmiakError:
         raise
@@ -70,30 +99,55 @@ def start_of(url: str, count: int) -> tuple[int, bytes]:
 
 
 def fetch(url: str, directory: str | None = None) -> str:
-    """A local copy of a file; what is there already is used."""
-    size, _ = start_of(url, 0)
-    base = Path(directory or default_directory(), f"{hashlib.sha256(url.encode()).hexdigest()[:24]}-{size}")
-    target = base / url.rpartition("/")[2]  # errors of lines name it, so it is called what it is called there
-    if target.exists():
-        return str(target)
+    """A local copy of a file as it is now; one that is there already is used."""
+    root = directory or _own_directory()
+    name = hashlib.sha256(url.encode()).hexdigest()[:24]
+    previous = ""
     try:
-        base.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=base, prefix=".")
-        try:
-            store, path = system(url)
-            with os.fdopen(handle, "wb") as copy, store.open(path, "rb") as source:
-                shutil.copyfileobj(source, copy, 1 << 20)
-                arrived = copy.tell()
-            if arrived != size:
-                raise OSError(f"{arrived} bytes of {size} arrived")
-            os.replace(temporary, target)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
+        system_, path = system(url)
+        for _ in range(MOST_ATTEMPTS):
+            size, version = _look(system_, path)
+            base = Path(root, f"{name}-{version or size}")
+            target = base / url.rpartition("/")[2]  # errors of lines name it, so it is called what it is called there
+            if target.exists() and (version or _fetched_here.get((root, url)) == str(target)):
+                return str(target)
+            base.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=base, prefix=".")
+            try:
+                with os.fdopen(handle, "wb") as copy, system_.open(path, "rb") as source:
+                    shutil.copyfileobj(source, copy, 1 << 20)
+                    arrived = copy.tell()
+                if _look(system_, path)[1] != version:
+                    # Replaced meanwhile; or the store tells another version each time, of one content.
+                    before, previous = previous, _content(temporary)
+                    if previous != before:
+                        continue
+                if arrived != size:
+                    raise OSError(f"{arrived} bytes of {size} arrived")
+                os.replace(temporary, target)
+                _fetched_here[(root, url)] = str(target)
+                return str(target)
+            finally:
+                Path(temporary).unlink(missing_ok=True)
     except UmiakError:
         raise
     except Exception as error:
         raise _refused(url, error) from error
-    return str(target)
+    raise _refused(url, OSError(f"it was replaced {MOST_ATTEMPTS} times while it was copied"))
+
+
+def version_of(info: Mapping[str, Any]) -> str:
+    """A short text that is another one if a file was replaced, from what its file system says about it; empty where that says nothing."""
+    marks = {_plain_name(name): str(mark) for name, mark in info.items() if mark not in (None, "")}
+    told = sorted((name, mark) for name, mark in marks.items() if name in VERSION_MARKS)
+    if not told:
+        return ""
+    return hashlib.sha256(repr((info.get("size"), told)).encode()).hexdigest()[:24]
+
+
+def forget_listings(system_: Any) -> None:
+    """What fsspec has listed before is not what is there now."""
+    system_.invalidate_cache()
 
 
 def store(path: str, url: str) -> None:
@@ -130,6 +184,27 @@ def default_directory() -> str:
     return os.path.join(tempfile.gettempdir(), f"umiak-data-{os.getuid()}")
 
 
+def make_private(path: str) -> None:
+    """A directory for copies that nobody else can enter, made or checked. UmiakError if others had a hand in it."""
+    try:
+        ownership.private_directory(path)
+    except OSError as error:
+        hint = "remove it if it is not needed, or name another directory for temporary files: `export TMPDIR=DIR`"
+        problem = Problem(
+            code="UM-DATA-091",
+            what=f"copies of files behind URLs can't be kept here: {path}",
+            why=error.strerror,
+            hint=hint,
+        )
+        raise UmiakError(problem, exit_status=Exit.REFUSED) from None
+
+
+def _own_directory() -> str:
+    path = default_directory()
+    make_private(path)
+    return path
+
+
 def system(url: str) -> tuple[Any, str]:
     """fsspec's file system for a URL, and the path in it."""
     try:
@@ -150,6 +225,25 @@ def system(url: str) -> tuple[Any, str]:
         )
         raise UmiakError(problem) from missing
     return store, str(path)
+
+
+def _look(system_: Any, path: str) -> tuple[int, str]:
+    """Size and version of a file as they are now. Each time by the same request: a listing may write times in another way."""
+    forget_listings(system_)
+    info = system_.info(path)
+    return int(info["size"]), version_of(info)
+
+
+def _content(path: str) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _plain_name(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
 
 
 def _is_hidden(path: str) -> bool:

@@ -6,17 +6,22 @@
     mirrors.prune("/tmp/.../")            what is gone here goes there, too
 
 What is saved is written by many: trainers, servers, Paddle. They write files, and one process sends them through fsspec. So all processes that save must see
-the local directory: one machine, or a `TMPDIR` that is shared.
+the local directory: one machine, or a `TMPDIR` that is shared. Weights are unpickled by Paddle, so nobody else can enter it.
+
+A directory of the same name that another machine has sent since is fetched again: beside the copies lies which version of each is here, in the
+words of the store (`storage.version_of`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import tempfile
 from pathlib import Path
 
+from umiak.adapters import private_files
 from umiak.adapters.stores import storage
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import without_password
@@ -38,14 +43,15 @@ class Mirror:
     def fetch(self) -> None:
         """Everything that is whole there, and nothing else that was here."""
         root = Path(self.path)
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        storage.make_private(self.path)
         there = self._whole()
         for old in [path.parent for last in LAST for path in root.rglob(last)]:
             if old.relative_to(root).as_posix() not in there:
                 shutil.rmtree(old, ignore_errors=True)
         for name in there:
-            if not _is_whole(root / name):
-                self._fetch(name)
+            version = self._version(name)
+            if not version or not _is_whole(root / name) or self._kept_version(name) != [version, _state(root / name)]:
+                self._fetch(name, version)
 
     def send(self, name: str) -> None:
         """A directory of this name, whole: one that is there is replaced."""
@@ -58,6 +64,7 @@ class Mirror:
                 target = f"{root}/{name}/{path.relative_to(source).as_posix()}"
                 system.makedirs(target.rpartition("/")[0], exist_ok=True)
                 system.put_file(str(path), target)
+        self._keep_version(name, self._version(name))
 
     def prune(self) -> None:
         """Remove there what is not here any more."""
@@ -77,19 +84,48 @@ class Mirror:
             beginning = root.strip("/") + "/"
             return sorted(name.strip("/").removeprefix(beginning) for name in whole)
 
-    def _fetch(self, name: str) -> None:
+    def _version(self, name: str) -> str:
+        """What the store says that tells this directory from a later one of the same name; empty if it says nothing."""
+        with _refusals(self.url):
+            system, root = storage.system(self.url)
+            storage.forget_listings(system)
+            found = system.find(f"{root}/{name}", detail=True)
+            versions = {path: storage.version_of(info) for path, info in found.items()}
+        if not all(versions.values()):
+            return ""
+        return hashlib.sha256(json.dumps(versions, sort_keys=True).encode()).hexdigest()
+
+    def _kept_version(self, name: str) -> object:
+        try:
+            return json.loads(self._version_file(name).read_text())
+        except (OSError, ValueError):
+            return None
+
+    def _keep_version(self, name: str, version: str) -> None:
+        file = self._version_file(name)
+        storage.make_private(str(file.parent))
+        private_files.write(str(file), json.dumps([version, _state(Path(self.path, name))]))
+
+    def _version_file(self, name: str) -> Path:
+        return Path(f"{self.path}.versions", hashlib.sha256(name.encode()).hexdigest()[:24])
+
+    def _fetch(self, name: str, version: str) -> None:
         partial = Path(self.path, f"{name}.partial")
         partial.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(partial, ignore_errors=True)
         with _refusals(self.url):
             system, root = storage.system(self.url)
             for file in system.find(f"{root}/{name}"):
-                target = partial / str(file).rpartition(f"/{name}/")[2]
+                below = str(file).rpartition(f"/{name}/")[2]
+                if os.pardir in below.split("/"):
+                    raise OSError(f"a name that leads elsewhere: {below}")
+                target = partial / below
                 target.parent.mkdir(parents=True, exist_ok=True)
                 system.get_file(file, str(target))
         target = Path(self.path, name)
         shutil.rmtree(target, ignore_errors=True)
         os.rename(partial, target)
+        self._keep_version(name, version)
 
     def _remove(self, name: str) -> None:
         system, root = storage.system(self.url)
@@ -160,13 +196,25 @@ def mirrored(run: Run) -> tuple[Run, Mirrors]:
     return replace(run, runner=local_runner), Mirrors(tuple(mirrors.values()))
 
 
+def default_directory() -> str:
+    """Where copies of checkpoints and models lie; each user has a place of their own."""
+    return os.path.join(tempfile.gettempdir(), f"umiak-models-{os.getuid()}")
+
+
 def _directory(url: str) -> str:
+    storage.make_private(default_directory())
     digest = hashlib.sha256(url.encode()).hexdigest()[:24]
-    return os.path.join(tempfile.gettempdir(), f"umiak-models-{os.getuid()}", digest)
+    return os.path.join(default_directory(), digest)
 
 
 def _is_whole(path: Path) -> bool:
     return any((path / last).is_file() for last in LAST)
+
+
+def _state(path: Path) -> list[list[int]]:
+    """What is here, so that a later one of the same name that was not sent is not taken for it."""
+    seen = [(path / last).stat() for last in LAST if (path / last).is_file()]
+    return [[each.st_size, each.st_mtime_ns, each.st_ino] for each in seen]
 
 
 class _refusals:  # noqa: N801 - read as a word: with _refusals(url)
