@@ -55,7 +55,9 @@ def _temporary(path: str, text: str) -> str:
     try:
         with os.fdopen(fd, "w", encoding="utf-8") as file:
             file.write(text)
-    except BaseException:
+    except BaseException as error:
         os.unlink(temporary)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = path  # a full disk is told without it
         raise
     return temporary

@@ -6,6 +6,7 @@ and imported only when it is called, so that one command never pays for another.
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 INTERRUPTED = 130
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 JSON_COMMANDS = frozenset(
     ["submit", "status", "logs", "wait", "cancel", "list", "hosts", "machines", "image", "kubeconfig", "doctor"]
 )
@@ -43,6 +45,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_status
     except KeyboardInterrupt:
         return INTERRUPTED
+    except OSError as error:
+        if error.errno not in FULL_DISK or words[:1] == [] or words[0] not in JSON_COMMANDS:
+            _admit(error, printer)
+            return Exit.OUR_BUG
+        printer.problems([_full(error)])
+        return Exit.REFUSED
     except Exception as error:  # noqa: BLE001 - the last line of defence
         _admit(error, printer)
         return Exit.OUR_BUG
@@ -105,6 +113,16 @@ def _unknown(word: str) -> Problem:
         hint = "`umiak --help` lists all commands"
     kind = "flag" if word.startswith("-") else "command"
     return Problem(code="UM-CLI-004", what=f"unknown {kind}: {word}", hint=hint)
+
+
+def _full(error: OSError) -> Problem:
+    """A disk of this machine, wherever on the way it was needed."""
+    return Problem(
+        code="UM-SUBMIT-362",
+        what=f"there is no room on a disk of this machine: {error.filename or 'a temporary file'}",
+        why=error.strerror,
+        hint="`df -h` shows which one is full; XDG_STATE_HOME, XDG_CACHE_HOME and TMPDIR name directories on another one",
+    )
 
 
 def _admit(error: Exception, printer: Printer) -> None:

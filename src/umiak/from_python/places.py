@@ -99,13 +99,16 @@ class SubmittedRun:
     ) -> Iterator[LogLine]:
         """Its lines; with ``follow`` until it is over. ``after``: the position of the last line that was seen, by source."""
         wanted = LogsWanted(follow=follow, role=None if role is None else Role(role), rank=rank, after=after or {})
-        return self._known.backend.logs(self._known.handle, wanted)
+        return self._flow.logs(self._known, wanted)
 
     def wait(self, timeout_s: float | None = None) -> JobStatus:
         """Until it is over, or so long; how it is then."""
         return self._flow.wait(self._known, timeout_s)
 
     def cancel(self, grace_s: float = DEFAULT_GRACE_S) -> JobStatus:
-        """End it: SIGTERM, and SIGKILL after the grace."""
+        """End it: SIGTERM, and SIGKILL after the grace. Nothing is asked of a run that is over."""
+        status = self.status()
+        if status.state.is_over:
+            return status
         self._known.backend.cancel(self._known.handle, grace_s)
         return self.status()

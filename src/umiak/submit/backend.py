@@ -110,6 +110,22 @@ class Sizing:
         raise NotImplementedError
 
 
+class Pinning:
+    """A backend whose place depends on more than its settings, such as the current context of a kubeconfig: mixed in."""
+
+    def pinned(self) -> Mapping[str, str]:
+        """Settings that lead to the same place when all of that has changed. Kept with every run; no secrets."""
+        raise NotImplementedError
+
+
+class Reviving:
+    """A backend whose place may start a job again that was over, as Slurm does after the loss of a node: mixed in."""
+
+    def may_come_back(self, status: JobStatus) -> bool:
+        """Whether this end may not be the last word: it is not kept, and the place is asked again."""
+        raise NotImplementedError
+
+
 class OfflineCheck:
     """A backend whose `check` asks many machines, which a dry run leaves alone: mixed in."""
 

@@ -5,8 +5,10 @@
     submitted = flow.submit(job, place)                         starts it, once
     flow.told(submitted)                                        the person has seen the handle
 
-A submission whose client ended before it could tell the handle is found when the same job is submitted again: it is completed,
-or its handle is told, and nothing is started twice.
+A submission whose client ended before it could tell the handle is found when the same job is submitted again soon: it is completed,
+or its handle is told, and nothing is started twice (`repeats` has the rule).
+
+A run's record finds its place, wherever it is asked for, and keeps its end: of a run that is known to be over nobody is asked.
 """
 
 from __future__ import annotations
@@ -20,23 +22,22 @@ from umiak.core.job import Handle, handle
 from umiak.core.names import is_name
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import one_line
-from umiak.core.status import State
+from umiak.core.status import JobStatus, State
 from umiak.core.value import fields, is_value, replace, value
-from umiak.submit import configuration, registry, run_choice
-from umiak.submit.backend import AnswerLost, OfflineCheck, Secrets, Sizing, Submission
+from umiak.submit import configuration, place_record, registry, repeats, run_choice
+from umiak.submit.backend import AnswerLost, OfflineCheck, Pinning, Reviving, Secrets, Sizing, Submission
 from umiak.submit.places import LOCAL
 from umiak.submit.records import Records
 from umiak.submit.run_record import RunRecord
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
     from umiak.core.bundle import Bundle
     from umiak.core.job import Job
-    from umiak.core.status import JobStatus
-    from umiak.submit.backend import Backend, SubmitContext
+    from umiak.submit.backend import Backend, LogLine, LogsWanted, SubmitContext
     from umiak.submit.places import NamedPlace, PlacesReading
 
 SOON_S, LATER_S = 0.05, 2.0
@@ -44,6 +45,8 @@ SOON_S, LATER_S = 0.05, 2.0
 AWAY_S = 300.0
 """A place that is waited for may be unreachable for so long."""
 NAME_HINT = "use up to 64 letters, digits, `-`, `_` and `.`"
+UNREACHABLE = "unreachable"
+"""What a place of several hosts says while none of those that matter can be asked."""
 DRY = "dry-run"
 """In place of the random part of a run's id, so that two dry runs print the same."""
 
@@ -56,6 +59,8 @@ class Submitted:
     handle: Handle
     is_repeated: bool = False
     """An earlier submission of the same job whose answer got lost, or one with the same key."""
+    unrecorded: Problem | None = None
+    """Why its handle could not be written down: it was started all the same."""
 
 
 @value
@@ -73,15 +78,19 @@ class Flow:
     def __init__(self, context: SubmitContext) -> None:
         self.context = context
         self.records = Records(context.state_directory)
-        self._reading: PlacesReading | None = None
-        self._backends: dict[str, Backend] = {}
+        self._readings: dict[str, PlacesReading] = {}
+        self._backends: dict[tuple[NamedPlace, str], Backend] = {}
 
     @property
     def reading(self) -> PlacesReading:
         """All places, also if something is wrong in their files."""
-        if self._reading is None:
-            self._reading = configuration.read(self.context)
-        return self._reading
+        return self._reading_of(self.context.directory)
+
+    def _reading_of(self, directory: str) -> PlacesReading:
+        """All places as somebody in this directory sees them."""
+        if directory not in self._readings:
+            self._readings[directory] = configuration.read(replace(self.context, directory=directory))
+        return self._readings[directory]
 
     @property
     def places(self) -> PlacesReading:
@@ -103,10 +112,12 @@ class Flow:
             raise UmiakError(*wrong)
         return configuration.place(self.reading, name)
 
-    def backend(self, place: NamedPlace) -> Backend:
-        if place.name not in self._backends:
-            self._backends[place.name] = registry.make(place, self.context)
-        return self._backends[place.name]
+    def backend(self, place: NamedPlace, directory: str = "") -> Backend:
+        """``directory``: where its relative paths count from, if not from here."""
+        key = place, directory or self.context.directory
+        if key not in self._backends:
+            self._backends[key] = registry.make(place, replace(self.context, directory=key[1]))
+        return self._backends[key]
 
     # ---- submitting
 
@@ -140,42 +151,84 @@ class Flow:
 
     def submit(self, job: Job, place: NamedPlace, *, key: str | None = None) -> Submitted:
         """Start a job that was checked. With the same ``key`` again it is the same run, however often it is asked for."""
+        from umiak.submit.payload import made_of
+
         self.records.prepare()
-        digest = digest_of(job, place.name, self.context.directory)
-        record = self._earlier(job, digest, key)
-        is_repeated = record is not None
-        if record is None:
-            record = RunRecord(
-                run_id=run_id_of(job.name, key),
-                name=job.name,
-                place=place.name,
-                backend=place.backend,
-                directory=self.context.directory,
-                digest=digest,
-                submitted_s=time.time(),
-            )
-        if not record.handle:
-            record = self._send(job, place, record)
-        return Submitted(record=record, handle=handle(record.handle), is_repeated=is_repeated)
+        backend = self.backend(place)
+        pinned = backend.pinned() if isinstance(backend, Pinning) else {}
+        fresh = RunRecord(
+            run_id=run_id_of(job.name, key),
+            name=job.name,
+            place=place.name,
+            backend=place.backend,
+            directory=self.context.directory,
+            digest=digest_of(job, place.name, self.context.directory),
+            submitted_s=time.time(),
+            place_file=self.records.keep_place(place_record.plain_of(place, pinned)),
+            files=made_of.content_hash(job, self.context.directory),
+        )
+        earlier = self._unanswered(fresh) if key is None else self._with_key(fresh, key)
+        for record in earlier:
+            submitted = self._sent(job, place, record)
+            if key is None and (why := self._why_over(submitted.record)):
+                self._tell_another(submitted.record, why)
+                continue
+            return replace(submitted, is_repeated=True)
+        return self._sent(job, place, fresh)
 
     def told(self, submitted: Submitted) -> None:
         """The person has seen the handle: the same job submitted again is another run."""
-        self.records.told(submitted.record)
+        if submitted.unrecorded is None:
+            self.records.told(submitted.record)
 
-    def _earlier(self, job: Job, digest: str, key: str | None) -> RunRecord | None:
-        if key is None:
-            return self.records.unanswered(digest)
-        found = self.records.read(run_id_of(job.name, key))
-        if found is not None and found.digest != digest:
+    def _unanswered(self, fresh: RunRecord) -> Iterator[RunRecord]:
+        """Earlier submissions of just this that nobody has seen the answer of."""
+        request = repeats.Request(place_file=fresh.place_file, files=fresh.files, now_s=fresh.submitted_s)
+        for record in self.records.unanswered(fresh.digest):
+            if why := repeats.why_another(record, request):
+                self._tell_another(record, why)
+            else:
+                yield record
+
+    def _why_over(self, record: RunRecord) -> str:
+        try:
+            return repeats.why_over(self._state_of(record))
+        except UmiakError:
+            return ""  # nobody knows, and nothing may be started twice
+
+    def _tell_another(self, record: RunRecord, why: str) -> None:
+        self.context.tell(
+            f"note: {record.handle or record.run_id} was submitted before, and nobody saw its handle; "
+            f"this is a new run, because {why}"
+        )
+        self.records.told(record)
+
+    def _with_key(self, fresh: RunRecord, key: str) -> list[RunRecord]:
+        found = self.records.read(fresh.run_id)
+        if found is None:
+            return []
+        is_other = found.digest != fresh.digest
+        if is_other or repeats.other_files(found, fresh.files):
+            what = "another command, place or directory" if is_other else "other files"
             raise UmiakError(
                 Problem(
                     code="UM-SUBMIT-009",
                     what=f"the key was used for another job: {key}",
-                    why=f"{found.handle or found.run_id} has another command, place or directory",
-                    hint="use another key for another job",
+                    why=f"{found.handle or found.run_id} has {what}",
+                    hint="use another key for another job, or for the same one with changed files",
                 )
             )
-        return found
+        return [found]
+
+    def _sent(self, job: Job, place: NamedPlace, record: RunRecord) -> Submitted:
+        unrecorded = None
+        if not record.handle:
+            record = self._send(job, place, record)
+            try:
+                self.records.write(record)
+            except UmiakError as error:
+                unrecorded = error.problems[0]
+        return Submitted(record=record, handle=handle(record.handle), unrecorded=unrecorded)
 
     def _send(self, job: Job, place: NamedPlace, record: RunRecord) -> RunRecord:
         self.records.begin(record)
@@ -194,9 +247,7 @@ class Flow:
             else:
                 self.records.give_up(record)
             raise
-        record = replace(record, handle=str(given))
-        self.records.write(record)
-        return record
+        return replace(record, handle=str(given))
 
     # ---- asking
 
@@ -245,16 +296,80 @@ class Flow:
         return self.status(self._known(handle(record.handle), record)).state
 
     def status(self, run: KnownRun) -> JobStatus:
-        """How a run is; its end is kept in its record."""
-        status = run.backend.status(run.handle)
-        if run.record is not None:
-            known = run.record.status
-            if status.state is State.LOST and known is not None and known.state.is_over:
-                return known  # the place has forgotten it meanwhile, as clusters do
-            status = replace(status, submitted_s=status.submitted_s or run.record.submitted_s)
-            if status.state.is_over and run.record.status != replace(status, nodes=()):
-                self.records.end(run.record, replace(status, nodes=()))
+        """How a run is. Its end is kept in its record, and is final: its place is not asked any more then."""
+        record = run.record
+        if record is None:
+            return run.backend.status(run.handle)
+        known = self.records.ended(record)
+        if known is not None and record.is_final:
+            return known
+        try:
+            status = run.backend.status(run.handle)
+        except UmiakError:
+            if known is None:
+                raise
+            return known  # it is lost, and its place does not know better
+        if known is not None and (status.state is State.LOST or status.said == UNREACHABLE):
+            return known
+        status = replace(status, submitted_s=status.submitted_s or record.submitted_s)
+        self._keep(run, record, status)
         return status
+
+    def _keep(self, run: KnownRun, record: RunRecord, status: JobStatus) -> None:
+        is_over = status.state.is_over
+        if is_over and isinstance(run.backend, Reviving) and run.backend.may_come_back(status):
+            return
+        if not is_over and record.status is None:
+            return
+        try:
+            self.records.end(record, status if is_over else None)
+        except UmiakError as error:  # the answer is as good without
+            for line in error.problems[0].lines("warning"):
+                self.context.tell(line)
+
+    def unfinished_at(self, source: str) -> list[KnownRun]:
+        """The runs on the place that this file describes, as far as they are not over; the ends of the others are kept now."""
+        found = []
+        for record in self.records.all():
+            kept = self.records.place(record.place_file) if record.place_file and not record.is_final else None
+            if kept is None or kept[0].settings.place.source != source or not record.handle:
+                continue
+            try:
+                run = self._known(handle(record.handle), record)
+                is_over = self.status(run).state.is_over
+            except UmiakError:
+                is_over = False
+            if not is_over:
+                found.append(run)
+        return found
+
+    def lose(self, run: KnownRun, reason: str) -> None:
+        """Keep that nobody can know any more how a run ended."""
+        if run.record is not None:
+            status = JobStatus(state=State.LOST, reason=reason, submitted_s=run.record.submitted_s)
+            self.records.end(run.record, status)
+
+    def logs(self, run: KnownRun, wanted: LogsWanted) -> Iterator[LogLine]:
+        """The lines of a run. Of one that is known to be over no more come: they are there, or an error says why not."""
+        record = run.record
+        if record is None or not record.is_final:
+            yield from run.backend.logs(run.handle, wanted)
+            return
+        try:
+            yield from run.backend.logs(run.handle, replace(wanted, follow=False))
+        except UmiakError as error:
+            first = error.problems[0]
+            state = record.status.state.value if record.status else ""
+            raise UmiakError(
+                Problem(
+                    code="UM-SUBMIT-360",
+                    what=f"the lines of {run.handle} can't be read",
+                    why=f"{first.what} [{first.code}]{f': {first.why}' if first.why else ''}",
+                    hint=f"the run is over ({state}), and `umiak status {run.handle}` shows what was kept; "
+                    "its lines are with its place alone",
+                ),
+                exit_status=Exit.REFUSED,
+            ) from None
 
     def wait(self, run: KnownRun, timeout_s: float | None = None) -> JobStatus:
         """The last status of a run; after the timeout, whatever it is."""
@@ -277,14 +392,28 @@ class Flow:
             pause_s = min(LATER_S, pause_s * 1.3)
 
     def _known(self, asked: Handle, record: RunRecord | None) -> KnownRun:
-        return KnownRun(handle=asked, backend=self.backend(self._place_of(asked)), record=record)
+        directory = record.directory if record else self.context.directory
+        backend: Any
+        try:
+            backend = self.backend(self._place_of(asked, record), directory)
+        except UmiakError as error:
+            if record is None or not record.is_final:
+                raise
+            backend = _NoBackend(error)
+        return KnownRun(handle=asked, backend=backend, record=record)
 
-    def _place_of(self, asked: Handle) -> NamedPlace:
-        """The place of a handle. A backend that needs no settings is found though the project's file is elsewhere, and what is wrong
-        with other places keeps nobody from asking about a run."""
-        place = self.reading.places.get(asked.place)
-        if place is not None and place.backend == asked.backend:
-            return place
+    def _place_of(self, asked: Handle, record: RunRecord | None) -> NamedPlace:
+        """The place of a run: as its record has it, so that another project's place of the same name never speaks for it. Records of
+        older versions don't have it: the file of the directory where the job was submitted counts, else that of this one."""
+        kept = self.records.place(record.place_file) if record and record.place_file else None
+        if kept is not None and record is not None:
+            place, hidden = kept
+            today = self._reading_of(record.directory).places.get(place.name) if hidden else None
+            return place_record.with_secrets(place, hidden, today)
+        for reading in (*([self._reading_of(record.directory)] if record else []), self.reading):
+            found = reading.places.get(asked.place)
+            if found is not None and found.backend == asked.backend:
+                return found
         if self.reading.problems and asked.backend != LOCAL:
             raise UmiakError(*self.reading.problems)
         from umiak.schema.findings import Place as Spot
@@ -300,6 +429,16 @@ class Flow:
         if direct is not None and direct.handle == str(asked):
             return direct
         return self._chosen(str(asked), run_choice.with_handle(self.records.all(), str(asked)))
+
+
+class _NoBackend:
+    """In place of a backend that can't be had any more, of a run whose end is known: every question is answered by the reason."""
+
+    def __init__(self, error: UmiakError) -> None:
+        self._error = error
+
+    def __getattr__(self, name: str) -> Any:
+        raise self._error
 
 
 def run_id_of(name: str, key: str | None = None) -> str:

@@ -22,24 +22,35 @@ class RunRecord:
     directory: str
     """Where it was submitted from."""
     digest: str
-    """Of job, place and directory: two submissions with the same one ask for the same."""
+    """Of job, name of the place and directory: two submissions with different ones ask for different things."""
     submitted_s: float
     handle: str = ""
     """Empty: the place has not answered yet."""
+    place_file: str = ""
+    """Which file has the settings of its place, as they were; empty in records of older versions."""
+    files: str = ""
+    """Content hash of what it was made of; empty in records of older versions."""
     status: JobStatus | None = None
-    """Once it is over."""
+    """Once it is over; its nodes are in a file of their own."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it is known how it ended: nobody is asked any more. Of a run that is lost the place may know more some day."""
+        return self.status is not None and self.status.state.is_over and self.status.state is not State.LOST
 
 
 # By rows and not by keywords: a list of 10,000 is to take no time.
-_OWN = fields(RunRecord)[:-1]
 _ALL = fields(JobStatus)
 _STATES = {state.value: state for state in State}
 _STATUS = tuple(name for name in fields(JobStatus) if name not in ("state", "nodes"))
+_LATER = ("place_file", "files")
+"""Fields that records of older versions don't have."""
+_FIRST = tuple(name for name in fields(RunRecord) if name not in (*_LATER, "status"))
 
 
 def to_plain(record: RunRecord) -> dict[str, Any]:
     """For JSON. A status without its nodes."""
-    made = {name: getattr(record, name) for name in _OWN}
+    made = {name: getattr(record, name) for name in (*_FIRST, *_LATER)}
     if record.status is not None:
         told = {name: getattr(record.status, name) for name in _STATUS}
         made["status"] = {"state": record.status.state.value, **told}
@@ -53,4 +64,5 @@ def from_plain(data: Mapping[str, Any]) -> RunRecord:
     if told:
         row = {**told, "state": _STATES[told["state"]], "nodes": ()}
         status = from_row(JobStatus, [row[name] for name in _ALL])
-    return from_row(RunRecord, [*[data[name] for name in _OWN], status])
+    later = [data.get(name, "") for name in _LATER]
+    return from_row(RunRecord, [*[data[name] for name in _FIRST], *later, status])

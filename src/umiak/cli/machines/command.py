@@ -12,6 +12,7 @@ from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import one_line
 from umiak.schema import command_line
 from umiak.submit import configuration
+from umiak.submit.flow import Flow
 from umiak.submit.machines import bcc, decisions, terraform
 from umiak.submit.machines import settings as machine_settings
 from umiak.submit.machines.flow import MachinesFlow
@@ -196,6 +197,10 @@ def _image(flow: MachinesFlow, parsed: Parsed, printer: Printer) -> int:
 def _down(flow: MachinesFlow, parsed: Parsed, printer: Printer) -> int:
     deadline = time.monotonic() + (parsed.seconds("timeout") or 0)
     found = flow.machines()
+    runs = Flow(flow.context)
+    unfinished = runs.unfinished_at(flow.notes.place_file) if found else []
+    for run in unfinished:
+        printer.note(f"a run is not over there: {run.handle}")
     # Without a terminal nobody is asked: the machines were named, and each hour that they run costs money.
     if found and not parsed.truth("yes") and sys.stdin.isatty():
         printer.talk(f"to release, with their disks: {', '.join(each.id for each in found)}")
@@ -203,6 +208,8 @@ def _down(flow: MachinesFlow, parsed: Parsed, printer: Printer) -> int:
             printer.talk("nothing was released")
             return Exit.BAD_REQUEST
     released = flow.down(deadline)
+    for run in unfinished:
+        runs.lose(run, f"its machines were released: umiak machines down {flow.settings.group}")
     if parsed.truth("json"):
         for each in released:
             printer.data(asking.as_json({"id": each, "released": True}))

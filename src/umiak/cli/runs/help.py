@@ -38,8 +38,8 @@ PAGES = {
             ("umiak submit --foreground -- train.py", "follows the logs; Ctrl-C cancels"),
         ),
         flags=submit_flags.FLAGS,
-        ending="If this command is killed before it prints the handle, repeat it: a job that was started is found, and "
-        "not started twice. Exit status: 0 if the job was submitted, 2 if the request is wrong, 3 if the place refused.",
+        ending="If this command is killed before it prints the handle, repeat it within an hour: a job that was started, is not over and "
+        "was made of the same files is found, and not started twice. Otherwise it is a new run, and that is said. Exit status: 0 if the job was submitted, 2 if the request is wrong, 3 if the place refused.",
     ),
     "status": HelpPage(
         usage=("umiak status [HANDLE] [flags]",),
@@ -124,17 +124,63 @@ hosts = ["node0", "root@10.0.0.2:2222"]
 """
 
 TAIL = """\
+## A handle is enough
+
+A run's record on your machine has the settings of its place as they were when the job was submitted. So a handle works from any directory, and a place of another
+project that has the same name never answers for it. What counts if something has changed since:
+
+| changed | what counts |
+|---|---|
+| `umiak.toml`: hosts, directory, context and so on | the settings of the record: they find the run |
+| relative paths in them | seen from the directory where the job was submitted |
+| files that they name: ssh config, keys, host file, kubeconfig | the files as they are today; of a kubeconfig, the context and namespace of then |
+| passwords, tokens, keys | your environment of today. Records have the names of variables and files, never a secret. A secret that stands in the settings themselves is left out, and read from today's `umiak.toml` of the same directory |
+
+A record of an older version has no settings: the `umiak.toml` of the directory where the job was submitted counts then. Without a record, as for a run of another machine, it is the
+`umiak.toml` of the working directory.
+
+## What is over stays over
+
+When `umiak status`, `wait`, `cancel` or `list` has seen that a run has succeeded, failed or was cancelled, its record keeps that for good: state, exit code, reason, times and nodes. Nobody is asked
+any more, so it makes no difference that a host is switched off, was installed again, that the cluster has forgotten the job, or that `umiak machines down` has released the machines. `umiak wait` returns at once.
+Lines are not kept here: `umiak logs` reads them where they are, and says so if the place can't be reached or does not have them any more (UM-SUBMIT-360).
+
+A run that is `lost` is asked about again, since its place may know more some day, and stays lost if nobody does. Slurm may requeue a job that has lost a node or was preempted: such an end counts after ten minutes.
+
+## Repeating a command
+
+Each `umiak submit` is a new run, with two exceptions.
+
+Without `--key`: if nobody has seen the handle, because the command was killed, the connection broke or the output could not be written, the same command finds the run. All of this is compared:
+
+| what | how |
+|---|---|
+| the job | command, roles, nodes, resources, variables, names of secrets, inputs and outputs |
+| its files | by content, as `files:` names them; without `files:`, the scripts that its commands name |
+| the place | its name and its settings |
+| the directory | the one where the command is typed |
+| the time | at most an hour ago |
+| the run | it is not over |
+
+If one of them differs, a new run is started, and a note names the old one and the difference. If the place can't be asked whether the run is over, it counts as not over: nothing is started twice.
+
+With `--key TEXT`, for scripts and CI: the same key is the same run of the same job, from the same directory, for as long as its record is kept: also if it is over, however it ended. So a step that is
+repeated gets the run that it had, and `umiak wait` its result. A key that comes again with another job or with other files is an error (UM-SUBMIT-009), because the old run would have the old code. To try again
+what has failed, take another key, such as one with the number of the attempt. On a machine without the record, the place itself finds a run of the same name and key, if it still has it; nothing is compared then.
+
 ## What is kept where
 
 | path | what |
 |---|---|
-| `~/.local/state/umiak/runs` | a record of each run (`XDG_STATE_HOME`) |
+| `~/.local/state/umiak/runs` | a record of each run (`XDG_STATE_HOME`), in `places` the settings of places, in `nodes` how nodes ended, in `pending` submissions whose handle nobody has seen |
 | `~/.umiak` on hosts of a place with `backend = "ssh"` | runs, files of jobs, launchers: [Run jobs on hosts, over ssh](../how-to/submit-ssh.md) |
 | `~/.local/state/umiak/local/RUN` | a run of the backend `local`: its plan, its processes, its end, and `log` with the output of all workers |
 | `~/.local/state/umiak/paddlecloud` | of the backend `paddlecloud`: which job a run became, and the client's keys |
 | `~/.local/state/umiak/machines` | of [`umiak machines`](machines.md): places of rented machines, their host keys, requests without an answer |
 
-Only you can read them. Each run gets a `UMIAK_TOKEN` of its own, for its launchers, and for parameter servers and their trainers; other workers are not given
+Only you can read them. If the disk is full, `umiak submit` says so and starts nothing. If it fills up after that, the run has its handle all the same: it is printed, and its record is changed in its place.
+
+Each run gets a `UMIAK_TOKEN` of its own, for its launchers, and for parameter servers and their trainers; other workers are not given
 it. It and the job's secrets reach them through a pipe and their environment,
 and are written nowhere. On [PaddleCloud](../how-to/submit-paddlecloud.md) they are in the job's `config.ini`, which only you can read.
 
@@ -147,7 +193,7 @@ and are written nowhere. On [PaddleCloud](../how-to/submit-paddlecloud.md) they 
 | `running` | Its workers run. |
 | `restarting` | Workers have failed, or nodes were lost, and they are about to be started again. |
 | `stopping` | It was cancelled, or it ends. |
-| `succeeded` | Every worker ended with 0. |
+| `succeeded` | Every worker ended with 0. Of an elastic job, every worker that was left. |
 | `failed` | A worker failed; the exit code is that of the first one. |
 | `cancelled` | It was cancelled. |
 | `lost` | It is gone, and nobody knows how it ended, as when its supervisor was killed; its workers end within half a minute then. |

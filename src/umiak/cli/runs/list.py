@@ -32,13 +32,13 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     notes: list[str] = []
 
     def show() -> tuple[str, bool]:
-        places: dict[str, str] = {}
+        places: dict[tuple[str, str], str] = {}
         records = [each for each in flow.records.all() if not parsed.said("on") or each.place == parsed.text("on")]
         shown = records if parsed.truth("all") else records[: parsed.number("limit")]
         runs = [(each, _status(flow, each, places)) for each in shown]
         if parsed.truth("json"):
-            return asking.as_json([_data(*each, places.get(each[0].place, "")) for each in runs]), False
-        notes[:] = [f"runs of {place} can't be asked about: {why}" for place, why in places.items()]
+            return asking.as_json([_data(*each, places.get(_place_of(each[0]), "")) for each in runs]), False
+        notes[:] = [f"runs of {place} can't be asked about: {why}" for (place, _), why in places.items()]
         if len(shown) < len(records):
             notes.append(f"{len(records) - len(shown)} more: `umiak list --all`")
         return tables.list_text(runs, time.time()), False
@@ -50,7 +50,12 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     return asking.repeat(parsed, printer, show, after)
 
 
-def _status(flow: Flow, record: RunRecord, places: dict[str, str]) -> JobStatus | None:
+def _place_of(record: RunRecord) -> tuple[str, str]:
+    """Places of two projects may have the same name."""
+    return record.place, record.place_file or record.directory
+
+
+def _status(flow: Flow, record: RunRecord, places: dict[tuple[str, str], str]) -> JobStatus | None:
     """Its place is asked only while it is not over. A place that can't be asked does not hide the runs of others, is asked once, and is
     then in ``places`` with the reason; None: nobody knows how the run is."""
     if record.status is not None:
@@ -58,14 +63,14 @@ def _status(flow: Flow, record: RunRecord, places: dict[str, str]) -> JobStatus 
     if not record.handle:
         state = State.STARTING if flow.records.is_submitting(record) else State.LOST
         return JobStatus(state=state, reason="its submission was not completed: repeat it")
-    if record.place in places:
+    if _place_of(record) in places:
         return None
     try:
         return flow.status(flow.find(record.run_id))
     except UmiakError as error:
         if error.problems[0].code in UNKNOWN_RUNS:
             return JobStatus(state=State.LOST, reason=str(error))
-        places[record.place] = f"{error.problems[0].what} [{error.problems[0].code}]"
+        places[_place_of(record)] = f"{error.problems[0].what} [{error.problems[0].code}]"
         return None
 
 

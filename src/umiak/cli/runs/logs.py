@@ -22,13 +22,14 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     parsed = asking.parse("logs", LOGS, argv, environ, printer)
     if parsed is None:
         return Exit.DONE
-    run = asking.run_of(asking.flow(environ, printer), parsed, printer)
+    flow = asking.flow(environ, printer)
+    run = asking.run_of(flow, parsed, printer)
     rank = parsed.number("rank")
     wanted = LogsWanted(
         follow=parsed.truth("follow"), role=Role(parsed.text("role")) if parsed.said("role") else None, rank=rank
     )
     is_empty = True
-    for line in run.backend.logs(run.handle, wanted):
+    for line in flow.logs(run, wanted):
         is_empty = False
         if parsed.truth("json"):
             printer.data(asking.as_json(tables.line_data(line)))

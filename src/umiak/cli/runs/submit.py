@@ -112,6 +112,19 @@ def _tell(submitted: Submitted, flow: Flow, parsed: Parsed, printer: Printer) ->
     handle = submitted.handle
     if submitted.is_repeated:
         printer.note(f"this job was submitted before, nothing was started twice: {handle}")
+    if submitted.unrecorded is not None:
+        problem = replace(submitted.unrecorded, what=f"{submitted.unrecorded.what}: keep the handle of this run")
+        printer.problems([problem], "warning")
+    try:
+        _tell_handle(submitted, parsed, printer)
+    except UmiakError:
+        printer.talk(f"the job was started: {handle}")  # the other stream may have room
+        raise
+    flow.told(submitted)
+
+
+def _tell_handle(submitted: Submitted, parsed: Parsed, printer: Printer) -> None:
+    handle = submitted.handle
     if parsed.truth("json"):
         record = submitted.record
         data = {"handle": str(handle), "run": record.run_id, "name": record.name, "place": record.place}
@@ -121,13 +134,12 @@ def _tell(submitted: Submitted, flow: Flow, parsed: Parsed, printer: Printer) ->
     else:
         printer.data(str(handle))
         printer.talk(f"follow it: umiak logs -f {handle}")
-    flow.told(submitted)
 
 
 def _follow(submitted: Submitted, flow: Flow, parsed: Parsed, printer: Printer) -> int:
     run = flow.find(str(submitted.handle))
     try:
-        for line in run.backend.logs(run.handle, LogsWanted(follow=True)):
+        for line in flow.logs(run, LogsWanted(follow=True)):
             if parsed.truth("json"):
                 printer.data(asking.as_json(tables.line_data(line)))
             else:

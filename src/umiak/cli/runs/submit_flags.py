@@ -52,7 +52,7 @@ FLAGS = (
     ),
     Flag(
         name="key",
-        help="Name of this submission, for scripts: with the same key again the same run is returned, and nothing is started.",
+        help="Name of this submission, for scripts: with the same key again the same run is returned, also if it is over, and nothing is started.",
         group=WHERE,
         origin=FlagOrigin.UMIAK,
         metavar="TEXT",

@@ -6,6 +6,7 @@ workload comes last, and owns the rest from then on, so that nothing is left beh
 
 from __future__ import annotations
 
+import os
 import time
 
 from umiak.core.bundle import Bundle
@@ -15,6 +16,7 @@ from umiak.core.shown import without_password
 from umiak.kube import answers
 from umiak.kube.answers import KubeRefused, KubeSilent
 from umiak.kube.times import maybe, text_of
+from umiak.submit.backend import Pinning
 from umiak.submit.backends.kubernetes import checks, manifests, sending, settings, state, yaml_text
 from umiak.submit.backends.kubernetes.manifests import ClusterParts, collection
 from umiak.submit.backends.kubernetes.names import CANCELLED, KIND, MANAGED_BY, OURS, RUN_ID, RunNames
@@ -55,7 +57,7 @@ def make(place: NamedPlace, context: SubmitContext) -> KubeBackend:
     return KubeBackend(place.name, settings.read(place), context)
 
 
-class KubeBackend:
+class KubeBackend(Pinning):
     """One cluster, or a namespace of it."""
 
     def __init__(self, place: str, said: settings.KubeSettings, context: SubmitContext) -> None:
@@ -114,6 +116,18 @@ class KubeBackend:
             yield PlaceCheck(text=what, problem=Problem(code="UM-SUBMIT-193", what=what, hint=hint))
         else:
             yield PlaceCheck(text=f"namespace {self._namespace}: all rights that submitting needs")
+
+    def pinned(self) -> Mapping[str, str]:
+        """The cluster does not change with the current context, nor with the working directory."""
+        from umiak.kube import access
+
+        files = access.paths(self._settings.kubeconfig, self._context.environ)
+        named = [os.path.join(self._context.directory, each) for each in files if os.path.exists(each)]
+        return {
+            "context": self._access.context,
+            "namespace": self._namespace,
+            "kubeconfig": named[0] if len(named) == 1 and len(files) == 1 else "",
+        }
 
     # ---- asking
 

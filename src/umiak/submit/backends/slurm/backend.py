@@ -15,7 +15,7 @@ from umiak.core.names import is_digits
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.status import State
 from umiak.core.value import replace
-from umiak.submit.backend import AnswerLost
+from umiak.submit.backend import AnswerLost, Reviving
 from umiak.submit.backends.shared import layout, problems
 from umiak.submit.backends.shared.files import SharedStore
 from umiak.submit.backends.slurm import script, settings
@@ -45,6 +45,8 @@ ENDED_S = 90.0
 """How long Slurm may take for that; it waits 30 s between its own SIGTERM and SIGKILL."""
 MAY_COME_BACK = ("NODE_FAIL", "PREEMPTED", "BOOT_FAIL")
 """Jobs in these states may be requeued, and need their secrets then."""
+REQUEUED_S = 600.0
+"""Slurm requeues a job within this time after its end, or not at all."""
 NONE = "cancelled"
 """The claim of a run that was cancelled before it had a job: no job gets it any more."""
 
@@ -54,7 +56,7 @@ def make(place: NamedPlace, context: SubmitContext) -> SlurmBackend:
     return SlurmBackend(place.name, context, settings.read(place))
 
 
-class SlurmBackend:
+class SlurmBackend(Reviving):
     """One cluster."""
 
     def __init__(self, place: str, context: SubmitContext, said: SlurmSettings) -> None:
@@ -168,6 +170,11 @@ class SlurmBackend:
     def status(self, handle: Handle) -> JobStatus:
         """What Slurm says, and what the run itself wrote."""
         return self._status(self._known(handle))
+
+    def may_come_back(self, status: JobStatus) -> bool:
+        """A job that was preempted, or has lost a node, is requeued if the place says so."""
+        is_young = status.ended_s is None or time.time() - status.ended_s < REQUEUED_S
+        return status.said in MAY_COME_BACK and self._settings.requeue and is_young
 
     def logs(self, handle: Handle, wanted: LogsWanted) -> Iterator[LogLine]:
         """The lines of all nodes, from the files of the run."""

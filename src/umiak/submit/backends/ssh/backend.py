@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from umiak.submit.places import NamedPlace
 
 NAME = "ssh"
+NAMED = 8
+"""So many hosts are named in a message."""
 
 
 def make(place: NamedPlace, context: SubmitContext) -> SshBackend:
@@ -315,8 +317,19 @@ class SshBackend(OfflineCheck):
         """The lines of all hosts as they come."""
         from umiak.submit.backends.ssh.following import Follower
 
+        asked = self._said(handle)
+        if not wanted.follow and all(each.unreachable for each in asked):
+            why = "; ".join(f"{each.label}: {each.unreachable}" for each in asked[:NAMED])
+            problem = Problem(
+                code="UM-SUBMIT-361",
+                what=f"no host of {self._place} that has lines of the run can be reached",
+                why=why,
+                hint="are the hosts on, and is the network the right one? `umiak hosts check` asks each of them",
+            )
+            raise UmiakError(problem, exit_status=Exit.REFUSED)
+        labels = {each.label for each in asked}
         follower = Follower(self.connections, handle.id, wanted, lost_after_s=self.settings.lost_after_s)
-        yield from follower.lines(self._hosts_of(handle))
+        yield from follower.lines([each for each in self.settings.hosts if each.label in labels])
 
     def cancel(self, handle: Handle, grace_s: float) -> None:
         """On all hosts at once. Hosts that can't be reached are named: what runs there may still run."""
