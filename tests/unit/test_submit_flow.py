@@ -21,8 +21,7 @@ from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.status import JobStatus, State
 from umiak.core.value import replace
 from umiak.schema.flags import FlagFindings
-from umiak.submit import configuration, job_file, job_schema, registry, run_choice
-from umiak.submit import flow as flow_module
+from umiak.submit import configuration, job_file, job_schema, known_runs, registry, run_choice
 from umiak.submit.backend import AnswerLost, LogLine, LogsWanted, Secrets, Submission, SubmitContext
 from umiak.submit.flow import Flow, run_id_of
 from umiak.submit.places import NamedPlace
@@ -311,7 +310,7 @@ def test_waiting_goes_on_while_a_place_is_away(
     answers(away, done)
     with pytest.raises(UmiakError):  # it has never answered: the place may be wrong
         flow.wait(flow.find(handle))
-    monkeypatch.setattr(flow_module, "AWAY_S", -1.0)
+    monkeypatch.setattr(known_runs, "AWAY_S", -1.0)
     answers(running, away, done)
     with pytest.raises(UmiakError):
         flow.wait(flow.find(handle))

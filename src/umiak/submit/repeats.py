@@ -18,7 +18,7 @@ YOUNG_S = 3600.0
 
 
 @value
-class Request:
+class RepeatedRequest:
     """What is submitted now, apart from the job itself."""
 
     place_file: str
@@ -26,7 +26,7 @@ class Request:
     now_s: float
 
 
-def why_another(earlier: RunRecord, request: Request) -> str:
+def why_another(earlier: RunRecord, request: RepeatedRequest) -> str:
     """Why the earlier run is not the one that is asked for, as far as its record says; empty: it may be."""
     age_s = request.now_s - earlier.submitted_s
     if age_s > YOUNG_S:
