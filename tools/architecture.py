@@ -31,6 +31,7 @@ WIDTH, MARGIN, GAP, PADDING = 800, 20, 10, 14
 ARROW = 44
 """The column at the left, with the arrow that says how imports point."""
 TEXT_PX, MARK_PX, LINE = 14, 13, 19
+PILL, PILL_GAP, PILL_LINE = 22, 6, 28
 LETTER = 0.53
 """The width of a letter of the text, as a part of its height: generous, since every viewer has another font."""
 
@@ -78,7 +79,8 @@ def layers() -> list[list[str]]:
 def words(page: str) -> dict[str, str]:
     """What each layer is, from the table in ARCHITECTURE.md."""
     table = page.split("| layer | what it is |")[1].split("\n\n", maxsplit=1)[0]
-    return dict(re.findall(r"^\| `(\w+)` \| (.+?) \|$", table, re.MULTILINE))
+    rows = re.findall(r"^\| `(\w+)` \| (.+?) \|$", table, re.MULTILINE)
+    return {name: text.replace("`", "") for name, text in rows}  # a picture has no Markdown
 
 
 @functools.cache
@@ -106,7 +108,7 @@ def draw(rows: list[list[str]], said: dict[str, str], marked: dict[str, list[str
     for row in rows:
         width = (whole - GAP * (len(row) - 1)) // len(row)
         made = [(name, _wrapped(said[name], width, marked.get(name, []), alone=len(row) == 1)) for name in row]
-        height = max(_height(lines, marked.get(name, []), len(row) == 1) for name, lines in made)
+        height = max(_height(lines, marked.get(name, []), width, alone=len(row) == 1) for name, lines in made)
         for number, (name, lines) in enumerate(made):
             x = left + number * (width + GAP)
             right = left + whole if number == len(row) - 1 else x + width
@@ -114,7 +116,7 @@ def draw(rows: list[list[str]], said: dict[str, str], marked: dict[str, list[str
         top += height + GAP
     arrow = _arrow(MARGIN + 14, MARGIN + 4, top - GAP)
     name, text = NATIVE
-    height = _height([text], [], alone=True)
+    height = _height([text], [], whole, alone=True)
     parts += _box("native", left, top, whole, height, name, [text], [], alone=True)
     top += height
     summary = "; ".join(" and ".join(row) for row in rows)
@@ -145,10 +147,10 @@ _NAME_COLUMN = 140
 """The room of a name whose text stands beside it."""
 
 
-def _height(lines: list[str], marked: list[str], alone: bool) -> int:
+def _height(lines: list[str], marked: list[str], width: int, *, alone: bool) -> int:
     if alone:
         return 2 * PADDING - 4 + LINE * max(len(lines), 1)
-    return 2 * PADDING + LINE * (1 + len(lines)) + (LINE + 10 if marked else 0)
+    return 2 * PADDING + LINE * (1 + len(lines)) + PILL_LINE * len(_pill_lines(marked, width))
 
 
 def _box(
@@ -160,19 +162,40 @@ def _box(
     text_x, text_y = (x + PADDING + _NAME_COLUMN, base) if alone else (x + PADDING, base + LINE + 3)
     for number, line in enumerate(lines):
         parts.append(f'<text class="text" x="{text_x}" y="{text_y + LINE * number}">{escape(line)}</text>')
-    widths = _pills(marked)
-    pill_x = x + width - PADDING - sum(widths) - 6 * (len(widths) - 1) if alone else x + PADDING
-    pill_y = y + (height - 22) // 2 if alone else y + height - PADDING - 18
-    for mark, pill in zip(marked, widths, strict=True):
-        parts.append(f'<rect class="pill" x="{pill_x}" y="{pill_y}" width="{pill}" height="22" rx="11"/>')
-        middle = pill_x + pill / 2
-        parts.append(f'<text class="mark" x="{middle:g}" y="{pill_y + 15}" text-anchor="middle">{escape(mark)}</text>')
-        pill_x += pill + 6
+    if alone:
+        start = x + width - PADDING - sum(_pills(marked)) - PILL_GAP * (len(marked) - 1)
+        return parts + _marks(marked, start, y + (height - PILL) // 2)
+    rows = _pill_lines(marked, width)
+    for number, row in enumerate(rows):
+        parts += _marks(
+            row, x + PADDING, y + height - PADDING - PILL_LINE * (len(rows) - number) + PILL_LINE - PILL + 4
+        )
+    return parts
+
+
+def _marks(marked: list[str], x: int, y: int) -> list[str]:
+    parts = []
+    for mark, width in zip(marked, _pills(marked), strict=True):
+        parts.append(f'<rect class="pill" x="{x}" y="{y}" width="{width}" height="{PILL}" rx="11"/>')
+        middle = x + width / 2
+        parts.append(f'<text class="mark" x="{middle:g}" y="{y + 15}" text-anchor="middle">{escape(mark)}</text>')
+        x += width + PILL_GAP
     return parts
 
 
 def _pills(marked: list[str]) -> list[int]:
     return [round(len(mark) * MARK_PX * LETTER) + 24 for mark in marked]
+
+
+def _pill_lines(marked: list[str], width: int) -> list[list[str]]:
+    """The marks of a box that shares its row, in as many lines as they need."""
+    lines: list[list[str]] = []
+    for mark in marked:
+        if lines and sum(_pills([*lines[-1], mark])) + PILL_GAP * len(lines[-1]) <= width - 2 * PADDING:
+            lines[-1].append(mark)
+        else:
+            lines.append([mark])
+    return lines
 
 
 def _arrow(x: int, top: int, bottom: int) -> list[str]:

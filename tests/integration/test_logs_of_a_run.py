@@ -197,9 +197,10 @@ def test_the_log_directory_and_its_files_are_private_whatever_the_umask(stage: S
 
 def test_a_log_directory_that_cannot_be_made_is_refused(stage: Stage) -> None:
     (stage.directory / "file").touch()
-    launcher = stage.launch(f"--log_dir {stage.directory}/file/log", CHATTY, "1")
-    assert launcher.wait() == 3
-    assert "UM-LAUNCH-202" in launcher.stderr
+    for path in ("file/log", "file"):
+        launcher = stage.launch(f"--log_dir {stage.directory}/{path}", CHATTY, "1")
+        assert launcher.wait() == 3
+        assert f"expected a directory for logs, got a file: {stage.directory}/file [UM-LAUNCH-202]" in launcher.stderr
 
 
 # ---- log directories where something is in the way

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from testbed.pytest_support import NetworkFactory
-from tests.integration.launching import LAUNCH, OBEDIENT, WORKERS, Launcher, Life, Stage, until
+from tests.integration.launching import LAUNCH, OBEDIENT, WORKERS, Launcher, Life, Stage, free_port, until
 
 pytestmark = pytest.mark.netns
 
@@ -436,8 +437,12 @@ def test_a_token_never_shows(stage: Stage, network: NetworkFactory) -> None:
 
 @pytest.mark.parametrize(
     ("greeting", "message"),
-    [("SSH-2.0-other", "what listens there is not umiak"), ("", "something listens there, but no answer for 0.5 s")],
-    ids=["that talks", "that is silent"],
+    [
+        ("SSH-2.0-other", "something else answers there, not umiak"),
+        ("", "something listens there, but no answer for 0.5 s"),
+        ("hang up", "something listens there, but hangs up"),
+    ],
+    ids=["that talks", "that is silent", "that hangs up"],
 )
 def test_another_program_at_the_masters_port_is_said(
     stage: Stage, network: NetworkFactory, greeting: str, message: str
@@ -450,9 +455,22 @@ def test_another_program_at_the_masters_port_is_said(
     flags = "--nnodes 2 --master 10.88.0.1:7000 --join_timeout 2 --heartbeat_timeout 0.5"
     first, second = stage.launch(flags, FACTS, host=a), stage.launch(flags, FACTS, host=b)
     assert [first.wait(), second.wait()] == [3, 3]
-    assert "port 7000 is taken here (Address already in use)" in first.stderr
+    assert re.search(r"port 7000 is taken here by python\S* \(process \d+\) \(Address already in use\)", first.stderr)
     for launcher in (first, second):
-        assert f"10.88.0.1 port 7000: {message}" in launcher.stderr.rpartition("error: ")[2]
+        error = launcher.stderr.rpartition("error: ")[2]
+        assert f"10.88.0.1 port 7000: {message}" in error
+        assert "hint: " in error
+        assert "TOKEN" not in error
+
+
+def test_somebody_elses_job_at_the_masters_port_is_said(stage: Stage) -> None:
+    """Its token is not ours, and to be told to set the same would be a riddle."""
+    flags = f"--nnodes 2 --master 127.0.0.1:{free_port()} --join_timeout 60"
+    theirs = stage.launch(flags, FACTS, env={"UMIAK_TOKEN": "theirs" * 4})
+    until(lambda: "waiting for" in theirs.stderr, "the other job waits for its second node")
+    ours = stage.launch(flags, FACTS, env={"UMIAK_TOKEN": "ours" * 4})
+    assert ours.wait() == 3
+    assert "if it is not this job's master that answers there, name another port in --master" in ours.stderr
 
 
 def test_a_launcher_is_started_by_any_of_its_names(stage: Stage, network: NetworkFactory) -> None:

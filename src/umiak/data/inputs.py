@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from umiak.core.problem import BadRequest, Problem
 from umiak.data import parts
+from umiak.data.other_formats import HEAD_BYTES
 from umiak.data.parts import Part
 
 Input = str | os.PathLike[str] | Part | bytes | bytearray | memoryview | IO[bytes] | IO[str]
@@ -58,6 +59,27 @@ def native(item: Any) -> Native:
 def is_file(item: Input) -> bool:
     """Whether it is named by its path."""
     return isinstance(item, (str, os.PathLike, Part))
+
+
+def head(path: str) -> bytes:
+    """The first bytes of a file's text, unpacked; nothing of what can't be read, or is no file."""
+    first = _first_bytes(path)
+    unpack = _unpacker(first, path)
+    try:
+        if unpack is not None:
+            file: Any = unpack()
+        elif first[:2] == parts.GZIP:
+            import gzip
+
+            file = gzip.open(path)
+        elif first:
+            file = Path(path).open("rb")  # noqa: SIM115 - closed below, as the others are
+        else:
+            return b""
+        with file:
+            return bytes(file.read(HEAD_BYTES))
+    except (OSError, EOFError, ValueError):
+        return b""
 
 
 def _can_be_one(item: object) -> bool:

@@ -16,7 +16,8 @@ from umiak_native import Batch
 
 from umiak.core.problem import BadRequest, Exit, Problem, UmiakError
 from umiak.data import statistics
-from umiak.data.inputs import Input, is_file, native, several
+from umiak.data.inputs import Input, head, is_file, native, several
+from umiak.data.other_formats import other_format
 from umiak.data.parts import Part
 
 __all__ = ["Batch", "ReadError", "SlotReader"]
@@ -54,6 +55,11 @@ class ReadError(UmiakError):
     def __init__(self, error: umiak_native.ReaderError) -> None:
         hint = _REMEDIES[error.reason] if error.kind == "not_text" else _HINTS.get(error.kind)
         problem = Problem(code=_CODES[error.kind], what=error.message, hint=hint)
+        # Of a file that is none of slot text, its first line would be blamed, or a piece of binary.
+        other = other_format(head(error.file)) if error.kind == "line" and error.file else None
+        if other is not None:
+            what = f"{error.file}: expected slot text (lines of slot:value), got {other.name}"
+            problem = Problem(code="UM-DATA-095", what=what, why=error.message, hint=other.hint)
         super().__init__(problem, exit_status=Exit.BAD_REQUEST if error.kind != "file" else Exit.REFUSED)
         self.file = error.file
         self.line = error.line

@@ -303,8 +303,12 @@ class _Launch:
                 listener = frames.listen(bind_to, plan_.master_port)
             except OSError as error:
                 # Another launcher of this machine may be the master already; if it is no launcher, dialling it will tell.
+                from umiak.adapters import listeners
+
+                program = listeners.listener_of(plan_.master_port)
+                by = f" by {program}" if program else ""
                 self.talk.say(
-                    f"port {plan_.master_port} is taken here ({error.strerror}), joining the launcher that listens there"
+                    f"port {plan_.master_port} is taken here{by} ({error.strerror}); if that is this job's master, this node joins it"
                 )
         leads = listener is not None
         listener = listener or frames.listen(bind_to, 0)
@@ -454,11 +458,15 @@ class _Launch:
         try:
             claimed = logfiles.claim(path, own_name=self._own_name(), run=self.name, access=access)
         except OSError as error:
+            file = _file_in_the_way(path)
+            what = f"the log directory can't be written: {path}"
+            if file is not None:
+                what = f"expected a directory for logs, got a file: {file}"
             raise UmiakError(
                 Problem(
                     code="UM-LAUNCH-202",
-                    what=f"the log directory can't be written: {path}",
-                    why=f"{error.filename}: {error.strerror}" if error.filename else error.strerror,
+                    what=what,
+                    why=f"{error.filename}: {error.strerror}" if error.filename and file is None else error.strerror,
                     hint="choose another with --log_dir",
                 ),
                 exit_status=Exit.REFUSED,
@@ -509,6 +517,13 @@ class _Launch:
         self.loop.on_signal(signal.SIGCHLD, agent.child_ended)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         watchdog.open_for_signals()
+
+
+def _file_in_the_way(path: str) -> str | None:
+    """What is no directory on the way to a directory, or in its place."""
+    while not os.path.lexists(path) and path != os.path.dirname(path):
+        path = os.path.dirname(path)
+    return None if os.path.isdir(path) else path
 
 
 def _open_some(count: int) -> list[int]:

@@ -52,7 +52,7 @@ PAUSE_S, LONG_PAUSE_S = 0.05, 0.5
 TELL_EVERY_S = 60.0
 NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 LONGEST_ANSWER = 1000
-NOT_UMIAK = "what listens there is not umiak"
+NOT_UMIAK = "something else answers there, not umiak"
 CALL_AGAIN_S = 0.05
 
 
@@ -221,7 +221,8 @@ class Caller:
         silence = f"no answer for {self._patience_s:g} s"
         if self._framed:
             silence = f"something listens there, but {silence}: perhaps another program, or a launcher that is stopped"
-        how = self._hung_up or silence
+        hung_up = f"something listens there, but hangs up ({self._hung_up}): perhaps another program"
+        how = hung_up if self._hung_up else silence
         self._fail(refused=False, why=f"{self._where}: {how}")
 
     def _fail(self, *, refused: bool, why: str, fatal: bool = False) -> None:

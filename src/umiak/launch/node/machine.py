@@ -254,7 +254,7 @@ class NodeMachine:
         # Where nobody ever answered, a refusal says that the address is wrong, not that the launcher there has died.
         gone = event.refused and self._dialled in self._reachable
         if event.fatal:
-            self._end(now, Finish(exit_status=3, code="UM-MEET-003", words=event.why))
+            self._end(now, Finish(exit_status=3, code="UM-MEET-003", words=event.why, hint=self._if_not_ours()))
         elif self.setting.meeting is Meeting.ETCD:
             self._campaign(gone=self._dialled if gone else None)
         elif self._search:
@@ -692,6 +692,14 @@ class NodeMachine:
             join_host_port(setting.master_host, setting.master_port) if setting.master_host else "the address in etcd"
         )
         return f"{where} ({self._last_link_error})" if self._last_link_error else where
+
+    def _if_not_ours(self) -> str:
+        """What to do where another program, or somebody else's job, answers at the master's address."""
+        if not self.setting.master_host:
+            return ""
+        return (
+            "if it is not this job's master that answers there, name another port in --master, the same on every node"
+        )
 
     def _name_of_dialled(self) -> str | None:
         """Which node of the last generation was dialled, if it is one of them."""
