@@ -412,19 +412,49 @@ def test_devices_are_chosen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "missing"), [("train", ["numpy", "umiak_native", "paddle"]), ("local_cluster_train", ["paddle"])]
+    ("kind", "missing", "named", "hint"),
+    [
+        (
+            "train",
+            ["numpy", "umiak_native", "paddle"],
+            "numpy, umiak's native core, PaddlePaddle",
+            "[train]' paddlepaddle",
+        ),
+        ("train", ["umiak_native"], "umiak's native core", "[train]'"),
+        ("local_cluster_train", ["paddle"], "PaddlePaddle", "paddlepaddle, or the build of it for your devices"),
+    ],
 )
 def test_packages_that_are_not_installed(
-    kind: str, missing: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    kind: str,
+    missing: list[str],
+    named: str,
+    hint: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """They are told before anything is imported or started, all at once."""
+    """They are told before anything is imported or started, all at once, with one command for all."""
     found = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *args: None if name in missing else found(name, *args))
     status, out, err = ask(capsys, text=runner_text(**{"class": kind}, epochs=1))
     assert (status, out) == (2, "")
-    assert [line for line in err.splitlines() if line.startswith("error")] == [
-        f"error: training needs {name}, which is not installed [UM-TRAIN-006]" for name in missing
-    ]
+    error, advice = err.splitlines()
+    assert error == f"error: training needs what is not installed: {named} [UM-TRAIN-006]"
+    assert advice.replace("]", "]'").replace("''", "'").endswith(hint)
+
+
+def test_where_not_even_the_config_can_be_read_all_packages_are_named_at_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = ("yaml", "numpy", "umiak_native", "paddle")
+    found = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *args: None if name in missing else found(name, *args))
+    status, _, err = ask(capsys, text=runner_text(**{"class": "train"}, epochs=1))
+    assert status == 2
+    assert "not installed: PyYAML, numpy, umiak's native core, PaddlePaddle [UM-CONFIG-006]" in err
+    assert "[train]" in err
+    status, _, err = ask(capsys, "--explain", text=runner_text(**{"class": "train"}, epochs=1))
+    assert status == 2
+    assert "hint: python -m pip install pyyaml\n" in err
 
 
 def test_a_cluster_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import sys
 
 import pytest
 
@@ -212,6 +213,11 @@ def test_without_pyyaml(monkeypatch: pytest.MonkeyPatch) -> None:
     (problem,) = caught.value.problems
     assert problem.code == "UM-CONFIG-006"
     assert problem.hint == "python -m pip install pyyaml"
+    monkeypatch.setattr(sys, "version_info", (3, 10, 14))
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    with pytest.raises(UmiakError) as caught:
+        parse("a: 1", "c.yaml", Findings())
+    assert caught.value.problems[0].hint == "python -m pip install pyyaml tomli", "one command for both"
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from umiak.train.reports.chart import Curve
 from umiak.train.reports.reporter import Reporter
 from umiak.train.reports.rundir import RunDirectory
 from umiak.train.reports.text import ProgressReport
+from umiak.train.run import trainer
 
 
 def report(**more: object) -> ProgressReport:
@@ -72,6 +73,35 @@ def test_the_table_of_epochs_has_what_was_seen() -> None:
     ]
     other = [*rows, EpochRow(epoch=1, stage="b", samples=1, seconds=0.0)]
     assert report_text.table(other)[0].split()[:2] == ["epoch", "phase"]
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 7])
+def test_the_table_of_epochs_fits_a_narrow_terminal(epochs: int) -> None:
+    numbers = {"loss": 0.5, "auc": 0.75}
+    rows = [
+        EpochRow(epoch=epoch, stage="a", samples=120_000, seconds=7.5, trained=numbers, evaluated=numbers)
+        for epoch in range(epochs)
+    ]
+    lines = report_text.table(rows, 40)
+    assert max(map(len, lines)) <= 40
+    assert [word for line in lines if line.lstrip().startswith("epoch ") for word in line.split()[1:]] == [
+        str(epoch + 1) for epoch in range(epochs)
+    ]
+    assert report_text.table(rows, 200) == report_text.table(rows)
+    assert max(map(len, report_text.table(rows, 10))) < 60, "what fits nowhere is shown all the same"
+
+
+def test_a_run_ends_within_the_columns_of_its_terminal(tmp_path: Path) -> None:
+    err = io.StringIO()
+    reporter = Reporter(RunDirectory(str(tmp_path), "r"), err=err, columns=40)
+    for samples in (100, 200, 300):
+        reporter.report(report(samples=samples, recent={"auc": samples / 1000}))
+    reporter.end([EpochRow(epoch=0, stage="a", samples=120_000, seconds=7.5, trained={"loss": 1.0, "auc": 0.5})], "t")
+    reporter.close()
+    lines = err.getvalue().replace("\r", "\n").split("\n")
+    shown = [line for line in lines if line.strip() and not line.startswith(("epoch 1/", "plot: "))]
+    assert len(shown) > 10
+    assert max(map(len, shown)) <= 40
 
 
 @pytest.mark.parametrize(
@@ -140,3 +170,16 @@ def test_quiet_says_notes_and_warnings_and_writes_everything_down(tmp_path: Path
     assert (said[:-5] == []) is is_quiet
     written = [json.loads(line)["event"] for line in (tmp_path / "r" / "metrics.jsonl").read_text().splitlines()]
     assert written == ["progress"]
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/opt/site-packages/umiak/models/rank/dnn/model.py", "rank/dnn"),
+        ("/home/me/ctr/model.py", "ctr"),
+        ("/home/me/ctr/dygraph_model.py", "ctr"),
+        ("/home/me/ctr/wide_and_deep.py", "wide_and_deep"),
+    ],
+)
+def test_a_plot_is_titled_by_its_model(path: str, name: str) -> None:
+    assert trainer._model_name(path) == name

@@ -15,14 +15,16 @@ from umiak.schema import command_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     from umiak.cli.output import Printer
     from umiak.schema.flags import Parsed
     from umiak.train.plan.plan import Plan
 
-PADDLE = "python -m pip install paddlepaddle, or the build of it for your devices"
+PADDLE = "paddlepaddle"
+PACKAGES = {"yaml": "PyYAML", "numpy": "numpy", "umiak_native": "umiak's native core", "paddle": "PaddlePaddle"}
+"""What training imports, and how people call it."""
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> int:
@@ -50,6 +52,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         from umiak.cli import train_submit
 
         return train_submit.main(parsed, environ, printer)
+    _check_installed(parsed)
     found = examined(parsed, environ)
     return _answer(parsed, checked(found) if parsed.truth("check") else found, environ, printer)
 
@@ -246,21 +249,39 @@ def _train(made: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Prin
 
 def _missing_packages(made: Plan) -> list[Problem]:
     """What is not installed here and will be imported: told before anything is started, without importing it."""
-    import importlib.util
-
-    from umiak.adapters import installation
     from umiak.train.plan.plan import RunRole
 
     roles = {run.group.role for run in made.runs} - {RunRole.IDLE}
     needed = ["numpy", "umiak_native"] if roles else []
     if roles - {RunRole.SERVER}:
         needed.append("paddle")
-    return [
-        Problem(
-            code="UM-TRAIN-006",
-            what=f"training needs {name}, which is not installed",
-            hint=PADDLE if name == "paddle" else installation.command("train"),
+    missing = _not_installed(needed)
+    return [_to_install("UM-TRAIN-006", missing)] if missing else []
+
+
+def _check_installed(parsed: Parsed) -> None:
+    """Where not even the config can be read, everything that training needs is named at once."""
+    if _not_installed(["yaml"]):
+        needs_all = not (parsed.truth("explain") or parsed.truth("check"))
+        raise UmiakError(_to_install("UM-CONFIG-006", _not_installed(PACKAGES if needs_all else ["yaml"])))
+
+
+def _not_installed(names: Iterable[str]) -> list[str]:
+    import importlib.util
+
+    return [name for name in names if importlib.util.find_spec(name) is None]
+
+
+def _to_install(code: str, names: list[str]) -> Problem:
+    """One command for all of them."""
+    from umiak.adapters import installation
+
+    what = f"training needs what is not installed: {', '.join(PACKAGES[name] for name in names)}"
+    if names == ["yaml"]:
+        return Problem(code=code, what=what, hint="python -m pip install pyyaml")
+    if names == ["paddle"]:
+        return Problem(
+            code=code, what=what, hint=f"python -m pip install {PADDLE}, or the build of it for your devices"
         )
-        for name in needed
-        if importlib.util.find_spec(name) is None
-    ]
+    others = (PADDLE,) if "paddle" in names else ()
+    return Problem(code=code, what=what, hint=installation.command("train", *others))

@@ -71,7 +71,7 @@ def head(path: str) -> bytes:
         elif first[:2] == parts.GZIP:
             import gzip
 
-            file = gzip.open(path)
+            file = gzip.GzipFile(path)
         elif first:
             file = Path(path).open("rb")  # noqa: SIM115 - closed below, as the others are
         else:

@@ -11,9 +11,8 @@ from __future__ import annotations
 import re
 import sys
 
-from umiak.core.problem import Problem, UmiakError
 from umiak.schema.findings import Findings, Place
-from umiak.schema.yaml_tree import Entry, Listing, Scalar, Section
+from umiak.schema.yaml_tree import Entry, Listing, Scalar, Section, not_installed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,13 +51,8 @@ def _reader() -> Any:
         else:
             import tomli as tomllib  # type: ignore[import-not-found, unused-ignore]
     except ImportError as missing:
-        raise UmiakError(
-            Problem(
-                code="UM-CONFIG-006",
-                what="tomli is not installed, so this Python can't read an umiak.toml",
-                why=str(missing),
-                hint="python -m pip install tomli, or use Python 3.11 or newer",
-            )
+        raise not_installed(
+            "tomli", "tomli is not installed, so this Python can't read an umiak.toml", missing
         ) from missing
     return tomllib
 

@@ -92,15 +92,19 @@ def parse(text: str, source: str, findings: Findings, *, at: Place | None = None
     try:
         import yaml
     except ImportError as missing:
-        raise UmiakError(
-            Problem(
-                code="UM-CONFIG-006",
-                what="PyYAML is not installed, so no config can be read",
-                why=str(missing),
-                hint="python -m pip install pyyaml",
-            )
-        ) from missing
+        raise not_installed("pyyaml", "PyYAML is not installed, so no YAML can be read", missing) from missing
     return _Reading(yaml, text, source, findings, at).tree()
+
+
+def not_installed(package: str, what: str, missing: ImportError) -> UmiakError:
+    """That a package is missing, with one command for all that read what people write: YAML, and TOML before Python 3.11."""
+    import importlib.util
+    import sys
+
+    readers = {"pyyaml": "yaml"} if sys.version_info >= (3, 11) else {"pyyaml": "yaml", "tomli": "tomli"}
+    missing_too = {name for name, module in readers.items() if importlib.util.find_spec(module) is None}
+    hint = f"python -m pip install {' '.join(sorted({package, *missing_too}))}"
+    return UmiakError(Problem(code="UM-CONFIG-006", what=what, why=str(missing), hint=hint))
 
 
 def kind_of(node: Node) -> str:

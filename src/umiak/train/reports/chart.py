@@ -107,7 +107,12 @@ def _count(number: float) -> str:
     return f"{number:g}"
 
 
-def drawing(curve: Curve, width: int = 68, height: int = 10) -> list[str]:
+LABELS = 11
+"""Columns at the left of a drawing for a terminal."""
+NARROWEST, WIDEST = 16, 68
+
+
+def drawing(curve: Curve, width: int = WIDEST, height: int = 10) -> list[str]:
     """One curve with characters, for a terminal: ``*`` training, ``o`` other data."""
     numbers = [number for _, number in (*curve.points, *curve.marks)]
     if not numbers:

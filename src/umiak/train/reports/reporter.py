@@ -23,6 +23,7 @@ from umiak.train.reports.scalars import Scalars
 from umiak.train.reports.text import ProgressReport
 
 LIVE_EVERY_S = 0.2
+NOT_A_TERMINAL = 80 - len("[trainer 0] ")
 
 
 class Reporter:
@@ -126,7 +127,8 @@ class Reporter:
         """The table of epochs, and the picture."""
         if self._is_silent or not rows:
             return
-        for line in report_text.table(rows):
+        width = self._width()
+        for line in report_text.table(rows, width):
             self.talk(line)
         curves = [
             chart.Curve(name=name, points=tuple(self._points[name]), marks=tuple(self._marks.get(name, ())))
@@ -136,7 +138,7 @@ class Reporter:
             with open(self._run_dir.plot, "w", encoding="utf-8") as file:
                 file.write(chart.svg(curves, title))
             told = next((curve for curve in curves if curve.name == "auc"), curves[0])
-            for line in chart.drawing(told):
+            for line in chart.drawing(told, width=max(chart.NARROWEST, min(chart.WIDEST, width - chart.LABELS))):
                 self.talk(line)
             self.talk(f"plot: {self._run_dir.plot}")
 
@@ -159,6 +161,15 @@ class Reporter:
         if not self._is_silent:
             self._clear()
             self._put(self._err, f"{line}\n")
+
+    def _width(self) -> int:
+        """Of the lines that people read; where there is no terminal, with room for a launcher's tag in 80 columns."""
+        if self._columns is not None:
+            return self._columns
+        try:
+            return os.get_terminal_size(self._err.fileno()).columns - 1
+        except (OSError, ValueError):
+            return NOT_A_TERMINAL
 
     def _note(self, numbers: Mapping[str, float | None], samples: int, kind: str) -> None:
         """For the picture, and for anyone else who likes to see numbers."""

@@ -84,8 +84,8 @@ def some(names: Sequence[str]) -> str:
     return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown
 
 
-def table(rows: Sequence[EpochRow]) -> list[str]:
-    """All epochs, or passes, one below the other."""
+def table(rows: Sequence[EpochRow], columns: int | None = None) -> list[str]:
+    """All epochs, or passes, one below the other; where that is wider than so many columns, side by side, a line for each number."""
     trained = list(dict.fromkeys(name for row in rows for name in row.trained if "." not in name))
     evaluated = list(dict.fromkeys(name for row in rows for name in row.evaluated if "." not in name))
     several = len({row.stage for row in rows}) > 1
@@ -106,8 +106,31 @@ def table(rows: Sequence[EpochRow]) -> list[str]:
         cells += [_number(row.trained.get(name)) for name in trained]
         cells += [_number(row.evaluated.get(name)) for name in evaluated]
         lines.append(cells)
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    shown = _aligned(lines)
+    if columns is None or len(shown[0]) <= columns:
+        return shown
+    return _turned(lines, columns)
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     return ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+
+
+def _turned(lines: Sequence[Sequence[str]], columns: int) -> list[str]:
+    """Columns become lines, in as many blocks as are needed; each has at least one row of the table."""
+    head, *rows = lines
+    shown: list[str] = []
+    while rows:
+        count = len(rows)
+        while True:
+            block = [line.rstrip() for line in _aligned([*zip(head, *rows[:count], strict=True)])]
+            if count == 1 or max(map(len, block)) <= columns:
+                break
+            count -= 1
+        shown += block
+        rows = rows[count:]
+    return shown
 
 
 def numbers(metrics: Mapping[str, float | None]) -> list[str]:

@@ -10,6 +10,7 @@ all of them have told, so that all of them make it alike.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -99,7 +100,7 @@ class Trainer:
                 self._loop.go(begun)
             except StopRequested:
                 return self._outcome(is_stopped=True, is_untouched=not self.engines)
-            self.context.reporter.end(self.state.history, f"{self.settings.config}: {_title(self.run)}")
+            self.context.reporter.end(self.state.history, _title(self.run))
         return self._outcome()
 
     # ---- what a loop does
@@ -196,5 +197,16 @@ class Trainer:
 
 
 def _title(run: Run) -> str:
-    """A run in a few words, for its plot."""
-    return f"{run.name}, {run.group.mode}" + (f", {run.group.trainers} trainers" if run.group.is_divided else "")
+    """A run in a few words, for its plot: the model, and how it was trained."""
+    models = dict.fromkeys(_model_name(stage.model) for stage in run.stages)
+    how = f"{run.name}, {run.group.mode}" + (f", {run.group.trainers} trainers" if run.group.is_divided else "")
+    return f"{', '.join(models)}: {how}"
+
+
+def _model_name(path: str) -> str:
+    """``rank/dnn`` for a model of the zoo, ``ctr`` for ``/home/me/ctr/model.py``: people call a model by its directory."""
+    directory, file = os.path.split(os.path.abspath(path))
+    if file not in ("model.py", "dygraph_model.py"):
+        return os.path.splitext(file)[0]
+    _, inside, name = directory.rpartition(f"{os.sep}umiak{os.sep}models{os.sep}")
+    return name if inside else os.path.basename(directory) or file
