@@ -4,7 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made-from
+DEMO_STAMP := $(VENV)/.made-for-demo
 NATIVE := $(wildcard native/*.toml native/Cargo.lock native/*.pyi native/src/*.rs native/src/*/*.rs)
+SETUP_FROM := pyproject.toml hatch_build.py shims/paddlerec/pyproject.toml constraints.txt $(NATIVE)
 PEERS := .venv-peers
 TORCH := .venv-torch
 WHEELS := .venv-wheels
@@ -25,6 +27,8 @@ define NEEDS_PYTHON
 command -v $(PYTHON) >/dev/null || { echo "umiak needs Python 3.10 or newer: no $(PYTHON) on PATH; name another one: make PYTHON=/path/to/python3.11 setup" >&2; exit 1; }; \
 $(PYTHON) -c 'import sys; sys.exit("umiak needs Python 3.10 or newer, and %s is %s; name another one: make PYTHON=/path/to/python3.11 setup" % (sys.executable, sys.version.split()[0]) if sys.version_info < (3, 10) else 0)'
 endef
+# Debian without python3-venv leaves an environment without pip.
+MAKE_VENV = test -x $(BIN)/pip || { echo "1/4 virtual environment in $(VENV)" >&2; $(PYTHON) -m venv $(VENV); }
 # A real Ray, 300 MB.
 MAKE_RAY = test -x .venv-ray/bin/ray || { $(BIN)/uv venv --quiet --python $(BIN)/python .venv-ray && $(BIN)/uv pip install --quiet --python .venv-ray/bin/python 'ray[default]==2.60.0'; }
 # Two at a time, as many as the smallest machine has cores; what each prints stays together.
@@ -43,15 +47,22 @@ help: ## Show what there is to do
 
 setup: $(STAMP) ## Make .venv with everything that users and tests need
 
-$(STAMP): pyproject.toml hatch_build.py shims/paddlerec/pyproject.toml constraints.txt $(NATIVE)
+# Two sizes of the same environment. What the demo needs is in the whole one too, so that is enough where it is there.
+$(STAMP): $(SETUP_FROM)
 	@$(NEEDS_RUST)
 	@$(NEEDS_PYTHON)
-	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)  # which leaves one without pip if Debian's python3-venv is missing
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt pip uv
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --reinstall-package umiak-native --editable '.[train]' --editable shims/paddlerec --group dev --group paddle
-	@touch $(STAMP)
+	@$(MAKE_VENV)
+	@$(BIN)/python -m tools.setup all
+	@touch $(STAMP) $(DEMO_STAMP)
 
-demo: setup ## Train a click-through model on this machine with parameter servers, and ask it
+$(DEMO_STAMP): $(SETUP_FROM)
+	@$(NEEDS_RUST)
+	@$(NEEDS_PYTHON)
+	@$(MAKE_VENV)
+	@$(BIN)/python -m tools.setup demo
+	@touch $(DEMO_STAMP)
+
+demo: $(if $(wildcard $(STAMP)),$(STAMP),$(DEMO_STAMP)) ## Train a click-through model with parameter servers here, kill some of them, and ask the model
 	@$(BIN)/python examples/demo.py
 
 test: setup ## Everything: checks, unit tests, laws, scripts, real clusters

@@ -562,7 +562,7 @@ def run(command: str, directory: Path) -> tuple[int, str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=60,
+        timeout=300,  # for a command that hangs; how fast a machine is decides nothing
         check=False,
     )
     return done.returncode, done.stdout
