@@ -513,6 +513,7 @@ RUN = re.compile(
 RUNNING = [page for page in PAGES if RUN.search(page.read_text(encoding="utf-8"))]
 
 
+@pytest.mark.timeout(900)  # some pages start a framework ten times
 @pytest.mark.parametrize("page", RUNNING, ids=page_name)
 def test_what_a_page_shows_is_what_happens(page: Path, tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")

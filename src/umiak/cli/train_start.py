@@ -106,6 +106,6 @@ def _where(told: dict[str, object] | None) -> str:
 def _columns(printer: Printer) -> int | None:
     """How wide a worker's live line may be here, behind the launcher's tag."""
     try:
-        return max(40, os.get_terminal_size(printer.err.fileno()).columns - len("[trainer 0] ") - 1)
+        return max(20, os.get_terminal_size(printer.err.fileno()).columns - len("[trainer 0] ") - 1)
     except (OSError, ValueError):
         return None  # no terminal

@@ -109,7 +109,7 @@ def _count(number: float) -> str:
 
 LABELS = 11
 """Columns at the left of a drawing for a terminal."""
-NARROWEST, WIDEST = 16, 68
+NARROWEST, WIDEST = 12, 68
 
 
 def drawing(curve: Curve, width: int = WIDEST, height: int = 10) -> list[str]:
