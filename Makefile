@@ -127,6 +127,7 @@ check-imports: setup
 check-docs: setup
 	$(BIN)/python docs/generate.py --check
 	$(BIN)/python -m tools.architecture --check
+	$(BIN)/python -m tools.pictures --check
 
 check-known-weaknesses: setup
 	$(BIN)/python -m tools.audit
@@ -159,9 +160,10 @@ bench-fabric: setup ## Make .venv-fabric for the comparison of jobs over ssh (25
 bench-peers: setup ## Make .venv-peers with the newest torch for the comparison (5 GB)
 	$(BIN)/python -m benchmarks.peers
 
-docs: setup ## Write what is made from the code: pages of docs/reference, the schema of configs, the architecture picture
+docs: setup ## Write what is made from the code: pages of docs/reference, the schema of configs, pictures
 	$(BIN)/python docs/generate.py
 	$(BIN)/python -m tools.architecture
+	$(BIN)/python -m tools.pictures
 
 site: setup ## Make a site of the documentation that can be searched, in build/site (makes .venv-site, 150 MB)
 	@test -x $(SITE)/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python $(SITE)

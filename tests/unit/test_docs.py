@@ -342,6 +342,21 @@ def test_the_readmes_lead_to_each_other_at_the_top(name: str) -> None:
     assert f"]({LANGUAGES[name]})" in "\n".join(text_of(name).splitlines()[:4])
 
 
+@pytest.mark.parametrize("name", [*LANGUAGES, "docs/how-to/install.md", "tools/setup.py"])
+def test_the_size_of_the_environment_is_what_is_said(name: str) -> None:
+    """Between what `make setup` installs and what it is once every module was imported, and has its bytecode beside it."""
+    if not (ROOT / ".venv" / ".made-from").exists():
+        pytest.skip("the tests run in another environment")
+    bytecode = whole = 0
+    for directory, _, files in os.walk(ROOT / ".venv"):
+        size = sum(os.lstat(os.path.join(directory, file)).st_blocks for file in files) * 512
+        whole += size
+        bytecode += size if directory.endswith("__pycache__") else 0
+    said = max(float(number) for number in re.findall(r"([\d.]+) GB", text_of(name)))
+    assert whole - bytecode <= (said + 0.05) * 1e9, f"{(whole - bytecode) / 1e9:.2f} GB before anything runs"
+    assert whole >= (said - 0.15) * 1e9, f"{whole / 1e9:.2f} GB"
+
+
 def test_the_check_of_links_checks() -> None:
     assert "um-cli-001" in anchors(DOCS / "reference" / "errors.md")
     assert "umiak-launch" in anchors(DOCS / "reference" / "launch.md")
