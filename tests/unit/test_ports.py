@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.support import python
 from umiak.adapters import ports
-from umiak.adapters.ports import HeldPorts
+from umiak.adapters.ports import HeldPorts, listener_of
 from umiak.core.problem import UmiakError
 
 
@@ -177,3 +178,17 @@ def test_a_port_whose_last_worker_just_ended_can_be_held_again(held: HeldPorts) 
         client.recv(1)
     held.hold_these([number])
     assert held.numbers == (number,)
+
+
+@pytest.mark.parametrize(("family", "host"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
+def test_who_listens_is_named(family: int, host: str) -> None:
+    with socket.socket(family) as sock:
+        try:
+            sock.bind((host, 0))
+        except OSError:
+            pytest.skip(f"no {host} on this machine")
+        port = sock.getsockname()[1]
+        assert listener_of(port) is None  # it is bound, and does not listen
+        sock.listen()
+        assert (listener_of(port) or "").endswith(f" (process {os.getpid()})")
+    assert listener_of(port) is None

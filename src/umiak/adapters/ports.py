@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FIRST, BEYOND = 20000, 32768
+_LISTENS = "0A"
+_MOST_NAME = 40
 
 
 class HeldPorts:
@@ -99,3 +101,50 @@ def usable_range() -> tuple[int, int]:
     except (OSError, ValueError):
         lowest = BEYOND
     return (FIRST, min(lowest, BEYOND)) if lowest >= FIRST + 2000 else (FIRST, BEYOND)
+
+
+def listener_of(port: int) -> str | None:
+    """``nginx (process 4711)``: what listens at a TCP port of this machine, as far as this user may know; None otherwise.
+
+    Read from /proc, once something has gone wrong: never on the way of a launch that goes well.
+    """
+    from umiak.core.shown import one_line
+
+    sockets = {f"socket:[{inode}]" for inode in _inodes(port)}
+    if not sockets:
+        return None
+    for process in filter(str.isdecimal, _names("/proc")):
+        directory = f"/proc/{process}/fd"
+        if any(_target(f"{directory}/{number}") in sockets for number in _names(directory)):
+            try:
+                with open(f"/proc/{process}/comm", encoding="utf-8", errors="replace") as file:
+                    return f"{one_line(file.read().strip(), _MOST_NAME)} (process {process})"
+            except OSError:
+                return f"process {process}"
+    return None
+
+
+def _inodes(port: int) -> set[str]:
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(table, encoding="ascii") as file:
+                rows = [line.split() for line in file][1:]
+        except OSError:
+            continue
+        found |= {row[9] for row in rows if row[3] == _LISTENS and int(row[1].rpartition(":")[2], 16) == port}
+    return found
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:  # gone by now, or another user's
+        return []
+
+
+def _target(link: str) -> str:
+    try:
+        return os.readlink(link)
+    except OSError:
+        return ""

@@ -20,7 +20,7 @@ from umiak.adapters import devices as device_files
 from umiak.adapters import frames, hostinfo, own_modules, process, watchdog
 from umiak.adapters.identity import SUPERVISOR, ProcessIdentity
 from umiak.adapters.loop import Loop
-from umiak.adapters.ports import HeldPorts
+from umiak.adapters.ports import HeldPorts, listener_of
 from umiak.contracts import devices
 from umiak.contracts.start import TOKEN, TOKEN_FILE
 from umiak.core.cluster import join_host_port, split_host_port
@@ -303,9 +303,7 @@ class _Launch:
                 listener = frames.listen(bind_to, plan_.master_port)
             except OSError as error:
                 # Another launcher of this machine may be the master already; if it is no launcher, dialling it will tell.
-                from umiak.adapters import listeners
-
-                program = listeners.listener_of(plan_.master_port)
+                program = listener_of(plan_.master_port)
                 by = f" by {program}" if program else ""
                 self.talk.say(
                     f"port {plan_.master_port} is taken here{by} ({error.strerror}); if that is this job's master, this node joins it"
