@@ -153,3 +153,81 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
     assert problems("- a\n") == ["UM-CONFIG-013 job.yaml:1:1 a job is a mapping, and this is a list"]
     assert "UM-CONFIG-011 job.yaml:1:1 job: name is missing" in problems("")
     assert "UM-CONFIG-011 job.yaml:1:10 role trainer: command is missing" in problems("roles: { trainer: {}}")
+
+
+# ---- what differs on a place
+
+OVERRIDDEN = """\
+name: ctr
+command: train.py
+image: paddle:3.3
+nodes: 4
+secrets: [KEY]
+env: {A: 1, B: 2}
+roles:
+  server: {nodes: 2, cpus: 8}
+  trainer: {nodes: 4, cpus: 16, env: {C: 3}}
+on:
+  lab:
+    image: null
+    secrets: []
+    env: {B: 20, D: 4}
+    roles:
+      trainer: {nodes: 1, env: {E: 5}}
+  laptop: {roles: null, cpus: 2, nodes: 1}
+  cluster:
+"""
+
+
+def test_a_place_lays_its_own_keys_over_the_job() -> None:
+    reading = job_file.read(OVERRIDDEN, "job.yaml")
+    assert reading.problems == ()
+    base = reading.job
+    assert base is not None
+    assert [each.name for each in reading.overrides] == ["lab", "laptop"]
+    lab = reading.job_on("lab")
+    assert lab is not None
+    assert (lab.image, lab.secrets) == ("", ())
+    assert lab.env == (("A", "1"), ("B", "20"), ("D", "4"))
+    server, trainer = lab.roles
+    assert server == base.roles[0]
+    assert (trainer.nodes, trainer.resource.cpus) == (Replicas(least=1, most=1), 16)
+    assert trainer.env == (("C", "3"), ("E", "5"))
+    laptop = reading.job_on("laptop")
+    assert laptop is not None
+    assert laptop.roles == (RoleSpec(resource=Resource(cpus=2)),)
+    assert laptop.image == "paddle:3.3"
+    assert reading.job_on("cluster") == reading.job_on("elsewhere") == base
+
+
+def test_what_is_wrong_for_a_place_is_told_at_its_line_whichever_place_is_asked_for() -> None:
+    text = """\
+name: ctr
+command: train.py
+restarts: often
+files: .
+include: "*.py"
+on:
+  lab: {nodes: many, name: other}
+  hpc:
+    cpsu: 2
+    files: null
+    on: {}
+  "a b": {}
+  ray: 3
+  aihc: {roles: {tainer: {}}}
+"""
+    assert problems(text) == [
+        'UM-CONFIG-013 job.yaml:3:11 job: restarts must be an integer, not the text "often"',
+        "UM-SUBMIT-001 job.yaml:5:1 job on hpc: include without files: nothing is sent",
+        "UM-CONFIG-014 job.yaml:7:16 job on lab: nodes: not a number of nodes: many",
+        "UM-CONFIG-014 job.yaml:7:22 job on lab: name is the same on all places",
+        "UM-CONFIG-012 job.yaml:9:5 job on hpc: unknown key: cpsu",
+        "UM-CONFIG-014 job.yaml:11:5 job on hpc: on is the same on all places",
+        "UM-CONFIG-014 job.yaml:12:3 job: on: not a name of a place: a b",
+        "UM-CONFIG-013 job.yaml:13:8 job: on: ray must be a mapping, not the number 3",
+        "UM-CONFIG-012 job.yaml:14:18 job on aihc: unknown role: tainer",
+    ]
+    assert problems("name: ctr\ncommand: a\non: lab\n") == [
+        'UM-CONFIG-013 job.yaml:3:5 job: on must be a mapping, not the text "lab"'
+    ]

@@ -16,12 +16,13 @@ from umiak import platforms
 from umiak.adapters import identity, private_files
 from umiak.core.bundle import shown
 from umiak.core.cluster import Role
+from umiak.core.devices import DeviceKind
 from umiak.core.job import FileSet, FrameworkName, Job, Replicas, Resource, RoleSpec, Transfer
 from umiak.core.node_report import NodeReport
 from umiak.core.status import State
 from umiak.core.value import replace
 from umiak.submit import configuration, places, registry
-from umiak.submit.backends.local import backend, checks
+from umiak.submit.backends.local import backend, checks, fitting, plan
 from umiak.submit.backends.local.plan import plan_of
 from umiak.submit.node import logs, state
 from umiak.submit.node.files import RunFiles
@@ -163,16 +164,50 @@ def test_everything_that_this_machine_does_not_have_is_told_at_once() -> None:
     machine = checks.Machine(
         cpus=2, memory_bytes=4 * GIB, has_framework=False, missing_files=frozenset(checks.scripts(made))
     )
-    assert [problem.code for problem in checks.problems(made, machine)] == [
-        "UM-SUBMIT-020",
-        "UM-SUBMIT-021",
-        *["UM-SUBMIT-024"] * 3,
-    ]
+    assert [problem.code for problem in checks.problems(made, machine)] == ["UM-SUBMIT-020", "UM-SUBMIT-024"]
+    assert [problem.code for problem in checks.missing(made, machine)] == ["UM-SUBMIT-021"]
     different = replace(made, roles=(replace(SERVERS, command=("serve.py",)), TRAINERS), framework=FrameworkName.NONE)
     assert [each.code for each in checks.problems(different, checks.Machine(cpus=2, memory_bytes=GIB))] == [
         "UM-SUBMIT-022"
     ]
     assert checks.problems(job(), checks.Machine(cpus=2, memory_bytes=GIB)) == []
+
+
+def test_a_job_for_larger_machines_starts_here_with_what_fits_and_says_so() -> None:
+    wanted = Resource(cpus=64, memory_bytes=512 * GIB)
+    machine = checks.Machine(cpus=2, memory_bytes=4 * GIB)
+    fitted = fitting.fit(job(RoleSpec(workers=8, resource=wanted)), machine)
+    assert fitted.job == job(RoleSpec(workers=8, resource=wanted))  # cores and memory are shared
+    assert [each.what for each in fitted.remarks] == [
+        "trainer: cpus: 64 per node, this machine has 2: all workers share these",
+        "trainer: memory: 512.0 GiB per node, this machine has 4.0 GiB: all workers share it",
+    ]
+    assert fitting.fit(job(RoleSpec()), machine).remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("role", "there", "started"),
+    [
+        (RoleSpec(resource=Resource(devices=8)), 2, 2),
+        (RoleSpec(nodes=Replicas(least=4, most=4), resource=Resource(devices=8)), 2, 2),
+        (RoleSpec(nodes=Replicas(least=4, most=4), resource=Resource(devices=2)), 4, 4),
+        (RoleSpec(nodes=Replicas(least=4, most=4), resource=Resource(devices=2)), 5, 4),
+        (RoleSpec(workers=16, resource=Resource(devices=8)), 2, 4),
+        (RoleSpec(nodes=Replicas(least=2, most=2), resource=Resource(devices=2)), 4, None),
+        (RoleSpec(nodes=Replicas(least=2, most=2)), 1, None),
+    ],
+)
+def test_workers_are_started_for_the_devices_that_there_are(role: RoleSpec, there: int, started: int | None) -> None:
+    machine = checks.Machine(cpus=2, memory_bytes=4 * GIB, devices=there, device=DeviceKind.GPU)
+    made = job(role)
+    fitted = fitting.fit(made, machine)
+    assert checks.problems(made, machine) == []
+    if started is None:
+        assert (fitted.job, fitted.remarks) == (made, ())
+        return
+    assert plan.workers_of(fitted.job.roles[0]) == started
+    (remark,) = fitted.remarks
+    assert f"{started} workers are started here instead of {plan.workers_of(role)}" in remark.what
 
 
 # ---- states

@@ -182,14 +182,14 @@ def test_plain_secrets_are_warned_about_and_never_shown() -> None:
 def test_keys(secrets: dict[str, str], own: bool, codes: list[str]) -> None:
     with_keys = folder(MPI, SERVED)
     with_keys = replace(with_keys, settings=replace(with_keys.settings, secrets=Secrets(secrets)))
-    found = checks.problems(with_keys, has_client=True, has_own_keys=own)
+    found = [*checks.missing(with_keys.settings, has_client=True, has_own_keys=own), *checks.problems(with_keys)]
     assert [each.code for each in found] == codes
     assert "with blank" not in "".join(line for each in found for line in each.lines())
 
 
 def test_secrets_of_a_job_must_fit_into_a_line() -> None:
     wanted = folder(MPI, replace(SERVED, secrets=("KEY",)))
-    found = checks.problems(wanted, has_client=True, has_own_keys=False, environ={"KEY": "line\nline"})
+    found = checks.problems(wanted, {"KEY": "line\nline"})
     assert [each.what for each in found] == ["can't be written to config.ini: the value of KEY"]
 
 
@@ -229,18 +229,16 @@ GPU = Resource(devices=1, device=DeviceKind.GPU)
 )
 def test_shapes_that_the_platform_has(text: str, roles: tuple[RoleSpec, ...], count: int) -> None:
     wanted = replace(folder(text, SERVED), job=replace(SERVED, roles=roles))
-    found = checks.problems(wanted, has_client=True, has_own_keys=False)
+    found = checks.problems(wanted)
     assert [each.code for each in found] == ["UM-SUBMIT-224"] * count
 
 
 def test_what_a_person_has_to_add() -> None:
     bare = folder(MPI, replace(SERVED, inputs=(Transfer(url="s3://a", path="b"),)))
-    assert [each.code for each in checks.problems(bare, has_client=False, has_own_keys=False)] == [
-        "UM-SUBMIT-227",
-        "UM-SUBMIT-225",
-    ]
+    missing = checks.missing(bare.settings, has_client=False, has_own_keys=False)
+    assert [each.code for each in (*missing, *checks.problems(bare))] == ["UM-SUBMIT-227", "UM-SUBMIT-225"]
     unsent = replace(bare, settings=replace(bare.settings, files=()), job=SERVED, node_plan="{}\n")
-    assert [each.what for each in checks.problems(unsent, has_client=True, has_own_keys=False)] == [
+    assert [each.what for each in checks.problems(unsent)] == [
         "submit: start_cmd without files: nothing would be uploaded"
     ]
     assert [each.code for each in checks.warnings(bare)] == ["UM-SUBMIT-236"]

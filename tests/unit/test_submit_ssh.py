@@ -169,10 +169,11 @@ def test_a_dry_run_asks_no_host(tmp_path: Path) -> None:
     made = job(RoleSpec(command=("train.py",)))
     for environ, codes in (({"LAB": "x"}, []), ({}, ["UM-SUBMIT-114"])):
         flow = Flow(configuration.context({"HOME": str(tmp_path), **environ}, str(tmp_path)))
-        found = flow.check(made, flow.place("lab"), is_dry=True)
-        assert [each.code for each in found] == codes
-    missing = flow.check(job(RoleSpec(command=("other.py",))), flow.place("lab"), is_dry=True)
-    assert [each.code for each in missing] == ["UM-SUBMIT-114", "UM-SUBMIT-020"]
+        found = flow.dry_run(made, flow.place("lab"))
+        assert [each.code for each in found.missing] == codes
+    with pytest.raises(UmiakError) as refused:
+        flow.dry_run(job(RoleSpec(command=("other.py",))), flow.place("lab"))
+    assert [each.code for each in refused.value.problems] == ["UM-SUBMIT-020"]
 
 
 def test_what_a_dry_run_prints(tmp_path: Path) -> None:
@@ -216,7 +217,7 @@ def test_what_a_dry_run_prints(tmp_path: Path) -> None:
   ]
  ],
  "files": {
-  "digest": "(known when it starts)",
+  "digest": "<known at start: hash of the files>",
   "store": "../../../files",
   "archive": "",
   "url": ""
@@ -233,6 +234,9 @@ over ssh, at once, to node0:
 python3 gets the job's files (once per content hash) and the launcher's file, unless they are there, writes the files above, \
 and starts a supervisor
 through standard input: UMIAK_TOKEN, PASSPORT (values are not shown)
+
+# placeholders, for what this plan can't know
+<known at start: hash of the files>
 """
     )
 

@@ -107,7 +107,8 @@ FLAGS = (
     ),
     Flag(
         name="dry_run",
-        help="With --on or -b: print every file and command, secrets masked, and start nothing.",
+        help="With --on or -b: print every file and command, secrets masked, every file that would be sent, and what is missing here; "
+        "start nothing. Neither an account nor a client of the place is needed.",
         group=PLACE,
         origin=FlagOrigin.UMIAK,
         kind=FlagKind.SWITCH,

@@ -39,6 +39,14 @@ def one_line(text: str, most: int = 4096) -> str:
     return inert(text).replace("\n", "\\n").replace("\t", " ")
 
 
+def size_text(count: int) -> str:
+    """Bytes for people: ``13.7 KiB``."""
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if count >= unit:
+            return f"{count / unit:.1f} {name}"
+    return f"{count} bytes"
+
+
 def _without_colours(text: str) -> str:
     """Without sequences of the form ``ESC [ digits m``."""
     first, *pieces = text.split("\x1b[")

@@ -14,7 +14,7 @@ import os
 from umiak.core.bundle import shown
 from umiak.core.cluster import Role
 from umiak.core.job import Handle, Job, Replicas, Resource, RoleSpec
-from umiak.core.problem import BadRequest
+from umiak.core.problem import BadRequest, UmiakError
 from umiak.submit import configuration
 from umiak.submit.backend import DEFAULT_GRACE_S, LogsWanted
 from umiak.submit.flow import Flow
@@ -58,16 +58,20 @@ class JobPlace:
         return SubmittedRun(self._flow, self._flow.find(str(submitted.handle)))
 
     def dry_run(self, job: Job) -> str:
-        """Every file and command of a submission, without secrets."""
-        self._check(job, is_dry=True)
-        return shown(self._flow.render(job, self._named))
+        """Every file and command of a submission, without secrets; at its end what this machine lacks for it."""
+        try:
+            plan = self._flow.dry_run(job, self._named)
+        except UmiakError as error:
+            raise BadRequest(*error.problems) from None
+        missing = "".join(f"# {line}\n" for each in plan.missing for line in each.lines("missing"))
+        return "\n".join([shown(plan.bundle), *([missing] if missing else [])])
 
     def find(self, run: str) -> SubmittedRun:
         """A run by its handle, its id, or the beginning of one."""
         return SubmittedRun(self._flow, self._flow.find(run))
 
-    def _check(self, job: Job, *, is_dry: bool = False) -> None:
-        if problems := self._flow.check(job, self._named, is_dry=is_dry):
+    def _check(self, job: Job) -> None:
+        if problems := self._flow.check(job, self._named):
             raise BadRequest(*problems)
 
 

@@ -50,9 +50,11 @@ class KubeApi:
         environ: Mapping[str, str],
         *,
         timeout_s: float,
+        attempts: int = ATTEMPTS,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.access = access
+        self._attempts = attempts
         self._environ = environ
         self._credentials = KubeCredentials(access, environ)
         self._timeout_s = timeout_s
@@ -134,7 +136,7 @@ class KubeApi:
         data = None if body is None else json.dumps(body).encode()
         may_renew = True
         delay_s = FIRST_DELAY_S
-        for attempt in range(ATTEMPTS):
+        for attempt in range(self._attempts):
             wait_s = delay_s
             try:
                 return self._once(verb, path, query, data, kind)
@@ -152,7 +154,7 @@ class KubeApi:
                 trouble = _named(error)
                 if tls:
                     raise KubeSilent(trouble, request, tls=tls) from error
-            if attempt < ATTEMPTS - 1:
+            if attempt < self._attempts - 1:
                 self._sleep(min(wait_s, LONGEST_DELAY_S))
                 delay_s *= 2
         raise KubeSilent(trouble, request)

@@ -12,7 +12,7 @@ from umiak.core.value import replace, value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
 
 @value
@@ -44,6 +44,12 @@ class Findings:
         """Take in what was found elsewhere; its problems may count less here."""
         (self._warnings if as_warnings else self._problems).extend(others._problems)
         self._warnings += others._warnings
+
+    def without(self, told: Container[tuple[str, str | None]]) -> Findings:
+        """Those whose code and place were not told elsewhere; without the warnings."""
+        made = Findings()
+        made._problems = [each for each in self._problems if (each[1].code, each[1].where) not in told]
+        return made
 
     @property
     def problems(self) -> tuple[Problem, ...]:

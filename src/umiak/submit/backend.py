@@ -6,6 +6,7 @@
     backend.submit(submission)                           Handle; with the same run id again, the same job
     backend.status(handle), .logs(handle, wanted), .cancel(handle), .list()
     backend.examine()                                    if it has it: how the place is, for `umiak doctor --on PLACE`
+    backend.check_offline(job), .missing_here(job), .render_offline(job, run_id)    if it has them: for a dry run
 
 A backend raises `UmiakError` if its place refused and nothing was started, and `AnswerLost` if it can't know. After a lost answer
 the same submission is sent again with the same run id, which must not start the job twice.
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from typing import Protocol, TypeAlias
 
     from umiak.core.cluster import Role
+    from umiak.submit.payload.file_manifest import FoundFiles
     from umiak.submit.places import NamedPlace
 
     BackendFactory: TypeAlias = "Callable[[NamedPlace, SubmitContext], Backend]"
@@ -127,11 +129,48 @@ class Reviving:
 
 
 class OfflineCheck:
-    """A backend whose `check` asks many machines, which a dry run leaves alone: mixed in."""
+    """A backend that can check and show a job without its place, and on a machine that lacks what submitting needs: mixed in.
+
+    A dry run asks for what is wrong with the job, which is an error, and for what is missing here, which is only listed: no machine is
+    asked, and neither SDK nor keys nor commands of a cluster are needed.
+    """
 
     def check_offline(self, job: Job) -> list[Problem]:
-        """Everything that is wrong as far as it can be seen from here."""
+        """Everything that is wrong with the job and the place's settings, as far as it can be seen from here."""
         raise NotImplementedError
+
+    def missing_here(self, job: Job) -> list[Problem]:  # noqa: ARG002 - for those that miss something
+        """What this machine lacks for a submission: an SDK, a key, a command."""
+        return []
+
+    def render_offline(self, job: Job, run_id: str) -> Bundle:
+        """As `Backend.render`, with a `placeholder` for what is not known here."""
+        rendered: Bundle = self.render(job, run_id)  # type: ignore[attr-defined]
+        return rendered
+
+
+class Remarks:
+    """A backend that has something to say about a job that it starts all the same: mixed in."""
+
+    def remarks(self, job: Job) -> list[Problem]:
+        """What a person should know before it starts."""
+        raise NotImplementedError
+
+
+class FilesSent:
+    """A backend that says which files of the job travel: mixed in. Of one that does not, it is what the job's `files` name."""
+
+    def files_sent(self, job: Job) -> FoundFiles | None:
+        """What is sent; None: nothing is. UmiakError with everything that keeps the files from being sent."""
+        raise NotImplementedError
+
+    def file_problems(self, job: Job) -> list[Problem]:
+        """Everything that keeps them from being sent."""
+        try:
+            self.files_sent(job)
+        except UmiakError as error:
+            return list(error.problems)
+        return []
 
 
 def nobody_listens(_: str) -> None:

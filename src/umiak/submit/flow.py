@@ -1,7 +1,8 @@
 """From a job to a run: check, render, submit, and a record of it. A program.
 
     flow = Flow(context)
-    flow.check(job, place), flow.render(job, place, run_id)     what a dry run shows
+    flow.dry_run(job, place)                                    what it would write, send and run
+    flow.check(job, place)                                      everything that is wrong
     submitted = flow.submit(job, place)                         starts it, once
     flow.told(submitted)                                        the person has seen the handle
 
@@ -17,12 +18,11 @@ import os
 import time
 
 from umiak.core.job import Handle, handle
-from umiak.core.names import is_name
 from umiak.core.problem import Problem, UmiakError
-from umiak.core.shown import one_line
 from umiak.core.value import fields, is_value, replace, value
 from umiak.submit import place_record, repeats
-from umiak.submit.backend import AnswerLost, OfflineCheck, Pinning, Secrets, Sizing, Submission
+from umiak.submit.backend import AnswerLost, Pinning, Secrets, Sizing, Submission
+from umiak.submit.jobs import checks, dry_run
 from umiak.submit.known_runs import KnownRun, KnownRuns
 from umiak.submit.run_record import RunRecord
 
@@ -31,15 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-    from umiak.core.bundle import Bundle
     from umiak.core.job import Job
+    from umiak.submit.jobs.dry_run import SubmissionPlan
     from umiak.submit.places import NamedPlace
 
 __all__ = ["Flow", "KnownRun", "KnownRuns", "Submitted"]
-
-NAME_HINT = "use up to 64 letters, digits, `-`, `_` and `.`"
-DRY = "dry-run"
-"""In place of the random part of a run's id, so that two dry runs print the same."""
 
 
 @value
@@ -62,28 +58,21 @@ class Flow(KnownRuns):
         backend = self.backend(place)
         return backend.sized(job) if isinstance(backend, Sizing) else job
 
-    def check(self, job: Job, place: NamedPlace, *, is_dry: bool = False) -> list[Problem]:
-        """Everything that is wrong, at once. ``is_dry``: nothing will be started, see `OfflineCheck`."""
-        missing = [
-            Problem(
-                code="UM-SUBMIT-008",
-                what=f"a secret of the job is not set here: {name}",
-                why="secrets are taken from your environment by their names",
-                hint=f"export {name}, or remove it from `secrets`",
-            )
-            for name in job.secrets
-            if not self.context.environ.get(name)
-        ]
-        # Of a job that was made in Python: files and flags were checked when they were read.
-        if wrong := _wrong_values(job):
-            return [*wrong, *missing]
-        backend = self.backend(place)
-        found = backend.check_offline(job) if is_dry and isinstance(backend, OfflineCheck) else backend.check(job)
-        return [*missing, *_leaks(job, self.context.environ), *found]
+    def check(self, job: Job, place: NamedPlace) -> list[Problem]:
+        """Everything that is wrong, at once."""
+        unset = checks.unset_secrets(job, self.context.environ)
+        if wrong := checks.wrong_values(job):
+            return [*wrong, *unset]
+        found = [*checks.leaks(job, self.context.environ), *checks.refused(job, place.backend, place.name)]
+        return [*unset, *found, *self.backend(place).check(job)]
 
-    def render(self, job: Job, place: NamedPlace, run_id: str | None = None) -> Bundle:
-        """What a submission would write and run."""
-        return self.backend(place).render(job, run_id or f"{job.name}-{DRY}")
+    def warnings(self, job: Job, place: NamedPlace) -> list[Problem]:
+        """What a person should know about a job that is submitted all the same."""
+        return dry_run.warnings(job, place, self.backend(place))
+
+    def dry_run(self, job: Job, place: NamedPlace) -> SubmissionPlan:
+        """What a submission would write, send and run. UmiakError with everything that is wrong with the job."""
+        return dry_run.make(job, place, self.backend(place), self.context)
 
     def submit(self, job: Job, place: NamedPlace, *, key: str | None = None) -> Submitted:
         """Start a job that was checked. With the same ``key`` again it is the same run, however often it is asked for."""
@@ -171,7 +160,7 @@ class Flow(KnownRuns):
         submission = Submission(
             run_id=record.run_id,
             job=job,
-            bundle=self.render(job, place, record.run_id),
+            bundle=self.backend(place).render(job, record.run_id),
             secrets=secrets_of(job, self.context.environ),
         )
         try:
@@ -207,45 +196,6 @@ def secrets_of(job: Job, environ: Mapping[str, str]) -> Secrets:
     from umiak.contracts.start import TOKEN
 
     return Secrets({**{name: environ[name] for name in job.secrets}, TOKEN: os.urandom(16).hex()})
-
-
-def _wrong_values(job: Job) -> list[Problem]:
-    found: list[tuple[str, str]] = []
-    if not is_name(job.name):
-        found.append((f"not a name of a job: {one_line(job.name, 80) or 'nothing'}", NAME_HINT))
-    if not job.roles:
-        found.append(("the job has no roles", "leave `roles` out, or name one"))
-    if any(not job.command_of(each) for each in job.roles):
-        found.append(("the job has no command", 'write `command=("train.py", "--lr", "0.1")`'))
-    for each in job.roles:
-        if not 1 <= each.nodes.least <= each.nodes.most:
-            what = f"{each.role.value}: not a number of nodes: {each.nodes.least} to {each.nodes.most}"
-            found.append((what, "write `Replicas(least=2, most=2)`"))
-    roles = [each.role for each in job.roles]
-    found += [
-        (f"the same role twice: {each.value}", "write each role once") for each in {*roles} if roles.count(each) > 1
-    ]
-    return [Problem(code="UM-SUBMIT-015", what=what, hint=hint) for what, hint in found]
-
-
-def _leaks(job: Job, environ: Mapping[str, str]) -> list[Problem]:
-    """A secret whose value stands in the job itself would be in rendered files and lists of processes."""
-    found = []
-    texts = [*job.command, *(text for _, text in job.env)]
-    for role in job.roles:
-        texts += [*role.command, *(text for _, text in role.env)]
-    for name in job.secrets:
-        secret = environ.get(name, "")
-        if len(secret) >= 8 and any(secret in text for text in texts):
-            found.append(
-                Problem(
-                    code="UM-SUBMIT-014",
-                    what=f"the value of {name} stands in a command or in `env`",
-                    why="arguments and rendered files can be read by others",
-                    hint=f"name it in `secrets` and let the program read the variable {name}",
-                )
-            )
-    return found
 
 
 def _plain(item: Any) -> Any:

@@ -1,6 +1,7 @@
 """A job.yaml, read: text to a `Job`, and everything that is wrong with it at once. A decider.
 
 read("name: ctr\\ncommand: train.py\\n", "job.yaml").job
+read("...on: {lab: {nodes: 4}}", "job.yaml").job_on("lab")
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from umiak.schema import sections, yaml_tree
 from umiak.schema.findings import Findings, Place, choices
 from umiak.schema.yaml_tree import Section, kind_of
 from umiak.submit import job_keys
+from umiak.submit.jobs import overrides as job_overrides
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +32,24 @@ class JobReading:
     job: Job | None
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
+    overrides: tuple[JobOverride, ...] = ()
+
+    def job_on(self, place: str) -> Job | None:
+        """The job as one place gets it."""
+        return next((each.job for each in self.overrides if each.name == place), self.job)
+
+
+@value
+class JobOverride:
+    """What it says for one place."""
+
+    name: str
+    """Of the place."""
+    at: Place
+    keys: tuple[str, ...]
+    """What it changes."""
+    job: Job
+    """As that place gets it."""
 
 
 def read(text: str, source: str) -> JobReading:
@@ -38,27 +58,62 @@ def read(text: str, source: str) -> JobReading:
     tree = yaml_tree.parse(text, source, findings)
     start = Place(source=source, line=1, column=1)
     job = None
+    overrides: list[JobOverride] = []
     if tree is None and findings.problems:
         pass  # what can't be parsed says nothing about keys
     elif isinstance(tree, Section) or tree is None:
         job = _job(tree or Section(place=start), findings)
+        overrides = _overrides(tree, findings) if tree else []
     else:
         findings.problem("UM-CONFIG-013", start, f"a job is a mapping, and this is {kind_of(tree)}")
     wrong = findings.problems
-    return JobReading(job=None if wrong else job, problems=wrong, warnings=findings.warnings)
+    if wrong:
+        return JobReading(job=None, problems=wrong, warnings=findings.warnings)
+    return JobReading(job=job, warnings=findings.warnings, overrides=tuple(overrides))
 
 
-def _job(tree: Section, findings: Findings) -> Job:
-    said = sections.read(job_keys.JOB, tree, "job", findings, job_keys.UNKNOWN)
+def _overrides(tree: Section, findings: Findings) -> list[JobOverride]:
+    """The job of every place that is named; what is wrong in any of them is told, and what is wrong for all once."""
+    entry = tree.get(job_overrides.KEY)
+    if entry is None or not isinstance(entry.node, Section):
+        return []  # that it must be a mapping is told with the job's other keys
+    found = []
+    told = {(each.code, each.where) for each in findings.problems}
+    for place in entry.node.entries:
+        if not is_name(place.key):
+            hint = "write the name of a place, as umiak.toml has it: `on: {lab: {nodes: 2}}`"
+            what = f"job: on: not a name of a place: {yaml_tree.shortened(place.key) or 'nothing'}"
+            findings.problem("UM-CONFIG-014", place.place, what, hint=hint)
+            continue
+        if not isinstance(place.node, Section):
+            if yaml_tree.free(place.node) is not None:
+                what = f"job: on: {place.key} must be a mapping, not {kind_of(place.node)}"
+                hint = f"write `{place.key}: {{nodes: 2}}`"
+                findings.problem("UM-CONFIG-013", place.node.place, what, hint=hint)
+            continue
+        for each in place.node.entries:
+            if each.key in job_overrides.KEPT:
+                what = f"job on {place.key}: {each.key} is the same on all places"
+                findings.problem("UM-CONFIG-014", each.place, what, hint="leave it out here")
+        own = Findings()
+        job = _job(job_overrides.merged(tree, place.node), own, f"job on {place.key}")
+        findings.add(own.without(told))
+        keys = tuple([each.key for each in place.node.entries])
+        found.append(JobOverride(name=place.key, at=place.place, keys=keys, job=job))
+    return found
+
+
+def _job(tree: Section, findings: Findings, label: str = "job") -> Job:
+    said = sections.read(job_keys.JOB, tree, label, findings, job_keys.UNKNOWN)
     name = said.text("name") or ""
     if name and not is_name(name):
         findings.problem(
             "UM-CONFIG-014",
             said.place("name"),
-            f"job: name: not a name: {yaml_tree.shortened(name)}",
+            f"{label}: name: not a name: {yaml_tree.shortened(name)}",
             hint="use up to 64 letters, digits, `-`, `_` and `.`",
         )
-    roles = _roles(said, findings)
+    roles = _roles(said, findings, label)
     return Job(
         name=name,
         command=said.get("command") or (),
@@ -75,12 +130,12 @@ def _job(tree: Section, findings: Findings) -> Job:
     )
 
 
-def _roles(said: Said, findings: Findings) -> tuple[RoleSpec, ...]:
+def _roles(said: Said, findings: Findings, label: str) -> tuple[RoleSpec, ...]:
     node = said.node("roles")
     if not isinstance(node, Section):
         if not said.said("command") and "command" not in said.wrong:
             hint = "write `command: train.py`"
-            findings.problem("UM-CONFIG-011", said.place("command"), "job: command is missing", hint=hint)
+            findings.problem("UM-CONFIG-011", said.place("command"), f"{label}: command is missing", hint=hint)
         return (_role(Role.TRAINER, said, said, is_own=True),)
     found = {}
     for entry in node.entries:
@@ -88,7 +143,7 @@ def _roles(said: Said, findings: Findings) -> tuple[RoleSpec, ...]:
         if role is None:
             hint = choices(entry.key, job_keys.ROLES)
             findings.problem(
-                "UM-CONFIG-012", entry.place, f"job: unknown role: {yaml_tree.shortened(entry.key)}", hint=hint
+                "UM-CONFIG-012", entry.place, f"{label}: unknown role: {yaml_tree.shortened(entry.key)}", hint=hint
             )
         elif not isinstance(entry.node, Section) and yaml_tree.free(entry.node) is not None:
             what = f"role {entry.key} must be a mapping, not {kind_of(entry.node)}"
@@ -102,7 +157,7 @@ def _roles(said: Said, findings: Findings) -> tuple[RoleSpec, ...]:
                 findings.problem("UM-CONFIG-011", entry.place, f"role {entry.key}: command is missing", hint=hint)
     if found and Role.TRAINER not in found:
         hint = "servers serve trainers: add `trainer: {nodes: 1}`"
-        findings.problem("UM-CONFIG-011", node.place, "job: roles has no trainer", hint=hint)
+        findings.problem("UM-CONFIG-011", node.place, f"{label}: roles has no trainer", hint=hint)
     return tuple(found[role] for role in Role if role in found)
 
 
@@ -135,7 +190,7 @@ def _files(said: Said, findings: Findings) -> FileSet | None:
     if root is None:
         for name in patterns:
             if said.said(name):
-                what = f"job: {name} without files: nothing is sent"
+                what = f"{said.label}: {name} without files: nothing is sent"
                 findings.problem("UM-SUBMIT-001", said.key_place(name), what, hint="add `files: .`")
         return None
     return FileSet(root=root, include=patterns["include"], exclude=patterns["exclude"])

@@ -167,12 +167,12 @@ JOB = (
     Key(name="name", meaning="Name of the job.", kind=kinds.NAME, required=True),
     Key(
         name="framework",
-        meaning="Framework that the script imports; nodes are checked for it.",
+        meaning="Framework that the script imports; `local` and ssh hosts are checked for it.",
         kind=kinds.CHOICE,
         choices=words(FrameworkName),
         default=FrameworkName.NONE.value,
     ),
-    Key(name="image", meaning="Container image, where nodes are containers.", kind=kinds.TEXT),
+    Key(name="image", meaning="Container image. An error on places whose nodes are no containers.", kind=kinds.TEXT),
     *ROLE,
     Key(
         name="roles",
@@ -184,8 +184,16 @@ JOB = (
         meaning="Names of variables to pass on from your environment. Their values are never written to a readable file.",
         kind=VARIABLE_NAMES,
     ),
-    Key(name="files", meaning="Directory to send to the nodes, without what `.gitignore` excludes.", kind=kinds.PATH),
-    Key(name="include", meaning="Patterns of the only files to send.", kind=PATTERNS),
+    Key(
+        name="files",
+        meaning="Directory to send to the nodes, without what `.gitignore` and `.umiakignore` exclude. Files that look like secrets are an error.",
+        kind=kinds.PATH,
+    ),
+    Key(
+        name="include",
+        meaning="Patterns of the only files to send; also how to send a file that looks like a secret.",
+        kind=PATTERNS,
+    ),
     Key(name="exclude", meaning="Patterns of files not to send.", kind=PATTERNS),
     Key(
         name="inputs",
@@ -199,6 +207,11 @@ JOB = (
     ),
     Key(name="restarts", meaning="Restarts after a failure.", kind=kinds.WHOLE, least=0, default=0),
     Key(name="time_limit", meaning="Time after which the job is stopped.", kind=SPAN),
+    Key(
+        name="on",
+        meaning="What differs on a place: a mapping from names of places to mappings with the keys above, but for `name`.",
+        kind=kinds.MAPPING,
+    ),
 )
 
 ROLES = {role.value: role for role in Role}

@@ -8,8 +8,10 @@ editors know.
 
 from __future__ import annotations
 
+from umiak.core.value import replace
 from umiak.schema import kinds
 from umiak.submit import job_keys
+from umiak.submit.jobs import overrides as job_overrides
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,9 +36,16 @@ def schema() -> Schema:
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "job.yaml of umiak submit",
-        **_section(job_keys.JOB, {"roles": inside}),
+        **_section(job_keys.JOB, {"roles": inside, "on": _places(inside)}),
         "definitions": {"role": _section(job_keys.ROLE, {})},
     }
+
+
+def _places(roles: Schema) -> Schema:
+    """Below `on`: for each place what a job says, but for what no place changes."""
+    table = tuple([replace(key, default=None) for key in job_keys.JOB if key.name not in job_overrides.KEPT])
+    override = _section(table, {"roles": roles})
+    return {"type": ["object", "null"], "additionalProperties": {"anyOf": [override, {"type": "null"}]}}
 
 
 def text() -> str:

@@ -6,6 +6,7 @@ from umiak.cli.runs import asking, tables
 from umiak.cli.runs.logs import shown as shown_line
 from umiak.cli.runs.submit_flags import FLAGS, OF_A_JOB, job_of
 from umiak.core import bundle
+from umiak.core.job import Job
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import replace
 from umiak.schema import command_line
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from umiak.cli.output import Printer
-    from umiak.core.job import Job
     from umiak.schema.flags import Parsed
     from umiak.submit.flow import Flow, Submitted
+    from umiak.submit.job_file import JobReading
+    from umiak.submit.jobs.dry_run import SubmissionPlan
     from umiak.submit.places import NamedPlace
 
 
@@ -36,24 +38,25 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
 
         printer.data(job_schema.text())
         return Exit.DONE
-    job = _job(parsed, environ, printer)
+    asked = _job(parsed, environ, printer)
     flow = asking.flow(environ, printer)
-    return send(job, flow.place(parsed.text("on") or None), flow, parsed, printer)
+    place = flow.place(parsed.text("on") or None)
+    job = asked if isinstance(asked, Job) else _job_on(asked, place.name, flow, printer)
+    return send(job, place, flow, parsed, printer)
 
 
 def send(job: Job, place: NamedPlace, flow: Flow, parsed: Parsed, printer: Printer) -> int:
     """Check a job and submit it, or show what that would do: the flags dry_run, key, json and foreground say how."""
     if job.files and parsed.truth("allow_secret_files"):
         job = replace(job, files=replace(job.files, allow_secret_files=True))
-    if problems := flow.check(job, place, is_dry=parsed.truth("dry_run")):
+    if parsed.truth("dry_run"):
+        return _show(flow.dry_run(job, place), parsed, printer)
+    if problems := flow.check(job, place):
         from umiak.submit.node import own_directory
 
         is_refused = any(each.code == own_directory.CODE for each in problems)
         raise UmiakError(*problems, exit_status=Exit.REFUSED if is_refused else Exit.BAD_REQUEST)
-    if parsed.truth("dry_run"):
-        rendered = flow.render(job, place)
-        printer.data(asking.as_json(_bundle_data(rendered)) if parsed.truth("json") else bundle.shown(rendered))
-        return Exit.DONE
+    printer.problems(flow.warnings(job, place), "warning")
     submitted = flow.submit(job, place, key=parsed.text("key") or None)
     _tell(submitted, flow, parsed, printer)
     return _follow(submitted, flow, parsed, printer) if parsed.truth("foreground") else Exit.DONE
@@ -64,7 +67,26 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
     return command_line.parse(FLAGS, argv, environ, command="umiak submit", starts_program=False, arguments=1)
 
 
-def _job(parsed: Parsed, environ: Mapping[str, str], printer: Printer) -> Job:
+def _job_on(reading: JobReading, place: str, flow: Flow, printer: Printer) -> Job:
+    """The job as its place gets it; what was changed for it is told, and places that nobody knows."""
+    from umiak.schema.findings import choices
+
+    known = flow.reading.places
+    for override in reading.overrides:
+        if override.name == place and override.keys:
+            printer.note(f"{override.at}: on {place}: {', '.join(override.keys)}")
+        elif override.name not in known:
+            what = f"job: on: there is no place named {override.name} here"
+            hint = (
+                f"{choices(override.name, sorted(known))}; the files of places are umiak.toml and your own config.toml"
+            )
+            printer.problems([Problem(code="UM-SUBMIT-374", where=str(override.at), what=what, hint=hint)], "warning")
+    job = reading.job_on(place)
+    assert job is not None
+    return job
+
+
+def _job(parsed: Parsed, environ: Mapping[str, str], printer: Printer) -> Job | JobReading:
     findings = FlagFindings(parsed)
     if not parsed.arguments and not parsed.program:
         hint = "write `umiak submit job.yaml`, or `umiak submit --nnodes 2 -- train.py --lr 0.1`"
@@ -89,7 +111,7 @@ def _job(parsed: Parsed, environ: Mapping[str, str], printer: Printer) -> Job:
     return made or _from_file(parsed.arguments[0], environ, printer)
 
 
-def _from_file(path: str, environ: Mapping[str, str], printer: Printer) -> Job:
+def _from_file(path: str, environ: Mapping[str, str], printer: Printer) -> JobReading:
     from umiak.adapters import trusted_files
     from umiak.submit import job_file
 
@@ -104,7 +126,7 @@ def _from_file(path: str, environ: Mapping[str, str], printer: Printer) -> Job:
     printer.problems(reading.warnings, "warning")
     if reading.job is None:
         raise UmiakError(*reading.problems)
-    return reading.job
+    return reading
 
 
 def _tell(submitted: Submitted, flow: Flow, parsed: Parsed, printer: Printer) -> None:
@@ -148,6 +170,14 @@ def _follow(submitted: Submitted, flow: Flow, parsed: Parsed, printer: Printer) 
         printer.talk(f"cancelling {run.handle}; Ctrl-C again leaves it")
         run.backend.cancel(run.handle, DEFAULT_GRACE_S)
     return int(flow.wait(run).exit_status or Exit.DONE)
+
+
+def _show(plan: SubmissionPlan, parsed: Parsed, printer: Printer) -> int:
+    data = {**_bundle_data(plan.bundle), **plan.data()}
+    printer.data(asking.as_json(data) if parsed.truth("json") else bundle.shown(plan.bundle))
+    printer.problems(plan.warnings, "warning")
+    printer.problems(plan.missing, "missing")
+    return Exit.DONE
 
 
 def _bundle_data(made: bundle.Bundle) -> dict[str, object]:

@@ -27,7 +27,8 @@ FLAGS = (
     ),
     Flag(
         name="dry_run",
-        help="Print every file and command, secrets masked, and start nothing.",
+        help="Print every file and command, secrets masked, every file that would be sent, and what is missing here; start nothing. "
+        "Neither an account nor a client of the place is needed.",
         group=WHERE,
         origin=FlagOrigin.UMIAK,
         kind=FlagKind.SWITCH,
@@ -128,7 +129,7 @@ FLAGS = (
     ),
     Flag(
         name="framework",
-        help="Framework that the script imports; nodes are checked for it.",
+        help="Framework that the script imports; local and ssh hosts are checked for it.",
         group=JOB,
         origin=FlagOrigin.UMIAK,
         kind=FlagKind.CHOICE,

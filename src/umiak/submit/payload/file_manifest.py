@@ -58,6 +58,14 @@ class FileManifest:
         return total.hexdigest()
 
 
+@value
+class FoundFiles:
+    """The files of a job as they lie in a directory of this machine."""
+
+    root: str
+    manifest: FileManifest
+
+
 def as_bytes(name: str) -> bytes:
     """A name of a file as the system has it."""
     return name.encode("utf-8", "surrogateescape")

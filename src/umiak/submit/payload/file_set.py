@@ -19,10 +19,17 @@ import subprocess
 import tarfile
 
 from umiak.core.problem import Exit, Problem, UmiakError
-from umiak.core.shown import one_line
-from umiak.core.value import value
+from umiak.core.shown import one_line, size_text
 from umiak.submit.payload import ignore_rules, secret_files
-from umiak.submit.payload.file_manifest import FileKind, FileManifest, SentFile, as_bytes, is_target_inside, link
+from umiak.submit.payload.file_manifest import (
+    FileKind,
+    FileManifest,
+    FoundFiles,
+    SentFile,
+    as_bytes,
+    is_target_inside,
+    link,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,14 +45,6 @@ NAMED = 5
 """How many files a message names."""
 IGNORE_FILE = ".umiakignore"
 """In the root: patterns of files that are never sent, tracked by git or not."""
-
-
-@value
-class FoundFiles:
-    """What `collect` found."""
-
-    root: str
-    manifest: FileManifest
 
 
 def collect(
@@ -177,19 +176,12 @@ def _check_amount(root: str, paths: list[str], most_bytes: int, most_files: int)
     raise UmiakError(
         Problem(
             code="UM-SUBMIT-054",
-            what=f"too much to send: {len(paths)} files with {_size(total)} in {one_line(root)}",
-            why=f"the limit is {most_files} files and {_size(most_bytes)}; the largest are "
-            + ", ".join(f"{one_line(path)} ({_size(sizes[path])})" for path in largest),
+            what=f"too much to send: {len(paths)} files with {size_text(total)} in {one_line(root)}",
+            why=f"the limit is {most_files} files and {size_text(most_bytes)}; the largest are "
+            + ", ".join(f"{one_line(path)} ({size_text(sizes[path])})" for path in largest),
             hint="leave files out with .gitignore or `exclude:`; data belongs to `inputs:`",
         )
     )
-
-
-def _size(count: int) -> str:
-    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if count >= unit:
-            return f"{count / unit:.1f} {name}"
-    return f"{count} bytes"
 
 
 def _look_at(root: str, path: str, secrets: dict[str, str]) -> SentFile | Problem:

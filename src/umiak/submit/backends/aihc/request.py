@@ -94,7 +94,10 @@ def problems(job: Job, own: AihcSettings) -> list[Problem]:
         what = "the job wants devices, and the place does not say what AIHC calls them"
         found.append(Problem(code="UM-SUBMIT-270", what=what, hint=hint))
     if len({each.resource for each in job.roles}) > 1:
-        hint = "give all roles the same `cpus`, `memory` and `devices`, or run it on Kubernetes"
+        hint = (
+            "give all roles the same `cpus`, `memory` and `devices`, in a file for several places below "
+            f"`on: {{{place}: ...}}`; or run it on Kubernetes"
+        )
         what = "the roles of the job need different nodes, and all nodes of a job on AIHC are alike"
         found.append(Problem(code="UM-SUBMIT-264", what=what, hint=hint))
     return found

@@ -15,13 +15,13 @@ from umiak.core.job import Handle
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.status import JobStatus, NodeStatus, State
 from umiak.submit import states
-from umiak.submit.backend import AnswerLost, LogLine
+from umiak.submit.backend import AnswerLost, FilesSent, LogLine, OfflineCheck
 from umiak.submit.backends.cloud import layout, retry, sdk
 from umiak.submit.backends.cloud.api import REFUSED_KEY, CloudFailure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from typing import Any, TypeVar
 
     from umiak.core.job import Job
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from umiak.submit.backends.cloud.layout import CloudLayout
     from umiak.submit.backends.cloud.settings import CloudSettings
     from umiak.submit.backends.cloud.uploads import Uploads
-    from umiak.submit.payload.file_set import FoundFiles
+    from umiak.submit.payload.file_manifest import FoundFiles
     from umiak.submit.payload.launcher_file import LauncherFile
 
     T = TypeVar("T")
@@ -39,7 +39,7 @@ STOPPED_S = 60.0
 """How much longer than the grace a cloud may take to end a job."""
 
 
-class CloudBackend:
+class CloudBackend(OfflineCheck, FilesSent):
     """One place. What differs between clouds is in the attributes and in the methods that raise here."""
 
     NAME = ""
@@ -85,12 +85,21 @@ class CloudBackend:
 
     def check(self, job: Job) -> list[Problem]:
         """Everything at once; no request is sent."""
+        return [*self.missing_here(job), *self.check_offline(job)]
+
+    def missing_here(self, job: Job) -> list[Problem]:  # noqa: ARG002 - of the protocol
+        """The SDK and the keys of the account."""
         found = []
         if self.SDK and not sdk.is_installed(self.SDK):
             found.append(sdk.missing(self.SDK, self.EXTRA))
         unset = [name for name in self.KEYS if not self.context.environ.get(name)]
         if unset:
-            found.append(self._keys_missing(unset))
+            found.append(sdk.keys_missing(self.NAME, unset))
+        return found
+
+    def check_offline(self, job: Job) -> list[Problem]:
+        """What this cloud can't do, and files that can't be sent."""
+        found = []
         if job.nodes.is_elastic:
             hint = "write `nodes:` as one number"
             what = f"{self.NAME} has no elastic jobs: nodes: {job.nodes}"
@@ -98,7 +107,8 @@ class CloudBackend:
         if not (job.image or self.settings.image):
             hint = f"write `image:` in the job, or `image =` in [place.{self.settings.place}]"
             found.append(Problem(code="UM-SUBMIT-265", what=f"{self.NAME} needs a container image", hint=hint))
-        return [*found, *self.own_problems(job)]
+        self._found.clear()  # what was found for an earlier job may have changed
+        return [*found, *self.own_problems(job), *self.file_problems(job)]
 
     def render(self, job: Job, run_id: str) -> Bundle:
         """Reads the job's files and the launcher, since their hashes are in it; the same ones give the same bundle."""
@@ -124,7 +134,7 @@ class CloudBackend:
             if known:
                 return self._handle(known[0].id)
             # Nobody knows of the job yet, so a failure here leaves nothing but files.
-            self.uploads().bring(plan, self._launcher_file(), self._files(job), submission.secrets)
+            self.uploads().bring(plan, self._launcher_file(), self.files_sent(job), submission.secrets)
             return self._handle(retry.created(self.api, plan.name, body, first_delay_s=self.FIRST_DELAY_S))
         except CloudFailure as error:
             if error.is_unclear:
@@ -132,7 +142,7 @@ class CloudBackend:
             raise self._failed(error, "the job was not started") from None
 
     def layout(self, job: Job, run_id: str) -> CloudLayout:
-        found = self._files(job)
+        found = self.files_sent(job)
         return layout.of(
             job,
             run_id,
@@ -202,7 +212,7 @@ class CloudBackend:
         if self._api is None:
             unset = [name for name in self.KEYS if not self.context.environ.get(name)]
             if unset:
-                raise UmiakError(self._keys_missing(unset))
+                raise UmiakError(sdk.keys_missing(self.NAME, unset))
             self._api = self.connect({name: self.context.environ[name] for name in self.KEYS})
         return self._api
 
@@ -303,21 +313,13 @@ class CloudBackend:
         problem = Problem(code=code, what=f"{self.settings.place}: {what}", why=str(error), hint=hint)
         return UmiakError(problem, exit_status=Exit.REFUSED)
 
-    def _keys_missing(self, unset: Sequence[str]) -> Problem:
-        return Problem(
-            code="UM-SUBMIT-261",
-            what=f"the key of {self.NAME} is not set here: {', '.join(unset)}",
-            why="keys are taken from your environment, and from nowhere else",
-            hint=f"export {' and '.join(unset)}",
-        )
-
     def _forget_secrets(self, job: CloudJob) -> None:
         self.uploads().remove(f"{layout.run_key_of(self.settings, job.name)}{layout.SECRETS}")
 
     def _handle(self, job_id: str) -> Handle:
         return Handle(backend=self.NAME, place=self.settings.place, id=job_id)
 
-    def _files(self, job: Job) -> FoundFiles | None:
+    def files_sent(self, job: Job) -> FoundFiles | None:
         if job.files is None:
             return None
         from umiak.submit.payload import file_set

@@ -11,7 +11,7 @@ from umiak.submit.backends.cloud.api import CloudFailure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
 LOGGERS = ("HuaweiCloud-SDK-ModelArtsClient", "baidubce", "alibabacloud-tea", "darabonba-core")
@@ -52,6 +52,16 @@ def missing(module: str, extra: str, why: str | None = None) -> Problem:
         what=f"the SDK of this cloud is not installed: {module.partition('.')[0]}",
         why=why,
         hint=f"install umiak with the extra `{extra}`: {installation.command(extra)}",
+    )
+
+
+def keys_missing(cloud: str, unset: Sequence[str]) -> Problem:
+    """Variables with keys that are not set."""
+    return Problem(
+        code="UM-SUBMIT-261",
+        what=f"the key of {cloud} is not set here: {', '.join(unset)}",
+        why="keys are taken from your environment, and from nowhere else",
+        hint=f"export {' and '.join(unset)}",
     )
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from umiak.submit.backend import Secrets
     from umiak.submit.backends.cloud.layout import CloudLayout
-    from umiak.submit.payload.file_set import FoundFiles
+    from umiak.submit.payload.file_manifest import FoundFiles
     from umiak.submit.payload.launcher_file import LauncherFile
 
 

@@ -9,30 +9,25 @@ from __future__ import annotations
 import os
 import time
 
-from umiak.core.bundle import Bundle
 from umiak.core.job import Handle
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import without_password
-from umiak.kube import answers
 from umiak.kube.answers import KubeRefused, KubeSilent
 from umiak.kube.times import maybe, text_of
 from umiak.submit.backend import Pinning
-from umiak.submit.backends.kubernetes import checks, manifests, sending, settings, state, yaml_text
-from umiak.submit.backends.kubernetes.manifests import ClusterParts, collection
+from umiak.submit.backends.kubernetes import manifests, sending, settings, state
+from umiak.submit.backends.kubernetes.manifests import collection
 from umiak.submit.backends.kubernetes.names import CANCELLED, KIND, MANAGED_BY, OURS, RUN_ID, RunNames
+from umiak.submit.backends.kubernetes.planning import KubePlanning
 from umiak.submit.backends.kubernetes.settings import WorkloadKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
-    from umiak.core.job import Job
     from umiak.core.status import JobStatus
-    from umiak.kube.api import KubeApi
-    from umiak.kube.kubeconfig import KubeAccess
     from umiak.submit.backend import LogLine, LogsWanted, PlaceCheck, Submission, SubmitContext
-    from umiak.submit.backends.kubernetes.manifests import KubeObject
     from umiak.submit.places import NamedPlace
 
 NAME = "kubernetes"
@@ -48,8 +43,6 @@ ENDING_S = 60.0
 """For pods to be gone after their grace."""
 REMEMBERED_S = 7 * 86400.0
 """How long a cancelled run is remembered in the cluster."""
-DISCOVERED = {"batch.paddlepaddle.org": WorkloadKind.PADDLEJOB, "jobset.x-k8s.io": WorkloadKind.JOBSET}
-"""Groups of APIs, and what a cluster that has them can make of a job: the first that is there."""
 
 
 def make(place: NamedPlace, context: SubmitContext) -> KubeBackend:
@@ -57,48 +50,20 @@ def make(place: NamedPlace, context: SubmitContext) -> KubeBackend:
     return KubeBackend(place.name, settings.read(place), context)
 
 
-class KubeBackend(Pinning):
+class KubeBackend(KubePlanning, Pinning):
     """One cluster, or a namespace of it."""
-
-    def __init__(self, place: str, said: settings.KubeSettings, context: SubmitContext) -> None:
-        self._place = place
-        self._settings = said
-        self._context = context
-        self._found: KubeAccess | None = None
-        self._api: KubeApi | None = None
-        self._kind: WorkloadKind | None = said.kind
-        self._payload = sending.KubePayload(context.directory, context.environ)
 
     # ---- submitting
 
-    def check(self, job: Job) -> list[Problem]:
-        """What can be told before anything is sent; the cluster is asked for what it has, if the place does not say it."""
-        secret_bytes = sum(len(self._context.environ.get(name, "").encode()) for name in job.secrets)
-        return checks.problems(job, self._place, self._settings, self._parts(job), secret_bytes)
-
-    def render(self, job: Job, run_id: str) -> Bundle:
-        """Every object, as YAML."""
-        requests = [
-            f"POST {each.collection}\n{yaml_text.as_yaml(manifests.shown(each))}" for each in self._objects(job, run_id)
-        ]
-        if url := self._large_files(job):
-            requests.insert(0, f"upload {self._parts(job).files_bytes} bytes to {without_password(url)}")
-        return Bundle(requests=tuple(requests))
-
     def submit(self, submission: Submission) -> Handle:
         """Create what is not there."""
-        made = self._objects(submission.job, submission.run_id)
+        parts = self._parts(submission.job)
+        made = manifests.objects(submission.job, submission.run_id, self._settings, parts)
         with self._telling():
             sending.ObjectSender(self._place, self._client, self._payload).send(
-                made, submission, self._large_files(submission.job)
+                made, submission, self._large_files(submission.job, parts)
             )
         return Handle(backend=NAME, place=self._place, id=submission.run_id)
-
-    def _large_files(self, job: Job) -> str:
-        """Where the job's files are stored, if a ConfigMap can't take them."""
-        parts = self._parts(job)
-        files = manifests.plan_of(job, job.roles[0], "run", self._settings, parts).files
-        return files.url if files else ""
 
     def examine(self) -> Iterator[PlaceCheck]:
         """Whether the cluster answers, and whether this person may do there what submitting needs."""
@@ -276,64 +241,8 @@ class KubeBackend(Pinning):
             workloads=tuple(workloads), pods=tuple(pods), record=record, expected=state.expected(workloads)
         )
 
-    def _objects(self, job: Job, run_id: str) -> tuple[KubeObject, ...]:
-        return manifests.objects(job, run_id, self._settings, self._parts(job))
-
-    def _parts(self, job: Job) -> ClusterParts:
-        launcher = self._payload.launcher()
-        found, packed = self._payload.collected(job.files) if job.files is not None else (None, 0)
-        return ClusterParts(
-            namespace=self._namespace,
-            kind=self._workload_kind(),
-            launcher_sha256=launcher.sha256,
-            launcher_bytes=launcher.size_bytes,
-            files_digest=found.manifest.digest if found else "",
-            files_bytes=packed,
-        )
-
-    def _workload_kind(self) -> WorkloadKind:
-        """As the place says, or what the cluster has."""
-        if self._kind is None:
-            with self._telling():
-                groups = {each.get("name") for each in self._client.get("/apis").get("groups") or ()}
-            self._kind = next((kind for group, kind in DISCOVERED.items() if group in groups), WorkloadKind.JOB)
-        return self._kind
-
-    @property
-    def _namespace(self) -> str:
-        return self._settings.namespace or self._access.namespace or "default"
-
-    @property
-    def _access(self) -> KubeAccess:
-        if self._found is None:
-            from umiak.kube import access
-
-            said = self._settings
-            self._found = access.find(self._context.environ, kubeconfig_file=said.kubeconfig, context=said.context)
-        return self._found
-
-    @property
-    def _client(self) -> KubeApi:
-        if self._api is None:
-            self._api = self._connect()
-        return self._api
-
-    def _connect(self) -> KubeApi:
-        from umiak.kube.api import (
-            KubeApi,  # with TLS and HTTP, which a dry run does not need
-        )
-
-        return KubeApi(self._access, self._context.environ, timeout_s=self._settings.request_timeout_s)
-
     def _collection(self, kind: str) -> str:
         return collection(kind, self._namespace)
-
-    def _telling(self) -> _Telling:
-        return _Telling(lambda error: answers.told(error, self._place, self._access), self._hang_up)
-
-    def _hang_up(self) -> None:
-        if self._api is not None:
-            self._api.close()
 
     def _stays(self, handle: Handle, pods: tuple[str, ...]) -> UmiakError:
         return UmiakError(
@@ -345,21 +254,6 @@ class KubeBackend(Pinning):
             ),
             exit_status=Exit.REFUSED,
         )
-
-
-class _Telling:
-    """Makes what the API says an error for people, and keeps no connection when all is said."""
-
-    def __init__(self, told: Callable[[KubeRefused | KubeSilent], UmiakError], done: Callable[[], None]) -> None:
-        self._told, self._done = told, done
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        self._done()
-        if isinstance(error, (KubeRefused, KubeSilent)):
-            raise self._told(error) from None
 
 
 def _is_ending(pod: Mapping[str, Any], grace_s: int) -> bool:

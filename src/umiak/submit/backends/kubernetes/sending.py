@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from umiak.kube.api import KubeApi
     from umiak.submit.backend import Submission
     from umiak.submit.backends.kubernetes.manifests import KubeObject
-    from umiak.submit.payload.file_set import FoundFiles
+    from umiak.submit.payload.file_manifest import FoundFiles
     from umiak.submit.payload.launcher_file import LauncherFile
 
 

@@ -16,8 +16,8 @@ from umiak.adapters.devices import find
 from umiak.core.bundle import PRIVATE, Bundle, BundleFile
 from umiak.core.job import FrameworkName, Handle
 from umiak.core.problem import Exit, Problem, UmiakError
-from umiak.submit.backend import AnswerLost
-from umiak.submit.backends.local import checks, plan
+from umiak.submit.backend import AnswerLost, FilesSent, OfflineCheck, Remarks
+from umiak.submit.backends.local import checks, fitting, plan
 from umiak.submit.node import control
 from umiak.submit.node.files import ALREADY, ARRIVED, PLAN, STARTED, SUPERVISOR_LOG, RunFiles
 
@@ -25,6 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from umiak.core.devices import Devices
     from umiak.core.job import Job
     from umiak.core.status import JobStatus
     from umiak.submit.backend import LogLine, LogsWanted, Submission, SubmitContext
@@ -47,24 +48,45 @@ def make(place: NamedPlace, context: SubmitContext) -> LocalBackend:
     return LocalBackend(place.name, context)
 
 
-class LocalBackend:
+class LocalBackend(OfflineCheck, FilesSent, Remarks):
     """This machine."""
 
     def __init__(self, place: str, context: SubmitContext) -> None:
         self._place = place
         self._context = context
         self._root = os.path.join(context.state_directory, DIRECTORY)
+        self._devices: Devices | None = None
 
     # ---- submitting
 
     def check(self, job: Job) -> list[Problem]:
         """Whether this machine has what the job needs."""
+        return [*self.check_offline(job), *self.missing_here(job)]
+
+    def check_offline(self, job: Job) -> list[Problem]:
+        """What is wrong with the job."""
+        return checks.problems(job, self._machine(job))
+
+    def missing_here(self, job: Job) -> list[Problem]:
+        """The framework."""
+        return checks.missing(job, self._machine(job))
+
+    def remarks(self, job: Job) -> list[Problem]:
+        """What is less here than the job asks for."""
+        return list(fitting.fit(job, self._machine(job)).remarks)
+
+    def files_sent(self, job: Job) -> None:
+        """Nothing: the job works in the directory itself."""
+
+    def _machine(self, job: Job) -> checks.Machine:
         directory = self._plan(job, "run").directory
         missing = [each for each in checks.scripts(job) if not os.path.exists(os.path.join(directory, each))]
         if not os.path.isdir(directory):
             missing = [directory]
-        devices = find(self._context.environ)
-        machine = checks.Machine(
+        if self._devices is None and any(role.resource.devices for role in job.roles):
+            self._devices = find(self._context.environ)  # a look at drivers, which most jobs do without
+        devices = self._devices
+        return checks.Machine(
             cpus=os.cpu_count() or 1,
             memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
             devices=len(devices.ids) if devices else 0,
@@ -72,10 +94,10 @@ class LocalBackend:
             has_framework=_is_installed(job.framework),
             missing_files=frozenset(missing),
         )
-        return checks.problems(job, machine)
 
     def render(self, job: Job, run_id: str) -> Bundle:
         """The plan, and the supervisor that reads it."""
+        job = self._fitted(job)
         text = self._plan(job, run_id).text()
         from umiak.contracts.start import TOKEN
 
@@ -181,6 +203,9 @@ class LocalBackend:
             )
             raise UmiakError(problem)
         return files
+
+    def _fitted(self, job: Job) -> Job:
+        return fitting.fit(job, self._machine(job)).job
 
     def _files(self, run_id: str) -> RunFiles:
         return RunFiles(os.path.join(self._root, run_id))

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from umiak.core.devices import DeviceKind
     from umiak.core.job import Job, RoleSpec
 
-GIB = 1 << 30
-
 
 @value
 class Machine:
@@ -45,14 +43,6 @@ def problems(job: Job, machine: Machine) -> list[Problem]:
         Problem(code="UM-SUBMIT-020", what=f"no such file here: {name}", hint="paths count from the working directory")
         for name in sorted(machine.missing_files)
     ]
-    if not machine.has_framework and job.framework is not FrameworkName.NONE:
-        found.append(
-            Problem(
-                code="UM-SUBMIT-021",
-                what=f"framework is not installed: {job.framework.value}",
-                hint="install it into the environment of this umiak, or run `umiak submit` in one that has it",
-            )
-        )
     for role in job.roles:
         found += _resources(role, machine)
     if (job.inputs or job.outputs) and not is_uniform(job):
@@ -75,29 +65,31 @@ def problems(job: Job, machine: Machine) -> list[Problem]:
     return found
 
 
+def missing(job: Job, machine: Machine) -> list[Problem]:
+    """What is to be installed here first."""
+    if machine.has_framework or job.framework is FrameworkName.NONE:
+        return []
+    hint = "install it into the environment of this umiak, or run `umiak submit` in one that has it"
+    return [Problem(code="UM-SUBMIT-021", what=f"framework is not installed: {job.framework.value}", hint=hint)]
+
+
 def _resources(role: RoleSpec, machine: Machine) -> list[Problem]:
+    """Cores and memory are shared, and of some devices some workers can be started: see `fitting`. Of none, nothing can."""
     wanted, name = role.resource, role.role.value
-    pairs = [
-        ("cpus", wanted.cpus > machine.cpus, f"{wanted.cpus:g}", str(machine.cpus)),
-        (
-            "memory",
-            wanted.memory_bytes > machine.memory_bytes,
-            f"{wanted.memory_bytes / GIB:.1f} GiB",
-            f"{machine.memory_bytes / GIB:.1f} GiB",
-        ),
-        ("devices", wanted.devices > machine.devices, str(wanted.devices), str(machine.devices)),
-    ]
-    found = [
-        Problem(
-            code="UM-SUBMIT-024",
-            what=f"{name}: {key}: {asked} per node, this machine has {has}",
-            hint="ask for less, or submit it to another place: `--on PLACE`",
+    found = []
+    if wanted.devices and not machine.devices:
+        found.append(
+            Problem(
+                code="UM-SUBMIT-024",
+                what=f"{name}: devices: {wanted.devices} per node, this machine has none",
+                hint="submit it to another place: `--on PLACE`; or let it run without here, in job.yaml: `on: {local: {devices: 0}}`",
+            )
         )
-        for key, is_too_much, asked, has in pairs
-        if is_too_much
-    ]
     if wanted.devices and wanted.device and machine.devices and machine.device is not wanted.device:
         has = machine.device.value if machine.device else "none"
         what = f"{name}: device: {wanted.device.value}, this machine has {has}"
-        found.append(Problem(code="UM-SUBMIT-024", what=what))
+        hint = (
+            "submit it to another place: `--on PLACE`, or override `device` in job.yaml: `on: {local: {device: null}}`"
+        )
+        found.append(Problem(code="UM-SUBMIT-024", what=what, hint=hint))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from umiak.core.bundle import placeholder
 from umiak.core.problem import Problem
 from umiak.submit.backends.cloud import settings
 from umiak.submit.backends.cloud.backend import CloudBackend
@@ -43,7 +44,10 @@ class ModelArtsBackend(CloudBackend):
         self._project = own.project or context.environ.get(PROJECT, "")
 
     def own_problems(self, job: Job) -> list[Problem]:
-        found = request.problems(job, self.own)
+        return request.problems(job, self.own)
+
+    def missing_here(self, job: Job) -> list[Problem]:
+        found = super().missing_here(job)
         if not self._project:
             hint = f"write `project =` in [place.{self.settings.place}], or export {PROJECT}"
             found.append(Problem(code="UM-SUBMIT-272", what="ModelArts needs the id of a project", hint=hint))
@@ -53,7 +57,7 @@ class ModelArtsBackend(CloudBackend):
         return request.body(job, plan, self.own)
 
     def address(self) -> str:
-        return f"POST {self._endpoint()}/v2/{self._project}/training-jobs"
+        return f"POST {self._endpoint()}/v2/{self._project or placeholder('project', is_missing=True)}/training-jobs"
 
     def connect(self, keys: dict[str, str]) -> CloudApi:
         from umiak.submit.backends.modelarts.api import ModelArtsApi

@@ -11,14 +11,14 @@ import os
 import sys
 
 from umiak.adapters import private_files, trusted_files
-from umiak.core.bundle import PRIVATE, Bundle, BundleFile
+from umiak.core.bundle import PRIVATE, Bundle, BundleFile, placeholder
 from umiak.core.cluster import Role
 from umiak.core.job import Handle
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.status import NodeStatus
 from umiak.core.value import replace
 from umiak.schema.keys import BadValue
-from umiak.submit.backend import Secrets
+from umiak.submit.backend import FilesSent, OfflineCheck, Secrets
 from umiak.submit.backends.local import backend as local
 from umiak.submit.backends.mpi import script, settings
 from umiak.submit.backends.shared import layout, problems
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from umiak.submit.backends.mpi.settings import Family, MpiHost, MpiSettings
     from umiak.submit.backends.shared.layout import SharedRun
     from umiak.submit.backends.shared.remote import RemoteHosts
+    from umiak.submit.payload.file_manifest import FoundFiles
     from umiak.submit.places import NamedPlace
 
 NAME = "mpi"
@@ -63,7 +64,7 @@ class _Supervised(local.LocalBackend):
         return self._known(handle)
 
 
-class MpiBackend:
+class MpiBackend(OfflineCheck, FilesSent):
     """Some hosts."""
 
     def __init__(self, place: str, context: SubmitContext, said: MpiSettings) -> None:
@@ -80,8 +81,15 @@ class MpiBackend:
 
     def check(self, job: Job) -> list[Problem]:
         """Whether there is an mpirun, and enough hosts."""
+        found = [*_problems_of(self._family), *self.check_offline(job), *self._store.problems()]
+        if found or self._settings.is_shared:
+            return found
+        return self._others(script.chosen(job, self._hosts(), _own_name())).problems()
+
+    def check_offline(self, job: Job) -> list[Problem]:
+        """What is wrong with the job and the hosts of the place, without asking one."""
         found = problems.elastic_roles(job, self._place)
-        found += [*_problems_of(self._family), *_problems_of(self._hosts)]
+        found += _problems_of(self._hosts)
         if not found and len(self._hosts()) < job.nodes.least:
             what = f"place {self._place}: {job.nodes.least} nodes are wanted, and it has {len(self._hosts())} hosts"
             found.append(Problem(code="UM-SUBMIT-152", what=what, hint="ask for fewer nodes, or name more `hosts`"))
@@ -89,18 +97,43 @@ class MpiBackend:
         found += problems.missing(
             each for each in problems.scripts(job) if not os.path.exists(os.path.join(directory, each))
         )
-        found += self._store.problems()
-        if found or self._settings.is_shared:
-            return found
-        return self._others(script.chosen(job, self._hosts(), _own_name())).problems()
+        return found or self.file_problems(job)
+
+    def missing_here(self, job: Job) -> list[Problem]:
+        """mpirun, the directory, and what reaching other hosts needs."""
+        found = [*_problems_of(self._family), *self._store.problems()]
+        if not self._settings.is_shared and not _problems_of(self._hosts):
+            found += self._others(script.chosen(job, self._hosts(), _own_name())).missing()
+        return found
+
+    def files_sent(self, job: Job) -> FoundFiles | None:
+        """What is copied to the run's directory; without `files` the job works where it was submitted."""
+        job = self._sent(job)
+        if not job.files:
+            return None
+        from umiak.submit.backends.shared.remote import collected
+
+        return collected(job, self._context.directory)
 
     def render(self, job: Job, run_id: str) -> Bundle:
         """Scripts, host file and plans, and the supervisor that starts them."""
+        return self._rendered(job, run_id, self._family())
+
+    def render_offline(self, job: Job, run_id: str) -> Bundle:
+        """Without an mpirun here, what Open MPI's would be given."""
+        if not _problems_of(self._family):
+            return self.render(job, run_id)
+        unknown = placeholder("whose mpirun it is", is_missing=True)
+        told = f"{unknown}: the plan is for Open MPI's; `family =` in [place.{self._place}] says whose it is"
+        made = self._rendered(job, run_id, settings.Family.OPENMPI)
+        return replace(made, requests=(told, *made.requests))
+
+    def _rendered(self, job: Job, run_id: str, family: Family) -> Bundle:
         run = self._store.run(run_id)
         hosts = script.chosen(job, self._hosts(), _own_name())
         is_shared = self._settings.is_shared
         job = self._sent(job)
-        scripts = script.scripts(job, run, self._settings, script.Mpirun(family=self._family(), hosts=hosts))
+        scripts = script.scripts(job, run, self._settings, script.Mpirun(family=family, hosts=hosts))
         info = layout.info_of(job, run, self._context.directory if is_shared else run.work)
         stop = (script.STOP_SIGNAL,)
         made = layout.bundle_of(job, run, info, scripts, self._command(run_id), stop, is_shared=is_shared)

@@ -17,7 +17,7 @@ from umiak.adapters import private_files
 from umiak.core.job import Handle
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.status import JobStatus
-from umiak.submit.backend import AnswerLost, Secrets, Sizing
+from umiak.submit.backend import AnswerLost, FilesSent, OfflineCheck, Secrets, Sizing
 from umiak.submit.backends.paddlecloud import answers, checks, client, rendering, settings, upload
 from umiak.submit.backends.paddlecloud.answers import BACKEND
 from umiak.submit.backends.paddlecloud.rendering import Folder
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from umiak.core.job import Job
     from umiak.submit.backend import LogLine, LogsWanted, Submission, SubmitContext
     from umiak.submit.backends.paddlecloud.settings import PaddleCloudSettings, SettingsReading
-    from umiak.submit.payload.file_set import FoundFiles
+    from umiak.submit.payload.file_manifest import FoundFiles
     from umiak.submit.places import NamedPlace
 
 LOOK_S = 1.0
@@ -44,7 +44,7 @@ def make(place: NamedPlace, context: SubmitContext) -> PaddleCloudBackend:
     return PaddleCloudBackend(place, context)
 
 
-class PaddleCloudBackend(Sizing):
+class PaddleCloudBackend(Sizing, OfflineCheck, FilesSent):
     """One PaddleCloud."""
 
     def __init__(self, place: NamedPlace, context: SubmitContext) -> None:
@@ -61,22 +61,40 @@ class PaddleCloudBackend(Sizing):
         return settings.sized(job, self._settings())
 
     def check(self, job: Job) -> list[Problem]:
-        """Everything that is wrong with settings, job and files."""
+        """Everything that is wrong with settings, job and files, and what is missing here."""
+        return [*self.missing_here(job), *self.check_offline(job)]
+
+    def missing_here(self, job: Job) -> list[Problem]:  # noqa: ARG002 - of the protocol
+        """The client, and keys for it."""
+        reading, environ = self._reading(), self._context.environ
+        if reading.settings is None:
+            return []  # which is an error by itself
+        # Keys whose variables are not set were told with their lines.
+        has_keys = client.has_own_keys(environ) or bool({settings.AK, settings.SK} & {*reading.unset_keys})
+        found = checks.missing(reading.settings, has_client=client.is_installed(environ), has_own_keys=has_keys)
+        return [*reading.unset, *found]
+
+    def check_offline(self, job: Job) -> list[Problem]:
         reading = self._reading()
         if reading.settings is None:
             return list(reading.problems)
-        folder, _, wrong = self._folder(job, "check")
-        environ = self._context.environ
-        found = checks.problems(
-            folder,
-            has_client=client.is_installed(environ),
-            has_own_keys=client.has_own_keys(environ),
-            environ=environ,
-        )
+        self._archives.clear()  # what was found for an earlier job may have changed
+        try:
+            folder, _, wrong = self._folder(job, "check")
+        except UmiakError as error:
+            return list(error.problems)
+        found = checks.problems(folder, self._context.environ)
         for problem in (*reading.warnings, *checks.warnings(folder)):
             for line in problem.lines("warning"):
                 self._context.tell(line)
         return [*found, *wrong]
+
+    def files_sent(self, job: Job) -> FoundFiles | None:
+        """The files of the job, or those that the settings name."""
+        made = self._settings()
+        if not made.files:
+            return self._archive(job)
+        return upload.found(made, self._context.directory)
 
     def render(self, job: Job, run_id: str) -> Bundle:
         """The folder, without secrets."""
@@ -233,7 +251,8 @@ class PaddleCloudBackend(Sizing):
         files, wrong = upload.find(made, self._context.directory)
         names, plan = tuple(sorted(files)), ""
         if not made.files:
-            plan = self._node_plan(job, run_id)
+            archive = self._archive(job)
+            plan = rendering.node_plan_text(job, run_id, archive.manifest.digest if archive else "")
             names = (*((rendering.ARCHIVE,) if job.files else ()), rendering.LAUNCHER)
         folder = Folder(
             job=job,
@@ -245,24 +264,6 @@ class PaddleCloudBackend(Sizing):
             node_plan=plan,
         )
         return folder, files, wrong
-
-    def _node_plan(self, job: Job, run_id: str) -> str:
-        from umiak.core.cluster import Role
-        from umiak.submit.payload import node_plan
-
-        archive = self._archive(job)
-        sent = None
-        if archive is not None:
-            sent = node_plan.SentFiles(digest=archive.manifest.digest, store="files", archive=rendering.ARCHIVE)
-        plan = node_plan.NodePlan(
-            run_id=run_id,
-            directory=".",
-            launch=(*rendering.SHOW_ALL, *node_plan.launch_words(job, job.role(Role.TRAINER) or job.roles[0], run_id)),
-            files=sent,
-            inputs=job.inputs,
-            outputs=job.outputs,
-        )
-        return node_plan.as_text(plan)
 
     def _archive(self, job: Job) -> FoundFiles | None:
         if job.files is None:

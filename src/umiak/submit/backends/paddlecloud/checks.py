@@ -1,6 +1,6 @@
 """What keeps a job from running on PaddleCloud. A decider.
 
-problems(folder), warnings(folder)
+problems(folder), missing(settings, ...), warnings(folder)
 """
 
 from __future__ import annotations
@@ -20,12 +20,29 @@ if TYPE_CHECKING:
     from umiak.submit.backends.paddlecloud.settings import PaddleCloudSettings
 
 
-def problems(
-    folder: Folder, *, has_client: bool, has_own_keys: bool, environ: Mapping[str, str] = MappingProxyType({})
-) -> list[Problem]:
-    """All of them. ``has_own_keys``: whether the client has keys that its user gave it; ``environ`` has the job's secrets."""
-    found = [*_shape(folder), *_keys(folder.settings, has_own_keys=has_own_keys), *_texts(folder, environ)]
+def problems(folder: Folder, environ: Mapping[str, str] = MappingProxyType({})) -> list[Problem]:
+    """What is wrong with job and settings. ``environ`` has the job's secrets."""
+    found = [*_shape(folder), *_bad_keys(folder.settings), *_texts(folder, environ)]
     job, settings = folder.job, folder.settings
+    if settings.start_cmd and not settings.files:
+        hint = "write `files: ./*.py ./*.yaml`"
+        found.append(_problem("UM-SUBMIT-225", "submit: start_cmd without files: nothing would be uploaded", hint=hint))
+    if folder.is_flat and (job.inputs or job.outputs):
+        hint = "say train_data_path and output_path in the place's settings, or leave `files` out of them"
+        found.append(
+            _problem("UM-SUBMIT-225", "inputs and outputs of the job, and files in the place's settings", hint=hint)
+        )
+    return found
+
+
+def missing(settings: PaddleCloudSettings, *, has_client: bool, has_own_keys: bool) -> list[Problem]:
+    """What this machine lacks. ``has_own_keys``: whether the client has keys that its user gave it."""
+    found = []
+    said = [name for name in (AK, SK) if settings.secrets.get(name)]
+    if len(said) == 1 or (not said and not has_own_keys):
+        names = " and ".join([name for name in (AK, SK) if name not in said])
+        hint = "export PADDLECLOUD_AK and PADDLECLOUD_SK, or give them to the client: `paddlecloud config`"
+        found.append(_problem("UM-SUBMIT-222", f"submit: {names}: not said, and the client has none", hint=hint))
     if not has_client:
         found.append(
             Problem(
@@ -34,14 +51,6 @@ def problems(
                 why="PaddleCloud is reached through it alone, and it is not on PATH",
                 hint="install PaddleCloud-Cli as the platform's manual says, then `paddlecloud job -h`",
             )
-        )
-    if settings.start_cmd and not settings.files:
-        hint = "write `files: ./*.py ./*.yaml`"
-        found.append(_problem("UM-SUBMIT-225", "submit: start_cmd without files: nothing would be uploaded", hint=hint))
-    if folder.is_flat and (job.inputs or job.outputs):
-        hint = "say train_data_path and output_path in the place's settings, or leave `files` out of them"
-        found.append(
-            _problem("UM-SUBMIT-225", "inputs and outputs of the job, and files in the place's settings", hint=hint)
         )
     return found
 
@@ -97,12 +106,7 @@ def _shape(folder: Folder) -> list[Problem]:
     return found
 
 
-def _keys(settings: PaddleCloudSettings, *, has_own_keys: bool) -> list[Problem]:
-    said = [name for name in (AK, SK) if settings.secrets.get(name)]
-    if len(said) == 1 or (not said and not has_own_keys):
-        missing = " and ".join([name for name in (AK, SK) if name not in said])
-        hint = "export PADDLECLOUD_AK and PADDLECLOUD_SK, or give them to the client: `paddlecloud config`"
-        return [_problem("UM-SUBMIT-222", f"submit: {missing}: not said, and the client has none", hint=hint)]
+def _bad_keys(settings: PaddleCloudSettings) -> list[Problem]:
     # What it is stays untold: a secret with a blank too many is still a secret.
     return [
         _problem(
@@ -110,8 +114,8 @@ def _keys(settings: PaddleCloudSettings, *, has_own_keys: bool) -> list[Problem]
             f"submit: {name}: not a key: it has other signs than letters and digits",
             hint="copy it again",
         )
-        for name in said
-        if not (settings.secrets[name].isascii() and settings.secrets[name].isalnum())
+        for name in (AK, SK)
+        if settings.secrets.get(name) and not (settings.secrets[name].isascii() and settings.secrets[name].isalnum())
     ]
 
 

@@ -18,6 +18,7 @@ from umiak.core.bundle import PRIVATE, Bundle, BundleFile
 from umiak.core.cluster import Role
 from umiak.core.value import value
 from umiak.submit.backends.paddlecloud.settings import FS_UGI
+from umiak.submit.payload import node_plan
 from umiak.submit.payload.node_plan import launch_words
 
 TYPE_CHECKING = False
@@ -81,6 +82,19 @@ def bundle_of(folder: Folder) -> Bundle:
         home = f"{folder.client_home}/.paddlecli/config, mode {PRIVATE:o}"
         requests.append(f"file {home}: ak and sk for the client, not shown")
     return Bundle(files=tuple(made), requests=tuple(requests), commands=(("sh", f"{path}/{JOB}"),))
+
+
+def node_plan_text(job: Job, run_id: str, digest: str) -> str:
+    """What every node does. ``digest``: the content hash of the files that are sent; empty: none are."""
+    plan = node_plan.NodePlan(
+        run_id=run_id,
+        directory=".",
+        launch=(*SHOW_ALL, *launch_words(job, job.role(Role.TRAINER) or job.roles[0], run_id)),
+        files=node_plan.SentFiles(digest=digest, store="files", archive=ARCHIVE) if digest else None,
+        inputs=job.inputs,
+        outputs=job.outputs,
+    )
+    return node_plan.as_text(plan)
 
 
 def start_cmd(folder: Folder) -> str:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 AK, SK, FS_UGI = "ak", "sk", "fs_ugi"
 VARIABLES = {AK: "PADDLECLOUD_AK", SK: "PADDLECLOUD_SK", FS_UGI: "PADDLECLOUD_FS_UGI"}
 """Where secrets are looked for that a file does not say."""
+UNSET = "UM-SUBMIT-222"
 ON_CPUS, ON_GPUS = 2, 1
 """Cores of a trainer, where nobody says it."""
 
@@ -82,11 +83,15 @@ class PaddleCloudSettings:
 
 @value
 class SettingsReading:
-    """What a section says. There are settings only if nothing is wrong."""
+    """What a section says. There are settings only if nothing is wrong but that variables are not set."""
 
     settings: PaddleCloudSettings | None
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
+    unset: tuple[Problem, ...] = ()
+    """Variables that it names and that are not set here: among the problems as well."""
+    unset_keys: tuple[str, ...] = ()
+    """The keys that name them."""
 
 
 def read(section: Section, environ: Mapping[str, str]) -> SettingsReading:
@@ -96,15 +101,18 @@ def read(section: Section, environ: Mapping[str, str]) -> SettingsReading:
     config = _part(place, "config", keys.CONFIG, findings)
     submit = _part(place, "submit", keys.SUBMIT, findings)
     flags = _part(config, "communicator", keys.COMMUNICATOR, findings)
-    secrets, plain = Secrets(), []
+    secrets, plain, unset_keys = Secrets(), [], []
     for said, name in ((submit, AK), (submit, SK), (config, FS_UGI)):
         text = _secret(said, name, environ, findings)
         if text:
             secrets[name] = text
+        elif said.said(name):
+            unset_keys.append(name)
         if text and said.said(name) and not keys.REFERENCE.match(said.get(name)):
             plain.append(said.place(name))
     _check(place, config, submit, findings)
-    if findings.problems:
+    unset = tuple([each for each in findings.problems if each.code == UNSET])
+    if len(unset) < len(findings.problems):
         return SettingsReading(settings=None, problems=findings.problems, warnings=findings.warnings)
     made = PaddleCloudSettings(
         source=section.place.source,
@@ -133,7 +141,9 @@ def read(section: Section, environ: Mapping[str, str]) -> SettingsReading:
         secrets=secrets,
         plain_secrets=tuple(plain),
     )
-    return SettingsReading(settings=made, warnings=findings.warnings)
+    return SettingsReading(
+        settings=made, problems=unset, warnings=findings.warnings, unset=unset, unset_keys=tuple(unset_keys)
+    )
 
 
 def sized(job: Job, settings: PaddleCloudSettings) -> Job:
@@ -205,7 +215,7 @@ def _secret(said: Said, name: str, environ: Mapping[str, str], findings: Finding
     variable = reference[1] or reference[2]
     if not environ.get(variable):
         what = f"{said.label}: {name}: the variable is not set: {variable}"
-        findings.problem("UM-SUBMIT-222", said.place(name), what, hint=f"export {variable}")
+        findings.problem(UNSET, said.place(name), what, hint=f"export {variable}")
     return environ.get(variable, "")
 
 

@@ -15,6 +15,7 @@ from umiak.contracts.secrets import HIDDEN
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.submit.backends.paddlecloud import rendering
 from umiak.submit.backends.paddlecloud.settings import AK, SK
+from umiak.submit.payload.file_manifest import FileKind, FileManifest, FoundFiles, SentFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from umiak.submit.backend import Secrets
     from umiak.submit.backends.paddlecloud.rendering import Folder
     from umiak.submit.backends.paddlecloud.settings import PaddleCloudSettings
-    from umiak.submit.payload.file_set import FoundFiles
 
 MOST_LOOKED_AT = 32 << 20
 """Bytes of a file that is searched for secrets."""
@@ -50,6 +50,15 @@ def find(settings: PaddleCloudSettings, directory: str) -> tuple[dict[str, str],
                 hint = "all files go into one directory: give one of them another name"
                 problems.append(Problem(code="UM-SUBMIT-228", what=what, hint=hint))
     return found, [*problems, *_leaks(found, settings, directory), *_secret_files(found, settings, directory)]
+
+
+def found(settings: PaddleCloudSettings, directory: str) -> FoundFiles:
+    """The same files with their sizes, for those who want to see what travels."""
+    files = tuple(
+        SentFile(path=os.path.relpath(path, directory), kind=FileKind.FILE, sha256="", size_bytes=os.path.getsize(path))
+        for path in sorted(find(settings, directory)[0].values())
+    )
+    return FoundFiles(root=directory, manifest=FileManifest(files=files))
 
 
 def write(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from umiak.submit.backend import Remarks
 from umiak.submit.backends.cloud import settings
 from umiak.submit.backends.cloud.backend import CloudBackend
 from umiak.submit.backends.pai import request
@@ -25,7 +26,7 @@ def make(place: NamedPlace, context: SubmitContext) -> PaiBackend:
     return PaiBackend(request.settings_of(said, place.name), context)
 
 
-class PaiBackend(CloudBackend):
+class PaiBackend(CloudBackend, Remarks):
     """A workspace of PAI."""
 
     NAME = "pai"
@@ -41,6 +42,10 @@ class PaiBackend(CloudBackend):
 
     def own_problems(self, job: Job) -> list[Problem]:
         return request.problems(job, self.own)
+
+    def remarks(self, job: Job) -> list[Problem]:
+        """An instance type says all that a node has."""
+        return request.remarks(job, self.own)
 
     def body(self, job: Job, plan: CloudLayout) -> dict[str, Any]:
         return request.body(job, plan, self.own)

@@ -96,6 +96,20 @@ def problems(job: Job, own: PaiSettings) -> list[Problem]:
     return found
 
 
+def remarks(job: Job, own: PaiSettings) -> list[Problem]:
+    """Roles that say what their nodes need, on nodes of an instance type."""
+    return [
+        Problem(
+            code="UM-SUBMIT-371",
+            what=f"{each.role.value}: cpus, memory and shared_memory have no effect on nodes of the type {own.spec(each.role)}",
+            hint=f"leave them out, or leave the instance type out of [place.{own.common.place}] and name a `quota`",
+        )
+        for each in job.roles
+        if own.spec(each.role)
+        and (each.resource.cpus or each.resource.memory_bytes or each.resource.shared_memory_bytes)
+    ]
+
+
 def body(job: Job, layout: CloudLayout, own: PaiSettings) -> dict[str, Any]:
     """The request."""
     has_roles = job.mode.has_servers

@@ -10,10 +10,10 @@ import json
 import time
 
 from umiak.adapters import trusted_files
-from umiak.core.bundle import Bundle, BundleFile
+from umiak.core.bundle import Bundle, BundleFile, placeholder
 from umiak.core.job import Handle
 from umiak.core.problem import Exit, Problem, UmiakError
-from umiak.submit.backend import AnswerLost
+from umiak.submit.backend import AnswerLost, FilesSent
 from umiak.submit.backends.ray import checks, plan
 from umiak.submit.backends.ray import settings as settings_of_place
 from umiak.submit.payload import node_plan
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from umiak.submit.backend import LogLine, LogsWanted, Submission, SubmitContext
     from umiak.submit.backends.ray.api import RayApi
     from umiak.submit.backends.ray.log_lines import LogParser
-    from umiak.submit.payload.file_set import FoundFiles
+    from umiak.submit.payload.file_manifest import FoundFiles
     from umiak.submit.places import NamedPlace
 
 NAME = "ray"
@@ -40,7 +40,8 @@ KILLED_S = 60.0
 """How long a driver may take to end, after the grace."""
 SILENCE_S = 1.0
 """After so long without a line of a followed log it is asked whether the job is over."""
-RUN_PACKAGE, FILES_PACKAGE = "_umiak_HASH.zip", "_umiak_HASH-OF-FILES.zip"
+RUN_PACKAGE = f"_umiak_{placeholder('hash of the run')}.zip"
+FILES_PACKAGE = f"_umiak_{plan.UNKNOWN_DIGEST}.zip"
 """As a dry run shows them: nothing was packed yet."""
 
 
@@ -49,7 +50,7 @@ def make(place: NamedPlace, context: SubmitContext) -> RayBackend:
     return RayBackend(place.name, settings_of_place.read(place), context)
 
 
-class RayBackend:
+class RayBackend(FilesSent):
     """One cluster."""
 
     def __init__(self, place: str, settings: settings_of_place.RaySettings, context: SubmitContext) -> None:
@@ -65,6 +66,7 @@ class RayBackend:
         """What can be seen from here; the cluster is not asked."""
         found: list[Problem] = []
         sent: set[str] = set()
+        self._found.clear()  # what was found for an earlier job may have changed
         if plan.files_of(job):
             try:
                 sent = {each.path for each in self._files(job).manifest.files}
@@ -77,6 +79,9 @@ class RayBackend:
             each for each in checks.problems(job, self._settings, sent) if not found or each.code != "UM-SUBMIT-326"
         ]
         return [*found, *missing]
+
+    def files_sent(self, job: Job) -> FoundFiles | None:
+        return self._files(job) if plan.files_of(job) else None
 
     def render(self, job: Job, run_id: str) -> Bundle:
         """The files of the run, and the requests."""

@@ -36,7 +36,8 @@ def problems(job: Job, settings: RaySettings, files: Collection[str]) -> list[Pr
                 code="UM-SUBMIT-324",
                 what=f"secrets can't be kept on Ray: {', '.join(job.secrets)}",
                 why="everybody who reaches the cluster can read what a job was given, and runs code as the same user",
-                hint="let the nodes read them from files or a service of the cluster, and leave `secrets` out",
+                hint="let the nodes read them from files or a service of the cluster, and leave `secrets` out; in a file for several "
+                "places: `on: {PLACE: {secrets: []}}`",
             )
         )
     for role in job.roles:

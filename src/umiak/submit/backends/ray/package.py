@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from umiak.submit.payload.file_set import FoundFiles
+    from umiak.submit.payload.file_manifest import FoundFiles
 
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
 

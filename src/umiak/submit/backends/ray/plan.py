@@ -10,6 +10,7 @@ read by everybody who reaches it. The token of a run is made on the cluster, by 
 
 from __future__ import annotations
 
+from umiak.core.bundle import placeholder
 from umiak.core.cluster import ROLES, Placement, Role
 from umiak.core.decode import decode, encode
 from umiak.core.job import FileSet
@@ -31,7 +32,7 @@ RUN = "run.json"
 PLATFORM = "umiak"
 MARK = "umiak"
 """In the metadata of every job of ours."""
-UNKNOWN_DIGEST = "HASH-OF-FILES"
+UNKNOWN_DIGEST = placeholder("hash of the files")
 """In a plan that was rendered before anybody looked at the files."""
 START_S = 300
 """So far apart launchers may start: Ray brings packages to each node first."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from umiak.submit.backends.shared.layout import RunInfo
     from umiak.submit.backends.ssh.connections import Connections, HostFailure
     from umiak.submit.backends.ssh.settings import SshHost, SshSettings
-    from umiak.submit.payload.file_set import FoundFiles
+    from umiak.submit.payload.file_manifest import FoundFiles
 
 ASK_S = 150.0
 LOOK_S = 0.25
@@ -80,17 +80,23 @@ class RemoteHosts:
             self._opened = Connections(self.settings, self._context.environ, launcher_file.find)
         return self._opened
 
-    def problems(self) -> list[Problem]:
-        """Variables of passwords that are not set; else, hosts that can't be used."""
-        from umiak.submit.backends.ssh.connections import HostFailure
+    def missing(self) -> list[Problem]:
+        """Variables of passwords that are not set, and the package that talks to hosts. No host is asked."""
+        from umiak.submit.backends.ssh import package
 
         named = {"password_from": self.settings.password_from, "passphrase_from": self.settings.passphrase_from}
-        missing = [
+        unset = [
             Problem(code=MISSING, what=f"{key} names a variable that is not set: {name}", hint=f"export {name}")
             for key, name in named.items()
             if name and not self._context.environ.get(name)
         ]
-        if missing:
+        return [*unset, *package.missing()]
+
+    def problems(self) -> list[Problem]:
+        """What is missing here; else, hosts that can't be used."""
+        from umiak.submit.backends.ssh.connections import HostFailure
+
+        if missing := self.missing():
             return missing
         answers = self.connections.ask(self.all, lambda _: {"do": "check"}, timeout_s=ASK_S)
         found = []

@@ -15,7 +15,7 @@ from umiak.core.names import is_digits
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.status import State
 from umiak.core.value import replace
-from umiak.submit.backend import AnswerLost, Reviving
+from umiak.submit.backend import AnswerLost, FilesSent, OfflineCheck, Reviving
 from umiak.submit.backends.shared import layout, problems
 from umiak.submit.backends.shared.files import SharedStore
 from umiak.submit.backends.slurm import script, settings
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from umiak.submit.backends.shared.layout import SharedRun
     from umiak.submit.backends.shared.remote import RemoteHosts, RemoteStore
     from umiak.submit.backends.slurm.settings import SlurmSettings
+    from umiak.submit.payload.file_manifest import FoundFiles
     from umiak.submit.places import NamedPlace
 
 NAME = "slurm"
@@ -56,7 +57,7 @@ def make(place: NamedPlace, context: SubmitContext) -> SlurmBackend:
     return SlurmBackend(place.name, context, settings.read(place))
 
 
-class SlurmBackend(Reviving):
+class SlurmBackend(Reviving, OfflineCheck, FilesSent):
     """One cluster."""
 
     def __init__(self, place: str, context: SubmitContext, said: SlurmSettings) -> None:
@@ -86,15 +87,34 @@ class SlurmBackend(Reviving):
 
     def check(self, job: Job) -> list[Problem]:
         """What can be known without asking Slurm: it refuses the rest itself."""
+        found = self.check_offline(job)
+        unusable = self._store.problems()
+        if unusable and self._hosts:
+            return [*found, *unusable]  # nothing else can be asked there
+        return [*found, *(self._slurm.no_command(each) for each in self._slurm.missing(NEEDED)), *unusable]
+
+    def check_offline(self, job: Job) -> list[Problem]:
+        """What is wrong with the job, without a look at the submit host."""
         found = problems.elastic_roles(job, self._place)
         directory = os.path.join(self._context.directory, job.files.root if job.files else ".")
         found += problems.missing(
             each for each in problems.scripts(job) if not os.path.exists(os.path.join(directory, each))
         )
-        unusable = self._store.problems()
-        if unusable and self._hosts:
-            return [*found, *unusable]  # nothing else can be asked there
-        return [*found, *(self._slurm.no_command(each) for each in self._slurm.missing(NEEDED)), *unusable]
+        return found or self.file_problems(job)
+
+    def missing_here(self, job: Job) -> list[Problem]:  # noqa: ARG002 - of the protocol
+        """Slurm's commands and its directory, or what reaching the submit host needs."""
+        if self._hosts:
+            return self._hosts.missing()
+        return [*(self._slurm.no_command(each) for each in self._slurm.missing(NEEDED)), *self._store.problems()]
+
+    def files_sent(self, job: Job) -> FoundFiles | None:
+        """What is copied to the run's directory; without `files` the job works where it was submitted."""
+        if not job.files and not self._hosts:
+            return None
+        from umiak.submit.backends.shared.remote import collected, with_files
+
+        return collected(with_files(job) if self._hosts else job, self._context.directory)
 
     def examine(self) -> Iterator[PlaceCheck]:
         """For `umiak doctor`: the submit host, its directory, and Slurm's commands there."""

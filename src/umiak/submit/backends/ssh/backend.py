@@ -15,7 +15,7 @@ from umiak.core.bundle import PRIVATE, Bundle, BundleFile
 from umiak.core.job import FileSet, FrameworkName, Handle
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import replace
-from umiak.submit.backend import OfflineCheck
+from umiak.submit.backend import FilesSent, OfflineCheck
 from umiak.submit.backends.ssh import checks, plan, settings
 
 TYPE_CHECKING = False
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from umiak.submit.backends.ssh.connections import Connections
     from umiak.submit.backends.ssh.joined import HostSaid
     from umiak.submit.backends.ssh.settings import SshHost, SshSettings
-    from umiak.submit.payload.file_set import FoundFiles
+    from umiak.submit.payload.file_manifest import FoundFiles
     from umiak.submit.places import NamedPlace
 
 NAME = "ssh"
@@ -68,7 +68,7 @@ def read_settings(place: NamedPlace, context: SubmitContext) -> SshSettings:
     return found
 
 
-class SshBackend(OfflineCheck):
+class SshBackend(OfflineCheck, FilesSent):
     """The hosts of one place."""
 
     def __init__(self, place: str, said: SshSettings, context: SubmitContext) -> None:
@@ -94,7 +94,7 @@ class SshBackend(OfflineCheck):
 
     def check(self, job: Job) -> list[Problem]:
         """Everything that is wrong with any host that the job would use."""
-        if found := self.check_offline(job):
+        if found := [*self.missing_variables(), *self.check_offline(job)]:
             return found
         files = _files(job, self._context.directory)
         rows = self._look_for(job, files)
@@ -106,12 +106,16 @@ class SshBackend(OfflineCheck):
 
     def check_offline(self, job: Job) -> list[Problem]:
         """Without asking a host."""
-        found = [*self.missing_variables(), *checks.of_job(job, self.settings)]
-        try:
-            _files(job, self._context.directory)
-        except UmiakError as error:
-            found += error.problems
-        return found
+        return [*checks.of_job(job, self.settings), *self.file_problems(job)]
+
+    def missing_here(self, job: Job) -> list[Problem]:  # noqa: ARG002 - of the protocol
+        """Variables of passwords, and the package that talks to hosts."""
+        from umiak.submit.backends.ssh import package
+
+        return [*self.missing_variables(), *package.missing()]
+
+    def files_sent(self, job: Job) -> FoundFiles | None:
+        return _files(job, self._context.directory)
 
     def _look_for(
         self, job: Job, files: FoundFiles | None
@@ -191,7 +195,7 @@ class SshBackend(OfflineCheck):
         from umiak.contracts.start import TOKEN
 
         has_files = bool(_file_set(job))
-        known = plan.KnownAtStart(files=plan.UNKNOWN if has_files else "")
+        known = plan.KnownAtStart(files=plan.UNKNOWN_DIGEST if has_files else "")
         files = []
         labels = []
         for each in plan.plans_of(job, run_id, self.settings, known):

@@ -20,7 +20,7 @@ import threading
 from umiak.adapters import trusted_files
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import one_line
-from umiak.submit.backends.ssh import bootstrap, settings
+from umiak.submit.backends.ssh import bootstrap, package, settings
 from umiak.submit.backends.ssh.early_sockets import EarlySockets
 from umiak.submit.node import own_directory
 
@@ -456,15 +456,7 @@ def import_asyncssh() -> None:
     try:
         import asyncssh  # noqa: F401
     except ImportError:
-        from umiak.adapters import installation
-
-        problem = Problem(
-            code="UM-SUBMIT-111",
-            what="a package is missing: asyncssh",
-            why='places with `backend = "ssh"` need it',
-            hint=f"install the extra `ssh`: {installation.command('ssh')}",
-        )
-        raise UmiakError(problem, exit_status=Exit.REFUSED) from None
+        raise UmiakError(package.problem(), exit_status=Exit.REFUSED) from None
 
 
 def broken() -> tuple[type[Exception], ...]:

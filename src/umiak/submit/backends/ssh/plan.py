@@ -9,6 +9,7 @@ more nodes than there are hosts: it begins again at the first one, as where ever
 from __future__ import annotations
 
 from umiak.contracts.start import GRACE
+from umiak.core.bundle import placeholder
 from umiak.core.cluster import Placement, Role, join_host_port
 from umiak.core.value import replace, value
 from umiak.platforms import native
@@ -27,16 +28,16 @@ START_S = 120
 """So far apart launchers may start, which one client starts at the same time."""
 STORE = "../../../files"
 """Seen from a run's directory on a host."""
-UNKNOWN = "(known when it starts)"
+UNKNOWN_PORT, UNKNOWN_DIGEST = placeholder("free port"), placeholder("hash of the files")
 
 
 @value
 class KnownAtStart:
     """What hosts say before they start, and what a dry run can't know."""
 
-    port: str = UNKNOWN
+    port: str = UNKNOWN_PORT
     """Of the first host, where the nodes meet."""
-    files: str = UNKNOWN
+    files: str = UNKNOWN_DIGEST
     """The content hash of the job's files."""
     devices: tuple[int, ...] = ()
     """Of each node; empty: not asked."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from umiak.submit.backends.ssh.connections import Connections
     from umiak.submit.backends.ssh.plan import HostPlan
     from umiak.submit.backends.ssh.settings import SshHost
-    from umiak.submit.payload.file_set import FoundFiles
+    from umiak.submit.payload.file_manifest import FoundFiles
 
 CANCEL_MARGIN_S = 60.0
 
