@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
 
 from umiak.core.bundle import Bundle, BundleFile
+from umiak.core.problem import BadRequest, UmiakError
+from umiak.launch import inject
+from umiak.ps.environment import PsSeat
+from umiak.ps.options import SessionOptions
+from umiak.ps.servers import serving
+from umiak.submit.backends.ray import node as ray_node
 from umiak.submit.backends.shared import files, layout
 from umiak.submit.backends.shared.files import SharedStore
 from umiak.submit.node import cleanup, own_directory
-from umiak.submit.payload import check_text, node_check
+from umiak.submit.payload import check_text, launcher_file, launcher_start, node_check
 
 STRANGER = 4711
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -164,3 +172,108 @@ def test_cleaning_leaves_alone_what_is_somebody_elses(tmp_path: Path) -> None:
     own.mkdir(parents=True)
     assert cleanup.clean(str(tmp_path), older_than_s=-10) == ["runs/ctr-2/node0"]
     assert run.exists()
+
+
+# ---- other names that can be guessed
+
+
+@needs_root
+@pytest.mark.parametrize("is_above", [False, True])
+def test_a_cache_of_launchers_in_which_somebody_else_has_a_hand_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_above: bool
+) -> None:
+    cache = tmp_path / "cache"
+    (cache / "umiak" / "launchers").mkdir(parents=True)
+    other = cache if is_above else cache / "umiak" / "launchers"
+    os.chown(other, STRANGER, STRANGER)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    with pytest.raises(UmiakError) as refused:
+        launcher_file.find()
+    (problem,) = refused.value.problems
+    assert (problem.code, refused.value.exit_status) == ("UM-SUBMIT-051", 3)
+    assert f"uid {STRANGER}" in str(problem.why)
+
+
+@needs_root
+@pytest.mark.parametrize("kind", ["own", "above", "link", "everybody"])
+def test_sources_of_the_launcher_are_unpacked_where_nobody_else_has_a_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Python imports them from there; elsewhere they are compiled in memory."""
+    cache = tmp_path / "cache"
+    base = cache / "umiak" / "launcher-sources"
+    base.mkdir(parents=True, mode=0o700)
+    match kind:
+        case "above":
+            os.chown(cache, STRANGER, STRANGER)
+        case "link":
+            (tmp_path / "link").symlink_to(cache)
+            os.chown(tmp_path / "link", STRANGER, STRANGER, follow_symlinks=False)
+            cache = tmp_path / "link"
+        case "everybody":
+            (cache / "umiak").chmod(0o777)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    packed = zlib.compress(b"umiak\tumiak/__init__.py\t4\n\npass")
+    directory = launcher_start._unpacked(launcher_start._Sources(lambda _: packed))
+    assert bool(directory) is (kind == "own")
+    assert len(list(base.iterdir())) == (kind == "own")
+
+
+@needs_root
+@pytest.mark.parametrize("kind", ["own", "run", "link", "base", "default"])
+def test_a_node_of_ray_works_where_nobody_else_has_a_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    base = tmp_path / "base"
+    base.mkdir()
+    match kind:
+        case "run":
+            (base / "ctr-1").mkdir(mode=0o777)
+            os.chown(base / "ctr-1", STRANGER, STRANGER)
+        case "link":
+            (base / "ctr-1").symlink_to(tmp_path)
+        case "base":
+            os.chown(base, STRANGER, STRANGER)
+        case "default":
+            monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+            (tmp_path / f"umiak-ray-{os.geteuid()}").mkdir()
+            os.chown(tmp_path / f"umiak-ray-{os.geteuid()}", STRANGER, STRANGER)
+    order = {"directory": "" if kind == "default" else str(base), "run_id": "ctr-1", "name": "node-0"}
+    if kind == "own":
+        assert ray_node._own_directory(order) == f"{base}/ctr-1/node-0"
+        return
+    with pytest.raises(PermissionError) as refused:
+        ray_node._own_directory(order)
+    assert kind == "link" or f"uid {STRANGER}" in str(refused.value.strerror)
+
+
+@needs_root
+@pytest.mark.parametrize("name", ["ps", "ps/server.0", "ps/server.0/n0-0"])
+def test_a_server_reads_and_clears_no_state_of_somebody_else(tmp_path: Path, name: str) -> None:
+    directory = tmp_path / "ps" / "server.0" / "n0-0"
+    directory.mkdir(parents=True)
+    os.chown(tmp_path / name, STRANGER, STRANGER)
+    with pytest.raises(BadRequest, match=f"UM-PS-012(.|\n)*uid {STRANGER}|uid {STRANGER}(.|\n)*UM-PS-012"):
+        serving._log(PsSeat(state_dir=str(directory)), SessionOptions(durability_ms=10))
+
+
+def test_a_server_clears_nothing_behind_a_link(tmp_path: Path) -> None:
+    """Of a log directory where others write: the link could lead to anything of the user's."""
+    precious = tmp_path / "home" / "thesis"
+    precious.mkdir(parents=True)
+    (tmp_path / "log" / "ps").mkdir(parents=True)
+    (tmp_path / "log" / "ps" / "server.0").symlink_to(tmp_path / "home")
+    with pytest.raises(BadRequest, match="UM-PS-012"):
+        serving._log(PsSeat(state_dir=f"{tmp_path}/log/ps/server.0/n0-0"), SessionOptions(durability_ms=10))
+    assert precious.is_dir()
+
+
+def test_the_stacks_of_a_worker_are_not_written_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "profile").write_text("mine\n")
+    (tmp_path / "stacks").symlink_to(tmp_path / "profile")
+    environ = {"PYTHONPATH": inject.__path__[0], "UMIAK_STACK_SIGNAL": str(int(signal.SIGUSR2))}
+    code = "import faulthandler, signal, sys; sys.exit(faulthandler.unregister(signal.SIGUSR2))"
+    for target, is_shown in (("stacks", False), ("new", True)):
+        told = {**environ, "UMIAK_STACK_FILE": str(tmp_path / target)}
+        assert subprocess.run([sys.executable, "-c", code], env=told, check=False).returncode == is_shown
+    assert (tmp_path / "profile").read_text() == "mine\n"

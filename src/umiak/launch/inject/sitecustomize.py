@@ -31,7 +31,12 @@ def _show_stacks_on_signal() -> None:
     import faulthandler
 
     # A bare descriptor that nobody closes, so that it lives as long as the process does.
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    # A log directory may be one where others write as well: their links are not followed, and their pipes not waited for.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    descriptor = os.open(path, flags, 0o600)
+    if os.fstat(descriptor).st_uid != os.geteuid():
+        os.close(descriptor)
+        return
     faulthandler.register(int(number), file=descriptor, all_threads=True, chain=False)
 
 

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import signal
+import stat
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -138,14 +139,20 @@ def _log(seat: PsSeat, options: SessionOptions) -> dict[str, Any] | None:
         return None
     if options.state_dir is not None:
         directory = os.path.join(options.state_dir, f"server.{seat.rank}")
+        _make_private(directory)
+        _check_own(directory)
     elif seat.state_dir is not None:
         directory = seat.state_dir
+        above = os.path.dirname(directory)
+        _make_private(directory)
+        # A log directory may be one where others write as well: what they have made there is neither read nor cleared away.
+        for each in (os.path.dirname(above), above, directory):
+            _check_own(each)
         _forget_other_runs(directory)
     else:
         raise bad(
             "UM-PS-012", "durability needs a directory, and there is no launcher's log directory", "state_dir=..."
         )
-    _make_private(directory)
     return {"dir": directory, "interval_ms": options.durability_ms}
 
 
@@ -157,6 +164,15 @@ def _make_private(directory: str) -> None:
             os.mkdir(directory, mode=0o700)
         except FileExistsError:
             pass  # another server was faster
+
+
+def _check_own(directory: str) -> None:
+    seen = os.lstat(directory)
+    if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or seen.st_mode & 0o022:
+        whose = f"it belongs to uid {seen.st_uid} (mode {stat.S_IMODE(seen.st_mode):04o})"
+        why = whose if stat.S_ISDIR(seen.st_mode) else f"{whose}, and is a link or no directory"
+        what = f"durability needs a directory that nobody else can change, and {why}: {directory}"
+        raise bad("UM-PS-012", what, "name one of your own: `--log_dir` of the launcher, or state_dir=...")
 
 
 def _forget_other_runs(directory: str) -> None:

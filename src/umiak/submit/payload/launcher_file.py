@@ -16,6 +16,7 @@ import hashlib
 import os
 import sys
 
+from umiak.adapters import ownership
 from umiak.adapters.version import version
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
@@ -169,8 +170,10 @@ def _directory() -> str:
         seen = os.stat(directory)
     except OSError as error:
         raise _no_cache(directory, str(error.strerror)) from error
-    if seen.st_uid != os.geteuid() or seen.st_mode & 0o022:
-        raise _no_cache(directory, "others can write to it")
+    if seen.st_uid != os.geteuid():
+        raise _no_cache(directory, f"it belongs to another user (uid {seen.st_uid})")
+    if why := ownership.why_not_own(directory):
+        raise _no_cache(directory, why)
     return directory
 
 

@@ -185,9 +185,14 @@ def _unpacked(sources: _Sources) -> str:
     base = os.path.join(home, "umiak", "launcher-sources")
     target = os.path.join(base, hashlib.sha256(sources.packed).hexdigest()[:32])
     try:
-        os.makedirs(base, mode=0o700, exist_ok=True)
-        seen = os.lstat(base)
-        if not os.path.isabs(base) or seen.st_uid != os.geteuid() or seen.st_mode & 0o077:
+        if not os.path.isabs(base) or not _is_own(os.path.dirname(base)):
+            return ""
+        mask = os.umask(0o077)
+        try:
+            os.makedirs(base, mode=0o700, exist_ok=True)
+        finally:
+            os.umask(mask)
+        if not _is_own(base) or os.lstat(base).st_mode & 0o077:
             return ""
         if os.path.isdir(target):
             return target
@@ -205,6 +210,24 @@ def _unpacked(sources: _Sources) -> str:
         return target if os.path.isdir(target) else ""
     except OSError:
         return ""
+
+
+def _is_own(path: str) -> bool:
+    """Whether nobody but this user and root can change what is in a directory, or put another in its place. More strict than
+    `umiak.adapters.ownership`, which can't be imported yet: there is a way without such a directory."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    at, is_last = os.path.realpath(path), True
+    if at != os.path.normpath(path):
+        return False
+    while True:
+        seen = os.lstat(at)
+        is_sticky = bool(seen.st_mode & 0o1000) and not is_last
+        if seen.st_uid not in (0, os.geteuid()) or (seen.st_mode & 0o022 and not is_sticky):
+            return False
+        if at == os.path.dirname(at):
+            return True
+        at, is_last = os.path.dirname(at), False
 
 
 if __name__ == "__main__":

@@ -191,14 +191,39 @@ def _own_directory(order: Mapping[str, Any]) -> str:
     base: str = order["directory"]
     if not base:
         base = os.path.join(tempfile.gettempdir(), f"umiak-ray-{os.geteuid()}")
-        os.makedirs(base, mode=0o700, exist_ok=True)
-        seen = os.lstat(base)
-        if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or seen.st_mode & 0o022:
-            raise PermissionError(1, "it belongs to somebody else, or others can write to it", base)
+        _make_own(base)
+    os.makedirs(base, mode=0o700, exist_ok=True)
+    base = os.path.realpath(base)  # a link can't be led elsewhere after it was looked at
+    _make_own(os.path.join(base, order["run_id"]))
     path = os.path.join(base, order["run_id"], order["name"])
     shutil.rmtree(path, ignore_errors=True)
-    os.makedirs(path, mode=0o700)
+    os.mkdir(path, 0o700)
     return path
+
+
+def _make_own(path: str) -> None:
+    """A directory that is nobody else's: its name can be guessed, and what lies in it is run."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    seen = os.lstat(path)
+    if not stat.S_ISDIR(seen.st_mode):
+        raise PermissionError(1, "it is a link, or no directory", path)
+    if seen.st_uid != os.geteuid() or seen.st_mode & 0o022:
+        raise PermissionError(1, f"{_owner_of(seen)}, and must be this user's alone", path)
+    at = os.path.dirname(os.path.realpath(path))
+    while not os.environ.get(
+        "KUBERNETES_SERVICE_HOST"
+    ):  # in a pod are no other users, and volumes are often open to all
+        seen = os.lstat(at)
+        if seen.st_uid not in (0, os.geteuid()) or (seen.st_mode & 0o022 and not seen.st_mode & stat.S_ISVTX):
+            raise PermissionError(1, f"{_owner_of(seen)}: others could exchange what is in it", at)
+        if at == os.path.dirname(at):
+            return
+        at = os.path.dirname(at)
+
+
+def _owner_of(seen: os.stat_result) -> str:
+    return f"it belongs to uid {seen.st_uid} (mode {stat.S_IMODE(seen.st_mode):04o})"
 
 
 def _sent(name: str) -> str:
