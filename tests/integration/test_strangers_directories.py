@@ -211,7 +211,7 @@ def test_a_launcher_in_a_strangers_tree_never_runs_under_slurm(tmp_path: Path, s
 
 
 @pytest.mark.slurm
-@pytest.mark.parametrize("kind", ["taken over", "exchanged", "damaged"])
+@pytest.mark.parametrize("kind", ["taken over", "exchanged", "damaged", "working directory"])
 def test_what_has_changed_since_the_job_was_submitted_never_runs_under_slurm(
     tmp_path: Path, slurm_cluster: slurm.Cluster, kind: str
 ) -> None:
@@ -229,11 +229,17 @@ def test_what_has_changed_since_the_job_was_submitted_never_runs_under_slurm(
         os.chown(run / "node.sh", STRANGER, STRANGER)
         launcher.write_bytes(Path(launcher_file.find().path).read_bytes())
         code, why = "UM-SUBMIT-350", f"{run}/node.sh belongs to uid {STRANGER}"
+    elif kind == "working directory":
+        (desk.directory / "train.py").write_text(f"open({str(evidence)!r}, 'w')")
+        give_away(desk.directory)
+        launcher.write_bytes(Path(launcher_file.find().path).read_bytes())
+        code, why = "UM-SUBMIT-350", f"{desk.directory} belongs to uid {STRANGER}"
     else:
         code, why = "UM-SUBMIT-351", "its content hash is "
     slurm_cluster.run(["scontrol", "release", slurm_cluster.run(["squeue", "-h", "-o", "%A"]).stdout.strip()])
     eventually(lambda: slurm_cluster.run(["squeue", "--noheader"]).stdout == "", within_s=60)
     give_back(desk.shared)
+    give_back(desk.directory)
     log = (run / "log" / "job.log").read_text()
     assert code in log
     assert why in log

@@ -47,9 +47,9 @@ SENT = hashlib.sha256(b"the launcher").hexdigest()
 
 
 def test_a_node_runs_its_script_if_all_is_well(run: Path) -> None:
-    done = checked(str(run), SENT, "--", "node.sh", "trainer", "a b")
+    done = checked(str(run), SENT, "-", "--", "node.sh", "trainer", "a b")
     assert (done.returncode, done.stdout, done.stderr) == (0, "as trainer a b\n", "")
-    done = checked(str(run), SENT, "--")
+    done = checked(str(run), SENT, "-", "--")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
@@ -57,25 +57,40 @@ def test_a_node_runs_its_script_if_all_is_well(run: Path) -> None:
 @pytest.mark.parametrize("name", ["umiak-launcher.pyz", "node.sh", ".", "..", "../.."])
 def test_a_node_runs_nothing_of_somebody_else(run: Path, name: str) -> None:
     os.chown(run / name, STRANGER, STRANGER)
-    done = checked(str(run), SENT, "--", "node.sh", "trainer")
+    done = checked(str(run), SENT, "-", "--", "node.sh", "trainer")
     assert (done.returncode, done.stdout) == (3, "")
     where = os.path.normpath(run / name)
     assert f"because: {where} belongs to uid {STRANGER} (mode " in done.stderr
-    assert f"others can change what would run here: {run} [UM-SUBMIT-350]" in done.stderr
+    assert f"others can change what would run here: {run}/" in done.stderr
+    assert "[UM-SUBMIT-350]" in done.stderr
     assert f'trusted_directories = ["{where}"]' in done.stderr
-    done = checked(str(run), SENT, where, "--", "node.sh", "trainer")
+    done = checked(str(run), SENT, "-", where, "--", "node.sh", "trainer")
     assert done.stdout == "as trainer \n"
 
 
+@needs_root
+def test_a_node_runs_nothing_in_a_working_directory_of_somebody_else(run: Path, tmp_path: Path) -> None:
+    """/tmp/ctr is the user's where the job was submitted, and on a node somebody else's, with a train.py of theirs."""
+    work = tmp_path / "ctr"
+    work.mkdir()
+    assert own_directory.if_own(str(work)) == str(work)
+    assert checked(str(run), SENT, str(work), "--", "node.sh", "trainer").stdout == "as trainer \n"
+    os.chown(work, STRANGER, STRANGER)
+    done = checked(str(run), SENT, str(work), "--", "node.sh", "trainer")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert f"others can change what would run here: {work} [UM-SUBMIT-350]" in done.stderr
+    assert own_directory.if_own(str(work)) == ""  # then it was chosen
+
+
 def test_a_node_runs_no_launcher_but_the_one_that_was_sent(run: Path) -> None:
-    done = checked(str(run), "0" * 64, "--", "node.sh", "trainer")
+    done = checked(str(run), "0" * 64, "-", "--", "node.sh", "trainer")
     assert (done.returncode, done.stdout) == (3, "")
     assert f"its content hash is {SENT}, and {'0' * 64} was sent" in done.stderr
     assert "UM-SUBMIT-351" in done.stderr
 
 
 def test_a_run_that_is_not_on_a_node_says_so(tmp_path: Path) -> None:
-    done = checked(f"{tmp_path}/runs/ctr-1", SENT, "--", "node.sh", "trainer")
+    done = checked(f"{tmp_path}/runs/ctr-1", SENT, "-", "--", "node.sh", "trainer")
     assert done.returncode == 3
     assert "UM-SUBMIT-352" in done.stderr
 

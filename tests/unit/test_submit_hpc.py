@@ -28,6 +28,7 @@ from umiak.submit.backends.mpi.settings import Family, MpiHost
 from umiak.submit.backends.shared import reports
 from umiak.submit.backends.shared.layout import RunInfo, SharedRole
 from umiak.submit.backends.slurm import script, settings, state
+from umiak.submit.node import own_directory
 from umiak.submit.states import STATES
 from umiak.testing.environments import environment
 
@@ -67,6 +68,12 @@ FULL = Job(
     time_limit_s=7200,
 )
 ELASTIC = replace(PLAIN, roles=(RoleSpec(nodes=Replicas(least=1, most=2), workers=4),), time_limit_s=90)
+
+
+@pytest.fixture(autouse=True)
+def _own_working_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever /work is on this machine."""
+    monkeypatch.setattr(own_directory, "if_own", lambda path: path)
 
 
 def rendered(toml: str, job: Job, environ: Mapping[str, str] | None = None) -> Bundle:

@@ -52,11 +52,18 @@ def make(path: str, trusted: Iterable[str] = (), prefix: str = "") -> None:
         os.chmod(path, private_files.PRIVATE_DIRECTORY)
 
 
+def if_own(path: str) -> str:
+    """The path, if nobody else can change what is there; else nothing: who works in somebody else's directory has chosen it."""
+    return "" if ownership.first_untrusted(path) else path
+
+
 def problem_of(path: str, why: str, at: str, prefix: str = "") -> Problem:
     """``at``: the directory that somebody else has a hand in."""
+    from shlex import quote
+
     hint = (
-        f"name a directory of your own with `directory` of the place; if this one is yours, close it: `chmod go-w {at}`; if you trust everybody who "
-        f'can write there: `trusted_directories = ["{at}"]` of the place'
+        f"name a directory of your own with `directory` of the place; if this one is yours, close it: `chmod go-w {quote(at)}`; if you trust "
+        f'everybody who can write there: `trusted_directories = ["{at}"]` of the place'
     )
     what = f"{prefix}others can change what would run there: {path}"
     return Problem(code=CODE, what=what, why=why, hint=hint)

@@ -1,11 +1,11 @@
 """What a node runs before anything that lies in the directory of a run: can others change it, is the launcher what was sent? A program.
 
-    python3 -I -S -c TEXT RUN_DIRECTORY SHA256 [TRUSTED_DIRECTORY ...] -- [SCRIPT [WORDS]]
+    python3 -I -S -c TEXT RUN_DIRECTORY SHA256 WORKING_DIRECTORY [TRUSTED_DIRECTORY ...] -- [SCRIPT [WORDS]]
 
 The text comes with the job, through the scheduler, and is this module behind `umiak.adapters.ownership` (`check_text` puts them together): in
 a directory that somebody else has made, nothing is run, nothing is read but the names and owners of directories, and nothing is written. The
 hash comes with the job as well. Whoever can't change the way to a file can't exchange it after the check either, so that it may be
-opened again by its path. With a script of the run this process becomes that; without, it ends. Standard library only.
+opened again by its path. The working directory is named if it was the user's own where the job was submitted: then it must be so here; else it is ``-``. With a script of the run this process becomes that; without, it ends. Standard library only.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ REFUSED = 3
 def main(words: list[str]) -> int:
     """The command; its exit status."""
     at = words.index("--")
-    run, digest, trusted, rest = words[0], words[1], words[2:at], words[at + 1 :]
+    (run, digest, work), trusted, rest = words[:3], words[3:at], words[at + 1 :]
     script = f"{run}/{rest[0]}" if rest else run
-    problem = problem_of(run, script, digest, trusted)
+    problem = problem_of(run, (script, work) if work != "-" else (script,), digest, trusted)
     if problem:
         what, why, hint, code = problem
         sys.stderr.write(f"error: {os.uname().nodename}: {what} [{code}]\n  because: {why}\n  hint: {hint}\n")
@@ -36,13 +36,13 @@ def main(words: list[str]) -> int:
     return 0
 
 
-def problem_of(run: str, script: str, digest: str, trusted: list[str]) -> tuple[str, str, str, str] | None:
+def problem_of(run: str, others: tuple[str, ...], digest: str, trusted: list[str]) -> tuple[str, str, str, str] | None:
     """What is wrong, why, what to do about it, and the code of the error; None: nothing."""
     launcher = f"{run}/{LAUNCHER}"
-    for path in (launcher, script):
+    for path in (launcher, *others):
         found = first_untrusted(path, allowed=trusted)
         if found:
-            return _others(run), str(found), hint_for(found.path), "UM-SUBMIT-350"
+            return f"others can change what would run here: {path}", str(found), hint_for(found.path), "UM-SUBMIT-350"
     try:
         with open(launcher, "rb") as file:
             actual = hashlib.sha256(file.read()).hexdigest()
@@ -56,15 +56,13 @@ def problem_of(run: str, script: str, digest: str, trusted: list[str]) -> tuple[
     return None
 
 
-def _others(run: str) -> str:
-    return f"others can change what would run here: {run}"
-
-
 def hint_for(path: str) -> str:
     """What to do about somebody else's directory."""
+    from shlex import quote
+
     return (
-        f"name a directory of your own with `directory` of the place; if this one is yours, close it: `chmod go-w {path}`; if you trust everybody "
-        f'who can write there: `trusted_directories = ["{path}"]` of the place'
+        f"name a directory of your own with `directory` of the place; if this one is yours, close it: `chmod go-w {quote(path)}`; if you trust "
+        f'everybody who can write there: `trusted_directories = ["{path}"]` of the place'
     )
 
 

@@ -23,6 +23,7 @@ from umiak.submit.backends.local import backend as local
 from umiak.submit.backends.mpi import script, settings
 from umiak.submit.backends.shared import layout, problems
 from umiak.submit.backends.shared.files import SharedStore, filled_texts
+from umiak.submit.node import own_directory
 from umiak.submit.node.files import PLAN, RunFiles
 from umiak.submit.node.plan import PlannedLauncher, RunPlan
 
@@ -133,7 +134,8 @@ class MpiBackend(OfflineCheck, FilesSent):
         hosts = script.chosen(job, self._hosts(), _own_name())
         is_shared = self._settings.is_shared
         job = self._sent(job)
-        scripts = script.scripts(job, run, self._settings, script.Mpirun(family=family, hosts=hosts))
+        work = own_directory.if_own(self._context.directory) if is_shared and not job.files else ""
+        scripts = script.scripts(job, run, self._settings, script.Mpirun(family=family, hosts=hosts), work)
         info = layout.info_of(job, run, self._context.directory if is_shared else run.work)
         stop = (script.STOP_SIGNAL,)
         made = layout.bundle_of(job, run, info, scripts, self._command(run_id), stop, is_shared=is_shared)

@@ -48,10 +48,10 @@ def others(hosts: tuple[MpiHost, ...], own_name: str) -> tuple[MpiHost, ...]:
     return tuple([each for each in hosts if each.name.partition(".")[0] != own_name.partition(".")[0]])
 
 
-def scripts(job: Job, run: SharedRun, settings: MpiSettings, mpirun: Mpirun) -> tuple[BundleFile, ...]:
-    """All of them."""
+def scripts(job: Job, run: SharedRun, settings: MpiSettings, mpirun: Mpirun, work: str = "") -> tuple[BundleFile, ...]:
+    """All of them. ``work``: for `layout.check_lines`."""
     return (
-        layout.script(run, layout.JOB, _job(job, run, settings, mpirun)),
+        layout.script(run, layout.JOB, _job(job, run, settings, mpirun, work)),
         layout.script(run, layout.NODE, _node(job, run, settings, mpirun)),
         BundleFile(path=run.file(HOSTFILE), text=_hostfile(mpirun), mode=PRIVATE),
     )
@@ -68,7 +68,7 @@ def _hostfile(mpirun: Mpirun) -> str:
     return "".join(f"{each.name}{mark}{each.slots}\n" for each in mpirun.hosts)
 
 
-def _job(job: Job, run: SharedRun, settings: MpiSettings, mpirun: Mpirun) -> str:
+def _job(job: Job, run: SharedRun, settings: MpiSettings, mpirun: Mpirun, work: str) -> str:
     hostfile, count = f'"$run/{HOSTFILE}"', len(mpirun.hosts)
     spread = "--hostfile {} --map-by ppr:1:node" if mpirun.family is Family.OPENMPI else "-f {} -ppn 1"
     words = [*map(shlex.quote, shlex.split(settings.mpirun)), *map(shlex.quote, settings.arguments)]
@@ -94,7 +94,7 @@ again=$?
         "# mpirun passes its environment on. What the supervisor was told is not for nodes, and secrets reach them by a file alone.",
         f"unset {' '.join(['${!UMIAK_@}', *job.secrets])}",
         *settings.setup,
-        *layout.check_lines(settings.python, settings.trusted_directories),
+        *layout.check_lines(settings.python, work, settings.trusted_directories),
         "",
     ]
     around = job if settings.is_shared else replace(job, inputs=(), outputs=())  # each host has its own data

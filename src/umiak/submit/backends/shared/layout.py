@@ -151,13 +151,14 @@ def node_start(python: str, run: SharedRun, plan: str, *words: str) -> str:
     return " ".join([shlex.quote(python), shlex.quote(run.file(LAUNCHER)), "-m", NODE_START, plan, *words])
 
 
-def check_lines(python: str, trusted: tuple[str, ...]) -> list[str]:
-    """Of job.sh, which comes to a node by its scheduler: what each node runs before anything that lies in the run's directory."""
-    words = " ".join(map(shlex.quote, trusted))
+def check_lines(python: str, work: str, trusted: tuple[str, ...]) -> list[str]:
+    """Of job.sh, which comes to a node by its scheduler: what each node runs before anything that lies in the run's directory.
+    ``work``: the working directory, if it is the user's own here."""
+    words = " ".join(map(shlex.quote, (work or "-", *trusted)))  # not every mpirun keeps an empty word
     return [
         "# Before anything in $run is used, a node sees that nobody else can change it, and that the launcher is the one that was sent.",
         f"check='{CHECK}'",
-        f'checked=({shlex.quote(python)} -I -S -c "$check" "$run" {LAUNCHER_SHA256} {words}{" " if words else ""}--)',
+        f'checked=({shlex.quote(python)} -I -S -c "$check" "$run" {LAUNCHER_SHA256} {words} --)',
     ]
 
 

@@ -20,6 +20,7 @@ from umiak.submit.backends.shared import layout, problems
 from umiak.submit.backends.shared.files import SharedStore
 from umiak.submit.backends.slurm import script, settings
 from umiak.submit.backends.slurm.commands import SlurmCommands
+from umiak.submit.node import own_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -139,7 +140,8 @@ class SlurmBackend(Reviving, OfflineCheck, FilesSent):
 
             job, directory = with_files(job), run.work
         info = replace(layout.info_of(job, run, directory), time_limit_s=limit_s, stop_time_s=stop_s)
-        scripts = script.scripts(job, run, self._settings)
+        work = own_directory.if_own(directory) if not job.files else ""
+        scripts = script.scripts(job, run, self._settings, work)
         words = ("sbatch", "--parsable", run.file(layout.JOB))
         made = layout.bundle_of(job, run, info, scripts, words)
         if not self._hosts:

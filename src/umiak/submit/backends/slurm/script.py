@@ -39,9 +39,9 @@ rm -f "$run/end" "$run/done"
 """
 
 
-def scripts(job: Job, run: SharedRun, settings: SlurmSettings) -> tuple[BundleFile, ...]:
-    """job.sh for sbatch, node.sh for srun."""
-    return layout.script(run, layout.JOB, _job(job, run, settings)), layout.script(
+def scripts(job: Job, run: SharedRun, settings: SlurmSettings, work: str = "") -> tuple[BundleFile, ...]:
+    """job.sh for sbatch, node.sh for srun. ``work``: for `layout.check_lines`."""
+    return layout.script(run, layout.JOB, _job(job, run, settings, work)), layout.script(
         run, layout.NODE, _node(job, run, settings)
     )
 
@@ -72,13 +72,13 @@ def sbatch_environment(
     return {name: text for name, text in environ.items() if is_kept(name)}
 
 
-def _job(job: Job, run: SharedRun, settings: SlurmSettings) -> str:
+def _job(job: Job, run: SharedRun, settings: SlurmSettings, work: str) -> str:
     components = [_component(job, run, role, settings) for role in job.roles]
     head = [f"#SBATCH {line}" for line in _common(job, run, settings)]
     for number, component in enumerate(components):
         head += ["#SBATCH hetjob"] if number else []
         head += [f"#SBATCH {line}" for line in component]
-    check = layout.check_lines(settings.python, settings.trusted_directories)
+    check = layout.check_lines(settings.python, work, settings.trusted_directories)
     lines = [
         "#!/bin/bash",
         *head,
