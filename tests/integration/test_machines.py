@@ -163,7 +163,8 @@ def test_the_whole_path(desk: Desk) -> None:
     assert "in 7 h 59 min" in shown
 
     (desk.directory / "train.py").write_text(
-        "import os\nprint('rank', os.environ['UMIAK_RANK'], 'of', os.environ['UMIAK_WORLD_SIZE'])\n"
+        "import os, sys, time\nprint('rank', os.environ['UMIAK_RANK'], 'of', os.environ['UMIAK_WORLD_SIZE'])\n"
+        "while sys.argv[1:]:\n    time.sleep(0.1)\n"
     )
     handle = desk.umiak("submit", "--on", "gpu", "--nnodes", "3", "--json", "--", "train.py")
     run = json.loads(handle)["handle"]
@@ -171,8 +172,19 @@ def test_the_whole_path(desk: Desk) -> None:
     lines = desk.umiak("logs", run)
     assert all(f"rank {rank} of 3" in lines for rank in range(3))
 
-    assert "3 machines were released" in desk.down()
+    # What is known when the machines are gone: ends that were seen, ends that nobody had asked for, and a run that went on.
+    unseen = desk.umiak("submit", "--on", "gpu", "--", "train.py").splitlines()[0]
+    desk.umiak("logs", "-f", unseen)
+    unfinished = desk.umiak("submit", "--on", "gpu", "--", "train.py", "forever").splitlines()[0]
+    told = desk.down()
+    assert "3 machines were released" in told
+    assert f"a run is not over there: {unfinished}" in told
     assert not desk.cloud.running
+    for each, state in ((run, "succeeded"), (unseen, "succeeded"), (unfinished, "lost")):
+        data = json.loads(desk.umiak("status", each, "--json"))
+        assert (data["handle"], data["state"]) == (each, state)
+    assert "its machines were released" in data["reason"]
+    desk.umiak("wait", run)
     assert not list((desk.state / "umiak/machines").glob("gpu.[jtk]*"))
     assert "no machines are rented" in desk.umiak("machines", "list")
     assert "unknown place: gpu" in desk.umiak("submit", "--on", "gpu", "--", "train.py", status=2)

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 import umiak
+from testbed import disks
+from testbed.pytest_support import require
 from tests.integration import submitting
 from tests.support import chance, command_lines, eventually
 from umiak.adapters import identity
@@ -470,3 +472,22 @@ def test_a_job_is_submitted_and_followed_from_python(desk: submitting.Desk, monk
     assert waiting.cancel().state.value == "cancelled"
     with pytest.raises(BadRequest, match=r"nowhere\.py"):
         here.submit(umiak.Job(name="ctr", command=("nowhere.py",)))
+
+
+def test_a_run_on_a_disk_that_is_full_can_be_cancelled_and_nothing_new_is_started(tmp_path: Path) -> None:
+    """With its state on a small disk of its own."""
+    require(disks.unavailable())
+    with disks.mounted(tmp_path / "state") as disk, submitting.opened(tmp_path) as desk:
+        handle = desk.submit("--", "train.py", "until=never")
+        desk.until_started(1)
+        disk.fill()
+        told = desk.umiak("submit", "--", "train.py", status=3)
+        assert "[UM-SUBMIT-007]" in told
+        assert "No space left on device" in told
+        assert len(json.loads(desk.umiak("list", "--json"))) == 1
+        desk.umiak("cancel", handle, "--grace", "5")
+        assert desk.status(handle)["state"] == "cancelled"
+        assert desk.starts() == ["trainer.0"]
+        disk.make_room()
+        desk.touch("go")
+        desk.umiak("wait", desk.submit("--", "train.py", "until=go"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -309,3 +310,8 @@ def test_a_controller_that_is_away_or_has_forgotten_the_job(tmp_path: Path) -> N
         eventually(lambda: "Invalid job id" in cluster.run(["scontrol", "show", "job", job]).stderr, within_s=90)
         status = desk.status(handle)
         assert (status["state"], status["exit_code"]) == ("succeeded", 0)
+        cluster.stop_controller()
+        shutil.rmtree(desk.shared)  # nobody knows it any more, and it stays over
+        assert desk.status(handle) == status
+        desk.umiak("wait", handle)
+        assert "[UM-SUBMIT-360]" in desk.umiak("logs", handle, status=3)

@@ -123,7 +123,14 @@ class RunFiles:
         private_files.remove(self._file(TOKEN))
 
     def ask_to_cancel(self, grace_s: float) -> None:
-        self._write(CANCEL, {"grace_s": grace_s})
+        """Also on a disk that the job has filled: half of the room that is kept for its end is enough for that."""
+        try:
+            self._write(CANCEL, {"grace_s": grace_s})
+        except OSError:
+            if not os.path.exists(self._file(RESERVE)):
+                raise
+            os.truncate(self._file(RESERVE), RESERVE_BYTES // 2)
+            self._write(CANCEL, {"grace_s": grace_s})
 
     def cancel_grace_s(self) -> float | None:
         """How long a cancelled run may take to end; None if nobody has cancelled it."""
