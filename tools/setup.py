@@ -3,7 +3,7 @@
     python -m tools.setup          what users and tests need
     python -m tools.setup demo     what `make demo` needs, without what only tests and checks use
 
-On a terminal one line is renewed in place; elsewhere a line says how far it is when something has changed, every ten seconds at most.
+On a terminal one line is renewed in place; elsewhere a line says how far it is, every ten seconds where something has changed, every thirty otherwise.
 What a command has printed is shown whole if it fails, and not at all otherwise.
 """
 
@@ -31,7 +31,7 @@ PACKAGES = {
 }
 OWN = ("--reinstall-package", "umiak-native", "--editable", ".[train]", "--editable", "shims/paddlerec")
 STEPS = 4
-PLAIN_EVERY_S, LIVE_EVERY_S = 10.0, 0.2
+PLAIN_EVERY_S, UNCHANGED_EVERY_S, LIVE_EVERY_S = 10.0, 30.0, 0.2
 
 _DOWNLOAD = re.compile(r"^Downloading (\S+) \((.+)\)$")
 _RESOLVED = re.compile(r"^Resolved (\d+) packages?")
@@ -151,9 +151,9 @@ class _Shown:
             # How far it is matters more than what it is called, where there is no room for both.
             number = self._title.split()[0]
             self._line(*([f"{self._title}: {self.state}", f"{number} {self.state}"] if self.state else [self._title]))
-        elif now - self._said_at >= PLAIN_EVERY_S and self.state != self._said:
+        elif now - self._said_at >= (PLAIN_EVERY_S if self.state != self._said else UNCHANGED_EVERY_S):
             self._said_at, self._said = now, self.state
-            _put(self._out, f"    {self.state}, {_clock(now - self._began)}\n")
+            _put(self._out, f"    {self.state or 'begun'}, {_clock(now - self._began)}\n")
 
     def end(self, *, failed: bool) -> None:
         took = f"{'failed' if failed else 'done'} after {_clock(time.monotonic() - self._began)}"

@@ -2,7 +2,7 @@
 
 A user, an item, a place and an hour meet, with four numbers. How likely a click is depends on three things that a model has
 to find out: a weight for each id, a weight for each pair of user and item (nothing but a table of them will do), and a curve
-over the numbers (which no table has). The best AUC that any model can reach is that of the hidden chances themselves.
+over the numbers (which no table has). The best AUC that any model can reach is that of the true probabilities.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ NUMBERS = 4
 
 
 def samples(count: int, seed: int):
-    """Ids [count, 4], numbers [count, 4], clicks [count], and the hidden chance of each click."""
+    """Ids [count, 4], numbers [count, 4], clicks [count], and the true probability of each click."""
     hidden = np.random.default_rng(0)
     weights = [hidden.normal(0, 0.6, size=many) for many in IDS]
     pairs = hidden.normal(0, 1.2, size=IDS[:2])

@@ -70,14 +70,14 @@ def test_a_step_that_goes_well_shows_nothing_else() -> None:
     assert re.fullmatch(r"2/4 something\n    done after 0:\d\d\n", out.getvalue())
 
 
-def test_without_a_terminal_there_are_plain_lines_when_something_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_there_are_plain_lines_that_never_stop_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
     now = [0.0]
     monkeypatch.setattr(setup.time, "monotonic", lambda: now[0])
     shown = setup._Shown("4/4 the native core", out)
-    for second in range(100):
+    for second in range(130):
         now[0] = float(second)
-        shown.state = f"crate {1 + second // 25} of 61: x"
+        shown.state = f"crate {1 + min(second, 75) // 25} of 61: x"
         shown.renew()
     assert out.getvalue().splitlines() == [
         "4/4 the native core",
@@ -85,6 +85,7 @@ def test_without_a_terminal_there_are_plain_lines_when_something_has_changed(mon
         "    crate 2 of 61: x, 0:25",
         "    crate 3 of 61: x, 0:50",
         "    crate 4 of 61: x, 1:15",
+        "    crate 4 of 61: x, 1:45",
     ]
 
 
