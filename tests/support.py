@@ -101,8 +101,8 @@ def is_running(pid: int) -> bool:
 class Sink:
     """A console that keeps what it is shown."""
 
-    def __init__(self, *, colours: bool = False) -> None:
-        self.colours = colours
+    def __init__(self, *, colours: bool = False, is_terminal: bool = False) -> None:
+        self.colours, self.is_terminal = colours, is_terminal
         self.shown = b""
 
     def write(self, data: bytes) -> None:

@@ -62,6 +62,8 @@ class Cluster:
         self.version = 0
         self.oldest = 0
         self.logs: dict[str, list[tuple[str, str]]] = {}
+        self.log_queries: list[dict[str, str]] = []
+        """What was asked of logs."""
         self.log_cuts: list[int] = []
         """After so many lines a log connection breaks."""
         self.rights: Callable[[dict[str, Any]], bool] = lambda _: True
@@ -421,6 +423,9 @@ class _Handler(BaseHTTPRequestHandler):
         cut = cluster.log_cuts.pop(0) if cluster.log_cuts else -1
         since, sent = query.get("sinceTime", ""), 0
         given = 0
+        cluster.log_queries.append(query)
+        if "tailLines" in query:
+            sent = max(0, len(cluster.logs.get(name, [])) - int(query["tailLines"]))
         while not owner.released.is_set():
             is_over = cluster.is_pod_over(name)
             with cluster.changed:

@@ -13,6 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from umiak.core.status import JobStatus, State
+from umiak.submit import configuration
+from umiak.submit.records import Records
+from umiak.submit.run_record import RunRecord
+
 PATIENCE_S = 60.0
 TAB, ENTER = "\t", "\r"
 SHELLS = {
@@ -40,11 +45,43 @@ TYPED = [
     ("ps stat", "ps status"),
     ("ps status --inter", "ps status --interval"),
     ("completion fi", "completion fish"),
+    ("train -m umiak.models.rank.wide", "train -m umiak.models.rank.wide_deep"),
+    ("logs ctr-0", "logs ctr-0ver"),
+    ("status -w ctr-3", "status -w ctr-3f2a9c"),
+    ("wait ctr-", "wait ctr-"),  # two begin so
+    ("cancel ctr-", "cancel ctr-3f2a9c"),  # the other one is over
+    ("logs ssh://lab/ctr-3", "logs ssh://lab/ctr-3f2a9c"),
+    ("submit --on la", "submit --on lab"),
+    ("list --on=mi", "list --on=mine"),
+    ("hosts check --on loc", "hosts check --on local"),
 ]
 
 
 HYPHENS = ("launch --log-level WARN", "launch --log-level WARNING")
 """fish completes values of flags that it offers, and they are offered in one spelling."""
+
+
+def keep_runs_and_places(home: Path) -> None:
+    """As `umiak` itself leaves them: in ``home`` there are runs, a config of its own, and a project below it is not the nearest one."""
+    records = Records(configuration.context({"HOME": str(home)}).state_directory)
+    records.prepare()
+    for run, status in (("ctr-3f2a9c", None), ("ctr-0ver", JobStatus(state=State.SUCCEEDED, exit_code=0))):
+        records.write(
+            RunRecord(
+                run_id=run,
+                name="ctr",
+                place="lab",
+                backend="ssh",
+                directory="/",
+                digest="",
+                submitted_s=1.0,
+                handle=f"ssh://lab/{run}",
+                status=status,
+            )
+        )
+    (home / "umiak.toml").write_text('[place.lab]\nbackend = "ssh"\n[place.lab.env]\nX = "1"\n')
+    (home / ".config" / "umiak").mkdir(parents=True)
+    (home / ".config" / "umiak" / "config.toml").write_text('[place."mine"]  # my own\nbackend = "local"\n')
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -57,6 +94,7 @@ def test_what_is_typed_is_completed(shell: str, tmp_path: Path) -> None:
     )
     (tmp_path / f"umiak.{shell}").write_bytes(made.stdout)
     (tmp_path / "train.py").touch()
+    keep_runs_and_places(tmp_path)
     # Stands for umiak: it writes down what it is called with, also if completing should call it.
     stub = tmp_path / "bin" / "umiak"
     stub.parent.mkdir()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from testbed.clouds.server import StandIn
@@ -9,8 +11,9 @@ from tests.integration import test_submit_clouds as first
 from tests.integration.test_submit_clouds import CLOUDS, WITH_LOGS, pod_id, submission
 from umiak.core.cluster import Role
 from umiak.core.problem import UmiakError
-from umiak.submit.backend import LogsWanted
+from umiak.submit.backend import LogsWanted, SinceByPlace
 from umiak.submit.backends.cloud.backend import CloudBackend
+from umiak.submit.logs import reading as log_reading
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -59,6 +62,34 @@ class TestLogs:
                     break
         seen += [line.text for line in place.logs(handle, LogsWanted(rank=0, after=after))]
         assert seen == wanted
+
+    def test_the_last_lines(self, name: str, cloud: StandIn, place: CloudBackend) -> None:
+        handle = place.submit(submission(place))
+        job = cloud.only_job()
+        for rank in range(2):
+            job.log(pod_id(name, cloud, rank), *(f"line {number}" for number in range(8)))
+        lines = list(log_reading.lines(place, handle, LogsWanted(tail=3)))
+        assert [(each.source, each.text) for each in lines] == [
+            (f"trainer.{rank}", f"line {number}") for rank in range(2) for number in (5, 6, 7)
+        ]
+        seen = []
+        for line in log_reading.lines(place, handle, LogsWanted(tail=1, follow=True, rank=0)):
+            seen.append(line.text)
+            if line.text == "line 7":
+                job.log(pod_id(name, cloud, 0), "new")
+                job.word = CLOUDS[name][3]
+        assert seen == ["line 7", "new"]
+
+    def test_since_some_time(self, name: str, cloud: StandIn, place: CloudBackend) -> None:
+        """By the cloud's own means, or with a note that says that it can't."""
+        handle = place.submit(submission(place))
+        cloud.only_job().log(pod_id(name, cloud, 0), "old")
+        lines = list(log_reading.lines(place, handle, LogsWanted(rank=0, since_s=time.time() + 5)))
+        if isinstance(place, SinceByPlace):
+            assert lines == []
+            assert [each.text for each in log_reading.lines(place, handle, LogsWanted(rank=0, since_s=1.0))] == ["old"]
+        else:
+            assert [each.is_note for each in lines] == [True, False]
 
     def test_following_to_the_end(self, name: str, cloud: StandIn, place: CloudBackend) -> None:
         handle = place.submit(submission(place))

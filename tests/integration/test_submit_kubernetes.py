@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
@@ -28,6 +29,7 @@ from umiak.submit.backend import AnswerLost, LogsWanted, Secrets, Submission
 from umiak.submit.backends.kubernetes import pod_watch
 from umiak.submit.backends.kubernetes.backend import KubeBackend
 from umiak.submit.flow import Flow
+from umiak.submit.logs import reading as log_reading
 
 RUN = "ctr-3f2a9c10"
 PASSWORD = "hush-hush-hush-hush"
@@ -337,6 +339,55 @@ def test_logs_have_no_holes_and_no_duplicates(bench: Bench, monkeypatch: pytest.
     after = {line.source: line.position for line in everything if line.text != "bye"}
     assert [line.text for line in made.logs(handle, LogsWanted(after=after))] == ["bye"] * 3
     assert {line.source for line in made.logs(handle, LogsWanted(rank=1))} == {"trainer.1"}
+
+
+def test_the_last_lines_are_asked_for_and_not_all(bench: Bench) -> None:
+    made = bench.backend("jobset")
+    handle = bench.submit(made)
+    names = [pod["metadata"]["name"] for pod in bench.cluster.pods()]
+    for number, name in enumerate(names):
+        bench.cluster.set_pod(name, "Running", {"running": {"startedAt": now()}})
+        bench.cluster.say(name, "LAUNCH INFO 2026-11-18 03:00:00,000 begin")
+        for step in range(1500):
+            bench.cluster.say(name, f"[trainer {number}] step {step}")
+
+    def given(**more: Any) -> list[str]:
+        lines = log_reading.lines(made, handle, LogsWanted(**more))
+        return [f"{line.source} {line.text}" for line in lines if line.rank is not None]
+
+    ends = [f"trainer.{number} step {step}" for number in range(3) for step in (1498, 1499)]
+    bench.cluster.log_queries.clear()
+    assert sorted(given(tail=2)) == ends
+    assert {each["tailLines"] for each in bench.cluster.log_queries} == {"1000"}
+    times = [line.time_s for line in made.logs(handle, LogsWanted())]
+    assert times == sorted(times, key=float), "in the order of time"
+    late = max(float(at) for at in times if at is not None) + 5
+    bench.cluster.log_queries.clear()
+    assert given(since_s=late) == []
+    assert all("sinceTime" in each for each in bench.cluster.log_queries)
+    bench.cluster.log_queries.clear()
+    seen = []
+    for line in log_reading.lines(made, handle, LogsWanted(tail=1, follow=True, rank=0)):
+        seen.append(line.text)
+        if len(seen) == 1:
+            bench.cluster.say(names[0], "[trainer 0] new")
+        else:
+            break
+    assert seen == ["step 1499", "new"]
+    assert [each for each in bench.cluster.log_queries if "follow" not in each and "tailLines" not in each] == []
+    assert any("sinceTime" in each for each in bench.cluster.log_queries if "follow" in each), (
+        "what was read is not read again"
+    )
+
+
+def test_a_log_that_the_kubelet_has_rotated_is_said_to_be_cut(bench: Bench) -> None:
+    made = bench.backend("job")
+    handle = bench.submit(made)
+    for pod in bench.cluster.pods():
+        bench.cluster.set_pod(pod["metadata"]["name"], "Running", {"running": {"startedAt": "2020-01-01T00:00:00Z"}})
+        bench.cluster.say(pod["metadata"]["name"], "[trainer 0] step 7")
+    assert [line.is_note for line in made.logs(handle, LogsWanted())][:1] == [True]
+    assert not any(line.is_note for line in log_reading.lines(made, handle, LogsWanted(tail=1)))
 
 
 def test_cancel_ends_the_pods_and_is_remembered(bench: Bench) -> None:

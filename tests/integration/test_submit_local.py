@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import shutil
@@ -376,6 +377,73 @@ def test_two_shells_follow_the_same_lines(desk: submitting.Desk) -> None:
             own = [line.partition("] ")[2] for line in output.splitlines() if line.startswith(f"[trainer.{rank}]")]
             assert own == [f"begin trainer {rank} of 2", *whole, *whole, "end"]
     assert sorted(outputs[0].splitlines()) == sorted(outputs[1].splitlines())
+
+
+CHATTY = """
+import os, pathlib, sys, time
+rank = int(os.environ["UMIAK_RANK"])
+def wait(name):
+    while not pathlib.Path(name).exists():
+        time.sleep(0.01)
+for step in range(6):
+    wait(f"go.{step * 2 + rank}")
+    print(f"\\x1b]0;owned\\x07\\x1b[31mstep {step}\\x1b[0m of {rank}", flush=True)
+    print(f"10%\\r{step}0%", flush=True)
+wait("go.end")
+"""
+"""Two workers that write in turns, when they are told to."""
+
+
+def take_turns(desk: submitting.Desk, handle: str, first: int, last: int) -> None:
+    """Each turn is in its log before the next one begins."""
+    for turn in range(first, last):
+        desk.touch(f"go.{turn}")
+        (log,) = desk.run_directory(handle).glob(f"log/*/workerlog.{turn % 2}")
+        eventually(lambda log=log, turn=turn: log.read_bytes().count(b"\n") == turn // 2 * 2 + 2)  # type: ignore[misc]
+
+
+def test_the_last_lines_come_in_the_order_of_time_and_steer_no_terminal(desk: submitting.Desk) -> None:
+    (desk.directory / "chatty.py").write_text(CHATTY)
+    handle = desk.submit("--nproc_per_node", "2", "--", "chatty.py")
+    eventually(lambda: len([*desk.run_directory(handle).glob("log/*/workerlog.?")]) == 2)
+    take_turns(desk, handle, 0, 8)
+    written = [line for turn in range(12) for line in _of_turn(turn)]
+    assert desk.umiak("logs", handle, "--role", "trainer").splitlines() == written[:16]
+    lines = [json.loads(line) for line in desk.umiak("logs", handle, "--role", "trainer", "--json").splitlines()]
+    assert [line["time_s"] for line in lines] == sorted(line["time_s"] for line in lines)
+    assert desk.umiak("logs", handle, "--role", "trainer", "--tail", "2").splitlines() == written[12:16]
+    moment = dt.datetime.fromtimestamp(lines[10]["time_s"], dt.timezone.utc).isoformat()
+    assert desk.umiak("logs", handle, "--role", "trainer", "--since", moment).splitlines() == written[10:16]
+    raw = desk.umiak("logs", handle, "--rank", "0", "--tail", "2", "--raw")
+    assert raw.splitlines() == ["\x1b]0;owned\x07\x1b[31mstep 3\x1b[0m of 0", "10%", "30%"]
+    follower = desk.start("logs", "-f", handle, "--role", "trainer", "--tail", "1")
+    assert follower.stdout is not None
+    assert [follower.stdout.readline().strip() for _ in range(2)] == [written[13], written[15]]
+    take_turns(desk, handle, 8, 12)
+    desk.touch("go.end")
+    assert sorted(follower.communicate(timeout=100)[0].splitlines()) == sorted(written[16:])
+
+
+def _of_turn(turn: int) -> list[str]:
+    tag = f"[trainer.{turn % 2}]"
+    return [f"{tag} step {turn // 2} of {turn % 2}", f"{tag} {turn // 2}0%"]
+
+
+def test_what_rotation_has_dropped_is_said(desk: submitting.Desk) -> None:
+    env = ("--env", "UMIAK_LOG_MAX_BYTES=2048")
+    handle = desk.submit(*env, "--", "train.py", "lines=2000")
+    desk.umiak("wait", handle)
+    with desk.start("logs", handle) as process:
+        out, err = process.communicate(timeout=desk.patience_s)
+    assert [line for line in out.splitlines() if line.startswith("[umiak] trainer.0: ") and "dropped" in line], (
+        out + err
+    )
+    with desk.start("logs", handle, "--rank", "0") as process:
+        out, err = process.communicate(timeout=desk.patience_s)
+    assert "dropped" in err
+    assert "dropped" not in out
+    assert desk.umiak("logs", handle, "--rank", "0", "--tail", "2").splitlines() == ["line 1999", "end"]
+    assert "UM-CLI-007" in desk.umiak("logs", handle, "--since", "yesterday", status=2)
 
 
 def test_following_goes_on_where_it_was(desk: submitting.Desk) -> None:

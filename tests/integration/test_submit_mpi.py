@@ -85,6 +85,8 @@ def test_a_job_on_two_hosts(desk: ClusterDesk) -> None:
     assert desk.wait(handle)["state"] == "succeeded"
     assert not hidden.exists()
     assert desk.umiak("logs", handle, "--rank", "1").splitlines() == ["begin trainer 1 of 2", "end"]
+    assert desk.umiak("logs", handle, "--rank", "1", "--tail", "1").splitlines() == ["end"]
+    assert desk.umiak("logs", handle, "--rank", "1", "--since", "1h").splitlines()[0] == "begin trainer 1 of 2"
 
 
 def test_a_job_that_restarts_its_workers_says_so(desk: ClusterDesk, tmp_path: Path) -> None:

@@ -113,6 +113,8 @@ outputs: {{models: {tmp_path}/home}}
     assert (status["state"], status["exit_code"]) == ("succeeded", 0)
     assert (tmp_path / "home" / "weights").read_text() == "trained"
     assert desk.umiak("logs", handle, "--rank", "1").splitlines()[0] == "begin trainer 1 of 2"
+    assert desk.umiak("logs", handle, "--rank", "1", "--tail", "1").splitlines() == ["end"]
+    assert desk.umiak("logs", handle, "--rank", "1", "--since", "1h").splitlines()[0] == "begin trainer 1 of 2"
     again = desk.submit("--nnodes", "2", "--", "train.py", "fail=7")
     assert desk.wait(again, status=7)["exit_code"] == 7
     assert len(list((apart.there / "launchers").iterdir())) == 1

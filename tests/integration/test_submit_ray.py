@@ -196,6 +196,10 @@ def test_a_run_from_its_submission_to_its_end(lab: Lab, tmp_path: Path) -> None:
         assert [line.removeprefix(tag) for line in out.splitlines() if line.startswith(tag)] == expected
     again = lab.umiak("logs", handle, "--rank", "1").splitlines()
     assert again == expected
+    assert lab.umiak("logs", handle, "--rank", "1", "--tail", "2").splitlines() == expected[-2:]
+    times = [json.loads(line)["time_s"] for line in lab.umiak("logs", handle, "--json").splitlines()]
+    assert times == sorted(times)
+    assert lab.umiak("logs", handle, "--rank", "1", "--since", "1h").splitlines() == expected
     assert_hidden(token, lab, handle)
 
 

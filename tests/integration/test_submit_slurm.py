@@ -68,6 +68,8 @@ def test_a_job_on_two_nodes(desk: ClusterDesk, cluster: slurm.Cluster) -> None:
     assert (status["state"], status["exit_code"], status["said"]) == ("succeeded", 0, "COMPLETED")
     lines = desk.umiak("logs", handle, "--rank", "1").splitlines()
     assert [line for line in lines if "line" in line] == [f"line {number} of 1" for number in range(3)]
+    assert desk.umiak("logs", handle, "--rank", "1", "--tail", "1").splitlines() == ["end"]
+    assert desk.umiak("logs", handle, "--rank", "1", "--since", "1h").splitlines()[0] == "begin trainer 1 of 2"
     assert not (desk.run_directory(handle) / "secrets.json").exists()
     by_number = f"slurm://hpc/{job_of(desk, handle)}"
     assert desk.status(by_number)["state"] == "succeeded"

@@ -104,6 +104,8 @@ def test_a_job_from_a_laptop(desk: ClusterDesk, laptop: Laptop) -> None:
     assert (status["state"], status["exit_code"], status["said"]) == ("succeeded", 0, "COMPLETED")
     assert not hidden.exists()
     assert desk.umiak("logs", handle, "--rank", "1").splitlines()[0] == "begin trainer 1 of 2"
+    assert desk.umiak("logs", handle, "--rank", "1", "--tail", "1").splitlines() == ["end"]
+    assert desk.umiak("logs", handle, "--rank", "1", "--since", "1h").splitlines()[0] == "begin trainer 1 of 2"
     number = os.readlink(desk.run_directory(handle) / "job")
     assert desk.status(f"slurm://hpc/{number}")["state"] == "succeeded"
     assert handle in desk.umiak("list")

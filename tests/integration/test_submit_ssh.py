@@ -175,6 +175,50 @@ def test_a_job_runs_on_all_hosts_and_its_end_is_told(lab: Lab) -> None:
     assert lab.processes() == []
 
 
+CHATTY = """
+import os, pathlib, sys, time
+rank = int(os.environ["UMIAK_RANK"])
+for turn in range(rank, 12, 4):
+    while not (pathlib.Path(sys.argv[1]) / f"turn.{turn}").exists():
+        time.sleep(0.01)
+    print(f"turn {turn}", flush=True)
+while not (pathlib.Path(sys.argv[1]) / "go").exists():
+    time.sleep(0.01)
+"""
+"""Four workers that write in turns, when they are told to."""
+
+
+def test_lines_of_all_hosts_are_in_the_order_of_time(lab: Lab) -> None:
+    (lab.directory / "chatty.py").write_text(CHATTY)
+    handle = lab.submit("--nnodes", "4", "--", "chatty.py", str(lab.shared))
+
+    def take(first: int, last: int) -> None:
+        for turn in range(first, last):
+            (lab.shared / f"turn.{turn}").touch()
+            machine = lab.cluster.machines[turn % 4]
+            eventually(
+                lambda machine=machine, turn=turn: any(  # type: ignore[misc]
+                    f"turn {turn}\n" in path.read_text()
+                    for path in machine.files.glob(".umiak/runs/*/*/log/*/workerlog.0")
+                ),
+                within_s=60,
+            )
+
+    take(0, 8)
+    whole = [f"[trainer.{turn % 4}] turn {turn}" for turn in range(12)]
+    assert lab.umiak("logs", handle, "--role", "trainer").splitlines() == whole[:8]
+    assert lab.umiak("logs", handle, "--role", "trainer", "--tail", "1").splitlines() == whole[4:8]
+    lines = [json.loads(line) for line in lab.umiak("logs", handle, "--role", "trainer", "--json").splitlines()]
+    assert [line["time_s"] for line in lines] == sorted(line["time_s"] for line in lines)
+    assert lab.umiak("logs", handle, "--role", "trainer", "--since", "1h").splitlines() == whole[:8]
+    follower = lab.start("logs", "-f", handle, "--role", "trainer", "--tail", "1")
+    assert follower.stdout is not None
+    assert [follower.stdout.readline().strip() for _ in range(4)] == whole[4:8]
+    take(8, 12)
+    lab.go()
+    assert sorted(follower.communicate(timeout=100)[0].splitlines()) == sorted(whole[8:])
+
+
 def test_the_first_failure_is_the_exit_code(lab: Lab) -> None:
     handle = lab.submit("--nnodes", "3", "--", "train.py", "fail=7")
     lab.umiak("wait", handle, status=7)

@@ -72,7 +72,7 @@ def test_a_log_that_grows_too_large_is_rotated_and_two_old_ones_are_kept(tmp_pat
     for number in range(10):
         log.feed(b"%d" % number * 60)
     log.close()
-    files = {file.name: file.read_bytes()[:1] for file in tmp_path.iterdir()}
+    files = {file.name: file.read_bytes()[:1] for file in tmp_path.glob("workerlog.*")}
     assert files == {"workerlog.0": b"9", "workerlog.0.1": b"8", "workerlog.0.2": b"7"}
     assert all(file.stat().st_size <= 100 for file in tmp_path.iterdir())
 

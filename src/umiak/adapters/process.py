@@ -14,13 +14,16 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import time
 
 from umiak.adapters.kernel_requests import ask_for_death_signal
+from umiak.core.runtime.repeated_signal import is_same
 from umiak.core.value import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from types import FrameType
 
 MOST_OPEN_FILES = 1 << 20
 """Where the system sets no limit."""
@@ -268,3 +271,30 @@ def catches(pid: int, number: int) -> bool:
 def heeded(numbers: Sequence[signal.Signals]) -> list[signal.Signals]:
     """Those signals that this process was not told to ignore, as nohup and background shells do."""
     return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+
+
+class OneInterrupt:
+    """While it is entered, Ctrl-C is one KeyboardInterrupt also if the signal comes twice at once. A program that has a handler of its own,
+    and a thread that gets no signals, keep what they have."""
+
+    def __init__(self) -> None:
+        self._first_at = float("-inf")
+        self._is_used = False
+
+    def __enter__(self) -> None:
+        import threading
+
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self._is_used = True
+            signal.signal(signal.SIGINT, self._on_signal)
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_used:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if not is_same(number, now, number, self._first_at):
+            self._first_at = now
+            signal.default_int_handler(number, frame)

@@ -27,6 +27,8 @@ class Command:
     """Whether it takes ``--version``."""
     takes_file: bool = False
     """Whether its argument is a file."""
+    takes_run: bool = False
+    """Whether its argument is a submitted run."""
 
 
 COMMANDS = {
@@ -66,24 +68,28 @@ COMMANDS = {
             summary="show the status of a submitted job",
             module="umiak.cli.runs.status",
             flags="umiak.cli.runs.flags:STATUS",
+            takes_run=True,
         ),
         Command(
             name="logs",
             summary="print or follow the logs of a submitted job",
             module="umiak.cli.runs.logs",
             flags="umiak.cli.runs.flags:LOGS",
+            takes_run=True,
         ),
         Command(
             name="wait",
             summary="wait for a submitted job; the exit status is the job's",
             module="umiak.cli.runs.wait",
             flags="umiak.cli.runs.flags:WAIT",
+            takes_run=True,
         ),
         Command(
             name="cancel",
             summary="stop a submitted job",
             module="umiak.cli.runs.cancel",
             flags="umiak.cli.runs.flags:CANCEL",
+            takes_run=True,
         ),
         Command(
             name="list",

@@ -5,6 +5,8 @@ umiak completion bash > ~/.local/share/bash-completion/completions/umiak
 
 from __future__ import annotations
 
+import os
+
 from umiak.cli.commands import COMMANDS
 from umiak.core.problem import Exit, Problem, UmiakError
 
@@ -16,8 +18,8 @@ if TYPE_CHECKING:
 
 HELP = """usage: umiak completion bash|zsh|fish
 
-Print a script that completes the commands and flags of umiak. It is static: no Python is started while
-you type. Write it again after an update of umiak.
+Print a script that completes the commands and flags of umiak, models of the zoo, your runs, and places of
+umiak.toml. No Python is started while you type. Write it again after an update of umiak.
 
   bash   mkdir -p ~/.local/share/bash-completion/completions
          umiak completion bash > ~/.local/share/bash-completion/completions/umiak
@@ -47,5 +49,18 @@ def main(argv: Sequence[str], _environ: Mapping[str, str], printer: Printer) -> 
         raise UmiakError(Problem(code="UM-CLI-005", what=what, hint=f"`umiak completion {argv[0]}` takes none"))
     from umiak.cli.texts import completion_scripts
 
-    printer.data(completion_scripts.SHELLS[argv[0]]())
+    printer.data(completion_scripts.SHELLS[argv[0]](zoo()))
     return Exit.DONE
+
+
+def zoo() -> list[str]:
+    """The models that come with umiak: ``umiak.models.rank.dnn``. Nothing of them is imported."""
+    root = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "models")
+    found = []
+    for kind in sorted(os.listdir(root)):
+        if os.path.isdir(os.path.join(root, kind)):
+            names = sorted(os.listdir(os.path.join(root, kind)))
+            found += [
+                f"umiak.models.{kind}.{name}" for name in names if os.path.exists(f"{root}/{kind}/{name}/config.yaml")
+            ]
+    return found

@@ -100,9 +100,19 @@ class SubmittedRun:
         role: Role | str | None = None,
         rank: int | None = None,
         after: Mapping[str, str] | None = None,
+        tail: int | None = None,
+        since_s: float | None = None,
     ) -> Iterator[LogLine]:
-        """Its lines; with ``follow`` until it is over. ``after``: the position of the last line that was seen, by source."""
-        wanted = LogsWanted(follow=follow, role=None if role is None else Role(role), rank=rank, after=after or {})
+        """Its lines; with ``follow`` until it is over. ``after``: the position of the last line that was seen, by source. ``tail``: only the
+        last lines of each source. ``since_s``: only lines since this time, in seconds since 1970."""
+        wanted = LogsWanted(
+            follow=follow,
+            role=None if role is None else Role(role),
+            rank=rank,
+            after=after or {},
+            tail=tail,
+            since_s=since_s,
+        )
         return self._flow.logs(self._known, wanted)
 
     def wait(self, timeout_s: float | None = None) -> JobStatus:

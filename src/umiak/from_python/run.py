@@ -22,6 +22,7 @@ import subprocess
 import sys
 from typing import Any
 
+from umiak.adapters.process import OneInterrupt
 from umiak.cli import launch
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
@@ -180,10 +181,12 @@ class _Launched:
     def wait(self) -> tuple[int, list[str]]:
         """Until it has ended: its exit status, and what it says about a failure."""
         try:
-            return self._wait()
-        except BaseException as error:
-            self._stop(signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM)
-            raise
+            with OneInterrupt():
+                try:
+                    return self._wait()
+                except BaseException as error:
+                    self._stop(signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM)
+                    raise
         finally:
             for stream in (self._process.stdout, self._process.stderr):
                 if stream:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from umiak.core.bundle import Bundle, BundleFile, SecretFile
+from umiak.core.cluster import Role
 from umiak.core.job import Handle, Job
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import Secrets
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Protocol, TypeAlias
 
-    from umiak.core.cluster import Role
     from umiak.submit.payload.file_manifest import FoundFiles
     from umiak.submit.places import NamedPlace
 
@@ -37,6 +37,7 @@ else:
     Protocol = object  # importing typing takes longer than a command may
 
 __all__ = [
+    "OURSELVES",
     "AnswerLost",
     "Backend",
     "Bundle",
@@ -173,6 +174,10 @@ class FilesSent:
         return []
 
 
+class SinceByPlace:
+    """A backend whose place gives only lines since the asked time, though its lines have no times of their own: mixed in."""
+
+
 def nobody_listens(_: str) -> None:
     """Where nobody wants to hear what a backend does."""
 
@@ -212,6 +217,23 @@ class LogsWanted:
     rank: int | None = None
     after: Mapping[str, str] = MappingProxyType({})
     """For each source the position of the last line that was seen, as the line had it."""
+    tail: int | None = None
+    """Only so many lines of the end of each source. A backend need not count: `log_reading` does, for all. It saves reading what comes before,
+    and where the lines of several sources come in one stream it gives enough of them."""
+    since_s: float | None = None
+    """Only lines since this time, in seconds since 1970. A backend whose lines have times gives no earlier ones, or leaves it to `log_reading`."""
+    only_new: bool = False
+    """What was written before the positions of ``after`` is not wanted of any source, also not of those that are not among them: a backend
+    may begin to read there."""
+
+    def asks_for(self, role: Role | None, rank: int | None) -> bool:
+        """Whether the lines of this worker are wanted. With a rank alone, a trainer is meant."""
+        wanted = self.role or (Role.TRAINER if self.rank is not None else None)
+        return (wanted is None or role is wanted) and (self.rank is None or rank == self.rank)
+
+
+OURSELVES = "umiak"
+"""The source of lines that a backend itself writes among those of a job: a connection was lost, lines are missing."""
 
 
 @value
@@ -225,6 +247,13 @@ class LogLine:
     """Behind this line, in the backend's own words: `LogsWanted.after` goes on there."""
     role: Role | None = None
     rank: int | None = None
+    time_s: float | None = None
+    """When it was written, in seconds since 1970; None: nobody knows."""
+
+    @property
+    def is_note(self) -> bool:
+        """Whether it is about the log, and not of it."""
+        return self.source == OURSELVES
 
 
 class AnswerLost(UmiakError):

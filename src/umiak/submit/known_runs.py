@@ -18,6 +18,7 @@ from umiak.core.status import JobStatus, State
 from umiak.core.value import replace, value
 from umiak.submit import configuration, place_record, registry, run_choice
 from umiak.submit.backend import Reviving
+from umiak.submit.logs import reading as log_reading
 from umiak.submit.places import LOCAL
 from umiak.submit.records import Records
 from umiak.submit.run_record import RunRecord
@@ -198,10 +199,10 @@ class KnownRuns:
         """The lines of a run. Of one that is known to be over no more come: they are there, or an error says why not."""
         record = run.record
         if record is None or not record.is_final:
-            yield from run.backend.logs(run.handle, wanted)
+            yield from log_reading.lines(run.backend, run.handle, wanted)
             return
         try:
-            yield from run.backend.logs(run.handle, replace(wanted, follow=False))
+            yield from log_reading.lines(run.backend, run.handle, replace(wanted, follow=False))
         except UmiakError as error:
             first = error.problems[0]
             state = record.status.state.value if record.status else ""

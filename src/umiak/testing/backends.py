@@ -8,7 +8,7 @@ It submits the job for real, asks about it as another process would (each time t
     render     the same for the same run id, another one for another; without a secret in it
     submit     with the same run id again: the same handle, and nothing is started twice
     status     known to a backend that has not submitted it; it ends
-    logs       the same lines whenever they are read; from a position on just the rest
+    logs       the same lines whenever they are read; from a position on just the rest; the last ones, and those since some time
     cancel     ends a job that runs, and leaves alone one that is over
     list       has it
     a handle that is not known, and secrets in files that others can read or that are rendered
@@ -29,6 +29,7 @@ from umiak.core.value import replace
 from umiak.submit import configuration
 from umiak.submit.backend import LogsWanted, Secrets, Submission
 from umiak.submit.flow import Flow
+from umiak.submit.logs import reading as log_reading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,11 +37,13 @@ if TYPE_CHECKING:
 
     from umiak.core.job import Job
     from umiak.core.status import JobStatus
-    from umiak.submit.backend import Backend
+    from umiak.submit.backend import Backend, LogLine
 
 __all__ = ["backend_at", "broken_laws"]
 
 LOOK_S = 0.05
+CLOCKS_S = 30.0
+"""So far clocks may be apart."""
 LARGEST = 64 << 20
 """Bytes of a file that is searched."""
 
@@ -160,16 +163,41 @@ class _Examination:
             time.sleep(LOOK_S)
 
     def _logs(self, made: Handle) -> None:
-        lines = list(self.make().logs(made, LogsWanted()))
-        again = list(self.make().logs(made, LogsWanted(follow=True)))
-        self._law(sorted(map(str, lines)) == sorted(map(str, again)), "logs: two readings of a job that is over differ")
+        lines = self._read(made, LogsWanted())
+        again = self._read(made, LogsWanted(follow=True))
+        self._law(_texts(lines) == _texts(again), "logs: two readings of a job that is over differ")
         self._law(not any(self._secret_in(line.text) for line in lines), "logs: a secret is in them")
         half = lines[: len(lines) // 2]
         after = {line.source: line.position for line in half}
-        rest = list(self.make().logs(made, LogsWanted(after=after)))
-        joined = sorted((line.source, line.text) for line in (*half, *rest))
-        whole = sorted((line.source, line.text) for line in lines)
-        self._law(joined == whole, "logs: read on from a position, lines are missing or come twice")
+        rest = self._read(made, LogsWanted(after=after))
+        self._law(
+            _texts([*half, *rest]) == _texts(lines), "logs: read on from a position, lines are missing or come twice"
+        )
+        self._ends_of_logs(made, lines)
+
+    def _ends_of_logs(self, made: Handle, lines: list[LogLine]) -> None:
+        """By way of `log_reading`, as everybody reads them: a backend may begin late, and must not begin too late."""
+        own: dict[str, list[LogLine]] = {}
+        for line in lines:
+            own.setdefault(line.source, []).append(line)
+        for count in (0, 1, 2):
+            ends = [line for several in own.values() for line in several[len(several) - min(count, len(several)) :]]
+            for follow in (False, True):
+                read = self._read(made, LogsWanted(tail=count, follow=follow))
+                self._law(
+                    _texts(read) == _texts(ends),
+                    f"logs: the last {count} lines of each source are not those of the whole",
+                )
+        times = [line.time_s for line in lines if line.time_s is not None]
+        if not times:
+            return
+        everything = self._read(made, LogsWanted(since_s=min(times) - CLOCKS_S))
+        self._law(_texts(everything) == _texts(lines), "logs: lines are missing that were written since the asked time")
+        nothing = self._read(made, LogsWanted(since_s=max(times) + CLOCKS_S))
+        self._law(all(line.time_s is None for line in nothing), "logs: lines were written before the asked time")
+
+    def _read(self, made: Handle, wanted: LogsWanted) -> list[LogLine]:
+        return [line for line in log_reading.lines(self.make(), made, wanted) if not line.is_note]
 
     def _unknown(self, made: Handle) -> None:
         stranger = replace(made, id=f"{made.id}-nobody")
@@ -195,3 +223,7 @@ class _Examination:
 
     def _secret_in(self, text: str) -> bool:
         return any(secret in text for secret in (*self.secrets.values(), self.other_token))
+
+
+def _texts(lines: Iterable[LogLine]) -> list[tuple[str, str]]:
+    return sorted((line.source, line.text) for line in lines)

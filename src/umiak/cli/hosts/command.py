@@ -6,7 +6,8 @@ import os
 import threading
 
 from umiak.cli.hosts.flags import FLAGS
-from umiak.cli.runs import asking, tables
+from umiak.cli.runs import asking
+from umiak.cli.texts import table_layout
 from umiak.core.job import FrameworkName
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import inert
@@ -181,7 +182,10 @@ def _check(backend: SshBackend, hosts: Sequence[SshHost], parsed: Parsed, printe
         else:
             table.append([host.label, "no", "", "", "", ""])
     if not parsed.truth("json"):
-        printer.data(tables.rows(table))
+        size = asking.terminal_size(printer.out)
+        printer.data(
+            table_layout.rows(table, size[0] if size else None, leave_out=("MEMORY", "CPUS", "FREE", "PYTHON"))
+        )
     bad = [problem for _, problems, _ in rows for problem in problems]
     printer.problems(bad)
     return Exit.REFUSED if bad else Exit.DONE

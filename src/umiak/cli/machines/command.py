@@ -8,6 +8,7 @@ import time
 
 from umiak.cli.machines.flags import FLAGS
 from umiak.cli.runs import asking, tables
+from umiak.cli.texts import table_layout
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import one_line
 from umiak.schema import command_line
@@ -278,7 +279,9 @@ def _show(shown: Sequence[tuple[RentedMachine, float | None]], now_s: float, par
                 f"in {tables.span(each.release_s - now_s)}" if each.release_s else "NEVER",
             ]
         )
-    printer.data(tables.rows(rows))
+    size = asking.terminal_size(printer.out)
+    hidden = ("OWNER", "SINCE", "SO FAR", "ADDRESS")
+    printer.data(table_layout.rows(rows, size[0] if size else None, leave_out=hidden))
     printer.talk(f"together so far: {decisions.money(total)}, by today's price of the machines alone")
     never = sorted({each.group for each, _ in shown if not each.release_s})
     for group in never:

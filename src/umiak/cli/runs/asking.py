@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 
 from umiak.cli.runs import tables
+from umiak.cli.texts.table_layout import cut, height
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.schema import command_line
 from umiak.submit import configuration
@@ -14,6 +16,7 @@ from umiak.submit.flow import Flow
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import TextIO
 
     from umiak.cli.output import Printer
     from umiak.schema.flags import Flag, Parsed
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 
 CLEAR = "\x1b[H\x1b[2J"
 INTERVAL_S = 2.0
+RESIZED_S = 0.2
+"""Between two looks whether the terminal has another size."""
 
 
 def parse(
@@ -74,20 +79,28 @@ def run_of(asked: Flow, parsed: Parsed, printer: Printer, *, is_running: bool = 
 
 
 def repeat(
-    parsed: Parsed, printer: Printer, show: Callable[[], tuple[str, bool]], after: Callable[[], None] | None = None
+    parsed: Parsed,
+    printer: Printer,
+    show: Callable[[int | None], tuple[str, bool]],
+    notes: Callable[[], Sequence[str]] = tuple,
 ) -> int:
     """Print something, once or with --watch again and again, until it can't change any more. ``show``: a text, and whether it is
-    the last; ``after``: what is told below it. While it is watched, a place that does not answer for a while is told and asked again."""
+    the last, for a terminal of so many columns, or for none; ``notes``: what is told below it. While it is watched, a place that does not
+    answer for a while is told and asked again."""
     is_watched = parsed.truth("watch")
-    after = after or _nothing
-    screen = CLEAR if is_watched and not parsed.truth("json") and printer.out.isatty() else ""
+    is_screen = is_watched and not parsed.truth("json") and printer.out.isatty()
     is_first = True
     while True:
+        size = terminal_size(printer.out)
         try:
-            text, is_last = show()
+            text, is_last = show(size[0] if size else None)
+            told = list(notes())
+            if is_screen and size:
+                text = _fitted(text, told, *size)
             is_plain = parsed.truth("json") or not printer.colour or not printer.out.isatty()
-            printer.data(screen + (text if is_plain else tables.coloured(text)))
-            after()
+            printer.data((CLEAR if is_screen else "") + (text if is_plain else tables.coloured(text)))
+            for each in told:
+                printer.note(each)
         except UmiakError as error:
             if is_first or error.exit_status != Exit.REFUSED:
                 raise
@@ -96,11 +109,32 @@ def repeat(
         if not is_watched or is_last:
             return Exit.DONE
         is_first = False
-        time.sleep(parsed.seconds("interval") or INTERVAL_S)
+        _wait(parsed.seconds("interval") or INTERVAL_S, printer.out, size)
 
 
-def _nothing() -> None:
-    pass
+def terminal_size(stream: TextIO) -> tuple[int, int] | None:
+    """Columns and rows; None if it is no terminal, or one that does not say."""
+    try:
+        size = os.get_terminal_size(stream.fileno()) if stream.isatty() else None
+    except (OSError, ValueError):
+        return None
+    return (size.columns, size.lines) if size and size.columns and size.lines else None
+
+
+def _fitted(text: str, notes: Sequence[str], columns: int, rows: int) -> str:
+    """So many lines that all of them, and the notes, are on the screen."""
+    lines = text.splitlines()
+    room = max(2, rows - 1 - height([f"note: {each}" for each in notes], columns))
+    if len(lines) > room:
+        lines = [*lines[: room - 1], cut(f"... {len(lines) - room + 1} more lines", columns)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _wait(seconds: float, stream: TextIO, size: tuple[int, int] | None) -> None:
+    """Less if the terminal gets another size."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0 and terminal_size(stream) == size:
+        time.sleep(min(left, RESIZED_S))
 
 
 def as_json(data: object) -> str:

@@ -67,6 +67,33 @@ LOGS = (
         metavar="ROLE",
     ),
     Flag(
+        name="tail",
+        letter="n",
+        help="Print the last N lines of each worker only.",
+        group=WHICH,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.NUMBER,
+        least=0,
+        metavar="N",
+    ),
+    Flag(
+        name="since",
+        help="Print lines since then only: 10m ago, 2h, 1d, or a time such as 2026-11-18T09:30 or 09:30, in your time zone unless it "
+        "ends with Z or +08:00.",
+        group=WHICH,
+        origin=FlagOrigin.UMIAK,
+        metavar="TIME",
+    ),
+    Flag(
+        name="raw",
+        help="Print lines as they were written, with colours and other sequences that steer a terminal. Default: they are left out, and of "
+        "a progress bar the last state is printed.",
+        group=SHOWN,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SWITCH,
+        default=False,
+    ),
+    Flag(
         name="json",
         help="Print JSON: one object per line.",
         group=SHOWN,

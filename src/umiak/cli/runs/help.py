@@ -57,11 +57,14 @@ PAGES = {
         about="Print what the workers of a submitted job have written, each line with its worker.",
         examples=(
             ("umiak logs -f", "follows the newest run"),
+            ("umiak logs -f --tail 20", "the last 20 lines of each worker, and all new ones"),
+            ("umiak logs train-3f --since 10m", "of the last ten minutes"),
             ("umiak logs train-3f --rank 0", "of one trainer"),
             ("umiak logs train-3f --role server", "of all parameter servers"),
         ),
         flags=flags.LOGS,
-        ending=HANDLE,
+        ending="Lines of several workers are in the order of time where their times are known, new ones (-f) in the order of arrival. A line of "
+        f"[umiak] says where lines are missing, as after rotation. {HANDLE}",
     ),
     "wait": HelpPage(
         usage=("umiak wait [HANDLE] [flags]",),

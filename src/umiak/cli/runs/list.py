@@ -31,7 +31,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
 
     notes: list[str] = []
 
-    def show() -> tuple[str, bool]:
+    def show(width: int | None) -> tuple[str, bool]:
         places: dict[tuple[str, str], str] = {}
         records = [each for each in flow.records.all() if not parsed.said("on") or each.place == parsed.text("on")]
         shown = records if parsed.truth("all") else records[: parsed.number("limit")]
@@ -41,13 +41,9 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         notes[:] = [f"runs of {place} can't be asked about: {why}" for (place, _), why in places.items()]
         if len(shown) < len(records):
             notes.append(f"{len(records) - len(shown)} more: `umiak list --all`")
-        return tables.list_text(runs, time.time()), False
+        return tables.list_text(runs, time.time(), width), False
 
-    def after() -> None:
-        for each in notes:
-            printer.note(each)
-
-    return asking.repeat(parsed, printer, show, after)
+    return asking.repeat(parsed, printer, show, lambda: notes)
 
 
 def _place_of(record: RunRecord) -> tuple[str, str]:

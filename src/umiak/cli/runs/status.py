@@ -23,10 +23,10 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     flow = asking.flow(environ)
     run = asking.run_of(flow, parsed, printer)
 
-    def show() -> tuple[str, bool]:
+    def show(width: int | None) -> tuple[str, bool]:
         status = flow.status(run)
         if parsed.truth("json"):
             return asking.as_json(tables.status_data(run.handle, run.record, status)), status.state.is_over
-        return tables.status_text(run.handle, run.record, status, time.time()), status.state.is_over
+        return tables.status_text(run.handle, run.record, status, time.time(), width), status.state.is_over
 
     return asking.repeat(parsed, printer, show)

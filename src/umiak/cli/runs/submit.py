@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from umiak.cli.runs import asking, tables
-from umiak.cli.runs.logs import shown as shown_line
+from umiak.cli.runs import asking
+from umiak.cli.runs.logs import show as show_line
 from umiak.cli.runs.submit_flags import FLAGS, OF_A_JOB, job_of
 from umiak.core import bundle
 from umiak.core.job import Job
@@ -159,16 +159,16 @@ def _tell_handle(submitted: Submitted, parsed: Parsed, printer: Printer) -> None
 
 
 def _follow(submitted: Submitted, flow: Flow, parsed: Parsed, printer: Printer) -> int:
+    from umiak.adapters.process import OneInterrupt
+
     run = flow.find(str(submitted.handle))
-    try:
-        for line in flow.logs(run, LogsWanted(follow=True)):
-            if parsed.truth("json"):
-                printer.data(asking.as_json(tables.line_data(line)))
-            else:
-                printer.data(shown_line(line, printer))
-    except KeyboardInterrupt:
-        printer.talk(f"cancelling {run.handle}; Ctrl-C again leaves it")
-        run.backend.cancel(run.handle, DEFAULT_GRACE_S)
+    with OneInterrupt():
+        try:
+            for line in flow.logs(run, LogsWanted(follow=True)):
+                show_line(line, printer, is_json=parsed.truth("json"))
+        except KeyboardInterrupt:
+            printer.talk(f"cancelling {run.handle}; Ctrl-C again leaves it")
+            run.backend.cancel(run.handle, DEFAULT_GRACE_S)
     return int(flow.wait(run).exit_status or Exit.DONE)
 
 

@@ -1,16 +1,17 @@
 """Runs as people and programs read them: tables, and plain data for JSON. A decider.
 
-rows([["RUN", "STATE"], ["ctr-3f2a9c", "running"]])
+list_text([(record, status)], now_s, width=40)
 """
 
 from __future__ import annotations
 
+from umiak.cli.texts.table_layout import pairs, rows
 from umiak.core import colours
 from umiak.core.shown import one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
     from typing import Any
 
     from umiak.core.job import Handle
@@ -18,13 +19,14 @@ if TYPE_CHECKING:
     from umiak.submit.backend import LogLine
     from umiak.submit.run_record import RunRecord
 
-GAP = "  "
 ROLES = ("server", "trainer", "heter")
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
-def status_text(handle: Handle, record: RunRecord | None, status: JobStatus, now_s: float) -> str:
-    """`umiak status`."""
+def status_text(
+    handle: Handle, record: RunRecord | None, status: JobStatus, now_s: float, width: int | None = None
+) -> str:
+    """`umiak status`, in so many columns if ``width`` is given."""
     reason = f": {one_line(status.reason)}" if status.reason else ""
     lines = [[handle.id, f"{status.state.value}{reason}"], ["handle", str(handle)]]
     if record is not None:
@@ -37,7 +39,7 @@ def status_text(handle: Handle, record: RunRecord | None, status: JobStatus, now
         lines.append(["exit code", str(status.exit_code)])
     if len(status.nodes) == 1 and status.nodes[0].host:
         lines.append(["host", status.nodes[0].host])
-    head = rows(lines)
+    head = pairs(lines, width)
     if len(status.nodes) < 2:
         return head
     nodes = [["NODE", "HOST", "ROLE", "RANK", "STATE", "EXIT", "REASON"]]
@@ -45,11 +47,11 @@ def status_text(handle: Handle, record: RunRecord | None, status: JobStatus, now
         role = each.role.value if each.role else ""
         what = [each.state.value, _text(each.exit_code), one_line(each.reason)]
         nodes.append([each.name, each.host, role, _text(each.rank), *what])
-    return f"{head}\n{rows(nodes)}"
+    return f"{head}\n{rows(nodes, width, leave_out=('HOST', 'EXIT', 'RANK', 'ROLE'), below='REASON')}"
 
 
-def list_text(runs: Iterable[tuple[RunRecord, JobStatus | None]], now_s: float) -> str:
-    """`umiak list`. No status: its place can't be asked."""
+def list_text(runs: Iterable[tuple[RunRecord, JobStatus | None]], now_s: float, width: int | None = None) -> str:
+    """`umiak list`, in so many columns if ``width`` is given. No status: its place can't be asked."""
     table = [["RUN", "STATE", "PLACE", "SUBMITTED", "RAN", "EXIT", "HANDLE"]]
     for record, status in runs:
         table.append(
@@ -63,14 +65,7 @@ def list_text(runs: Iterable[tuple[RunRecord, JobStatus | None]], now_s: float) 
                 record.handle or "-",
             ]
         )
-    return rows(table)
-
-
-def rows(table: Sequence[Sequence[str]]) -> str:
-    """Columns that are as wide as their widest cell; nothing behind the last."""
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = [GAP.join([cell.ljust(width) for cell, width in zip(row, widths, strict=True)]).rstrip() for row in table]
-    return "".join(f"{line}\n" for line in lines)
+    return rows(table, width, leave_out=("HANDLE", "RAN", "SUBMITTED", "EXIT", "PLACE"))
 
 
 def coloured(text: str) -> str:
@@ -121,7 +116,8 @@ def run_data(handle: Handle | None, record: RunRecord | None, status: JobStatus)
 def line_data(line: LogLine) -> dict[str, Any]:
     """A line of a log."""
     role = line.role.value if line.role else None
-    return {"source": line.source, "role": role, "rank": line.rank, "text": line.text, "position": line.position}
+    told = {"source": line.source, "role": role, "rank": line.rank, "text": line.text, "position": line.position}
+    return {**told, "time_s": line.time_s}
 
 
 def ago(seconds: float) -> str:

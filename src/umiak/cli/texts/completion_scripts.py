@@ -1,7 +1,8 @@
 """Completion scripts for bash, zsh and fish, made from the tables of commands and flags. A decider.
 
 All three do the same: commands; then the flags of a command and the words that a flag's value can be; and behind the program
-that `umiak launch` starts, files. Flags of other launchers are understood, so that their values are not taken for the program, and
+that `umiak launch` starts, files. Runs are completed by the names of their records, and places by what configs say, both by the shell
+itself. Flags of other launchers are understood, so that their values are not taken for the program, and
 not offered.
 """
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
 HELP = ("--help", "Print help")
 VERSION = ("--version", "Print the version")
-FILES = "FILES"
-"""In place of words: whatever files there are."""
+FILES, MODELS, PLACES = "FILES", "MODELS", "PLACES"
+"""In place of words: whatever files there are; models of the zoo, and files; places of the nearest umiak.toml and of the user's own."""
 _NAMES_OF_FILES = ("DIR", "FILE", "CONFIG")
 
 
@@ -61,6 +62,10 @@ def _words(flag: Flag) -> str:
         return "True False"
     if flag.choices or flag.words:
         return " ".join((*flag.choices, *flag.words))
+    if flag.letter == "m":
+        return MODELS
+    if flag.metavar == "PLACE":
+        return PLACES
     if flag.metavar in _NAMES_OF_FILES:
         return FILES
     parts = flag.metavar.split("|")
@@ -75,9 +80,11 @@ def _short(text: str) -> str:
 # ---- bash
 
 
-def bash() -> str:
+def bash(models: Sequence[str] = ()) -> str:
     """For bash 4 and newer, with and without the package bash-completion."""
     return BASH.format(
+        helpers=HELPERS.format(models=_quoted(" ".join(models))),
+        runs=_with_runs(),
         commands=" ".join((*COMMANDS, "--help", "--version")),
         words=_cases("        {}) words={} ;;", ((name, each.words) for name, each in COMMANDS.items() if each.words)),
         flags=_cases("        {}) flags={} ;;", ((name, _names(each)) for name, each in COMMANDS.items())),
@@ -106,6 +113,11 @@ def _tables() -> dict[str, str]:
     return {"takes": "\n".join(takes), "known": "\n".join(known), "programs": programs}
 
 
+def _with_runs() -> str:
+    """Commands whose argument is a run."""
+    return "|".join(name for name, command in COMMANDS.items() if command.takes_run)
+
+
 def _with_files() -> str:
     """Commands whose arguments are files, for zsh."""
     return "|".join(name for name, command in COMMANDS.items() if command.starts_program or command.takes_file)
@@ -116,9 +128,39 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
+HELPERS = """\
+_umiak_models={models}
+
+# The runs of this user: COMMAND WORD; handles if the word begins as one, and for cancel only runs that are not known to be over
+_umiak_runs() {{
+    local kept="${{XDG_STATE_HOME:-$HOME/.local/state}}/umiak/runs" wanted
+    [ -d "$kept" ] || return 0
+    if [ "$1" = cancel ] || [ "$1" = exec ]; then
+        (cd "$kept" && find . -maxdepth 1 -name '*.json' -exec grep -L '"status": {{' {{}} + 2> /dev/null)
+    else
+        (cd "$kept" && find . -maxdepth 1 -name '*.json')
+    fi | if [[ $2 == *://* ]]; then
+        (cd "$kept" && while read -r wanted; do sed -nE 's/.*"handle": "([A-Za-z0-9_.:\\/-]+)".*/\\1/p' "$wanted"; echo; done)
+    else
+        sed -nE 's/^\\.\\/([A-Za-z0-9_-][A-Za-z0-9_.-]*)\\.json$/\\1/p'
+    fi
+}}
+
+# The places of the nearest umiak.toml and of the user's own
+_umiak_places() {{
+    local at="$PWD"
+    while [ -n "$at" ] && [ ! -f "$at/umiak.toml" ]; do at="${{at%/*}}"; done
+    echo local
+    sed -nE 's/^[[:space:]]*\\[[[:space:]]*place[[:space:]]*\\.[[:space:]]*"?([A-Za-z0-9_-]+)"?.*\\].*/\\1/p' \\
+        "$at/umiak.toml" "${{XDG_CONFIG_HOME:-$HOME/.config}}/umiak/config.toml" 2> /dev/null | sort -u
+}}
+"""
+"""For bash and zsh."""
+
 BASH = """\
 # Completion of umiak for bash, made by `umiak completion bash`.
 
+{helpers}
 # Whether a value follows: COMMAND FLAG
 _umiak_takes_value() {{
     case "$1 $2" in
@@ -173,7 +215,14 @@ _umiak() {{
         case "$command $flag" in
 {known}
         esac
-        if [[ $candidates == FILES ]]; then return; fi
+        case "$candidates" in
+            FILES) return ;;
+            MODELS)
+                mapfile -t COMPREPLY < <(compgen -P "$before" -W "$_umiak_models" -- "$cur"; compgen -P "$before" -f -- "$cur")
+                compopt -o filenames 2> /dev/null
+                return ;;
+            PLACES) candidates="$(_umiak_places)" ;;
+        esac
         compopt +o default +o bashdefault 2> /dev/null
         COMPREPLY=($(compgen -P "$before" -W "$candidates" -- "$cur"))
         return
@@ -183,7 +232,15 @@ _umiak() {{
 {flags}
         esac
         COMPREPLY=($(compgen -W "$flags" -- "$cur"))
+        return
     fi
+    case "$command" in
+        {runs})
+            compopt +o default +o bashdefault 2> /dev/null
+            COMPREPLY=($(compgen -W "$(_umiak_runs "$command" "$cur")" -- "$cur"))
+            # What is before a colon is another word for bash.
+            if [[ $cur == *:* && $COMP_WORDBREAKS == *:* ]]; then COMPREPLY=("${{COMPREPLY[@]#"${{cur%:*}}:"}}"); fi ;;
+    esac
 }}
 
 complete -o bashdefault -o default -F _umiak umiak
@@ -193,7 +250,7 @@ complete -o bashdefault -o default -F _umiak umiak
 # ---- zsh
 
 
-def zsh() -> str:
+def zsh(models: Sequence[str] = ()) -> str:
     """For zsh 5: a file `_umiak` in a directory of $fpath, or sourced."""
     flag_cases = []
     for name, command in COMMANDS.items():
@@ -204,6 +261,8 @@ def zsh() -> str:
         ]
     commands = [(name, command.summary) for name, command in COMMANDS.items()]
     return ZSH.format(
+        helpers=HELPERS.format(models=_quoted(" ".join(models))),
+        runs=_with_runs(),
         commands="\n".join(f"            {each}" for each in _described([*commands, HELP, VERSION])),
         words="\n".join(
             f"        {name}) choices=({' '.join(each.words)}) ;;" for name, each in COMMANDS.items() if each.words
@@ -222,6 +281,7 @@ ZSH = """\
 #compdef umiak
 # Completion of umiak for zsh, made by `umiak completion zsh`.
 
+{helpers}
 # Whether a value follows: COMMAND FLAG
 _umiak_takes_value() {{
     case "$1 $2" in
@@ -275,6 +335,13 @@ _umiak() {{
         esac
         if [[ "$candidates" == FILES ]]; then
             _files
+        elif [[ "$candidates" == MODELS ]]; then
+            choices=(${{=_umiak_models}})
+            compadd -- "${{choices[@]}}"
+            _files
+        elif [[ "$candidates" == PLACES ]]; then
+            choices=(${{(f)"$(_umiak_places)"}})
+            compadd -- "${{choices[@]}}"
         elif [[ -n "$candidates" ]]; then
             choices=(${{=candidates}})
             compadd -- "${{choices[@]}}"
@@ -288,7 +355,12 @@ _umiak() {{
         _describe -o -t flags 'flag' flags
         return
     fi
-    case "$command" in {files}) _files ;; esac
+    case "$command" in
+        {files}) _files ;;
+        {runs})
+            choices=(${{(f)"$(_umiak_runs "$command" "$word")"}})
+            compadd -- "${{choices[@]}}" ;;
+    esac
 }}
 
 if [[ "${{funcstack[1]}}" == _umiak ]]; then
@@ -302,7 +374,7 @@ fi
 # ---- fish
 
 
-def fish() -> str:
+def fish(models: Sequence[str] = ()) -> str:
     """For fish 3 and newer."""
     lines = []
     for name, command in COMMANDS.items():
@@ -320,19 +392,25 @@ def fish() -> str:
             lines.append(f"complete -c umiak -n '__umiak_first {name}' -a {_fish(' '.join(command.words))}")
         if not (command.starts_program or command.takes_file):
             lines.append(f"{here} -f")
+        if command.takes_run:
+            lines.append(f"{here} -f -a '(__umiak_runs {name})'")
         words = {flag: each for spelled, each in values(command) for flag in spelled}
         letters = {f"--{flag.name}": f" -s {flag.letter}" for flag in flags(command) if flag.letter}
         takes = {*with_value(command)}
         for flag, text in offered(command):
             spelled = f"-l {flag[2:]}{letters.get(flag, '')}" if flag.startswith("--") else f"-s {flag[1:]}"
-            value = _fish_value(words.get(flag, ""), takes=flag in takes)
+            value = _fish_value(words.get(flag, ""), models, takes=flag in takes)
             lines.append(f"{here} {spelled}{value} -d {_fish(text)}")
     return FISH.format(lines="\n".join(lines))
 
 
-def _fish_value(words: str, *, takes: bool) -> str:
+def _fish_value(words: str, models: Sequence[str], *, takes: bool) -> str:
     if words == FILES:
         return " -r -F"
+    if words == MODELS:
+        return f" -r -F -a {_fish(' '.join(models))}"
+    if words == PLACES:
+        return " -x -a '(__umiak_places)'"
     if words and takes:
         return f" -x -a {_fish(words)}"
     return " -x" if takes else ""
@@ -344,6 +422,35 @@ def _fish(text: str) -> str:
 
 FISH = """\
 # Completion of umiak for fish, made by `umiak completion fish`.
+
+# The runs of this user; handles if the word begins as one, and for cancel only runs that are not known to be over
+function __umiak_runs
+    set -l state $XDG_STATE_HOME
+    test -n "$state"; or set state $HOME/.local/state
+    set -l kept $state/umiak/runs/*.json
+    test (count $kept) -gt 0; or return 0
+    if contains -- $argv[1] cancel exec
+        set kept (grep -L '"status": {{' $kept 2> /dev/null)
+        test (count $kept) -gt 0; or return 0
+    end
+    if string match -q '*://*' -- (commandline -ct)
+        sed -nE 's/.*"handle": "([A-Za-z0-9_.:\\/-]+)".*/\\1/p' $kept
+    else
+        string replace -rf '^.*/([A-Za-z0-9_-][A-Za-z0-9_.-]*)\\.json$' '$1' -- $kept
+    end
+end
+
+# The places of the nearest umiak.toml and of the user's own
+function __umiak_places
+    set -l at $PWD
+    while test -n "$at"; and not test -f $at/umiak.toml
+        set at (string replace -r '/[^/]*$' '' -- $at)
+    end
+    set -l config $XDG_CONFIG_HOME
+    test -n "$config"; or set config $HOME/.config
+    echo local
+    sed -nE 's/^[[:space:]]*\\[[[:space:]]*place[[:space:]]*\\.[[:space:]]*"?([A-Za-z0-9_-]+)"?.*\\].*/\\1/p' $at/umiak.toml $config/umiak/config.toml 2> /dev/null | sort -u
+end
 
 function __umiak_no_command
     test (count (commandline -opc)) -eq 1
@@ -386,4 +493,4 @@ end
 {lines}
 """
 
-SHELLS: dict[str, Callable[[], str]] = {"bash": bash, "zsh": zsh, "fish": fish}
+SHELLS: dict[str, Callable[[Sequence[str]], str]] = {"bash": bash, "zsh": zsh, "fish": fish}

@@ -20,6 +20,7 @@ from __future__ import annotations
 from enum import Enum
 
 from umiak.core.cluster import Cluster, Role, Seat, join_host_port
+from umiak.core.runtime.repeated_signal import is_same
 from umiak.core.value import replace
 from umiak.launch.events import (
     AwaitListening,
@@ -89,8 +90,6 @@ HEIR_CALLS_WITHIN_S = 0.5
 """A master that took over calls at the job's first address several times in this time."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 0.5
 NOTE_EVERY_S = 5.0
-ONE_SIGTERM_S = 1.0
-"""A SIGTERM that comes again within this time is the same one: Slurm sends it to every process of a step, and they pass it on."""
 DUMP_TIME_S = 1.0
 """How long the workers get to write their stacks before they are stopped."""
 
@@ -588,7 +587,7 @@ class NodeMachine:
     # ---- ends
 
     def _signalled(self, now: float, number: int) -> None:
-        if number == self._told_signal == SIGTERM and now < self._told_signal_at + ONE_SIGTERM_S:
+        if is_same(number, now, self._told_signal, self._told_signal_at):
             return
         if self._told_signal is not None:
             self._say("second signal: killing all workers now", "WARNING")

@@ -14,6 +14,8 @@ import stat
 import time
 
 from umiak.core import colours
+from umiak.core.shown import colours_only
+from umiak.launch.reports.log_times import LogTimes
 from umiak.launch.reports.logfiles import PRIVATE, open_log
 
 TYPE_CHECKING = False
@@ -139,6 +141,7 @@ class WorkerLog:
         self._fd = -1
         self._trouble = self._open((path, spare_path) if spare_path else (path,), overwrite=overwrite)
         self._size = os.fstat(self._fd).st_size if self._fd >= 0 else 0
+        self._times = LogTimes(self.path, self._fd, access) if self._fd >= 0 else None
         self.last_output = time.monotonic()
 
     def _open(self, paths: tuple[str, ...], *, overwrite: bool) -> str:
@@ -184,12 +187,14 @@ class WorkerLog:
 
     def close(self) -> None:
         self._end_partial_line()
+        if self._times:
+            self._times.close()
         if self._fd >= 0:
             os.close(self._fd)
 
     def _end_partial_line(self) -> None:
         if self._console and self._partial:
-            self._console.write(self._tag + self._partial + b"\n")
+            self._console.write(self._tag + self._shown(self._partial) + b"\n")
         self._partial = b""
 
     def _show(self, data: bytes) -> None:
@@ -204,7 +209,11 @@ class WorkerLog:
         if lines and not lines[-1].endswith((b"\n", b"\r")) and len(lines[-1]) < LONGEST_PARTIAL_LINE:
             self._partial = lines.pop()
         if lines:
-            self._console.write(b"".join([self._tag + line for line in lines]))
+            self._console.write(b"".join([self._tag + self._shown(line) for line in lines]))
+
+    def _shown(self, line: bytes) -> bytes:
+        """What a program prints may steer a terminal: set its title, write to the clipboard, move the cursor over other lines."""
+        return colours_only(line) if self._console and self._console.is_terminal else line
 
     def _store(self, data: bytes) -> str:
         if self._fd < 0:
@@ -217,8 +226,12 @@ class WorkerLog:
                 trouble = f"{self.path} can't be rotated, it grows on: {error.strerror}"
             self._size = 0  # after a failure, it is tried again when as much has been written once more
         try:
-            os.write(self._fd, data)
+            if self._times:
+                self._times.mark()
+            written = os.write(self._fd, data)
             self._size += len(data)
+            if self._times:
+                self._times.wrote(written)
         except OSError as error:
             trouble = f"{self.path} can't be written, its worker goes on without a log: {error.strerror}"
         if trouble:
@@ -234,3 +247,5 @@ class WorkerLog:
         new = open_log(self.path, overwrite=True, access=self._access)
         os.dup2(new, self._fd, inheritable=False)
         os.close(new)
+        if self._times:
+            self._times.rotated(self._fd, OLD_FILES)

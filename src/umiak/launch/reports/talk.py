@@ -9,6 +9,7 @@ import time
 
 from umiak.core import colours
 from umiak.core.problem import Problem
+from umiak.core.shown import without_sequences
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class Talk:
             quoted = ["the end of its output:", *(f"  {line}" for line in failure.log_end.splitlines())]
         if quoted and failure and failure.log_path and not hint:
             hint = f"the whole output is on {failure.host} in {failure.log_path}"
+        quoted = [without_sequences(line) for line in quoted]
         # Anyone who asked a node to stop, and got what was asked for, has seen no error.
         word = "stopped" if end.code == "UM-JOB-006" else "error"
         first, *rest = Problem(code=end.code, what=end.words, hint=hint or None).lines(word)

@@ -235,22 +235,32 @@ class _Agent:
     def _logs(self, request: Mapping[str, Any]) -> dict[str, Any]:
         from umiak.core.cluster import Role
         from umiak.submit.backend import LogsWanted
+        from umiak.submit.logs import order as log_order
         from umiak.submit.node import control
 
         files = self._files_of(request)
         if not files.exists:
             return {"end": "unknown"}
+        since_s = request.get("since_s")
+        ahead_s = log_order.clock_ahead_s(time.time(), request.get("now_s"))
         wanted = LogsWanted(
             follow=bool(request.get("follow")),
             role=Role(request["role"]) if request.get("role") else None,
             rank=request.get("rank"),
             after=request.get("after") or {},
+            tail=request.get("tail"),
+            since_s=None if since_s is None else float(since_s) + ahead_s,
         )
-        for several in _batches(control.lines(files, wanted)):
+        is_told = False
+        for several in _batches(control.lines(files, wanted), ahead_s):
             if several:
                 self._say({"lines": several})
-            elif select.select([self._source], [], [], LOOK_S)[0]:
-                break  # the client has gone, or wants something else
+            else:
+                if not is_told:  # from now on lines come as they are written
+                    self._say({"is_up_to_date": True})
+                    is_told = True
+                if select.select([self._source], [], [], LOOK_S)[0]:
+                    break  # the client has gone, or wants something else
         return {"end": "over"}
 
     def _cancel(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -288,7 +298,7 @@ def _answers(family: str) -> Callable[[str, str, str, Mapping[str, Any], Sequenc
     return found
 
 
-def _batches(lines: Iterator[LogLine | None]) -> Iterator[list[list[Any]]]:
+def _batches(lines: Iterator[LogLine | None], ahead_s: float) -> Iterator[list[list[Any]]]:
     """Lines in parcels; an empty one: nothing new for now."""
     several: list[list[Any]] = []
     for line in lines:
@@ -298,7 +308,9 @@ def _batches(lines: Iterator[LogLine | None]) -> Iterator[list[list[Any]]]:
             several = []
             yield several
             continue
-        several.append([line.source, line.text, line.position, line.role.value if line.role else None, line.rank])
+        time_s = None if line.time_s is None else line.time_s - ahead_s
+        role = line.role.value if line.role else None
+        several.append([line.source, line.text, line.position, role, line.rank, time_s])
         if len(several) == 256:
             yield several
             several = []

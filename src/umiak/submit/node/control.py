@@ -11,6 +11,7 @@ import time
 
 from umiak.adapters import identity
 from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.submit.logs.order import by_time
 from umiak.submit.node import logs, state
 
 TYPE_CHECKING = False
@@ -48,7 +49,7 @@ def status(files: RunFiles) -> JobStatus:
 
 
 def lines(files: RunFiles, wanted: LogsWanted) -> Iterator[LogLine | None]:
-    """The lines of all workers and launchers, each file from its beginning or from where the caller was.
+    """The lines of all workers and launchers in the order of time, each file from its beginning or from where the caller was.
 
     None: there is nothing new for now. The caller then waits as long as it likes.
     """
@@ -60,9 +61,9 @@ def lines(files: RunFiles, wanted: LogsWanted) -> Iterator[LogLine | None]:
             is_over = status(files).state.is_over
             for source in logs.sources(files, its_plan, wanted):
                 if source.name not in readers:
-                    readers[source.name] = logs.LogReader(source, wanted.after.get(source.name, ""))
-            for reader in readers.values():
-                yield from reader.lines(is_over=is_over)
+                    after = wanted.after.get(source.name, "")
+                    readers[source.name] = logs.LogReader(source, after, tail=wanted.tail, since_s=wanted.since_s)
+            yield from by_time([reader.lines(is_over=is_over) for reader in readers.values()])
             if is_over or not wanted.follow:
                 return
             yield None

@@ -5,17 +5,20 @@
             ...
     status = 128 + stopping.asked_by
 
-A second signal does not wait.
+A second signal does not wait; one that comes again at once is the same (`core.runtime.repeated_signal`).
 """
 
 from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
+
+from umiak.core.runtime.repeated_signal import is_same
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -26,6 +29,7 @@ class StopSignal:
     def __init__(self) -> None:
         self.asked_by: int | None = None
         """The signal that asked; SIGPIPE where the reader of the output has gone."""
+        self._asked_at = float("-inf")
         self._before: dict[int, Any] = {}
 
     @property
@@ -60,7 +64,10 @@ class StopSignal:
         self._before.clear()
 
     def _heed(self, number: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if is_same(number, now, self.asked_by, self._asked_at):
+            return
         if self.asked_by in SIGNALS:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
-        self.asked_by = number
+        self.asked_by, self._asked_at = number, now

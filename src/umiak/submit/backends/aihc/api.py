@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
+    from umiak.submit.backend import LogsWanted
+
 EXTRA = "baidu"
 PAGE_SIZE = 50
 MOST_LINES = 1000
@@ -85,6 +87,9 @@ class AihcApi:
         if after and after != marker:
             return LogPage(lines=tuple(told), position=f"{after}@0", has_more=True)
         return LogPage(lines=tuple(told), position=f"{marker}@{max(skip, len(lines))}")
+
+    def start(self, job: CloudJob, pod: CloudPod, wanted: LogsWanted, *, is_over: bool) -> str:  # noqa: ARG002 - of the protocol
+        return ""  # its markers lead forward only
 
     def stop(self, job_id: str) -> None:
         self._sent(self._client.StopJob, **self._at, jobId=job_id)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
+    from umiak.submit.backend import LogsWanted
+
 KEYS = ("BML_API_KEY", "BML_SECRET_KEY")
 TOKENS = "/oauth/2.0/token"
 CALLS = "/rpc/2.0/easydl/pro/remotetrain"
@@ -58,6 +60,9 @@ class BmlApi:
         what = "BML's API has no logs"
         hint = "look at the job in BML's console, or write `outputs:` so that the job's log directory is kept"
         raise UmiakError(Problem(code="UM-SUBMIT-273", what=what, hint=hint), exit_status=Exit.REFUSED)
+
+    def start(self, job: CloudJob, pod: CloudPod, wanted: LogsWanted, *, is_over: bool) -> str:  # noqa: ARG002 - of the protocol
+        return ""  # there are no logs
 
     def stop(self, job_id: str) -> None:
         self._sent("stop", {"job_id": job_id})

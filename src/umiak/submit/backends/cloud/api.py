@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from umiak.core.cluster import Role
+    from umiak.submit.backend import LogsWanted
 else:
     Protocol = object  # importing typing takes longer than a command may
 
@@ -99,6 +100,9 @@ class CloudApi(Protocol):
 
     def page(self, job: CloudJob, pod: CloudPod, position: str, *, is_over: bool) -> LogPage:
         """Lines behind a position; empty: from the beginning."""
+
+    def start(self, job: CloudJob, pod: CloudPod, wanted: LogsWanted, *, is_over: bool) -> str:
+        """The position from which on there are the lines that are wanted, by their number and time; empty: from the beginning."""
 
     def stop(self, job_id: str) -> None:
         """Ask for the end of a job."""

@@ -174,8 +174,8 @@ class CloudBackend(OfflineCheck, FilesSent):
             found = self._known(handle)
             is_over = self._state(found.word).is_over
             for pod in found.pods:
-                if _is_wanted(pod, wanted):
-                    yield from self._lines(found, pod, places, is_over=is_over)
+                if wanted.asks_for(pod.role, pod.rank):
+                    yield from self._lines(found, pod, places, wanted, is_over=is_over)
             if not wanted.follow or is_last:
                 return
             is_last = is_over  # lines may come a little later than the end does: one more look
@@ -234,7 +234,13 @@ class CloudBackend(OfflineCheck, FilesSent):
         }
         return {**own, **{name: environ[name] for name in own if environ.get(name)}}
 
-    def _lines(self, job: CloudJob, pod: CloudPod, places: dict[str, str], *, is_over: bool) -> Iterator[LogLine]:
+    def _lines(
+        self, job: CloudJob, pod: CloudPod, places: dict[str, str], wanted: LogsWanted, *, is_over: bool
+    ) -> Iterator[LogLine]:
+        if pod.name not in places and (wanted.tail is not None or wanted.since_s is not None):
+            places[pod.name] = self._asked(
+                lambda: self.api.start(job, pod, wanted, is_over=is_over), f"the log of {pod.name} can't be read"
+            )
         while True:
             at = places.get(pod.name, "")
             page = self._asked(
@@ -335,8 +341,3 @@ class CloudBackend(OfflineCheck, FilesSent):
 
             self._launcher = launcher_file.find()
         return self._launcher
-
-
-def _is_wanted(pod: CloudPod, wanted: LogsWanted) -> bool:
-    role = wanted.role or (Role.TRAINER if wanted.rank is not None else None)
-    return (role is None or pod.role is role) and (wanted.rank is None or pod.rank == wanted.rank)

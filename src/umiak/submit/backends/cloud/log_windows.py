@@ -1,6 +1,7 @@
 """Reading a log that can only be asked for by time and number of lines, without duplicates and holes. A decider.
 
     at = from_text(position) or start_of(created_s)       where to begin
+    at = tail(fetch, start_s, now_s=, count=)             or where only the last lines are wanted
     read(at, fetch, now_s=, most=)                        a page; ``fetch(start_s, end_s)`` gives the lines of a span
 
 A line may appear in answers some time after it was written. So the last minute is asked for again at every look, and the number of its
@@ -49,6 +50,16 @@ def from_text(text: str) -> Window | None:
     if not (plus and slash and all(each.isascii() and each.isdigit() for each in (start, span, seen))):
         return None
     return Window(start_s=int(start), span_s=max(1, int(span)), seen=int(seen))
+
+
+def tail(fetch: Callable[[int, int], list[str]], first_s: int, *, now_s: float, count: int) -> Window:
+    """A window that begins so late that few more than the last lines are in it: spans before the end are doubled until they have enough."""
+    end_s, span_s = int(now_s) + 1, LATE_S
+    while end_s - span_s > first_s:
+        if len(fetch(end_s - span_s, end_s)) >= count:
+            return Window(start_s=end_s - span_s)
+        span_s *= 2
+    return Window(start_s=first_s)
 
 
 def read(at: Window, fetch: Callable[[int, int], list[str]], *, now_s: float, most: int) -> LogPage:

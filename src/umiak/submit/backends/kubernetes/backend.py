@@ -39,6 +39,8 @@ LINES_S = 0.1
 """How long lines are waited for before new pods are looked for."""
 OUTAGE_S = 600.0
 """How long an API may be silent before a follower gives up."""
+MOST_AT_ONCE = 200
+"""Logs of more pods are not read side by side: those of the first pods come first."""
 ENDING_S = 60.0
 """For pods to be gone after their grace."""
 REMEMBERED_S = 7 * 86400.0
@@ -102,21 +104,21 @@ class KubeBackend(KubePlanning, Pinning):
             return state.status_of(self._facts(handle))
 
     def logs(self, handle: Handle, wanted: LogsWanted) -> Iterator[LogLine]:
-        """The lines of all pods, through the API."""
+        """The lines of all pods, through the API, in the order of time; new ones as they come."""
         with self._telling():
             yield from self._followed(handle, wanted) if wanted.follow else self._read(handle, wanted)
 
     def _read(self, handle: Handle, wanted: LogsWanted) -> Iterator[LogLine]:
-        from umiak.submit.backends.kubernetes.log_lines import PodSource
-        from umiak.submit.backends.kubernetes.log_streams import PodLog
+        from umiak.submit.backends.kubernetes.log_streams import PodLog, source_of
+        from umiak.submit.logs.order import by_time
 
-        pods = self._facts(handle).pods
-        for pod in sorted(pods, key=lambda each: str(each["metadata"].get("creationTimestamp"))):
-            own = state.node_of(pod)
-            source = PodSource(
-                pod=own.name, made=str(pod["metadata"].get("creationTimestamp")), role=own.role, rank=own.rank
-            )
-            yield from PodLog(self._client, f"{self._collection('Pod')}/{own.name}", source, wanted).read()
+        pods = sorted(self._facts(handle).pods, key=lambda each: str(each["metadata"].get("creationTimestamp")))
+        collection = self._collection("Pod")
+        sources = [source_of(pod) for pod in pods]
+        logs = [PodLog(self._client, f"{collection}/{each.pod}", each, wanted).read() for each in sources]
+        # Each has a connection of its own while they are read side by side.
+        for first in range(0, len(logs), MOST_AT_ONCE):
+            yield from by_time(logs[first : first + MOST_AT_ONCE])
 
     def _followed(self, handle: Handle, wanted: LogsWanted) -> Iterator[LogLine]:
         from umiak.submit.backends.kubernetes.log_streams import LogStreams

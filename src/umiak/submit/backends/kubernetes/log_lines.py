@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 OVERLAP_S = 2
 """So far back a connection is taken up again: the two streams of a container may be that much out of order."""
+LATE_S = 10
+"""A first line that is so much later than the start of its container may not be the first."""
+LAUNCHERS_OWN = "LAUNCH "
 _TAG = re.compile(r"\[(server|trainer|heter) (\d{1,7})\] ")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)\Z")
 
@@ -42,6 +45,20 @@ class PodSource:
     """When the pod was created: of several pods of one node the latest counts on."""
     role: Role | None = None
     rank: int | None = None
+    began_at: int = 0
+    """When its container began, in nanoseconds since 1970; 0: nobody knows."""
+
+    def dropped_before(self, first: StampedLine) -> str:
+        """What to say if the first line that the cluster has is not the first one that was written; empty: it may well be.
+
+        Kubelets rotate logs and show only the newest file. A launcher's first line comes soon and begins with its name."""
+        late_s = (first.at - self.began_at) // 10**9
+        if not self.began_at or not first.at or late_s < LATE_S or first.text.startswith(LAUNCHERS_OWN):
+            return ""
+        return (
+            f"{self.pod}: the first line that the cluster still has was written {late_s} s after the container began: "
+            "lines before it may have been dropped when its log was rotated"
+        )
 
     @property
     def launcher(self) -> str:
@@ -98,6 +115,13 @@ class Resumed:
     def __init__(self, source: PodSource, wanted: LogsWanted) -> None:
         self._source, self._wanted = source, wanted
         self._counts: Counter[tuple[str, int]] = Counter()
+        self._ranks: set[int] = set()
+        """Of workers that have the asked role."""
+
+    @property
+    def may_have_asked(self) -> bool:
+        """Whether a worker that was asked for, and of which nothing was seen, may be one of this pod: its rank is among those that are."""
+        return not self._ranks or min(self._ranks) <= (self._wanted.rank or 0) <= max(self._ranks)
 
     def line(self, line: StampedLine) -> LogLine | None:
         """The line as it is given, or None if it is not wanted, or was given before."""
@@ -106,14 +130,32 @@ class Resumed:
         rank = int(found[2]) if found else None
         name = f"{found[1]}.{found[2]}" if found else self._source.launcher
         self._counts[name, line.at] += 1
-        if not _is_wanted(role, rank, self._wanted):
+        if rank is not None and role is (self._wanted.role or Role.TRAINER):
+            self._ranks.add(rank)
+        if not self._wanted.asks_for(role, rank):
             return None
         count = self._counts[name, line.at]
         if self._was_given(name, line.at, count):
             return None
         text = line.text[found.end() :] if found else line.text
         position = f"{self._source.made}|{self._source.pod}|{line.at}#{count}"
-        return LogLine(source=name, text=text, position=position, role=role, rank=rank)
+        time_s = line.at / 10**9 if line.at else None
+        return LogLine(source=name, text=text, position=position, role=role, rank=rank, time_s=time_s)
+
+    def start(self) -> str:
+        """From which time on the pod's lines are wanted; empty: all of them."""
+        starts = [int(self._wanted.since_s)] if self._wanted.since_s is not None else []
+        if self._wanted.only_new:
+            seen = [self._seen_at(name) for name in self._wanted.after]
+            if latest := max(seen, default=0):
+                starts.append(latest // 10**9 - OVERLAP_S)
+        return text_of(max(starts)) if starts else ""
+
+    def _seen_at(self, name: str) -> int:
+        made, _, rest = self._wanted.after.get(name, "").partition("|")
+        pod, _, last = rest.partition("|")
+        at = last.partition("#")[0]
+        return int(at) if (made, pod) == (self._source.made, self._source.pod) and at.isdecimal() else 0
 
     def _was_given(self, name: str, at: int, count: int) -> bool:
         made, _, rest = self._wanted.after.get(name, "").partition("|")
@@ -126,8 +168,3 @@ class Resumed:
         if not (last_at.isdecimal() and number.isdecimal()):
             return False
         return (at, count) <= (int(last_at), int(number))
-
-
-def _is_wanted(role: Role | None, rank: int | None, wanted: LogsWanted) -> bool:
-    asked = wanted.role or (Role.TRAINER if wanted.rank is not None else None)
-    return (asked is None or role is asked) and (wanted.rank is None or rank == wanted.rank)

@@ -12,6 +12,7 @@ import queue
 import threading
 
 from umiak.kube.answers import KubeRefused, KubeSilent
+from umiak.submit.backend import OURSELVES, LogLine
 from umiak.submit.backends.kubernetes import state
 from umiak.submit.backends.kubernetes.log_lines import PodSource, Resumed, SeenLines, stamped
 from umiak.submit.backends.kubernetes.names import CONTAINER
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from umiak.kube.api import KubeApi
-    from umiak.submit.backend import LogLine, LogsWanted
+    from umiak.submit.backend import LogsWanted
 
 AGAIN_S = 0.2
 """Before a stream that broke is taken up again."""
+LEAST_TAIL, TAIL_FACTOR = 1_000, 100
+"""Of a tail of so many lines of each worker, so many of a pod are read: at least, and for each line."""
 MOST_WAITING = 10_000
 """Lines that wait for a slow reader: then the streams wait as well."""
 
@@ -60,9 +63,8 @@ class LogStreams:
                 continue
             self._known.add(metadata["uid"])
             self._running += 1
-            own = state.node_of(pod)
-            source = PodSource(pod=own.name, made=str(metadata.get("creationTimestamp")), role=own.role, rank=own.rank)
-            reader = PodLog(self._connect(), f"{self._collection}/{own.name}", source, self._wanted)
+            source = source_of(pod)
+            reader = PodLog(self._connect(), f"{self._collection}/{source.pod}", source, self._wanted)
             threading.Thread(target=self._run, args=(reader,), daemon=True).start()
 
     def lines(self, wait_s: float) -> Iterator[LogLine]:
@@ -101,12 +103,25 @@ class LogStreams:
         return False
 
 
+def source_of(pod: Mapping[str, Any]) -> PodSource:
+    """Who writes the log of a pod."""
+    own = state.node_of(pod)
+    return PodSource(
+        pod=own.name,
+        made=str(pod["metadata"].get("creationTimestamp")),
+        role=own.role,
+        rank=own.rank,
+        began_at=state.began_at(pod),
+    )
+
+
 class PodLog:
     """The log of one pod, every line once."""
 
     def __init__(self, api: KubeApi, path: str, source: PodSource, wanted: LogsWanted) -> None:
         self._api, self._path = api, path
         self._seen = SeenLines()
+        self._source, self._wanted = source, wanted
         self._resumed = Resumed(source, wanted)
 
     def close(self) -> None:
@@ -131,22 +146,40 @@ class PodLog:
             stop.wait(AGAIN_S)
 
     def read(self) -> Iterator[LogLine]:
-        """What there is now."""
+        """What there is now. Of a tail, so much of the pod's log that its workers have their last lines in it; if few are asked for,
+        and have written less than the others, all of it."""
         try:
-            yield from self._once(follow=False)
+            if self._wanted.tail is None:
+                yield from self._once(follow=False)
+                return
+            most = max(LEAST_TAIL, TAIL_FACTOR * self._wanted.tail)
+            lines = list(self._once(follow=False, most=most))
+            has_asked = self._wanted.role is not None or self._wanted.rank is not None
+            is_short = self._count >= most and len(lines) < self._wanted.tail
+            if has_asked and is_short and (lines or self._resumed.may_have_asked):
+                self._seen, self._resumed = SeenLines(), Resumed(self._source, self._wanted)
+                lines = list(self._once(follow=False))
+            yield from lines
         except KubeRefused as refused:
             # A pod that has not begun, or is gone meanwhile, has no log.
             if refused.status not in (400, 404):
                 raise
 
-    def _once(self, *, follow: bool) -> Iterator[LogLine]:
+    def _once(self, *, follow: bool, most: int | None = None) -> Iterator[LogLine]:
         query = {"container": CONTAINER, "timestamps": "true"}
-        if since := self._seen.since():
+        if since := self._seen.since() or self._resumed.start():
             query["sinceTime"] = since
         if follow:
             query["follow"] = "true"
+        if most is not None:
+            query["tailLines"] = str(most)
+        is_whole = not since and most is None
+        self._count = 0
         for raw in self._api.stream(f"{self._path}/log", query):
             line = stamped(raw)
+            self._count += 1
+            if self._count == 1 and is_whole and (note := self._source.dropped_before(line)):
+                yield LogLine(source=OURSELVES, text=note, role=self._source.role, rank=self._source.rank)
             if self._seen.is_new(line) and (made := self._resumed.line(line)) is not None:
                 yield made
 

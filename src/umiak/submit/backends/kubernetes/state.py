@@ -10,7 +10,7 @@ from umiak.core.cluster import Role
 from umiak.core.shown import one_line
 from umiak.core.status import JobStatus, NodeStatus, State
 from umiak.core.value import replace, value
-from umiak.kube.times import maybe
+from umiak.kube.times import maybe, nanoseconds_of
 from umiak.submit.backends.kubernetes.names import CANCELLED, CONTAINER, INDEX, ROLE
 from umiak.submit.states import STATES, end_of_node
 
@@ -128,6 +128,16 @@ def has_begun(pod: Mapping[str, Any]) -> bool:
     """Whether there is a log."""
     state = _container(pod).get("state") or {}
     return bool(state.get("running") or state.get("terminated"))
+
+
+def began_at(pod: Mapping[str, Any]) -> int:
+    """When its container began, in nanoseconds since 1970; 0: nobody knows."""
+    state = _container(pod).get("state") or {}
+    begun = state.get("running") or state.get("terminated") or {}
+    try:
+        return nanoseconds_of(str(begun["startedAt"]))
+    except (KeyError, ValueError):
+        return 0
 
 
 def phase(pod: Mapping[str, Any]) -> str:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
+    from umiak.submit.backend import LogsWanted
+
 MODULE, EXTRA = "huaweicloudsdkmodelarts.v1", "modelarts"
 PAGE_SIZE = 50
 MADE_BY = "umiak run "
@@ -69,6 +71,9 @@ class ModelArtsApi:
                 return LogPage()
             raise
         return tail(said.get("content") or "", int(said.get("full_size") or 0), position, is_over=is_over)
+
+    def start(self, job: CloudJob, pod: CloudPod, wanted: LogsWanted, *, is_over: bool) -> str:  # noqa: ARG002 - of the protocol
+        return ""  # it shows the newest part only
 
     def stop(self, job_id: str) -> None:
         body = {"action_type": "terminate"}

@@ -176,14 +176,12 @@ class PaddleCloudBackend(Sizing, OfflineCheck, FilesSent):
         from umiak.submit.backends.paddlecloud.logs import NodeLog
 
         readers: dict[str, NodeLog] = {}
-        role = wanted.role
         while True:
             # Asked before the logs are read: what was written before the end is then read as well.
             is_over = self.status(handle).state.is_over
             for node in answers.nodes(self._ask(handle, "info", handle.id)):
-                reader = NodeLog(node, wanted.after.get(f"{node.role.value}.{node.rank}", ""))
-                is_wanted = (role is None or node.role is role) and (wanted.rank is None or node.rank == wanted.rank)
-                if is_wanted and (role or wanted.rank is None or node.role.value == "trainer") and reader.is_known:
+                reader = NodeLog(node, wanted.after.get(f"{node.role.value}.{node.rank}", ""), wanted.tail)
+                if wanted.asks_for(node.role, node.rank) and reader.is_known:
                     readers.setdefault(node.name, reader)
             missing = []
             for name, each in readers.items():

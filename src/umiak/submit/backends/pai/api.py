@@ -15,8 +15,10 @@ from umiak.submit.backends.pai.request import TAG
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any
+
+    from umiak.submit.backend import LogsWanted
 
 MODULE, EXTRA = "alibabacloud_pai_dlc20201203", "pai"
 PAGE_SIZE = 50
@@ -66,19 +68,33 @@ class PaiApi:
 
     def page(self, job: CloudJob, pod: CloudPod, position: str, *, is_over: bool) -> LogPage:
         at = log_windows.from_text(position) or log_windows.start_of(job.created_s)
-        end_s = job.ended_s + log_windows.LATE_S if is_over and job.ended_s else time.time()
+        try:
+            now_s = _end_s(job, is_over=is_over)
+            return log_windows.read(at, self._fetch(job, pod), now_s=now_s, most=MOST_LINES)
+        except CloudFailure as error:
+            if error.status in GONE:  # a node that has not begun has no log
+                return LogPage()
+            raise
 
+    def start(self, job: CloudJob, pod: CloudPod, wanted: LogsWanted, *, is_over: bool) -> str:
+        first_s = max(int(job.created_s or 0), int(wanted.since_s or 0))
+        if wanted.tail is None:
+            return str(log_windows.start_of(first_s)) if wanted.since_s is not None else ""
+        try:
+            now_s = _end_s(job, is_over=is_over)
+            return str(log_windows.tail(self._fetch(job, pod), first_s, now_s=now_s, count=wanted.tail))
+        except CloudFailure as error:
+            if error.status in GONE:
+                return ""
+            raise
+
+    def _fetch(self, job: CloudJob, pod: CloudPod) -> Callable[[int, int], list[str]]:
         def fetch(start_s: int, end_s: int) -> list[str]:
             query = {"StartTime": _moment(start_s), "EndTime": _moment(end_s), "MaxLines": str(MOST_LINES)}
             said = self._sent("GetPodLogs", "GET", f"/api/v1/jobs/{job.id}/pods/{pod.id}/logs", query=query)
             return [str(each) for each in said.get("Logs") or ()]
 
-        try:
-            return log_windows.read(at, fetch, now_s=min(end_s, time.time()), most=MOST_LINES)
-        except CloudFailure as error:
-            if error.status in GONE:  # a node that has not begun has no log
-                return LogPage()
-            raise
+        return fetch
 
     def stop(self, job_id: str) -> None:
         self._sent("StopJob", "POST", f"/api/v1/jobs/{job_id}/stop")
@@ -154,6 +170,12 @@ def pods_of(said: Mapping[str, Any]) -> Iterator[CloudPod]:
             rank=rank + masters if kind == "worker" else rank,
             word=str(each.get("Status") or ""),
         )
+
+
+def _end_s(job: CloudJob, *, is_over: bool) -> float:
+    """Up to when there may be lines."""
+    now_s = time.time()
+    return min(now_s, job.ended_s + log_windows.LATE_S) if is_over and job.ended_s else now_s
 
 
 def _moment(seconds: float) -> str:

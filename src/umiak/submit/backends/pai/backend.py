@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from umiak.submit.backend import Remarks
+from umiak.submit.backend import Remarks, SinceByPlace
 from umiak.submit.backends.cloud import settings
 from umiak.submit.backends.cloud.backend import CloudBackend
 from umiak.submit.backends.pai import request
@@ -26,7 +26,7 @@ def make(place: NamedPlace, context: SubmitContext) -> PaiBackend:
     return PaiBackend(request.settings_of(said, place.name), context)
 
 
-class PaiBackend(CloudBackend, Remarks):
+class PaiBackend(CloudBackend, Remarks, SinceByPlace):
     """A workspace of PAI."""
 
     NAME = "pai"

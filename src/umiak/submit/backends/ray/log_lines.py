@@ -1,6 +1,7 @@
 """The log of a driver, taken apart into lines of workers, launchers and the driver. A decider.
 
 A position is the number of bytes of the log up to the end of a line: the log only grows, and every reading begins at its beginning.
+Lines have the time of the last ``[time] 1763434809.773`` before them, which the driver writes at most once in a second.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import re
 
 from umiak.core.cluster import Role
+from umiak.core.value import replace
 from umiak.submit.backend import LogLine
 
 TYPE_CHECKING = False
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from umiak.submit.backend import LogsWanted
 
 _TAG = re.compile(r"\[((server|trainer|heter)\.(\d+)|launcher\.[a-z]+\.\d+|driver)\] ?(.*)\Z", re.DOTALL)
+TIME = b"[time] "
 RAY = "ray"
 """Lines without a tag are Ray's own."""
 
@@ -33,6 +36,7 @@ class LogParser:
         """The log is read from its beginning again: what was given is not given again."""
         self._rest = b""
         self._position = 0
+        self._time_s: float | None = None
 
     def feed(self, data: bytes) -> Iterator[LogLine]:
         """The whole lines of what came."""
@@ -49,10 +53,21 @@ class LogParser:
             yield from self._line(piece)
 
     def _line(self, piece: bytes) -> Iterator[LogLine]:
+        if piece.startswith(TIME):
+            self._time_s = _seconds(piece)
+            return
         line = line_of(piece.removesuffix(b"\r").decode(errors="replace"), self._position)
-        if self._position > self._after.get(line.source, 0) and is_wanted(line, self._wanted):
+        line = replace(line, time_s=self._time_s)
+        if self._position > self._after.get(line.source, 0) and self._wanted.asks_for(line.role, line.rank):
             self._after[line.source] = self._position
             yield line
+
+
+def _seconds(mark: bytes) -> float | None:
+    try:
+        return float(mark[len(TIME) :])
+    except ValueError:
+        return None
 
 
 def line_of(text: str, position: int) -> LogLine:
@@ -63,9 +78,3 @@ def line_of(text: str, position: int) -> LogLine:
     role = Role(found[2]) if found[2] else None
     rank = int(found[3]) if found[3] else None
     return LogLine(source=found[1], text=found[4], position=str(position), role=role, rank=rank)
-
-
-def is_wanted(line: LogLine, wanted: LogsWanted) -> bool:
-    """With a rank alone, a trainer is meant."""
-    role = wanted.role or (Role.TRAINER if wanted.rank is not None else None)
-    return (role is None or line.role is role) and (wanted.rank is None or line.rank == wanted.rank)

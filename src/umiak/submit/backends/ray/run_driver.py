@@ -1,7 +1,7 @@
 """One run as its driver sees it: reserves a placement group, starts a launcher in each bundle, prints their lines, ends as they do. An adapter.
 
 Every line of a worker is printed as ``[trainer.0] text``, one of a launcher as ``[launcher.trainer.0] text``, and the driver's own as
-``[driver] text``: the client takes these apart. The token of the run is made here and given to the nodes in memory.
+``[driver] text``: the client takes these apart. ``[time] SECONDS`` says when the lines behind it were printed. The token of the run is made here and given to the nodes in memory.
 """
 
 from __future__ import annotations
@@ -40,7 +40,16 @@ TAG = re.compile(r"\[(server|trainer|heter) (\d+)\] ")
 
 def say(text: str) -> None:
     """One line of the driver's own."""
-    sys.stdout.write(f"[driver] {text}\n")
+    _print(f"[driver] {text}\n")
+
+
+def _print(text: str, marked_at: list[float] = [0.0]) -> None:  # noqa: B006 - when the last mark was printed
+    """Whole lines; with the time before them, which `umiak logs` shows to nobody, if it was not said for a second."""
+    now = time.time()
+    if abs(now - marked_at[0]) >= 1.0:
+        marked_at[0] = now
+        text = f"[time] {now:.3f}\n{text}"
+    sys.stdout.write(text)
     sys.stdout.flush()
 
 
@@ -277,8 +286,7 @@ def show(lines: Iterable[str], node: str) -> None:
     """Print lines of a node."""
     text = "".join(f"{tagged(line, node)}\n" for line in lines)
     if text:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        _print(text)
 
 
 def tagged(line: str, node: str) -> str:

@@ -10,6 +10,7 @@ through the connection, and lie in a file that its owner alone can read.
 from __future__ import annotations
 
 import os
+import time
 
 from umiak.core.cluster import Role
 from umiak.core.names import is_name
@@ -17,6 +18,7 @@ from umiak.core.node_report import text_of
 from umiak.submit.backend import LogsWanted
 from umiak.submit.backends.shared import layout, logs
 from umiak.submit.backends.shared.store import RunStore
+from umiak.submit.logs import order as log_order
 from umiak.submit.node.logs import LogReader
 
 TYPE_CHECKING = False
@@ -136,19 +138,28 @@ def _lines(store: RunStore, run: SharedRun, request: Mapping[str, Any]) -> dict[
     if text is None:
         return {"lines": [], "has_more": False}
     is_over = bool(request["is_over"])
+    since_s = request.get("since_s")
+    ahead_s = log_order.clock_ahead_s(time.time(), request.get("now_s"))
     wanted = LogsWanted(
         role=Role(request["role"]) if request.get("role") else None,
         rank=request.get("rank"),
         after=request.get("after") or {},
+        tail=request.get("tail"),
+        since_s=None if since_s is None else float(since_s) + ahead_s,
     )
+    readers = [
+        LogReader(source, wanted.after.get(source.name, ""), tail=wanted.tail, since_s=wanted.since_s)
+        for source in logs.sources(run, layout.info_from(text), wanted, is_over=is_over)
+    ]
     given: list[list[Any]] = []
-    for source in logs.sources(run, layout.info_from(text), wanted, is_over=is_over):
-        reader = LogReader(source, wanted.after.get(source.name, ""))
-        try:
-            for line in reader.lines(is_over=is_over):
-                given.append([line.source, line.text, line.position, line.role.value if line.role else None, line.rank])
-                if len(given) == MOST_LINES:
-                    return {"lines": given, "has_more": True}
-        finally:
+    try:
+        for line in log_order.by_time([reader.lines(is_over=is_over) for reader in readers]):
+            time_s = None if line.time_s is None else line.time_s - ahead_s
+            role = line.role.value if line.role else None
+            given.append([line.source, line.text, line.position, role, line.rank, time_s])
+            if len(given) == MOST_LINES:
+                return {"lines": given, "has_more": True}
+    finally:
+        for reader in readers:
             reader.close()
     return {"lines": given, "has_more": False}

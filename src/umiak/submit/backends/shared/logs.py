@@ -12,6 +12,7 @@ import time
 from umiak.core.cluster import Role
 from umiak.core.names import is_digits
 from umiak.submit.backends.shared import layout
+from umiak.submit.logs.order import by_time
 from umiak.submit.node.logs import ROLES, LogReader, LogSource
 
 TYPE_CHECKING = False
@@ -27,7 +28,7 @@ LOOK_S = 0.1
 
 
 def follow(run: SharedRun, info: RunInfo, wanted: LogsWanted, is_over: Callable[[], bool]) -> Iterator[LogLine]:
-    """The lines of all nodes. ``is_over`` is asked at every look, before the files are read."""
+    """The lines of all nodes in the order of time. ``is_over`` is asked at every look, before the files are read."""
     readers: dict[str, LogReader] = {}
     try:
         while True:
@@ -35,9 +36,9 @@ def follow(run: SharedRun, info: RunInfo, wanted: LogsWanted, is_over: Callable[
             for source in sources(run, info, wanted, is_over=over or not wanted.follow):
                 # By its path: a worker of an elastic job may get another rank, and keeps its file.
                 if source.path not in readers:
-                    readers[source.path] = LogReader(source, wanted.after.get(source.name, ""))
-            for reader in readers.values():
-                yield from reader.lines(is_over=over)
+                    after = wanted.after.get(source.name, "")
+                    readers[source.path] = LogReader(source, after, tail=wanted.tail, since_s=wanted.since_s)
+            yield from by_time([reader.lines(is_over=over) for reader in readers.values()])
             if over or not wanted.follow:
                 return
             time.sleep(LOOK_S)
@@ -65,7 +66,7 @@ def sources(run: SharedRun, info: RunInfo, wanted: LogsWanted, *, is_over: bool)
                 found.append(LogSource(name=f"launcher.{node}", path=path))
     if layout.JOB_LOG in _names(run.logs):
         found.append(LogSource(name=JOB, path=os.path.join(run.logs, layout.JOB_LOG)))
-    return sorted([each for each in found if _is_wanted(each, wanted)], key=_order)
+    return sorted([each for each in found if wanted.asks_for(each.role, each.rank)], key=_order)
 
 
 def _rank(info: RunInfo, node: int, role: Role, number: int, directory: str) -> int | None:
@@ -87,11 +88,6 @@ def _names(directory: str) -> list[str]:
         return os.listdir(directory)
     except (FileNotFoundError, NotADirectoryError):
         return []
-
-
-def _is_wanted(source: LogSource, wanted: LogsWanted) -> bool:
-    role = wanted.role or (Role.TRAINER if wanted.rank is not None else None)
-    return (role is None or source.role is role) and (wanted.rank is None or source.rank == wanted.rank)
 
 
 def _order(source: LogSource) -> tuple[bool, str, int]:

@@ -22,6 +22,7 @@ from umiak.submit.backends.shared import access, answers, layout, problems
 from umiak.submit.backends.shared.files import filled_texts
 from umiak.submit.backends.shared.layout import SharedRun
 from umiak.submit.backends.shared.store import SharedRunEnd, end_of
+from umiak.submit.logs.order import ArrivingLogs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -292,10 +293,14 @@ def lines(
             "rank": wanted.rank,
             "after": after,
             "is_over": over or not wanted.follow,
+            "tail": wanted.tail,
+            "since_s": wanted.since_s,
+            "now_s": time.time(),
         }
         here = [("", answers.answer("lines", own, "", question, hosts.settings.trusted_directories))] if own else []
         there = zip([each.label for each in hosts.all], hosts.ask("lines", **question), strict=True)
         has_more = False
+        arrived = ArrivingLogs([*(label for label, _ in here), *(each.label for each in hosts.all)])
         for label, answer in (*here, *there):
             if isinstance(answer, HostFailure):
                 if label not in lost:
@@ -303,14 +308,31 @@ def lines(
                 since = lost.setdefault(label, time.monotonic())
                 is_given_up = not answer.is_unreachable or time.monotonic() - since > LOST_S
                 has_more = has_more or (wanted.follow and not is_given_up)
+                arrived.is_up_to_date(label)
                 continue
             if lost.pop(label, None) is not None:
                 tell(f"{label} is back")
             has_more = has_more or answer["has_more"]
-            for source, text, position, role, rank in answer["lines"]:
-                after[source] = position
-                yield LogLine(source=source, text=text, position=position, role=Role(role) if role else None, rank=rank)
+            _add(arrived, label, answer)
+        # Lines that come behind those which a machine has not sent yet are not given: they are asked for again.
+        for line in arrived.ready():
+            if line.position:
+                after[line.source] = line.position
+            yield line
         if not has_more and (over or not wanted.follow):
             return
         if not has_more or lost:
             time.sleep(LOOK_S)
+
+
+def _add(arrived: ArrivingLogs, label: str, answer: Mapping[str, Any]) -> None:
+    for row in answer["lines"]:
+        arrived.add(label, _line(*row))
+    if not answer["has_more"]:
+        arrived.is_up_to_date(label)
+
+
+def _line(source: str, text: str, position: str, role: str | None, rank: int | None, time_s: float | None) -> LogLine:
+    return LogLine(
+        source=source, text=text, position=position, role=Role(role) if role else None, rank=rank, time_s=time_s
+    )
