@@ -175,7 +175,7 @@ class CloudBackend(OfflineCheck, FilesSent):
             is_over = self._state(found.word).is_over
             for pod in found.pods:
                 if wanted.asks_for(pod.role, pod.rank):
-                    yield from self._lines(found, pod, places, wanted, is_over=is_over)
+                    yield from _lines(self, found, pod, places, wanted, is_over=is_over)
             if not wanted.follow or is_last:
                 return
             is_last = is_over  # lines may come a little later than the end does: one more look
@@ -202,7 +202,7 @@ class CloudBackend(OfflineCheck, FilesSent):
 
     def list(self) -> Iterator[Handle]:
         """Those that umiak has made."""
-        for each in self._asked(lambda: list(self.api.list()), "its jobs can't be listed"):
+        for each in self.asked(lambda: list(self.api.list()), "its jobs can't be listed"):
             yield self._handle(each.id)
 
     # ---- parts
@@ -233,26 +233,6 @@ class CloudBackend(OfflineCheck, FilesSent):
             f"{vendor.prefix}_ENDPOINT": self.settings.store_endpoint,
         }
         return {**own, **{name: environ[name] for name in own if environ.get(name)}}
-
-    def _lines(
-        self, job: CloudJob, pod: CloudPod, places: dict[str, str], wanted: LogsWanted, *, is_over: bool
-    ) -> Iterator[LogLine]:
-        if pod.name not in places and (wanted.tail is not None or wanted.since_s is not None):
-            places[pod.name] = self._asked(
-                lambda: self.api.start(job, pod, wanted, is_over=is_over), f"the log of {pod.name} can't be read"
-            )
-        while True:
-            at = places.get(pod.name, "")
-            page = self._asked(
-                lambda at=at: self.api.page(job, pod, at, is_over=is_over),  # type: ignore[misc]
-                f"the log of {pod.name} can't be read",
-            )
-            for text, position in page.lines:
-                places[pod.name] = position
-                yield LogLine(source=pod.name, text=text, position=position, role=pod.role, rank=pod.rank)
-            places[pod.name] = page.position or places.get(pod.name, "")
-            if not page.has_more:
-                return
 
     def _status(self, job: CloudJob) -> JobStatus:
         nodes = [
@@ -299,9 +279,9 @@ class CloudBackend(OfflineCheck, FilesSent):
         return found
 
     def _job(self, handle: Handle) -> CloudJob | None:
-        return self._asked(lambda: self.api.job(handle.id), "the job can't be asked for")
+        return self.asked(lambda: self.api.job(handle.id), "the job can't be asked for")
 
-    def _asked(self, act: Callable[[], T], what: str) -> T:
+    def asked(self, act: Callable[[], T], what: str) -> T:
         try:
             return self._patiently(act)
         except CloudFailure as error:
@@ -341,3 +321,24 @@ class CloudBackend(OfflineCheck, FilesSent):
 
             self._launcher = launcher_file.find()
         return self._launcher
+
+
+def _lines(
+    backend: CloudBackend, job: CloudJob, pod: CloudPod, places: dict[str, str], wanted: LogsWanted, *, is_over: bool
+) -> Iterator[LogLine]:
+    if pod.name not in places and (wanted.tail is not None or wanted.since_s is not None):
+        places[pod.name] = backend.asked(
+            lambda: backend.api.start(job, pod, wanted, is_over=is_over), f"the log of {pod.name} can't be read"
+        )
+    while True:
+        at = places.get(pod.name, "")
+        page = backend.asked(
+            lambda at=at: backend.api.page(job, pod, at, is_over=is_over),  # type: ignore[misc]
+            f"the log of {pod.name} can't be read",
+        )
+        for text, position in page.lines:
+            places[pod.name] = position
+            yield LogLine(source=pod.name, text=text, position=position, role=pod.role, rank=pod.rank)
+        places[pod.name] = page.position or places.get(pod.name, "")
+        if not page.has_more:
+            return
