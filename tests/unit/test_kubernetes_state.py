@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +13,14 @@ from umiak.core.problem import UmiakError
 from umiak.core.status import State
 from umiak.kube import kubeconfig
 from umiak.kube.times import nanoseconds_of, seconds_of, text_of
+from umiak.schema.findings import Place
+from umiak.schema.yaml_tree import Section
+from umiak.submit import configuration, place_record
 from umiak.submit.backend import LogsWanted, Secrets
-from umiak.submit.backends.kubernetes import state
+from umiak.submit.backends.kubernetes import backend, state
 from umiak.submit.backends.kubernetes.log_lines import PodSource, Resumed, SeenLines, StampedLine, stamped
 from umiak.submit.backends.kubernetes.state import KubeFacts, status_of
+from umiak.submit.places import NamedPlace
 from umiak.submit.states import STATES
 
 T = "2026-11-16T18:45:{:02d}Z"
@@ -340,3 +345,22 @@ def test_a_context_is_merged_under_a_name_of_its_own() -> None:
     again = kubeconfig.merged(made, brought, "external", as_name="cce", is_current=True)
     assert kubeconfig.contexts(again) == ["prod", "cce"]
     assert again["current-context"] == "cce"
+
+
+def test_a_run_is_kept_with_the_context_and_namespace_of_then(tmp_path: Path) -> None:
+    """So that another current context, or another directory, does not lead to another cluster."""
+    contexts = [
+        {"name": "prod", "context": {"cluster": "k", "user": "me", "namespace": "training"}},
+        {"name": "dev", "context": {"cluster": "k", "user": "me"}},
+    ]
+    file = tmp_path / "config"
+    place = NamedPlace(name="k", backend="kubernetes", settings=Section(place=Place(source="umiak.toml")))
+    at = configuration.context({"HOME": str(tmp_path), "KUBECONFIG": str(file)}, str(tmp_path))
+    for current, namespace in (("prod", "training"), ("dev", "default")):
+        file.write_text(json.dumps(config(contexts=contexts, **{"current-context": current})))
+        pinned = backend.make(place, at).pinned()
+        assert pinned == {"context": current, "namespace": namespace, "kubeconfig": str(file)}
+        kept = place_record.place_of(place_record.plain_of(place, pinned))
+        file.write_text(json.dumps(config(contexts=contexts, **{"current-context": "dev"})))
+        later = configuration.context({"HOME": str(tmp_path)}, "/")
+        assert backend.make(kept, later).pinned() == pinned

@@ -139,6 +139,9 @@ project that has the same name never answers for it. What counts if something ha
 | files that they name: ssh config, keys, host file, kubeconfig | the files as they are today; of a kubeconfig, the context and namespace of then |
 | passwords, tokens, keys | your environment of today. Records have the names of variables and files, never a secret. A secret that stands in the settings themselves is left out, and read from today's `umiak.toml` of the same directory |
 
+If a place has moved, and the settings of then do not lead to it any more, ask without the record, in a directory whose `umiak.toml` is right:
+`XDG_STATE_HOME=$(mktemp -d) umiak status HANDLE`.
+
 A record of an older version has no settings: the `umiak.toml` of the directory where the job was submitted counts then. Without a record, as for a run of another machine, it is the
 `umiak.toml` of the working directory.
 
