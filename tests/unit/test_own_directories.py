@@ -207,6 +207,9 @@ def test_a_cache_of_launchers_in_which_somebody_else_has_a_hand_is_refused(
     (problem,) = refused.value.problems
     assert (problem.code, refused.value.exit_status) == ("UM-SUBMIT-051", 3)
     assert f"uid {STRANGER}" in str(problem.why)
+    if is_above:  # with sudo, in the home of the user who called it
+        monkeypatch.setenv("SUDO_UID", str(STRANGER))
+        assert launcher_file.find().path.startswith(str(cache))
 
 
 @needs_root

@@ -16,7 +16,7 @@ import hashlib
 import os
 import sys
 
-from umiak.adapters import ownership
+from umiak.adapters import trusted_files
 from umiak.adapters.version import version
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
@@ -172,8 +172,10 @@ def _directory() -> str:
         raise _no_cache(directory, str(error.strerror)) from error
     if seen.st_uid != os.geteuid():
         raise _no_cache(directory, f"it belongs to another user (uid {seen.st_uid})")
-    if why := ownership.why_not_own(directory):
-        raise _no_cache(directory, why)
+    if found := trusted_files.problem(
+        directory, os.environ
+    ):  # as for configs: the caller of sudo, and what the person allows
+        raise _no_cache(directory, str(found.why))
     return directory
 
 
