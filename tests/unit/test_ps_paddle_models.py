@@ -45,7 +45,7 @@ def carried(paddle, models, model, optimizers, each_step=lambda: None, *, expect
         optimizer.clear_grad()
         each_step()
         losses.append(float(loss))
-    state = {name: each.numpy().copy() for name, each in model.state_dict().items()} | optimizer.weights()
+    state = {name: each.numpy().copy() for name, each in model.state_dict().items()}
     return losses, state, plan
 
 
@@ -352,11 +352,10 @@ def test_evaluation_only_reads(paddle, models) -> None:
     model.embedding.weight.set_value(np.full((ROWS, DIM), 2.0, np.float32))
     plan = models.plan_of(model, lazy(paddle)(model), is_shared=False)
     optimizer = models.carry_over(model, plan, session=session())
-    model.eval()
-    assert model.embedding(paddle.to_tensor([1])).stop_gradient
-    model.train()
     with paddle.no_grad():
         assert model.embedding(paddle.to_tensor([1])).stop_gradient
+    # As in Paddle, `eval()` alone stops no gradient.
+    model.eval()
     assert not model.embedding(paddle.to_tensor([1])).stop_gradient
     before = optimizer.weights()["embedding.weight"]
     optimizer.step()
@@ -366,9 +365,11 @@ def test_evaluation_only_reads(paddle, models) -> None:
 def test_the_weight_of_a_table_says_where_it_is(paddle, models) -> None:
     model = made(paddle)
     models.carry_over(model, models.plan_of(model, lazy(paddle)(model), is_shared=False), session=session())
-    assert "embedding.weight" not in model.state_dict()
+    assert model.embedding.weight.numpy().shape == (ROWS, DIM)
     with pytest.raises(BadRequest, match="used all the same"):
-        model.embedding.weight.numpy()
+        model.embedding.weight.sum()
+    with pytest.raises(RuntimeError):
+        model.parameters()[0].sum()
 
 
 def test_weights_go_back_and_forth(paddle, models) -> None:
@@ -404,7 +405,7 @@ def test_expected_ids_change_nothing_but_the_number_of_pulls(paddle, models, mon
         EmbeddingTable, "rows", lambda self, keys, **how: pulls.append(keys.size) or rows(self, keys, **how)
     )
     compare(paddle, models, lazy(paddle), tables=1, expects=expects)
-    # The first step learns which of the arrays the table is asked for; then a step is one pull. The last is that of `weights`.
+    # The first step learns which of the arrays the table is asked for; then a step is one pull. The last is that of `state_dict`.
     assert len(pulls) == SLOTS + (STEPS - 1) + 1
 
 

@@ -12,9 +12,11 @@ use super::exchange::Answer;
 use super::orders::{Body, Order, RowChange, go_before};
 use super::session::Turn;
 use super::state::State;
+use crate::table::absent;
 use crate::wire::frame::{Header, Op, flag};
 
-/// Numbers for all elements of a dense table: arrays that follow each other, each number times `scale`.
+/// Numbers for all elements of a dense table: arrays that follow each other, each number times `scale`. An array without a
+/// gradient has marks in its places (`table::absent`).
 #[derive(Clone, Copy)]
 pub struct Pieces<'a> {
     pub arrays: &'a [&'a [f32]],
@@ -40,7 +42,7 @@ impl Pieces<'_> {
             let here = &array[cut(part.start)..cut(part.end)];
             match self.scale {
                 1.0 => into.extend_from_slice(here),
-                scale => into.extend(here.iter().map(|number| scale * number)),
+                scale => into.extend(here.iter().map(|number| absent::scaled(*number, scale))),
             }
             start += array.len();
         }

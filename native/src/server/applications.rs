@@ -14,7 +14,7 @@ use super::records::{self, Author, Decision, Record};
 use super::registry::{Entry, Wanted};
 use super::steps::Outcome;
 use crate::keys;
-use crate::table::Table;
+use crate::table::{Table, absent};
 use crate::wire::codec;
 use crate::wire::frame::{Header, Op, flag};
 
@@ -251,7 +251,7 @@ fn raised<'a>(piece: &Piece, rows: Cow<'a, [f32]>, more: Option<f32>, counted: u
     let Some(more) = more.filter(|_| piece.header.flags & flag::MEAN != 0) else { return rows };
     let mut rows = rows.into_owned();
     for row in rows.chunks_exact_mut(piece.header.dim.max(1) as usize) {
-        row.iter_mut().skip(counted).for_each(|number| *number *= more);
+        row.iter_mut().skip(counted).for_each(|number| *number = absent::scaled(*number, more));
     }
     Cow::Owned(rows)
 }

@@ -2,6 +2,9 @@
 //!
 //! A chunk is to its rule what a row is in a sparse table. Chunks are shared with a frozen moment, and their values with
 //! those to whom they are being sent, until they change: neither costs anything, and a push meanwhile copies each chunk once.
+//!
+//! An array without a gradient in a push (`absent`) stays as it is. Then, and for good where it counts its pushes itself
+//! (`progress`), a chunk that it shares with others is applied in parts.
 
 use std::ops::Range;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -10,8 +13,10 @@ use serde_json::{Value, json};
 
 use crate::keys::Sharding;
 use crate::poison::Unpoisoned;
+use crate::table::absent::{self, Kind};
 use crate::table::kernels::{self, Job, Shape};
-use crate::table::rules::Rule;
+use crate::table::progress::{Progress, Run};
+use crate::table::rules::{Rule, Step};
 use crate::table::spec::DenseSpec;
 
 pub struct DenseTable {
@@ -26,8 +31,14 @@ pub struct DenseTable {
 struct Inner {
     rule: Rule,
     is_set: bool,
+    progress: Progress,
     chunks: Vec<Chunk>,
-    frozen: Option<Vec<Chunk>>,
+    frozen: Option<Frozen>,
+}
+
+struct Frozen {
+    chunks: Vec<Chunk>,
+    progress: Progress,
 }
 
 #[derive(Clone)]
@@ -56,7 +67,10 @@ impl DenseTable {
                 Chunk { values: Arc::new(vec![0.0; length]), state: Arc::new(state) }
             })
             .collect();
-        let inner = Inner { rule: Rule::new(spec.optimizer), is_set: false, chunks, frozen: None };
+        let elements = spec.elements();
+        let here = (owned.start * chunk).min(elements)..(owned.end * chunk).min(elements);
+        let progress = Progress::new(&spec, &here);
+        let inner = Inner { rule: Rule::new(spec.optimizer), is_set: false, progress, chunks, frozen: None };
         Ok(Self { spec, owned, chunk, inner: Arc::new(RwLock::new(inner)) })
     }
 
@@ -102,56 +116,100 @@ impl DenseTable {
 
     /// One optimizer step.
     pub fn push(&self, gradients: &[f32]) -> Result<(), String> {
-        self.fits(gradients.len())?;
-        self.push_chunks(|range| gradients[range].as_ptr());
+        self.push_summed(&[gradients])
+    }
+
+    /// One optimizer step with the sum of several gradients, added up in float32 in this order. Where an array has no
+    /// gradient in one of them, that one counts nothing; where it has one in none, the array stays as it is.
+    pub fn push_summed(&self, parts: &[&[f32]]) -> Result<(), String> {
+        parts.iter().try_for_each(|part| self.fits(part.len()))?;
+        if parts.is_empty() {
+            return Err("no gradients to add up".into());
+        }
+        let inner = &mut *self.write();
+        let runs = inner.progress.begin(&mut inner.rule, parts);
+        let rate = inner.rule.learning_rate();
+        let mut sum = Sum::default();
+        let (mut start, mut first) = (0, 0);
+        for chunk in inner.chunks.iter_mut().filter(|chunk| !chunk.values.is_empty()) {
+            let range = start..start + chunk.values.len();
+            start = range.end;
+            first += runs[first..].iter().take_while(|run| run.place.end <= range.start).count();
+            let behind = first + runs[first..].iter().take_while(|run| run.place.start < range.end).count();
+            match &runs[first..behind] {
+                runs if runs.iter().all(|run| run.step.is_none()) => {}
+                [Run { step: Some(step), has_marks, .. }] => {
+                    let gradient = sum.of(parts, &range, *has_marks).as_ptr();
+                    let shape = self.shape(range.len(), chunk.state.len(), rate);
+                    let (weights, state) = (Arc::make_mut(&mut chunk.values), Arc::make_mut(&mut chunk.state));
+                    let job = Job { weights: weights.as_mut_ptr(), state: state.as_mut_ptr(), gradient };
+                    // SAFETY: the pointers come from vectors of these lengths, of which the first two are borrowed
+                    // mutably, and the gradient is as long as the range.
+                    unsafe { kernels::apply(step, &shape, &[job]) };
+                }
+                runs => self.apply_runs(chunk, runs, &range, rate, &mut |range, marks| sum.of(parts, range, marks).to_vec()),
+            }
+        }
         Ok(())
     }
 
-    /// One optimizer step with the sum of several gradients, added up in float32 in this order.
-    pub fn push_summed(&self, parts: &[&[f32]]) -> Result<(), String> {
-        parts.iter().try_for_each(|part| self.fits(part.len()))?;
-        match parts {
-            [] => Err("no gradients to add up".into()),
-            [part] => self.push(part),
-            [first, rest @ ..] => {
-                let mut sum = Vec::new();
-                self.push_chunks(|range| {
-                    // One chunk at a time, which the fastest memory holds until it is applied.
-                    sum.clear();
-                    sum.extend_from_slice(&first[range.clone()]);
-                    for part in rest {
-                        sum.iter_mut().zip(&part[range.clone()]).for_each(|(sum, more)| *sum += more);
-                    }
-                    sum.as_ptr()
-                });
-                Ok(())
+    /// A chunk whose elements are not treated alike.
+    fn apply_runs(
+        &self,
+        chunk: &mut Chunk,
+        runs: &[Run],
+        range: &Range<usize>,
+        rate: f32,
+        gradients: &mut dyn FnMut(&Range<usize>, bool) -> Vec<f32>,
+    ) {
+        let (weights, state) = (Arc::make_mut(&mut chunk.values), Arc::make_mut(&mut chunk.state));
+        let clamped = |run: &Run| run.place.start.max(range.start)..run.place.end.min(range.end);
+        if self.spec.optimizer.has_row_state() {
+            // What is kept for the chunk as a whole sees zeros where there is no gradient.
+            let before = weights.clone();
+            let mut whole = vec![0.0; range.len()];
+            let mut common = None;
+            for (run, step) in runs.iter().filter_map(|run| run.step.map(|step| (run, step))) {
+                let part = clamped(run);
+                whole[part.start - range.start..part.end - range.start]
+                    .copy_from_slice(&gradients(&part, run.has_marks));
+                common = Some(step);
+            }
+            let Some(step) = common else { return };
+            self.apply_part(&step, weights, state, &whole, rate);
+            for run in runs.iter().filter(|run| run.step.is_none()) {
+                let part = clamped(run);
+                let part = part.start - range.start..part.end - range.start;
+                weights[part.clone()].copy_from_slice(&before[part]);
+            }
+            return;
+        }
+        let blocks = state.len() / range.len();
+        let mut own = Vec::new();
+        for (run, step) in runs.iter().filter_map(|run| run.step.map(|step| (run, step))) {
+            let part = clamped(run);
+            let gradient = gradients(&part, run.has_marks);
+            let part = part.start - range.start..part.end - range.start;
+            let place = |block: usize| block * range.len() + part.start..block * range.len() + part.end;
+            own.clear();
+            (0..blocks).for_each(|block| own.extend_from_slice(&state[place(block)]));
+            self.apply_part(&step, &mut weights[part.clone()], &mut own, &gradient, rate);
+            for (block, numbers) in own.chunks_exact(part.len()).enumerate() {
+                state[place(block)].copy_from_slice(numbers);
             }
         }
     }
 
-    /// One optimizer step. `gradients` says where those of a range of elements are, until it is asked for the next one.
-    fn push_chunks(&self, mut gradients: impl FnMut(Range<usize>) -> *const f32) {
-        let inner = &mut *self.write();
-        let step = inner.rule.step();
-        let rate = inner.rule.learning_rate();
-        let mut start = 0;
-        for chunk in inner.chunks.iter_mut().filter(|chunk| !chunk.values.is_empty()) {
-            let range = start..start + chunk.values.len();
-            start = range.end;
-            let shape = Shape {
-                dim: range.len(),
-                state_width: chunk.state.len(),
-                clip: self.spec.clip,
-                decay: self.spec.decay,
-                rate,
-            };
-            let (weights, state) = (Arc::make_mut(&mut chunk.values), Arc::make_mut(&mut chunk.state));
-            let (weights, state) = (weights.as_mut_ptr(), state.as_mut_ptr());
-            let job = Job { weights, state, gradient: gradients(range) };
-            // SAFETY: the pointers come from vectors of these lengths, of which the first two are borrowed mutably, and
-            // the callers' gradients are as long as the range.
-            unsafe { kernels::apply(&step, &shape, &[job]) };
-        }
+    fn apply_part(&self, step: &Step, weights: &mut [f32], state: &mut [f32], gradient: &[f32], rate: f32) {
+        let shape = self.shape(weights.len(), state.len(), rate);
+        let job = Job { weights: weights.as_mut_ptr(), state: state.as_mut_ptr(), gradient: gradient.as_ptr() };
+        debug_assert_eq!(weights.len(), gradient.len());
+        // SAFETY: the pointers come from slices of these lengths, of which the first two are borrowed mutably.
+        unsafe { kernels::apply(step, &shape, &[job]) };
+    }
+
+    fn shape(&self, dim: usize, state_width: usize, rate: f32) -> Shape {
+        Shape { dim, state_width, clip: self.spec.clip, decay: self.spec.decay, rate }
     }
 
     /// Overwrites the values; their state stays. `only_if_unset`: leaves values alone that were set before. Returns
@@ -189,7 +247,7 @@ impl DenseTable {
     /// What belongs to the table and not to an element.
     pub fn state(&self) -> Value {
         let inner = self.read();
-        json!({"main": inner.rule.state(), "is_set": inner.is_set})
+        json!({"main": inner.rule.state(), "is_set": inner.is_set, "has_learned": inner.progress.has_learned})
     }
 
     pub fn restore(&self, state: &Value) -> Result<(), String> {
@@ -197,6 +255,8 @@ impl DenseTable {
         let inner = &mut *self.write();
         inner.rule.restore(&state["main"])?;
         inner.is_set = is_set;
+        // Where nobody has noted it, everything has had gradients, of zeros if nothing else.
+        inner.progress.has_learned = state["has_learned"].as_bool().unwrap_or(is_set);
         Ok(())
     }
 
@@ -206,17 +266,22 @@ impl DenseTable {
         if inner.frozen.is_some() {
             return Err("the table is being saved already".into());
         }
-        inner.frozen = Some(inner.chunks.clone());
+        inner.frozen = Some(Frozen { chunks: inner.chunks.clone(), progress: inner.progress.clone() });
         Ok(())
     }
 
-    /// The chunk of a virtual shard at the frozen moment: the offset of its first element, values and state. `None` if
-    /// it is empty or not here, or if nothing is frozen.
+    /// The chunk of a virtual shard at the frozen moment: the offset of its first element, values and state, behind which
+    /// stands what its arrays count for themselves. `None` if it is empty or not here, or if nothing is frozen.
     pub fn chunk(&self, shard: usize) -> Option<(usize, Vec<f32>, Vec<f32>)> {
         let number = shard.checked_sub(self.owned.start)?;
-        let chunk = self.read().frozen.as_ref()?.get(number)?.clone();
         let range = range_of(shard, self.chunk, self.spec.elements());
-        (!range.is_empty()).then(|| (range.start, chunk.values.to_vec(), chunk.state.to_vec()))
+        let inner = self.read();
+        let frozen = inner.frozen.as_ref()?;
+        let chunk = frozen.chunks.get(number)?.clone();
+        let counted = frozen.progress.saved(&self.here(&range));
+        drop(inner);
+        let state = chunk.state.iter().chain(&counted).copied().collect();
+        (!range.is_empty()).then(|| (range.start, chunk.values.to_vec(), state))
     }
 
     pub fn thaw(&self) {
@@ -227,18 +292,26 @@ impl DenseTable {
     pub fn load_chunk(&self, offset: usize, values: &[f32], state: &[f32]) -> Result<(), String> {
         let shard = offset / self.chunk;
         let range = range_of(shard, self.chunk, self.spec.elements());
-        let here = self.owned.contains(&shard) && range.start == offset && range.len() == values.len();
-        if !here || self.spec.optimizer.state_width(values.len()) != state.len() {
+        let is_here = self.owned.contains(&shard) && range.start == offset && range.len() == values.len();
+        let inner = &mut *self.write();
+        let counted = state.split_at_checked(self.spec.optimizer.state_width(values.len()));
+        let loaded = counted.filter(|_| is_here).and_then(|(_, counted)| inner.progress.load(&self.here(&range), counted));
+        let (Some((state, _)), Some(())) = (counted, loaded) else {
             return Err(format!(
                 "a saved chunk that does not belong here: {} elements at {offset} with {} of state",
                 values.len(),
                 state.len()
             ));
-        }
-        let inner = &mut *self.write();
+        };
         let (values, state) = (Arc::new(values.to_vec()), Arc::new(state.to_vec()));
         inner.chunks[shard - self.owned.start] = Chunk { values, state };
         Ok(())
+    }
+
+    /// A range of elements, counted from the first one that is here.
+    fn here(&self, range: &Range<usize>) -> Range<usize> {
+        let start = self.range().start;
+        range.start.saturating_sub(start)..range.end.saturating_sub(start)
     }
 
     fn fits(&self, length: usize) -> Result<(), String> {
@@ -252,6 +325,30 @@ impl DenseTable {
 
     fn write(&self) -> RwLockWriteGuard<'_, Inner> {
         self.inner.write().unpoisoned()
+    }
+}
+
+/// Where gradients are added up: one chunk at a time, which the fastest memory holds until it is applied.
+#[derive(Default)]
+struct Sum(Vec<f32>);
+
+impl Sum {
+    /// The sum of some elements, or the only part that there is. With marks, of the parts that are there; zeros if none is.
+    fn of<'a>(&'a mut self, parts: &[&'a [f32]], range: &Range<usize>, has_marks: bool) -> &'a [f32] {
+        if let ([part], false) = (parts, has_marks) {
+            return &part[range.clone()];
+        }
+        let is_there = |part: &&&[f32]| !has_marks || absent::kind(part[range.start]) == Kind::Gradient;
+        let mut there = parts.iter().filter(is_there);
+        self.0.clear();
+        match there.next() {
+            Some(first) => self.0.extend_from_slice(&first[range.clone()]),
+            None => self.0.resize(range.len(), 0.0),
+        }
+        for part in there {
+            self.0.iter_mut().zip(&part[range.clone()]).for_each(|(sum, more)| *sum += more);
+        }
+        &self.0
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! sparse      a table: pull, push, shrink                dense       named arrays with the same rules
+//! progress    how far each array has learned             absent      gradients that are not there
 //! saving      what of it goes to disk and comes back     frozen      what a shard keeps of a moment that is saved
 //! ctr, ctr_push      rows with click-through statistics
 //! freeze      a moment that is saved while pushes go on  changes     what others changed, for geo
@@ -13,6 +14,7 @@
 
 use std::sync::{Mutex, MutexGuard};
 
+pub mod absent;
 mod batch;
 mod changes;
 mod ctr;
@@ -25,6 +27,7 @@ mod index;
 pub mod kernels;
 mod lookup;
 mod memory;
+mod progress;
 pub mod rules;
 mod saving;
 mod shard;

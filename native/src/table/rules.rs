@@ -21,6 +21,11 @@ impl Optimizer {
         }
     }
 
+    /// Whether some of what is kept belongs to a row as a whole, and not to one of its weights.
+    pub fn has_row_state(&self) -> bool {
+        matches!(self, Optimizer::AdagradShared { .. } | Optimizer::AdamRow { .. })
+    }
+
     /// What stands beside a new row.
     pub fn fill_state(&self, state: &mut [f32]) {
         state.fill(0.0);
@@ -75,7 +80,7 @@ pub struct Rule {
 }
 
 /// The numbers of one push.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step {
     Sgd { lr: f32 },
     Momentum { lr: f32, momentum: f32, nesterov: bool },
@@ -98,6 +103,11 @@ impl Rule {
         self.learning_rate
     }
 
+    /// Running products of Adam's betas.
+    pub fn powers(&self) -> [f64; 2] {
+        self.powers
+    }
+
     /// Goes on with other numbers of the same rule. A rate that was set meanwhile stays, unless the description's own is
     /// another one.
     pub fn adopt(&mut self, optimizer: Optimizer) {
@@ -118,6 +128,14 @@ impl Rule {
 
     /// Begins a push: counts it, and says which numbers hold for it.
     pub fn step(&mut self) -> Step {
+        let mut powers = self.powers;
+        let step = self.step_at(&mut powers);
+        self.powers = powers;
+        step
+    }
+
+    /// The same for a part of the table that counts for itself.
+    pub fn step_at(&self, powers: &mut [f64; 2]) -> Step {
         let lr = self.learning_rate;
         match self.optimizer {
             Optimizer::Sgd { .. } => Step::Sgd { lr },
@@ -127,12 +145,12 @@ impl Rule {
             Optimizer::AdagradShared { initial_g2sum: g0, .. } => Step::AdagradShared { lr, g0 },
             Optimizer::Adam { beta1, beta2, epsilon, ahead, .. } => {
                 let (first, second) = (f64::from(beta1), f64::from(beta2));
-                self.powers[0] *= first;
-                self.powers[1] *= second;
+                powers[0] *= first;
+                powers[1] *= second;
                 let more = if ahead { [first, second] } else { [1.0, 1.0] };
                 // The corrections of both means, folded into the rate and into epsilon.
-                let root = (1.0 - self.powers[1] * more[1]).sqrt();
-                let rate = f64::from(lr) * root / (1.0 - self.powers[0] * more[0]);
+                let root = (1.0 - powers[1] * more[1]).sqrt();
+                let rate = f64::from(lr) * root / (1.0 - powers[0] * more[0]);
                 Step::Adam { lr: rate as f32, beta1, beta2, epsilon: (f64::from(epsilon) * root) as f32 }
             }
             Optimizer::AdamRow { beta1, beta2, epsilon, .. } => Step::AdamRow { lr, beta1, beta2, epsilon },

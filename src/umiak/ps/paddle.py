@@ -21,10 +21,11 @@ import paddle
 from paddle.utils import dlpack
 
 from umiak.ps import specs
+from umiak.ps.absent import Missing
 from umiak.ps.errors import bad
 from umiak.ps.layers import arguments
 from umiak.ps.layers import common as layers
-from umiak.ps.layers.dense import TABLE, Manner, chosen_rule
+from umiak.ps.layers.dense import FROZEN, TABLE, Manner, chosen_rule
 from umiak.ps.layers.memory import floats_at
 
 if TYPE_CHECKING:
@@ -80,12 +81,27 @@ class LookupRows(paddle.autograd.PyLayer):  # type: ignore[misc]
 
 
 class Optimizer(layers.Optimizer):
-    """Learns everything that the servers hold. As Paddle's optimizers: `step`, `clear_grad`, `minimize`, `get_lr`, `set_lr`."""
+    """Learns everything that the servers hold. As Paddle's optimizers: `step`, `clear_grad`, `minimize`, `get_lr`, `set_lr`.
 
-    def clear_grad(self, set_to_zero: bool = False) -> None:
-        """Forget gradients that were not pushed."""
+    As there, a parameter without a gradient stays as it is in a step, and ``stop_gradient`` counts when it is set: parameters may be
+    frozen and unfrozen at any time.
+    """
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._without = Missing.CLEARED
+
+    def clear_grad(self, set_to_zero: bool = True) -> None:
+        """Forget gradients that were not pushed.
+
+        As in Paddle, with ``set_to_zero`` a parameter that has learned and is not reached by the next backward pass has a gradient of
+        zeros then: moments and weight decay still move it. Without, it stays as it is.
+        """
+        self._without = Missing.CLEARED if set_to_zero else Missing.ABSENT
         for parameter in self._parameters:
-            parameter.clear_gradient(set_to_zero)
+            if not parameter.stop_gradient:
+                # Zeros are not filled in: whether they count, the tables know.
+                parameter.clear_gradient(False)
         self._session.registry.forget()
 
     clear_gradients = clear_grad
@@ -103,6 +119,15 @@ class Optimizer(layers.Optimizer):
         self._factor = state["factor"]
         if self._schedule is not None and state["schedule"]:
             self._schedule.set_state_dict(state["schedule"])
+
+    @property
+    def learned(self) -> list[paddle.Tensor]:
+        """All parameters whose numbers are in its tables, those that are frozen now too."""
+        return [*self._parameters]
+
+    @staticmethod
+    def _is_frozen(parameter: paddle.Tensor) -> bool:
+        return bool(parameter.stop_gradient)
 
     @staticmethod
     def _floats(tensor: paddle.Tensor) -> Floats:
@@ -177,7 +202,8 @@ def optimizer(
         raise bad("UM-PS-171", f"model: not a paddle.nn.Layer: {type(model).__name__}", "optimizer(model, ...)")
     clip, decay = arguments.clip(clip, grad_clip), arguments.decay(rule, decay, weight_decay)
     chosen = chosen_rule(arguments.rule(rule), schedule.base_lr if schedule else arguments.learning_rate(learning_rate))
-    parameters = {name: each for name, each in model.named_parameters() if not each.stop_gradient}
+    # Those that are frozen now may learn later.
+    parameters = {name: each for name, each in model.named_parameters() if can_learn(each)}
     inner = model.sublayers(include_self=True)
     clips = clip is not None and any(each is not None for each in (clip.value, clip.norm, clip.global_norm))
     manners = {name: manner for name, each in parameters.items() if (manner := _manner(each, clips=clips)) != Manner()}
@@ -197,14 +223,20 @@ def optimizer(
 def _manner(parameter: paddle.Tensor, *, clips: bool) -> Manner:
     """What its `paddle.ParamAttr` says; ``clips``: whether the optimizer clips gradients."""
     is_clipped = not clips or needs_clip(parameter)
+    label = FROZEN if parameter.stop_gradient else ""
     rate = float((getattr(parameter, "optimize_attr", None) or {}).get("learning_rate", 1.0))
     regularizer = getattr(parameter, "regularizer", None)
     if regularizer is None:
-        return Manner(rate=rate, is_clipped=is_clipped)
+        return Manner(rate=rate, is_clipped=is_clipped, label=label)
     coefficient = float(getattr(regularizer, "_coeff", 0.0))
     is_l1 = isinstance(regularizer, paddle.regularizer.L1Decay)
     decay = specs.Decay(l1=coefficient) if is_l1 else specs.Decay(l2=coefficient)
-    return Manner(rate=rate, decay=decay, is_clipped=is_clipped)
+    return Manner(rate=rate, decay=decay, is_clipped=is_clipped, label=label)
+
+
+def can_learn(parameter: paddle.Tensor) -> bool:
+    """Whether it learns, or may later. What is frozen and of another type than tables have stays what it is."""
+    return not parameter.stop_gradient or parameter.dtype == paddle.float32
 
 
 def needs_clip(parameter: paddle.Tensor) -> bool:

@@ -21,7 +21,7 @@ from umiak.ps.clients.gradients import STATISTICS
 from umiak.ps.errors import bad
 from umiak.ps.layers import arguments
 from umiak.ps.layers import common as layers
-from umiak.ps.layers.dense import TABLE, chosen_rule
+from umiak.ps.layers.dense import FROZEN, TABLE, Manner, chosen_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,6 +148,10 @@ class Optimizer(layers.Optimizer, torch.optim.Optimizer):  # type: ignore[misc]
         return True
 
     @staticmethod
+    def _is_frozen(parameter: torch.Tensor) -> bool:
+        return not parameter.requires_grad and parameter.grad is None
+
+    @staticmethod
     def _floats(tensor: torch.Tensor) -> Floats:
         return _floats(tensor)
 
@@ -250,11 +254,23 @@ def optimizer(
     if not isinstance(model, torch.nn.Module):
         raise bad("UM-PS-171", f"model: not a torch.nn.Module: {type(model).__name__}", "optimizer(model, ...)")
     clip, decay = arguments.clip(clip, grad_clip), arguments.decay(rule, decay, weight_decay)
-    parameters = {name: each for name, each in model.named_parameters() if each.requires_grad}
+    # Those that are frozen now may learn later.
+    parameters = {
+        name: each for name, each in model.named_parameters() if each.requires_grad or each.dtype == torch.float32
+    }
+    manners = {name: Manner(label=FROZEN) for name, each in parameters.items() if not each.requires_grad}
     chosen = chosen_rule(arguments.rule(rule), arguments.learning_rate(learning_rate))
     embeddings = model.modules()
     return Optimizer.of(
-        parameters, chosen, schedule, clip=clip, decay=decay, table=table, session=session, embeddings=embeddings
+        parameters,
+        chosen,
+        schedule,
+        clip=clip,
+        decay=decay,
+        table=table,
+        session=session,
+        embeddings=embeddings,
+        manners=manners,
     )
 
 

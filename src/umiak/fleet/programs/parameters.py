@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from umiak.ps.clients.protocol import Floats
+    from umiak.ps.layers.dense import Gradient
     from umiak.ps.tables.lookup import EmbeddingTable
 
 
@@ -73,7 +74,7 @@ class ScopeOptimizer(common.Optimizer):
         self._learner.skip()
         self._show()
 
-    def _gradients(self) -> list[Floats]:
+    def _gradients(self) -> list[Gradient]:
         return [*self._given]
 
     @staticmethod

@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import umiak_native
 
+from umiak.ps.absent import Missing
 from umiak.ps.clients.local import LocalClient
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
+
+    from numpy.typing import NDArray
 
     from umiak.ps.clients.protocol import Floats, Gradients, Keys, Push
 
@@ -58,20 +62,26 @@ class CollectiveClient(LocalClient):
     def commit(self, step: int) -> None:
         numbers = self._sparse_numbers()
         own = [self._sparse_parts.get(number, []) for number in numbers]
+        dense = {number: _Dense(self._specs[number], parts) for number, parts in self._dense_parts.items()}
+        own.append([(np.array([*dense], np.uint64), _kinds(dense.values()))] if dense else [])
         # What the first trainer has set stands behind the tables' gradients, each as one row whose key is its table.
         own += [[(np.full(1, table, np.uint64), values.reshape(1, -1))] for table, values in self._dense_set.items()]
         everybody = [_unpacked(each) for each in self._group.gather(_packed(own), "rows")]
-        for table, values in everybody[0][len(numbers) :]:
+        for table, values in everybody[0][len(numbers) + 1 :]:
             super().set_dense(int(table[0]), values.reshape(-1))
         self._dense_set.clear()
         for place, number in enumerate(numbers):
             parts = [parts[place] for parts in everybody if parts[place][0].size]
             if parts:
                 self._sparse(number).push_summed(parts)
-        for number, gradients in self._dense_parts.items():
-            total = gradients[0] if len(gradients) == 1 else np.add.reduce(gradients)
-            self._group.add(total)
-            self._dense(number).push(total)
+        pushed = [parts[len(numbers)] for parts in everybody]
+        for number in sorted({int(each) for keys, _ in pushed for each in keys}):
+            # Somebody has gradients for it: everybody takes part, with zeros if nothing else.
+            part = dense.get(number) or _Dense(self._specs[number], [])
+            self._group.add(part.total)
+            kinds = [rows[place, : part.count] for keys, rows in pushed for place in np.flatnonzero(keys == number)]
+            part.mark(np.min(kinds, axis=0))
+            self._dense(number).push(part.total)
         self._sparse_parts.clear()
         self._dense_parts.clear()
         self._step = step + 1
@@ -98,6 +108,53 @@ class CollectiveClient(LocalClient):
 
     def _sparse_numbers(self) -> list[int]:
         return [number for number, table in enumerate(self._tables) if isinstance(table, umiak_native.Table)]
+
+
+KINDS = (None, Missing.CLEARED, Missing.ABSENT)
+"""What a trainer has for a parameter, best first: of all trainers' the best one counts."""
+
+
+class _Dense:
+    """One trainer's gradients of a dense table in a step, with zeros where there are none."""
+
+    def __init__(self, spec: Mapping[str, Any], parts: Sequence[Floats]) -> None:
+        sizes = np.array([int(np.prod(each["shape"], dtype=np.int64)) for each in spec["arrays"]], np.int64)
+        self.count = len(sizes)
+        self._ends = np.cumsum(sizes)
+        self._starts = self._ends - sizes
+        self.kinds = np.full(self.count, KINDS.index(Missing.ABSENT), np.float32)
+        for part in parts:
+            self._take(part)
+        self.total: Floats = np.zeros(int(self._ends[-1]), np.float32) if not parts else parts[0]
+        if len(parts) > 1:
+            self.total = np.add.reduce([*parts])
+
+    def _take(self, part: Floats) -> None:
+        bits = part.view(np.uint32)[np.minimum(self._starts, part.size - 1)]
+        for kind, missing in enumerate(KINDS):
+            if missing is None:
+                alike = (bits != Missing.ABSENT) & (bits != Missing.CLEARED)
+            else:
+                alike = bits == missing
+                for array in np.flatnonzero(alike):
+                    part[self._starts[array] : self._ends[array]] = 0
+            self.kinds[alike] = np.minimum(self.kinds[alike], kind)
+
+    def mark(self, kinds: NDArray[np.float32]) -> None:
+        """Say again where nobody has a gradient."""
+        for array in np.flatnonzero(kinds):
+            missing = KINDS[int(kinds[array])]
+            assert missing is not None
+            self.total.view(np.uint32)[self._starts[array] : self._ends[array]] = missing.bits
+
+
+def _kinds(dense: Iterable[_Dense]) -> Floats:
+    """A row for each table, as wide as the one with the most parameters."""
+    tables = [*dense]
+    rows = np.zeros((len(tables), max(each.count for each in tables)), np.float32)
+    for row, each in zip(rows, tables, strict=True):
+        row[: each.count] = each.kinds
+    return rows
 
 
 _COUNTS = struct.Struct("<qq")

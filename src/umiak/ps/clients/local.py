@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import umiak_native
 
+from umiak.ps import absent
 from umiak.ps.checkpoint import told
 from umiak.ps.clients import local_files
 from umiak.ps.clients.gradients import scaled
@@ -127,9 +128,7 @@ class LocalClient:
         if is_applied_now and scale == 1.0 and not self._adds_up and not isinstance(alone, list):
             whole = alone.reshape(-1)  # nobody changes it before it is applied
         else:
-            whole = self._flat(table, gradients, keep=step is not None)
-        if scale != 1.0:
-            whole *= np.float32(scale)
+            whole = self._flat(table, gradients, scale, keep=step is not None)
         if step is None:
             self._dense(table).push(whole)
         else:
@@ -267,16 +266,15 @@ class LocalClient:
             [{"tables": {name: {"rows": len(table)} for name, table in rows.items()}, "step": self._step}]
         )
 
-    def _flat(self, table: int, gradients: Gradients, *, keep: bool) -> Floats:
-        """A copy of the gradients, end to end. Memory that was used before is used again: new pages cost more than the copying."""
-        pieces = [piece.reshape(-1) for piece in (gradients if isinstance(gradients, list) else [gradients])]
+    def _flat(self, table: int, gradients: Gradients, scale: float, *, keep: bool) -> Floats:
+        """A scaled copy of the gradients, end to end. Memory that was used before is used again: new pages cost more than the copying."""
         if keep and self._dense_parts.get(table):
-            return np.concatenate(pieces)  # a second part of the same step
+            return absent.joined(gradients, scale)  # a second part of the same step
         room = self._rooms.get(table)
         if room is None:
-            room = self._rooms[table] = np.concatenate(pieces)
+            room = self._rooms[table] = absent.joined(gradients, scale)
             return room
-        return np.concatenate(pieces, out=room)
+        return absent.joined(gradients, scale, out=room)
 
     def _sparse(self, table: int) -> umiak_native.Table:
         found = self._tables[table]

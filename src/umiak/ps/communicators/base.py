@@ -48,6 +48,9 @@ class Communicator:
     keeps_tables = False
     """Whether every trainer has all tables itself, and loads a checkpoint itself."""
 
+    sets_own_rows = False
+    """Whether every trainer sets rows for itself, in a copy of its own."""
+
     def __init__(self, client: Client, *, rank: int, world: int, timeout_s: float) -> None:
         self.client = client
         self.rank = rank

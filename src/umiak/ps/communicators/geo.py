@@ -19,7 +19,7 @@ import numpy as np
 import umiak_native
 
 from umiak.core.value import replace
-from umiak.ps import specs
+from umiak.ps import absent, specs
 from umiak.ps.clients.gradients import scaled
 from umiak.ps.communicators.base import Communicator
 from umiak.ps.errors import bad
@@ -40,6 +40,7 @@ class GeoCommunicator(Communicator):
     """Local tables, exchanged now and then."""
 
     may_be_behind = True
+    sets_own_rows = True
 
     def __init__(self, client: Client, strategy: Geo, **common: Any) -> None:
         super().__init__(client, **common)
@@ -221,9 +222,7 @@ class _Dense:
         return out
 
     def push(self, gradients: Gradients, scale: float) -> None:
-        pieces = gradients if isinstance(gradients, list) else [gradients]
-        whole = np.concatenate([piece.reshape(-1) for piece in pieces])
-        self.latest.push(whole if scale == 1.0 else whole * np.float32(scale))
+        self.latest.push(absent.joined(gradients, scale))
         self._touched = True
 
     def send(self) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from umiak.ps import absent
 from umiak.ps.clients.gradients import scaled
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ class StepGradients:
 
     def __init__(self) -> None:
         self.sparse: dict[int, list[tuple[Keys, Floats]]] = {}
-        self.dense: dict[int, Floats] = {}
+        self.dense: dict[int, list[Floats]] = {}
+        """Piece by piece: each is a gradient, or says that there is none."""
 
     def push(self, table: int, keys: Keys, rows: Floats, scale: float, *, statistics: bool) -> None:
         """The arrays are copied: the caller may use its own again as soon as this returns."""
@@ -31,12 +33,10 @@ class StepGradients:
 
     def push_dense(self, table: int, gradients: Gradients, scale: float) -> None:
         pieces = gradients if isinstance(gradients, list) else [gradients]
-        whole = np.concatenate([piece.reshape(-1) for piece in pieces])
-        if scale != 1.0:
-            whole *= np.float32(scale)
+        own = [absent.joined(piece, scale) for piece in pieces]
         if table in self.dense:
-            whole += self.dense[table]
-        self.dense[table] = whole
+            own = [absent.summed(each) for each in zip(self.dense[table], own, strict=True)]
+        self.dense[table] = own
 
 
 class Merger:
@@ -58,5 +58,5 @@ class Merger:
             self._client.push(table, keys, rows, scale=factor)
         for table in dict.fromkeys(table for step in steps for table in step.dense):
             gradients = [step.dense[table] for step in steps if table in step.dense]
-            total = gradients[0] if len(gradients) == 1 else np.add.reduce(gradients)
+            total = [absent.summed(each) for each in zip(*gradients, strict=True)]
             self._client.push_dense(table, total, scale=factor)

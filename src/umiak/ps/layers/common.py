@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from umiak.ps import current, specs
+from umiak.ps.absent import Missing
 from umiak.ps.errors import bad
 from umiak.ps.layers import arguments
-from umiak.ps.layers.dense import Learner, Manner, chosen_rule, room_for
+from umiak.ps.layers.dense import FROZEN, Learner, Manner, chosen_rule, room_for
 from umiak.ps.tables import lookup
 from umiak.ps.values import Opened
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from umiak.ps.clients.protocol import Absent, Floats
+    from umiak.ps.layers.dense import Gradient
     from umiak.ps.sessions import Session
     from umiak.ps.tables.lookup import Keys
 
@@ -142,7 +144,8 @@ class Optimizer:
         self._schedule = schedule
         self._session = session
         self._factor = 1.0
-        self._zeros: Floats = np.zeros(0, np.float32)
+        self._without = Missing.ABSENT
+        """What a parameter is treated by that no backward pass has reached."""
         self._share_memory()
         session.optimizers.add(self)
 
@@ -168,6 +171,8 @@ class Optimizer:
         manners = manners or {}
         # Those that learn alike stand together, so that each table is one piece of the memory.
         order = list(dict.fromkeys([Manner(), *manners.values()]))
+        # Frozen ones are mostly left alone: what is pushed and fetched last, in one, is not among them.
+        order.sort(key=lambda manner: manner.label != FROZEN)
         parameters = dict(sorted(parameters.items(), key=lambda each: order.index(manners.get(each[0], Manner()))))
         arrays = [specs.Array(name=name, shape=tuple(each.shape)) for name, each in parameters.items()]
         values = room_for(arrays)
@@ -241,20 +246,24 @@ class Optimizer:
             raise bad("UM-PS-171", f"learning_rate: not a rate that can be used: {learning_rate}", "0 or more")
         self._factor = learning_rate / self._learner.learning_rate
 
-    def _gradients(self) -> list[Floats]:
-        """Those of all parameters, in their own memory where that can be; zeros where a parameter took no part."""
-        found = []
+    def _gradients(self) -> list[Gradient]:
+        """Those of all parameters, in their own memory where that can be, or why there is none."""
+        found: list[Gradient] = []
         for parameter in self._parameters:
-            gradient = parameter.grad
-            found.append(self._nothing(math.prod(parameter.shape)) if gradient is None else self._floats(gradient))
+            if self._is_frozen(parameter):
+                found.append(Missing.FROZEN)
+            elif (gradient := parameter.grad) is None:
+                found.append(self._without)
+            else:
+                found.append(self._floats(gradient))
         return found
 
-    def _nothing(self, size: int) -> Floats:
-        if self._zeros.size < size:
-            self._zeros = np.zeros(size, np.float32)
-        return self._zeros[:size]
-
     # ---- each framework's own
+
+    @staticmethod
+    def _is_frozen(parameter: Tensor) -> bool:
+        """Whether it is not to learn in this step, whatever gradient it has."""
+        raise NotImplementedError
 
     @staticmethod
     def _floats(tensor: Tensor) -> Floats:

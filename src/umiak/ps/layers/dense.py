@@ -17,6 +17,7 @@ import umiak_native
 
 from umiak.core.value import fields, replace, value
 from umiak.ps import specs
+from umiak.ps.absent import Marks, Missing
 from umiak.ps.errors import bad
 
 if TYPE_CHECKING:
@@ -27,10 +28,14 @@ if TYPE_CHECKING:
     from umiak.ps.specs import Array, Clip, Decay, DenseTable, Rule
     from umiak.ps.tables.lookup import EmbeddingTable
 
+    Gradient = Floats | Missing
+    """Of one parameter, or why there is none."""
     Factors = float | tuple[float, ...]
     """What learning rates are multiplied by: everybody's, or those of each optimizer."""
 
 TABLE = "dense"
+FROZEN = "frozen"
+"""The label of parameters that do not learn when the optimizer is made: a table of their own is left alone until one is unfrozen."""
 _LINE = 16
 """Numbers in a line of the processor's cache."""
 
@@ -121,6 +126,7 @@ class Learner:
         self._decay = decay
         self.groups = tuple(self._opened(manners or [Manner()] * len(self.arrays)))
         self._mark = 0
+        self._marks = Marks()
         self.squares_beside = 0.0
         """Of gradients that count in the norm of the next step, although nothing learns from them."""
         self.fetch()
@@ -134,25 +140,36 @@ class Learner:
     def learning_rate(self) -> float:
         return _rate_of(self.rule)
 
-    def step(self, gradients: Sequence[Floats], *, share: float | None, factor: Factors) -> None:
-        """One step: ``factor`` is what every learning rate is multiplied by from now on; with several optimizers, one for each."""
+    def step(self, gradients: Sequence[Gradient], *, share: float | None, factor: Factors) -> None:
+        """One step: ``factor`` is what every learning rate is multiplied by from now on; with several optimizers, one for each.
+
+        A parameter without a gradient stays as it is. A table in which all are frozen is neither pushed to nor fetched.
+        """
         self.upload_changes()
         if factor != self._told:
             self._tell(factor)
         if self._global_norm is not None:
             gradients = self._clipped(gradients, self._global_norm)
-        if not self.groups:
+        active = [group for group in self.groups if any(each is not Missing.FROZEN for each in gradients[group.arrays])]
+        if not active:
             self._session.registry.push(share)
             self._communicator.end_step()
             return
-        *others, last = self.groups
+        *others, last = active
         for group in others:
-            self._communicator.push_dense(group.number, [*gradients[group.arrays]], share=share)
-        own, pushes = [*gradients[last.arrays]], self._session.registry.take()
+            self._communicator.push_dense(group.number, self._pieces(group, gradients), share=share)
+        own, pushes = self._pieces(last, gradients), self._session.registry.take()
         self._communicator.learn_dense(last.number, own, self.values[last.place], pushes=pushes, share=share)
         for group in others:
             self._communicator.pull_dense(group.number, self.values[group.place])
         self._mark = self._fingerprint()
+
+    def _pieces(self, group: ParameterGroup, gradients: Sequence[Gradient]) -> list[Floats]:
+        """What is pushed for each of its parameters."""
+        return [
+            self._marks.of(each, array.size) if isinstance(each, Missing) else each
+            for each, array in zip(gradients[group.arrays], group.spec.arrays, strict=True)
+        ]
 
     def skip(self) -> None:
         """A step without gradients. Where steps are counted, the others wait for this trainer's all the same."""
@@ -216,7 +233,7 @@ class Learner:
             )
             first, behind = numbers.stop, place.stop
 
-    def _clipped(self, gradients: Sequence[Floats], most: float) -> Sequence[Floats]:
+    def _clipped(self, gradients: Sequence[Gradient], most: float) -> Sequence[Gradient]:
         """Everything that this trainer is about to push, scaled down together, but for what is not to be clipped. Rows that count
         (an accessor) are left out.
         """
@@ -224,14 +241,19 @@ class Learner:
         rows = [table.merged() for table in tables if table.has_gradients]
         beside = self.squares_beside + sum(table.padding_squares() for table in tables)
         most = float(np.float32(most))
-        clipped = [each for group in self.groups if group.is_clipped for each in gradients[group.arrays]]
+        within = [each for group in self.groups if group.is_clipped for each in gradients[group.arrays]]
+        clipped = [each for each in within if not isinstance(each, Missing)]
         norm = math.sqrt(beside + sum(umiak_native.squares(each.reshape(-1)) for each in (*clipped, *rows)))
         if not norm > most:
             return gradients
         scale = np.float32(most / norm)
         for each in rows:
             np.multiply(each, scale, out=each)
-        return [each * scale if group.is_clipped else each for group in self.groups for each in gradients[group.arrays]]
+        return [
+            each * scale if group.is_clipped and not isinstance(each, Missing) else each
+            for group in self.groups
+            for each in gradients[group.arrays]
+        ]
 
     def _tell(self, factor: Factors) -> None:
         self._told = factor

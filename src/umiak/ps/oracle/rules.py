@@ -134,7 +134,8 @@ class Rule:
         self._nesterov = bool(settings.get("nesterov", False))
         self._centered = bool(settings.get("centered", False))
         self._ahead = bool(settings.get("ahead", False))
-        self._powers = [1.0, 1.0]
+        self.powers = [1.0, 1.0]
+        """Running products of Adam's betas."""
 
     @property
     def scales_by_show(self) -> bool:
@@ -158,17 +159,23 @@ class Rule:
             state[-2:] = [self._numbers["beta1"], self._numbers["beta2"]]
         return state
 
-    def begin(self) -> tuple[np.float32, np.float32]:
-        """Begins a push: counts it and returns the rate and the epsilon that hold for it."""
+    @property
+    def has_row_state(self) -> bool:
+        """Whether some of what is kept belongs to a row as a whole, and not to one of its weights."""
+        return self.name in ("adagrad_shared", "adam_row")
+
+    def begin(self, powers: list[float] | None = None) -> tuple[np.float32, np.float32]:
+        """Begins a push: counts it and returns the rate and the epsilon that hold for it. ``powers``: of a part that counts for itself."""
+        powers = self.powers if powers is None else powers
         epsilon = self._numbers.get("epsilon", np.float32(0.0))
         if self.name != "adam":
             return self.learning_rate, epsilon
         # In float64: the corrections of both means, folded into the rate and into epsilon.
-        self._powers[0] *= float(self._numbers["beta1"])
-        self._powers[1] *= float(self._numbers["beta2"])
+        powers[0] *= float(self._numbers["beta1"])
+        powers[1] *= float(self._numbers["beta2"])
         more = [float(self._numbers[name]) if self._ahead else 1.0 for name in ("beta1", "beta2")]
-        root = math.sqrt(1.0 - self._powers[1] * more[1])
-        rate = float(self.learning_rate) * root / (1.0 - self._powers[0] * more[0])
+        root = math.sqrt(1.0 - powers[1] * more[1])
+        rate = float(self.learning_rate) * root / (1.0 - powers[0] * more[0])
         return np.float32(rate), np.float32(float(epsilon) * root)
 
     def apply(

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from umiak.ps.absent import Missing, mark_of
 from umiak.ps.oracle import rules
 from umiak.ps.oracle.rules import Floats, Rule, Settings
 
@@ -29,6 +30,9 @@ COUNT_SHIFT = 2
 # Columns of an accessor's row, before the state of embed_w.
 SLOT, UNSEEN_DAYS, DELTA_SCORE, SHOW, CLICK, EMBED = range(6)
 
+_Step = tuple[np.float32, np.float32]
+_Run = tuple[int, int, _Step | None]
+"""Elements that follow each other and are treated alike in a push: from, up to, and the numbers of it; None: they stay as they are."""
 SavedRows = dict[int, tuple[int, Floats]]
 """By key: flags, and all columns of the row."""
 
@@ -277,13 +281,23 @@ class SparseTable:
 
 
 class DenseTable:
-    """Named arrays laid end to end, cut into one chunk per virtual shard. A chunk is to its rule what a row is."""
+    """Named arrays laid end to end, cut into one chunk per virtual shard. A chunk is to its rule what a row is.
+
+    An array without a gradient in a push (`umiak.ps.absent`) stays as it is, and counts its pushes itself from then on. What lies in one
+    chunk and is treated alike is one row.
+    """
 
     def __init__(self, spec: Settings, shards: int = 256) -> None:
         self.clip: Settings = spec.get("clip") or {}
         self.decay: Settings = spec.get("decay") or {}
         self.rule = Rule(spec["optimizer"])
-        elements = sum(int(np.prod(array["shape"], dtype=np.int64)) for array in spec["arrays"])
+        sizes = [int(np.prod(array["shape"], dtype=np.int64)) for array in spec["arrays"]]
+        elements = sum(sizes)
+        ends = np.cumsum(sizes).tolist()
+        self._places = [(end - size, end) for end, size in zip(ends, sizes, strict=True) if size]
+        self._own: list[tuple[bool, list[float]] | None] = [None] * len(self._places)
+        """Whether it has learned, and its powers, of an array that counts for itself."""
+        self._has_learned = False
         size = -(-elements // shards)
         size = -(-size // 16) * 16
         self.starts = list(range(0, elements, size))
@@ -297,13 +311,67 @@ class DenseTable:
 
     def push(self, gradients: Floats) -> None:
         """One optimizer step."""
-        step = self.rule.begin()
-        for start, chunk, state in zip(self.starts, self.chunks, self.states, strict=True):
-            self.rule.apply(step, self.clip, chunk, state, gradients[start : start + len(chunk)], self.decay)
+        self.push_summed([gradients])
 
     def push_summed(self, parts: Sequence[Floats]) -> None:
         """One optimizer step with the sum of these gradients, added up in this order."""
-        total = parts[0].copy()
-        for part in parts[1:]:
-            total += part
-        self.push(total)
+        runs = self._begin(parts)
+        for start, chunk, state in zip(self.starts, self.chunks, self.states, strict=True):
+            end = start + len(chunk)
+            here = [(max(first, start), min(behind, end), step) for first, behind, step in runs]
+            self._apply([each for each in here if each[0] < each[1]], start, chunk, state, parts)
+
+    def _begin(self, parts: Sequence[Floats]) -> list[_Run]:
+        before = self._has_learned, [*self.rule.powers]
+        common = self.rule.begin()
+        runs: list[_Run] = []
+        was_marked = True
+        for array, (start, end) in enumerate(self._places):
+            marks = [mark_of(part[start:end]) for part in parts]
+            is_marked = any(marks)
+            own = self._own[array]
+            has_learned = (own or before)[0]
+            step: _Step | None = None
+            if None in marks or (has_learned and Missing.CLEARED in marks):
+                step = common
+                if own is not None:
+                    self._own[array] = True, own[1]
+                    step = self.rule.begin(own[1])
+            elif own is None:
+                self._own[array] = before[0], [*before[1]]
+            if not is_marked and not was_marked and runs[-1][2] == step:
+                runs[-1] = runs[-1][0], end, step
+            else:
+                runs.append((start, end, step))
+            was_marked = is_marked
+        self._has_learned = True
+        return runs
+
+    def _apply(self, runs: list[_Run], at: int, chunk: Floats, state: Floats, parts: Sequence[Floats]) -> None:
+        learned = [(first, behind, step) for first, behind, step in runs if step is not None]
+        if not learned:
+            return
+        if len(runs) == 1 or self.rule.has_row_state:
+            gradient = np.zeros(len(chunk), np.float32)
+            for first, behind, _ in learned:
+                gradient[first - at : behind - at] = _sum(parts, first, behind)
+            before = chunk.copy()
+            self.rule.apply(learned[-1][2], self.clip, chunk, state, gradient, self.decay)
+            for first, behind, step in runs:
+                if step is None:
+                    chunk[first - at : behind - at] = before[first - at : behind - at]
+            return
+        blocks = state.reshape(-1, len(chunk))
+        for first, behind, step in learned:
+            place = slice(first - at, behind - at)
+            own = blocks[:, place].reshape(-1)
+            self.rule.apply(step, self.clip, chunk[place], own, _sum(parts, first, behind), self.decay)
+            blocks[:, place] = own.reshape(len(blocks), -1)
+
+
+def _sum(parts: Sequence[Floats], first: int, behind: int) -> Floats:
+    there = [part[first:behind] for part in parts if mark_of(part[first:behind]) is None]
+    total = there[0].copy() if there else np.zeros(behind - first, np.float32)
+    for part in there[1:]:
+        total += part
+    return total

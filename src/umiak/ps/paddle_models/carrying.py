@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,13 +10,17 @@ import paddle
 import umiak_native
 
 from umiak.ps import specs
+from umiak.ps.absent import Missing
 from umiak.ps.errors import BadRequest, bad
 from umiak.ps.layers.common import places
-from umiak.ps.layers.dense import TABLE, Learner, Manner, room_for
-from umiak.ps.paddle import Optimizer
+from umiak.ps.layers.dense import FROZEN, TABLE, Learner, Manner, room_for
+from umiak.ps.paddle import Optimizer, floats
 from umiak.ps.paddle_models.lookups import CarriedTable, Expected, TableForward, TableWeight
 from umiak.ps.paddle_models.reading import WEIGHT, embedding_weights, padding_of
+from umiak.ps.paddle_models.whole_weights import WholeWeight
 from umiak.ps.tables.lookup import sparse_spec
+
+STATE_ON_TABLES = "UM-PS-182"
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,13 +29,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from umiak.ps.clients.protocol import Floats
+    from umiak.ps.layers.dense import Gradient
     from umiak.ps.paddle_models.plans import ModelPlan, PlannedParameter, PlannedTable, TrainerClip
     from umiak.ps.sessions import Session
     from umiak.ps.tables.lookup import EmbeddingTable
-
-PART_BYTES = 4 << 20
-"""How much of a weight is sent or fetched at a time."""
-FIRST_LOOK_S = 0.02
 
 
 class CarriedOptimizer(Optimizer):
@@ -58,6 +57,8 @@ class CarriedOptimizer(Optimizer):
         """By the name that the weight has in `state_dict`."""
         self._clips = _clip_groups(plan, [*parameters], carried)
         self._whole: dict[int, tuple[Floats, NDArray[np.int64]]] = {}
+        sparse = {each.name for each in plan.parameters if each.has_sparse_gradients}
+        self._is_sparse = [name in sparse for name in parameters]
         super().__init__(parameters, learner, None, session)
 
     def step(self, *, share: float | None = None) -> None:
@@ -66,6 +67,7 @@ class CarriedOptimizer(Optimizer):
             optimizer.get_lr() / rate for optimizer, rate in zip(self.plan.optimizers, self.plan.rates, strict=True)
         )
         self._take_changes()
+        self._forget_frozen()
         gradients = self._gradients()
         for clip, numbers, tables in self._clips:
             _limit(clip, gradients, numbers, tables)
@@ -86,8 +88,14 @@ class CarriedOptimizer(Optimizer):
         first.set_lr(float(learning_rate))
 
     def refresh(self) -> None:
+        for carried in self._carried.values():
+            carried.whole.check_loaded()
         super().refresh()
         self._expected.forget()
+
+    @property
+    def learned(self) -> list[paddle.Tensor]:
+        return [*super().learned, *(carried.weight for carried in self._carried.values())]
 
     def expect(self, ids: Iterable[NDArray[Any]], *, is_one_pass: bool = False) -> None:
         """A hint: the arrays of whole numbers in the batch that comes. Rows of those that a table was asked for before in the same
@@ -100,23 +108,16 @@ class CarriedOptimizer(Optimizer):
 
     def weights(self) -> dict[str, Floats]:
         """All rows of each table, by the name that its weight has in `state_dict`."""
-        found = {}
-        for name, carried in self._carried.items():
-            parts = [carried.table.rows(keys, create=False) for keys in _parts(carried)]
-            found[name] = np.concatenate(parts)
-        return found
+        return {name: carried.whole.numbers() for name, carried in self._carried.items()}
 
     def set_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
         """The opposite: every trainer calls it, and the first trainer's are everybody's. Names that are no table's are left alone."""
         for name, carried in self._carried.items():
             if name not in weights:
                 continue
-            values = np.ascontiguousarray(weights[name], np.float32)
-            whole = (carried.rows, carried.table.spec.dim)
-            if values.shape != whole:
-                raise bad("UM-PS-171", f"{name}: not of the shape {list(whole)}: {list(values.shape)}")
+            values = carried.whole.checked(weights[name])
             self._session.meet("weights")
-            _send(self._session, carried, values)
+            carried.whole.send(values)
             self._session.meet("weights sent")
             self._session.communicator.reload()
         self._expected.forget()
@@ -133,12 +134,20 @@ class CarriedOptimizer(Optimizer):
             elif "learning_rate" in saved:
                 each.set_lr(saved["learning_rate"])
 
-    def _gradients(self) -> list[Floats]:
-        found = []
+    def _forget_frozen(self) -> None:
+        """As in Paddle, what is frozen between the backward pass and the step does not learn either."""
+        for carried in self._carried.values():
+            if carried.weight.stop_gradient and carried.table.has_gradients:
+                carried.table.forget()
+
+    def _gradients(self) -> list[Gradient]:
+        found: list[Gradient] = []
         for number, parameter in enumerate(self._parameters):
-            gradient = parameter.grad
-            if gradient is None:
-                found.append(self._nothing(math.prod(parameter.shape)))
+            if parameter.stop_gradient:
+                found.append(Missing.FROZEN)
+            elif (gradient := parameter.grad) is None:
+                # Of gradients of some rows, `clear_grad` leaves nothing.
+                found.append(Missing.ABSENT if self._is_sparse[number] else self._without)
             elif gradient.is_selected_rows():
                 found.append(self._spread(number, parameter, gradient))
             else:
@@ -161,13 +170,11 @@ class CarriedOptimizer(Optimizer):
         return whole
 
 
-def carry_over(
-    model: paddle.nn.Layer, plan: ModelPlan, *, session: Session, prefix: str = "", seed: int = 0
-) -> CarriedOptimizer:
+def carry_over(model: paddle.nn.Layer, plan: ModelPlan, *, session: Session, prefix: str = "") -> CarriedOptimizer:
     """Let the model read rows from tables and learn through the session. Every trainer calls it.
 
-    Names of tables begin with ``prefix``. ``seed`` is that of new rows where they begin by a rule. `BadRequest` has all
-    problems of the plan.
+    Tables begin with the numbers that the first trainer's model has, as Paddle and the script have made them. Their names begin with
+    ``prefix``. `BadRequest` has all problems of the plan.
     """
     if plan.problems:
         raise BadRequest(*plan.problems)
@@ -175,23 +182,38 @@ def carry_over(
     owned = {name: each for each in embedding_weights(model) for name in each.layers}
     carried = {}
     for planned in plan.tables:
-        table = CarriedTable(_opened(planned, session, prefix, seed), planned.rows, expected)
         weight = owned[planned.layers[0]].weight
-        if planned.init is None:
-            _set_first(session, table, _numbers(weight))
+        called = f"{planned.layers[0]}.{WEIGHT}".removeprefix(".")
+        opened = _opened(planned, session, prefix)
+        table = CarriedTable(WholeWeight(session, opened, planned.rows, called), opened, expected, weight)
+        table.whole.begin(floats(weight))
         for name, layer in owned[planned.layers[0]].layers.items():
-            table.table.counts_padding |= planned.clip_group is not None and bool(getattr(layer, "_sparse", False))
+            table.learns_padding |= bool(getattr(layer, "_sparse", False))
             _bind(layer, name, table)
-        # The model's own optimizer still has the tensor: its memory goes all the same.
-        weight.clear_gradient()
-        weight._clear_data()  # noqa: SLF001
-        carried[f"{planned.layers[0]}.{WEIGHT}".removeprefix(".")] = table
+        table.whole.stand_in(weight)
+        carried[called] = table
     learned = {each.name for each in plan.parameters}
+    in_tables = {id(each.weight) for each in carried.values()}
     parameters = _named(model, plan)
     for name, each in model.named_parameters():
-        if name not in learned:
+        if name not in learned and id(each) not in in_tables:
             each.stop_gradient = True
+    for each in plan.optimizers:
+        _refuse_state(each)
     return _optimizer(parameters, plan, carried, expected, session=session, table=f"{prefix}{TABLE}")
+
+
+def _refuse_state(optimizer: Any) -> None:
+    """The model's own optimizer has no moments any more: what it would save is empty, and what it would load is lost."""
+
+    def refuse(*_: object, **__: object) -> Any:
+        raise bad(
+            STATE_ON_TABLES,
+            f"{type(optimizer).__name__}: what it has learned (moments, powers) is in tables, and can't be saved or loaded with it",
+            "umiak train saves it with its checkpoints, a script with fleet.save_persistables(...) or ps.save(...)",
+        )
+
+    optimizer.state_dict = optimizer.set_state_dict = optimizer.set_dict = refuse
 
 
 def _optimizer(
@@ -210,7 +232,8 @@ def _optimizer(
     sizes: dict[Manner, int] = {}
     for name, manner in manners.items():
         sizes[manner] = sizes.get(manner, 0) + math.prod(parameters[name].shape)
-    order = sorted(sizes, key=lambda manner: sizes[manner])
+    # What is frozen comes first: mostly it is left alone.
+    order = sorted(sizes, key=lambda manner: (not manner.label.endswith(FROZEN), sizes[manner]))
     parameters = dict(sorted(parameters.items(), key=lambda each: order.index(manners[each[0]])))
     arrays = [specs.Array(name=name, shape=tuple(each.shape)) for name, each in parameters.items()]
     values = room_for(arrays)
@@ -238,7 +261,7 @@ def _manner(planned: PlannedParameter) -> Manner:
         rule=planned.rule,
         clip=None if planned.clip == specs.Clip() else planned.clip,
         optimizer=planned.optimizer,
-        label=planned.label,
+        label=".".join(each for each in (planned.label, FROZEN if planned.is_frozen else "") if each),
     )
 
 
@@ -252,12 +275,12 @@ def _named(model: paddle.nn.Layer, plan: ModelPlan) -> dict[str, paddle.Tensor]:
     return {each.name: found[each.name] for each in plan.parameters}
 
 
-def _opened(planned: PlannedTable, session: Session, prefix: str, seed: int) -> EmbeddingTable:
+def _opened(planned: PlannedTable, session: Session, prefix: str) -> EmbeddingTable:
     spec = sparse_spec(
         planned.dim,
         rule=planned.rule,
-        init=planned.init or specs.Constant(0.0),
-        seed=seed,
+        init=specs.Constant(0.0),
+        seed=0,
         clip=planned.clip,
         decay=planned.decay,
         entry=None,
@@ -269,65 +292,10 @@ def _opened(planned: PlannedTable, session: Session, prefix: str, seed: int) -> 
 
 
 def _bind(layer: Any, name: str, table: CarriedTable) -> None:
-    """The layer reads from the table, and has no weight of its own any more."""
+    """The layer reads from the table, and its weight has no numbers of its own any more."""
     layer.__dict__["forward"] = TableForward(layer, name, table, padding_of(layer))
-    del layer._parameters[WEIGHT]  # noqa: SLF001
-    layer.__dict__[WEIGHT] = TableWeight(name, (table.rows, table.table.spec.dim))
-
-
-# ---- the numbers of a weight, to tables and back
-
-
-def _set_first(session: Session, carried: CarriedTable, values: Floats) -> None:
-    """The first trainer's weight as the first rows, unless the servers have rows: then this trainer has been restarted."""
-    number = carried.table.open()
-    del number
-    if session.communicator.keeps_tables or session.is_first:
-        if session.communicator.keeps_tables or _row_count(session, carried) < carried.rows:
-            _send(session, carried, values)
-        return
-    deadline = time.monotonic() + session.options.timeout_s
-    pause_s = FIRST_LOOK_S
-    while _row_count(session, carried) < carried.rows:
-        if time.monotonic() > deadline:
-            raise bad(
-                "UM-PS-009",
-                f"trainer 0 has not given table {carried.table.name} its first rows within {session.options.timeout_s:g} s",
-                "every trainer must carry over the same model; if trainer 0 starts slowly: ps.init(timeout_s=...)",
-            )
-        time.sleep(pause_s)
-        pause_s = min(2 * pause_s, 0.5)
-
-
-def _row_count(session: Session, carried: CarriedTable) -> int:
-    servers = json.loads(session.client.status())
-    name = carried.table.name
-    return sum(int(server["tables"][name]["rows"]) for server in servers if name in server["tables"])
-
-
-def _send(session: Session, carried: CarriedTable, values: Floats) -> None:
-    """The first trainer's rows are everybody's. Where each trainer has its own tables, everybody calls it."""
-    keeps = session.communicator.keeps_tables
-    if not keeps and not session.is_first:
-        return
-    for keys in _parts(carried):
-        rows = np.ascontiguousarray(values[int(keys[0]) : int(keys[-1]) + 1])
-        if keeps and session.world > 1:
-            first, *_ = session.gather(rows.tobytes() if session.is_first else b"", "rows")
-            rows = np.frombuffer(first, np.float32).reshape(rows.shape)
-        session.client.set(carried.table.number, keys, rows)
-
-
-def _parts(carried: CarriedTable) -> Iterable[NDArray[np.uint64]]:
-    """All ids of a table, some at a time."""
-    most = max(1, PART_BYTES // (4 * carried.table.spec.dim))
-    for first in range(0, carried.rows, most):
-        yield np.arange(first, min(first + most, carried.rows), dtype=np.uint64)
-
-
-def _numbers(weight: paddle.Tensor) -> Floats:
-    numbers: Floats = weight.detach().numpy()
-    return numbers
+    layer.__dict__[WEIGHT] = TableWeight(name, table)
+    layer.register_state_dict_hook(lambda state: table.whole.answer(state, table.weight))
 
 
 def _rate_state(optimizer: Any) -> dict[str, Any]:
@@ -357,10 +325,11 @@ def _clip_groups(
     ]
 
 
-def _limit(clip: TrainerClip, gradients: list[Floats], numbers: list[int], tables: list[EmbeddingTable]) -> None:
+def _limit(clip: TrainerClip, gradients: list[Any], numbers: list[int], tables: list[EmbeddingTable]) -> None:
     """Puts limited gradients in the place of those that are too long. Rows are changed in place."""
     learned = [each for each in tables if each.has_gradients]
     rows = [each.merged() for each in learned]
+    numbers = [number for number in numbers if not isinstance(gradients[number], Missing)]
     if clip.low is not None:
         for number in numbers:
             gradients[number] = np.clip(gradients[number], clip.low, clip.high)

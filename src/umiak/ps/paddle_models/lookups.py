@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from umiak.ps.clients.protocol import Floats
+    from umiak.ps.paddle_models.whole_weights import WholeWeight
     from umiak.ps.tables.lookup import EmbeddingTable, Keys
 
 OUT_OF_RANGE = "UM-PS-177"
@@ -55,10 +56,17 @@ class Expected:
 class CarriedTable:
     """A table and what the layers that read from it have in common."""
 
-    def __init__(self, table: EmbeddingTable, rows: int, expected: Expected) -> None:
+    def __init__(self, whole: WholeWeight, table: EmbeddingTable, expected: Expected, weight: paddle.Tensor) -> None:
         self.table = table
-        self.rows = rows
+        self.whole = whole
+        """All of its rows."""
+        self.rows = whole.shape[0]
+        self.learns_padding = False
+        """Whether gradients of a padding id count: Paddle's of ``sparse=True`` have them, although the id reads as zeros."""
+        self.weight = weight
+        """The model's parameter: without its numbers, but whoever freezes it says so there."""
         self._expected = expected
+        whole.on_set = expected.forget
         self._uses: list[_Use] = []
         """What this table was asked for among the expected ids, in the order of the model."""
         self._next = 0
@@ -194,7 +202,8 @@ class TableForward:
         keys = as_keys(ids.copy() if isinstance(ids, np.ndarray) else ids.numpy())
         if keys.size and int(keys.max()) >= self._table.rows:
             raise self._out_of_range(keys.view(np.int64))
-        if self._layer.training and paddle.is_grad_enabled():
+        # As in Paddle, a layer that is only evaluated (`eval()`) learns all the same if there is a backward pass.
+        if paddle.is_grad_enabled() and not self._table.weight.stop_gradient:
             return self._table.learned(keys, self._padding)
         return self._table.seen(keys, self._padding)
 
@@ -224,7 +233,7 @@ class _Look:
         return rows.reshape(*self._shape, self._table.table.spec.dim)
 
     def collect(self, gradients: Floats) -> None:
-        _collect(self._table.table, self._keys, gradients, self._mask)
+        _collect(self._table, self._keys, gradients, self._mask)
 
 
 class _JoinedLook:
@@ -278,7 +287,7 @@ class _JoinedLook:
                 rows = floats(paddle.concat(brought))
         else:
             rows = np.concatenate([floats(each).reshape(-1) for each in brought])
-        _collect(self._table.table, keys, rows, mask)
+        _collect(self._table, keys, rows, mask)
 
 
 class JoinedRows(paddle.autograd.PyLayer):  # type: ignore[misc]
@@ -297,21 +306,45 @@ class JoinedRows(paddle.autograd.PyLayer):  # type: ignore[misc]
         return ctx.nothing
 
 
-def _collect(table: EmbeddingTable, keys: Keys, gradients: Floats, mask: NDArray[np.bool_] | None) -> None:
-    rows = gradients.reshape(keys.size, table.spec.dim)
-    if mask is not None:
-        if table.counts_padding:
-            table.collect_padding(keys[mask], rows[mask])
+def _collect(carried: CarriedTable, keys: Keys, gradients: Floats, mask: NDArray[np.bool_] | None) -> None:
+    rows = gradients.reshape(keys.size, carried.table.spec.dim)
+    if mask is not None and not carried.learns_padding:
         keys, rows = keys[~mask], rows[~mask]
     if keys.size:
-        table.collect(keys, rows)
+        carried.table.collect(keys, rows)
 
 
 class TableWeight:
     """Stands where a layer had its weight. Its numbers are in a table, so whatever asks for them is told so."""
 
-    def __init__(self, name: str, shape: tuple[int, ...]) -> None:
-        self.__dict__.update(name=name, shape=[*shape], dtype=paddle.float32, stop_gradient=False)
+    def __init__(self, name: str, table: CarriedTable) -> None:
+        shape = [table.rows, table.table.spec.dim]
+        self.__dict__.update(name=name, shape=shape, dtype=paddle.float32, _table=table)
+
+    @property
+    def stop_gradient(self) -> bool:
+        return bool(self._table.weight.stop_gradient)
+
+    @stop_gradient.setter
+    def stop_gradient(self, is_frozen: bool) -> None:
+        self._table.weight.stop_gradient = is_frozen
+
+    @property
+    def trainable(self) -> bool:
+        return not self.stop_gradient
+
+    @trainable.setter
+    def trainable(self, learns: bool) -> None:
+        self.stop_gradient = not learns
+
+    def numpy(self) -> Floats:
+        """All rows as they are now."""
+        whole: WholeWeight = self._table.whole
+        return whole.numbers()
+
+    def set_value(self, values: Any) -> None:
+        """Other rows. The first trainer's are everybody's."""
+        self._table.whole.set(values)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

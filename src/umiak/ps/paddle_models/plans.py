@@ -44,12 +44,12 @@ class PlannedTable:
     rule: specs.Rule = specs.Adam()
     decay: specs.Decay = specs.Decay()
     clip: specs.Clip = specs.Clip()
-    init: specs.Init | None = None
-    """What a new row begins with; None: the values that the weight has."""
     optimizer: int = 0
     """Whose learning rate it follows: the place among the optimizers."""
     clip_group: int | None = None
     """The place in `ModelPlan.clips` of what limits its gradients."""
+    is_frozen: bool = False
+    """Whether it does not learn when training begins."""
 
 
 @value
@@ -70,6 +70,10 @@ class PlannedParameter:
     optimizer: int = 0
     clip_group: int | None = None
     """The place in `ModelPlan.clips` of what limits its gradients."""
+    is_frozen: bool = False
+    """Whether it does not learn when training begins."""
+    has_sparse_gradients: bool = False
+    """Whether its gradients are those of some rows: `clear_grad` leaves nothing of them."""
 
 
 @value
@@ -107,17 +111,20 @@ class ModelPlan:
     def lines(self) -> list[str]:
         """For ``--explain``: a line per table, per kind of parameter, and per remark."""
         found = [
-            f"table {each.name}: {each.rows} rows of {each.dim}, {self._manner(each)}, first rows {_first(each)}: {each.why}"
+            f"table {each.name}: {each.rows} rows of {each.dim}, {self._manner(each)}: {each.why}"
             for each in self.tables
         ]
         kinds: dict[str, list[PlannedParameter]] = {}
-        for each in self.parameters:
+        for each in (each for each in self.parameters if not each.is_frozen):
             kinds.setdefault(self._manner(each), []).append(each)
         for manner, alike in kinds.items():
             size = sum(_size(each.shape) for each in alike)
             found.append(f"dense: {len(alike)} parameters with {size} numbers, {manner}")
         found += [f"stays a parameter: {each.name}: {each.why}" for each in self.parameters if each.why]
         found += [f"does not learn: {', '.join(self.frozen)}"] if self.frozen else []
+        later = [each.name for each in self.tables if each.is_frozen]
+        later += [each.name for each in self.parameters if each.is_frozen]
+        found += [f"does not learn before it is unfrozen: {', '.join(later)}"] if later else []
         return found + [f"remark: {each}" for each in self.remarks]
 
     def _manner(self, planned: PlannedTable | PlannedParameter) -> str:
@@ -139,10 +146,6 @@ def shown(item: Any) -> str:
         said = {name: each for name, each in said.items() if each}
     numbers = [f"{name}={each:g}" if isinstance(each, float) else f"{name}={each}" for name, each in said.items()]
     return f"{type(item).__name__.removeprefix('Trainer')}({', '.join(numbers)})"
-
-
-def _first(table: PlannedTable) -> str:
-    return "as the weight has them" if table.init is None else f"by {shown(table.init)}"
 
 
 def _size(shape: tuple[int, ...]) -> int:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import paddle
 
 from umiak.core.problem import Problem
 from umiak.core.value import replace
+from umiak.ps.paddle import can_learn
 from umiak.ps.paddle_models import choice as choices
 from umiak.ps.paddle_models import optimizers as learning
-from umiak.ps.paddle_models.choice import EmbeddingFacts, WeightFacts
+from umiak.ps.paddle_models.choice import EmbeddingFacts
 from umiak.ps.paddle_models.plans import ModelPlan, PlannedParameter, PlannedTable, TableChoice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
-    from umiak.ps import specs
 
 DEFAULT = TableChoice()
 PLAIN = paddle.nn.Embedding.forward
@@ -55,21 +54,21 @@ def plan_of(
     for each in _all_parameters(model, read.parameters):
         name = names.get(id(each), each.name)
         learned = read.learned.get(id(each))
-        if learned is None or each.stop_gradient:
+        if learned is None or not can_learn(each):
             frozen.append(name)
             if not each.stop_gradient and not read.problems:
                 remarks.append(f"{name}: no optimizer has it, so it does not learn")
             continue
-        why = ""
+        why, has_sparse_gradients = "", False
         if (owned := by_weight.get(id(each))) is not None:
             facts = _facts(owned, model)
             learned = choices.learned_as(facts, learned, choice)
             decision = choices.decide(facts, learned, is_shared=is_shared, choice=choice)
             remarks += [decision.remark] if decision.remark else []
             if decision.is_table:
-                tables.append(_table(facts, owned, learned, decision.why, is_shared=is_shared))
+                tables.append(_table(facts, owned, learned, decision.why))
                 continue
-            why = decision.why
+            why, has_sparse_gradients = decision.why, choices.has_sparse_gradients(facts, choice)
         if id(each) not in names:
             remarks.append(f"{name}: learns, but is no parameter of the model")
         if each.dtype != paddle.float32:
@@ -86,6 +85,8 @@ def plan_of(
                 label=learned.label,
                 optimizer=learned.optimizer,
                 clip_group=learned.clip_group,
+                is_frozen=bool(each.stop_gradient),
+                has_sparse_gradients=has_sparse_gradients,
             )
         )
     if is_shared and read.clips:
@@ -192,9 +193,7 @@ def _facts(owned: OwnedWeight, model: paddle.nn.Layer) -> EmbeddingFacts:
     )
 
 
-def _table(
-    facts: EmbeddingFacts, owned: OwnedWeight, learned: learning.LearnedBy, why: str, *, is_shared: bool
-) -> PlannedTable:
+def _table(facts: EmbeddingFacts, owned: OwnedWeight, learned: learning.LearnedBy, why: str) -> PlannedTable:
     rule: Any = learned.rule
     return PlannedTable(
         name=facts.layers[0] or WEIGHT,
@@ -205,43 +204,9 @@ def _table(
         rule=replace(rule, learning_rate=learned.rate * rule.learning_rate),
         decay=learned.decay,
         clip=learned.clip,
-        init=_initial(owned) if is_shared else None,
         optimizer=learned.optimizer,
         clip_group=learned.clip_group,
-    )
-
-
-def _initial(owned: OwnedWeight) -> specs.Init | None:
-    """The rule that the weight's rows began with; None if they are best sent as they are."""
-    rows, dim = owned.weight.shape
-    if rows * dim <= choices.MOST_VALUES:
-        return None
-    layer: Any = next(iter(owned.layers.values()))
-    attribute = layer._weight_attr  # noqa: SLF001
-    initializer = getattr(attribute, "initializer", None) or _default_initializer()
-    if initializer is None:
-        return None
-    rule = choices.initial_rule(type(initializer).__name__, vars(initializer), rows, dim)
-    return rule if rule is not None and choices.is_from(rule, _look(owned)) else None
-
-
-def _default_initializer() -> Any:
-    from paddle.base.initializer import _global_weight_initializer
-
-    return _global_weight_initializer() or paddle.nn.initializer.XavierUniform()
-
-
-def _look(owned: OwnedWeight) -> WeightFacts:
-    numbers = owned.weight.numpy()
-    padding = padding_of(next(iter(owned.layers.values())))
-    if padding is not None:
-        numbers = np.delete(numbers, padding, axis=0)
-    return WeightFacts(
-        count=numbers.size,
-        least=float(numbers.min()),
-        most=float(numbers.max()),
-        mean=float(numbers.mean(dtype=np.float64)),
-        deviation=float(numbers.std(dtype=np.float64)),
+        is_frozen=bool(owned.weight.stop_gradient),
     )
 
 

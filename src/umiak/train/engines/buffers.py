@@ -1,6 +1,6 @@
 """What a model has besides the parameters that it learns: running statistics, counters, frozen parameters. An adapter, for Paddle.
 
-    buffers = Buffers(model, job, table="dense.buffers")
+    buffers = Buffers(model, job, table="dense.buffers", learned=optimizer.learned)
     buffers.store(peers)            before a checkpoint: what all trainers have in common goes to a table of its own
     buffers.agree(peers)            before an evaluation, at the end of an epoch: everybody takes it over
     buffers.fetch()                 after a checkpoint was loaded
@@ -43,11 +43,12 @@ class Buffers:
         job: Session,
         *,
         table: str,
+        learned: Iterable[paddle.Tensor],
         more: Mapping[str, paddle.Tensor] | None = None,
     ) -> None:
-        """``more``: tensors that are kept as well, though no layer has them."""
+        """``learned``: parameters that tables have already. ``more``: tensors that are kept as well, though no layer has them."""
         self._job = job
-        self._tensors = {**_kept(model), **(more or {})}
+        self._tensors = {**_kept(model, learned), **(more or {})}
         self.on_read: Callable[[], None] = _nothing
         """Called before values are looked at."""
         self.on_set: Callable[[], None] = _nothing
@@ -139,9 +140,10 @@ def _nothing() -> None:
     """Nobody asked."""
 
 
-def _kept(model: paddle.nn.Layer) -> dict[str, paddle.Tensor]:
-    learned = {id(each) for each in model.parameters() if not each.stop_gradient}
-    return {name: each for name, each in model.state_dict().items() if id(each) not in learned and each.size}
+def _kept(model: paddle.nn.Layer, learned: Iterable[paddle.Tensor]) -> dict[str, paddle.Tensor]:
+    there = {id(each) for each in learned}
+    state = model.state_dict(use_hook=False)
+    return {name: each for name, each in state.items() if id(each) not in there and each.size}
 
 
 def _array(tensor: paddle.Tensor) -> NDArray[Any]:

@@ -88,9 +88,15 @@ class DygraphEngine:
         self.plan = self._planned(optimizers, choice or self._choice(), None if choice else sample)
         if self.plan.problems:
             raise UmiakError(*[replace(each, where=each.where or file) for each in self.plan.problems])
-        self.optimizer = carry_over(self.model, self.plan, session=job, prefix=options.prefix, seed=options.seed)
+        self.optimizer = carry_over(self.model, self.plan, session=job, prefix=options.prefix)
         self.schedules = ScheduleState(optimizers)
-        self.buffers = Buffers(self.model, job, table=f"{options.prefix}{BUFFERS}", more=self.schedules.tensors())
+        self.buffers = Buffers(
+            self.model,
+            job,
+            table=f"{options.prefix}{BUFFERS}",
+            learned=self.optimizer.learned,
+            more=self.schedules.tensors(),
+        )
         self.buffers.on_read, self.buffers.on_set = self.schedules.store, self.schedules.load
         told = [objects.remark(name, each) for name, each in zip(names, metrics, strict=False)]
         remarks = [*self.plan.remarks, *([each for each in told if each] if job.world > 1 else [])]
@@ -234,10 +240,6 @@ class DygraphEngine:
     def weights(self) -> dict[str, NDArray[Any]]:
         """Everything that the model's `state_dict` would have without tables."""
         there = {name: dygraph_export.array(each) for name, each in self.model.state_dict().items()}
-        there |= self.optimizer.weights()
-        for table in self.plan.tables:
-            for layer in table.layers[1:]:
-                there[f"{layer}.weight"] = there[f"{table.layers[0]}.weight"]
         return {name: there[name] for name in self._shapes if name in there}
 
     def takes_weights(self, path: str) -> bool:
@@ -260,7 +262,7 @@ class DygraphEngine:
         if problems:
             raise UmiakError(*problems)
         tabled = [f"{layer}.weight" for table in self.plan.tables for layer in table.layers]
-        state = self.model.state_dict()
+        state = self.model.state_dict(use_hook=False)
         for name, tensor in state.items():
             if name in found and name not in tabled:
                 tensor.set_value(found[name].astype(paddle.zeros([1], tensor.dtype).numpy().dtype, copy=False))

@@ -136,7 +136,7 @@ class PaddleEngine:
             table=f"{options.prefix}dense",
             session=job,
         )
-        self.buffers = Buffers(self.model, job, table=f"{options.prefix}dense.buffers")
+        self.buffers = Buffers(self.model, job, table=f"{options.prefix}dense.buffers", learned=self.optimizer.learned)
         self._has_learned = False
         self._metrics = self.model.metrics()
         self._ragged: set[tuple[str, ...]] = set()
