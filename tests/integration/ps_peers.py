@@ -133,7 +133,7 @@ class Peer:
         self.socket.close()
 
     @staticmethod
-    def frame(op: str, payload: bytes = b"", *, version: int = 1, length: int | None = None, **fields: int) -> bytes:
+    def frame(op: str, payload: bytes = b"", *, version: int = 2, length: int | None = None, **fields: int) -> bytes:
         of = {"flags": 0, "table": 0, "rows": 0, "dim": 0, "client": 0, "seq": 0, **fields}
         counted = len(payload) if length is None else length
         header = HEADER.pack(
@@ -171,7 +171,7 @@ class Peer:
         other = bytes.fromhex(json.loads(payload)["nonce"])
 
         def proof(role: bytes) -> str:
-            said = b"umiak-ps\0" + role + b"\0" + bytes([1]) + struct.pack("<IQ", rank, incarnation)
+            said = b"umiak-ps\0" + role + b"\0" + bytes([2]) + struct.pack("<IQ", rank, incarnation)
             for text in (kind.encode(), job.encode()):
                 said += struct.pack("<Q", len(text)) + text
             return hmac.new(token, said + nonce + other, hashlib.sha256).hexdigest()

@@ -63,7 +63,7 @@ def test_mistaken_peers_are_told_why() -> None:
             with Peer(server) as peer:
                 assert peer.shake(**words) == code
         with Peer(server) as peer:
-            peer.socket.sendall(Peer.frame("hello", b"{}", version=2))
+            peer.socket.sendall(Peer.frame("hello", b"{}", version=1))
             assert peer.refusal() == "other-version"
         with Peer(server) as peer:
             peer.socket.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n")

@@ -147,7 +147,9 @@ impl DenseTable {
                     // mutably, and the gradient is as long as the range.
                     unsafe { kernels::apply(step, &shape, &[job]) };
                 }
-                runs => self.apply_runs(chunk, runs, &range, rate, &mut |range, marks| sum.of(parts, range, marks).to_vec()),
+                runs => {
+                    self.apply_runs(chunk, runs, &range, rate, &mut |range, marks| sum.of(parts, range, marks).to_vec())
+                }
             }
         }
         Ok(())
@@ -295,7 +297,8 @@ impl DenseTable {
         let is_here = self.owned.contains(&shard) && range.start == offset && range.len() == values.len();
         let inner = &mut *self.write();
         let counted = state.split_at_checked(self.spec.optimizer.state_width(values.len()));
-        let loaded = counted.filter(|_| is_here).and_then(|(_, counted)| inner.progress.load(&self.here(&range), counted));
+        let loaded =
+            counted.filter(|_| is_here).and_then(|(_, counted)| inner.progress.load(&self.here(&range), counted));
         let (Some((state, _)), Some(())) = (counted, loaded) else {
             return Err(format!(
                 "a saved chunk that does not belong here: {} elements at {offset} with {} of state",
@@ -385,5 +388,44 @@ mod tests {
         table.push(&[1.0; 100]).unwrap();
         // Nobody has them any more: nothing is copied.
         assert_eq!(table.values().unwrap()[0].as_ptr(), before);
+    }
+
+    #[test]
+    fn an_array_without_a_gradient_stays_and_counts_for_itself() {
+        let arrays = r#"[{"name": "a", "shape": [20]}, {"name": "b", "shape": [20]}]"#;
+        let rule = r#"{"rule": "adam", "learning_rate": 0.1, "beta1": 0.9, "beta2": 0.99, "epsilon": 1e-8}"#;
+        let text = format!(r#"{{"arrays": {arrays}, "optimizer": {rule}, "decay": {{"l2": 0.5}}}}"#);
+        let spec: DenseSpec = serde_json::from_str(&text).unwrap();
+        let made = || DenseTable::new(spec.clone(), Sharding::new(4).unwrap(), 0..4).unwrap();
+        let (table, other) = (made(), made());
+        table.set(&[1.0; 40], false).unwrap();
+        other.set(&[1.0; 40], false).unwrap();
+        let values = |table: &DenseTable| {
+            let mut now = vec![0.0; 40];
+            table.pull(&mut now).unwrap();
+            now
+        };
+        let mut gradient = vec![0.25; 40];
+        for mark in [absent::ABSENT, absent::CLEARED] {
+            gradient[20..].fill(f32::from_bits(mark));
+            table.push(&gradient).unwrap();
+            assert_eq!(values(&table)[20..], [1.0; 20], "it has never learned");
+        }
+        assert!(values(&table)[..20].iter().all(|value| *value < 1.0));
+        table.push(&[0.25; 40]).unwrap();
+        other.push(&[0.25; 40]).unwrap();
+        assert_eq!(values(&table)[20..], values(&other)[20..], "its first step");
+        // What was saved goes on in the same way.
+        table.freeze().unwrap();
+        let again = made();
+        again.restore(&table.state()).unwrap();
+        for (offset, values, state) in (0..4).filter_map(|shard| table.chunk(shard)) {
+            again.load_chunk(offset, &values, &state).unwrap();
+        }
+        gradient[20..].fill(f32::from_bits(absent::CLEARED));
+        table.push(&gradient).unwrap();
+        again.push(&gradient).unwrap();
+        assert_eq!(values(&table), values(&again));
+        assert_ne!(values(&table)[20..], values(&other)[20..], "zeros, now that it has learned");
     }
 }

@@ -5,7 +5,7 @@
 
 pub const HEADER: usize = 40;
 pub const MAGIC: u32 = u32::from_le_bytes(*b"UMPS");
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// What a frame is for. Requests are below 128, replies above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -214,8 +214,8 @@ mod tests {
         let mut bytes = Header::of(Op::Beat).encode();
         bytes[5] = 99;
         assert_eq!(Header::decode(&bytes), Err(NotAHeader::UnknownOp(99)));
-        bytes[4] = 2;
-        assert_eq!(Header::decode(&bytes), Err(NotAHeader::Version(2)));
+        bytes[4] = 9;
+        assert_eq!(Header::decode(&bytes), Err(NotAHeader::Version(9)));
         bytes[0] = b'G';
         assert_eq!(Header::decode(&bytes), Err(NotAHeader::Foreign));
     }
