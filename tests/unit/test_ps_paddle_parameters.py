@@ -226,3 +226,50 @@ def test_the_state_of_a_model_has_its_tables_and_takes_them(paddle, models) -> N
     np.testing.assert_array_equal(other.state_dict()["0.weight"].numpy(), state["0.weight"])
     with pytest.raises(BadRequest, match="shape"):
         other[0].weight.set_value(np.zeros([19, 3], np.float32))
+
+
+def normalized(paddle: Any) -> Any:
+    from umiak import ps
+
+    paddle.seed(3)
+    model = paddle.nn.Sequential(
+        ps.paddle.Embedding(dim=3, table="ids"), paddle.nn.BatchNorm1D(3), paddle.nn.Linear(3, 1)
+    )
+    return model, ps.paddle.optimizer(model, "adam", learning_rate=0.1)
+
+
+def test_buffers_are_saved_and_loaded_with_tables(paddle, tmp_path, capsys) -> None:
+    from umiak import ps
+
+    session()
+    model, optimizer = normalized(paddle)
+    for step in range(3):
+        model(paddle.to_tensor([step, 7, 9, 11])).sum().backward()
+        optimizer.step()
+        optimizer.clear_grad()
+    with pytest.raises(BadRequest, match=r"ps\.save"):
+        model.state_dict()
+    expected = {name: each.numpy().copy() for name, each in model.state_dict(use_hook=False).items()}
+    assert np.abs(expected["1._mean"]).max() > 0
+    ps.save(str(tmp_path / "saved"))
+    session()
+    model, optimizer = normalized(paddle)
+    ps.load(str(tmp_path / "saved"))
+    for name, each in model.state_dict(use_hook=False).items():
+        np.testing.assert_array_equal(each.numpy(), expected[name], err_msg=name)
+    assert capsys.readouterr().err == ""
+
+
+def test_loading_says_what_was_missing_and_what_is_left_over(paddle, tmp_path, capsys) -> None:
+    from umiak import ps
+
+    session()
+    normalized(paddle)
+    ps.save(str(tmp_path / "saved"))
+    session()
+    more = paddle.nn.Sequential(ps.paddle.Embedding(dim=3, table="other"), paddle.nn.Linear(3, 1))
+    ps.paddle.optimizer(more, "adam", table="mine")
+    ps.load(str(tmp_path / "saved"))
+    said = capsys.readouterr().err
+    assert "has no table mine, other: what they hold is not loaded" in said
+    assert "also has dense, dense.buffers, ids, which nothing here uses" in said

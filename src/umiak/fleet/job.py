@@ -51,6 +51,8 @@ class FleetJob:
         """What `distributed_model` was given last."""
         self.loads = 0
         """How often this process has loaded tables, or has heard that another one did."""
+        self.loaded: tuple[str, ...] = ()
+        """The tables that the last load has brought."""
         self.warmup: str | None = None
         """What `init_server` was told to load."""
 

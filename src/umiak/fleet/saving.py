@@ -71,6 +71,10 @@ def load_tables(job: FleetJob, path: str) -> None:
     if session.is_first or session.communicator.keeps_tables:
         checkpoint.load(session.client, found, counts_steps=False)
     job.loads += 1
+    saved = checkpoint.read(found)
+    if session.is_first:
+        checkpoint.compare(saved, session.communicator.names, found)
+    job.loaded = tuple(saved.tables)
     refresh(job)
 
 
@@ -81,14 +85,13 @@ def load_at_start(job: FleetJob, tables: str) -> None:
         checkpoint.load(session.client, tables, counts_steps=False)
     if session.seat.restarts == 0:
         session.client.gather("fleet.loaded", b"1")
+    job.loaded = tuple(checkpoint.read(tables).tables)
     refresh(job)
 
 
 def refresh(job: FleetJob) -> None:
     """Take over what is on the servers now."""
-    job.session.communicator.reload()
-    for optimizer in job.session.optimizers:
-        optimizer.refresh()
+    job.session.take_loaded(job.loaded)
 
 
 def tables_beneath(path: str) -> str:
@@ -179,6 +182,7 @@ def load_one_table(job: FleetJob, number: int, path: str) -> None:
         table = job.tables[names[number]]
         job.session.communicator.set(table.number, np.arange(len(rows), dtype=np.uint64), rows)
     job.loads += 1
+    job.loaded = ()
     refresh(job)
 
 

@@ -28,7 +28,7 @@ from umiak.ps import manifest as manifests
 from umiak.ps.manifest import BadCheckpoint, Manifest, ShardFile, Table, bad
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any, Protocol
 
     class Saver(Protocol):
@@ -44,6 +44,7 @@ __all__ = [
     "Manifest",
     "ShardFile",
     "Table",
+    "compare",
     "keep",
     "load",
     "newest",
@@ -149,6 +150,16 @@ def load(client: Saver, path: str | os.PathLike[str], *, counts_steps: bool = Tr
 def told(change: str) -> None:
     """Say what of a table's settings is not as it was saved."""
     print(f"umiak.ps: {change}, as this script has it", file=sys.stderr)
+
+
+def compare(manifest: Manifest, names: Iterable[str], path: str | os.PathLike[str]) -> None:
+    """Say which of these tables a checkpoint that was loaded lacks, and which of its tables are none of these."""
+    here = {*names}
+    missing, left = sorted(here - {*manifest.tables}), sorted({*manifest.tables} - here)
+    if missing:
+        print(f"umiak.ps: {path} has no table {', '.join(missing)}: what they hold is not loaded", file=sys.stderr)
+    if left:
+        print(f"umiak.ps: {path} also has {', '.join(left)}, which nothing here uses", file=sys.stderr)
 
 
 def partial(path: str | os.PathLike[str]) -> Path:

@@ -52,6 +52,17 @@ class Embedding(layers.Embedding, paddle.nn.Layer):  # type: ignore[misc]
     with.
     """
 
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.register_state_dict_hook(self._refuse_state)
+
+    def _refuse_state(self, _state: object) -> None:
+        raise bad(
+            "UM-PS-183",
+            f"state_dict: the rows of table {self.rows.name} are not in the model, so it can't have them",
+            "ps.save(path) saves all of the model, ps.load(path) loads it; parameters alone: model.state_dict(use_hook=False)",
+        )
+
     def _new_anchor(self) -> paddle.Tensor:
         anchor = paddle.zeros([1])
         anchor.stop_gradient = False
@@ -184,6 +195,7 @@ def optimizer(
     grad_clip: Any = None,
     table: str = TABLE,
     session: Session | None = None,
+    buffers: bool = True,
     **unknown: object,
 ) -> Optimizer:
     """An optimizer for a model: its dense parameters, and those of its embeddings that have no rule of their own.
@@ -194,7 +206,8 @@ def optimizer(
     ``learning_rate``, which multiplies that of the optimizer, ``regularizer``, and ``need_clip=False``, which leaves its gradients as they are.
 
     ``learning_rate`` is a number or one of Paddle's schedulers; embeddings with rules of their own follow a scheduler in
-    proportion. The first trainer's parameters become everybody's.
+    proportion. The first trainer's parameters become everybody's. With ``buffers``, `umiak.ps.save` saves the first trainer's buffers
+    (running statistics of `BatchNorm`, ...) too, and `umiak.ps.load` gives them to every trainer.
     """
     schedule = learning_rate if isinstance(learning_rate, paddle.optimizer.lr.LRScheduler) else None
     arguments.refuse("optimizer", unknown, arguments.OF_OPTIMIZERS)
@@ -203,11 +216,13 @@ def optimizer(
     clip, decay = arguments.clip(clip, grad_clip), arguments.decay(rule, decay, weight_decay)
     chosen = chosen_rule(arguments.rule(rule), schedule.base_lr if schedule else arguments.learning_rate(learning_rate))
     # Those that are frozen now may learn later.
-    parameters = {name: each for name, each in model.named_parameters() if can_learn(each)}
+    statistics = running_statistics(model)
+    named = ((name, each) for name, each in model.named_parameters() if id(each) not in statistics)
+    parameters = {name: each for name, each in named if can_learn(each)}
     inner = model.sublayers(include_self=True)
     clips = clip is not None and any(each is not None for each in (clip.value, clip.norm, clip.global_norm))
     manners = {name: manner for name, each in parameters.items() if (manner := _manner(each, clips=clips)) != Manner()}
-    return Optimizer.of(
+    made = Optimizer.of(
         parameters,
         chosen,
         schedule,
@@ -218,6 +233,25 @@ def optimizer(
         embeddings=inner,
         manners=manners,
     )
+    if buffers:
+        keep_buffers(made, model)
+    return made
+
+
+def keep_buffers(optimizer: Optimizer, model: paddle.nn.Layer) -> None:
+    """Let checkpoints have everything of the model's state that the optimizer has not."""
+    learned = {id(each) for each in optimizer.learned}
+    kept = {name: each for name, each in model.state_dict(use_hook=False).items() if id(each) not in learned}
+    kept = {name: each for name, each in kept.items() if each.size and each._is_initialized()}  # noqa: SLF001
+
+    def read() -> dict[str, NDArray[Any]]:
+        return {name: each.numpy() for name, each in kept.items()}
+
+    def write(arrays: dict[str, NDArray[Any]]) -> None:
+        for name, array in arrays.items():
+            kept[name].set_value(array)
+
+    optimizer.keep_buffers(read, write)
 
 
 def _manner(parameter: paddle.Tensor, *, clips: bool) -> Manner:
@@ -232,6 +266,23 @@ def _manner(parameter: paddle.Tensor, *, clips: bool) -> Manner:
     is_l1 = isinstance(regularizer, paddle.regularizer.L1Decay)
     decay = specs.Decay(l1=coefficient) if is_l1 else specs.Decay(l2=coefficient)
     return Manner(rate=rate, decay=decay, is_clipped=is_clipped, label=label)
+
+
+def running_statistics(model: paddle.nn.Layer) -> set[int]:
+    """The `id` of what Paddle's layers have among their parameters although they compute it themselves, in each forward pass."""
+    norms = paddle.nn.layer.norm
+    kinds = {
+        norms._BatchNormBase: ("_mean", "_variance"),  # noqa: SLF001
+        norms.BatchNorm: ("_mean", "_variance"),
+        norms.SpectralNorm: ("weight_u", "weight_v"),
+    }
+    return {
+        id(layer._parameters.get(name))  # noqa: SLF001
+        for layer in model.sublayers(include_self=True)
+        for kind, names in kinds.items()
+        if isinstance(layer, kind)
+        for name in names
+    }
 
 
 def can_learn(parameter: paddle.Tensor) -> bool:

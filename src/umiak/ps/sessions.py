@@ -25,7 +25,7 @@ from umiak.ps.tables.lookup import TableRegistry
 from umiak.ps.tables.numpy_tables import DenseTableHandle, SparseTableHandle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from types import TracebackType
     from typing import Any, Protocol
 
@@ -40,7 +40,9 @@ if TYPE_CHECKING:
         """What barriers, saves and loads ask of the session's optimizers."""
 
         def upload_changes(self, *, at_once: bool = True) -> None: ...
-        def refresh(self) -> None: ...
+        def refresh(self, *, everything: bool = False) -> None: ...
+        def store_buffers(self) -> None: ...
+        def restore_buffers(self, loaded: Collection[str]) -> None: ...
 
 
 TABLE = "table"
@@ -289,6 +291,8 @@ class Session:
             from umiak.ps import checkpoint
 
             self.registry.open()  # else a checkpoint from before the first batch would lack tables
+            for optimizer in self.optimizers:
+                optimizer.store_buffers()
             if not self.communicator.keeps_tables:
                 for optimizer in self.optimizers:
                     optimizer.upload_changes()
@@ -300,7 +304,7 @@ class Session:
         """Load all tables from a directory that `save` made, with any number of servers; returns its metadata.
 
         Every trainer calls it, after its tables and its optimizer are made and before its first step; the model has the loaded
-        parameters then. Learning rate, entry, initializer and clip are as the script has them, and a line says which of them
+        parameters and buffers then. A line says which tables were not in it, and which of those in it nobody here has. Learning rate, entry, initializer and clip are as the script has them, and a line says which of them
         were saved otherwise.
         """
         from umiak.ps import checkpoint
@@ -308,7 +312,16 @@ class Session:
         if self.is_first or self.communicator.keeps_tables:
             checkpoint.load(self.client, path, counts_steps=self.communicator.counts_steps)
         self.meet("load")
+        manifest = checkpoint.read(path)
+        self.take_loaded(manifest.tables)
+        if self.is_first:
+            self.registry.open()
+            checkpoint.compare(manifest, self.communicator.names, path)
+        return dict(manifest.metadata)
+
+    def take_loaded(self, names: Collection[str] = ()) -> None:
+        """Tables have been set or loaded, all of these ``names`` from a checkpoint: models have what is in them."""
         self.communicator.reload()
         for optimizer in self.optimizers:
-            optimizer.refresh()  # else the first step would learn from parameters of before
-        return dict(checkpoint.read(path).metadata)
+            optimizer.refresh(everything=True)  # else the first step would learn from parameters of before
+            optimizer.restore_buffers(names)

@@ -261,7 +261,7 @@ def optimizer(
     manners = {name: Manner(label=FROZEN) for name, each in parameters.items() if not each.requires_grad}
     chosen = chosen_rule(arguments.rule(rule), arguments.learning_rate(learning_rate))
     embeddings = model.modules()
-    return Optimizer.of(
+    made = Optimizer.of(
         parameters,
         chosen,
         schedule,
@@ -272,6 +272,26 @@ def optimizer(
         embeddings=embeddings,
         manners=manners,
     )
+    learned = {id(each) for each in parameters.values()}
+    kept = {name: each for name, each in model.state_dict(keep_vars=True).items() if id(each) not in learned}
+    kept = {name: each for name, each in kept.items() if isinstance(each, torch.Tensor) and each.numel()}
+
+    def read() -> dict[str, NDArray[Any]]:
+        return {name: _plain(each) for name, each in kept.items()}
+
+    def write(arrays: dict[str, NDArray[Any]]) -> None:
+        with torch.no_grad():
+            for name, array in arrays.items():
+                kept[name].copy_(torch.from_numpy(array))
+
+    made.keep_buffers(read, write)
+    return made
+
+
+def _plain(tensor: torch.Tensor) -> NDArray[Any]:
+    plain = tensor.detach().cpu()
+    found: NDArray[Any] = (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy()
+    return found
 
 
 def _floats(tensor: torch.Tensor) -> Floats:

@@ -57,6 +57,8 @@ class Communicator:
         self.world = world
         self._timeout_s = timeout_s
         self._step_count = 0
+        self.names: set[str] = set()
+        """Of the tables that this trainer has opened."""
         self._statistics: set[int] = set()
         """The tables whose pushed rows begin with what is counted."""
 
@@ -73,6 +75,7 @@ class Communicator:
 
     def open(self, name: str, spec: SparseTable) -> int:
         """Create a sparse table on the servers, or find it there."""
+        self.names.add(name)
         table = self.client.create_table(name, specs.to_json(spec))
         if spec.accessor is not None:
             self._statistics.add(table)
@@ -80,9 +83,14 @@ class Communicator:
 
     def open_dense(self, name: str, spec: DenseTable, values: Floats) -> int:
         """Create a dense table, or find it there. The first trainer's values are the first values; others wait for them."""
-        table = self.client.create_table(name, specs.to_json(spec))
+        table = self.open_kept(name, spec)
         self.set_first_values(table, values)
         return table
+
+    def open_kept(self, name: str, spec: DenseTable) -> int:
+        """The same for values that nobody learns: what is set in it is kept."""
+        self.names.add(name)
+        return self.client.create_table(name, specs.to_json(spec))
 
     def set_first_values(self, table: int, values: Floats) -> None:
         if self.rank == 0:

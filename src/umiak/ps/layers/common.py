@@ -18,18 +18,20 @@ from umiak.ps import current, specs
 from umiak.ps.absent import Missing
 from umiak.ps.errors import bad
 from umiak.ps.layers import arguments
+from umiak.ps.layers.buffers import KeptBuffers
 from umiak.ps.layers.dense import FROZEN, Learner, Manner, chosen_rule, room_for
 from umiak.ps.tables import lookup
 from umiak.ps.values import Opened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from typing import Any
 
     from numpy.typing import NDArray
     from typing_extensions import Self
 
     from umiak.ps.clients.protocol import Absent, Floats
+    from umiak.ps.layers.buffers import Arrays
     from umiak.ps.layers.dense import Gradient
     from umiak.ps.sessions import Session
     from umiak.ps.tables.lookup import Keys
@@ -146,6 +148,7 @@ class Optimizer:
         self._factor = 1.0
         self._without = Missing.ABSENT
         """What a parameter is treated by that no backward pass has reached."""
+        self._buffers: KeptBuffers | None = None
         self._share_memory()
         session.optimizers.add(self)
 
@@ -191,7 +194,7 @@ class Optimizer:
             manners=[manners.get(name, Manner()) for name in parameters],
         )
         made = cls(parameters, learner, schedule, own)
-        made._fetch()
+        made._fetch(everything=True)
         return made
 
     def step(self, *, share: float | None = None) -> None:
@@ -207,7 +210,24 @@ class Optimizer:
         found = {each.name: Opened(number=each.number, spec=kept(each.spec)) for each in self._learner.tables}
         for group in self._learner.groups:
             found[group.table] = Opened(number=group.number, spec=kept(group.spec))
+        if self._buffers is not None:
+            found[self._buffers.table] = Opened(number=self._buffers.number, spec=self._buffers.spec)
         return found
+
+    def keep_buffers(self, read: Callable[[], Arrays], write: Callable[[Arrays], None]) -> None:
+        """Let checkpoints have what a model has besides its parameters."""
+        if read():
+            self._buffers = KeptBuffers(self._session, f"{self._learner.table}.buffers", read, write)
+
+    def store_buffers(self) -> None:
+        """Before a checkpoint: this trainer's buffers are in it."""
+        if self._buffers is not None:
+            self._buffers.store()
+
+    def restore_buffers(self, loaded: Collection[str]) -> None:
+        """After a checkpoint with these tables was loaded."""
+        if self._buffers is not None and self._buffers.table in loaded:
+            self._buffers.restore()
 
     def upload(self) -> None:
         """Let the first trainer's parameters, as the script has set them, be everybody's, before the next step.
@@ -220,7 +240,7 @@ class Optimizer:
         self._learner.upload()
         self._session.meet("uploaded")
         self._session.communicator.restart_dense()
-        self._fetch()
+        self._fetch(everything=True)
 
     def upload_changes(self, *, at_once: bool = True) -> None:
         """What the script has set is sent: the first trainer's is on the servers when this returns. Without ``at_once``, where steps
@@ -228,13 +248,16 @@ class Optimizer:
         self._take_changes()
         self._learner.upload_changes(at_once=at_once)
 
-    def refresh(self) -> None:
-        """Fetch the parameters again: others may have changed them. `ps.load` does so by itself."""
-        self._learner.forget_rates()
-        self._fetch()
+    def refresh(self, *, everything: bool = False) -> None:
+        """Fetch the parameters again: others may have changed them. `ps.load` does so by itself.
 
-    def _fetch(self) -> None:
-        self._learner.fetch()
+        ``everything``: also those that are frozen, which a checkpoint has brought.
+        """
+        self._learner.forget_rates()
+        self._fetch(everything=everything)
+
+    def _fetch(self, *, everything: bool = False) -> None:
+        self._learner.fetch(everything=everything)
         self._show()
 
     def get_lr(self) -> float:

@@ -124,12 +124,18 @@ class Learner:
         self.table = table
         self._clip = clip
         self._decay = decay
-        self.groups = tuple(self._opened(manners or [Manner()] * len(self.arrays)))
-        self._mark = 0
+        manners = manners or [Manner()] * len(self.arrays)
+        self._manners = [manner for manner, _ in groupby(manners)]
+        self.groups = tuple(self._opened(manners))
+        self._fingerprints = [0] * len(self.groups)
         self._marks = Marks()
+        # Nobody learns them, but a script may change them for itself, such as averages: they are left alone.
+        self._idle = {
+            group.table for group, manner in zip(self.groups, self._manners, strict=True) if FROZEN in manner.label
+        }
         self.squares_beside = 0.0
         """Of gradients that count in the norm of the next step, although nothing learns from them."""
-        self.fetch()
+        self.fetch(everything=True)
 
     @property
     def number(self) -> int | None:
@@ -145,12 +151,13 @@ class Learner:
 
         A parameter without a gradient stays as it is. A table in which all are frozen is neither pushed to nor fetched.
         """
-        self.upload_changes()
+        active = [group for group in self.groups if any(each is not Missing.FROZEN for each in gradients[group.arrays])]
+        self._idle = {group.table for group in self.groups if group not in active}
+        self._upload_changes(active, at_once=False)
         if factor != self._told:
             self._tell(factor)
         if self._global_norm is not None:
             gradients = self._clipped(gradients, self._global_norm)
-        active = [group for group in self.groups if any(each is not Missing.FROZEN for each in gradients[group.arrays])]
         if not active:
             self._session.registry.push(share)
             self._communicator.end_step()
@@ -162,7 +169,7 @@ class Learner:
         self._communicator.learn_dense(last.number, own, self.values[last.place], pushes=pushes, share=share)
         for group in others:
             self._communicator.pull_dense(group.number, self.values[group.place])
-        self._mark = self._fingerprint()
+        self._remember(active)
 
     def _pieces(self, group: ParameterGroup, gradients: Sequence[Gradient]) -> list[Floats]:
         """What is pushed for each of its parameters."""
@@ -181,28 +188,39 @@ class Learner:
 
     def upload_changes(self, *, at_once: bool = False) -> None:
         """If the script has set parameters since they were fetched, the first trainer's become everybody's."""
-        if self._fingerprint() != self._mark:
-            self.upload(at_once=at_once)
+        self._upload_changes(self.groups, at_once=at_once)
+
+    def _upload_changes(self, groups: Sequence[ParameterGroup], *, at_once: bool) -> None:
+        for group in groups:
+            if self._fingerprint(group) != self._fingerprints[self.groups.index(group)]:
+                self._communicator.set_dense(group.number, self.values[group.place], at_once=at_once)
+                self._remember([group])
 
     def upload(self, *, at_once: bool = True) -> None:
         """Let the first trainer's parameters be everybody's: at once, or with the next step."""
         for group in self.groups:
             self._communicator.set_dense(group.number, self.values[group.place], at_once=at_once)
-        self._mark = self._fingerprint()
+        self._remember(self.groups)
 
-    def _fingerprint(self) -> int:
-        """Of the parameters; where what a script sets does not count, nobody needs to look."""
-        return umiak_native.fingerprint(self.values) if self._communicator.heeds_set_dense else 0
+    def _remember(self, groups: Iterable[ParameterGroup]) -> None:
+        """What these are now is what their tables have."""
+        for group in groups:
+            self._fingerprints[self.groups.index(group)] = self._fingerprint(group)
+
+    def _fingerprint(self, group: ParameterGroup) -> int:
+        """Of its parameters; where what a script sets does not count, nobody needs to look."""
+        return umiak_native.fingerprint(self.values[group.place]) if self._communicator.heeds_set_dense else 0
 
     def forget_rates(self) -> None:
         """The tables may have been loaded, with learning rates of their own: the next step tells them what holds."""
         self._told = None
 
-    def fetch(self) -> None:
-        """The newest parameters, as the strategy sees fit."""
-        for group in self.groups:
+    def fetch(self, *, everything: bool = False) -> None:
+        """The newest parameters, as the strategy sees fit. ``everything``: also of tables that nobody learns now."""
+        groups = [group for group in self.groups if everything or group.table not in self._idle]
+        for group in groups:
             self._communicator.pull_dense(group.number, self.values[group.place])
-        self._mark = self._fingerprint()
+        self._remember(groups)
 
     def _opened(self, manners: Sequence[Manner]) -> Iterator[ParameterGroup]:
         """A table for each manner, in the order of the arrays."""

@@ -14,7 +14,7 @@ from umiak.ps.absent import Missing
 from umiak.ps.errors import BadRequest, bad
 from umiak.ps.layers.common import places
 from umiak.ps.layers.dense import FROZEN, TABLE, Learner, Manner, room_for
-from umiak.ps.paddle import Optimizer, floats
+from umiak.ps.paddle import Optimizer, floats, keep_buffers
 from umiak.ps.paddle_models.lookups import CarriedTable, Expected, TableForward, TableWeight
 from umiak.ps.paddle_models.reading import WEIGHT, embedding_weights, padding_of
 from umiak.ps.paddle_models.whole_weights import WholeWeight
@@ -87,10 +87,11 @@ class CarriedOptimizer(Optimizer):
             each.set_lr(factor * each.get_lr())
         first.set_lr(float(learning_rate))
 
-    def refresh(self) -> None:
-        for carried in self._carried.values():
-            carried.whole.check_loaded()
-        super().refresh()
+    def refresh(self, *, everything: bool = False) -> None:
+        if everything:
+            for carried in self._carried.values():
+                carried.whole.check_loaded()
+        super().refresh(everything=everything)
         self._expected.forget()
 
     @property
@@ -170,11 +171,13 @@ class CarriedOptimizer(Optimizer):
         return whole
 
 
-def carry_over(model: paddle.nn.Layer, plan: ModelPlan, *, session: Session, prefix: str = "") -> CarriedOptimizer:
+def carry_over(
+    model: paddle.nn.Layer, plan: ModelPlan, *, session: Session, prefix: str = "", buffers: bool = True
+) -> CarriedOptimizer:
     """Let the model read rows from tables and learn through the session. Every trainer calls it.
 
     Tables begin with the numbers that the first trainer's model has, as Paddle and the script have made them. Their names begin with
-    ``prefix``. `BadRequest` has all problems of the plan.
+    ``prefix``. With ``buffers``, `Session.save` saves the first trainer's buffers too. `BadRequest` has all problems of the plan.
     """
     if plan.problems:
         raise BadRequest(*plan.problems)
@@ -200,7 +203,10 @@ def carry_over(model: paddle.nn.Layer, plan: ModelPlan, *, session: Session, pre
             each.stop_gradient = True
     for each in plan.optimizers:
         _refuse_state(each)
-    return _optimizer(parameters, plan, carried, expected, session=session, table=f"{prefix}{TABLE}")
+    made = _optimizer(parameters, plan, carried, expected, session=session, table=f"{prefix}{TABLE}")
+    if buffers:
+        keep_buffers(made, model)
+    return made
 
 
 def _refuse_state(optimizer: Any) -> None:
@@ -250,7 +256,7 @@ def _optimizer(
         manners=[manners[name] for name in parameters],
     )
     made = CarriedOptimizer(parameters, learner, session, plan=plan, carried=carried, expected=expected)
-    made._fetch()  # noqa: SLF001
+    made._fetch(everything=True)  # noqa: SLF001
     return made
 
 

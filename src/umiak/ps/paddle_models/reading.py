@@ -8,7 +8,7 @@ import paddle
 
 from umiak.core.problem import Problem
 from umiak.core.value import replace
-from umiak.ps.paddle import can_learn
+from umiak.ps.paddle import can_learn, running_statistics
 from umiak.ps.paddle_models import choice as choices
 from umiak.ps.paddle_models import optimizers as learning
 from umiak.ps.paddle_models.choice import EmbeddingFacts
@@ -47,6 +47,7 @@ def plan_of(
     listed = tuple(optimizers) if isinstance(optimizers, (list, tuple)) else (optimizers,)
     read = learning.read(listed)
     weights = embedding_weights(model)
+    statistics = running_statistics(model)
     by_weight = {id(each.weight): each for each in weights}
     names = {id(each): name for name, each in model.named_parameters()}
     tables, parameters, frozen, remarks = [], [], [], []
@@ -54,7 +55,7 @@ def plan_of(
     for each in _all_parameters(model, read.parameters):
         name = names.get(id(each), each.name)
         learned = read.learned.get(id(each))
-        if learned is None or not can_learn(each):
+        if learned is None or id(each) in statistics or not can_learn(each):
             frozen.append(name)
             if not each.stop_gradient and not read.problems:
                 remarks.append(f"{name}: no optimizer has it, so it does not learn")

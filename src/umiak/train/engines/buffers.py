@@ -23,6 +23,7 @@ import paddle
 from numpy.typing import NDArray
 
 from umiak.ps import specs
+from umiak.ps.layers.buffers import coded, decoded
 from umiak.ps.sessions import Session
 from umiak.ps.values import Opened
 from umiak.train.engines.engine import EnginePeers
@@ -56,7 +57,7 @@ class Buffers:
         self.table = table
         self.spec = specs.DenseTable(
             arrays=tuple(
-                [specs.Array(name=name, shape=_coded(_array(each)).shape) for name, each in self._tensors.items()]
+                [specs.Array(name=name, shape=coded(_array(each)).shape) for name, each in self._tensors.items()]
             ),
             # Nothing is ever pushed: values are set.
             rule=specs.Sum(),
@@ -78,8 +79,8 @@ class Buffers:
         at = 0
         for tensor in self._tensors.values():
             array = _array(tensor)
-            size = _coded(array).size
-            _set(tensor, _decoded(flat[at : at + size], array))
+            size = coded(array).size
+            _set(tensor, decoded(flat[at : at + size], array))
             at += size
         self.on_set()
 
@@ -116,7 +117,7 @@ class Buffers:
     def _put(self, arrays: Iterable[NDArray[Any]], *, if_unset: bool = False) -> None:
         if self._job.is_first or self._job.communicator.keeps_tables:
             assert self._number is not None
-            flat = np.concatenate([_coded(each).reshape(-1) for each in arrays])
+            flat = np.concatenate([coded(each).reshape(-1) for each in arrays])
             self._job.client.set_dense(self._number, flat, if_unset=if_unset)
 
     def _common(self, peers: EnginePeers) -> list[NDArray[Any]]:
@@ -158,7 +159,7 @@ def _set(tensor: paddle.Tensor, array: NDArray[Any]) -> None:
 def _merged(array: NDArray[Any], peers: EnginePeers) -> NDArray[Any]:
     """The mean of everybody's, or the first trainer's."""
     is_mean = array.dtype.kind == "f"
-    own = (array if is_mean else _coded(array)).astype(np.float64).reshape(-1)
+    own = (array if is_mean else coded(array)).astype(np.float64).reshape(-1)
     if not is_mean and not peers.is_first:
         own = np.zeros_like(own)
     parts = [peers.add(own[at : at + CHUNK]) for at in range(0, own.size, CHUNK)]
@@ -166,20 +167,4 @@ def _merged(array: NDArray[Any], peers: EnginePeers) -> NDArray[Any]:
     if is_mean:
         mean: NDArray[Any] = (total / peers.world).astype(array.dtype).reshape(array.shape)
         return mean
-    return _decoded(total.astype(np.float32), array)
-
-
-def _coded(array: NDArray[Any]) -> NDArray[np.float32]:
-    """As a table keeps it: float32 as it is; others as the 16-bit (or 8-bit) pieces that they are made of, which float32 holds exactly."""
-    if array.dtype == np.float32:
-        return array
-    piece = np.uint8 if array.dtype.itemsize == 1 else np.uint16
-    pieces = np.ascontiguousarray(array).reshape(-1).view(piece)
-    return pieces.astype(np.float32).reshape(*array.shape, -1)
-
-
-def _decoded(flat: NDArray[np.float32], like: NDArray[Any]) -> NDArray[Any]:
-    if like.dtype == np.float32:
-        return flat.reshape(like.shape)
-    piece = np.uint8 if like.dtype.itemsize == 1 else np.uint16
-    return flat.astype(piece).view(like.dtype).reshape(like.shape)
+    return decoded(total.astype(np.float32), array)

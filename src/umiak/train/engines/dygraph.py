@@ -88,7 +88,7 @@ class DygraphEngine:
         self.plan = self._planned(optimizers, choice or self._choice(), None if choice else sample)
         if self.plan.problems:
             raise UmiakError(*[replace(each, where=each.where or file) for each in self.plan.problems])
-        self.optimizer = carry_over(self.model, self.plan, session=job, prefix=options.prefix)
+        self.optimizer = carry_over(self.model, self.plan, session=job, prefix=options.prefix, buffers=False)
         self.schedules = ScheduleState(optimizers)
         self.buffers = Buffers(
             self.model,
@@ -234,7 +234,7 @@ class DygraphEngine:
 
     def restore(self) -> None:
         """The same after a checkpoint was loaded: what no optimizer changes is in it, too."""
-        self.refresh()
+        self.optimizer.refresh(everything=True)
         self.buffers.fetch()
 
     def weights(self) -> dict[str, NDArray[Any]]:

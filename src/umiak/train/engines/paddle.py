@@ -135,6 +135,7 @@ class PaddleEngine:
             decay=decay,
             table=f"{options.prefix}dense",
             session=job,
+            buffers=False,
         )
         self.buffers = Buffers(self.model, job, table=f"{options.prefix}dense.buffers", learned=self.optimizer.learned)
         self._has_learned = False
@@ -254,7 +255,7 @@ class PaddleEngine:
 
     def restore(self) -> None:
         """The same after a checkpoint was loaded: what no optimizer changes is in it, too."""
-        self.refresh()
+        self.optimizer.refresh(everything=True)
         self.buffers.fetch()
 
     def tables(self) -> dict[str, Opened]:
