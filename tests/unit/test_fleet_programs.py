@@ -490,6 +490,18 @@ def test_a_save_is_loaded_and_an_inference_model_runs_in_plain_paddle(
     assert float(found[0]) == pytest.approx(saved, abs=1e-6)
 
 
+def test_paddles_own_save_and_load_of_such_a_program_are_refused(tmp_path: Path) -> None:
+    program = fleet_program(lambda: paddle.optimizer.Adam(0.05, lazy_mode=True), embedding="sparse_embedding")
+    losses(program, 1)
+    with pytest.raises(BadRequest, match=r"fleet\.save_persistables"):
+        paddle.static.save(program.main, str(tmp_path / "all"))
+    with pytest.raises(BadRequest, match=r"fleet\.load_model"):
+        paddle.static.load(program.main, str(tmp_path / "all"))
+    assert not [*tmp_path.iterdir()]
+    with paddle.static.program_guard(paddle.static.Program(), paddle.static.Program()):
+        paddle.static.save(paddle.static.default_main_program(), str(tmp_path / "other"))
+
+
 def test_one_table_is_saved_and_loaded_by_its_number(tmp_path: Path) -> None:
     program = fleet_program(lambda: paddle.optimizer.SGD(0.5))
     losses(program, 2)

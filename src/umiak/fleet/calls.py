@@ -288,6 +288,21 @@ REFUSED = {
 """Calls that a job with our servers can't do, and why."""
 
 
+def refuse_part_of(job: FleetJob, name: str, program: Any) -> None:
+    """`BadRequest` where ``paddle.static.save`` or ``load`` would be about a part of what a program has: the servers have the rest."""
+    runner = job.runner_of(program)
+    tables = [each.name for each in program.list_vars() if each.name in job.tables]
+    if runner is None and not tables:
+        return
+    rows = f"the rows of {', '.join(tables)} and " if tables else ""
+    instead = {
+        "save": "fleet.save_persistables(executor, dirname), which saves all of it",
+        "load": "fleet.load_model(dirname), of what fleet.save_persistables has saved",
+    }
+    what = f"paddle.static.{name}: {rows}what the optimizer has learned are on the parameter servers"
+    raise bad("UM-PS-184", what, f"call {instead[name]}")
+
+
 def refusal(call: str) -> Exception:
     """What such a call raises."""
     return bad("UM-FLEET-004", f"fleet.{call} is not there with umiak's parameter servers", REFUSED[call])

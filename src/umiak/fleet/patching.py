@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
+import paddle
 from paddle.base.executor import Executor
 from paddle.distributed import fleet
 from paddle.distributed.fleet.base import role_maker as role_makers
@@ -48,6 +49,8 @@ def install() -> None:
     for name, ours in meetings.items():
         setattr(kind, name, _of_role_maker(getattr(kind, name), ours))
     Executor.run = _executor_run(Executor.run)
+    paddle.static.save = _of_a_program("save", paddle.static.save)
+    paddle.static.load = _of_a_program("load", paddle.static.load)
     operations.install()
     older_form.install()
     datasets.install()
@@ -115,6 +118,18 @@ def _refused(name: str) -> Callable[..., Any]:
         raise calls.refusal(name)
 
     return call
+
+
+def _of_a_program(name: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """Theirs, unless the servers have what it would leave out."""
+
+    def call(program: Any, *given: Any, **named: Any) -> Any:
+        begun = job.current()
+        if begun is not None:
+            calls.refuse_part_of(begun, name, program)
+        return theirs(program, *given, **named)
+
+    return _marked(theirs, call)
 
 
 def _minimize(theirs: Callable[..., Any]) -> Callable[..., Any]:
