@@ -14,6 +14,8 @@ and in the model as a copy that `step` renews. Arrays go between Paddle and the 
 
 from __future__ import annotations
 
+import contextvars
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +31,7 @@ from umiak.ps.layers.dense import FROZEN, TABLE, Manner, chosen_rule
 from umiak.ps.layers.memory import floats_at
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from numpy.typing import NDArray
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from umiak.ps.sessions import Session
     from umiak.ps.tables.lookup import Lookup
 
+_HAS_ROWS = contextvars.ContextVar("has_rows", default=False)
 __all__ = ["Embedding", "Optimizer", "optimizer"]
 
 
@@ -57,6 +61,8 @@ class Embedding(layers.Embedding, paddle.nn.Layer):  # type: ignore[misc]
         self.register_state_dict_hook(self._refuse_state)
 
     def _refuse_state(self, _state: object) -> None:
+        if _HAS_ROWS.get():
+            return
         raise bad(
             "UM-PS-183",
             f"state_dict: the rows of table {self.rows.name} are not in the model, so it can't have them",
@@ -75,6 +81,16 @@ class Embedding(layers.Embedding, paddle.nn.Layer):  # type: ignore[misc]
         if self.training and paddle.is_grad_enabled():
             return LookupRows.apply(self._anchor[0], lookup)
         return tensor_of(lookup.rows(create=False, absent=self._absent))
+
+
+@contextmanager
+def rows_elsewhere() -> Iterator[None]:
+    """Within it, `state_dict` gives parameters and buffers alone: whoever asks has the rows in other files."""
+    token = _HAS_ROWS.set(True)
+    try:
+        yield
+    finally:
+        _HAS_ROWS.reset(token)
 
 
 class LookupRows(paddle.autograd.PyLayer):  # type: ignore[misc]

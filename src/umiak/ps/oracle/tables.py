@@ -366,7 +366,7 @@ class DenseTable:
             place = slice(first - at, behind - at)
             own = blocks[:, place].reshape(-1)
             self.rule.apply(step, self.clip, chunk[place], own, _sum(parts, first, behind), self.decay)
-            blocks[:, place] = own.reshape(len(blocks), -1)
+            blocks[:, place] = own.reshape(len(blocks), behind - first)
 
 
 def _sum(parts: Sequence[Floats], first: int, behind: int) -> Floats:

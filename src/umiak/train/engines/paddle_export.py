@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
+from umiak.ps.paddle import rows_elsewhere
 from umiak.schema.findings import choices
 from umiak.train.config.values import Slots
 from umiak.train.modeling.inputs import PADDING, ServedInputs
@@ -244,7 +245,7 @@ def _trace(model: Model, slots: Slots, inputs: Sequence[Input], outputs: Sequenc
     served = _Served(model, slots, [each.name for each in inputs], [each.name for each in outputs])
     served.eval()
     specs = [paddle.static.InputSpec([*each.shape], each.dtype, each.name) for each in inputs]
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), rows_elsewhere():
         warnings.simplefilter("ignore")  # Paddle warns about its own functions while it traces them
         paddle.jit.save(paddle.jit.to_static(served, input_spec=[specs], full_graph=True), path)
 
