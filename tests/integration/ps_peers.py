@@ -22,6 +22,7 @@ JOB = "test"
 TOKEN = b"a secret of the tests"
 HEADER = struct.Struct("<IBBHIIIIQQ")
 MAGIC = int.from_bytes(b"UMPS", "little")
+VERSION = 2
 OPS = {"hello": 1, "proof": 2, "create": 3, "pull": 4, "push": 5, "shrink": 13, "beat": 18, "status": 22}
 OPS |= {"gather": 23, "take": 24}
 REPLIES = {
@@ -133,7 +134,7 @@ class Peer:
         self.socket.close()
 
     @staticmethod
-    def frame(op: str, payload: bytes = b"", *, version: int = 2, length: int | None = None, **fields: int) -> bytes:
+    def frame(op: str, payload: bytes = b"", *, version: int = VERSION, length: int | None = None, **fields: int) -> bytes:
         of = {"flags": 0, "table": 0, "rows": 0, "dim": 0, "client": 0, "seq": 0, **fields}
         counted = len(payload) if length is None else length
         header = HEADER.pack(
@@ -147,7 +148,7 @@ class Peer:
     def receive(self) -> tuple[str, bytes]:
         header = HEADER.unpack(self._exactly(HEADER.size))
         assert header[0] == MAGIC
-        assert header[1] == 1
+        assert header[1] == VERSION
         return REPLIES[header[2]], self._exactly(header[9])
 
     def refusal(self) -> str:
@@ -171,7 +172,7 @@ class Peer:
         other = bytes.fromhex(json.loads(payload)["nonce"])
 
         def proof(role: bytes) -> str:
-            said = b"umiak-ps\0" + role + b"\0" + bytes([2]) + struct.pack("<IQ", rank, incarnation)
+            said = b"umiak-ps\0" + role + b"\0" + bytes([VERSION]) + struct.pack("<IQ", rank, incarnation)
             for text in (kind.encode(), job.encode()):
                 said += struct.pack("<Q", len(text)) + text
             return hmac.new(token, said + nonce + other, hashlib.sha256).hexdigest()
