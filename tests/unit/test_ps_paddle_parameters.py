@@ -272,4 +272,4 @@ def test_loading_says_what_was_missing_and_what_is_left_over(paddle, tmp_path, c
     ps.load(str(tmp_path / "saved"))
     said = capsys.readouterr().err
     assert "has no table mine, other: what they hold is not loaded" in said
-    assert "also has dense, dense.buffers, ids, which nothing here uses" in said
+    assert "also has dense, dense.buffers, ids, which nothing here uses so far" in said

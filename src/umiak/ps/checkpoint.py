@@ -158,8 +158,8 @@ def compare(manifest: Manifest, names: Iterable[str], path: str | os.PathLike[st
     missing, left = sorted(here - {*manifest.tables}), sorted({*manifest.tables} - here)
     if missing:
         print(f"umiak.ps: {path} has no table {', '.join(missing)}: what they hold is not loaded", file=sys.stderr)
-    if left:
-        print(f"umiak.ps: {path} also has {', '.join(left)}, which nothing here uses", file=sys.stderr)
+    if left and here:  # a script may also describe all of its tables after it has loaded
+        print(f"umiak.ps: {path} also has {', '.join(left)}, which nothing here uses so far", file=sys.stderr)
 
 
 def partial(path: str | os.PathLike[str]) -> Path:
