@@ -134,7 +134,9 @@ class Peer:
         self.socket.close()
 
     @staticmethod
-    def frame(op: str, payload: bytes = b"", *, version: int = VERSION, length: int | None = None, **fields: int) -> bytes:
+    def frame(
+        op: str, payload: bytes = b"", *, version: int = VERSION, length: int | None = None, **fields: int
+    ) -> bytes:
         of = {"flags": 0, "table": 0, "rows": 0, "dim": 0, "client": 0, "seq": 0, **fields}
         counted = len(payload) if length is None else length
         header = HEADER.pack(
