@@ -94,3 +94,8 @@ def nested() -> tuple[object, ...]:
     import umiak
 
     return tuple(umiak.run(add, 1, nproc_per_node=2, log_dir=f"inner{rank()}"))
+
+
+def execute(code: str) -> None:
+    """Run a text as a program."""
+    exec(code, {})

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import linecache
 import os
 import pickle
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import umiak
 from tests.integration import run_functions
 from tests.integration.launching import until
+from umiak.core.runtime.repeated_signal import ONE_S
 from umiak.from_python import exchange
 
 
@@ -181,6 +185,28 @@ def test_an_exception_comes_with_rank_and_remote_traceback(tmp_path: Path) -> No
     assert nothing_private_is_left(tmp_path)
 
 
+def test_a_traceback_has_the_lines_of_a_notebook_and_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
+    cell = "def train():\n    print('begin', flush=True)\n    weight = 1 / 0  # in a cell\n"
+    name = "<ipython-input-7-3f2a9c>"
+    linecache.cache[name] = (len(cell), None, cell.splitlines(keepends=True), name)
+    space: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(cell, name, "exec"), space)  # as a notebook does
+    with pytest.raises(umiak.RunError) as told:
+        umiak.run(space["train"], nproc_per_node=1)
+    assert "weight = 1 / 0  # in a cell" in str(told.value)
+    shown = "".join(capsys.readouterr())
+    assert "begin" in shown
+    assert "ZeroDivisionError" not in shown, "the exception has it"
+
+
+def test_a_traceback_that_ends_nothing_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    code = "import traceback\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n    traceback.print_exc()\nprint('goes on')\n"
+    umiak.run(run_functions.execute, code, nproc_per_node=1)
+    shown = capsys.readouterr().out
+    assert shown.count("ZeroDivisionError") == 1
+    assert shown.index("ZeroDivisionError") < shown.index("goes on")
+
+
 def test_all_failed_ranks_are_known_the_first_failure_first(tmp_path: Path) -> None:
     error = failed(run_functions.fail_in_order, str(tmp_path), nproc_per_node=2, failure_grace=60)
     assert [(each.rank, each.what) for each in error.failures] == [
@@ -318,6 +344,8 @@ def test_a_second_ctrl_c_does_not_wait_for_workers_that_go_on(tmp_path: Path, ca
     process.send_signal(signal.SIGINT)
     while "received SIGINT" not in process.stderr.readline():
         assert process.poll() is None
+    received_at = time.monotonic()
+    until(lambda: time.monotonic() > received_at + 2 * ONE_S, "before that it would be the same one")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert "second signal: killing all workers now" in err

@@ -38,6 +38,8 @@ LAUNCHER = "umiak.from_python.launcher"
 WORKER = "umiak.from_python.worker"
 TRAINER = "trainer"
 CHUNK = 1 << 16
+MOST_SOURCE_BYTES = 4 << 20
+TRACEBACK = "Traceback (most recent call last):"
 STAGES = {
     "load": (
         "UM-RUN-008",
@@ -151,8 +153,25 @@ def _pack(path: str, function: Callable[..., object], args: tuple[object, ...], 
                 hint="make what can't be sent (files, locks, connections, models on devices) inside the function",
             )
         ) from error
-    exchange.put(path, "caller", exchange.packed({"path": list(sys.path), "argv": list(sys.argv)}))
+    caller = {"path": list(sys.path), "argv": list(sys.argv), "sources": _sources()}
+    exchange.put(path, "caller", exchange.packed(caller))
     exchange.put(path, "function", packed)
+
+
+def _sources() -> dict[str, list[str]]:
+    """The lines of what has no file, as cells of a notebook have none: a worker's traceback shows them."""
+    import linecache
+
+    found: dict[str, list[str]] = {}
+    room = MOST_SOURCE_BYTES
+    for name, entry in reversed([*linecache.cache.items()]):  # the newest first
+        if len(entry) < 4 or os.path.isfile(name):
+            continue
+        room -= sum(map(len, entry[2]))
+        if room < 0:
+            break
+        found[name] = list(entry[2])
+    return found
 
 
 # ---- while it runs
@@ -175,7 +194,8 @@ class _Launched:
             start_new_session=True,  # Ctrl-C reaches it through this process alone, and once
         )
         self._talk = _Talk(sys.stderr)
-        sinks: dict[Any, _Sink] = {self._process.stderr: self._talk, self._process.stdout: _Sink(sys.stdout)}
+        self._output = _Output(sys.stdout)
+        sinks: dict[Any, _Sink] = {self._process.stderr: self._talk, self._process.stdout: self._output}
         self._sinks = {stream.fileno(): sink for stream, sink in sinks.items() if stream}
 
     def wait(self) -> tuple[int, list[str]]:
@@ -204,6 +224,7 @@ class _Launched:
                     poll.unregister(fd)
                     del self._sinks[fd]
         status = self._process.wait()
+        self._output.end(self._talk.held)
         return (128 - status if status < 0 else status), self._talk.held
 
     def _stop(self, number: signal.Signals) -> None:
@@ -235,6 +256,51 @@ class _Sink:
             self._to.flush()
         except (OSError, ValueError):
             pass  # closed, or full: the job goes on
+
+
+class _Output(_Sink):
+    """What workers print. A traceback waits until something else follows: one that ends a worker is in the exception, and is not shown twice."""
+
+    def __init__(self, to: TextIO | None) -> None:
+        super().__init__(to)
+        self._rest = ""
+        self._held: list[str] = []
+
+    def put(self, data: bytes) -> None:
+        text = self._rest + self._decoder.decode(data, not data)
+        whole, end, self._rest = text.rpartition("\n")
+        if not self._held and TRACEBACK not in text:
+            self._show(text)  # also a line without an end, as that of a progress bar
+            self._rest = ""
+            return
+        for line in (whole + end).splitlines(keepends=True):
+            if TRACEBACK in line or (self._held and (self._is_open or _untagged(line).startswith((" ", "\n")))):
+                self._held.append(line)
+            else:
+                self._release()
+                self._show(line)
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether the line that names the exception has not come yet."""
+        last = _untagged(self._held[-1])
+        return last.startswith((" ", TRACEBACK, "\n"))
+
+    def end(self, report: Sequence[str]) -> None:
+        """Nothing comes any more; ``report``: what the exception will have."""
+        told = {line.strip() for line in report}
+        if not all(_untagged(line).strip() in told for line in self._held if _untagged(line).strip()):
+            self._release()
+        self._show(self._rest)
+        self._held, self._rest = [], ""
+
+    def _release(self) -> None:
+        self._show("".join(self._held))
+        self._held = []
+
+
+def _untagged(line: str) -> str:
+    return line.partition("] ")[2] if line.startswith("[") and "] " in line else line
 
 
 class _Talk(_Sink):

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import json
+import linecache
 import os
 import sys
 import time
@@ -40,6 +41,8 @@ def main(argv: list[str]) -> int:
     try:
         call = exchange.unpacked(exchange.get(path, "caller"))
         sys.path[:], sys.argv[:] = call["path"], call["argv"]
+        for source, lines in call["sources"].items():
+            linecache.cache[source] = (sum(map(len, lines)), None, lines, source)
         function, args, kwargs = exchange.unpacked(exchange.get(path, "function"))
         stage = CALL
         try:
