@@ -157,13 +157,21 @@ def _summary(results: Sequence[HostResult], parsed: Parsed, printer: Printer) ->
     bad = [each for each in results if not each.is_good]
     printer.problems([each.problem for each in bad if each.problem])
     if bad:
-        codes = ", ".join(f"{each.host.label} {'not done' if each.problem else each.exit_code}" for each in bad)
+        codes = ", ".join(f"{each.host.label} {_word(each)}" for each in bad)
         printer.talk(f"{len(bad)} of {len(results)} hosts failed: {codes}")
     else:
         printer.talk(f"{len(results)} hosts: done")
     if any(each.problem for each in bad):
         return Exit.REFUSED
     return bad[0].exit_code or Exit.JOB_FAILED if bad else Exit.DONE
+
+
+def _word(result: HostResult) -> str:
+    from umiak.submit.backends.ssh.remote import SKIPPED
+
+    if result.problem is None:
+        return str(result.exit_code)
+    return "in part" if result.problem.code == SKIPPED else "not done"
 
 
 def _check(backend: SshBackend, hosts: Sequence[SshHost], parsed: Parsed, printer: Printer) -> int:

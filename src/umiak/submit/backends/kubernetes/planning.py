@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 
 from umiak.core.bundle import Bundle, placeholder
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Problem, UmiakError
 from umiak.core.shown import without_password
 from umiak.core.value import replace, value
 from umiak.kube import answers
@@ -51,12 +51,7 @@ class KubePlanning(OfflineCheck, FilesSent):
 
     def check(self, job: Job) -> list[Problem]:
         """What can be told before anything is sent; the cluster is asked for what it has, if the place does not say it."""
-        try:
-            return self._problems(job, self._parts(job))
-        except UmiakError as error:
-            if error.exit_status != Exit.BAD_REQUEST:
-                raise  # the cluster did not answer
-            return list(error.problems)
+        return self._problems(job, self._parts(job))
 
     def check_offline(self, job: Job) -> list[Problem]:
         """As `check`, also without a kubeconfig, and if the cluster does not answer."""

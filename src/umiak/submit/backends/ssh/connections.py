@@ -20,7 +20,7 @@ import threading
 from umiak.adapters import trusted_files
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import one_line
-from umiak.submit.backends.ssh import bootstrap, package, settings
+from umiak.submit.backends.ssh import bootstrap, keys, package, settings
 from umiak.submit.backends.ssh.early_sockets import EarlySockets
 from umiak.submit.node import own_directory
 
@@ -338,14 +338,8 @@ class Connections:
             return await asyncio.wait_for(connected(), self._settings.connect_timeout_s)
         except asyncssh.HostKeyNotVerifiable as error:
             raise HostFailure(host, self._host_key(host, str(error))) from None
-        except asyncssh.KeyImportError as error:
-            problem = Problem(
-                code="UM-SUBMIT-115",
-                what=f"the key can't be used: {self._settings.key or 'of your ssh config'}",
-                why=str(error),
-                hint="a key with a passphrase needs the ssh agent, or `passphrase_from`",
-            )
-            raise HostFailure(host, problem) from None
+        except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
+            raise HostFailure(host, keys.unusable(self._settings, str(error))) from None
         except asyncssh.PermissionDenied as error:
             raise HostFailure(host, self._denied(host, str(error))) from None
         except (OSError, asyncio.TimeoutError, asyncssh.Error) as error:
@@ -380,10 +374,13 @@ class Connections:
 
     def _denied(self, host: SshHost, why: str) -> Problem:
         user = f"{host.user}@" if host.user else ""
+        said = settings.config_of(host.host, self._config_text)
+        if name := keys.locked_key(self._settings, said.get("identityfile", "")):
+            return keys.locked(name)
         return Problem(
             code="UM-SUBMIT-103",
             what=f"{host.label}: login refused",
-            why=one_line(why, 200),
+            why="; ".join([one_line(why, 200), *keys.passed_over(self._settings, self._environ)]),
             hint=f"try `ssh {user}{host.host}`; name the key (`key`), load it into the agent (`ssh-add`), "
             "or name the variable with the password (`password_from`)",
         )

@@ -9,6 +9,7 @@ import asyncio
 import os
 
 from umiak.core.problem import Problem
+from umiak.core.shown import one_line
 from umiak.core.value import value
 from umiak.submit.backends.ssh.connections import HostFailure, lost
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from umiak.submit.backends.ssh.settings import SshHost
 
 LONGEST_LINE = 1 << 20
+SKIPPED = "UM-SUBMIT-375"
+NAMED = 20
+"""How many files a message names."""
 
 
 @value
@@ -100,17 +104,50 @@ def put(connections: Connections, hosts: Sequence[SshHost], source: str, target:
 
 
 def get(connections: Connections, hosts: Sequence[SshHost], source: str, target: str) -> list[HostResult]:
-    """A file or directory of each host into a directory of its own below ``target``."""
+    """A file or directory of each host into a directory of its own below ``target``. What a host does not give is left out, and told
+    when the rest is there."""
 
     async def one(host: SshHost) -> int:
         connection = await connections.connection(host)
         own = os.path.join(target, host.directory_name)
         os.makedirs(own, exist_ok=True)
+        skipped = _Skipped()
         async with connection.start_sftp_client() as sftp:
-            await sftp.get(source, own, recurse=True, preserve=True)
+            await sftp.get(source, own, recurse=True, preserve=True, error_handler=skipped.add)
+        if skipped.files:
+            raise HostFailure(host, skipped.problem(host))
         return 0
 
     return _results(connections, hosts, _with_files(one, source))
+
+
+class _Skipped:
+    """Files that a host does not give."""
+
+    def __init__(self) -> None:
+        self.files: list[str] = []
+
+    def add(self, error: Exception) -> None:
+        """One that may not be read, is gone meanwhile, or is a link that leads out. Other errors are raised: a connection that broke, a
+        disk that is full here."""
+        import asyncssh
+
+        ends = (asyncssh.SFTPNoConnection, asyncssh.SFTPConnectionLost)
+        if not isinstance(error, asyncssh.SFTPError) or isinstance(error, ends):
+            raise error
+        path = getattr(error, "srcpath", b"")
+        name = path.decode("utf-8", "backslashreplace") if isinstance(path, bytes) else str(path)
+        self.files.append(f"{one_line(name)} ({one_line(error.reason, 100)})")
+
+    def problem(self, host: SshHost) -> Problem:
+        count = "1 file was" if len(self.files) == 1 else f"{len(self.files)} files were"
+        more = f" and {len(self.files) - NAMED} more" if len(self.files) > NAMED else ""
+        return Problem(
+            code=SKIPPED,
+            what=f"{host.label}: {count} skipped: {', '.join(self.files[:NAMED])}{more}",
+            why="the host does not give them to this user; everything else was copied",
+            hint="look at their owner and rights there: `umiak hosts run -- ls -l PATH`",
+        )
 
 
 def _with_files(one: Callable[[SshHost], Awaitable[int]], path: str) -> Callable[[SshHost], Awaitable[int]]:
