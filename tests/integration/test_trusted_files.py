@@ -250,7 +250,9 @@ def test_a_config_that_a_person_names_is_that_persons_choice(shared: Shared) -> 
     shared.refused("train", "-m", "config.yaml", path=model, why="can be written by everybody (mode 0666)")
     model.chmod(0o644)
     shared.work.chmod(0o1777)
-    assert "UM-SUBMIT-340" not in shared.umiak(*words).stderr, "both belong to the same user"
+    told = shared.refused(*words, path=shared.work, why=f"{shared.work} can be written by everybody (mode 1777)")
+    assert "directory of code" in told, "anybody could put a module beside the model"
+    assert "this file" not in told, "both belong to the same user"
     shared.given_to(4712, model)
     shared.refused(*words, path=model, why="belongs to uid 4712")
     assert "UM-SUBMIT-340" not in shared.umiak(*words, UMIAK_SAFE_DIRECTORIES=str(shared.work)).stderr

@@ -1,7 +1,8 @@
 """How this umiak starts a module of its own in another process, installed or as the one file that came with a job. An adapter.
 
-command("umiak.launch.preflight")     python -u -m umiak.launch.preflight
+command("umiak.launch.preflight")     python -u -P -m umiak.launch.preflight
                                       python -u /run/7/umiak-launcher.pyz -m umiak.launch.preflight
+start_words("umiak.launch")            -P -m umiak.launch
 directories()                         where another Python of this machine would find umiak and its native core
 """
 
@@ -10,11 +11,30 @@ from __future__ import annotations
 import os
 import sys
 
+OWN = "umiak"
+
 
 def command(module: str) -> tuple[str, ...]:
     """The words to execute, without the module's own."""
     file = launcher_file()
-    return (sys.executable, "-u", *([file] if file else []), "-m", module)
+    return (sys.executable, "-u", *((file, "-m", module) if file else start_words(module)))
+
+
+def start_words(module: str) -> tuple[str, ...]:
+    """How an interpreter of this version starts a module without looking for modules in the working directory.
+
+    `python -m` puts the working directory before everything else: there, a `json.py` that somebody else has left would run as this user.
+    Before Python 3.11 there is no flag against it.
+    """
+    if sys.version_info >= (3, 11):
+        return ("-P", "-m", module)
+    start = f"runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+    return ("-c", f"import sys; del sys.path[0]; import runpy; {start}")
+
+
+def is_own(module: str) -> bool:
+    """Whether this is a module of ours; a person's own is started as Python does it."""
+    return module == OWN or module.startswith(f"{OWN}.")
 
 
 def launcher_file() -> str:

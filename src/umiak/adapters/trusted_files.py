@@ -63,11 +63,14 @@ def check_chosen(path: str, names: Iterable[str], environ: Mapping[str, str]) ->
     except OSError:
         return  # there is no such file: whoever reads it says so
     problems = []
-    for name in dict.fromkeys((path, *names)):
+    names = tuple(names)
+    # Python looks for modules beside a file that it runs: there others must not be able to put any.
+    beside = [os.path.dirname(os.path.abspath(name)) for name in names if name.endswith(".py")]
+    for name in dict.fromkeys((path, *names, *beside)):
         found = ownership.first_untrusted(name, uids=uids, is_chosen=True)
         found = found and ownership.first_untrusted(name, uids=uids, allowed=_allowed(environ), is_chosen=True)
         if found:
-            problems.append(_problem(name, "file", found))
+            problems.append(_problem(name, "directory of code" if name in beside else "file", found))
     if problems:
         raise UmiakError(*problems, exit_status=Exit.REFUSED)
 

@@ -22,6 +22,7 @@ import subprocess
 import sys
 from typing import Any
 
+from umiak.adapters import own_modules
 from umiak.adapters.process import OneInterrupt
 from umiak.cli import launch
 from umiak.core.problem import Exit, Problem, UmiakError
@@ -186,7 +187,7 @@ class _Launched:
         # A notebook, or a test, replaces sys.stdout: what a process writes to descriptor 1 would not be seen there.
         forwards = sys.stdout is not sys.__stdout__
         self._process = subprocess.Popen(
-            [sys.executable, "-m", LAUNCHER, str(os.getpid()), path, *argv],
+            [sys.executable, *own_modules.start_words(LAUNCHER), str(os.getpid()), path, *argv],
             env=dict(environ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if forwards else None,

@@ -13,7 +13,7 @@ import sys
 import time
 
 from umiak import contracts
-from umiak.adapters import hostinfo, process
+from umiak.adapters import hostinfo, own_modules, process
 from umiak.contracts import injected, stacks
 from umiak.contracts.paddle import BACKUP_PATH
 from umiak.contracts.start import with_start
@@ -395,6 +395,8 @@ def command_for(
     program: tuple[str, ...], *, is_module: bool, runner: ProgramStart = ProgramStart.BY_NAME
 ) -> tuple[str, ...]:
     """The words to execute: Python for scripts and modules, anything else as it is."""
+    if is_module and own_modules.is_own(program[0]):
+        return (sys.executable, "-u", *own_modules.start_words(program[0]), *program[1:])
     if is_module:
         return (sys.executable, "-u", "-m", *program)
     if runner is ProgramStart.PYTHON or (runner is ProgramStart.BY_NAME and program[0].endswith(".py")):

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import umiak
+from umiak.adapters import own_modules
 from umiak.contracts import inherited
 from umiak.core.decode import decode, encode
 from umiak.core.problem import Exit, Problem, UmiakError
@@ -203,7 +204,7 @@ class WorkerProcess:
             **(inherited.alone(os.environ) if is_alone else os.environ),
             "PYTHONPATH": f"{root}{os.pathsep}{beside}" if beside else root,
         }
-        argv = [sys.executable, "-m", program, str(os.getpid()), str(theirs_in), str(theirs_out)]
+        argv = [sys.executable, *own_modules.start_words(program), str(os.getpid()), str(theirs_in), str(theirs_out)]
         try:
             self.process = subprocess.Popen(
                 argv, env=environ, stdin=subprocess.DEVNULL, pass_fds=(theirs_in, theirs_out)

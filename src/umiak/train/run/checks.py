@@ -19,6 +19,7 @@ import sys
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
+from umiak.adapters import own_modules
 from umiak.core.decode import decode
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import replace, value
@@ -179,7 +180,7 @@ def _asked(path: str, plan: Plan) -> Generator[Problem, None, ModelFindings | No
     with os.fdopen(reading, "rb") as answers:
         try:
             process = subprocess.Popen(
-                [sys.executable, "-m", "umiak.train.run.trial", "model", str(writing)],
+                [sys.executable, *own_modules.start_words("umiak.train.run.trial"), "model", str(writing)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -220,7 +221,12 @@ def _devices(plan: Plan) -> list[Problem]:
     wanted = {run.runner.device for run in plan.runs} - {Device.CPU}
     if not wanted:
         return []
-    words = [sys.executable, "-m", "umiak.train.run.trial", "devices", *sorted(each.value for each in wanted)]
+    words = [
+        sys.executable,
+        *own_modules.start_words("umiak.train.run.trial"),
+        "devices",
+        *sorted(each.value for each in wanted),
+    ]
     done = subprocess.run(words, capture_output=True, text=True, timeout=IMPORT_LIMIT_S, check=False)
     return [
         Problem(

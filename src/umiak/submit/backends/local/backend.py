@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from umiak.adapters import private_files
+from umiak.adapters import own_modules, private_files
 from umiak.adapters.devices import find
 from umiak.core.bundle import PRIVATE, Bundle, BundleFile
 from umiak.core.job import FrameworkName, Handle
@@ -212,7 +212,12 @@ class LocalBackend(OfflineCheck, FilesSent, Remarks):
 
     def _plan(self, job: Job, run_id: str) -> RunPlan:
         return plan.plan_of(
-            job, run_id, directory=self._context.directory, logs=self._files(run_id).logs, python=sys.executable
+            job,
+            run_id,
+            directory=self._context.directory,
+            logs=self._files(run_id).logs,
+            python=sys.executable,
+            start=own_modules.start_words,
         )
 
 

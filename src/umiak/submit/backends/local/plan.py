@@ -18,7 +18,7 @@ from umiak.submit.payload.node_plan import NodePlan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from umiak.core.job import Job, RoleSpec
 
@@ -27,17 +27,19 @@ NODE = "node.json"
 _COUNTS = {Role.SERVER: "--server_num", Role.TRAINER: "--trainer_num", Role.HETER: "--heter_worker_num"}
 
 
-def plan_of(job: Job, run_id: str, *, directory: str, logs: str, python: str) -> RunPlan:
-    """The launchers of a job. ``logs``: the directory below which each has its own."""
+def plan_of(
+    job: Job, run_id: str, *, directory: str, logs: str, python: str, start: Callable[[str], tuple[str, ...]]
+) -> RunPlan:
+    """The launchers of a job. ``logs``: the directory below which each has its own; ``start``: how Python starts a module of ours."""
     root = job.files.root if job.files else "."
     launchers: Sequence[PlannedLauncher]
     if is_uniform(job):
         launchers = [_one_for_all(job)]
     else:
         launchers = [each for role in job.roles for each in _one_each(job, role)]
-    begin = (python, "-m", "umiak", "launch")
+    begin = (python, *start("umiak"), "launch")
     if job.inputs or job.outputs:
-        begin = (python, "-m", "umiak.submit.payload.node_start", f"{os.path.dirname(logs)}/{NODE}")
+        begin = (python, *start("umiak.submit.payload.node_start"), f"{os.path.dirname(logs)}/{NODE}")
     restarts = ("--max_restart", str(job.max_restarts)) if job.max_restarts else ()
     common = ("--job_id", run_id, "--tee", "none", *restarts)
     if GRACE not in dict(job.env):
