@@ -103,11 +103,22 @@ def test_a_disk_that_is_full(work: Work, whole: Whole, runner: str) -> None:
         done, "UM-TRAIN-017", f"a checkpoint can't be saved: steps/{runner}/epoch_0_batch_8", "No space left", status=3
     )
     assert "hint: free disk space, or save elsewhere" in done.said
+    assert f"`--resume` continues from the checkpoint before it: steps/{runner}/epoch_0_batch_4" in done.said
     assert work.names("kept", runner) == ["epoch_0_batch_4"]
     shutil.copytree(work.path / "kept" / runner, work.path / "steps" / runner)
     if runner == "alone":
         assert "resuming from steps/" in work.here(runner, "--resume").said
         assert work.checkpoint("out", runner, "1") == whole.of(runner).checkpoint("out", runner, "1")
+
+
+def test_a_disk_that_has_no_room_for_the_first_checkpoint(work: Work) -> None:
+    """The hint promises none that could be resumed from."""
+    require(None if os.geteuid() == 0 and shutil.which("unshare") else "mounting needs root")
+    (work.path / "steps").mkdir()
+    script = 'mount -t tmpfs -o size=8k none steps && exec "$@"'
+    done = work.run("alone", before=["unshare", "-m", "sh", "-c", script, "sh"])
+    check(done, "UM-TRAIN-017", "a checkpoint can't be saved: steps/alone/epoch_0_batch_4", "No space left", status=3)
+    assert "no other checkpoint is in steps/alone: `--resume` would begin at the start" in done.said
 
 
 def test_talk_that_can_not_be_written_ends_no_training(work: Work, whole: Whole) -> None:

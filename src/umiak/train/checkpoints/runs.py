@@ -37,6 +37,7 @@ from umiak.train.config.values import Saving
 NEXT = ".next"
 """Behind the name of a checkpoint that will replace one."""
 STEPS_KEPT = 3
+FREE_SPACE = "free disk space, or save elsewhere: save_checkpoint_path"
 BEST = "best"
 """A link to the checkpoint that early stopping found best."""
 PREVIOUS = "previous-"
@@ -103,7 +104,7 @@ def put(job: Session, path: str, metadata: Mapping[str, Any], *, mode: str = "al
     except (OSError, UmiakError, umiak_native.Refused, umiak_native.BadFile) as error:
         if job.is_first:
             _remove(str(checkpoint.partial(made)))  # a disk that is full does not need it
-        raise _failed(path, _words(error)) from error
+        raise _failed(path, _words(error), hint=f"{FREE_SPACE}; {_outlook(path)}") from error
 
 
 def start_from(job: Session, path: str, tables: Mapping[str, Opened]) -> bool:
@@ -143,7 +144,7 @@ def _try_path(path: str) -> None:
         os.close(handle)
         os.unlink(name)
     except OSError as error:
-        raise _failed(path, _words(error)) from error
+        raise _failed(path, _words(error), hint=FREE_SPACE) from error
 
 
 def put_aside(paths: Iterable[str | None], runner: str) -> tuple[str, ...]:
@@ -211,6 +212,12 @@ def newest(paths: Iterable[str | None], runner: str) -> tuple[Saved | None, tupl
         return None, tuple(skipped)
     run = max(found, key=lambda saved: saved.saved).progress.run
     return max((saved for saved in found if saved.progress.run == run), key=_reach), tuple(skipped)
+
+
+def latest(paths: Iterable[str | None]) -> str | None:
+    """The whole checkpoint below these directories that was saved last, of any run."""
+    found = [saved for path in dict.fromkeys(path for path in paths if path is not None) for saved in _all(path or ".")]
+    return max(found, key=lambda saved: saved.saved).path if found else None
 
 
 def models_below(path: str, epochs: tuple[int, int] | None) -> tuple[str, ...]:
@@ -318,13 +325,16 @@ def _remove(path: str) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
-def _failed(path: str, why: str) -> UmiakError:
-    return UmiakError(
-        Problem(
-            code="UM-TRAIN-017",
-            what=f"a checkpoint can't be saved: {path}",
-            why=why,
-            hint="free disk space, or save elsewhere: save_checkpoint_path; the previous checkpoint is not affected: --resume continues from it",
-        ),
-        exit_status=Exit.REFUSED,
-    )
+def _outlook(path: str) -> str:
+    """What `--resume` finds beside a checkpoint that could not be saved."""
+    directory = os.path.dirname(path)
+    if is_day(os.path.basename(directory)):
+        directory = os.path.dirname(directory)
+    if previous := latest([directory]):
+        return f"`--resume` continues from the checkpoint before it: {previous}"
+    return f"no other checkpoint is in {directory or '.'}: `--resume` would begin at the start"
+
+
+def _failed(path: str, why: str, *, hint: str) -> UmiakError:
+    problem = Problem(code="UM-TRAIN-017", what=f"a checkpoint can't be saved: {path}", why=why, hint=hint)
+    return UmiakError(problem, exit_status=Exit.REFUSED)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import umiak_native
 
+from umiak.adapters.stores import storage
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
 from umiak.ps import environment, strategies
@@ -21,6 +22,7 @@ from umiak.ps.clients.collective import CollectiveClient, Group
 from umiak.ps.clients.local import LocalClient
 from umiak.ps.options import SessionOptions
 from umiak.ps.sessions import Session
+from umiak.train.checkpoints import runs
 from umiak.train.checkpoints.mirror import mirrored
 from umiak.train.config.values import Device, RunnerClass
 from umiak.train.engines import choice
@@ -207,14 +209,12 @@ def _refused(error: OSError) -> UmiakError:
 
 def _lost(error: umiak_native.PsError, run: Run) -> UmiakError:
     """A server or another trainer is gone."""
-    saves = run.runner.checkpoint or run.runner.step_checkpoint
-    return UmiakError(
-        Problem(
-            code="UM-TRAIN-018",
-            what=str(error).splitlines()[0],
-            hint="`--resume` continues from the latest checkpoint"
-            if saves
-            else "save checkpoints: save_checkpoint_path",
-        ),
-        exit_status=Exit.JOB_FAILED,
-    )
+    kept = [saving.path for saving in (run.runner.checkpoint, run.runner.step_checkpoint) if saving]
+    if not kept:
+        hint = "save checkpoints: save_checkpoint_path"
+    elif any(storage.is_url(path) for path in kept) or runs.latest(kept):
+        hint = "`--resume` continues from the latest checkpoint"
+    else:
+        hint = "no checkpoint had been saved yet: start again; save_step_interval saves within an epoch"
+    problem = Problem(code="UM-TRAIN-018", what=str(error).splitlines()[0], hint=hint)
+    return UmiakError(problem, exit_status=Exit.JOB_FAILED)
