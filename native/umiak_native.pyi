@@ -85,6 +85,9 @@ class Table:
     def freeze(self, mode: str = "all") -> None:
         """Marks this moment for a save in a mode: all, delta, base, full. No push may run while this does."""
 
+    def saved_bytes(self) -> int:
+        """About how many bytes a save takes."""
+
     def scan(self, shard: int) -> list[tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.float32]]]:
         """Keys, flags and columns of a shard's rows at the frozen moment, once. Flags: 1 pending, 2 wide, above: count."""
 
@@ -147,6 +150,9 @@ class DenseTable:
     def learning_rate(self, value: float) -> None: ...
     def freeze(self) -> None:
         """Marks this moment for a save."""
+
+    def saved_bytes(self) -> int:
+        """About how many bytes a save takes."""
 
     def chunk(self, shard: int) -> tuple[int, NDArray[np.float32], NDArray[np.float32]] | None:
         """Offset, values and state of a virtual shard's chunk at the frozen moment."""
@@ -330,7 +336,7 @@ class BadFile(ValueError):
 
 @final
 class ShardFile:
-    """One virtual shard of a checkpoint: an iterator over its pieces, read one at a time and checked. `BadFile`.
+    """A file of a checkpoint, with one virtual shard or several: an iterator over its pieces, read one at a time and checked. `BadFile`.
 
     What has been handed out is only known to be all of it when the iterator is at its end.
     """
@@ -339,7 +345,13 @@ class ShardFile:
     @property
     def shards(self) -> int: ...
     @property
-    def shard(self) -> int: ...
+    def shard(self) -> int:
+        """The first one in the file."""
+
+    @property
+    def count(self) -> int:
+        """How many there are in the file."""
+
     @property
     def step(self) -> int: ...
     @property
@@ -364,7 +376,10 @@ class ShardFile:
         """
 
 def verify_shard_file(path: str | os.PathLike[str]) -> str:
-    """Reads a whole shard file; returns {name, shard, bytes, crc32, rows: {table: rows}} as JSON. `BadFile`."""
+    """Reads a whole shard file; returns {name, shard, count, bytes, crc32, rows: {table: rows}} as JSON. `BadFile`."""
+
+def shards_per_file(size_bytes: int, shards: int) -> int:
+    """How many virtual shards share a file of a checkpoint, if these shards have so many bytes."""
 
 def spec_differences(file: str, table: str) -> list[str]:
     """Where two table specifications (JSON) differ, a line each, in words. Empty if they are equal."""
@@ -400,7 +415,7 @@ def write_shard_file(
         ]
     ],
 ) -> str:
-    """Writes a shard file. `head` is JSON {shards, shard, step, about}; a table is (name, spec, state, pieces).
+    """Writes a shard file. `head` is JSON {shards, shard, count, step, about}; a table is (name, spec, state, pieces).
 
     Returns what `verify_shard_file` returns.
     """

@@ -59,9 +59,9 @@ def rows(keys, width, flags=0):
     return keys, np.full(len(keys), flags, np.uint32), data
 
 
-def write_shard(directory: Path, shard: int, shards: int, tables, step: int = 5) -> dict:
+def write_shard(directory: Path, shard: int, shards: int, tables, step: int = 5, count: int = 1) -> dict:
     """``tables``: (name, spec, state, pieces)."""
-    head = json.dumps({"shards": shards, "shard": shard, "step": step, "about": None})
+    head = json.dumps({"shards": shards, "shard": shard, "count": count, "step": step, "about": None})
     plain = [(name, json.dumps(spec), json.dumps(state), pieces) for name, spec, state, pieces in tables]
     return json.loads(umiak_native.write_shard_file(directory, f"shard-{shard:05}.umiak", head, plain))
 
@@ -103,7 +103,7 @@ def block(kind: int, number: int, content: bytes) -> bytes:
     return head + struct.pack("<I", crc32(head + content)) + content
 
 
-def file_of(blocks, magic: bytes = MAGIC, version: int = 1) -> bytes:
+def file_of(blocks, magic: bytes = MAGIC, version: int = 2) -> bytes:
     """A shard file from (kind, content); dicts become JSON."""
     out = magic + struct.pack("<II", version, 0)
     for number, (kind, content) in enumerate(blocks):
@@ -113,7 +113,7 @@ def file_of(blocks, magic: bytes = MAGIC, version: int = 1) -> bytes:
 
 def blocks_of(content: bytes):
     """The blocks of a shard file: (kind, content), every checksum checked."""
-    assert content[:16] == MAGIC + struct.pack("<II", 1, 0)
+    assert content[:16] == MAGIC + struct.pack("<II", 2, 0)
     at, number = 16, 0
     while at < len(content):
         length, kind, found, crc = struct.unpack_from("<IIII", content, at)

@@ -330,7 +330,7 @@ def test_a_save_goes_on_while_others_push(tmp_path: Path) -> None:
         stop.set()
         thread.join()
         assert [answer["server"] for answer in answers] == [0, 1]
-        assert sum(len(answer["files"]) for answer in answers) == ps_crew.SHARDS
+        assert sum(file["count"] for answer in answers for file in answer["files"]) == ps_crew.SHARDS
         pusher.close()
         saver.close()
     with servers(1) as (_, endpoints):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,10 @@ from tests.checkpoint_helpers import COUNTED, CTR, DENSE, SPARSE
 from umiak.ps import checkpoint, export, manifest
 from umiak.ps.checkpoint import BadCheckpoint
 from umiak.ps.clients import local_files
+from umiak.ps.clients.local import LocalClient
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "checkpoint-format-1"
+"""As umiak wrote them when every shard had a file of its own."""
 
 ENVIRON = {"PYTHONPATH": os.pathsep.join(sys.path), "PATH": os.environ["PATH"]}
 
@@ -38,6 +43,45 @@ def refusal(path: Path, *, verify: bool = False) -> BadCheckpoint:
 
 
 # ---- manifests
+
+
+def test_a_small_checkpoint_is_few_files(tmp_path: Path) -> None:
+    client = LocalClient()
+    table = client.create_table("words", json.dumps(helpers.SPARSE))
+    client.set(table, np.arange(1000, dtype=np.uint64), np.ones((1000, 3), np.float32))
+    checkpoint.save(client, tmp_path / "small")
+    assert sorted(os.listdir(tmp_path / "small")) == ["MANIFEST", "shard-00000.umiak"]
+    assert len(export.contents(tmp_path / "small")["words"]["rows"]) == 1000
+
+
+def test_a_large_checkpoint_is_many_files(tmp_path: Path) -> None:
+    client = LocalClient()
+    table = client.create_table("words", json.dumps({**helpers.SPARSE, "dim": 64}))
+    keys = np.arange(60_000, dtype=np.uint64)
+    client.set(table, keys, np.ones((len(keys), 64), np.float32))
+    saved = checkpoint.save(client, tmp_path / "large")
+    assert len(saved.files) > 1
+    assert [file.shard for file in saved.files[1:]] == [file.shard + file.count for file in saved.files[:-1]]
+    other = LocalClient()
+    checkpoint.load(other, tmp_path / "large")
+    assert len(export.contents(tmp_path / "large")["words"]["rows"]) == len(keys)
+
+
+def test_a_checkpoint_of_the_first_format_is_read(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN, tmp_path / "old")
+    old = checkpoint.read(tmp_path / "old", verify=True)
+    assert [(file.shard, file.count) for file in old.files] == [(0, 1), (1, 1), (2, 1), (3, 1)]
+    umiak_native.read_manifest(tmp_path / "old")
+    client = LocalClient(shards=4)
+    checkpoint.load(client, tmp_path / "old")
+    checkpoint.save(client, tmp_path / "new")
+    for name in ("old", "new"):
+        tables = export.contents(tmp_path / name)
+        rows = tables["words"]["rows"]
+        assert {key: row[:3].tolist() for key, (_, row) in rows.items()} == {
+            key: [key, key + 0.25, key + 0.5] for key in range(20)
+        }
+        assert tables["mlp"]["values"].tolist() == list(range(25))
 
 
 def test_a_checkpoint_comes_back(tmp_path: Path) -> None:
@@ -75,13 +119,13 @@ def test_a_manifest_with_any_byte_changed_is_refused(tmp_path: Path) -> None:
     assert seen == {"UM-PS-102", "UM-PS-103", "UM-PS-104", "UM-PS-105"}
 
 
-def signed(body: object, first: bytes = b"umiak checkpoint 1\n") -> bytes:
+def signed(body: object, first: bytes = b"umiak checkpoint 2\n") -> bytes:
     text = first + (body if isinstance(body, bytes) else json.dumps(body).encode()) + b"\n"
     return text + b"crc32 %08x\n" % manifest.crc32(text)
 
 
 def plain() -> dict:
-    file = {"name": "shard-00000.umiak", "shard": 0, "bytes": 1, "crc32": 2, "rows": {"a": 3}}
+    file = {"name": "shard-00000.umiak", "shard": 0, "count": 1, "bytes": 1, "crc32": 2, "rows": {"a": 3}}
     return {"name": "c", "shards": 1, "step": 1, "saved": 2, "tables": {}, "files": [file], "metadata": {}}
 
 
@@ -90,7 +134,7 @@ def plain() -> dict:
     [
         (b"", "UM-PS-102", "cut off"),
         (b"hello", "UM-PS-104", "not a manifest"),
-        (signed({}, b"umiak checkpoint 2\n"), "UM-PS-105", "format '2', and this umiak reads format 1"),
+        (signed({}, b"umiak checkpoint 3\n"), "UM-PS-105", "format '3', and this umiak reads formats up to 2"),
         (signed({}), "UM-PS-106", "the fields name, shards"),
         (signed(b"{"), "UM-PS-106", ""),
         (signed(b"[" * 200_000), "UM-PS-106", "nested too deeply"),
@@ -103,6 +147,9 @@ def plain() -> dict:
         (signed({**plain(), "files": [{**plain()["files"][0], "name": "../x"}]}), "UM-PS-106", "can't be called"),
         (signed({**plain(), "files": [{**plain()["files"][0], "name": ""}]}), "UM-PS-106", "can't be called"),
         (signed({**plain(), "tables": {"a": {"spec": 1, "state": None}}}), "UM-PS-106", "the spec of a"),
+        (signed({**plain(), "files": [{**plain()["files"][0], "count": 0}]}), "UM-PS-112", "can't hold so many"),
+        (signed({**plain(), "files": [{**plain()["files"][0], "count": 2}]}), "UM-PS-112", "can't hold so many"),
+        (signed(plain(), b"umiak checkpoint 1\n"), "UM-PS-106", "the fields name, shard, bytes"),
         (signed({**plain(), "files": []}), "UM-PS-112", "no file holds shard 0 of 1"),
         (signed({**plain(), "shards": 8}), "UM-PS-112", "no file holds shard 1, 2, 3 and 4 more of 8"),
     ],

@@ -21,7 +21,7 @@ from umiak_native import BadFile, Log, ShardFile
 from tests import checkpoint_helpers as helpers
 from tests.checkpoint_helpers import CTR, DENSE, DENSE_PIECE, END, HEADER, NUMBERS, ROWS, SPARSE, TABLE
 
-HEAD = {"shards": 2, "shard": 1, "step": 5, "about": None}
+HEAD = {"shards": 2, "shard": 1, "count": 1, "step": 5, "about": None}
 EMB = {"name": "emb", "spec": SPARSE, "state": None}
 NET = {"name": "net", "spec": DENSE, "state": None}
 
@@ -81,6 +81,7 @@ def test_a_shard_file_comes_back(tmp_path: Path) -> None:
     assert json.loads(umiak_native.verify_shard_file(path)) == {
         "name": path.name,
         "shard": 1,
+        "count": 1,
         "bytes": len(content),
         "crc32": crc32(content),
         "rows": {"emb": 3, "net": 27},
@@ -159,13 +160,15 @@ def test_every_cut_is_noticed(tmp_path: Path) -> None:
         (b"", "torn", "longer than 0 bytes"),
         (b"{}", "foreign", "not a shard file of umiak"),
         (b"PAR1" * 10, "foreign", "not a shard file of umiak"),
-        (helpers.file_of([], version=2), "version", "format 2, and this umiak reads format 1"),
+        (helpers.file_of([], version=3), "version", "format 3, and this umiak reads formats up to 2"),
         (helpers.file_of([]), "torn", "before its header"),
         (helpers.file_of([(END, {})]), "damaged", "first block is not a header"),
         (helpers.file_of([(HEADER, {})]), "schema", "its header is not understood"),
         (helpers.file_of([(HEADER, b"[" * 100_000)]), "schema", "its header is not understood"),
         (helpers.file_of([(HEADER, {**HEAD, "shards": 3})]), "schema", "shard 1 of 3"),
         (helpers.file_of([(HEADER, {**HEAD, "shard": 2})]), "schema", "shard 2 of 2"),
+        (helpers.file_of([(HEADER, {**HEAD, "count": 2})]), "schema", "holds 2 from shard 1 of 2"),
+        (helpers.file_of([(HEADER, {**HEAD, "count": 0})]), "schema", "holds 0 from shard 1 of 2"),
         (helpers.file_of([(HEADER, HEAD)]), "torn", "without its end block"),
         (helpers.file_of([(HEADER, HEAD), (99, b"")]), "damaged", "unknown kind 99"),
         (helpers.file_of([(HEADER, HEAD), (NUMBERS, b"")]), "damaged", "unknown kind 5"),

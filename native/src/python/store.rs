@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::poison::Unpoisoned;
 use crate::store::log::{self, Lsn};
 use crate::store::manifest::Manifest;
-use crate::store::shardfile::{ShardHead, ShardWriter};
+use crate::store::shardfile::{self, ShardHead, ShardWriter};
 use crate::store::shardread::{self, Piece, ShardReader};
 use crate::store::{StoreError, Trouble};
 use crate::table::RowBatch;
@@ -30,6 +30,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ShardFile>()?;
     module.add_class::<Log>()?;
     module.add_function(wrap_pyfunction!(verify_shard_file, module)?)?;
+    module.add_function(wrap_pyfunction!(shards_per_file, module)?)?;
     module.add_function(wrap_pyfunction!(write_shard_file, module)?)?;
     module.add_function(wrap_pyfunction!(spec_differences, module)?)?;
     module.add_function(wrap_pyfunction!(layout_differences, module)?)?;
@@ -88,6 +89,11 @@ impl ShardFile {
     }
 
     #[getter]
+    fn count(&self) -> usize {
+        self.reader.head().count
+    }
+
+    #[getter]
     fn step(&self) -> u64 {
         self.reader.head().step
     }
@@ -134,6 +140,11 @@ impl ShardFile {
 fn verify_shard_file(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     let summary = told(py, py.detach(|| shardread::verify(&path, None)))?;
     serde_json::to_string(&summary).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+#[pyfunction]
+fn shards_per_file(size_bytes: u64, shards: usize) -> usize {
+    shardfile::shards_per_file(size_bytes, shards)
 }
 
 #[pyfunction]

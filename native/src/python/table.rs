@@ -200,6 +200,10 @@ impl PyTable {
         Ok(bytes)
     }
 
+    fn saved_bytes(&self) -> u64 {
+        self.table.saved_bytes()
+    }
+
     fn track(&self, trainers: usize) {
         self.table.track(trainers);
     }
@@ -347,6 +351,10 @@ impl PyDenseTable {
     }
 
     #[allow(clippy::type_complexity)]
+    fn saved_bytes(&self) -> usize {
+        self.table.bytes()
+    }
+
     fn chunk<'py>(
         &self,
         py: Python<'py>,

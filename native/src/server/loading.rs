@@ -44,7 +44,7 @@ impl Engine {
                 scope.spawn(|| {
                     while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
                         match self.read_file(file, &old, tracked, &made) {
-                            Ok(shard) => found.lock().unpoisoned().extend(shard),
+                            Ok(shards) => found.lock().unpoisoned().extend(shards),
                             Err(problem) => {
                                 failure.lock().unpoisoned().get_or_insert(problem);
                                 return;
@@ -75,22 +75,24 @@ impl Engine {
         Ok((registry, changes))
     }
 
-    /// Returns the file's shard if it is this server's.
+    /// Returns those of the file's shards that are this server's.
     fn read_file(
         &self,
         file: &Path,
         old: &Registry,
         tracked: &[String],
         made: &Mutex<BTreeMap<String, Arc<Entry>>>,
-    ) -> Result<Option<usize>, String> {
+    ) -> Result<Range<usize>, String> {
         let reader = ShardReader::open(file).map_err(|error| error.to_string())?;
-        let (shards, shard) = (reader.head().shards, reader.head().shard);
+        let (shards, head) = (reader.head().shards, reader.head());
+        let (owned, held) = (self.tables.owned(), head.shard..head.shard + head.count);
+        let wanted = held.start.max(owned.start)..held.end.min(owned.end);
         if shards != self.config.shards {
             let text = format!("is of a job with {shards} virtual shards, and this one has {}", self.config.shards);
             return Err(format!("{}: {text}", file.display()));
         }
-        if !self.tables.owned().contains(&shard) {
-            return Ok(None);
+        if wanted.is_empty() {
+            return Ok(wanted);
         }
         let mut current: Option<Arc<Entry>> = None;
         for piece in reader {
@@ -129,18 +131,28 @@ impl Engine {
                     drop(made);
                     current = Some(entry);
                 }
-                (shardread::Piece::Rows(batch), Some(entry)) => match &entry.table {
-                    Table::Sparse(table) => table.load(&batch).map_err(problem)?,
+                (shardread::Piece::Rows(mut batch), Some(entry)) => match &entry.table {
+                    Table::Sparse(table) => {
+                        if wanted != held {
+                            batch.retain(|key| wanted.contains(&self.tables.shard_of(key)));
+                        }
+                        table.load(&batch).map_err(problem)?;
+                    }
                     Table::Dense(_) => return Err(problem("holds rows of a dense table".to_owned())),
                 },
                 (shardread::Piece::Dense { offset, values, state }, Some(entry)) => match &entry.table {
-                    Table::Dense(table) => table.load_chunk(offset as usize, &values, &state).map_err(problem)?,
+                    Table::Dense(table) if held.contains(&table.shard_at(offset as usize)) => {
+                        if wanted.contains(&table.shard_at(offset as usize)) {
+                            table.load_chunk(offset as usize, &values, &state).map_err(problem)?;
+                        }
+                    }
+                    Table::Dense(_) => return Err(problem("holds elements of a shard that is not in it".to_owned())),
                     Table::Sparse(_) => return Err(problem("holds elements of a sparse table".to_owned())),
                 },
                 _ => return Err(problem("holds numbers of no table".to_owned())),
             }
         }
-        Ok(Some(shard))
+        Ok(wanted)
     }
 
     /// What was read for this very request, if nothing has changed about the tables since.
@@ -156,7 +168,7 @@ impl Engine {
         let failed = |text: String| refusals::load_failed(text);
         let files: Vec<PathBuf> = match &wanted.files {
             Some(names) => names.iter().map(|name| wanted.path.join(name)).collect(),
-            None => self.tables.owned().map(|shard| wanted.path.join(shardfile::file_name(shard))).collect(),
+            None => files_of(&wanted.path, &self.tables.owned()).map_err(failed)?,
         };
         self.read_tables(&files, &self.tables.tracked()).map_err(failed)
     }
@@ -234,6 +246,20 @@ impl Engine {
         let server = self.config.server;
         Ok(reply.json(&json!({"server": server, "step": step, "rows": rows, "changes": changes}))?)
     }
+}
+
+/// The files of a directory that can hold these shards: each begins with the shard of its name, and ends before the next one.
+fn files_of(dir: &Path, owned: &Range<usize>) -> Result<Vec<PathBuf>, String> {
+    let problem = |error: std::io::Error| format!("{}: {error}", dir.display());
+    let mut firsts = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(problem)? {
+        firsts.extend(shardfile::first_shard(&entry.map_err(problem)?.file_name().to_string_lossy()));
+    }
+    firsts.sort_unstable();
+    let ends = firsts.iter().skip(1).copied().chain([usize::MAX]);
+    let fits = |(first, end): &(usize, usize)| *first < owned.end && *end > owned.start;
+    let fitting = firsts.iter().copied().zip(ends).filter(fits);
+    Ok(fitting.map(|(first, _)| dir.join(shardfile::file_name(first))).collect())
 }
 
 fn missing_shard(found: &[usize], owned: Range<usize>) -> Option<String> {

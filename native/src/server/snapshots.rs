@@ -12,6 +12,7 @@
 //!     gathers/                   another: what came of the last turn of each gather
 //! ```
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -105,6 +106,8 @@ enum Order {
 /// The tables at one moment. They are thawed when it goes.
 pub(super) struct Moment {
     tables: Vec<(Arc<Entry>, Value)>,
+    /// About how large their files will be.
+    bytes: u64,
     pub step: u64,
     saved: bool,
 }
@@ -123,11 +126,15 @@ impl Drop for Moment {
 impl Engine {
     /// The caller has the gate alone, and the right to write.
     fn freeze(&self, core: &Core, mode: SaveMode) -> Result<Moment, String> {
-        let mut moment = Moment { tables: Vec::new(), step: core.steps.step(), saved: false };
+        let mut moment = Moment { tables: Vec::new(), bytes: 0, step: core.steps.step(), saved: false };
         for entry in self.tables.registry().all() {
             let state = match &entry.table {
                 Table::Sparse(table) => table.freeze(mode).map(|()| table.state())?,
                 Table::Dense(table) => table.freeze().map(|()| table.state())?,
+            };
+            moment.bytes += match &entry.table {
+                Table::Sparse(table) => table.saved_bytes(),
+                Table::Dense(table) => table.bytes() as u64,
             };
             moment.tables.push((entry.clone(), state));
         }
@@ -143,26 +150,29 @@ impl Engine {
     ) -> Result<Vec<ShardSummary>, String> {
         let summaries = Mutex::new(Vec::new());
         let owned = self.tables.owned();
+        let per_file = shardfile::shards_per_file(moment.bytes, owned.len());
         let next = AtomicUsize::new(owned.start);
         let failure: Mutex<Option<String>> = Mutex::new(None);
         let lock = |failure: &Mutex<Option<String>>| failure.lock().unpoisoned().is_some();
         std::thread::scope(|scope| {
-            for _ in 0..WRITERS.min(owned.len()) {
+            for _ in 0..WRITERS.min(owned.len().div_ceil(per_file)) {
                 scope.spawn(|| {
                     loop {
-                        let shard = next.fetch_add(1, Ordering::Relaxed);
-                        if shard >= owned.end || lock(&failure) {
+                        let first = next.fetch_add(per_file, Ordering::Relaxed);
+                        if first >= owned.end || lock(&failure) {
                             return;
                         }
+                        let shards = first..owned.end.min(first + per_file);
+                        let count = shards.len();
                         let outcome = match self.lifetime.is_stopped() {
                             true => Err("the server is being stopped".to_owned()),
-                            false => self.write_shard(moment, dir, order, shard).map_err(|error| error.to_string()),
+                            false => self.write_file(moment, dir, order, shards).map_err(|error| error.to_string()),
                         };
                         match outcome {
                             Ok(summary) => summaries.lock().unpoisoned().push(summary),
                             Err(text) => *failure.lock().unpoisoned() = Some(text),
                         }
-                        written.fetch_add(1, Ordering::Relaxed);
+                        written.fetch_add(count, Ordering::Relaxed);
                     }
                 });
             }
@@ -176,20 +186,29 @@ impl Engine {
         Ok(summaries)
     }
 
-    fn write_shard(&self, moment: &Moment, dir: &Path, order: Order, shard: usize) -> std::io::Result<ShardSummary> {
+    fn write_file(
+        &self,
+        moment: &Moment,
+        dir: &Path,
+        order: Order,
+        shards: Range<usize>,
+    ) -> std::io::Result<ShardSummary> {
         let about = json!({"job": self.config.job});
-        let head = ShardHead { shards: self.config.shards, shard, step: moment.step, about };
+        let (shard, count) = (shards.start, shards.len());
+        let head = ShardHead { shards: self.config.shards, shard, count, step: moment.step, about };
         let mut writer = ShardWriter::create(dir, &shardfile::file_name(shard), &head)?;
         for (entry, state) in &moment.tables {
             writer.table(&entry.name, &entry.spec, state)?;
-            match &entry.table {
-                Table::Sparse(table) if order == Order::Keys => {
-                    table.scan_sorted(shard, &mut |batch| writer.rows(batch))?;
-                }
-                Table::Sparse(table) => table.scan(shard, &mut |batch| writer.rows(batch))?,
-                Table::Dense(table) => {
-                    if let Some((offset, values, state)) = table.chunk(shard) {
-                        writer.dense(offset as u64, &values, &state)?;
+            for shard in shards.clone() {
+                match &entry.table {
+                    Table::Sparse(table) if order == Order::Keys => {
+                        table.scan_sorted(shard, &mut |batch| writer.rows(batch))?;
+                    }
+                    Table::Sparse(table) => table.scan(shard, &mut |batch| writer.rows(batch))?,
+                    Table::Dense(table) => {
+                        if let Some((offset, values, state)) = table.chunk(shard) {
+                            writer.dense(offset as u64, &values, &state)?;
+                        }
                     }
                 }
             }

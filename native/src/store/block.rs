@@ -9,6 +9,7 @@
 //! no block can vanish or change places, without being noticed. What kinds mean is said elsewhere.
 
 use std::io::{self, Read, Write};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use crc32fast::Hasher;
@@ -91,8 +92,15 @@ pub struct BlockReader<R: Read> {
 }
 
 impl<R: Read> BlockReader<R> {
-    /// Reads the prologue; `what` says what the file should be ("shard file").
-    pub fn new(input: R, file: &Path, size: u64, magic: [u8; 8], version: u32, what: &str) -> Result<Self, StoreError> {
+    /// Reads the prologue; `what` says what the file should be ("shard file"), `versions` which formats are understood.
+    pub fn new(
+        input: R,
+        file: &Path,
+        size: u64,
+        magic: [u8; 8],
+        versions: RangeInclusive<u32>,
+        what: &str,
+    ) -> Result<Self, StoreError> {
         let mut reader =
             Self { input, file: file.to_path_buf(), size, at: 0, number: 0, content: Vec::new(), crc: Hasher::new() };
         let mut prologue = [0u8; PROLOGUE as usize];
@@ -105,8 +113,8 @@ impl<R: Read> BlockReader<R> {
             return Err(reader.wrong(Trouble::Torn, format!("is cut off: a {what} is longer than {size} bytes")));
         }
         let found = u32_at(&prologue, 8);
-        if found != version {
-            let text = format!("is a {what} of format {found}, and this umiak reads format {version}");
+        if !versions.contains(&found) {
+            let text = format!("is a {what} of format {found}, and this umiak reads formats up to {}", versions.end());
             return Err(reader.wrong(Trouble::Version, text));
         }
         if u32_at(&prologue, 12) != 0 {

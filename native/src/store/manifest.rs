@@ -1,12 +1,13 @@
 //! Manifests: what a checkpoint, or a server's own snapshot, consists of. Written last; without it there is nothing.
 //!
 //! ```text
-//! umiak checkpoint 1
+//! umiak checkpoint 2
 //! { ... JSON ... }
 //! crc32 89abcdef
 //! ```
 //!
-//! The checksum is that of all bytes before its line. `umiak.ps.checkpoint` reads and writes the same.
+//! The checksum is that of all bytes before its line. `umiak.ps.checkpoint` reads and writes the same. In format 1
+//! every file holds one shard.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::{Read, Write};
@@ -21,7 +22,8 @@ use crate::keys::Sharding;
 use crate::table::spec::TableSpec;
 
 pub const NAME: &str = "MANIFEST";
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+const READ: [&str; 2] = ["1", "2"];
 const FIRST: &str = "umiak checkpoint ";
 /// `crc32 ` + eight digits + newline.
 const LAST: usize = 15;
@@ -94,8 +96,8 @@ impl Manifest {
         let (text, last) = bytes.split_at(body);
         let version = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
         let version = String::from_utf8_lossy(&version[FIRST.len().min(version.len())..]).into_owned();
-        if text.contains(&b'\n') && version != VERSION.to_string() {
-            let text = format!("is a manifest of format {version:?}, and this umiak reads format {VERSION}");
+        if text.contains(&b'\n') && !READ.contains(&version.as_str()) {
+            let text = format!("is a manifest of format {version:?}, and this umiak reads formats up to {VERSION}");
             return Err(wrong(Trouble::Version, text));
         }
         if last != format!("crc32 {:08x}\n", crc32fast::hash(text)).as_bytes() {

@@ -1,7 +1,8 @@
-//! Shard files: one virtual shard's rows of all tables and its pieces of dense tables. Values and the writer.
+//! Shard files: the rows of all tables in one virtual shard, or in several that follow each other, and their pieces of dense
+//! tables. Values and the writer.
 //!
 //! ```text
-//! header   JSON {shards, shard, step, about}
+//! header   JSON {shards, shard, count, step, about}
 //! table    JSON {name, spec, state}         everything up to the next table block belongs to this table
 //! rows     count u32 | width u32 | keys u64... | flags u32... | numbers f32..., row by row
 //! dense    offset u64 | values u64 | state u64         how many numbers follow in `numbers` blocks
@@ -10,7 +11,8 @@
 //! ```
 //!
 //! The blocks themselves are described in `block`. Rows of one table have one width: what a table saves of a row, not
-//! only its values. A file has its name from the moment that it is whole.
+//! only its values. A file has its name from the moment that it is whole. Files of format 1 hold one shard each and don't say
+//! how many.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -26,9 +28,13 @@ use crate::table::RowBatch;
 use crate::table::spec::TableSpec;
 
 pub const MAGIC: [u8; 8] = *b"UMIAKSHD";
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+/// The oldest format that is still read.
+pub const OLDEST: u32 = 1;
 /// Rows and numbers are cut into blocks of about this size.
 const GOOD_BLOCK: usize = 1 << 20;
+/// Shards share a file up to about this size: each file is waited for on the disk, and copied by itself.
+const GOOD_FILE: u64 = 8 << 20;
 
 pub mod kind {
     pub const HEADER: u32 = 1;
@@ -43,7 +49,10 @@ pub mod kind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ShardHead {
     pub shards: usize,
+    /// The first shard in the file, and how many there are from it on.
     pub shard: usize,
+    #[serde(default = "one")]
+    pub count: usize,
     pub step: u64,
     #[serde(default)]
     pub about: Value,
@@ -78,14 +87,31 @@ pub(super) struct End {
 pub struct ShardSummary {
     pub name: String,
     pub shard: usize,
+    #[serde(default = "one")]
+    pub count: usize,
     pub bytes: u64,
     pub crc32: u32,
     pub rows: BTreeMap<String, u64>,
 }
 
-/// The name of a shard's file in a checkpoint.
+const fn one() -> usize {
+    1
+}
+
+/// The name of the file in a checkpoint whose first shard this is.
 pub fn file_name(shard: usize) -> String {
     format!("shard-{shard:05}.umiak")
+}
+
+/// The first shard of a file by its name; `None` for any other file.
+pub fn first_shard(name: &str) -> Option<usize> {
+    name.strip_prefix("shard-")?.strip_suffix(".umiak")?.parse().ok()
+}
+
+/// How many of `shards` a file takes, if all of them have `bytes`: keys are spread evenly, so each has about the same share.
+pub fn shards_per_file(bytes: u64, shards: usize) -> usize {
+    let files = bytes.div_ceil(GOOD_FILE).clamp(1, shards.max(1) as u64) as usize;
+    shards.div_ceil(files).max(1)
 }
 
 /// Writes one file. Dropped without `finish`, it leaves nothing behind.
@@ -94,6 +120,7 @@ pub struct ShardWriter {
     fresh: Fresh,
     name: String,
     shard: usize,
+    count: usize,
     totals: Vec<TableTotal>,
     dense: bool,
     width: Option<usize>,
@@ -110,6 +137,7 @@ impl ShardWriter {
             fresh,
             name: name.to_owned(),
             shard: head.shard,
+            count: head.count,
             totals: Vec::new(),
             dense: false,
             width: None,
@@ -165,7 +193,7 @@ impl ShardWriter {
         Ok(())
     }
 
-    /// This shard's piece of a dense table: elements from `offset` on, and whatever belongs to them.
+    /// A shard's piece of a dense table: elements from `offset` on, and whatever belongs to them.
     pub fn dense(&mut self, offset: u64, values: &[f32], state: &[f32]) -> io::Result<()> {
         if self.totals.is_empty() || !self.dense {
             return self.refuse("a dense piece outside of a dense table".to_owned());
@@ -196,7 +224,7 @@ impl ShardWriter {
         flushed.map_err(|error| with_file(&path, error.error()))?;
         self.fresh.keep()?;
         let rows = end.tables.into_iter().map(|total| (total.name, total.rows + total.elements)).collect();
-        Ok(ShardSummary { name: self.name, shard: self.shard, bytes, crc32, rows })
+        Ok(ShardSummary { name: self.name, shard: self.shard, count: self.count, bytes, crc32, rows })
     }
 
     fn flush_block(&mut self, kind: u32) -> io::Result<()> {

@@ -8,7 +8,7 @@ use std::io::BufReader;
 use std::path::Path;
 
 use super::block::{BlockReader, f32s, u32_at, u64_at};
-use super::shardfile::{End, MAGIC, ShardHead, ShardSummary, TableHead, TableTotal, VERSION, kind};
+use super::shardfile::{End, MAGIC, OLDEST, ShardHead, ShardSummary, TableHead, TableTotal, VERSION, kind};
 use super::{StoreError, Trouble, open_regular};
 use crate::keys::Sharding;
 use crate::table::RowBatch;
@@ -44,15 +44,19 @@ impl ShardReader {
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let (file, size) = open_regular(path)?;
         let input = BufReader::with_capacity(size.clamp(64, 256 << 10) as usize, file);
-        let mut blocks = BlockReader::new(input, path, size, MAGIC, VERSION, "shard file")?;
+        let mut blocks = BlockReader::new(input, path, size, MAGIC, OLDEST..=VERSION, "shard file")?;
         match blocks.advance()? {
             Some(kind::HEADER) => {}
             Some(_) => return Err(blocks.wrong(Trouble::Damaged, "is damaged: its first block is not a header")),
             None => return Err(blocks.wrong(Trouble::Torn, "is cut off: it ends before its header")),
         }
         let head: ShardHead = json(&blocks, "header")?;
-        if Sharding::new(head.shards).is_none() || head.shard >= head.shards {
-            let text = format!("is shard {} of {}, which can't be", head.shard, head.shards);
+        let end = head.shard.saturating_add(head.count);
+        if Sharding::new(head.shards).is_none() || head.count == 0 || end > head.shards {
+            let text = format!(
+                "says that it holds {} from shard {} of {}, which can't be",
+                head.count, head.shard, head.shards
+            );
             return Err(blocks.wrong(Trouble::Schema, text));
         }
         let (totals, width) = (Vec::new(), None);
@@ -197,7 +201,8 @@ pub fn verify(path: &Path, listed: Option<&ShardSummary>) -> Result<ShardSummary
     let (bytes, crc32) = reader.fingerprint().unwrap_or_default();
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let rows = reader.totals().iter().map(|total| (total.name.clone(), total.rows + total.elements)).collect();
-    let found = ShardSummary { name, shard: reader.head().shard, bytes, crc32, rows };
+    let (shard, count) = (reader.head().shard, reader.head().count);
+    let found = ShardSummary { name, shard, count, bytes, crc32, rows };
     match listed {
         Some(listed) if *listed != found => {
             let text = "is whole, but not the file that the manifest lists: it was replaced after the save";

@@ -57,7 +57,7 @@ fn batch(first: u64, count: usize) -> RowBatch {
 #[test]
 fn a_shard_file_comes_back() {
     let place = Place::new();
-    let head = ShardHead { shards: 4, shard: 3, step: 9, about: json!({"server": 1}) };
+    let head = ShardHead { shards: 4, shard: 3, count: 1, step: 9, about: json!({"server": 1}) };
     let mut writer = ShardWriter::create(&place.0, &file_name(3), &head).unwrap();
     let state = json!({"power": 0.1 + 0.2});
     writer.table("emb", &sparse(), &state).unwrap();
@@ -108,7 +108,7 @@ fn a_shard_file_comes_back() {
 #[test]
 fn a_dropped_writer_leaves_nothing() {
     let place = Place::new();
-    let head = ShardHead { shards: 1, shard: 0, step: 0, about: json!(null) };
+    let head = ShardHead { shards: 1, shard: 0, count: 1, step: 0, about: json!(null) };
     drop(ShardWriter::create(&place.0, "a", &head).unwrap());
     assert_eq!(std::fs::read_dir(&place.0).unwrap().count(), 0);
 }
@@ -128,7 +128,7 @@ fn specs_are_compared_field_by_field() {
 #[test]
 fn a_manifest_comes_back_and_knows_its_files() {
     let place = Place::new();
-    let head = ShardHead { shards: 1, shard: 0, step: 0, about: json!(null) };
+    let head = ShardHead { shards: 1, shard: 0, count: 1, step: 0, about: json!(null) };
     let file = ShardWriter::create(&place.0, &file_name(0), &head).unwrap().finish().unwrap();
     let table = TableEntry { spec: sparse(), state: json!({"rate": 0.3}) };
     let manifest = Manifest {
@@ -280,4 +280,17 @@ fn anything_in_the_place_of_a_buffer_is_no_reason_not_to_start() {
         let (log, replayed) = Log::recover(&place.0, Duration::from_millis(1), 1, &mut |_, _| Ok(())).unwrap();
         assert_eq!((replayed.last, log.append(&[b"two"]).unwrap()), (1, 2));
     }
+}
+
+#[test]
+fn shards_share_files_until_these_are_large() {
+    use super::shardfile::{first_shard, shards_per_file};
+    assert_eq!(shards_per_file(0, 256), 256);
+    assert_eq!(shards_per_file(8 << 20, 256), 256);
+    assert_eq!(shards_per_file((8 << 20) + 1, 256), 128);
+    assert_eq!(shards_per_file(1 << 40, 256), 1);
+    assert_eq!(shards_per_file(1, 0), 1);
+    assert_eq!(first_shard(&file_name(4095)), Some(4095));
+    assert_eq!(first_shard("MANIFEST"), None);
+    assert_eq!(first_shard(".shard-00000.umiak.1-2.tmp"), None);
 }

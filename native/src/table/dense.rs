@@ -290,9 +290,14 @@ impl DenseTable {
         self.write().frozen = None;
     }
 
+    /// The virtual shard of the chunk that begins with this element.
+    pub fn shard_at(&self, offset: usize) -> usize {
+        offset / self.chunk
+    }
+
     /// Takes a saved chunk in.
     pub fn load_chunk(&self, offset: usize, values: &[f32], state: &[f32]) -> Result<(), String> {
-        let shard = offset / self.chunk;
+        let shard = self.shard_at(offset);
         let range = range_of(shard, self.chunk, self.spec.elements());
         let is_here = self.owned.contains(&shard) && range.start == offset && range.len() == values.len();
         let inner = &mut *self.write();

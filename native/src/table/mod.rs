@@ -93,6 +93,15 @@ impl RowBatch {
         self.flags.clear();
         self.data.clear();
     }
+
+    /// Only the rows of keys that are wanted stay.
+    pub fn retain(&mut self, is_wanted: impl Fn(u64) -> bool) {
+        let width = self.data.len() / self.keys.len().max(1);
+        let kept: Vec<usize> = (0..self.keys.len()).filter(|&row| is_wanted(self.keys[row])).collect();
+        self.data = kept.iter().flat_map(|row| &self.data[row * width..(row + 1) * width]).copied().collect();
+        self.flags = kept.iter().map(|&row| self.flags[row]).collect();
+        self.keys = kept.iter().map(|&row| self.keys[row]).collect();
+    }
 }
 
 /// What a saved row is.

@@ -30,6 +30,11 @@ impl SparseTable {
         Ok(())
     }
 
+    /// About how many bytes a save takes: rows as they are now.
+    pub fn saved_bytes(&self) -> u64 {
+        self.len() * (12 + 4 * self.spec.saved_width() as u64)
+    }
+
     /// The rows that a save of the frozen moment takes, in batches. Each shard can be scanned once.
     pub fn scan(&self, shard: usize, sink: &mut dyn FnMut(&RowBatch) -> io::Result<()>) -> io::Result<()> {
         let mut batch = RowBatch::default();

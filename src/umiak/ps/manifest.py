@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-VERSION = 1
+VERSION = 2
+READ = ("1", "2")
+"""Formats that are read. In the first one, every file holds one shard."""
 FILE_NAME = "MANIFEST"
 MOST_BYTES = 64 << 20
 
@@ -54,10 +56,14 @@ class Table:
 
 @value
 class ShardFile:
-    """One file of a checkpoint. ``rows`` counts, by table, rows of sparse and elements of dense tables."""
+    """One file of a checkpoint: ``count`` virtual shards from ``shard`` on.
+
+    ``rows`` counts, by table, rows of sparse and elements of dense tables.
+    """
 
     name: str
     shard: int
+    count: int
     bytes: int
     crc32: int
     rows: Mapping[str, int]
@@ -86,8 +92,15 @@ def to_bytes(manifest: Manifest) -> bytes:
         "saved": manifest.saved,
         "tables": {name: {"spec": table.spec, "state": table.state} for name, table in manifest.tables.items()},
         "files": [
-            {"name": f.name, "shard": f.shard, "bytes": f.bytes, "crc32": f.crc32, "rows": dict(f.rows)}
-            for f in manifest.files
+            {
+                "name": file.name,
+                "shard": file.shard,
+                "count": file.count,
+                "bytes": file.bytes,
+                "crc32": file.crc32,
+                "rows": dict(file.rows),
+            }
+            for file in manifest.files
         ],
         "metadata": manifest.metadata,
     }
@@ -103,11 +116,11 @@ def from_bytes(content: bytes, where: object) -> Manifest:
     text, last = content[:-_LAST], content[-_LAST:]
     line, newline, body = text.partition(b"\n")
     version = line[len(_FIRST) :].decode(errors="replace")
-    if newline and version != str(VERSION):
+    if newline and version not in READ:
         raise bad(
             "UM-PS-105",
             where,
-            f"a checkpoint of format {version!r}, and this umiak reads format {VERSION}",
+            f"a checkpoint of format {version!r}, and this umiak reads formats up to {VERSION}",
             hint="use the version of umiak that saved it, or a newer one",
         )
     if not (newline and last[:6] == b"crc32 " and last[-1:] == b"\n"):
@@ -127,17 +140,18 @@ def from_bytes(content: bytes, where: object) -> Manifest:
             hint="use another checkpoint, or copy this one again",
         )
     try:
-        return _manifest(json.loads(body))
+        return _manifest(json.loads(body), has_counts=version != "1")
     except (ValueError, RecursionError) as error:
         why = str(error) if isinstance(error, ValueError) else "nested too deeply"
         raise bad("UM-PS-106", where, "the manifest can't be understood", why=why) from None
 
 
-def shard_files(plain: object) -> tuple[ShardFile, ...]:
+def shard_files(plain: object, *, has_counts: bool = True) -> tuple[ShardFile, ...]:
     """Entries of a manifest, or of a server's answer, from plain data; ValueError if they are something else."""
+    names = ("name", "shard", *(("count",) if has_counts else ()), "bytes", "crc32", "rows")
     entries = []
     for item in _typed(plain, list, "files"):
-        entry = _object(item, ("name", "shard", "bytes", "crc32", "rows"), "a file")
+        entry = _object(item, names, "a file")
         rows = _typed(entry["rows"], dict, "rows")
         name = _typed(entry["name"], str, "name")
         if name in ("", ".", "..") or "/" in name or "\0" in name:
@@ -146,6 +160,7 @@ def shard_files(plain: object) -> tuple[ShardFile, ...]:
             ShardFile(
                 name=name,
                 shard=_number(entry["shard"], "shard"),
+                count=_number(entry.get("count", 1), "count"),
                 bytes=_number(entry["bytes"], "bytes"),
                 crc32=_number(entry["crc32"], "crc32"),
                 rows={table: _number(count, f"rows.{table}") for table, count in rows.items()},
@@ -164,22 +179,24 @@ def tables(plain: object) -> dict[str, Table]:
 
 
 def missing_shards(manifest: Manifest) -> str | None:
-    """What is wrong with the list of files: every shard must have exactly one. None if nothing is."""
-    shards = [file.shard for file in manifest.files]
+    """What is wrong with the list of files: every shard must be in exactly one. None if nothing is."""
+    if strange := [file.name for file in manifest.files if not 0 < file.count <= manifest.shards]:
+        return f"a file can't hold so many shards: {strange[0]}"
+    shards = [file.shard + place for file in manifest.files for place in range(file.count)]
     there = set(shards)
     if absent := [shard for shard in range(manifest.shards) if shard not in there]:
         more = f" and {len(absent) - 3} more" if len(absent) > 3 else ""
         return f"no file holds shard {', '.join(map(str, absent[:3]))}{more} of {manifest.shards}"
-    if strange := there - set(range(manifest.shards)):
-        return f"a file holds shard {min(strange)}, and there are only {manifest.shards}"
+    if beyond := there - set(range(manifest.shards)):
+        return f"a file holds shard {min(beyond)}, and there are only {manifest.shards}"
     if len(shards) > len(there):
-        return f"{len(shards)} files for {manifest.shards} shards: some shard is there twice"
-    if len({file.name for file in manifest.files}) < len(shards):
+        return f"{len(manifest.files)} files for {manifest.shards} shards: some shard is there twice"
+    if len({file.name for file in manifest.files}) < len(manifest.files):
         return "a file is listed twice"
     return None
 
 
-def _manifest(plain: object) -> Manifest:
+def _manifest(plain: object, *, has_counts: bool) -> Manifest:
     names = ("name", "shards", "step", "saved", "tables", "files", "metadata")
     entry = _object(plain, names, "the manifest")
     shards = _number(entry["shards"], "shards")
@@ -194,7 +211,7 @@ def _manifest(plain: object) -> Manifest:
         step=_number(entry["step"], "step"),
         saved=float(saved),
         tables=tables(entry["tables"]),
-        files=shard_files(entry["files"]),
+        files=shard_files(entry["files"], has_counts=has_counts),
         metadata=_typed(entry["metadata"], dict, "metadata"),
     )
 

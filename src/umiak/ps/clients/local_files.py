@@ -34,13 +34,20 @@ def save(request: Mapping[str, Any], tables: Mapping[str, NativeTable], shards: 
         else:
             table.freeze()
 
-    def written(shard: int) -> Any:
-        head = json.dumps({"shards": shards, "shard": shard, "step": request["step"], "about": {}})
-        parts = [(name, table.spec, table.state(), _pieces(table, shard)) for name, table in tables.items()]
-        return json.loads(umiak_native.write_shard_file(request["path"], f"shard-{shard:05}.umiak", head, parts))
+    per_file = umiak_native.shards_per_file(sum(table.saved_bytes() for table in tables.values()), shards)
+
+    def written(first: int) -> Any:
+        own = range(first, min(first + per_file, shards))
+        head = {"shards": shards, "shard": first, "count": len(own), "step": request["step"], "about": {}}
+        parts = [
+            (name, table.spec, table.state(), [piece for shard in own for piece in _pieces(table, shard)])
+            for name, table in tables.items()
+        ]
+        name = f"shard-{first:05}.umiak"
+        return json.loads(umiak_native.write_shard_file(request["path"], name, json.dumps(head), parts))
 
     with ThreadPoolExecutor(WRITERS) as pool:
-        files = list(pool.map(written, range(shards)))
+        files = list(pool.map(written, range(0, shards, per_file)))
     for table in tables.values():
         table.thaw()
     described = {n: {"spec": json.loads(t.spec), "state": json.loads(t.state())} for n, t in tables.items()}
