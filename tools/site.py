@@ -33,6 +33,7 @@ API = {
     "umiak.models": "What models are written with: [writing models](../reference/modeling.md).",
     "umiak.data": "Samples from slot files: [read slot files](../how-to/read-slot-files.md).",
     "umiak.submit.backend": "What backends are written with: [add a backend](../tutorials/add-a-backend.md).",
+    "umiak.submit.reach.channels": "How a backend reaches a node: [add a backend](../tutorials/add-a-backend.md).",
     "umiak.testing.backends": "Checks the laws of a backend, in its tests.",
     "umiak.train.config.load": "Reads configs: [configs](../reference/config.md#from-python).",
 }

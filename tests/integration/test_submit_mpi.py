@@ -14,6 +14,7 @@ import pytest
 
 from testbed import hosts, mpi
 from testbed.pytest_support import require
+from tests.integration import reaching
 from tests.integration.cluster_desks import ClusterDesk
 from tests.integration.launching import WORKERS
 from tests.support import command_lines, contents_below, eventually
@@ -145,3 +146,21 @@ def test_whatever_is_killed_leaves_nothing(desk: ClusterDesk, victim: str) -> No
         eventually(lambda: desk.status(handle)["state"] == expected, within_s=60)
         assert desk.status(handle)["exit_code"] != 0
     eventually(lambda: not desk.left(), within_s=60)
+
+
+def test_commands_run_beside_the_workers(desk: ClusterDesk, cluster: mpi.Cluster, tmp_path: Path) -> None:
+    """On this host without ssh, on the other one over the person's own ssh."""
+    (tmp_path / ".ssh").mkdir(mode=0o700)
+    (tmp_path / ".ssh" / "config").write_text(cluster.servers.config.read_text())
+    handle = desk.submit("--nnodes", "2", "--", "train.py", "lines=3", "until=go")
+    desk.until_said(*BEGUN)
+    for rank in range(2):
+        reaching.tells_what_a_worker_sees(desk, handle, rank, str(desk.directory))
+    lines = desk.umiak("exec", handle, "--all", "--", "sh", "-c", "echo $UMIAK_RANK $(hostname)").splitlines()
+    assert sorted(lines) == ["[node0] 0 node0", "[node1] 1 node1"]
+    desk.touch("go")
+    assert desk.wait(handle)["state"] == "succeeded"
+    reaching.fetched(desk, handle, "--to", "all")
+    found = reaching.files_below(desk.directory / "all" / "shared")
+    assert b"line 2 of 0" in found["log/0/workerlog.0"]
+    assert b"line 2 of 1" in found["log/1/workerlog.0"]

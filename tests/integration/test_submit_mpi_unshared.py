@@ -11,6 +11,7 @@ import pytest
 
 from testbed import hosts, mpi, sshd
 from testbed.pytest_support import require
+from tests.integration import reaching
 from tests.integration.cluster_desks import ClusterDesk
 from tests.integration.test_submit_mpi import OnHost
 from tests.support import command_lines, contents_below, eventually
@@ -146,3 +147,17 @@ def test_secrets_of_a_run_that_never_began_are_removed_from_the_hosts(apart: Apa
     apart.desk.umiak("wait", handle, status=apart.desk.status(handle).get("exit_code") or 1)
     assert list(apart.there.glob("runs/*/secrets.json")) == []
     assert list(apart.here.glob("runs/*/secrets.json")) == []
+
+
+def test_each_host_gives_its_own_files(apart: Apart) -> None:
+    desk = apart.desk
+    handle = desk.submit("--nnodes", "2", "--", "train.py", "lines=3", "write=out/model", "until=go")
+    apart.until_said(handle, "trainer.0 begin", "trainer.1 begin")
+    reaching.tells_what_a_worker_sees(desk, handle, 1)
+    apart.go(handle)
+    assert desk.wait(handle)["state"] == "succeeded"
+    reaching.fetched(desk, handle, "--to", "all")
+    found = reaching.files_below(desk.directory / "all")
+    assert found["node0/work/out/model"] == b"trained"
+    assert "node1/work/out/model" not in found
+    assert b"line 2 of 1" in found["node1/log/1/workerlog.0"]

@@ -15,9 +15,10 @@ import pytest
 
 from testbed import hosts, slurm
 from testbed.pytest_support import require
+from tests.integration import reaching
 from tests.integration.cluster_desks import ClusterDesk
 from tests.integration.launching import WORKERS
-from tests.support import command_lines, contents_below, eventually
+from tests.support import chance, command_lines, contents_below, eventually
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
 SECRET = "k5-Wq81zTtrr-only-for-nodes"
@@ -317,3 +318,29 @@ def test_a_controller_that_is_away_or_has_forgotten_the_job(tmp_path: Path) -> N
         assert desk.status(handle) == status
         desk.umiak("wait", handle)
         assert "[UM-SUBMIT-360]" in desk.umiak("logs", handle, status=3)
+
+
+def test_commands_run_beside_the_workers_and_files_come_from_the_shared_directory(
+    desk: ClusterDesk, cluster: slurm.Cluster
+) -> None:
+    handle = desk.submit("--nnodes", "2", "--", "train.py", "lines=3", "write=out/model", "until=go")
+    desk.until_said("trainer.0 begin", "trainer.1 begin")
+    reaching.tells_what_a_worker_sees(desk, handle, 1, str(desk.directory))
+    lines = desk.umiak("exec", handle, "--all", "--", "sh", "-c", "echo $UMIAK_RANK $(hostname)").splitlines()
+    assert sorted(lines) == ["[node0] 0 node0", "[node1] 1 node1"]
+    reaching.passes_bytes_on(desk, handle)
+    reaching.ends_with_its_client(desk, handle, reaching.processes_with, str(chance().randrange(10**12)))
+    reaching.passes_signals_on(desk, handle)
+    reaching.has_a_shell(desk, handle, "--node", "node0")
+    steps = ["squeue", "--noheader", "--steps", "--format=%i", f"--jobs={job_of(desk, handle)}"]
+    eventually(lambda: len(cluster.run(steps).stdout.split()) <= 3, within_s=60)  # batch, extern, the job's own
+    assert desk.status(handle)["state"] == "running"
+    desk.touch("go")
+    assert desk.wait(handle)["state"] == "succeeded"
+    assert "UM-SUBMIT-391" in desk.umiak("exec", handle, "--", "true", status=3)
+    reaching.fetched(desk, handle, "--to", "all", "log", "out")
+    found = reaching.files_below(desk.directory / "all" / "shared")
+    assert found["log/1/workerlog.0"].decode().splitlines()[1:4] == [f"line {number} of 1" for number in range(3)]
+    assert found["work/out/model"] == b"trained"
+    reaching.fetched(desk, handle, "--to", "one", "--node", "node1", "log")
+    assert {path.split("/")[1] for path in reaching.files_below(desk.directory / "one" / "shared")} == {"1", "job.log"}

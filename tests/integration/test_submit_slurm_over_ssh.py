@@ -16,8 +16,9 @@ import pytest
 
 from testbed import hosts, slurm, sshd
 from testbed.pytest_support import require
+from tests.integration import reaching
 from tests.integration.cluster_desks import ClusterDesk
-from tests.support import command_lines, contents_below, eventually
+from tests.support import chance, command_lines, contents_below, eventually
 
 pytestmark = [pytest.mark.slurm, pytest.mark.ssh, pytest.mark.timeout(300)]
 SECRET = "k5-Wq81zTtrr-only-for-nodes"
@@ -192,3 +193,20 @@ def test_what_is_missing_on_the_login_node_is_told(desk: ClusterDesk) -> None:
     assert told.count("[UM-SUBMIT-140]") == 4
     assert "node0" in told
     assert "[UM-SUBMIT-140]" in desk.umiak("doctor", "--on", "hpc", "--only", "place", status=1)
+
+
+def test_commands_and_files_go_through_the_login_node(desk: ClusterDesk) -> None:
+    handle = desk.submit("--nnodes", "2", "--", "train.py", "lines=3", "write=out/model", "until=go")
+    work = work_of(desk, handle)
+    eventually(lambda: {"trainer.0 begin", "trainer.1 begin"} <= {*desk.said(work)}, within_s=60)
+    reaching.tells_what_a_worker_sees(desk, handle, 1, str(work))
+    reaching.passes_bytes_on(desk, handle)
+    reaching.ends_with_its_client(desk, handle, reaching.processes_with, str(chance().randrange(10**12)))
+    reaching.has_a_shell(desk, handle)
+    (work / "go").touch()
+    assert desk.wait(handle)["state"] == "succeeded"
+    reaching.fetched(desk, handle, "--to", "all")
+    found = reaching.files_below(desk.directory / "all" / "shared")
+    assert found["work/out/model"] == b"trained"
+    assert b"line 2 of 1" in found["log/1/workerlog.0"]
+    assert not [path for path in found if "secret" in path]

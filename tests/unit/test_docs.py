@@ -424,7 +424,8 @@ def test_commands_are_understood(page: Path) -> None:
         if main.COMMANDS[words[0]].module.startswith(OWN_COMMANDS):
             flags = completion_scripts.flags(main.COMMANDS[words[0]])
             begin = 2 if words[1] in main.COMMANDS[words[0]].words else 1
-            parsed = command_line.parse(flags, words[begin:], {}, starts_program=False, arguments=1)
+            most = main.COMMANDS[words[0]].most_arguments
+            parsed = command_line.parse(flags, words[begin:], {}, starts_program=False, arguments=most)
             named = [
                 problem for problem in parsed.problems if problem.code != "UM-CLI-002"
             ]  # `--timeout`: the flag alone

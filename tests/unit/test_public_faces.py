@@ -20,6 +20,7 @@ FACES = (
     "umiak.models",
     "umiak.ps",
     "umiak.submit.backend",
+    "umiak.submit.reach.channels",
     "umiak.testing.backends",
     "umiak.train.reading",
 )

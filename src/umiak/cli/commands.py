@@ -29,6 +29,8 @@ class Command:
     """Whether its argument is a file."""
     takes_run: bool = False
     """Whether its argument is a submitted run."""
+    most_arguments: int = 1
+    """How many words it takes that are no flags."""
 
 
 COMMANDS = {
@@ -96,6 +98,21 @@ COMMANDS = {
             summary="list submitted jobs, the newest first",
             module="umiak.cli.runs.list",
             flags="umiak.cli.runs.flags:LIST",
+        ),
+        Command(
+            name="exec",
+            summary="run a command, or a shell, on a node of a running job",
+            module="umiak.cli.runs.exec",
+            flags="umiak.cli.runs.flags:EXEC",
+            takes_run=True,
+        ),
+        Command(
+            name="fetch",
+            summary="copy a job's logs, checkpoints and other files here",
+            module="umiak.cli.runs.fetch",
+            flags="umiak.cli.runs.flags:FETCH",
+            takes_run=True,
+            most_arguments=10_000,
         ),
         Command(
             name="doctor",

@@ -25,6 +25,8 @@ WORKERS_ON_HOST = "UMIAK_WORKERS_ON_HOST"
 PS_METRICS = "UMIAK_PS_METRICS"
 PS_DURABILITY = "UMIAK_PS_DURABILITY_MS"
 """Not part of the contract: said by the person who starts the job, and passed on."""
+EXEC = "UMIAK_EXEC"
+"""Neither: set for a command that `umiak exec` runs with a worker's variables, so that it is not taken for the worker."""
 
 NAMES = frozenset(
     [

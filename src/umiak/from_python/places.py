@@ -14,19 +14,20 @@ import os
 from umiak.core.bundle import shown
 from umiak.core.cluster import Role
 from umiak.core.job import Handle, Job, Replicas, Resource, RoleSpec
-from umiak.core.problem import BadRequest, UmiakError
+from umiak.core.problem import BadRequest, Exit, UmiakError
 from umiak.submit import configuration
 from umiak.submit.backend import DEFAULT_GRACE_S, LogsWanted
 from umiak.submit.flow import Flow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from umiak.core.status import JobStatus
     from umiak.submit.backend import LogLine
     from umiak.submit.flow import KnownRun
     from umiak.submit.places import NamedPlace
+    from umiak.submit.reach.running import CommandResult
 
 __all__ = ["Job", "JobPlace", "Replicas", "Resource", "Role", "RoleSpec", "SubmittedRun", "place"]
 
@@ -126,3 +127,43 @@ class SubmittedRun:
             return status
         self._known.backend.cancel(self._known.handle, grace_s)
         return self.status()
+
+    def exec(
+        self,
+        command: Sequence[str],
+        *,
+        node: str | int | None = None,
+        role: Role | str | None = None,
+        rank: int | None = None,
+        stdin: bytes = b"",
+    ) -> CommandResult:
+        """Run a command beside a worker, as `umiak exec` does: on a node by its number or name, or on that of a rank; else on the first."""
+        from umiak.submit.reach import running
+
+        words = running.WantedCommand(
+            words=tuple(command),
+            node="" if node is None else str(node),
+            role="" if role is None else Role(role).value,
+            rank=rank,
+        )
+        return running.captured(self._known.backend, self._known.handle, words, stdin)
+
+    def fetch(
+        self,
+        to: str | os.PathLike[str] | None = None,
+        *,
+        paths: Sequence[str] = (),
+        node: str | int | None = None,
+        overwrite: bool = False,
+    ) -> list[str]:
+        """Bring its files here, as `umiak fetch` does; the paths of all that are here now. `umiak.UmiakError` if some are missing."""
+        from umiak.submit.reach.fetching import Fetch
+        from umiak.submit.reach.nodes import reachable
+
+        directory = os.fspath(to) if to is not None else self.handle.id.replace("/", "-")
+        backend, name = reachable(self._known.backend, self.handle), "" if node is None else str(node)
+        with Fetch(backend, self.handle, directory, paths=paths, node=name, overwrites=overwrite) as fetch:
+            result = fetch.bring()
+            if result.problems:
+                raise UmiakError(*result.problems, exit_status=Exit.REFUSED)
+            return sorted(os.path.join(fetch.target.path, each.path) for each in result.done)

@@ -7,6 +7,7 @@
     backend.status(handle), .logs(handle, wanted), .cancel(handle), .list()
     backend.examine()                                    if it has it: how the place is, for `umiak doctor --on PLACE`
     backend.check_offline(job), .missing_here(job), .render_offline(job, run_id)    if it has them: for a dry run
+    backend.nodes(handle), .files(handle), .open(node)   if it has them: for `umiak exec` and `umiak fetch`
 
 A backend raises `UmiakError` if its place refused and nothing was started, and `AnswerLost` if it can't know. After a lost answer
 the same submission is sent again with the same run id, which must not start the job twice.
@@ -26,7 +27,7 @@ from umiak.core.value import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Protocol, TypeAlias
 
     from umiak.submit.payload.file_manifest import FoundFiles
@@ -44,11 +45,15 @@ __all__ = [
     "BundleFile",
     "Handle",
     "Job",
+    "JobNode",
     "JobStatus",
     "LogLine",
     "LogsWanted",
+    "NodeAccess",
+    "NodeChannel",
     "NodeStatus",
     "Problem",
+    "RunFileRoots",
     "SecretFile",
     "Secrets",
     "State",
@@ -91,6 +96,76 @@ class Examinable(Protocol):
 
     def examine(self) -> Iterable[PlaceCheck]:
         """Hosts, keys, versions, rights: each with its problem, or as something that works."""
+
+
+class NodeAccess(Protocol):
+    """A backend that can start a program on the nodes of a run: `umiak exec` and `umiak fetch` ask for it where there is it.
+
+    The program is `umiak.submit.node.session`: it does what these commands want, and speaks in frames. A backend has only to start it in
+    any way that leaves its standard input and output to the client, and to say where the files of a run are.
+    """
+
+    def nodes(self, handle: Handle) -> Sequence[JobNode]:
+        """The nodes on which the run's workers are now, in the order of their ranks. UmiakError if it is not running."""
+
+    def files(self, handle: Handle) -> Sequence[RunFileRoots]:
+        """Where the run's files are, also after its end. UmiakError if they are gone."""
+
+    def open(self, node: JobNode, /) -> NodeChannel:
+        """Start the program on a node. UmiakError if it can't be reached."""
+
+
+class NodeChannel(Protocol):
+    """Standard input and output of a program on a node."""
+
+    def read(self) -> bytes:
+        """What comes next, in pieces of any size; empty at its end, whatever the reason."""
+
+    def write(self, data: bytes) -> None:
+        """All of it; waits while the other side does not take it. OSError if it has gone."""
+
+    def close(self) -> None:
+        """Let go: the program sees the end of its input, and ends. Again: nothing."""
+
+    def last_words(self) -> str:
+        """After the end: what else was said, as by ssh or srun; empty: nothing."""
+
+
+@value
+class JobNode:
+    """One node of a run, as its backend knows it."""
+
+    run_id: str
+    """The job's id on the node: in the environment of its workers."""
+    name: str
+    """As `umiak status` calls it."""
+    address: str = ""
+    """How its backend reaches it, in its own words."""
+    command: tuple[str, ...] = ()
+    """What starts the program there, where that can't be known from the address alone."""
+
+
+@value
+class RunFileRoots:
+    """Directories of a run on one node, or, where all nodes share them, on one for all."""
+
+    name: str
+    """The directory in which they are put by `umiak fetch`."""
+    node: JobNode
+    base: str = ""
+    """The run's directory there, which the program gets as its argument where it has none."""
+    only: tuple[str, ...] = ()
+    """Of the base: patterns of the directories that are given; ``work*``, ``log``."""
+    others: tuple[tuple[str, str], ...] = ()
+    """More directories: what they are called, and their paths."""
+    in_place: str = ""
+    """A working directory that is not the run's own, but the person's: given only where files in it are named."""
+    plans: str = ""
+    """Where the plans of its nodes are, from the base."""
+    node_number: int | None = None
+    """By which it may be asked for as well; None: it is of all nodes."""
+    parts: tuple[tuple[str, str], ...] = ()
+    """Of what all nodes share: the names of nodes, in the order of their numbers, and the directory in it that is of this one alone."""
 
 
 @value

@@ -11,6 +11,7 @@ It submits the job for real, asks about it as another process would (each time t
     logs       the same lines whenever they are read; from a position on just the rest; the last ones, and those since some time
     cancel     ends a job that runs, and leaves alone one that is over
     list       has it
+    nodes      if it has them: none of a job that is over; its files can be listed, or an error says why not
     a handle that is not known, and secrets in files that others can read or that are rendered
 """
 
@@ -107,6 +108,7 @@ class _Examination:
         self._attempt("cancel: of a job that is over", lambda: self.make().cancel(made, 1.0))
         self._law(self._status(made).state is ended.state, "cancel: it changed the state of a job that was over")
         self._law(made in list(self.make().list()), "list: it does not have the job")
+        self._reach(made)
         self._unknown(made)
         for each in searched:
             self._search(each, allowed)
@@ -198,6 +200,36 @@ class _Examination:
 
     def _read(self, made: Handle, wanted: LogsWanted) -> list[LogLine]:
         return [line for line in log_reading.lines(self.make(), made, wanted) if not line.is_note]
+
+    def _reach(self, made: Handle) -> None:
+        """As `umiak exec` and `umiak fetch` would: see `NodeAccess`."""
+        from umiak.submit.reach import fetch_plan
+        from umiak.submit.reach.nodes import reachable
+        from umiak.submit.reach.session import NodeSession
+
+        try:
+            backend = reachable(self.make(), made)
+        except UmiakError:
+            return  # it need not be
+        try:
+            nodes = backend.nodes(made)
+        except UmiakError as error:
+            self._law(all(each.code for each in error.problems), "nodes: an error without a code")
+        else:
+            self._law(False, f"nodes: a job that is over has some: {nodes}")
+        try:
+            roots = backend.files(made)
+            for root in roots:
+                session = NodeSession(root.name, backend.open(root.node))
+                try:
+                    _, problems = fetch_plan.safe_files(root.name, session.listing(root, ()).files)
+                finally:
+                    session.close()
+                self.broken += [f"files: {each.what}" for each in problems]
+            names = [root.name for root in roots]
+            self._law(len({*names}) == len(names), f"files: two directories of one name: {names}")
+        except UmiakError as error:
+            self._law(all(each.code for each in error.problems), "files: an error without a code")
 
     def _unknown(self, made: Handle) -> None:
         stranger = replace(made, id=f"{made.id}-nobody")

@@ -1,4 +1,4 @@
-"""The flags of `umiak status`, `logs`, `wait`, `cancel` and `list`: tables. Values."""
+"""The flags of `umiak status`, `logs`, `wait`, `cancel`, `list`, `exec` and `fetch`: tables. Values."""
 
 from __future__ import annotations
 
@@ -161,4 +161,85 @@ LIST = (
     JSON,
     WATCH,
     INTERVAL,
+)
+
+EXEC = (
+    Flag(
+        name="node",
+        help="Run it on this node: its number or its name in `umiak status`.",
+        group=WHICH,
+        origin=FlagOrigin.UMIAK,
+        metavar="N",
+    ),
+    Flag(
+        name="rank",
+        help="Run it beside this worker: its rank among the trainers, or in its --role.",
+        group=WHICH,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.NUMBER,
+        least=0,
+        metavar="R",
+    ),
+    Flag(
+        name="role",
+        help="Run it beside a worker of this role.",
+        group=WHICH,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.CHOICE,
+        choices=tuple(role.value for role in Role),
+        metavar="ROLE",
+    ),
+    Flag(
+        name="all",
+        letter="a",
+        help="Run it on every node at once; each line of output begins with its node.",
+        group=WHICH,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SWITCH,
+        default=False,
+    ),
+    Flag(
+        name="tty",
+        letter="t",
+        help="Give the command a terminal, as editors and debuggers need; a shell has one.",
+        group=SHOWN,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SWITCH,
+        default=False,
+    ),
+)
+
+FETCH = (
+    Flag(
+        name="to",
+        help="Put the files into this directory; without it, into one with the run's id.",
+        group=WHICH,
+        origin=FlagOrigin.UMIAK,
+        metavar="DIR",
+    ),
+    Flag(
+        name="node",
+        help="Fetch from this node only: its number or its name in `umiak status`.",
+        group=WHICH,
+        origin=FlagOrigin.UMIAK,
+        metavar="N",
+    ),
+    Flag(
+        name="list",
+        letter="l",
+        help="List the files with their sizes, and fetch nothing.",
+        group=SHOWN,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SWITCH,
+        default=False,
+    ),
+    Flag(
+        name="overwrite",
+        help="Replace files here that differ and were not fetched from the run.",
+        group=WHICH,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SWITCH,
+        default=False,
+    ),
+    JSON,
 )

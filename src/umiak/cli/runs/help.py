@@ -1,4 +1,4 @@
-"""The help of `umiak submit`, `status`, `logs`, `wait`, `cancel` and `list`, and their reference page, from the tables of flags. A decider."""
+"""The help of `umiak submit`, `status`, `logs`, `wait`, `cancel`, `list`, `exec` and `fetch`, and their reference page, from the tables of flags. A decider."""
 
 from __future__ import annotations
 
@@ -100,6 +100,37 @@ PAGES = {
         flags=flags.LIST,
         ending="Runs are recorded in ~/.local/state/umiak (XDG_STATE_HOME), readable by you only.",
     ),
+    "exec": HelpPage(
+        usage=("umiak exec [HANDLE] [flags] -- command [arguments]", "umiak exec [HANDLE] [flags]"),
+        about="Run a command on a node of a running job, in its working directory and with the variables of a worker; without a command, a shell. "
+        "Input is passed on, output and errors are kept apart, the exit status is the command's. The job is not disturbed.",
+        examples=(
+            ("umiak exec train-3f -- nvidia-smi", "on the first node"),
+            ("umiak exec train-3f --rank 3 -- py-spy dump --pid 4711", "on the node of a worker"),
+            ("umiak exec train-3f --all -- df -h .", "on every node"),
+            ("umiak exec train-3f -- sh -c 'du -s * | sort -n'", "pipes and stars need a shell"),
+            ("umiak exec train-3f --node 1", "a shell on the second node"),
+        ),
+        flags=flags.EXEC,
+        ending=f"{HANDLE} Ctrl-C reaches the command; a second one ends this command as well. When it ends or is killed, the command on the node is ended, "
+        "with everything that it has started. Exit status: the command's; 126 or 127 if it can't be started; 2 if the request is wrong, "
+        "3 if the node can't be reached.",
+    ),
+    "fetch": HelpPage(
+        usage=("umiak fetch [HANDLE] [flags] [PATH...]",),
+        about="Copy the files of a job here, while it runs or after its end: logs, metrics, checkpoints, plots, whatever is in its working directory, "
+        "each node into a directory of its own. Repeated, it brings what is new, and goes on where it was broken off.",
+        examples=(
+            ("umiak fetch train-3f", "into ./train-3f2a9c"),
+            ("umiak fetch train-3f --list", "files and sizes"),
+            ("umiak fetch train-3f --to results output", "one directory of the working directory"),
+            ("umiak fetch train-3f --node 0 log '*.json'", "logs, and all JSON files, of one node"),
+        ),
+        flags=flags.FETCH,
+        ending=f"{HANDLE} PATH is a file, a directory or a pattern, from the working directory of the job, or as --list prints it; what the job brought in by its "
+        "`inputs` is fetched only if it is named. A file here that was changed since is not replaced without --overwrite. Exit status: 0 if all files are here, "
+        "2 if the request is wrong or files would be overwritten, 3 if a node could not be reached or a file not be read.",
+    ),
 }
 
 HEAD = """\
@@ -107,7 +138,7 @@ HEAD = """\
 
 # Submitting jobs
 
-`umiak submit` runs a [job](job.md) on a place; `umiak status`, `logs`, `wait`, `cancel` and `list` take the handle that it prints, from any shell.
+`umiak submit` runs a [job](job.md) on a place; `umiak status`, `logs`, `wait`, `cancel`, `exec` and `fetch` take the handle that it prints, from any shell.
 
 Places are named in `umiak.toml`, which is looked for in the working directory and above it, and in your own
 `~/.config/umiak/config.toml` (`XDG_CONFIG_HOME`). The nearer file wins; one that

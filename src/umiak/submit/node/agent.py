@@ -57,6 +57,8 @@ def main(
     line = first.strip() or source.readline()
     while line:
         agent.answer(light_json.loads(line))
+        if agent.becomes is not None:
+            return agent.becomes()
         line = source.readline()
     return 0
 
@@ -70,6 +72,8 @@ class _Agent:
         self._sink = sink
         self._held: tuple[HeldRun, RunFiles, str] | None = None
         """What waits for `go`, and the token that is written down then."""
+        self.becomes: Callable[[], int] | None = None
+        """Set by a question after which this process is another program."""
         self._known: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
             "check": self._check,
             "files": self._take_files,
@@ -81,6 +85,8 @@ class _Agent:
             "cancel": self._cancel,
             "list": self._list,
             "clean": self._clean,
+            "session": self._begin_session,
+            "become": self._execute,
         }
 
     def answer(self, request: Mapping[str, Any]) -> None:
@@ -96,6 +102,37 @@ class _Agent:
         except OSError as error:
             answered = {"error": error.filename or "", "why": error.strerror, "errno": error.errno}
         self._say(answered)
+
+    def _begin_session(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Become the program for commands and files of a run: its frames follow the answer, and nothing else does. Without a ``host`` the
+        run's directory is one that several machines share."""
+        path = self._files_of(request).path if request.get("host") else self._run_directory(request)
+        if not os.path.isdir(path):
+            raise FileNotFoundError(2, "the run's files are gone from this host", path)
+
+        def session() -> int:
+            from umiak.submit.node.session import serve
+
+            return serve(self._source.fileno(), self._sink.fileno(), path)
+
+        self.becomes = session
+        return {"ready": True}
+
+    def _run_directory(self, request: Mapping[str, Any]) -> str:
+        if not is_name(str(request["run"])):
+            raise OSError(22, "not a name", str(request["run"]))
+        return os.path.join(self._directory, RUNS, str(request["run"]))
+
+    def _execute(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Become another program of this machine, such as srun: its input and output are the connection's. No secret is among its words."""
+        import shutil
+
+        words, environ = [str(each) for each in request["words"]], dict(request["env"])
+        program = shutil.which(words[0], path=str(request.get("path") or "") or environ.get("PATH"))
+        if program is None:
+            raise FileNotFoundError(2, "no such command", words[0])
+        self.becomes = lambda: os.execve(program, words, environ)  # noqa: S606 - no shell is wanted
+        return {"ready": True}
 
     def _say(self, data: Mapping[str, Any]) -> None:
         self._sink.write(light_json.dumps(data).encode() + b"\n")

@@ -25,6 +25,7 @@ ROOTS = (
     "umiak.launch.__main__",
     "umiak.launch.preflight.__main__",
     "umiak.submit.node.agent",
+    "umiak.submit.node.session",
     "umiak.submit.payload.cloud_start",
     "umiak.submit.backends.ray.driver",
     "umiak.submit.backends.shared.answers",

@@ -28,7 +28,15 @@ if TYPE_CHECKING:
     from umiak.core.devices import Devices
     from umiak.core.job import Job
     from umiak.core.status import JobStatus
-    from umiak.submit.backend import LogLine, LogsWanted, Submission, SubmitContext
+    from umiak.submit.backend import (
+        JobNode,
+        LogLine,
+        LogsWanted,
+        NodeChannel,
+        RunFileRoots,
+        Submission,
+        SubmitContext,
+    )
     from umiak.submit.node.plan import RunPlan
     from umiak.submit.places import NamedPlace
 
@@ -191,6 +199,42 @@ class LocalBackend(OfflineCheck, FilesSent, Remarks):
         except FileNotFoundError:
             return []
         return [Handle(backend=NAME, place=self._place, id=name) for name in names]
+
+    # ---- its nodes
+
+    def nodes(self, handle: Handle) -> tuple[JobNode, ...]:
+        """This machine."""
+        from umiak.submit.reach.nodes import check_running
+
+        check_running(handle, self.status(handle))
+        return (self._node(handle),)
+
+    def files(self, handle: Handle) -> tuple[RunFileRoots, ...]:
+        """The run's logs, and the directory in which it works."""
+        from umiak.submit.backend import RunFileRoots
+
+        files = self._known(handle)
+        return (
+            RunFileRoots(
+                name=NAME,
+                node=self._node(handle),
+                base=files.path,
+                only=("log",),
+                in_place=files.plan().directory,
+                node_number=0,
+            ),
+        )
+
+    def open(self, _: JobNode) -> NodeChannel:
+        """A process of this machine."""
+        from umiak.submit.reach import channels
+
+        return channels.on_this_machine(self._context.environ)
+
+    def _node(self, handle: Handle) -> JobNode:
+        from umiak.submit.backend import JobNode
+
+        return JobNode(run_id=handle.id, name=NAME)
 
     def _known(self, handle: Handle) -> RunFiles:
         files = self._files(handle.id)

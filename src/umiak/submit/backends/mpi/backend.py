@@ -21,6 +21,7 @@ from umiak.schema.keys import BadValue
 from umiak.submit.backend import FilesSent, OfflineCheck, Secrets
 from umiak.submit.backends.local import backend as local
 from umiak.submit.backends.mpi import script, settings
+from umiak.submit.backends.mpi.nodes import MpiNodes
 from umiak.submit.backends.shared import layout, problems
 from umiak.submit.backends.shared.files import SharedStore, filled_texts
 from umiak.submit.node import own_directory
@@ -29,11 +30,19 @@ from umiak.submit.node.plan import PlannedLauncher, RunPlan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from umiak.core.job import Job
     from umiak.core.status import JobStatus
-    from umiak.submit.backend import LogLine, LogsWanted, Submission, SubmitContext
+    from umiak.submit.backend import (
+        JobNode,
+        LogLine,
+        LogsWanted,
+        NodeChannel,
+        RunFileRoots,
+        Submission,
+        SubmitContext,
+    )
     from umiak.submit.backends.mpi.settings import Family, MpiHost, MpiSettings
     from umiak.submit.backends.shared.layout import SharedRun
     from umiak.submit.backends.shared.remote import RemoteHosts
@@ -58,7 +67,7 @@ class _Supervised(local.LocalBackend):
         super().__init__(place, context)
         self._root = os.path.join(context.state_directory, NAME)
 
-    def files(self, run_id: str) -> RunFiles:
+    def run_files(self, run_id: str) -> RunFiles:
         return self._files(run_id)
 
     def known(self, handle: Handle) -> RunFiles:
@@ -77,6 +86,7 @@ class MpiBackend(OfflineCheck, FilesSent):
         path = os.path.normpath(os.path.join(context.directory, root))
         self._store = SharedStore(path, place, said.trusted_directories)
         self._local = _Supervised(place, context)
+        self._reached = MpiNodes(place, said, context)
 
     # ---- submitting
 
@@ -144,14 +154,14 @@ class MpiBackend(OfflineCheck, FilesSent):
             told = f"over ssh, at once, to {names}: all files below {run.path}; secrets through standard input; launcher and job files "
             made = replace(made, requests=(*made.requests, f"{told}only if they are not there"))
         plan = BundleFile(
-            path=os.path.join(self._local.files(run_id).path, PLAN), text=_plan(job, run).text(), mode=PRIVATE
+            path=os.path.join(self._local.run_files(run_id).path, PLAN), text=_plan(job, run).text(), mode=PRIVATE
         )
         return replace(made, files=(*made.files, plan))
 
     def submit(self, submission: Submission) -> Handle:
         """Write everything and start a supervisor, unless the run has one."""
         run = self._store.run(submission.run_id)
-        own = self._local.files(submission.run_id)
+        own = self._local.run_files(submission.run_id)
         if own.supervisor() is None:
             submission = replace(submission, job=self._sent(submission.job))
             self._store.write(run, submission, self._context.directory, only=run.path)
@@ -219,6 +229,27 @@ class MpiBackend(OfflineCheck, FilesSent):
         """Every run of this user that was started on this machine."""
         return [replace(each, backend=NAME) for each in self._local.list()]
 
+    # ---- its nodes
+
+    def nodes(self, handle: Handle) -> Sequence[JobNode]:
+        """The hosts of the run."""
+        from umiak.submit.reach.nodes import check_running
+
+        check_running(handle, self._local.status(handle))
+        return self._nodes(self._run(handle))
+
+    def files(self, handle: Handle) -> Sequence[RunFileRoots]:
+        """What they have of it."""
+        run = self._run(handle)
+        return self._reached.files(run, self._store.info(run), self._nodes(run))
+
+    def open(self, node: JobNode) -> NodeChannel:
+        """A program on a host."""
+        return self._reached.open(node)
+
+    def _nodes(self, run: SharedRun) -> Sequence[JobNode]:
+        return self._reached.of(run, self._store.read(run, script.HOSTFILE) or "")
+
     # ---- hosts that share no file system
 
     def _sent(self, job: Job) -> Job:
@@ -272,7 +303,7 @@ class MpiBackend(OfflineCheck, FilesSent):
         return run
 
     def _command(self, run_id: str) -> tuple[str, ...]:
-        return (sys.executable, "-m", local.SUPERVISOR, self._local.files(run_id).path)
+        return (sys.executable, "-m", local.SUPERVISOR, self._local.run_files(run_id).path)
 
     def _hosts(self) -> tuple[MpiHost, ...]:
         said = self._settings

@@ -11,7 +11,7 @@ import os
 import time
 
 from umiak.core.job import Handle
-from umiak.core.names import is_digits
+from umiak.core.names import is_digits, is_host
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.status import State
 from umiak.core.value import replace
@@ -24,12 +24,21 @@ from umiak.submit.node import own_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from umiak.core.bundle import Bundle
     from umiak.core.job import Job
     from umiak.core.status import JobStatus
-    from umiak.submit.backend import LogLine, LogsWanted, PlaceCheck, Submission, SubmitContext
+    from umiak.submit.backend import (
+        JobNode,
+        LogLine,
+        LogsWanted,
+        NodeChannel,
+        PlaceCheck,
+        RunFileRoots,
+        Submission,
+        SubmitContext,
+    )
     from umiak.submit.backends.shared.layout import SharedRun
     from umiak.submit.backends.shared.remote import RemoteHosts, RemoteStore
     from umiak.submit.backends.slurm.settings import SlurmSettings
@@ -264,6 +273,57 @@ class SlurmBackend(Reviving, OfflineCheck, FilesSent):
     def list(self) -> list[Handle]:
         """Every run in the place's directory."""
         return [Handle(backend=NAME, place=self._place, id=each) for each in self._store.runs()]
+
+    # ---- its nodes
+
+    def nodes(self, handle: Handle) -> Sequence[JobNode]:
+        """The nodes that Slurm has given to the job; each is reached by a step of it."""
+        from umiak.platforms.slurm import expand
+        from umiak.submit.backend import JobNode
+        from umiak.submit.backends.slurm import step
+        from umiak.submit.reach.nodes import check_running
+
+        run = self._known(handle)
+        check_running(handle, self._status(run))
+        return [
+            JobNode(run_id=run.run_id, name=host, address=host, command=step.words(each.id, host, self._settings, run))
+            for each in self._slurm.jobs(self._job_id(run, ask=True))
+            for host in expand(each.nodes)
+            if is_host(host)
+        ]
+
+    def files(self, handle: Handle) -> Sequence[RunFileRoots]:
+        """The run's directory, which this machine sees, or the submit host."""
+        from umiak.submit.backend import JobNode
+        from umiak.submit.backends.shared import roots
+
+        run = self._known(handle)
+        node = JobNode(run_id=run.run_id, name=self._settings.submit_host or self._place)
+        try:
+            names = [each.name for each in self._status(run).nodes]
+        except UmiakError:
+            names = []  # Slurm does not answer: its files are here all the same
+        return [roots.roots_of(run, self._store.info(run), node, names)]
+
+    def open(self, node: JobNode) -> NodeChannel:
+        """A step on a node of the job; where no node is meant, on this machine or the submit host."""
+        from umiak.submit.backends.slurm import step
+        from umiak.submit.reach import channels
+
+        environ = step.environment(self._slurm.environ())
+        if self._hosts:
+            from umiak.submit.backends.ssh.channel import open_session
+
+            question: dict[str, object] = {"do": "session", "run": node.run_id}
+            if node.command:
+                question = {"do": "become", "words": node.command, "env": environ, "path": self._settings.commands}
+            return open_session(self._hosts.connections, self._hosts.all[0], question)
+        if not node.command:
+            return channels.on_this_machine(self._context.environ)
+        program = self._slurm.find(node.command[0])
+        if program is None:
+            raise UmiakError(self._slurm.no_command(node.command[0]), exit_status=Exit.REFUSED)
+        return channels.ProcessChannel((program, *node.command[1:]), environ)
 
     # ---- finding
 

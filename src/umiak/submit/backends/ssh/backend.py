@@ -17,6 +17,7 @@ from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import replace
 from umiak.submit.backend import FilesSent, OfflineCheck
 from umiak.submit.backends.ssh import checks, plan, settings
+from umiak.submit.backends.ssh.nodes import SshNodes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def read_settings(place: NamedPlace, context: SubmitContext) -> SshSettings:
     return found
 
 
-class SshBackend(OfflineCheck, FilesSent):
+class SshBackend(OfflineCheck, FilesSent, SshNodes):
     """The hosts of one place."""
 
     def __init__(self, place: str, said: SshSettings, context: SubmitContext) -> None:
@@ -272,9 +273,9 @@ class SshBackend(OfflineCheck, FilesSent):
         """What all hosts say, joined."""
         from umiak.submit.backends.ssh import joined
 
-        return joined.status_of(self._said(handle))
+        return joined.status_of(self.said(handle))
 
-    def _said(self, handle: Handle) -> list[HostSaid]:
+    def said(self, handle: Handle) -> list[HostSaid]:
         """What each host of a run says. The first host of the place is in every run, and knows the others."""
         hosts = self.settings.hosts
         first = self._ask_status(hosts[:1], handle)
@@ -321,7 +322,7 @@ class SshBackend(OfflineCheck, FilesSent):
         """The lines of all hosts as they come."""
         from umiak.submit.backends.ssh.following import Follower
 
-        asked = self._said(handle)
+        asked = self.said(handle)
         if not wanted.follow and all(each.unreachable for each in asked):
             why = "; ".join(f"{each.label}: {each.unreachable}" for each in asked[:NAMED])
             problem = Problem(
@@ -353,7 +354,7 @@ class SshBackend(OfflineCheck, FilesSent):
             raise UmiakError(*problems, exit_status=Exit.REFUSED)
 
     def _hosts_of(self, handle: Handle) -> list[SshHost]:
-        labels = {each.label for each in self._said(handle)}
+        labels = {each.label for each in self.said(handle)}
         return [each for each in self.settings.hosts if each.label in labels]
 
     def list(self) -> list[Handle]:

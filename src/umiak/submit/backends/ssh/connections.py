@@ -91,7 +91,7 @@ class AgentLink:
     async def answer(self) -> dict[str, Any]:
         line = await self._process.stdout.readline()
         if not line.endswith(b"\n"):
-            raise ConnectionResetError(await self._last_words())
+            raise ConnectionResetError(await self.last_words())
         told: dict[str, Any] = json.loads(line)
         return told
 
@@ -132,7 +132,7 @@ class AgentLink:
             self.first_answer = await self.answer()
 
     async def _no_python(self) -> HostFailure:
-        said = await self._last_words()
+        said = await self.last_words()
         status = self._process.exit_status
         if status in (NOT_FOUND, NOT_EXECUTABLE) or "not found" in said or "No such file" in said:
             return HostFailure(self.host, no_python(self.host, said or "the command was not found"))
@@ -140,7 +140,7 @@ class AgentLink:
         what = f"{self.host.label}: commands can't be run there"
         return HostFailure(self.host, Problem(code="UM-SUBMIT-113", what=what, why=why))
 
-    async def _last_words(self) -> str:
+    async def last_words(self) -> str:
         """What the agent wrote to standard error before it ended."""
         try:
             await asyncio.wait_for(self._process.wait_closed(), 5)
@@ -149,6 +149,15 @@ class AgentLink:
             return ""
         lines = data.decode(errors="replace").strip().splitlines()
         return one_line(lines[-1], 300) if lines else ""
+
+    async def read(self, most: int) -> bytes:
+        """What comes next of an agent that has become another program; empty at its end."""
+        return await self._process.stdout.read(most)
+
+    async def write(self, data: bytes) -> None:
+        """To such a program; waits while it does not take it."""
+        self._process.stdin.write(data)
+        await self._process.stdin.drain()
 
     def close(self) -> None:
         self._process.close()

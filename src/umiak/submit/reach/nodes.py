@@ -1,0 +1,89 @@
+"""Which node of a run is meant, and whether its place lets anybody reach it. A decider.
+
+reachable(run.backend, run.handle)         the backend, or UmiakError with what its users do instead
+chosen(nodes, "1")                         by its number, or by its name
+"""
+
+from __future__ import annotations
+
+from umiak.core.names import is_digits
+from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.status import State
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from umiak.core.job import Handle
+    from umiak.core.status import JobStatus
+    from umiak.submit.backend import Backend, JobNode, NodeAccess
+
+INSTEAD = {
+    "kubernetes": "`umiak status` names the pods: `kubectl exec -it POD -- bash`, `kubectl cp POD:/umiak/work DIR`",
+    "ray": "`ray attach`, or ssh to the node, which `umiak status` names; the job's `outputs` bring files home",
+    "paddlecloud": "open the job in PaddleCloud's web console, which has a shell on its containers; the job's `outputs` bring files home",
+    "aihc": "AIHC opens a shell on a pod: job details, WebShell, in its console; the job's `outputs` bring files home",
+    "bml": "BML has no shell on the nodes of a job; the job's `outputs` bring files home, `umiak logs` prints its lines",
+    "modelarts": "ModelArts opens Cloud Shell on a running job in its console; the job's `outputs` bring files home",
+    "pai": "PAI-DLC opens a shell on an instance: job details, Instances, Enter, in its console; the job's `outputs` bring files home",
+}
+"""What people of places do that give no way to their nodes."""
+OTHERS = "the documentation of the place says how to reach its nodes; the job's `outputs` bring files home"
+
+
+def reachable(backend: Backend, handle: Handle) -> NodeAccess:
+    """The backend, if it can start a program on its nodes."""
+    if all(hasattr(backend, name) for name in ("nodes", "files", "open")):
+        found: NodeAccess = backend  # type: ignore[assignment]
+        return found
+    raise UmiakError(
+        Problem(
+            code="UM-SUBMIT-390",
+            what=f"the nodes of {handle.place} can't be reached from here: its backend is {handle.backend}",
+            why="its API starts no programs on the nodes of a job",
+            hint=INSTEAD.get(handle.backend, OTHERS),
+        ),
+        exit_status=Exit.REFUSED,
+    )
+
+
+def chosen(nodes: Sequence[JobNode], text: str) -> JobNode:
+    """The node of this name, or with this number."""
+    for node in nodes:
+        if text in (node.name, node.address):
+            return node
+    if is_digits(text) and int(text) < len(nodes):
+        return nodes[int(text)]
+    raise no_such_node(text, [each.name for each in nodes])
+
+
+def no_such_node(text: str, names: Sequence[str]) -> UmiakError:
+    """``names``: those that there are."""
+    shown = ", ".join(f"{number} {name}" for number, name in enumerate(names[:16]))
+    more = f" and {len(names) - 16} more" if len(names) > 16 else ""
+    hint = f"it has {shown}{more}: write a number or a name" if names else "`umiak status` lists its nodes"
+    return UmiakError(Problem(code="UM-SUBMIT-393", what=f"not a node of the run: {text}", hint=hint))
+
+
+def no_such_worker(role: str, rank: int | None, found: Sequence[tuple[str, int]]) -> UmiakError:
+    """``found``: the workers that run; no role: none in particular was wanted."""
+    wanted = (role if rank is None else f"{role} {rank}") or "any"
+    shown = ", ".join(f"{each} {number}" for each, number in sorted({*found})[:16])
+    more = f" and {len(found) - 16} more" if len(found) > 16 else ""
+    hint = f"these run: {shown}{more}" if found else "no worker runs now: `umiak status` says how the run is"
+    return UmiakError(
+        Problem(code="UM-SUBMIT-393", what=f"no such worker runs: {wanted}", hint=hint), exit_status=Exit.REFUSED
+    )
+
+
+def check_running(handle: Handle, status: JobStatus) -> None:
+    """UmiakError if the run has no processes now."""
+    if status.state.is_over:
+        why = f"it is over: {status.state.value}"
+        hint = f"`umiak fetch {handle}` brings its files here, `umiak logs {handle}` prints its lines"
+    elif status.state is State.QUEUED:
+        why, hint = "it has no nodes yet: queued", f"wait until it runs: `umiak status {handle} --watch`"
+    else:
+        return
+    what = f"no command can be run on the nodes of {handle}"
+    raise UmiakError(Problem(code="UM-SUBMIT-391", what=what, why=why, hint=hint), exit_status=Exit.REFUSED)
