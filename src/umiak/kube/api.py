@@ -25,10 +25,11 @@ from umiak.kube.answers import KubeRefused, KubeSilent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
     from umiak.kube.kubeconfig import KubeAccess
+    from umiak.kube.web_socket import WebSocket
 
 ATTEMPTS = 6
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.1, 5.0
@@ -121,6 +122,26 @@ class KubeApi:
             raise KubeSilent(_named(error), f"GET {path}") from error
         finally:
             connection.close()
+
+    def web_socket(self, path: str, query: Sequence[tuple[str, str]], protocol: str) -> WebSocket:
+        """A connection in both directions, as ``pods/exec`` has it. KubeRefused if the API does not want it; OSError, HTTPException."""
+        from umiak.kube import web_socket
+
+        connection = self._connect()
+        headers = {"User-Agent": "umiak", **self._credentials.headers()}
+        base = urlsplit(self.access.server).path.rstrip("/")
+        try:
+            opened = web_socket.opened(connection, f"{base}{path}?{urlencode(query)}", headers, protocol)
+        except BaseException:
+            connection.close()
+            raise
+        if not isinstance(opened, web_socket.WebSocket):
+            refused = _refused(opened, f"GET {path}")
+            connection.close()
+            raise refused
+        if connection.sock is not None:
+            connection.sock.settimeout(None)
+        return opened
 
     # ---- requests
 

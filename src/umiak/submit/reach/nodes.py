@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from umiak.submit.backend import Backend, JobNode, NodeAccess
 
 INSTEAD = {
-    "kubernetes": "`umiak status` names the pods: `kubectl exec -it POD -- bash`, `kubectl cp POD:/umiak/work DIR`",
     "ray": "`ray attach`, or ssh to the node, which `umiak status` names; the job's `outputs` bring files home",
     "paddlecloud": "open the job in PaddleCloud's web console, which has a shell on its containers; the job's `outputs` bring files home",
     "aihc": "AIHC opens a shell on a pod: job details, WebShell, in its console; the job's `outputs` bring files home",

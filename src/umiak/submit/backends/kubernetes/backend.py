@@ -23,11 +23,20 @@ from umiak.submit.backends.kubernetes.settings import WorkloadKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from umiak.core.status import JobStatus
-    from umiak.submit.backend import LogLine, LogsWanted, PlaceCheck, Submission, SubmitContext
+    from umiak.submit.backend import (
+        JobNode,
+        LogLine,
+        LogsWanted,
+        NodeChannel,
+        PlaceCheck,
+        RunFileRoots,
+        Submission,
+        SubmitContext,
+    )
     from umiak.submit.places import NamedPlace
 
 NAME = "kubernetes"
@@ -208,6 +217,33 @@ class KubeBackend(KubePlanning, Pinning):
             if str(each["metadata"]["name"]).endswith("-plan")
         }
         return [Handle(backend=NAME, place=self._place, id=run_id) for run_id in sorted(filter(None, found))]
+
+    # ---- its nodes
+
+    def nodes(self, handle: Handle) -> Sequence[JobNode]:
+        """The pods that run."""
+        from umiak.submit.backends.kubernetes import nodes
+        from umiak.submit.reach.nodes import check_running
+
+        with self._telling():
+            facts = self._facts(handle)
+        check_running(handle, state.status_of(facts))
+        return nodes.nodes_of(facts, handle, self._settings.python)
+
+    def files(self, handle: Handle) -> Sequence[RunFileRoots]:
+        """The working directories of the pods that run."""
+        from umiak.submit.backends.kubernetes import nodes
+
+        with self._telling():
+            facts = self._facts(handle)
+        return nodes.roots_of(nodes.nodes_of(facts, handle, self._settings.python), handle)
+
+    def open(self, node: JobNode) -> NodeChannel:
+        """Through the API, with a connection of its own."""
+        from umiak.submit.backends.kubernetes import nodes
+
+        with self._telling():
+            return nodes.opened(self._connect(), self._collection("Pod"), node, self._place)
 
     # ---- what is known
 
