@@ -97,7 +97,7 @@ def places() -> str:
         _text("code", middle - 88, 106, "umiak submit", "end"),
         _text("code", middle - 88, 125, "--on PLACE job.yaml", "end"),
         _text("code", middle + 88, 106, "umiak status, logs,", "start"),
-        _text("code", middle + 88, 125, "wait, cancel", "start"),
+        _text("code", middle + 88, 125, "exec, fetch, cancel", "start"),
     ]
     top = 140
     width = (WIDTH - 2 * MARGIN - (COLUMNS - 1) * GAP) // COLUMNS

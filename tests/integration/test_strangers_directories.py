@@ -25,7 +25,7 @@ from umiak.submit.payload import launcher_file
 
 pytestmark = [pytest.mark.timeout(300)]
 STRANGER = 4711
-"""No account of this machine: another person's, whoever that is."""
+"""No account of this machine: some other person's."""
 
 
 def forged(evidence: Path, size_bytes: int = 0) -> bytes:

@@ -92,7 +92,7 @@ def test_a_strangers_file_in_a_directory_above_is_not_obeyed(shared: Shared, wor
 
 @as_root
 def test_without_the_rule_their_program_would_run(shared: Shared) -> None:
-    """So that the tests above can fail: whoever allows it, gets it."""
+    """So that the tests above can fail: a user who allows it gets it."""
     shared.top.chmod(0o777)
     shared.given_to(SOMEBODY, shared.toml, shared.config)
     shared.umiak("hosts", "check", UMIAK_SAFE_DIRECTORIES=str(shared.top))

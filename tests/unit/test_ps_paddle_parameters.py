@@ -142,7 +142,7 @@ def test_what_one_of_two_trainers_does_not_reach_learns_from_the_other(paddle, w
 
 
 def test_an_embedding_that_is_unfrozen_learns_from_then_on(paddle, models) -> None:
-    """Also where whoever unfreezes it has the parameter from before, or from `parameters()`."""
+    """Also where the code that unfreezes it has the parameter from before, or from `parameters()`."""
     model = paddle.nn.Embedding(10, 2, sparse=True)
     weight = model.weight
     weight.stop_gradient = True

@@ -42,3 +42,20 @@ def test_metrics_have_one_writer(tmp_path: Path) -> None:
     assert Path(run.metrics).read_text() == "1\n2\n"
     run.open_metrics(goes_on=False).close()
     assert Path(run.metrics).read_text() == ""
+
+
+def test_a_link_in_the_place_of_a_file_is_not_followed(tmp_path: Path) -> None:
+    """Somebody else may have made the directory, with a link to a file of this user's."""
+    own = tmp_path / "thesis.tex"
+    own.write_text("all of it")
+    run = RunDirectory(str(tmp_path), "r")
+    (tmp_path / "r").mkdir()
+    for name in ("metrics.jsonl", "outcome.json.tmp", "curve.svg"):
+        (tmp_path / "r" / name).symlink_to(own)
+    with pytest.raises(OSError, match="symbolic links"):
+        run.open_metrics(goes_on=False)
+    with pytest.raises(OSError, match="symbolic links"):
+        run.write_outcome({})
+    with pytest.raises(OSError, match="symbolic links"):
+        run.write_plot("<svg/>")
+    assert own.read_text() == "all of it"

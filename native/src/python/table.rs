@@ -350,11 +350,11 @@ impl PyDenseTable {
         self.table.freeze().map_err(refuse)
     }
 
-    #[allow(clippy::type_complexity)]
     fn saved_bytes(&self) -> usize {
         self.table.bytes()
     }
 
+    #[allow(clippy::type_complexity)]
     fn chunk<'py>(
         &self,
         py: Python<'py>,

@@ -54,14 +54,14 @@ def problem(path: str, environ: Mapping[str, str], what: str = "file") -> Proble
 def check_chosen(path: str, names: Iterable[str], environ: Mapping[str, str]) -> None:
     """UmiakError if everybody could have written this file, or one of those that it names: what it runs, imports or loads.
 
-    Its owner is trusted, whoever that is: who types a file's name wants it, as with `python train.py`.
+    Its owner is trusted, no matter who that is: who types a file's name wants it, as with `python train.py`.
     """
     if environ.get("KUBERNETES_SERVICE_HOST"):
         return  # a pod has no other users, and its volumes are often open to everybody
     try:
         uids = _uids(environ) | {os.stat(path).st_uid}
     except OSError:
-        return  # there is no such file: whoever reads it says so
+        return  # there is no such file: its reader says so
     problems = []
     names = tuple(names)
     # Python looks for modules beside a file that it runs: there others must not be able to put any.

@@ -85,7 +85,7 @@ class Embedding(layers.Embedding, paddle.nn.Layer):  # type: ignore[misc]
 
 @contextmanager
 def rows_elsewhere() -> Iterator[None]:
-    """Within it, `state_dict` gives parameters and buffers alone: whoever asks has the rows in other files."""
+    """Within it, `state_dict` gives parameters and buffers alone: the caller has the rows in other files."""
     token = _HAS_ROWS.set(True)
     try:
         yield

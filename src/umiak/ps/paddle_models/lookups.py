@@ -64,7 +64,7 @@ class CarriedTable:
         self.learns_padding = False
         """Whether gradients of a padding id count: Paddle's of ``sparse=True`` have them, although the id reads as zeros."""
         self.weight = weight
-        """The model's parameter: without its numbers, but whoever freezes it says so there."""
+        """The model's parameter: without its numbers, but freezing it is said there."""
         self._expected = expected
         whole.on_set = expected.forget
         self._uses: list[_Use] = []

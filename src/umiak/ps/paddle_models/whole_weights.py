@@ -1,6 +1,6 @@
 """All rows of a table as one weight: sent when training begins, read and set as the model's parameter. An adapter, for Paddle.
 
-A layer whose rows are in a table keeps its parameter, without numbers: so `model.parameters()` lists it, and whoever freezes it says so there.
+A layer whose rows are in a table keeps its parameter, without numbers: so `model.parameters()` lists it, and freezing it is said there.
 `state_dict`, `numpy` and `detach` give the table's rows, `set_value` and `set_state_dict` send them. Whatever computes with it, Paddle refuses.
 """
 

@@ -4,7 +4,7 @@ they are used. An adapter.
     make("/shared/me/umiak/runs", trusted)      with those above it; NotOwn if somebody else has a hand in one of them
     check("/shared/me/umiak/runs/ctr-3f2a9c", trusted)
 
-What somebody else can change is neither run nor believed: whoever makes such a tree first under a name that can be guessed would have a
+What somebody else can change is neither run nor believed: anyone who makes such a tree first under a name that can be guessed would have a
 launcher of theirs run, a plan of theirs done, and a process of the user's choice ended. The rule is that of `umiak.adapters.ownership`.
 """
 

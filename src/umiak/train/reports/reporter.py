@@ -135,8 +135,7 @@ class Reporter:
             for name in self._points
         ]
         if curves and self._run_dir is not None:
-            with open(self._run_dir.plot, "w", encoding="utf-8") as file:
-                file.write(chart.svg(curves, title))
+            self._run_dir.write_plot(chart.svg(curves, title))
             told = next((curve for curve in curves if curve.name == "auc"), curves[0])
             for line in chart.drawing(told, width=max(chart.NARROWEST, min(chart.WIDEST, width - chart.LABELS))):
                 self.talk(line)

@@ -36,7 +36,7 @@ class RunDirectory:
         import fcntl
 
         os.makedirs(self.path, exist_ok=True)
-        file = open(self.metrics, "a", encoding="utf-8")  # noqa: SIM115 - kept open, and with it the lock
+        file = open(self.metrics, "a", encoding="utf-8", opener=_without_link)  # noqa: SIM115 - kept open, and with it the lock
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -55,9 +55,14 @@ class RunDirectory:
             file.truncate(0)
         return file
 
+    def write_plot(self, svg: str) -> None:
+        """The picture of the run's curves."""
+        with open(self.plot, "w", encoding="utf-8", opener=_without_link) as file:
+            file.write(svg)
+
     def write_outcome(self, outcome: Mapping[str, Any]) -> None:
         """Who reads it sees all of it or nothing."""
-        with open(f"{self._outcome}.tmp", "w", encoding="utf-8") as file:
+        with open(f"{self._outcome}.tmp", "w", encoding="utf-8", opener=_without_link) as file:
             json.dump(outcome, file)
         os.replace(f"{self._outcome}.tmp", self._outcome)
 
@@ -76,3 +81,8 @@ class RunDirectory:
             os.unlink(self._outcome)
         except FileNotFoundError:
             pass
+
+
+def _without_link(path: str, flags: int) -> int:
+    """Where somebody else made the directory first, a link in the place of a file would have this run overwrite what it leads to."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
