@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from testbed.kubernetes.cluster import Cluster
-from tests.integration import submitting
+from tests.integration import reaching, submitting
 from tests.integration.cluster_jobs import EXAMPLES
 from tests.integration.paddlecloud_story import DATA, DNN
-from tests.support import eventually
+from tests.support import chance, eventually
 from tests.train_helpers import PS_CLUSTER
 
 pytestmark = [
@@ -106,6 +106,37 @@ def test_the_exit_code_of_a_failed_job_is_that_of_its_script(desk: ClusterDesk, 
     handle = desk.submit_job("fails.py", {"trainer": 2})
     desk.umiak("wait", handle, status=7)
     assert "nothing to learn from" in desk.umiak("logs", handle)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_commands_run_in_pods_and_their_files_come_here(desk: ClusterDesk, kind: str) -> None:
+    desk.place(kind)
+    script = (
+        "import os, pathlib, time\n"
+        "pathlib.Path('out').mkdir(exist_ok=True)\n"
+        "pathlib.Path('out', 'model.' + os.environ['UMIAK_RANK']).write_bytes(b'weights' * 100_000)\n"
+        "print('ready', os.environ['UMIAK_RANK'], flush=True)\n"
+        "while True: time.sleep(1)\n"
+    )
+    (desk.directory / "waits.py").write_text(script)
+    handle = desk.submit_job("waits.py", {"trainer": 2})
+    eventually(lambda: {"ready 0", "ready 1"} <= _ends(desk.umiak("logs", handle)), within_s=300)
+    reaching.tells_what_a_worker_sees(desk, handle, 1)
+    reaching.passes_bytes_on(desk, handle)
+    reaching.ends_with_its_client(desk, handle, reaching.processes_with, str(chance().randrange(10**12)))
+    reaching.has_a_shell(desk, handle, "--rank", "0")
+    assert "log/workerlog.0" in desk.umiak("fetch", handle, "--list", "log")
+    reaching.fetched(desk, handle, "--to", "here", "out")
+    found = reaching.files_below(desk.directory / "here")
+    models = {Path(path).name: content for path, content in found.items()}
+    assert models == {f"model.{rank}": b"weights" * 100_000 for rank in range(2)}
+    assert desk.status(handle)["state"] == "running"
+    desk.umiak("cancel", handle)
+
+
+def _ends(lines: str) -> set[str]:
+    """Lines without the mark of their worker."""
+    return {line.rpartition("] ")[2] for line in lines.splitlines()}
 
 
 def test_an_elastic_job_needs_no_etcd(desk: ClusterDesk) -> None:

@@ -32,7 +32,7 @@ def nodes_of(facts: KubeFacts, handle: Handle, python: str) -> Sequence[JobNode]
 
 
 def roots_of(nodes: Sequence[JobNode], handle: Handle) -> Sequence[RunFileRoots]:
-    """The working directory of each pod. UmiakError if none runs: those of pods that are over can't be entered."""
+    """The working directory of each pod, and its launcher's logs. UmiakError if none runs: those of pods that are over can't be entered."""
     if not nodes:
         problem = Problem(
             code="UM-SUBMIT-400",
@@ -41,10 +41,9 @@ def roots_of(nodes: Sequence[JobNode], handle: Handle) -> Sequence[RunFileRoots]
             hint="name what the job must bring home in its `outputs`, or give it a volume; `umiak logs` prints its lines",
         )
         raise UmiakError(problem, exit_status=Exit.REFUSED)
+    roots = (("log", f"{ROOT}/work/logs"), ("work", f"{ROOT}/work/job"))
     return [
-        RunFileRoots(
-            name=each.name, node=each, others=(("work", f"{ROOT}/work"),), plans=f"{ROOT}/plan", node_number=number
-        )
+        RunFileRoots(name=each.name, node=each, others=roots, plans=f"{ROOT}/plan", node_number=number)
         for number, each in enumerate(nodes)
     ]
 
