@@ -39,7 +39,7 @@ def reachable(backend: Backend, handle: Handle) -> NodeAccess:
         Problem(
             code="UM-SUBMIT-390",
             what=f"the nodes of {handle.place} can't be reached from here: its backend is {handle.backend}",
-            why="its API starts no programs on the nodes of a job",
+            why="umiak has no way to the nodes of such a place",
             hint=INSTEAD.get(handle.backend, OTHERS),
         ),
         exit_status=Exit.REFUSED,
