@@ -24,6 +24,8 @@ PACKAGES = {
     "ip": "iproute2",
     "nsenter": "util-linux",
     "unshare": "util-linux",
+    "zsh": "zsh",  # completion is tried in the shells themselves
+    "fish": "fish",
     **sshd.TOOLS,
     **slurm.TOOLS,
     **dict(mpi.TOOLS.values()),
