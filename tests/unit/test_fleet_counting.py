@@ -323,7 +323,11 @@ def test_the_numbers_of_an_accessor() -> None:
     assert (accessor.embed_init, found.spec.init) == (ps.Uniform(-1e-4, 1e-4), ps.Uniform(-0.5, 0.5))
     assert (found.spec.rule, found.spec.clip) == (ps.AdagradScaled(0.05), ps.Clip(weight=10.0))
     (remark,) = found.remarks
-    unused = ["ctr_accessor_param.ssd_unseenday_threshold", "embedx_sgd_param.naive.learning_rate", "shard_num"]
+    unused = [
+        "ctr_accessor_param.ssd_unseenday_threshold = 2",
+        "embedx_sgd_param.naive.learning_rate = 0.5",
+        "shard_num = 10",
+    ]
     assert remark == f"sparse_table_configs of rows: no effect here: {', '.join(unused)}"
 
 
@@ -340,6 +344,13 @@ def test_the_numbers_of_an_accessor() -> None:
                 "accessor.embed_sgd_param.naive.weight_bounds": [-1.0, 2.0],
             },
             "not symmetric: [-1, 2]",
+        ),
+        (
+            {
+                "accessor.embed_sgd_param.name": "SparseNaiveSGDRule",
+                "accessor.embed_sgd_param.naive.weight_bounds": [2.0],
+            },
+            "not symmetric: [2]",
         ),
     ],
 )

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import paddle
 
+from umiak.core.problem import BadRequest
 from umiak.fleet import roles
 from umiak.fleet import strategy as strategies
-from umiak.fleet.programs import rewriting
+from umiak.fleet.programs import accessors, rewriting
 from umiak.fleet.programs.parameters import is_filled
 from umiak.fleet.programs.running import ProgramRunner
 from umiak.fleet.programs.tables import ProgramTables
@@ -24,7 +25,7 @@ from umiak.ps.sessions import Session
 from umiak.ps.strategies import Geo
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from umiak.fleet.programs.sites import LookupSite
@@ -40,6 +41,7 @@ class FleetJob:
         self.place = fleet_seat
         self.role_maker = role_maker
         self._theirs = strategy
+        self._remarked: set[str] = set()
         self.session = sessions.use(Session(fleet_seat.seat, strategies.chosen(strategy).strategy, options))
         self.tables = ProgramTables(self.session)
         self._runners: dict[int, ProgramRunner] = {}
@@ -69,10 +71,22 @@ class FleetJob:
         """What ``distributed_optimizer`` was given counts instead of what ``init`` was."""
         if theirs is not None:
             self._theirs = theirs
-        found = strategies.chosen(self._theirs)
-        for remark in found.remarks:
-            say(remark)
+        found = strategies.chosen(self._theirs, trainers=self.session.seat.world)
+        self.remark(found.remarks)
+        if paddle.in_dynamic_mode():
+            # Layers have no accessors: only static programs say which rows are shown and clicked.
+            for name, settings in found.tables.items():
+                self.remark(accessors.unused(name, settings, is_counted=False))
+        if found.problems:
+            raise BadRequest(*found.problems)
         self.session.strategy = found.strategy
+
+    def remark(self, remarks: Iterable[str]) -> None:
+        """Say each of them once: a script may have several optimizers."""
+        for remark in remarks:
+            if remark not in self._remarked:
+                self._remarked.add(remark)
+                say(remark)
 
     # ---- programs
 

@@ -60,6 +60,8 @@ _SETTINGS = {
 _ADAGRAD_RANGE = 1e-4
 _BOUND = 10.0
 _PARTS = ("embed", "embedx")
+_USUAL = (("table_class", "MemorySparseTable"), ("table_id", 0), ("type", 0))
+"""What tables are here anyway."""
 
 
 @value
@@ -131,9 +133,7 @@ def counted(site: TableSite, said: Mapping[str, Any], plain: specs.SparseTable) 
         numbers |= {"embedx_threshold": NEVER, "zero_init": False}
     embed, embedx = rules
     accessor = specs.Accessor(embed_optimizer=embed.rule, embed_init=embed.init, **numbers)
-    unused = sorted(_without_effect(said))
-    if unused:
-        remarks.append(f"sparse_table_configs of {name}: no effect here: {', '.join(unused)}")
+    remarks += unused(name, said)
     if plain.decay != specs.Decay():
         remarks.append(f"{name}: its rows count shows and clicks, so they do not decay")
     shows, clicks = _names(site.entry)
@@ -191,10 +191,11 @@ def _part_rule(said: Mapping[str, Any], part: str, plain: specs.SparseTable) -> 
     settings.setdefault("learning_rate", 0.05 if block == "adagrad" else getattr(plain.rule, "learning_rate", 0.05))
     width = said.get(f"{prefix}.{block}.initial_range", _ADAGRAD_RANGE if block == "adagrad" else None)
     given = said.get(f"{prefix}.{block}.weight_bounds")
-    low, high = given or (-_BOUND, _BOUND)
+    bounds = given or (-_BOUND, _BOUND)
+    high = bounds[-1]
     problems: tuple[tuple[str, str], ...] = ()
-    if low != -high or high <= 0:
-        problems = ((f"weight_bounds of {part} are not symmetric: [{low:g}, {high:g}]", "as in [-10, 10]"),)
+    if [*bounds] != [-high, high] or high <= 0:
+        problems = ((f"weight_bounds of {part} are not symmetric: {shown(bounds)}", "as in [-10, 10]"),)
     init = plain.init if width is None else specs.Uniform(-width, width) if width > 0 else specs.Constant(0.0)
     return _PartRule(
         rule=kind(**settings), init=init, bound=abs(high) if given else None, is_said=True, problems=problems
@@ -205,8 +206,25 @@ def _is_said(said: Mapping[str, Any], number: str) -> bool:
     return f"accessor.ctr_accessor_param.{number}" in said
 
 
-def _without_effect(said: Mapping[str, Any]) -> Iterator[str]:
-    """What no table here has, by the shortest name that says it."""
+def shown(content: Any) -> str:
+    """A setting of Paddle's protobuf on one line."""
+    if isinstance(content, float):
+        return f"{content:.7g}"  # as it was written: many are float32
+    if isinstance(content, str) or not hasattr(content, "__len__"):
+        return " ".join(str(content).split()) or "''"
+    return f"[{', '.join(shown(each) for each in content)}]"
+
+
+def unused(table: str, said: Mapping[str, Any], *, is_counted: bool = True) -> list[str]:
+    """The remark on what ``sparse_table_configs`` says of a table and nothing here does; none if all of it counts."""
+    names = sorted(_without_effect(said, is_counted=is_counted))
+    if not names:
+        return []
+    return [f"sparse_table_configs of {table}: no effect here: {', '.join(names)}"]
+
+
+def _without_effect(said: Mapping[str, Any], *, is_counted: bool) -> Iterator[str]:
+    """What no table here has, by the shortest name that says it, and the value. ``is_counted``: rows have an accessor."""
     known = {
         "accessor_class",
         "fea_dim",
@@ -215,14 +233,14 @@ def _without_effect(said: Mapping[str, Any]) -> Iterator[str]:
         *(f"ctr_accessor_param.{each}" for each in NUMBERS),
     }
     rules = {part: _RULES.get(said.get(f"accessor.{part}_sgd_param.name", ""), ("", None))[0] for part in _PARTS}
-    used = {f"{part}_sgd_param.name" for part in _PARTS}
+    used = known | {f"{part}_sgd_param.name" for part in _PARTS}
     for part, block in rules.items():
         used |= {f"{part}_sgd_param.{block}.{each}" for each in (*_SETTINGS, "initial_range", "weight_bounds")}
     for name in said:
         short = name.removeprefix("accessor.")
-        is_usual = name in ("table_id", "table_name", "type") or said[name] == "MemorySparseTable"
-        if short not in known and short not in used and not is_usual:
-            yield short
+        is_usual = name == "table_name" or (name, said[name]) in _USUAL
+        if not is_usual and not (is_counted and short in used):
+            yield f"{short} = {shown(said[name])}"
 
 
 def _names(entry: str) -> tuple[str, str]:

@@ -121,6 +121,8 @@ def for_training(
             planned = PlannedRows(site=site, spec=spec, values=firsts[name].values, is_clipped=own.is_clipped)
             if accessors.counts(site, said.get(name, {})):
                 planned = _counted(planned, said.get(name, {}), block, problems, remarks, can_count=can_count)
+            else:
+                remarks += accessors.unused(name, said.get(name, {}), is_counted=False)
             tables[name] = planned
         except BadRequest as error:  # noqa: PERF203 - all problems at once
             problems += error.problems
@@ -218,6 +220,7 @@ def _counted(
             what = f"continuous_value_model of rows of {name}: in geo rows do not count shows and clicks"
             problems.append(Problem(code="UM-FLEET-016", what=what, hint="a_sync_configs = {'k_steps': 0}"))
         remarks.append(f"{name}: in geo its rows do not count shows and clicks")
+        remarks += accessors.unused(name, said, is_counted=False)
         return planned
     found = accessors.counted(planned.site, said, planned.spec)
     problems += found.problems
