@@ -137,6 +137,10 @@ class Cluster:
         words = [str(PYTHON), "-c", _PATIENT, "start", "--block", "--disable-usage-stats", f"--num-cpus={self._cpus}"]
         own = self.directory / host.name  # nodes that share one remove the packages of one another
         own.mkdir(exist_ok=True)
+        temporary = (
+            self.directory / f"tmp-{host.name}"
+        )  # Ray opens its own directory to everybody, and a TMPDIR is not so
+        temporary.mkdir(mode=0o700, exist_ok=True)
         words += [
             f"--temp-dir={own}",
             f"--node-ip-address={host.address}",
@@ -145,7 +149,7 @@ class Cluster:
         ]
         kept = {name: text for name, text in os.environ.items() if not name.lower().endswith("_proxy")}
         path = f"{PYTHON.parent}:{os.environ['PATH']}"
-        env = {**kept, **_ENV, "PATH": path, "TMPDIR": str(own)}
+        env = {**kept, **_ENV, "PATH": path, "TMPDIR": str(temporary)}
         self._daemons[host] = self._work.popen(words, log=f"{host.name}.log", host=host, env=env)
 
     def _until(self, look: Callable[[], bool], what: str) -> None:
