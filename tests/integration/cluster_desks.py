@@ -150,7 +150,7 @@ class ClusterDesk:
         """Everything in the logs of all runs, for messages of failed tests."""
         paths = [path for path in self.shared.glob("runs/*/log/**/*.log*") if path.is_file()]
         paths += [path for path in self.shared.glob("runs/*/log/*/*log.[0-9]") if path.is_file()]
-        return "\n".join(f"---- {path}\n{path.read_text()[-1500:]}" for path in paths)
+        return "\n".join(f"---- {path}\n{path.read_text(errors='replace')[-1500:]}" for path in paths)
 
     def left(self) -> list[str]:
         """Processes that belong to this desk, by their environment."""

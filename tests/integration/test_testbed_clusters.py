@@ -372,6 +372,7 @@ def test_installing_packages_starts_no_service(monkeypatch: pytest.MonkeyPatch, 
         answers.append(subprocess.call([policy]))
 
     monkeypatch.setattr(prepare, "SERVICES", policy)
+    monkeypatch.setattr(prepare.programs, "build", lambda: None)
     monkeypatch.setattr(processes, "program", lambda _name: None)
     monkeypatch.setattr(prepare.shutil, "which", lambda _name: "/usr/bin/apt-get")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
