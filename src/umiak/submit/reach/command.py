@@ -141,7 +141,10 @@ class NodeCommand:
     def _send(self) -> None:
         source = self._source
         if source is None:
-            self._session.send(frames.STDIN_END)
+            try:
+                self._session.send(frames.STDIN_END)
+            except UmiakError as error:
+                self._await_end(error)  # a short command has ended, and has said how
         while self._end is None:
             poll = select.poll()
             poll.register(self._wake_read, select.POLLIN)
