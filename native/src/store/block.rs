@@ -87,6 +87,7 @@ pub struct BlockReader<R: Read> {
     size: u64,
     at: u64,
     number: u32,
+    version: u32,
     content: Vec<u8>,
     crc: Hasher,
 }
@@ -101,8 +102,9 @@ impl<R: Read> BlockReader<R> {
         versions: RangeInclusive<u32>,
         what: &str,
     ) -> Result<Self, StoreError> {
-        let mut reader =
-            Self { input, file: file.to_path_buf(), size, at: 0, number: 0, content: Vec::new(), crc: Hasher::new() };
+        let file = file.to_path_buf();
+        let (content, crc) = (Vec::new(), Hasher::new());
+        let mut reader = Self { input, file, size, at: 0, number: 0, version: 0, content, crc };
         let mut prologue = [0u8; PROLOGUE as usize];
         let there = size.min(PROLOGUE) as usize;
         reader.take(&mut prologue[..there])?;
@@ -117,6 +119,7 @@ impl<R: Read> BlockReader<R> {
             let text = format!("is a {what} of format {found}, and this umiak reads formats up to {}", versions.end());
             return Err(reader.wrong(Trouble::Version, text));
         }
+        reader.version = found;
         if u32_at(&prologue, 12) != 0 {
             return Err(reader.wrong(Trouble::Damaged, "is damaged: bytes 12 to 15 should be zero"));
         }
@@ -163,6 +166,11 @@ impl<R: Read> BlockReader<R> {
         }
         self.number += 1;
         Ok(Some(kind))
+    }
+
+    /// The format that the file says it has.
+    pub fn version(&self) -> u32 {
+        self.version
     }
 
     pub fn content(&self) -> &[u8] {

@@ -51,6 +51,11 @@ impl ShardReader {
             None => return Err(blocks.wrong(Trouble::Torn, "is cut off: it ends before its header")),
         }
         let head: ShardHead = json(&blocks, "header")?;
+        // No checksum covers the format's number, so the header must fit it.
+        let plain: serde_json::Value = json(&blocks, "header")?;
+        if plain.get("count").is_some() != (blocks.version() > OLDEST) {
+            return Err(blocks.wrong(Trouble::Damaged, "is damaged: its header is of another format than it says"));
+        }
         let end = head.shard.saturating_add(head.count);
         if Sharding::new(head.shards).is_none() || head.count == 0 || end > head.shards {
             let text = format!(
