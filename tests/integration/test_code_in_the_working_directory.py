@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import eventually
+
 SOMEBODY = 4711
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of other users")
 UMIAK = (str(Path(sys.executable).with_name("umiak")),)
@@ -80,6 +82,18 @@ def test_the_trap_springs(trap: Trap) -> None:
 )
 def test_no_command_imports_what_lies_in_the_working_directory(trap: Trap, words: tuple[str, ...], told: str) -> None:
     assert told in trap.run(*UMIAK, *(word.format(own=trap.own) for word in words))
+
+
+@as_root
+def test_neither_do_commands_and_copies_on_the_node_of_a_job(trap: Trap) -> None:
+    (trap.own / "waits.py").write_text("import time\nprint('up', flush=True)\nwhile True:\n    time.sleep(1)\n")
+    handle = trap.run(*UMIAK, "submit", "--", str(trap.own / "waits.py")).split()[-1]
+    try:
+        eventually(lambda: "up" in trap.run(*UMIAK, "logs", handle))
+        assert "beside it" in trap.run(*UMIAK, "exec", handle, "--", "echo", "beside it")
+        assert "workerlog.0" in trap.run(*UMIAK, "fetch", handle, "--list", "log")
+    finally:
+        trap.run(*UMIAK, "cancel", handle)
 
 
 @as_root

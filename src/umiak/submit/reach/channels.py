@@ -1,15 +1,15 @@
 """A program on a node whose standard input and output are pipes of a process here: on this machine, or through srun. An adapter.
 
-channel = ProcessChannel([sys.executable, "-m", "umiak.submit.node.session"], environ)
+channel = ProcessChannel([*own_modules.command("umiak.submit.node.session")], environ)
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import threading
 
+from umiak.adapters import own_modules
 from umiak.core.shown import one_line
 
 TYPE_CHECKING = False
@@ -96,4 +96,4 @@ class ProcessChannel:
 
 def on_this_machine(environ: Mapping[str, str], base: str = "") -> ProcessChannel:
     """The program as a process here."""
-    return ProcessChannel([sys.executable, "-m", SESSION, *([base] if base else [])], environ)
+    return ProcessChannel([*own_modules.command(SESSION), *([base] if base else [])], environ)
