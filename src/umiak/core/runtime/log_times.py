@@ -63,6 +63,6 @@ class LineTimes:
     def offset_since(self, since_s: float) -> int | None:
         """Where what was written since then begins; None: nothing was."""
         for offset, time_ms in zip(self._offsets, self._times_ms, strict=True):
-            if time_ms >= since_s * 1000:
+            if time_ms / 1000 >= since_s:
                 return offset
         return None

@@ -21,6 +21,8 @@ CHECKED = 64
 """So many bytes in front of a position tell its file from another one."""
 FARTHEST_LINE = 1 << 20
 """The beginning of a longer line is not looked for."""
+FILE_CLOCK_BEHIND_S = 2.0
+"""So far a file's time of change may be behind the clock: kernels take that of their last tick, some file systems know even seconds only."""
 
 
 @value
@@ -80,7 +82,7 @@ def _tail(file: BinaryIO, count: int) -> tuple[int, int]:
 def _since(file: BinaryIO, paths: Sequence[str], inode: int, since_s: float) -> int:
     """Where the first line begins that was ended since then; 0: from the beginning, as far as is known."""
     found = os.fstat(file.fileno())
-    if found.st_mtime < since_s:
+    if found.st_mtime + FILE_CLOCK_BEHIND_S < since_s:
         return found.st_size
     times = FileTimes(paths, inode)
     if not times.are_known:
