@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import paddle
 
-from umiak.fleet import dynamic, saving, server
+from umiak.fleet import beginning, dynamic, saving, server
 from umiak.fleet.job import say
 from umiak.ps.errors import bad
 
@@ -105,13 +105,21 @@ def run_server(job: FleetJob) -> None:
 
 
 def init_worker(job: FleetJob, _scopes: Any = None) -> None:
-    """Connect, and let the first trainer's parameters be everybody's."""
-    tables = server.first_tables(job.session)
-    for runner in job.runners:
-        if tables or runner.can_bind:
-            runner.bind(None)
-    if tables:
-        saving.load_at_start(job, tables)
+    """Connect, and let the first trainer's parameters be everybody's. Returns when all servers hold what the job begins with."""
+
+    def bind(is_loaded: bool) -> None:
+        for runner in job.runners:
+            if is_loaded or runner.can_bind:
+                runner.bind(None)
+
+    if job.has_begun:
+        bind(False)
+        return
+    loaded = beginning.begin(job.session, bind)
+    job.has_begun = True
+    if loaded is not None:
+        job.loaded = loaded
+        saving.refresh(job)
 
 
 def stop_worker(job: FleetJob) -> None:

@@ -55,6 +55,8 @@ class FleetJob:
         """How often this process has loaded tables, or has heard that another one did."""
         self.loaded: tuple[str, ...] = ()
         """The tables that the last load has brought."""
+        self.has_begun = False
+        """Whether `init_worker` has been called."""
         self.warmup: str | None = None
         """What `init_server` was told to load."""
 

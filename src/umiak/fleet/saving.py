@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import paddle
 
+from umiak.core.value import replace
+from umiak.fleet import beginning
 from umiak.fleet.job import say
 from umiak.fleet.programs import sites
 from umiak.fleet.programs.counting import columns
@@ -73,19 +75,9 @@ def load_tables(job: FleetJob, path: str) -> None:
     job.loads += 1
     saved = checkpoint.read(found)
     if session.is_first:
-        checkpoint.compare(saved, session.communicator.names, found)
+        own = {name: table for name, table in saved.tables.items() if name not in (beginning.READY, beginning.EARLIER)}
+        checkpoint.compare(replace(saved, tables=own), session.communicator.names, found)
     job.loaded = tuple(saved.tables)
-    refresh(job)
-
-
-def load_at_start(job: FleetJob, tables: str) -> None:
-    """What servers were told to begin with, once in the life of the job: a trainer that was started again goes on."""
-    session = job.session
-    if session.is_first and session.take("fleet.load") == 0:
-        checkpoint.load(session.client, tables, counts_steps=False)
-    if session.seat.restarts == 0:
-        session.client.gather("fleet.loaded", b"1")
-    job.loaded = tuple(checkpoint.read(tables).tables)
     refresh(job)
 
 
