@@ -19,7 +19,6 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import stat
 import subprocess
 import sys
@@ -336,24 +335,27 @@ class PaddleCloud:
 
     def environments(self, job_id: str) -> list[tuple[str, dict[str, str]]]:
         """Every process that the platform starts for a job: the name of its node, and its variables."""
+        from testbed.ports import free_port, free_ports, own_addresses  # as the command, this file stands alone
+
         kept = self.job(job_id)
         given = {name: text for name, text in kept["variables"].items() if name not in PLATFORM_VARIABLES}
         trainers = kept.get("mpi_nodes") or kept["k8s_trainers"]
         servers = kept.get("mpi_nodes") or kept.get("k8s_ps_num", 0)
         if not servers:
-            hosts = [f"127.0.0.{number + 1}" for number in range(trainers)]
-            shared = {**given, "PADDLE_TRAINERS": ",".join(hosts), "PADDLE_PORT": str(_free_port())}
+            hosts = own_addresses(trainers)
+            shared = {**given, "PADDLE_TRAINERS": ",".join(hosts), "PADDLE_PORT": str(free_port())}
             shared["TRAINER_GPU_CARD_COUNT"] = str(kept["k8s_gpu_cards"])
             return [
                 (f"{job_id}-trainer-{rank}", {**shared, "POD_IP": host, "PADDLE_TRAINER_ID": str(rank)})
                 for rank, host in enumerate(hosts)
             ]
-        ports = [_free_port() for _ in range(servers)]
+        ports = free_ports(servers)
+        (host,) = own_addresses(1)  # so that the launchers' default port is this job's alone
         shared = {
             **given,
-            "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(f"127.0.0.1:{port}" for port in ports),
+            "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(f"{host}:{port}" for port in ports),
             "PADDLE_TRAINERS_NUM": str(trainers),
-            "POD_IP": "127.0.0.1",
+            "POD_IP": host,
         }
         found = [
             (f"{job_id}-pserver-{number}", {**shared, "TRAINING_ROLE": "PSERVER", "PADDLE_PORT": str(port)})
@@ -449,13 +451,6 @@ def _handler(directory: Path) -> type[BaseHTTPRequestHandler]:
             """Nothing is said."""
 
     return Files
-
-
-def _free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port: int = held.getsockname()[1]
-        return port
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ import gc
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +22,7 @@ import aiohttp
 from aiohttp import web
 
 from testbed.kubernetes.control_plane import ControlPlane
+from testbed.ports import free_port
 from umiak.paddlejob import crd
 
 PATIENCE_S = 100.0
@@ -171,12 +171,6 @@ def operating(kubeconfig: Path, log: Path, *flags: str) -> Iterator[OperatorProc
     finally:
         if operator.is_alive:
             operator.kill()
-
-
-def free_port() -> int:
-    with socket.socket() as door:
-        door.bind(("127.0.0.1", 0))
-        return int(door.getsockname()[1])
 
 
 class KubeProxy:

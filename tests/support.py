@@ -6,7 +6,6 @@ import contextlib
 import os
 import random
 import secrets
-import socket
 import subprocess
 import sys
 import textwrap
@@ -201,12 +200,3 @@ def _contents(paths: Iterable[Path]) -> dict[Path, bytes]:
             if path.is_file():
                 found[path] = path.read_bytes()
     return found
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody has now."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]

@@ -21,7 +21,6 @@ import json
 import os
 import secrets
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
@@ -36,6 +35,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from testbed import hosts, workspace
 from testbed.kubernetes import programs
+from testbed.ports import free_ports
 
 T = TypeVar("T")
 
@@ -404,12 +404,3 @@ def resident_mb(pid: int) -> int:
 
 class _PortTaken(KubernetesError):
     """Somebody else took a port between our look and the start."""
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens at now."""
-    with contextlib.ExitStack() as stack:
-        doors = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for door in doors:
-            door.bind(("127.0.0.1", 0))
-        return [door.getsockname()[1] for door in doors]

@@ -15,7 +15,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from testbed.kubernetes import programs
-from testbed.kubernetes.control_plane import ControlPlane, KubernetesError, free_ports
+from testbed.kubernetes.control_plane import ControlPlane, KubernetesError
+from testbed.ports import free_ports
 
 _PORTS_TRIED = 5
 

@@ -19,9 +19,7 @@ import contextlib
 import itertools
 import json
 import os
-import secrets
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -59,15 +57,6 @@ def until(look: Callable[[], T], what: str, *, within_s: float = PATIENCE_S, tal
         time.sleep(min(max(0.01, looked - began), 1.0))
         began = time.monotonic()
     return seen
-
-
-def free_port() -> int:
-    """A port of loopback that is free now, and outside of the ranges from which kernel and launcher take theirs."""
-    while True:
-        port = 10000 + secrets.randbelow(9000)
-        with socket.socket() as one, contextlib.suppress(OSError):
-            one.bind(("127.0.0.1", port))
-            return port
 
 
 @contextlib.contextmanager

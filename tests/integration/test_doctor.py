@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from testbed import disks, etcd
+from testbed.ports import free_port
 from testbed.pytest_support import NetworkFactory, require
-from tests.integration.launching import free_port
 from tests.support import eventually, is_running
 
 DOCTOR = (sys.executable, "-m", "umiak", "doctor")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from testbed.ports import free_port
 from testbed.pytest_support import require
-from tests.integration.launching import free_port
 from tests.support import eventually
 from tests.train_helpers import ASYNC_CLUSTER, COLLECTIVE_CLUSTER, PS_CLUSTER, SINGLE
 from umiak.ps import checkpoint

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from testbed.ports import free_port
 from testbed.pytest_support import require
-from tests.integration.launching import Launcher, Stage, free_port
+from tests.integration.launching import Launcher, Stage
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 MLP, DIGITS, WIDE_AND_DEEP, RESNET = (

@@ -7,8 +7,9 @@ import signal
 import pytest
 
 from testbed import etcd
+from testbed.ports import free_port
 from testbed.pytest_support import NetworkFactory
-from tests.integration.launching import WORKERS, Launcher, Life, Stage, free_port, freeze, thaw, until
+from tests.integration.launching import WORKERS, Launcher, Life, Stage, freeze, thaw, until
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("etcd_here")]
 

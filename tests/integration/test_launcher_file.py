@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from testbed import pythons
-from tests.integration.launching import WORKERS, Stage, free_port
+from testbed.ports import free_port
+from tests.integration.launching import WORKERS, Stage
 from umiak.core.job import FileSet
 from umiak.submit.payload import file_set, launcher_file
 

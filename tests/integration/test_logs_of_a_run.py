@@ -8,8 +8,9 @@ import subprocess
 
 import pytest
 
+from testbed.ports import free_port
 from testbed.pytest_support import NetworkFactory, require
-from tests.integration.launching import LAUNCH, WORKERS, Stage, free_port, until
+from tests.integration.launching import LAUNCH, WORKERS, Stage, until
 
 CHATTY = WORKERS / "chatty.py"
 

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from testbed.ports import free_port
 from testbed.pytest_support import NetworkFactory
-from tests.integration.launching import LAUNCH, OBEDIENT, WORKERS, Launcher, Life, Stage, free_port, until
+from tests.integration.launching import LAUNCH, OBEDIENT, WORKERS, Launcher, Life, Stage, until
 
 pytestmark = pytest.mark.netns
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from testbed.ports import free_port
 from testbed.pytest_support import NetworkFactory
-from tests.integration.launching import LAUNCH, Launcher, Stage, free_port, until
+from tests.integration.launching import LAUNCH, Launcher, Stage, until
 
 SECRET = {"UMIAK_TOKEN": "a secret of all nodes"}
 

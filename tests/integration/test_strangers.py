@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.launching import OBEDIENT, Launcher, Stage, free_port, until
+from testbed.ports import free_port
+from tests.integration.launching import OBEDIENT, Launcher, Stage, until
 from tests.support import offer, terms
 from umiak.adapters.frames import frame
 from umiak.core.decode import encode_tagged

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from testbed.clouds.bml import BmlStandIn
 from testbed.clouds.modelarts import PROJECT, ModelArtsStandIn
 from testbed.clouds.pai import PaiStandIn
 from testbed.clouds.server import ACCESS, SECRET, StandIn, serving
+from testbed.ports import free_port
 from testbed.pytest_support import require
 from umiak.adapters.stores.s3 import S3Store
 from umiak.core.bundle import shown
@@ -89,13 +89,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def s3_of_all() -> Iterator[moto_server.S3Server]:
     with moto_server.server() as running:
         yield running
-
-
-@pytest.fixture
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 @pytest.fixture(params=list(CLOUDS))
@@ -458,7 +451,6 @@ def test_containers_train(
     s3_of_all: moto_server.S3Server,
     environ: dict[str, str],
     tmp_path: Path,
-    free_port: int,
 ) -> None:
     """Two containers with the variables of the cloud really run what was submitted, with nothing of umiak installed in them."""
     more = f'directory = "{tmp_path}/container"\npython = "{sys.executable}"\n'
@@ -466,8 +458,9 @@ def test_containers_train(
     place.submit(submission(place))
     command = brought(cloud.only_job().body, name, s3_of_all)
     running = []
+    port = free_port()
     for rank in range(2):
-        said = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port)}
+        said = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         said |= {"AIHC_JOB_NAME": "ctr"} if name == "aihc" else {}
         clean = {"PATH": os.environ["PATH"], "HOME": environ["HOME"], **said}
         running.append(
@@ -492,7 +485,7 @@ def test_containers_train(
 
 @pytest.mark.parametrize("name", ["aihc"])
 def test_servers_and_trainers_on_nodes_that_are_alike(
-    cloud: StandIn, s3_of_all: moto_server.S3Server, environ: dict[str, str], tmp_path: Path, free_port: int
+    cloud: StandIn, s3_of_all: moto_server.S3Server, environ: dict[str, str], tmp_path: Path
 ) -> None:
     """The first node becomes the server by its number, the others trainers."""
     more = f'directory = "{tmp_path}/container"\npython = "{sys.executable}"\n'
@@ -503,8 +496,9 @@ def test_servers_and_trainers_on_nodes_that_are_alike(
     assert [each.name for each in place.status(handle).nodes] == ["server.0", "trainer.0"]
     command = brought(cloud.only_job().body, "aihc", s3_of_all)
     running = []
+    port = free_port()
     for rank in range(2):
-        said = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port)}
+        said = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         clean = {"PATH": os.environ["PATH"], "HOME": environ["HOME"], "AIHC_JOB_NAME": "ctr", **said}
         running.append(
             subprocess.Popen(

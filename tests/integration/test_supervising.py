@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from testbed.ports import free_port
 from testbed.pytest_support import NetworkFactory, require
-from tests.integration.launching import WORKERS, Stage, free_port, until
+from tests.integration.launching import WORKERS, Stage, until
 
 MASTER = "--master 10.88.0.1:7000"
 

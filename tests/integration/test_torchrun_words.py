@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from testbed.ports import free_port
 from testbed.pytest_support import NetworkFactory
-from tests.integration.launching import OBEDIENT, WORKERS, Stage, free_port
+from tests.integration.launching import OBEDIENT, WORKERS, Stage
 
 ROOT = Path(__file__).resolve().parents[2]
 PEERS = ROOT / ".venv-peers" / "bin"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from testbed.ports import free_ports
 from tests.fresh_environments import FreshEnvironment, built_shim
-from tests.support import free_ports
 
 
 @pytest.fixture(scope="module")
