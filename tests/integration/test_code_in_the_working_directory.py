@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from testbed import pythons
 from tests.support import eventually
+from umiak.adapters import own_modules
 
 SOMEBODY = 4711
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of other users")
@@ -65,6 +67,19 @@ def test_the_trap_springs(trap: Trap) -> None:
     """So that the tests below can fail."""
     with pytest.raises(AssertionError, match="imported"):
         trap.run(sys.executable, "-m", "json.tool", "--help")
+
+
+@as_root
+@pytest.mark.parametrize("version", sorted(pythons.found()))
+def test_no_python_looks_there_for_modules_of_ours(trap: Trap, version: str) -> None:
+    """Before 3.11 there is no flag for it."""
+    source = str(Path(own_modules.__file__).parents[2])
+    code = (
+        f"import os, sys; sys.path.insert(0, {source!r}); from umiak.adapters.own_modules import start_words as words\n"
+    )
+    code += "os.execv(sys.executable, [sys.executable, '-u', *words('json.tool'), '--help'])"
+    isolated = "-I"  # so that the first interpreter does not look there either
+    assert "usage" in trap.run(pythons.found()[version], isolated, "-c", code)
 
 
 @as_root

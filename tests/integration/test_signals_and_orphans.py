@@ -54,6 +54,17 @@ def test_a_second_signal_is_immediate(stage: Stage) -> None:
     assert "second signal: killing all workers now" in launcher.stderr
 
 
+def test_the_two_signals_of_timeout_are_one(stage: Stage) -> None:
+    """`timeout -s INT` sends one to its child and one to the process group, within a millisecond."""
+    launcher = stage.launch("--nproc_per_node 2 --grace 60", WORKERS / "saving.py")
+    stage.story.until_told("ready", count=2)
+    for _ in range(2):
+        launcher.signal(signal.SIGINT)
+    assert launcher.wait() == 130
+    assert [life.moment("saved") is not None for life in stage.story.lives()] == [True, True]
+    assert "second signal: killing" not in launcher.stderr
+
+
 def test_what_a_worker_leaves_behind_ends_with_the_job(stage: Stage) -> None:
     launcher = stage.launch("--nproc_per_node 2", STUBBORN)
     stage.story.until_told("has a family", count=2)

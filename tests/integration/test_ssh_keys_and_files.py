@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -27,9 +28,11 @@ def test_what_a_host_does_not_give_is_skipped_and_told(lab: Lab) -> None:
     (there / "a").write_text("x")
     (there / "passwd").symlink_to("/etc/passwd")
     (there / "z").write_text("y")
+    os.mkfifo(there / "pipe")  # to open it would wait for somebody who writes
     told = lab.umiak("hosts", "get", "there", "back", "--host", "node1", status=3)
-    assert "node1: 1 file was skipped: " in told
+    assert "node1: 2 files were skipped: " in told
     assert "there/passwd (" in told
+    assert "there/pipe (not a file)" in told
     assert "[UM-SUBMIT-375]" in told
     assert "1 of 1 hosts failed: node1 in part" in told
     assert sorted(path.name for path in (lab.directory / "back/node1/there").iterdir()) == ["a", "z"]

@@ -43,14 +43,22 @@ def say(text: str) -> None:
     _print(f"[driver] {text}\n")
 
 
-def _print(text: str, marked_at: list[float] = [0.0]) -> None:  # noqa: B006 - when the last mark was printed
-    """Whole lines; with the time before them, which `umiak logs` shows to nobody, if it was not said for a second."""
-    now = time.time()
-    if abs(now - marked_at[0]) >= 1.0:
-        marked_at[0] = now
-        text = f"[time] {now:.3f}\n{text}"
-    sys.stdout.write(text)
-    sys.stdout.flush()
+class _Output:
+    """Whole lines on standard output; with the time before them, which `umiak logs` shows to nobody, if it was not said for a second."""
+
+    def __init__(self) -> None:
+        self._marked_at = 0.0
+
+    def write(self, text: str) -> None:
+        now = time.time()
+        if abs(now - self._marked_at) >= 1.0:
+            self._marked_at = now
+            text = f"[time] {now:.3f}\n{text}"
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+_print = _Output().write
 
 
 class StoppedEarly(Exception):

@@ -15,7 +15,10 @@ from umiak.submit.backends.ssh.connections import HostFailure, lost
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from pathlib import PurePath
+
+    import asyncssh
 
     from umiak.submit.backends.ssh.connections import Connections
     from umiak.submit.backends.ssh.settings import SshHost
@@ -113,6 +116,7 @@ def get(connections: Connections, hosts: Sequence[SshHost], source: str, target:
         os.makedirs(own, exist_ok=True)
         skipped = _Skipped()
         async with connection.start_sftp_client() as sftp:
+            skipped.leave_out_special_files(sftp)
             await sftp.get(source, own, recurse=True, preserve=True, error_handler=skipped.add)
         if skipped.files:
             raise HostFailure(host, skipped.problem(host))
@@ -127,6 +131,22 @@ class _Skipped:
     def __init__(self) -> None:
         self.files: list[str] = []
 
+    def leave_out_special_files(self, sftp: asyncssh.SFTPClient) -> None:
+        """Pipes, sockets and devices in directories: to open one may wait for ever."""
+        import asyncssh
+
+        files = (asyncssh.FILEXFER_TYPE_REGULAR, asyncssh.FILEXFER_TYPE_DIRECTORY, asyncssh.FILEXFER_TYPE_SYMLINK)
+        scan = sftp.scandir
+
+        async def files_only(path: str | bytes | PurePath) -> AsyncIterator[asyncssh.SFTPName]:
+            async for entry in scan(path):
+                if entry.attrs.type in files:
+                    yield entry
+                else:
+                    self._leave_out(os.path.join(_text(path), _text(entry.filename)), "not a file")
+
+        sftp.scandir = files_only  # type: ignore[method-assign, assignment]  # the one way into how it walks
+
     def add(self, error: Exception) -> None:
         """One that may not be read, is gone meanwhile, or is a link that leads out. Other errors are raised: a connection that broke, a
         disk that is full here."""
@@ -135,9 +155,10 @@ class _Skipped:
         ends = (asyncssh.SFTPNoConnection, asyncssh.SFTPConnectionLost)
         if not isinstance(error, asyncssh.SFTPError) or isinstance(error, ends):
             raise error
-        path = getattr(error, "srcpath", b"")
-        name = path.decode("utf-8", "backslashreplace") if isinstance(path, bytes) else str(path)
-        self.files.append(f"{one_line(name)} ({one_line(error.reason, 100)})")
+        self._leave_out(_text(getattr(error, "srcpath", b"")), error.reason)
+
+    def _leave_out(self, name: str, why: str) -> None:
+        self.files.append(f"{one_line(name)} ({one_line(why, 100)})")
 
     def problem(self, host: SshHost) -> Problem:
         count = "1 file was" if len(self.files) == 1 else f"{len(self.files)} files were"
@@ -148,6 +169,10 @@ class _Skipped:
             why="the host does not give them to this user; everything else was copied",
             hint="look at their owner and rights there: `umiak hosts run -- ls -l PATH`",
         )
+
+
+def _text(path: str | bytes | PurePath | None) -> str:
+    return path.decode("utf-8", "backslashreplace") if isinstance(path, bytes) else str(path)
 
 
 def _with_files(one: Callable[[SshHost], Awaitable[int]], path: str) -> Callable[[SshHost], Awaitable[int]]:
