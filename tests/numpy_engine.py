@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,15 @@ class NumpyEngine:
     def predict(self, batch: Batch) -> dict[str, NDArray[np.float32]]:
         weights = self.job.client.pull(self._weights, self._keys(batch), create=False, absent="zeros")
         return {"probability": _sigmoid(weights, self.job.client.pull_dense(self._bias), batch.size)}
+
+    def without_trace(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def generators(self) -> str:
+        return ""
+
+    def set_generators(self, packed: str, step: int) -> None:
+        """Nothing is drawn."""
 
     def check_missing(self, seen: Seen | None, dataset: str) -> None:
         assert seen is None or not seen.missing.get(self.label), dataset

@@ -84,6 +84,8 @@ class Progress:
     """Time that was spent on the stage."""
     board_layout: str = ""
     trainers: tuple[TrainerState, ...] = ()
+    generators: tuple[str, ...] = ()
+    """What the code of each trainer's models would draw next; nothing where each step begins with a seed of its own."""
     deal: str = ""
     """What of the stage's parts is left, where parts are dealt: JSON."""
     history: tuple[EpochRow, ...] = ()

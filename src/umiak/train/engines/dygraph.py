@@ -8,10 +8,10 @@ the same model learns alone, collectively and with parameter servers. What a run
 
 from __future__ import annotations
 
+import io
 import math
 import os
-import random
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,12 +33,14 @@ from umiak.train.engines.dygraph_class import DygraphCode
 from umiak.train.engines.engine import ModelFindings
 from umiak.train.engines.fast_metrics import quickened
 from umiak.train.engines.schedules import ScheduleState
+from umiak.train.engines.state import generators
 from umiak.train.metrics import objects
 from umiak.train.metrics.objects import ObjectMetricSet
 from umiak.train.reading.batches import StackedBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
@@ -79,11 +81,15 @@ class DygraphEngine:
         paddle_steps.use(options.device)
         paddle.base.core.set_num_threads(options.threads)
         self.config = dotted(options.written, os.path.abspath(where or file))
+        generators.begin(options.seed)
         self.code = DygraphCode(file, self.config, where)
-        _seed(options.seed)
+        paddle.seed(options.seed)
         self.model = self.code.create_model()
         optimizers = self.code.create_optimizers(self.model)
-        names, metrics = self.code.create_metrics()
+        self._roots = (self.model, *optimizers)
+        """What the model's code works with, besides its own objects."""
+        with self._aside():
+            names, metrics = self.code.create_metrics()
         self._shapes = {name: tuple(each.shape) for name, each in self.model.state_dict().items()}
         self.plan = self._planned(optimizers, choice or self._choice(), None if choice else sample)
         if self.plan.problems:
@@ -104,6 +110,11 @@ class DygraphEngine:
         self._has_learned = False
         self._is_one_pass = False
         """Whether the model leaves the backward pass to this engine, as its first batch has shown."""
+        self._is_training: bool | None = None
+        """What the model was told last; None: an epoch begins, and it is told again, as by PaddleRec's trainer."""
+        if job.rank:
+            # The first draws as PaddleRec's trainer does, and the others something else.
+            generators.seed_all(paddle_steps.seed_of_step(options.seed, 0, job.rank))
 
     def _copied(self, job: Session) -> DygraphEngine:
         """The same model again, with its tables in another job."""
@@ -129,18 +140,12 @@ class DygraphEngine:
         batch = sample() if has_embeddings and sample is not None else None
         if batch is None:
             return plan
-        # A weight that is used past its layer, as where an output shares it, must stay a parameter. Whatever the code remembers of this
-        # batch, such as the place in a schedule, is another object's.
-        tried = self.code.copied()
-        tried.create_optimizers(self.model)
-        _, metrics = tried.create_metrics()
-        statistics = [each for each in self.model.state_dict().values() if each.stop_gradient]
-        kept = [each.clone() for each in statistics]
-        elsewhere = used_elsewhere(
-            self.model, lambda: tried.train_forward(self.model, metrics, self.tensors(batch)).loss
-        )
-        for each, before in zip(statistics, kept, strict=True):
-            each.set_value(before)
+        # A weight that is used past its layer, as where an output shares it, must stay a parameter.
+        with self._aside():
+            _, metrics = self.code.create_metrics()
+            elsewhere = used_elsewhere(
+                self.model, lambda: self.code.train_forward(self.model, metrics, self.tensors(batch)).loss
+            )
         if not elsewhere:
             return plan
         choice = replace(choice, elsewhere=elsewhere)
@@ -154,6 +159,7 @@ class DygraphEngine:
 
     def metric_set(self) -> ObjectMetricSet:
         """An empty one for the loss and everything that the model is evaluated by."""
+        self._is_training = None
         names, metrics = self.code.create_metrics()
         return ObjectMetricSet(names, [quickened(each) for each in metrics], guard=self.code.running)
 
@@ -163,8 +169,7 @@ class DygraphEngine:
             self.optimizer.step(share=0.0)
             return 0.0
         assert isinstance(metrics, ObjectMetricSet)
-        _seed(paddle_steps.seed_of_step(self._options.seed, step, self.job.rank))
-        self.model.train()
+        self._turn_to(is_training=True)
         fields = self._fields(batch)
         self.optimizer.expect(fields.arrays(), is_one_pass=self._is_one_pass)
         with paddle.amp.auto_cast(dtype="bfloat16") if self._options.amp else nullcontext():
@@ -187,7 +192,7 @@ class DygraphEngine:
     def evaluate(self, batch: Batch, metrics: MetricSet) -> float:
         """Look at a batch without learning from it. NaN where the model says no loss."""
         assert isinstance(metrics, ObjectMetricSet)
-        self.model.eval()
+        self._turn_to(is_training=False)
         with paddle.no_grad():
             found = self.code.infer_forward(self.model, metrics.objects, self.tensors(batch))
         metrics.replace_objects(found.metrics)
@@ -208,6 +213,31 @@ class DygraphEngine:
             return _Fields((), batch.arrays)
         dense = [np.ascontiguousarray(batch.dense[each.name]) for each in self.slots.dense]
         return _Fields(_columns(batch, self.slots.sparse), dense)
+
+    def without_trace(self) -> AbstractContextManager[None]:
+        """What is done with the model within, PaddleRec's trainer does not do: afterwards its code remembers nothing of it, and nothing was drawn."""
+        return self.code.without_trace(*self._roots)
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """The same, for what nobody has asked for: what the code prints then is not shown either."""
+        with self.without_trace(), redirect_stdout(io.StringIO()):
+            yield
+
+    def generators(self) -> str:
+        return generators.packed()
+
+    def set_generators(self, packed: str, step: int) -> None:
+        if packed:
+            generators.unpack(packed)
+        else:
+            generators.seed_all(paddle_steps.seed_of_step(self._options.seed, step, self.job.rank))
+
+    def _turn_to(self, *, is_training: bool) -> None:
+        """Once in an epoch: code of the model may turn some of its layers in between."""
+        if self._is_training is not is_training:
+            self.model.train() if is_training else self.model.eval()
+            self._is_training = is_training
 
     def check_missing(self, seen: Seen | None, dataset: str) -> None:
         """Which of the slots are labels is the model's own business."""
@@ -283,13 +313,14 @@ class DygraphEngine:
         """What a checkpoint of ours has, in full size. It is loaded into this process alone."""
         alone = Session(PsSeat(), Sync(), self.job.options)
         try:
-            if options is None:
-                engine = self._copied(alone)
-            else:
-                engine = DygraphEngine(self.code.file, self.slots, job=alone, options=options, where=self._where)
-            runs.start_from(alone, checkpoint, engine.tables())
-            engine.restore()
-            return engine.weights()
+            with self._aside():
+                if options is None:
+                    engine = self._copied(alone)
+                else:
+                    engine = DygraphEngine(self.code.file, self.slots, job=alone, options=options, where=self._where)
+                runs.start_from(alone, checkpoint, engine.tables())
+                engine.restore()
+                return engine.weights()
         finally:
             alone.abandon()
 
@@ -307,10 +338,11 @@ class DygraphEngine:
         if batch is None:
             what = f"no inference model can be written: {path}"
             raise UmiakError(Problem(code="UM-TRAIN-066", what=what, why="there is no sample to trace the model with"))
-        plain = self.code.create_model()
-        dygraph_export.set_state(plain, self._weights_of(checkpoint, None))
-        plain.eval()
-        dygraph_export.export(plain, self._recorded(plain, batch), path, batch.size, self.code)
+        with self._aside():
+            plain = self.code.create_model()
+            dygraph_export.set_state(plain, self._weights_of(checkpoint, None))
+            plain.eval()
+            dygraph_export.export(plain, self._recorded(plain, batch), path, batch.size, self.code)
 
     def _recorded(self, model: paddle.nn.Layer, batch: Batch) -> dygraph_export.Call:
         """How `infer_forward` calls the model for a batch."""
@@ -361,8 +393,9 @@ class DygraphFramework:
     def examine(self, model: str, options: EngineOptions, where: str | None) -> ModelFindings:
         """Make the model and its optimizer, as training would, and see what becomes of them."""
         paddle_steps.use(options.device)
+        generators.begin(options.seed)
         code = DygraphCode(model, dotted(options.written, os.path.abspath(where or model)), where)
-        _seed(options.seed)
+        paddle.seed(options.seed)
         made = code.create_model()
         optimizers = code.create_optimizers(made)
         names, metrics = code.create_metrics()
@@ -427,13 +460,6 @@ def _misfits(found: Mapping[str, NDArray[Any]], shapes: Mapping[str, tuple[int, 
             problems.append(f"{name} has the shape {tuple(found[name].shape)} there and {shape} here")
     hint = "start from weights of the same model with the same hyper_parameters"
     return [Problem(code="UM-TRAIN-069", what=each, hint=hint, where=path) for each in problems]
-
-
-def _seed(number: int) -> None:
-    """Whatever the model's code draws from."""
-    paddle.seed(number)
-    random.seed(number)
-    np.random.seed(number % (1 << 32))
 
 
 def _tensors(item: Any) -> Any:

@@ -10,7 +10,6 @@ Nothing of the model is changed. What it fails with is told with its place; what
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from umiak.schema.findings import choices
 from umiak.train.engines import own_code
 from umiak.train.engines.model_text import DYGRAPH as CLASS
 from umiak.train.engines.model_text import DYGRAPH_METHODS
+from umiak.train.engines.state import traces
 from umiak.train.metrics import objects
 
 if TYPE_CHECKING:
@@ -55,15 +55,9 @@ class DygraphCode:
         with self.running():
             self._user = kind()
 
-    def copied(self) -> DygraphCode:
-        """The same code with an object of its own, which knows what this one's methods have remembered so far, such as settings of `create_model`."""
-        user = copy.copy(self._user)
-        for name, each in vars(self._user).items() if hasattr(self._user, "__dict__") else ():
-            if isinstance(each, (list, dict, set)):
-                setattr(user, name, copy.copy(each))
-        made = copy.copy(self)
-        made._user = user  # noqa: SLF001
-        return made
+    def without_trace(self, *roots: Any) -> AbstractContextManager[None]:
+        """What its code remembers of what is done within, its object has forgotten afterwards; and so have ``roots``, such as a model and its optimizers."""
+        return traces.without_trace([self._user, self.config, *roots], self.file)
 
     def running(self) -> AbstractContextManager[None]:
         """What goes wrong here is the model's."""

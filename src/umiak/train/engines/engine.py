@@ -21,6 +21,7 @@ from umiak.train.config.values import Device, EmbeddingTables, Learning, TablePa
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from typing import Any
 
     import numpy as np
@@ -125,6 +126,15 @@ class Engine(Protocol):
 
     def predict(self, batch: Batch) -> Mapping[str, NDArray[np.float32]]:
         """What the model answers."""
+
+    def without_trace(self) -> AbstractContextManager[None]:
+        """What is done with the model within is no part of its training, which goes on as if it had not been done."""
+
+    def generators(self) -> str:
+        """What the model's code would draw next, as text for a checkpoint; nothing where each step begins with a seed of its own."""
+
+    def set_generators(self, packed: str, step: int) -> None:
+        """The same back; where a checkpoint has none for this trainer, something that depends on the step."""
 
     def check_missing(self, seen: Seen | None, dataset: str) -> None:
         """UmiakError if samples had no label that need one."""

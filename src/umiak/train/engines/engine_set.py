@@ -85,6 +85,14 @@ class EngineSet:
             if engine.buffers.table in found:
                 engine.buffers.set_own(found[engine.buffers.table])
 
+    def generators(self) -> str:
+        """What the models' code would draw next: all of them draw from the same generators."""
+        return next((text for engine in self if (text := engine.generators())), "")
+
+    def set_generators(self, packed: str, step: int) -> None:
+        for engine in self:
+            engine.set_generators(packed, step)
+
 
 def check_tables(engines: Iterable[Engine], named: Mapping[str, TableParameters], where: str | None) -> None:
     """UmiakError if ``table_parameters`` names a table that no model has."""

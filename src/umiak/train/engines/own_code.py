@@ -22,7 +22,7 @@ from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.train.engines import model_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from types import ModuleType, TracebackType
 
 _beside: dict[str, dict[str, ModuleType]] = {}
@@ -33,7 +33,7 @@ _current: list[str] = []
 
 def imported(path: str, where: str | None = None) -> ModuleType:
     """A model's file as a module. UmiakError if it is not there, is written for `paddle.fluid`, or fails."""
-    name = f"umiak_model_{abs(hash(os.path.abspath(path)))}"
+    name = _name(path)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not os.path.isfile(path):
         what = f"the model's file is not there, or is no Python file: {path}"
@@ -45,6 +45,21 @@ def imported(path: str, where: str | None = None) -> ModuleType:
     with running(path):
         spec.loader.exec_module(module)
     return module
+
+
+def modules_of(file: str) -> dict[str, ModuleType]:
+    """The module of a model's file, if it was imported, and those beside it that were."""
+    directory = os.path.dirname(os.path.abspath(file))
+    _turn_to(directory)
+    names = [name for name in (_name(file), *_names_below(directory)) if name in sys.modules]
+    return {name: sys.modules[name] for name in names}
+
+
+def put_back(file: str, modules: Mapping[str, ModuleType]) -> None:
+    """Let these be the imported modules of a model again, as `modules_of` has given them: others are imported when they are asked for."""
+    for name in modules_of(file):
+        del sys.modules[name]
+    sys.modules.update(modules)
 
 
 @contextmanager
@@ -99,6 +114,11 @@ def _refuse_old(seen: model_text.Text) -> None:
     old = [problem for problem in seen.problems if problem.code == model_text.OLD]
     if old:
         raise UmiakError(*old)
+
+
+def _name(file: str) -> str:
+    """Under which the module of a model's file stands in `sys.modules`."""
+    return f"umiak_model_{abs(hash(os.path.abspath(file)))}"
 
 
 def _turn_to(directory: str) -> None:

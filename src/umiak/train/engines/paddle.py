@@ -262,6 +262,16 @@ class PaddleEngine:
         """All tables that a checkpoint of this model has."""
         return {**self.optimizer.tables(), **self.buffers.tables()}
 
+    def without_trace(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def generators(self) -> str:
+        """Each step has its seed."""
+        return ""
+
+    def set_generators(self, packed: str, step: int) -> None:
+        """Nothing is kept."""
+
     def check_missing(self, seen: Seen | None, dataset: str) -> None:
         """UmiakError if samples had no label: they would be learned from as if it were 0."""
         if seen is None or not self.model.strict_labels:

@@ -16,6 +16,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from umiak.core.problem import Problem, UmiakError
+from umiak.core.value import replace
 from umiak.train.checkpoints import publish, runs
 from umiak.train.checkpoints.progress import Progress
 from umiak.train.run.feeds import StopOrSave
@@ -83,6 +84,9 @@ class Saver:
             raise UmiakError(problem)
         whole = self._load(found.path)
         self._state.resume(found.progress)
+        drawn = found.progress.generators
+        same = drawn[self._peers.rank] if len(drawn) == self._peers.world else ""
+        self._engines.set_generators(same, found.progress.step)
         self._reporter.go_on(self._state.history)
         self._reporter.talk(
             f"resuming from {self._mirrors.spoken(found.path)}: {reached}{'' if whole else VALUES_ONLY}"
@@ -201,6 +205,9 @@ class Saver:
         """A checkpoint; ``within`` an epoch, or at its end."""
         with self._context.watch.measuring("saving"):
             self._gather()
+            if drawn := self._engines.generators():
+                told = self._peers.tell({"drawn": drawn}, "generators")
+                progress = replace(progress, generators=tuple([each["drawn"] for each in told]))
             runs.save(self._context.job, path, progress)
             if self._peers.is_first:
                 if not within:

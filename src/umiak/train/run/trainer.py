@@ -127,13 +127,16 @@ class Trainer:
             peers.meet()
             engine.refresh()
         engine.buffers.agree(peers)
-        metrics = engine.metric_set()
         holding = data.holding
-        with reading.read(data.dataset, data.found, rank=holding.rank, world=holding.world, **data.more) as samples:
+        with (
+            engine.without_trace(),
+            reading.read(data.dataset, data.found, rank=holding.rank, world=holding.world, **data.more) as samples,
+        ):
+            metrics = engine.metric_set()
             for batch in samples:
                 engine.evaluate(batch, metrics)
                 umiak.progress()
-        return metrics.readings(peers.add(metrics.state()))
+            return metrics.readings(peers.add(metrics.state()))
 
     # ---- the beginning
 
