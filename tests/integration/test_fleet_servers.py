@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from testbed.pytest_support import require
+from tests import plain_inference
 from tests.integration.launching import WORKERS, Launcher, Stage
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SCRIPT = WORKERS / "fleet_training.py"
 FLAGS = "--server_num 2 --trainer_num 2"
@@ -57,6 +57,11 @@ def test_every_strategy_learns_and_a_save_is_what_the_next_job_begins_with(stage
     assert found[0]["after"] == found[1]["after"], "behind a barrier all trainers have what all have learned"
     assert found[0]["saved"] == pytest.approx(found[0]["after"], abs=1e-4), "and so has the model for inference"
     assert {each.name for each in (tmp_path / "async" / "model").iterdir()} >= {"model.pdmodel", "model.pdiparams"}
+    prefixes = [str(tmp_path / run / part / "model") for run in ("sync", "async") for part in ("model", "static")]
+    given = {prefix: dict(np.load(Path(prefix).parents[1] / "expected.npz")) for prefix in prefixes}
+    for prefix, told in plain_inference.predictions(given).items():
+        for way in plain_inference.WAYS:
+            np.testing.assert_allclose(told[way][0], given[prefix]["predict"], atol=1e-6, err_msg=f"{prefix}, {way}")
 
 
 def test_geo_learns(stage: Stage, tmp_path: Path) -> None:

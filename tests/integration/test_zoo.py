@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests import plain_inference
 from umiak import ps
 from umiak.cli.main import main
 from umiak.core.problem import UmiakError
@@ -136,6 +137,16 @@ def all_rows(learned: Learned) -> Callable[[Any], tuple[Any, Any]]:
     return lambda embedding: (keys, client.pull(embedding.number, keys, create=False))
 
 
+def given(exported: Any, batch: Any) -> dict[str, Any]:
+    """A batch as the exported model takes it."""
+    return {
+        each.name: np.ascontiguousarray(
+            batch.dense[each.name] if each.kind == "dense" else padded(*batch.sparse[each.name], each.padding)
+        )
+        for each in exported.inputs
+    }
+
+
 def answers(exported: Any, batch: Any) -> dict[str, Any]:
     from paddle import inference
 
@@ -143,9 +154,8 @@ def answers(exported: Any, batch: Any) -> dict[str, Any]:
     config.disable_glog_info()
     predictor = inference.create_predictor(config)
     assert predictor.get_input_names() == [each.name for each in exported.inputs]
-    for each in exported.inputs:
-        given = batch.dense[each.name] if each.kind == "dense" else padded(*batch.sparse[each.name], each.padding)
-        predictor.get_input_handle(each.name).copy_from_cpu(np.ascontiguousarray(given))
+    for name, numbers in given(exported, batch).items():
+        predictor.get_input_handle(name).copy_from_cpu(numbers)
     predictor.run()
     tensors = [predictor.get_output_handle(name).copy_to_cpu() for name in predictor.get_output_names()]
     return {each.name: tensor for each, tensor in zip(exported.outputs, tensors, strict=True)}
@@ -178,6 +188,11 @@ def test_a_served_model_answers_alike(learned: Learned, tmp_path: Path) -> None:
     for name, numbers in expected.items():
         assert np.ptp(numbers) > 0.1, f"{name} says the same of everything"
         assert np.abs(found[name] - numbers).max() < 1e-5, name
+    prefix = f"{exported.path}/inference"
+    plain = plain_inference.predictions({prefix: given(exported, batch)})[prefix]
+    for way in plain_inference.WAYS:
+        for each, numbers in zip(exported.outputs, plain[way], strict=True):
+            assert np.abs(numbers - expected[each.name]).max() < 1e-5, f"{each.name}, loaded by {way}"
     labels = {judge.label for judge in engine.model.metrics().values()}
     assert labels.isdisjoint(each.name for each in exported.inputs)
 

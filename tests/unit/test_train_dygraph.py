@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests import dygraph_helpers as models
+from tests import plain_inference
 from umiak.core.problem import UmiakError
 from umiak.train.checkpoints import paddlerec
 from umiak.train.reading.batches import StackedBatch
@@ -225,6 +226,10 @@ def test_an_inference_model_answers_as_the_model(tmp_path: Path) -> None:
     assert answer.shape == (5, 2), "another number of samples than it was traced with"
     expected = made.predict(stacked([each[:5] for each in batches[1]]))["output"]
     assert np.abs(answer - expected).max() < 1e-5
+    prefix = f"{path}/inference"
+    plain = plain_inference.predictions({prefix: few})[prefix]
+    for way in plain_inference.WAYS:
+        assert np.abs(plain[way][0] - expected).max() < 1e-5, way
 
 
 def test_a_model_that_can_not_be_traced(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from paddle.base.executor import Executor
 from paddle.distributed import fleet
 from paddle.distributed.fleet.base import role_maker as role_makers
 
-from umiak.fleet import calls, job, older_form, operations
+from umiak.fleet import calls, exporting, job, older_form, operations
 from umiak.fleet.datasets import calls as datasets
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ def install() -> None:
     Executor.run = _executor_run(Executor.run)
     paddle.static.save = _of_a_program("save", paddle.static.save)
     paddle.static.load = _of_a_program("load", paddle.static.load)
+    saves = _saves_inference_model(paddle.static.save_inference_model)
+    paddle.static.save_inference_model = paddle.static.io.save_inference_model = saves
     operations.install()
     older_form.install()
     datasets.install()
@@ -128,6 +130,20 @@ def _of_a_program(name: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
         if begun is not None:
             calls.refuse_part_of(begun, name, program)
         return theirs(program, *given, **named)
+
+    return _marked(theirs, call)
+
+
+def _saves_inference_model(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """Ours where programs are in the older form: plain Paddle loads what it writes, and rows come from the servers."""
+
+    def call(path_prefix: str, feed_vars: Any, fetch_vars: Any, executor: Any, **configs: Any) -> None:
+        save = (
+            theirs
+            if paddle.framework.use_pir_api()
+            else functools.partial(exporting.save_inference_model, job.current())
+        )
+        save(path_prefix, feed_vars, fetch_vars, executor, **configs)
 
     return _marked(theirs, call)
 

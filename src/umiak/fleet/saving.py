@@ -2,8 +2,9 @@
 
     PATH/tables/             all tables, dense parameters too, with the state of the rules: our checkpoint, for going on
     PATH/dense.pdparams      the dense parameters in Paddle's format
-    PATH/model.pdmodel       a program for inference that plain Paddle runs, embeddings and all,
-    PATH/model.pdiparams     and its numbers
+    PATH/model.json          a program for inference that plain Paddle runs, embeddings and all,
+    PATH/model.pdmodel       the same in Paddle's older form,
+    PATH/model.pdiparams     and the numbers of both
 
 The first trainer saves and the others go on. Every file is written beside its place and then moved there.
 """
@@ -19,10 +20,8 @@ import numpy as np
 import paddle
 
 from umiak.core.value import replace
-from umiak.fleet import beginning
+from umiak.fleet import beginning, exporting
 from umiak.fleet.job import say
-from umiak.fleet.programs import sites
-from umiak.fleet.programs.counting import columns
 from umiak.ps import checkpoint, manifest
 from umiak.ps.errors import bad
 
@@ -36,9 +35,6 @@ if TYPE_CHECKING:
 TABLES = "tables"
 DENSE = "dense.pdparams"
 MODEL = "model"
-MOST_BYTES = 4 << 30
-"""A larger embedding is not written into a model for inference."""
-_CHUNK = 1 << 16
 
 
 def save_tables(job: FleetJob, path: str, *, mode: str = "all") -> None:
@@ -102,45 +98,14 @@ def save_model(
     save_tables(job, path, mode=mode)
     if not job.session.is_first:
         return
-    runner = job.runner_of(program)
-    if runner is None:
-        if not job.runners:
-            raise bad("UM-FLEET-031", "no program is trained, so there is nothing to save", "minimize a loss first")
-        runner = job.runners[0]
-    whole = _inference_program(runner.original, feeds, targets)
-    block = whole.global_block()
-    scope = paddle.static.Scope()
-    used = {name for op in block.ops for name in op.input_arg_names}
-    tables = [name for name in job.tables if name in block.vars and name in used]
-    too_large = [name for name in tables if _bytes(block.vars[name]) > MOST_BYTES]
-    if too_large:
+    if not job.runners:
+        raise bad("UM-FLEET-031", "no program is trained, so there is nothing to save", "minimize a loss first")
+    source = exporting.source_of(job, program) or job.runners[0].original
+    try:
+        exporting.write(job, str(_directory(path) / MODEL), source, feeds, names_of(targets))
+    except exporting.TooLarge as error:
         say(
-            f"{path}: no model for inference: too large for one file: {', '.join(too_large)}; the tables are saved, "
-            "and `python -m umiak.ps.export` writes them for others"
-        )
-        return
-    source = paddle.static.global_scope()
-    for variable in block.vars.values():
-        if not variable.persistable or variable.name in ("feed", "fetch"):
-            continue
-        if variable.name in tables:
-            numbers = _rows(job, variable.name, int(variable.shape[0]))
-        else:
-            found = source.find_var(variable.name)
-            if found is None or not found.get_tensor()._is_initialized():  # noqa: SLF001
-                continue
-            numbers = np.array(found.get_tensor())
-        scope.var(variable.name).get_tensor().set(numbers, paddle.CPUPlace())
-    executor = paddle.static.Executor(paddle.CPUPlace())
-    fetched = [block.vars[name] for name in names_of(targets)]
-    involved = {name for op in sites.producers(block, names_of(targets), feeds) for name in op.input_arg_names}
-    spare = [name for name in feeds if name not in involved]
-    if spare:
-        say(f"{path}: left out of the model's inputs, because its outputs do not depend on them: {', '.join(spare)}")
-        feeds = [name for name in feeds if name in involved]
-    with paddle.static.scope_guard(scope):
-        paddle.static.save_inference_model(
-            str(_directory(path) / MODEL), [block.vars[name] for name in feeds], fetched, executor, program=whole
+            f"{path}: no model for inference: {error}; the tables are saved, and `python -m umiak.ps.export` writes them for others"
         )
 
 
@@ -154,7 +119,7 @@ def save_one_table(job: FleetJob, number: int, path: str) -> None:
         job.session.flush()
         return
     planned = job.tables.planned(names[number])
-    rows = _rows(job, names[number], planned.site.rows)
+    rows = exporting.rows_of(job, names[number], planned.site.rows)
     directory = _directory(str(Path(path).parent))
     _written(directory / f"{Path(path).name}.npz", lambda file: np.savez(file, name=names[number], rows=rows))
 
@@ -176,42 +141,6 @@ def load_one_table(job: FleetJob, number: int, path: str) -> None:
     job.loads += 1
     job.loaded = ()
     refresh(job)
-
-
-def _inference_program(original: Any, feeds: Sequence[str], targets: Sequence[Any]) -> Any:
-    """A copy of a program from before it was changed, for inference, with embeddings as plain parameters."""
-    whole = original.clone(for_test=True)
-    block = whole.global_block()
-    unknown = [name for name in (*feeds, *(getattr(each, "name", each) for each in targets)) if name not in block.vars]
-    if unknown:
-        raise bad("UM-FLEET-033", f"no such variables in the program: {', '.join(unknown)}", None)
-    for op in block.ops:
-        if op.type.startswith("lookup_table"):
-            weight = block.vars[op.input("W")[0]]
-            shape, dtype = [*weight.shape], weight.dtype
-            weight.desc.set_type(paddle.base.core.VarDesc.VarType.DENSE_TENSOR)
-            weight.desc.set_shape(shape)
-            weight.desc.set_dtype(dtype)
-            for attribute in ("is_distributed", "remote_prefetch"):
-                if op.has_attr(attribute):
-                    op._set_attr(attribute, False)  # noqa: SLF001
-    return whole
-
-
-def _rows(job: FleetJob, name: str, count: int) -> Any:
-    """The rows 0, 1, 2, ... of a table; those that were never used are as they would begin."""
-    table = job.tables[name]
-    parts = [
-        table.rows(np.arange(start, min(start + _CHUNK, count), dtype=np.uint64), create=False)
-        for start in range(0, count, _CHUNK)
-    ]
-    rows = np.concatenate(parts)
-    counting = job.tables.planned(name).counting
-    return rows if counting is None else columns(rows, counting)
-
-
-def _bytes(variable: Any) -> int:
-    return int(np.prod([int(size) for size in variable.shape])) * 4
 
 
 def _dense(runner: ProgramRunner) -> dict[str, Any]:

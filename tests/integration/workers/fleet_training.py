@@ -109,6 +109,11 @@ scope = paddle.static.global_scope()
 counted = sum(fleet.util.all_reduce(np.array(scope.find_var(states[at].name).get_tensor())).sum() for at in (2, 3))
 fleet.save_persistables(executor, str(out / "saved"))
 fleet.save_inference_model(executor, str(out / "model"), [each.name for each in slots], [predict])
+if rank == 0:
+    paddle.static.save_inference_model(str(out / "static" / "model"), slots, [predict], executor)
+    given = samples(1000)
+    expected = executor.run(test, feed=given, fetch_list=[predict])[0]
+    np.savez(out / "expected.npz", predict=expected, **{name: given[name] for name in given if name != "click"})
 fleet.barrier_worker()
 after = float(executor.run(test, feed=samples(1000), fetch_list=[loss])[0])
 found = {

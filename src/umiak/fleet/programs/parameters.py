@@ -37,7 +37,10 @@ class ScopeParameter:
 def is_filled(scope: Any, name: str) -> bool:
     """Whether the startup program has run: whether a scope has this variable with numbers in it."""
     found = scope.find_var(name)
-    return found is not None and found.get_tensor()._is_initialized()  # noqa: SLF001
+    try:
+        return found is not None and found.get_tensor()._is_initialized()  # noqa: SLF001
+    except ValueError:  # it is no tensor: Paddle declares embeddings of older programs otherwise
+        return False
 
 
 class ScopeOptimizer(common.Optimizer):
