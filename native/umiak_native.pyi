@@ -325,6 +325,12 @@ class MultiSlotSamples:
 def count_lines(data: bytes) -> int:
     """Newlines, counted as fast as the machine can: the limit of every reader."""
 
+def permutation(seed: int, number: int, count: int) -> NDArray[np.uint32]:
+    """The order of window `number` of a shuffle with this seed: the numbers below `count`, each once."""
+
+def stable_hash(text: str | bytes | int, buckets: int | None = None, seed: int = 0) -> int:
+    """XXH64 of a text in UTF-8, of bytes, or of an integer in decimal digits; with `buckets`, its remainder."""
+
 # ---- store
 
 class BadFile(ValueError):

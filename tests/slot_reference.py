@@ -33,7 +33,12 @@ class Bad:
 class Read:
     samples: list[Sample] = field(default_factory=list)
     bad: list[Bad] = field(default_factory=list)
+    blank: int = 0
     unknown: dict[str, int] = field(default_factory=dict)
+
+
+class _Blank(Exception):
+    """A line without a token: passed over, and counted apart."""
 
 
 class _Wrong(Exception):
@@ -79,6 +84,8 @@ def read(
     for number, line in enumerate(lines, 1):
         try:
             sample, others = _sample(line, offset, number, sparse, dense, padding, dense_padding, unknown)
+        except _Blank:
+            result.blank += 1
         except _Wrong as wrong:
             result.bad.append(Bad(number, wrong.column, wrong.reason, offset))
         else:
@@ -106,7 +113,7 @@ def _sample(
     others = []
     tokens = [(match.start() + 1, match.group()) for match in re.finditer(rb"[^ \t]+", line)]
     if not tokens:
-        raise _Wrong("blank", 1)
+        raise _Blank
     for column, token in tokens:
         name_bytes, colon, value = token.partition(b":")
         name = name_bytes.decode(errors="replace")

@@ -2,6 +2,7 @@
 //! of Python.
 
 mod poison;
+mod xxhash;
 
 pub mod gather;
 mod helpers;

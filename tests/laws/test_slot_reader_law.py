@@ -135,6 +135,7 @@ def _reading_equals_the_plain_reading(source: bytes, text: bytes, sparse: list[s
     seen = reader.statistics()
     assert seen.samples == len(expected.samples)
     assert seen.bad_lines == len(expected.bad)
+    assert seen.blank_lines == expected.blank
     assert seen.bad_by_reason == Counter(bad.reason for bad in expected.bad)
     assert [(bad.line, bad.column, bad.reason, bad.offset) for bad in seen.bad_examples] == [
         (bad.line, bad.column, bad.reason, bad.offset) for bad in expected.bad[:8]
@@ -278,6 +279,7 @@ def test_noise_is_survived() -> None:
         if text[:2] != b"\x1f\x8b":
             assert rows(reader) == [sample.plain() for sample in expected.samples]
             assert reader.statistics().bad_lines == len(expected.bad)
+            assert reader.statistics().blank_lines == expected.blank
         done += text.count(b"\n") + 1
 
 

@@ -200,8 +200,6 @@ WRONG = [
     (b"click:1 d:1 d:2 d:3", 1, "d", "dense_count"),
     (b"click", 1, "click", "no_colon"),
     (b"click:1 :5", 9, ":5", "no_name"),
-    (b"   ", 1, "", "blank"),
-    (b"", 1, "", "blank"),
     (b"click:1 1:\xff", 9, "1:\ufffd", "not_an_id"),
 ]
 
@@ -223,14 +221,30 @@ def test_a_bad_line_is_told_exactly(tmp_path: Path, line: bytes, column: int, to
 
 def test_bad_lines_are_counted_up_to_a_limit() -> None:
     text = b"click:1\nbad\n\nclick:0\n1:x\n"
-    reader = read(text, bad_lines=3)
+    reader = read(text, bad_lines=2)
     assert len(rows(reader)) == 2
     seen = reader.statistics()
-    assert seen.bad_lines == 3
-    assert seen.bad_by_reason == {"no_colon": 1, "blank": 1, "not_an_id": 1}
-    assert [(line.line, line.offset) for line in seen.bad_examples] == [(2, 8), (3, 12), (5, 21)]
-    with pytest.raises(data.ReadError, match=r"<bytes>:5:1: not an id.*it is bad line 3, and 2 are allowed"):
-        list(read(text, bad_lines=2))
+    assert (seen.bad_lines, seen.blank_lines) == (2, 1)
+    assert seen.bad_by_reason == {"no_colon": 1, "not_an_id": 1}
+    assert [(line.line, line.offset) for line in seen.bad_examples] == [(2, 8), (5, 21)]
+    with pytest.raises(data.ReadError, match=r"<bytes>:5:1: not an id.*it is bad line 2, and 1 are allowed"):
+        list(read(text, bad_lines=1))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("blank", [b"", b"   ", b"\t", b"\r", b" \r"])
+def test_blank_lines_are_passed_over_and_counted(blank: bytes, threads: int) -> None:
+    lines = [b"click:1", blank, b"click:0", blank, blank, b"click:1", blank]
+    reader = read(b"\n".join(lines) + b"\n", threads=threads, batch_size=2)
+    assert [row[0][0] for row in rows(reader)] == [(1,), (0,), (1,)]
+    seen = reader.statistics()
+    assert (seen.samples, seen.blank_lines, seen.bad_lines) == (3, 4, 0)
+
+
+def test_a_bad_line_behind_blank_ones_has_its_own_number() -> None:
+    with pytest.raises(data.ReadError) as caught:
+        list(read(b"click:1\n\n\nbad\n"))
+    assert (caught.value.line, caught.value.reason) == (4, "no_colon")
 
 
 def test_the_limit_holds_over_a_resumption() -> None:

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 mod arrays;
 mod client;
 mod errors;
+mod hashing;
 mod multislot;
 mod reader;
 mod server;
@@ -18,6 +19,7 @@ fn umiak_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     table::register(module)?;
     reader::register(module)?;
     multislot::register(module)?;
+    hashing::register(module)?;
     errors::register(module)?;
     store::register(module)?;
     server::register(module)?;

@@ -6,7 +6,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use numpy::{Element, IntoPyArray, PyArrayMethods, PyReadonlyArray1};
+use numpy::{Element, IntoPyArray, PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyKeyError, PyValueError};
 use pyo3::prelude::*;
@@ -17,6 +17,7 @@ use crate::reader::batches::{Reader, Settings};
 use crate::reader::columns::{self, Columns};
 use crate::reader::fault::Fault;
 use crate::reader::schema::Schema;
+use crate::reader::shuffle;
 use crate::reader::source::{From, Input, Opener};
 
 create_exception!(
@@ -368,9 +369,16 @@ fn count_lines(py: Python<'_>, data: &[u8]) -> usize {
     py.detach(|| memchr::memchr_iter(b'\n', data).count())
 }
 
+/// The order of a window of a shuffle, for readers in Python: the same as the native reader's.
+#[pyfunction]
+fn permutation(py: Python<'_>, seed: u64, number: u64, count: u32) -> Bound<'_, PyArray1<u32>> {
+    py.detach(|| shuffle::permutation(seed, number, count as usize)).into_pyarray(py)
+}
+
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<SlotReader>()?;
     module.add_class::<Batch>()?;
     module.add("ReaderError", module.py().get_type::<ReaderError>())?;
+    module.add_function(wrap_pyfunction!(permutation, module)?)?;
     module.add_function(wrap_pyfunction!(count_lines, module)?)
 }

@@ -248,6 +248,7 @@ impl Reader {
             "unknown": counts.unknown,
             "unknown_others": counts.unknown_others,
             "bad_lines": tally.bad,
+            "blank_lines": tally.blank,
             "bad_by_reason": reasons,
             "bad_examples": tally.examples,
             "caches_made": made,

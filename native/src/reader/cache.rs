@@ -21,7 +21,7 @@ use super::tally::Tally;
 
 /// Samples of a block; the last one has fewer.
 pub const BLOCK: usize = 4096;
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEAD: [u8; 8] = *b"UMSLOTS\x01";
 const TAIL: [u8; 8] = *b"UMSLOTE\x01";
 const TAIL_BYTES: usize = 32;

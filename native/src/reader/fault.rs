@@ -12,6 +12,7 @@ const TOKEN_SHOWN: usize = 80;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
+    /// No fault: such a line is passed over and counted apart.
     Blank,
     NoColon,
     NoName,

@@ -26,7 +26,7 @@ mod parser;
 mod pool;
 pub mod samples;
 pub mod schema;
-mod shuffle;
+pub mod shuffle;
 #[cfg(target_arch = "x86_64")]
 mod simd8;
 pub mod source;

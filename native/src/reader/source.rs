@@ -19,6 +19,8 @@ use super::number::PAD;
 pub const LONGEST_LINE: usize = 16 << 20;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// So many bytes behind a range are read at once, where its last line ends.
+const BEYOND: usize = 4 << 10;
 /// How long a pipe is waited for before somebody is asked whether to go on.
 const PATIENCE_MS: i32 = 100;
 
@@ -152,7 +154,7 @@ impl Source {
             }
             let limit = input.range().1.unwrap_or(u64::MAX);
             if self.place.offset < limit {
-                self.fill(&mut memory).map_err(|error| input.fault("it can't be read", error))?;
+                self.fill(&mut memory, limit - self.place.offset).map_err(|error| input.fault("it can't be read", error))?;
                 if let Some(block) = self.cut(memory, limit).map_err(|error| input.fault("it can't be read", error))? {
                     return Ok(Some(block));
                 }
@@ -165,8 +167,11 @@ impl Source {
     }
 
     /// Takes what was kept and reads on until the memory has a block's bytes and a newline among them, or the input is at
-    /// its end. What the memory holds is written over, so that memory which is used again needs no zeros first.
-    fn fill(&mut self, memory: &mut Vec<u8>) -> io::Result<()> {
+    /// its end. What the memory holds is written over, so that memory which is used again needs no zeros first. Of a range that
+    /// ends after `room` bytes not much more is read: of small ranges there may be very many.
+    fn fill(&mut self, memory: &mut Vec<u8>, room: u64) -> io::Result<()> {
+        let room = usize::try_from(room).unwrap_or(usize::MAX).saturating_add(BEYOND);
+        let block_bytes = self.block_bytes.min(room);
         let mut filled = self.carry.len();
         grow(memory, filled);
         memory[..filled].copy_from_slice(&self.carry);
@@ -176,11 +181,11 @@ impl Source {
         while let Some(open) = self.open.as_mut().filter(|open| !open.at_end) {
             newline = newline || memchr::memchr(b'\n', &memory[searched..filled]).is_some();
             searched = filled;
-            let enough = if open.patient { self.block_bytes } else { 1 };
+            let enough = if open.patient { block_bytes } else { 1 };
             if (newline && filled >= enough) || filled > LONGEST_LINE {
                 break;
             }
-            let wanted = self.block_bytes.saturating_sub(filled).max(self.block_bytes / 4);
+            let wanted = block_bytes.saturating_sub(filled).max(block_bytes / 4);
             grow(memory, filled + wanted);
             let got = read(&mut open.reader, &mut memory[filled..filled + wanted])?;
             filled += got;

@@ -60,11 +60,13 @@ impl Counts {
     }
 }
 
-/// Counts, and the bad lines.
+/// Counts, the bad lines, and the blank ones.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tally {
     pub counts: Counts,
     pub bad: u64,
+    /// Lines without a token: passed over, and no fault.
+    pub blank: u64,
     pub bad_by_reason: BTreeMap<Reason, u64>,
     pub examples: Vec<BadLine>,
 }
@@ -85,6 +87,7 @@ impl Tally {
     pub fn add(&mut self, other: &Tally) {
         self.counts.add(&other.counts);
         self.bad += other.bad;
+        self.blank += other.blank;
         for (reason, count) in &other.bad_by_reason {
             *self.bad_by_reason.entry(*reason).or_default() += count;
         }

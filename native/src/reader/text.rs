@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::columns::Columns;
-use super::fault::{BadLine, Fault};
+use super::fault::{BadLine, Fault, Reason};
 use super::parser::{Bad, Cursor, Parser};
 use super::pool::{Parsed, Pool};
 use super::schema::{Schema, Slot};
@@ -175,6 +175,10 @@ impl TextFeed {
     }
 
     fn count_bad(&mut self, place: Place, bad: Bad) -> Result<(), Fault> {
+        if bad.reason == Reason::Blank {
+            self.tally.blank += 1;
+            return Ok(());
+        }
         let raise = self.raised(place.input);
         let input = &self.inputs[place.input];
         let line = BadLine {

@@ -47,6 +47,8 @@ class Statistics:
     bad_by_reason: Mapping[str, int]
     bad_examples: tuple[BadLine, ...]
     """The first few bad lines."""
+    blank_lines: int
+    """Lines without a token, which are passed over."""
     caches_made: tuple[tuple[str, str], ...]
     """Caches that were written, each with the reason."""
     cache_bytes: int
@@ -75,5 +77,6 @@ def from_json(text: str) -> Statistics:
         bad_by_reason=plain["bad_by_reason"],
         bad_examples=tuple(BadLine(**line) for line in plain["bad_examples"]),
         caches_made=tuple((path, why) for path, why in plain["caches_made"]),
+        blank_lines=plain["blank_lines"],
         cache_bytes=plain["cache_bytes"],
     )
