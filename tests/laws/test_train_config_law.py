@@ -158,6 +158,7 @@ def runners(draw: st.DrawFn, name: str, phases: list[str]) -> Runner:
         step_checkpoint=draw(savings) if trains else None,
         inference=draw(inferences) if trains else None,
         print_interval=draw(counts),
+        shuffle=draw(st.integers(0, 10**6)) if trains else 0,
         result_dump_path=draw(maybe_path),
         online=draw(onlines()) if kind is RunnerClass.ONLINE_LEARNING else None,
     )

@@ -114,6 +114,7 @@ def test_an_empty_file_misses_everything() -> None:
         (runner_text(phases="[p, q]"), "UM-CONFIG-015 7:15 runner r: there is no phase named q"),
         (runner_text(phases='[p, ""]'), "UM-CONFIG-014 7:11 runner r: phases: empty name"),
         (runner_text(print_interval=0), "UM-CONFIG-014 7:19 runner r: print_interval: less than 1: 0"),
+        (runner_text(shuffle=-1), "UM-CONFIG-014 7:12 runner r: shuffle: less than 0: -1"),
         (
             runner_text(save_checkpoint_path="o", save_checkpoint_interval=0),
             "UM-CONFIG-014 8:29 runner r: save_checkpoint_interval: less than 1: 0",

@@ -86,6 +86,7 @@ from umiak.train.config.values import (
             {"inference": Inference(path="out", every=2, feeds=("a", "b"), fetches=("c",))},
         ),
         ({"print_interval": 1}, {"print_interval": 1}),
+        ({"shuffle": 100}, {"shuffle": 100}),
         ({"runner_result_dump_path": "m.json"}, {"result_dump_path": "m.json"}),
         ({"trainer_class": "GeneralTrainer"}, {}),
         (

@@ -130,6 +130,7 @@ def test_paths_begin_at_the_config_or_where_it_says() -> None:
         ),
         ({"seed": 7}, {"seed": 7}),
         ({"print_interval": 3}, {"print_interval": 3}),
+        ({"shuffle": 100}, {"shuffle": 100}),
         ({"model_init_path": "a"}, {"init_model_path": "a"}),
         ({"warmup_model_path": "a"}, {"init_model_path": "a"}),
         ({"model_init_path": "a", "warmup_model_path": "b"}, {"init_model_path": "a"}),

@@ -389,6 +389,7 @@ def lines(text: str, environ: dict[str, str] | None = None) -> str:
             "saves: inference models o: a delta every 6 passes, a base at the end of a day",
         ),
         (runner_text(print_interval=1), {}, "epochs: 1; a line every batch"),
+        (runner_text(shuffle=5000), {}, "epochs: 1; shuffled in windows of 5,000 samples; a line every 20 batches"),
         (
             ASYNC_CLUSTER + "embedding_tables: per_slot\n",
             {},

@@ -41,6 +41,9 @@ class EpochRow:
     """Of a pass, in its day."""
     model: str = ""
     """The checkpoint that was evaluated, where nothing was trained."""
+    blank_lines: int = 0
+    bad_lines: int = 0
+    """Lines that were passed over."""
 
 
 @value

@@ -30,6 +30,7 @@ _TRAINED = {
     "worker_num": "worker_num",
     "server_num": "server_num",
     "node_data": "node_data",
+    "shuffle": "shuffle",
     **{name: name for name in ("save_step_interval", "save_step_path", "save_minutes_interval", "keep_checkpoints")},
     **{name: name for name in keys.ONLINE},
 }

@@ -139,6 +139,7 @@ FLAT = (
     Key(name="keep_checkpoints", meaning="`keep_checkpoints`.", kind=kinds.WHOLE, least=1, origin=Origin.UMIAK),
     Key(name="node_data", meaning="`node_data`.", kind=kinds.CHOICE, choices=words(NodeData), origin=Origin.UMIAK),
     Key(name="seed", meaning="`seed`.", kind=kinds.WHOLE, default=12345, least=0),
+    Key(name="shuffle", meaning="`shuffle` for training.", kind=kinds.WHOLE, default=0, least=0, origin=Origin.UMIAK),
     Key(
         name="use_inference",
         meaning="Save an inference model with each checkpoint.",

@@ -230,6 +230,15 @@ RUNNER = (
     ),
     Key(name="seed", origin=Origin.NEWER, meaning="Random seed.", kind=kinds.WHOLE, least=0),
     Key(
+        name="shuffle",
+        meaning="Shuffle the training data in each epoch: pieces of the files in random order, then samples in windows of this "
+        "many ([shuffling](training-data.md#shuffling)). 0: samples come in the order of the files, as in PaddleRec.",
+        kind=kinds.WHOLE,
+        default=0,
+        least=0,
+        origin=Origin.UMIAK,
+    ),
+    Key(
         name="init_model_path",
         meaning="Checkpoint to start training from; `infer` evaluates every checkpoint in it.",
         kind=kinds.PATH,

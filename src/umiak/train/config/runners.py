@@ -27,7 +27,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from umiak.schema.sections import Said
 
-_DECIDED = ("name", "device", "phases", "fleet_mode", "epochs", "init_model_path", "node_data", "alone_allowed", "amp")
+_DECIDED = (
+    "name",
+    "device",
+    "phases",
+    "fleet_mode",
+    "epochs",
+    "init_model_path",
+    "node_data",
+    "alone_allowed",
+    "amp",
+    "shuffle",
+)
 """Keys that are called as a field is, and depend on others."""
 AS_SAID = tuple([key.name for key in RUNNER if key.name in fields(Runner) and key.name not in _DECIDED])
 """Keys that are fields of a `Runner` just as they are written: a new one needs its row, its field, and who uses it."""
@@ -95,6 +106,7 @@ class _Making:
             alone_allowed=self._alone_allowed(),
             node_data=self._node_data(),
             epochs=self._epochs(),
+            shuffle=self._shuffle(),
             phases=self.phases,
             init_model_path=self._init_model_path(),
             infer_epochs=self._infer_epochs(),
@@ -186,6 +198,12 @@ class _Making:
         return f"class {self.kind.value} runs in one process"
 
     # ---- how long, and from where
+
+    def _shuffle(self) -> int:
+        if self.kind is RunnerClass.INFER and self.said.number("shuffle"):
+            self._no_effect("shuffle", "class infer evaluates every sample once, in the order of the files")
+            return 0
+        return self.said.number("shuffle")
 
     def _epochs(self) -> int:
         said = self.said

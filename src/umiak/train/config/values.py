@@ -271,6 +271,8 @@ class Runner:
     amp: bool = False
     inference: Inference | None = None
     print_interval: int = 20
+    shuffle: int = 0
+    """Samples of a window that is shuffled; 0: they come in the order of the files."""
     result_dump_path: str | None = None
     online: Online | None = None
 

@@ -101,6 +101,8 @@ def _online(online: Online) -> dict[str, Any]:
 def _watched(runner: Runner) -> dict[str, Any]:
     """How a run is looked after."""
     made: dict[str, Any] = {"amp": runner.amp}
+    if runner.shuffle:
+        made["shuffle"] = runner.shuffle
     if runner.save_minutes:
         made["save_minutes_interval"] = runner.save_minutes
     if runner.evaluation:

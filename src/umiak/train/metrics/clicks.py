@@ -37,6 +37,10 @@ class Auc(Scored):
         self._state["histogram"] += np.bincount(places, minlength=2 * self._bins).reshape(2, -1)
         self._state["samples"] += counts
 
+    def classes(self) -> tuple[int, int]:
+        negative, positive = self._state["histogram"].sum(axis=1).tolist()
+        return negative, positive
+
     def bound(self) -> float:
         """How far the value is from the AUC of the exact predictions, at most: half the share of pairs within one bin."""
         negative, positive = self._histogram()
@@ -51,7 +55,7 @@ class Auc(Scored):
         return {"auc": ratio(float(positive @ below), negative.sum() * positive.sum())}
 
     def _undefined(self) -> str | None:
-        negative, positive = self._state["histogram"].sum(axis=1)
+        negative, positive = self.classes()
         if negative and positive:
             return None
         return "no positive sample" if negative else "no negative sample"

@@ -94,6 +94,10 @@ class Metric:
             return "no samples"
         return self._undefined()
 
+    def classes(self) -> tuple[int, int] | None:
+        """How many negative and positive samples were counted; None: it does not tell them apart."""
+        return None
+
     def problems(self) -> tuple[Problem, ...]:
         """What was left out, and how often."""
         counts = self._state["samples"]

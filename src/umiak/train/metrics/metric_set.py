@@ -100,6 +100,14 @@ class MetricSet:
                 raise UmiakError(Problem(code="UM-METRIC-001", what=f"no such metric in this set: {name}", hint=hint))
             self._recent[name].take(batch)
 
+    def classes(self) -> tuple[int, int] | None:
+        """Negative and positive samples since the last reset, of the first metric that tells them apart; None: there is none."""
+        for name, metric in self._recent.items():
+            recent, earlier = metric.classes(), self._earlier[name].classes()
+            if recent is not None and earlier is not None:
+                return recent[0] + earlier[0], recent[1] + earlier[1]
+        return None
+
     def start_window(self) -> None:
         """What was seen until now is no longer recent."""
         for name, metric in self._recent.items():

@@ -198,6 +198,14 @@ class ObjectMetricSet(MetricSet):
             for metric, each in zip(self._followed(), self.objects, strict=False):
                 metric.go_on_with(each)
 
+    def classes(self) -> tuple[int, int] | None:
+        """As `paddle.metric.Auc` counts them; the live objects have counted since the beginning of the epoch."""
+        for each in self.objects:
+            negative, positive = getattr(each, "_stat_neg", None), getattr(each, "_stat_pos", None)
+            if isinstance(negative, np.ndarray) and isinstance(positive, np.ndarray):
+                return int(negative.sum()), int(positive.sum())
+        return None
+
     def reset(self) -> None:
         """A new epoch, and with it new objects."""
         self.objects = [copy.deepcopy(each) for each in self._new]

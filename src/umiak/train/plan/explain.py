@@ -133,6 +133,7 @@ def _counted(count: int | None, what: str) -> str:
 
 def _how_long(each: Run) -> str:
     told = f"a line every {_times(each.runner.print_interval, 'batch')}"
+    shuffled = f"; shuffled in windows of {each.runner.shuffle:,} samples" if each.runner.shuffle else ""
     if each.runner.online:
         online = each.runner.online
         per_day = days.passes_per_day(online)
@@ -140,10 +141,10 @@ def _how_long(each: Run) -> str:
         wait = f", waiting for {online.data_donefile}" if online.data_donefile else ""
         minutes = online.split_interval * online.split_per_pass
         passes = f"{_times(per_day, 'pass')} of {minutes} minutes" if per_day > 1 else "one pass"
-        return f"days: {span}, {passes} a day{wait}; {told}"
+        return f"days: {span}, {passes} a day{wait}{shuffled}; {told}"
     if each.kind is RunnerClass.INFER:
         return f"once through the data; {told}"
-    return f"epochs: {each.runner.epochs}; {told}"
+    return f"epochs: {each.runner.epochs}{shuffled}; {told}"
 
 
 def _stage(stage: Stage, tables: EmbeddingTables, known: Mapping[str, Sequence[str]]) -> Branch:

@@ -25,6 +25,9 @@ class Seen:
     """For each declared slot, the samples that lack it."""
     undeclared: dict[str, int] = {}
     """For each other slot, the samples that have it."""
+    blank_lines: int = 0
+    bad_lines: int = 0
+    """Lines that were passed over."""
 
     @property
     def never(self) -> tuple[str, ...]:
@@ -43,21 +46,25 @@ def seen(statistics: Statistics) -> Seen:
         samples=statistics.samples,
         missing=dict(statistics.missing),
         undeclared={name: times.samples for name, times in statistics.unknown.items()},
+        blank_lines=statistics.blank_lines,
+        bad_lines=statistics.bad_lines,
     )
 
 
 def together(all_seen: Iterable[Seen]) -> Seen:
     """What several readers have seen, all trainers' of an epoch for instance."""
-    samples = 0
+    samples = blank = bad = 0
     missing: dict[str, int] = {}
     undeclared: dict[str, int] = {}
     for each in all_seen:
         samples += each.samples
+        blank += each.blank_lines
+        bad += each.bad_lines
         for name, times in each.missing.items():
             missing[name] = missing.get(name, 0) + times
         for name, times in each.undeclared.items():
             undeclared[name] = undeclared.get(name, 0) + times
-    return Seen(samples=samples, missing=missing, undeclared=undeclared)
+    return Seen(samples=samples, missing=missing, undeclared=undeclared, blank_lines=blank, bad_lines=bad)
 
 
 def problems(

@@ -30,6 +30,10 @@ SAMPLES = "umiak_data"
 """Where configs of models that come with umiak look for their sample data, below which there are an area and a model."""
 
 
+FIRST_BYTES = 1 << 16
+"""So much of a file is looked at to guess the length of its lines."""
+
+
 @value
 class Files:
     """What a dataset is made of."""
@@ -73,6 +77,21 @@ def fetched(given: tuple[parts.Part, ...], directory: str | None = None) -> tupl
             for part in given
         ]
     )
+
+
+def line_bytes(found: Files) -> float:
+    """About how long a line is, from the first lines of the first file that can be looked at; the same for every trainer."""
+    for file in found.files:
+        if not file.packed and file.size and os.path.isfile(file.path):
+            with open(file.path, "rb") as lines:
+                first = lines.read(FIRST_BYTES)
+            return len(first) / max(1, first.count(b"\n"))
+    return 256.0
+
+
+def is_remote(found: Files) -> bool:
+    """Whether files are behind URLs, and fetched as a whole."""
+    return any(storage.is_url(file.path) for file in found.files)
 
 
 def below_path(path: str, directory: str) -> str:
@@ -121,7 +140,7 @@ def digest(names: Sequence[tuple[str, int]]) -> str:
 
 def held(found: Files) -> str:
     """A short text that is equal for trainers that see the very same files, on one machine or in containers of one."""
-    if any(storage.is_url(file.path) for file in found.files):
+    if is_remote(found):
         return "url"  # the same for everybody
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:

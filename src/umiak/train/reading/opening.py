@@ -28,6 +28,8 @@ from umiak.train.reading.finding import Files
 from umiak.train.reading.pool import Pool, ReaderClass
 from umiak.train.reading.positions import Share
 from umiak.train.reading.samples import Samples
+from umiak.train.reading.shuffling import pieces
+from umiak.train.reading.shuffling.pieces import PartGroup, Shuffle
 from umiak.train.reading.slot_samples import SlotSamples, slot_reader
 from umiak.train.reading.user_samples import UserSamples
 
@@ -46,21 +48,31 @@ def read(
     epoch: int = 0,
     seed: int = 0,
     shuffle_files: bool = False,
+    shuffle: int = 0,
     position: str | None = None,
     config: str | None = None,
     settings: Mapping[str, Any] | None = None,
     pool: ReaderProcesses | None = None,
     **reader: Any,
 ) -> Samples:
-    """What trainer ``rank`` of ``world`` reads in an epoch. ``reader`` goes to `umiak.data.SlotReader` (threads, shuffle, cache, ...)."""
-    files = dividing.in_order(found.files, shuffled=shuffle_files, seed=seed, epoch=epoch)
+    """What trainer ``rank`` of ``world`` reads in an epoch. ``reader`` goes to `umiak.data.SlotReader` (threads, cache, ...).
+
+    ``shuffle``: pieces of files in an order of seed and epoch, and samples permuted in windows of so many; 0: in order.
+    """
+    said = f"trainer {rank} of {world}"
     if dataset.reads_files:
-        parts = division.parts_of(files, world=world, divide_by=dataset.divide_by)
-        return _dataset(
-            dataset, found, parts[rank], f"trainer {rank} of {world}", epoch, seed, position, config, settings, pool
-        )
-    own = dividing.share(files, rank=rank, world=world)
-    said = f"trainer {rank} of {world}" + (", files shuffled" if shuffle_files else "")
+        files = dividing.in_order(found.files, shuffled=shuffle_files or shuffle > 0, seed=seed, epoch=epoch)
+        part = division.parts_of(files, world=world, divide_by=dataset.divide_by)[rank]
+        return _dataset(dataset, found, part, said, epoch, seed, shuffle, position, config, settings, pool)
+    if shuffle:
+        how = shuffle_of(found, shuffle)
+        own = pieces.share(found.files, how, rank=rank, world=world, seed=seed, epoch=epoch)
+        said += f", {_shuffled(shuffle)}, pieces of {pieces.piece_bytes(found.files, how, world=world)} bytes"
+        reader = {**reader, "shuffle": shuffle}
+    else:
+        files = dividing.in_order(found.files, shuffled=shuffle_files, seed=seed, epoch=epoch)
+        own = dividing.share(files, rank=rank, world=world)
+        said += ", files shuffled" if shuffle_files else ""
     of = Share(dataset=dataset.name, epoch=epoch, seed=seed, files=found.digest, share=said)
     return _reading(dataset, found, own, of, position, _class(dataset, config, settings), pool, reader)
 
@@ -68,10 +80,11 @@ def read(
 def read_part(
     dataset: Dataset,
     found: Files,
-    part: Part | DatasetPart,
+    part: Part | PartGroup | DatasetPart,
     *,
     epoch: int = 0,
     seed: int = 0,
+    shuffle: int = 0,
     position: str | None = None,
     config: str | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -81,10 +94,19 @@ def read_part(
     """One part that was handed out: see `work_queue`."""
     if isinstance(part, DatasetPart):
         whose = f"{part.text}, the first {part.files[0] if part.files else 'none'}"
-        return _dataset(dataset, found, part, whose, epoch, seed, position, config, settings, pool)
-    said = f"{part.path} {part.start}-{'' if part.end is None else part.end}"
+        return _dataset(dataset, found, part, whose, epoch, seed, shuffle, position, config, settings, pool)
+    own = part.pieces if isinstance(part, PartGroup) else (part,)
+    said = f"{own[0].path} {own[0].start}-{'' if own[0].end is None else own[0].end}"
+    if shuffle:
+        said += f" and {len(own) - 1} more, {_shuffled(shuffle)}"
+        reader = {**reader, "shuffle": shuffle}
     of = Share(dataset=dataset.name, epoch=epoch, seed=seed, files=found.digest, share=said)
-    return _reading(dataset, found, (part,), of, position, _class(dataset, config, settings), pool, reader)
+    return _reading(dataset, found, own, of, position, _class(dataset, config, settings), pool, reader)
+
+
+def shuffle_of(found: Files, window: int) -> Shuffle:
+    """How these files are shuffled in windows of so many samples."""
+    return Shuffle(window=window, line_bytes=finding.line_bytes(found), is_remote=finding.is_remote(found))
 
 
 def processes(
@@ -164,13 +186,14 @@ def _reading(
     own = finding.fetched(own)
     if dataset.has_slots:
         return SlotSamples(dataset, own, of, begin, reader)
+    shuffle = reader.pop("shuffle", 0)
     if reader:
         what = f"dataset {dataset.name} is read by a class of its own, which has no {', '.join(sorted(reader))}"
         raise UmiakError(Problem(code="UM-DATA-004", what=what))
     if kind is None:
         what = f"dataset {dataset.name} has neither slots nor a reader class"
         raise UmiakError(Problem(code="UM-DATA-004", what=what))
-    return UserSamples(dataset, kind, found, own, of, begin, pool if isinstance(pool, Pool) else None)
+    return UserSamples(dataset, kind, found, own, of, begin, pool if isinstance(pool, Pool) else None, shuffle=shuffle)
 
 
 def _dataset(
@@ -180,13 +203,14 @@ def _dataset(
     whose: str,
     epoch: int,
     seed: int,
+    shuffle: int,
     position: str | None,
     config: str | None,
     settings: Mapping[str, Any] | None,
     pool: ReaderProcesses | None,
 ) -> Samples:
     """What a class that opens files itself reads of a part."""
-    said = f"{whose}, {part.text}, batches of {dataset.batch_size}"
+    said = f"{whose}, {part.text}, batches of {dataset.batch_size}" + (f", {_shuffled(shuffle)}" if shuffle else "")
     of = Share(dataset=dataset.name, epoch=epoch, seed=seed, files=found.digest, share=said)
     begin = positions.from_json(position, of) if position is not None else None
     kind = _class(dataset, config, settings)
@@ -194,7 +218,12 @@ def _dataset(
         what = f"dataset {dataset.name} has neither slots nor a reader class"
         raise UmiakError(Problem(code="UM-DATA-004", what=what))
     local = replace(part, files=tuple([each.path for each in finding.fetched(tuple(map(_whole, part.files)))]))
-    return DatasetSamples(dataset, kind, local, of, begin, pool if isinstance(pool, DatasetProcesses) else None)
+    own = pool if isinstance(pool, DatasetProcesses) else None
+    return DatasetSamples(dataset, kind, local, of, begin, own, shuffle=shuffle)
+
+
+def _shuffled(window: int) -> str:
+    return f"shuffled in windows of {window}"
 
 
 def _whole(path: str) -> Part:

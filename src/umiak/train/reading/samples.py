@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from types import TracebackType
 
+from umiak.core.problem import Problem
 from umiak.train.reading import checking
 from umiak.train.reading.batches import Batch
 from umiak.train.reading.positions import Position, Share
@@ -37,6 +39,14 @@ class Samples(ABC):
     def seen(self) -> checking.Seen | None:
         """How often declared slots occurred; None: there are none."""
         return None
+
+    def file(self) -> str | None:
+        """The file that is read now, or the first of several; None: there is none."""
+        return None
+
+    def warnings(self) -> Sequence[Problem]:
+        """What is odd about the code that reads, as far as it is known by now. It only grows."""
+        return ()
 
     @abstractmethod
     def close(self) -> None: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from umiak.data import SlotReader
@@ -11,6 +12,7 @@ from umiak.train.reading import checking
 from umiak.train.reading.batches import Batch, empty
 from umiak.train.reading.positions import Position, Share
 from umiak.train.reading.samples import Samples
+from umiak.train.reading.shuffling import pieces
 
 
 class SlotSamples(Samples):
@@ -22,12 +24,12 @@ class SlotSamples(Samples):
         super().__init__(of)
         self.given = begin.samples if begin else 0
         self._dataset = dataset
+        self._own = own
         self._reader = slot_reader(
             dataset,
             own,
             dataset.batch_size,
-            seed=of.seed,
-            epoch=of.epoch,
+            seed=pieces.window_seed(of),
             position=begin.at if begin else None,
             **reader,
         )
@@ -37,6 +39,10 @@ class SlotSamples(Samples):
 
     def seen(self) -> checking.Seen:
         return checking.seen(self._reader.statistics())
+
+    def file(self) -> str | None:
+        number = int(json.loads(self._reader.position())["input"])
+        return self._own[min(number, len(self._own) - 1)].path if self._own else None
 
     def close(self) -> None:
         self._reader.close()

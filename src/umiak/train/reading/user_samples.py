@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import numpy as np
 
 from umiak.core.decode import Malformed, decode, encode
 from umiak.core.problem import Problem, UmiakError
-from umiak.core.value import replace, value
+from umiak.core.value import replace
 from umiak.data.parts import Part
 from umiak.train.config.values import Dataset
 from umiak.train.reading import finding, lines
@@ -19,20 +18,8 @@ from umiak.train.reading.finding import Files
 from umiak.train.reading.pool import Pool, ReaderClass, Result
 from umiak.train.reading.positions import Position, Share
 from umiak.train.reading.samples import Samples
-
-
-@value
-class ReadPosition:
-    """The line of the last sample that was given out."""
-
-    part: int = 0
-    offset: int | None = None
-    """Where it begins, in the uncompressed text; None: nothing was given out."""
-    samples: int = 0
-    """How many of its samples were given out."""
-    file: str | None = None
-    line: int | None = None
-    """For people; the first line is 1."""
+from umiak.train.reading.shuffling import pieces
+from umiak.train.reading.shuffling.windows import ReadPosition, Windows, cut, lengths_of, place_behind
 
 
 class UserSamples(Samples):
@@ -47,7 +34,10 @@ class UserSamples(Samples):
         of: Share,
         begin: Position | None,
         pool: Pool | None = None,
+        *,
+        shuffle: int = 0,
     ) -> None:
+        """``shuffle``: samples are permuted in windows of so many; 0: they come in order."""
         super().__init__(of)
         self.given = begin.samples if begin else 0
         self._own = own
@@ -62,6 +52,11 @@ class UserSamples(Samples):
             place = self._place
             chunks = lines.chunks(own, part=place.part, offset=place.offset, skip=place.samples)
             self._results = self._pool.read(chunks, own, self.columns)
+            self._windows = (
+                Windows(self._results, size=shuffle, seed=pieces.window_seed(of), begin=place) if shuffle else None
+            )
+            if place.given:
+                self._rebuild(place.given)
         except BaseException:
             self._pool.close()
             raise
@@ -75,6 +70,9 @@ class UserSamples(Samples):
         dense = {column.name: column.width for column in self.columns if column.width is not None}
         return empty([column.name for column in self.columns if column.width is None], dense)
 
+    def file(self) -> str | None:
+        return self._own[self._place.part].path if self._own else None
+
     def close(self) -> None:
         """End its processes, unless they are somebody else's and have nothing left to do."""
         self._results.close()
@@ -85,7 +83,7 @@ class UserSamples(Samples):
     def _next(self) -> Batch:
         waiting = sum(len(result.places) for result in self._waiting)
         while waiting < self._batch_size:
-            result = next(self._results, None)
+            result = self._windows.next() if self._windows else next(self._results, None)
             if result is None:
                 break
             self._waiting.append(result)
@@ -94,10 +92,20 @@ class UserSamples(Samples):
             self._at_end = True
             self.close()
             raise StopIteration
-        taken, self._waiting = _cut(self._waiting, min(waiting, self._batch_size))
-        offset, samples = taken[-1].places[-1].tolist()
-        self._place = ReadPosition(part=taken[-1].part, offset=offset, samples=samples)
+        taken, self._waiting = cut(self._waiting, min(waiting, self._batch_size))
+        if self._windows:
+            self._place = self._windows.place(sum(len(result.places) for result in self._waiting))
+        else:
+            self._place = place_behind(taken)
         return self._batch(taken)
+
+    def _rebuild(self, given: int) -> None:
+        """The window of a position, of which some samples were given out before."""
+        window = self._windows.next() if self._windows else None
+        if window is None or len(window.places) < given:
+            what = "the position does not fit: the files have fewer samples than before"
+            raise UmiakError(Problem(code="UM-DATA-003", what=what))
+        self._waiting = cut([window], given)[1]
 
     def _at(self) -> str:
         place = self._place
@@ -115,7 +123,7 @@ class UserSamples(Samples):
                 dense[column.name] = values
                 continue
             offsets = np.zeros(size + 1, np.int64)
-            np.cumsum(np.concatenate([_lengths(result, at) for result in taken]), out=offsets[1:])
+            np.cumsum(np.concatenate([lengths_of(result, at) for result in taken]), out=offsets[1:])
             sparse[column.name] = (values, offsets)
         return Arrays(size=size, dense=dense, sparse=sparse)
 
@@ -134,35 +142,3 @@ def _columns(pool: Pool, found: Files) -> tuple[Column, ...]:
         said = (pool.columns(finding.fetched((Part(path=file.path),))) for file in found.files)
         pool.known[found.digest] = next((columns for columns in said if columns), ())
     return pool.known[found.digest]
-
-
-def _cut(waiting: list[Result], size: int) -> tuple[list[Result], list[Result]]:
-    """The first so many samples, and the others."""
-    taken: list[Result] = []
-    for number, result in enumerate(waiting):
-        count = len(result.places)
-        if count > size:
-            head, tail = _halves(result, size)
-            return [*taken, *([head] if size else [])], [tail, *waiting[number + 1 :]]
-        if count:
-            taken.append(result)
-        size -= count
-    return taken, []
-
-
-def _halves(result: Result, size: int) -> tuple[Result, Result]:
-    head, tail = [], []
-    for values, lengths in result.arrays:
-        cut = size if lengths is None else int(lengths[:size].sum())
-        head.append((values[:cut], None if lengths is None else lengths[:size]))
-        tail.append((values[cut:], None if lengths is None else lengths[size:]))
-    return (
-        Result(part=result.part, places=result.places[:size], arrays=tuple(head)),
-        Result(part=result.part, places=result.places[size:], arrays=tuple(tail)),
-    )
-
-
-def _lengths(result: Result, at: int) -> Any:
-    lengths = result.arrays[at][1]
-    assert lengths is not None
-    return lengths

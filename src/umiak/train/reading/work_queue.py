@@ -10,10 +10,15 @@ trainer was in the middle of comes first in the next run, from where it stood, w
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
+from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import replace, value
+from umiak.data.parts import Part
+from umiak.train.reading.datasets.division import DatasetPart
+from umiak.train.reading.shuffling.pieces import PartGroup
 
 
 @value
@@ -26,6 +31,22 @@ class WorkQueue:
     """Parts from this one on are fresh."""
     trainers: int = 0
     """For how many trainers the parts were made: of how many parts an epoch is depends on it."""
+    parts: str = ""
+    """A fingerprint of all parts; nothing: it is not known."""
+
+    def of_parts(self, fingerprint: str) -> WorkQueue:
+        """The same for these parts. UmiakError if the numbers in it are those of others: samples would be left out, or read twice."""
+        if self.parts and self.parts != fingerprint:
+            raise UmiakError(
+                Problem(
+                    code="UM-TRAIN-560",
+                    what="this checkpoint was saved within an epoch whose data was divided in another way than now",
+                    why="`shuffle`, `batch_size` or the way in which files are divided has changed since",
+                    hint="go on with the config of that run, or begin an epoch with the checkpoint: `init_model_path:`",
+                ),
+                exit_status=Exit.REFUSED,
+            )
+        return replace(self, parts=fingerprint)
 
     def part(self, number: int) -> tuple[int, str | None]:
         """What the trainer reads that drew this number."""
@@ -39,3 +60,19 @@ class WorkQueue:
         held = [(int(each["part"]), each["position"]) for each in places if each["part"] is not None]
         fresh = self.begun + max(0, drawn - len(self.leftovers))
         return replace(self, leftovers=(*held, *self.leftovers[drawn:]), begun=fresh)
+
+
+def fingerprint(handed: Sequence[Part | PartGroup | DatasetPart]) -> str:
+    """A short text that is equal for the same parts, wherever the files are."""
+    digest = hashlib.sha256()
+    for part in handed:
+        if isinstance(part, DatasetPart):
+            digest.update(repr([part.text, *map(_name, part.files)]).encode())
+            continue
+        own = part.pieces if isinstance(part, PartGroup) else (part,)
+        digest.update(repr([(_name(each.path), each.start, each.end) for each in own]).encode())
+    return digest.hexdigest()[:32]
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

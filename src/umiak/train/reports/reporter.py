@@ -239,4 +239,6 @@ def _row(row: EpochRow) -> dict[str, Any]:
         "evaluated": row.evaluated,
         **({"day": row.day, "pass": row.number} if row.day else {}),
         **({"model": row.model} if row.model else {}),
+        **({"blank_lines": row.blank_lines} if row.blank_lines else {}),
+        **({"bad_lines": row.bad_lines} if row.bad_lines else {}),
     }

@@ -63,6 +63,10 @@ def epoch(row: EpochRow, epochs: int, *, of_several: bool = False) -> str:
         f"{row.samples:,} samples in {duration(row.seconds)}",
         *numbers(row.trained),
     ]
+    skipped = [(row.blank_lines, "blank"), (row.bad_lines, "bad")]
+    parts[1] += "".join(
+        f", {count:,} {what} line{'' if count == 1 else 's'} skipped" for count, what in skipped if count
+    )
     if row.evaluated:
         parts.append(f"{'before it' if row.day else 'evaluated'}: {'  '.join(numbers(row.evaluated))}")
     return "  ".join(parts)

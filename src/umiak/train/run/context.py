@@ -71,6 +71,8 @@ class RunState:
         """Online learning: the last directory of the last pass that is done."""
         self.evaluated: dict[str, float | None] = {}
         """Online learning: what the pass was evaluated with before it was trained on."""
+        self.warned: set[str] = set()
+        """What was warned of already; it is not in a checkpoint."""
 
     def resume(self, progress: Progress) -> None:
         """Go on from there."""

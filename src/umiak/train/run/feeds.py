@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from umiak.core.problem import Problem
 from umiak.core.value import value
 from umiak.data.parts import Part
 from umiak.train.reading.batches import Batch, Step
@@ -18,6 +19,7 @@ from umiak.train.reading.checking import Seen
 from umiak.train.reading.checking import together as seen_together
 from umiak.train.reading.datasets.division import DatasetPart
 from umiak.train.reading.samples import Samples
+from umiak.train.reading.shuffling.pieces import PartGroup
 from umiak.train.reading.work_queue import WorkQueue
 from umiak.train.run.peers import Peers
 from umiak.train.run.stopwatch import Stopwatch
@@ -45,6 +47,7 @@ class LockstepFeed:
         self._peers = peers
         self._watch = watch
         self._begin = samples.position()
+        self._file = samples.file()
         self._block = int(at["block"]) if at else 0
         self._used = int(at["used"]) if at else 0
 
@@ -53,6 +56,7 @@ class LockstepFeed:
         skipped = self._used
         while True:
             self._begin, self._used = self._samples.position(), skipped
+            self._file = self._samples.file()
             batches = self._read(min(1 << self._block, LONGEST_BLOCK))
             own = wanted()
             told = self._peers.tell(
@@ -81,6 +85,13 @@ class LockstepFeed:
     def seen(self) -> Seen | None:
         return self._samples.seen()
 
+    def file(self) -> str | None:
+        """The file of the first batch that was read with the one that was given out last."""
+        return self._file
+
+    def warnings(self) -> Sequence[Problem]:
+        return self._samples.warnings()
+
     def close(self) -> None:
         self._samples.close()
 
@@ -100,9 +111,9 @@ class WorkQueueFeed:
 
     def __init__(
         self,
-        parts: Sequence[Part | DatasetPart],
+        parts: Sequence[Part | PartGroup | DatasetPart],
         queue: WorkQueue,
-        open_part: Callable[[Part | DatasetPart, str | None], Samples],
+        open_part: Callable[[Part | PartGroup | DatasetPart, str | None], Samples],
         draw: Callable[[], int],
         watch: Stopwatch,
     ) -> None:
@@ -141,6 +152,13 @@ class WorkQueueFeed:
 
     def seen(self) -> Seen | None:
         return seen_together(self._seen) if self._seen else None
+
+    def file(self) -> str | None:
+        """The file that is read now."""
+        return self._samples.file() if self._samples is not None else None
+
+    def warnings(self) -> Sequence[Problem]:
+        return self._samples.warnings() if self._samples is not None else ()
 
     def close(self) -> None:
         if self._samples is not None:

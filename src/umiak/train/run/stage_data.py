@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +12,19 @@ from umiak.train.config.values import DenseSlot, NodeData, Slots
 from umiak.train.plan.plan import Stage, visible_settings
 from umiak.train.reading import dividing, finding
 from umiak.train.reading.batches import Batch
+from umiak.train.reading.datasets import division
 from umiak.train.reading.dividing import Holder, Holding
+from umiak.train.reading.shuffling import pieces
 from umiak.train.run.peers import Peers
 
 if TYPE_CHECKING:
+    from umiak.data.parts import Part
     from umiak.train.config.values import Free
+    from umiak.train.reading.datasets.division import DatasetPart
+    from umiak.train.reading.shuffling.pieces import PartGroup
 
 BATCHES_PER_PART = 8
 """A part that is handed out has at least so many batches."""
-
-FIRST_BYTES = 1 << 16
-"""So much of a file is looked at to guess the length of its lines."""
 
 
 class StageData:
@@ -105,22 +106,27 @@ class StageData:
             return self.samples
         if self.samples is not None or any(file.packed for file in self.found.files):
             return self.samples
-        return int(self.holding.size / self._line_bytes()) if self.found.size else None
+        return int(self.holding.size / finding.line_bytes(self.found)) if self.found.size else None
+
+    def parts(
+        self, world: int, *, shuffle_files: bool, shuffle: int, seed: int, epoch: int
+    ) -> Sequence[Part | PartGroup | DatasetPart]:
+        """What is handed out to trainers that are idle, for so many of them."""
+        dataset, found = self.dataset, self.found
+        if shuffle and not dataset.reads_files:
+            how, size = reading.shuffle_of(found, shuffle), self.part_bytes(world)
+            return pieces.groups(found.files, how, world=world, part_bytes=size, seed=seed, epoch=epoch)
+        files = dividing.in_order(found.files, shuffled=shuffle_files or shuffle > 0, seed=seed, epoch=epoch)
+        if dataset.reads_files:
+            handed_out = not dataset.drop_last  # each part may leave out some samples
+            return division.parts_of(files, world=world, divide_by=dataset.divide_by, handed_out=handed_out)
+        return dividing.hand(files, world=world, piece_bytes=self.part_bytes(world))
 
     def part_bytes(self, world: int) -> int:
         """How large a part is that is handed out: large enough for some batches, small enough that nobody waits long."""
         usual = self.found.size // (world * dividing.PIECES_PER_TRAINER)
-        batches = int(BATCHES_PER_PART * self.dataset.batch_size * self._line_bytes())
+        batches = int(BATCHES_PER_PART * self.dataset.batch_size * finding.line_bytes(self.found))
         return max(1, batches, min(dividing.PIECE_BYTES, usual))
-
-    def _line_bytes(self) -> float:
-        """The length of a line, from the first of them."""
-        for file in self.found.files:
-            if not file.packed and file.size and os.path.isfile(file.path):
-                with open(file.path, "rb") as lines:
-                    first = lines.read(FIRST_BYTES)
-                return len(first) / max(1, first.count(b"\n"))
-        return 256.0
 
     def close(self) -> None:
         if self.pool is not None:

@@ -20,10 +20,11 @@ from umiak.train import reading
 from umiak.train.checkpoints.progress import EpochRow, Progress, TrainerState, finite, packed, unpacked
 from umiak.train.metrics import posted
 from umiak.train.metrics.metric_set import Readings
-from umiak.train.reading import checking, dividing
+from umiak.train.reading import checking
 from umiak.train.reading.checking import Seen
-from umiak.train.reading.datasets import division
-from umiak.train.reading.work_queue import WorkQueue
+from umiak.train.reading.shuffling import label_runs
+from umiak.train.reading.shuffling.label_runs import LabelsSeen, LabelWatch
+from umiak.train.reading.work_queue import WorkQueue, fingerprint
 from umiak.train.reports.text import ProgressReport
 from umiak.train.run.feeds import LockstepFeed, StopOrSave, WorkQueueFeed
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from umiak.train.reading.datasets.division import DatasetPart
     from umiak.train.reading.dividing import Holding
     from umiak.train.reading.samples import Samples
+    from umiak.train.reading.shuffling.pieces import PartGroup
     from umiak.train.run.context import RunState, TrainerContext
     from umiak.train.run.saver import Saver
     from umiak.train.run.stage_data import StageData
@@ -112,6 +114,7 @@ class StageLoop:
         self._meetings = 0
         self._is_wanted = StopOrSave()
         self._dump: list[dict[str, Any]] = []
+        self._labels = LabelWatch(self.metrics.classes)
 
     def go(self) -> EpochRow:
         """To the end of the stage. `StopRequested` if somebody asked for it."""
@@ -146,6 +149,7 @@ class StageLoop:
     def _feed(self) -> LockstepFeed | WorkQueueFeed:
         data, dataset = self.data, self.data.dataset
         common: dict[str, Any] = {"epoch": self.epoch, "seed": self._state.seed}
+        shuffle = self.runner.shuffle
         if not self.peers.is_free:
             at = self._position
             samples = reading.read(
@@ -154,22 +158,19 @@ class StageLoop:
                 rank=self._holding.rank,
                 world=self._holding.world,
                 shuffle_files=self.stage.shuffle_files,
+                shuffle=shuffle,
                 position=at["position"] if at else None,
                 **common,
                 **data.more,
             )
             return LockstepFeed(samples, self.peers, self._context.watch, at=at)
-        files = dividing.in_order(data.found.files, shuffled=self.stage.shuffle_files, **common)
-        made_for = self._queue.trainers
-        parts: Sequence[Part | DatasetPart]
-        if dataset.reads_files:
-            handed_out = not dataset.drop_last  # each part may leave out some samples
-            parts = division.parts_of(files, world=made_for, divide_by=dataset.divide_by, handed_out=handed_out)
-        else:
-            parts = dividing.hand(files, world=made_for, piece_bytes=data.part_bytes(made_for))
+        parts = data.parts(self._queue.trainers, shuffle_files=self.stage.shuffle_files, shuffle=shuffle, **common)
+        self._queue = self._queue.of_parts(fingerprint(parts))
 
-        def opened(part: Part | DatasetPart, position: str | None) -> Samples:
-            return reading.read_part(dataset, data.found, part, position=position, **common, **data.more)
+        def opened(part: Part | PartGroup | DatasetPart, position: str | None) -> Samples:
+            return reading.read_part(
+                dataset, data.found, part, shuffle=shuffle, position=position, **common, **data.more
+            )
 
         name = f"parts {self._prefix}{self.run.name} {self.epoch} {self.place.number}"
         name += f" {self._holding.first}" if self._holding.digests else ""
@@ -183,7 +184,7 @@ class StageLoop:
             if isinstance(step, StopOrSave):
                 self._save_within(feed, step)
                 continue
-            self._learn(step.batch, step.share if self.peers.world > 1 else None)
+            self._learn(step.batch, step.share if self.peers.world > 1 else None, feed)
             self.batch += 1
             self.samples += step.total
             if self.batch % self.runner.print_interval == 0:
@@ -198,7 +199,7 @@ class StageLoop:
             if isinstance(step, StopOrSave):
                 self._meet(feed, ended=False)
                 continue
-            self._learn(step.batch, None)
+            self._learn(step.batch, None, feed)
             self.batch += 1
             self.samples += step.size
         while not self._meet(feed, ended=True):
@@ -253,10 +254,12 @@ class StageLoop:
 
     # ---- one step
 
-    def _learn(self, batch: Batch | None, share: float | None) -> None:
+    def _learn(self, batch: Batch | None, share: float | None, feed: LockstepFeed | WorkQueueFeed) -> None:
         loss = self.engine.learn(batch, self.metrics, step=self._state.step, share=share)
         self._state.step += 1
         umiak.progress()
+        self._labels.passed(batch.size if batch is not None else 0, feed.file)
+        self._warn(feed.warnings())
         if self.runner.result_dump_path and batch is not None:
             self._dump.append({"batch": self.batch, "samples": batch.size, "loss": loss})
 
@@ -348,22 +351,24 @@ class StageLoop:
 
     def _end(self, feed: LockstepFeed | WorkQueueFeed) -> EpochRow:
         """What all trainers have seen, evaluated together."""
-        seen = feed.seen()
+        seen, labels = feed.seen(), self._labels.seen()
         told = self.peers.tell(
             {
                 "seen": None if seen is None else encode(seen),
+                "labels": None if labels is None else encode(labels),
                 "batch": self.batch,
                 "samples": self.samples,
                 "cpu_s": time.process_time() - self._cpu_began,
             },
             "end",
         )
+        all_seen = [None if each["seen"] is None else decode(Seen, each["seen"]) for each in told]
+        total = checking.together(each for each in all_seen if each is not None)
         if seen is not None and self._position is None and not self._queue.begun:
-            all_seen = [None if each["seen"] is None else decode(Seen, each["seen"]) for each in told]
             allowed = self.data.dataset.extra_slots_allowed
             reading.check_seen(self.data.dataset, self.data.found, all_seen, extra_allowed=allowed)
-            total = checking.together(each for each in all_seen if each is not None)
             self.engine.check_missing(total, self.data.dataset.name)
+        self._warn_of_labels([None if each["labels"] is None else decode(LabelsSeen, each["labels"]) for each in told])
         if self.peers.is_free:
             self.samples, self.batch = (sum(each[name] for each in told) for name in ("samples", "batch"))
         if not self.samples:
@@ -380,10 +385,26 @@ class StageLoop:
             seconds=self._elapsed(),
             cpu_s=sum(each["cpu_s"] for each in told),
             trained=finite(dict(readings.epoch)),
+            blank_lines=total.blank_lines,
+            bad_lines=total.bad_lines,
         )
 
     def _tell_problems(self, problems: tuple[Problem, ...]) -> None:
         for problem in problems:
+            self._context.reporter.warning(problem)
+
+    def _warn(self, problems: Sequence[Problem]) -> None:
+        for problem in problems:
+            self._warn_once(problem.what, problem)
+
+    def _warn_of_labels(self, seen: Sequence[LabelsSeen | None]) -> None:
+        run, name = label_runs.long_run(seen), self.data.dataset.name
+        if run is not None:
+            self._warn_once(f"labels of {name}", label_runs.problem(run, name, window=self.runner.shuffle))
+
+    def _warn_once(self, about: str, problem: Problem) -> None:
+        if about not in self._state.warned:
+            self._state.warned.add(about)
             self._context.reporter.warning(problem)
 
     def _write_dump(self) -> None:

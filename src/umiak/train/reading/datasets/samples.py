@@ -19,6 +19,7 @@ from umiak.train.reading.datasets.processes import BatchStream, DatasetProcesses
 from umiak.train.reading.pool import ReaderClass
 from umiak.train.reading.positions import Position, Share
 from umiak.train.reading.samples import Samples
+from umiak.train.reading.shuffling import pieces
 
 
 @value
@@ -40,7 +41,10 @@ class DatasetSamples(Samples):
         of: Share,
         begin: Position | None,
         pool: DatasetProcesses | None = None,
+        *,
+        shuffle: int = 0,
     ) -> None:
+        """``shuffle``: samples are permuted, in windows of so many where they come one after the other; 0: they are not."""
         super().__init__(of)
         self.given = begin.samples if begin else 0
         count = max(1, dataset.reader_processes)
@@ -50,6 +54,8 @@ class DatasetSamples(Samples):
         self._pool = pool if pool is not None and fits else DatasetProcesses(kind, len(self._given))
         self._is_own_pool = self._pool is not pool
         self._streams: list[BatchStream] = []
+        self._files = own.files
+        self._shuffle = shuffle
         self._questions = [self._question(dataset, own, number) for number in range(len(self._given))]
 
     @property
@@ -59,6 +65,9 @@ class DatasetSamples(Samples):
 
     def empty(self) -> Batch:
         return StackedBatch(size=0, arrays=())
+
+    def file(self) -> str | None:
+        return self._files[0] if self._files else None
 
     def close(self) -> None:
         """End its processes, unless they are somebody else's and have nothing left to do."""
@@ -104,6 +113,9 @@ class DatasetSamples(Samples):
             "ready": dataset.ready_batches,
             "seed": self.of.seed,
             "epoch": self.of.epoch,
+            "window": self._shuffle,
+            # Trainers that take every N-th batch of the same samples must see them in the same order.
+            "window_seed": pieces.window_seed(self.of) if own.step == 1 else pieces.mixed(self.of.seed, self.of.epoch),
         }
 
 

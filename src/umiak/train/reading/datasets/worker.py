@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import io
+import itertools
 import os
 import random
 import sys
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import umiak_native
 
 from umiak.train.reading import exchange
 from umiak.train.reading.datasets import light_paddle, stacking
@@ -75,23 +77,31 @@ class _DatasetRun:
         own = _Own(told["first"], told["step"], 1 if told["ready"] else size)
         is_map = not hasattr(dataset, "__iter__")
         _seed(f"{told['seed']}/{told['epoch']}")
-        samples = self._indexed(dataset, own) if is_map else self._iterated(dataset, own)
+        window, seed = told["window"], told["window_seed"]
+        if is_map:
+            samples = self._indexed(dataset, seed if window else None)
+        else:
+            samples = self._iterated(dataset, own)
+            own.is_in_order = not window
+            if window:
+                samples = _shuffled(samples, max(1, window // size) if told["ready"] else window, seed)
+        samples = (each for at, each in enumerate(samples) if own.has(at))
         if told["ready"]:
-            for number, sample in enumerate(samples):
-                if number % turns == turn and number // turns >= skip:
-                    batch = stacking.as_it_is(self._value(sample))
+            for at, (number, sample) in enumerate(samples):
+                if at % turns == turn and at // turns >= skip:
+                    batch = stacking.as_it_is(self._value(number, sample))
                     yield batch, stacking.length(batch)
             return
-        waiting: list[Any] = []
-        number = 0
-        for sample in samples:
-            waiting.append(sample)
+        waiting: list[tuple[int, Any]] = []
+        at = 0
+        for each in samples:
+            waiting.append(each)
             if len(waiting) == size:
-                if number % turns == turn and number // turns >= skip:
+                if at % turns == turn and at // turns >= skip:
                     yield self._stacked(waiting, own), size
-                number += 1
+                at += 1
                 waiting = []
-        if waiting and not told["drop"] and number % turns == turn and number // turns >= skip:
+        if waiting and not told["drop"] and at % turns == turn and at // turns >= skip:
             yield self._stacked(waiting, own), len(waiting)
 
     def _dataset(self, files: list[str], seed: int) -> Any:
@@ -106,55 +116,48 @@ class _DatasetRun:
             self.made_of = files
         return self.made
 
-    def _iterated(self, dataset: Any, own: _Own) -> Iterator[Any]:
-        count = 0
+    def _iterated(self, dataset: Any, own: _Own) -> Iterator[tuple[int, Any]]:
+        """Samples as they come, each with its number."""
+        last = -1
         try:
             samples = iter(dataset)
             own.generator = samples
-            for count, sample in enumerate(samples):
-                if own.has(count):
-                    own.last = count
-                    yield sample
+            for number, sample in enumerate(samples):
+                last = number
+                yield number, sample
         except GeneratorExit:
             raise
         except BaseException as error:
-            raise self._failed(
-                error, f"after sample {own.last + 1}" if own.last >= 0 else "at its first sample"
-            ) from error
+            raise self._failed(error, f"after sample {last + 1}" if last >= 0 else "at its first sample") from error
 
-    def _indexed(self, dataset: Any, own: _Own) -> Iterator[Any]:
-        at = -1
+    def _indexed(self, dataset: Any, seed: int | None) -> Iterator[tuple[int, Any]]:
+        """Samples that are asked for by their numbers; with a seed, all of them in another order: only numbers are in memory."""
         try:
-            for at in range(len(dataset)):
-                if own.has(at):
-                    own.last = at
-                    yield _Deferred(dataset, at)
-        except GeneratorExit:
-            raise
+            count = len(dataset)
         except BaseException as error:
             raise self._failed(error, "in __len__") from error
+        for number in range(count) if seed is None else umiak_native.permutation(seed, 0, count).tolist():
+            yield number, _Deferred(dataset, number)
 
-    def _value(self, sample: Any) -> Any:
+    def _value(self, number: int, sample: Any) -> Any:
         if not isinstance(sample, _Deferred):
             return sample
         try:
             return sample.dataset[sample.at]
         except BaseException as error:
-            raise self._failed(error, f"at sample {sample.at + 1}") from error
+            raise self._failed(error, f"at sample {number + 1}") from error
 
-    def _stacked(self, waiting: list[Any], own: _Own) -> Any:
-        values = [self._value(each) for each in waiting] if isinstance(waiting[0], _Deferred) else waiting
+    def _stacked(self, waiting: list[tuple[int, Any]], own: _Own) -> Any:
+        values = [self._value(number, each) for number, each in waiting]
         try:
             return stacking.stacked(values)
         except stacking.Unequal as unequal:
-            number = own.last - (len(waiting) - 1 - unequal.sample) + 1
-            what = f"sample {number} can't be stacked to a batch: {unequal.what}"
+            what = f"sample {waiting[unequal.sample][0] + 1} can't be stacked to a batch: {unequal.what}"
             hint = "let the reader pad its samples to one shape; PaddleRec's own DataLoader can't stack these either"
-            raise UserCodeFailed(
-                what, hint=hint, place=_open_file(getattr(own.generator, "gi_frame", None))
-            ) from unequal
+            frame = getattr(own.generator, "gi_frame", None) if own.is_in_order else None
+            raise UserCodeFailed(what, hint=hint, place=_open_file(frame)) from unequal
         except Exception as error:
-            raise self._failed(error, f"in the batch that ends with sample {own.last + 1}") from error
+            raise self._failed(error, f"in the batch that ends with sample {waiting[-1][0] + 1}") from error
 
     def _failed(self, error: BaseException, where: str) -> UserCodeFailed:
         what = f"{self.name} raised {said_by(error)}, {where}"
@@ -162,12 +165,13 @@ class _DatasetRun:
 
 
 class _Own:
-    """Which samples are this process's, and which came last, counted from 0."""
+    """Which samples are this process's, and what they come from."""
 
     def __init__(self, first: int, step: int, block: int) -> None:
         self.first, self.step, self.block = first, step, block
-        self.last = -1
         self.generator: Any = None
+        self.is_in_order = True
+        """Whether samples are given out as they are read: then its frame says where a sample comes from."""
 
     def has(self, number: int) -> bool:
         return self.step == 1 or number // self.block % self.step == self.first
@@ -180,6 +184,15 @@ class _Deferred:
 
     def __init__(self, dataset: Any, at: int) -> None:
         self.dataset, self.at = dataset, at
+
+
+def _shuffled(samples: Iterator[Any], window: int, seed: int) -> Iterator[Any]:
+    """The same samples, permuted in windows of so many."""
+    number = 0
+    while held := list(itertools.islice(samples, window)):
+        for at in umiak_native.permutation(seed, number, len(held)).tolist():
+            yield held[at]
+        number += 1
 
 
 def _seed(text: str) -> None:
