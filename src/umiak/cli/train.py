@@ -99,6 +99,10 @@ def _check_request(parsed: Parsed) -> None:
             problems.append(Problem(code="UM-TRAIN-005", what=what, hint="add `--on PLACE` or `-b backend.yaml`"))
     if parsed.truth("explain") and parsed.truth("check"):
         problems.append(Problem(code="UM-TRAIN-005", what="--explain and --check", hint="say one of them"))
+    if parsed.said("compare") or parsed.said("record") or parsed.said("steps") or parsed.said("tolerance"):
+        from umiak.cli import train_compare
+
+        problems += train_compare.problems(parsed)
     if problems:
         raise UmiakError(*problems)
 
@@ -225,6 +229,10 @@ def _train(made: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Prin
     in_the_way = (*obstacles(made), *_missing_packages(made))
     if in_the_way:
         raise UmiakError(*in_the_way)
+    if parsed.said("compare"):
+        from umiak.cli import train_compare
+
+        return train_compare.main(made, parsed, environ, printer)
     for number, run in enumerate(made.runs, start=1):
         if run.group.role is RunRole.LAUNCHER:
             ended = train_start.launched(run, made, parsed, environ, printer)
@@ -237,6 +245,8 @@ def _train(made: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Prin
                 is_json=parsed.truth("json"),
                 is_quiet=parsed.truth("quiet"),
                 columns=parsed.number("live"),
+                record_dir=parsed.text("record"),
+                record_steps=parsed.number("steps") or 0,
             )
             ended = execute(run, made, options, environ)
         if ended.status != Exit.DONE:

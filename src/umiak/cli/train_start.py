@@ -88,6 +88,9 @@ def _worker(run: Run, parsed: Parsed, columns: int | None) -> list[str]:
     words += ["-o", f"mode={json.dumps([run.name])}"]
     if columns is not None:
         words += ["--live", str(columns)]
+    for name in ("record", "steps"):
+        if parsed.said(name):
+            words += [f"--{name}", parsed.text(name)]
     for name in ("resume", "json", "quiet"):
         if parsed.truth(name):
             words.append(f"--{name}")

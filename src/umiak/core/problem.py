@@ -17,6 +17,7 @@ class Exit:
     JOB_FAILED = 1
     BAD_REQUEST = 2
     REFUSED = 3
+    DIFFERS = 4
     OUR_BUG = 70
 
 

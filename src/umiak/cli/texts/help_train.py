@@ -20,6 +20,7 @@ EXAMPLES = (
     ("umiak train -m config.yaml --check", "report mistakes"),
     ("umiak train -m config.yaml -o runner.epochs=1", "override a value"),
     ("umiak train -m config.yaml -o mode=infer", "another runner of the same file"),
+    ("umiak train -m config.yaml --compare plain", "the same steps as plain Paddle?"),
     ("umiak train -m config.yaml --resume", "resume from the latest checkpoint"),
     ("umiak train -m umiak.models.rank.dnn", "a model of the zoo"),
     ("umiak train -m config.yaml --on lab", "submit it to the place lab"),
@@ -33,7 +34,7 @@ GENERAL = (
 
 ENDING = """\
 Exit status: 0 on success, 1 if training failed, 2 for a wrong command line or config, 3 for a failure outside of umiak
-(network, disk, permissions), 70 for a bug of umiak.
+(network, disk, permissions), 4 if --compare finds a difference, 70 for a bug of umiak.
 """
 
 

@@ -61,6 +61,36 @@ SIGTERM, or Ctrl-C, lets it finish the step, save a checkpoint below `save_step_
 [143 or 130](exit-status.md), since it is not done; `outcome.json` says `resumable`. A second one does not wait. `--resume` goes on from the newest whole checkpoint of the runner, with the same batches that would have come next; in sync, alone and
 collectively the result is the same, bit for bit, as without the interruption.
 
+## Compare with plain Paddle
+
+```console
+$ umiak train -m config.yaml --compare plain
+loss of step 8: umiak 0.69145435, plain Paddle 0.69145435
+equal: after each of 8 steps 9 parameters and buffers and the loss of umiak (alone) are plain Paddle's within 1e-05; the largest difference is 3e-08
+```
+
+It answers whether a config with a `dygraph_model.py` learns here what it learns in plain Paddle, in the way that the config, or `-o`, asks for: alone, with servers, collectively.
+
+1. umiak trains `--steps` steps in processes of its own, as without the flag; each trainer's batches and losses are recorded, and all parameters and buffers before the first step and
+   after each. Nothing is saved, and no checkpoint is read or moved.
+2. A plain loop, in another process, does the same with the recorded batches and first values: `train_forward`, `backward`, `step`, `clear_grad`, as PaddleRec's trainer has it. It imports
+   Paddle and your model, and nothing of the trainer that it is compared with. With several trainers it adds up the gradients of their batches, each by its share, before one step of the optimizer,
+   which is what [sync](../explanation/ps-strategies.md#sync) promises. Each trainer has its own running statistics and random generators; the first one's statistics are compared.
+3. Numbers are compared by name. A parameter differs if one of its numbers is further apart than `--tolerance` (times its largest number, if that is above 1), or than a hundredth of the way that the
+   parameter has gone since the start, so that small learning rates hide nothing.
+
+Where something differs, plain Paddle runs twice more. The last line says which it is:
+
+| verdict | | status |
+|---|---|---|
+| `equal` | every parameter, every buffer and the loss, after each step | 0 |
+| `rounding` | plain Paddle differs from itself as much, if its parameters are changed in their last digit before each step. For example a gradient that is zero but for rounding, before a normalization: Adam makes steps of full size of it | 4 |
+| `not deterministic` | plain Paddle differs from itself with the same seed and batches | 4 |
+| `differs` | none of these: the table has each parameter, the first step behind which it differs, the largest absolute and relative difference, and how far plain Paddle's has moved. Remarks say what umiak does otherwise on purpose | 4 |
+
+Several trainers that do not wait for one another (async, half_async, geo, hybrid) differ from run to run: that is an error. A single trainer can be compared in every strategy. `--json` prints everything as one object.
+What it says about [PaddleRec's own models](../how-to/move-from-paddlerec.md#what-of-paddlerecs-own-models-trains).
+
 ## Online learning
 
 With `class: online_learning` data comes in directories `data_path/YYYYMMDD/HHMM`, one for each `split_interval` minutes, and a pass is `split_per_pass` of

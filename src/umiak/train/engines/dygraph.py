@@ -112,9 +112,10 @@ class DygraphEngine:
         """Whether the model leaves the backward pass to this engine, as its first batch has shown."""
         self._is_training: bool | None = None
         """What the model was told last; None: an epoch begins, and it is told again, as by PaddleRec's trainer."""
+        self.first_seed = paddle_steps.seed_of_step(options.seed, 0, job.rank)
         if job.rank:
             # The first draws as PaddleRec's trainer does, and the others something else.
-            generators.seed_all(paddle_steps.seed_of_step(options.seed, 0, job.rank))
+            generators.seed_all(self.first_seed)
 
     def _copied(self, job: Session) -> DygraphEngine:
         """The same model again, with its tables in another job."""
@@ -170,7 +171,7 @@ class DygraphEngine:
             return 0.0
         assert isinstance(metrics, ObjectMetricSet)
         self._turn_to(is_training=True)
-        fields = self._fields(batch)
+        fields = _fields(batch, self.slots)
         self.optimizer.expect(fields.arrays(), is_one_pass=self._is_one_pass)
         with paddle.amp.auto_cast(dtype="bfloat16") if self._options.amp else nullcontext():
             found = self.code.train_forward(self.model, metrics.objects, fields.tensors())
@@ -206,13 +207,11 @@ class DygraphEngine:
 
     def tensors(self, batch: Batch) -> list[Any]:
         """What PaddleRec's DataLoader would give: the reader's fields; of declared slots the sparse ones, then the dense ones."""
-        return self._fields(batch).tensors()
+        return _fields(batch, self.slots).tensors()
 
-    def _fields(self, batch: Batch) -> _Fields:
-        if isinstance(batch, StackedBatch):
-            return _Fields((), batch.arrays)
-        dense = [np.ascontiguousarray(batch.dense[each.name]) for each in self.slots.dense]
-        return _Fields(_columns(batch, self.slots.sparse), dense)
+    def fields(self, batch: Batch) -> list[Any]:
+        """The same as arrays, for records of what a model gets."""
+        return _fields(batch, self.slots).everything()
 
     def without_trace(self) -> AbstractContextManager[None]:
         """What is done with the model within, PaddleRec's trainer does not do: afterwards its code remembers nothing of it, and nothing was drawn."""
@@ -367,12 +366,23 @@ class _Fields:
         """Those that are plain arrays."""
         return [each for each in (*self._first, *self._others) if isinstance(each, np.ndarray)]
 
+    def everything(self) -> list[Any]:
+        """All of them, in order."""
+        return [*self._first, *self._others]
+
     def tensors(self) -> list[Any]:
         """New tensors. What lies together is one call of Paddle: a call costs more than the bytes of a field."""
         others = [_tensors(each) for each in self._others]
         if isinstance(self._first, np.ndarray) and len(self._first):
             return [*paddle.unbind(paddle.to_tensor(self._first)), *others]
         return [*(_tensors(each) for each in self._first), *others]
+
+
+def _fields(batch: Batch, slots: Slots) -> _Fields:
+    if isinstance(batch, StackedBatch):
+        return _Fields((), batch.arrays)
+    dense = [np.ascontiguousarray(batch.dense[each.name]) for each in slots.dense]
+    return _Fields(_columns(batch, slots.sparse), dense)
 
 
 class DygraphFramework:

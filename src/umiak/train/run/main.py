@@ -15,7 +15,7 @@ import umiak_native
 
 from umiak.adapters.stores import storage
 from umiak.core.problem import Exit, Problem, UmiakError
-from umiak.core.value import value
+from umiak.core.value import replace, value
 from umiak.ps import environment, strategies
 from umiak.ps import use as use_session
 from umiak.ps.clients.collective import CollectiveClient, Group
@@ -24,6 +24,7 @@ from umiak.ps.options import SessionOptions
 from umiak.ps.sessions import Session
 from umiak.train.checkpoints import runs
 from umiak.train.checkpoints.mirror import mirrored
+from umiak.train.compare.recording import RecordedEnough, RecordedFramework
 from umiak.train.config.values import Device, RunnerClass
 from umiak.train.engines import choice
 from umiak.train.plan.plan import Ended, Plan, Run, RunRole
@@ -36,7 +37,7 @@ from umiak.train.run.online import OnlineLoop
 from umiak.train.run.peers import Peers
 from umiak.train.run.stop_signal import StopSignal
 from umiak.train.run.stopwatch import Stopwatch
-from umiak.train.run.trainer import Trainer
+from umiak.train.run.trainer import Trainer, TrainOutcome
 
 if TYPE_CHECKING:
     from umiak.ps.strategies import Collective, Strategy
@@ -56,6 +57,9 @@ class RunOptions:
     is_quiet: bool = False
     columns: int | None = None
     """How wide a line may be that is renewed in place, where stderr itself is no terminal."""
+    record_dir: str = ""
+    """Where steps are recorded, for a comparison; empty: nowhere."""
+    record_steps: int = 0
 
 
 def execute(run: Run, plan: Plan, options: RunOptions, environ: Mapping[str, str]) -> Ended:
@@ -99,6 +103,21 @@ def _executed(
         raise _refused(error) from error
 
 
+def _only_learning(run: Run, steps: int) -> Run:
+    """A run that learns so many steps and leaves nothing behind: what is recorded must not touch anybody's checkpoints."""
+    runner = replace(
+        run.runner,
+        epochs=max(run.runner.epochs, steps),
+        checkpoint=None,
+        step_checkpoint=None,
+        save_minutes=None,
+        inference=None,
+        evaluation=None,
+        result_dump_path=None,
+    )
+    return replace(run, runner=runner, evaluation=None)
+
+
 def _trained(
     run: Run,
     settings: Settings,
@@ -107,6 +126,9 @@ def _trained(
     stopping: StopSignal,
     framework: Framework,
 ) -> Ended:
+    if options.record_dir:
+        run = _only_learning(run, options.record_steps)
+        framework = RecordedFramework(framework, options.record_dir, steps=options.record_steps)
     run, mirrors = mirrored(run)
     watch = Stopwatch()
     is_first = (run.group.rank or 0) == 0
@@ -139,7 +161,10 @@ def _trained(
                 mirrors=mirrors,
             )
             loop = OnlineLoop if run.runner.online is not None else EpochLoop
-            outcome = Trainer(run, settings, context, loop).train()
+            try:
+                outcome = Trainer(run, settings, context, loop).train()
+            except RecordedEnough:
+                outcome = TrainOutcome(history=())
             _ = job.client  # servers wait for every trainer, also for one that has found nothing to do
         except BaseException:
             job.abandon()

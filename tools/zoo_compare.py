@@ -1,0 +1,211 @@
+"""Compares umiak with plain Paddle over the models of a PaddleRec checkout: `umiak train --compare` for each, alone and with servers. A program.
+
+    git -C PaddleRec archive HEAD models tools | tar x -C /tmp/zoo
+    python -m tools.zoo_compare /tmp/zoo                        goes on where it was interrupted
+    python -m tools.zoo_compare /tmp/zoo --only rank/dnn --again
+
+A line of JSON for each model and way to train goes to `docs/zoo.jsonl`; `make docs` makes the page `docs/reference/zoo.md` of it. Each comparison has a time limit,
+and runs in the directory of its model, with the sample data that lies there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import runpy
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "docs" / "zoo.jsonl"
+WAYS = {"alone": (0, 1), "1 + 1": (1, 1), "2 + 2": (2, 2)}
+"""Servers and trainers."""
+KINDS = {"dygraph": ("plain", "dygraph_model.py"), "static": ("static", "static_model.py")}
+STEPS = 5
+MOST_SAMPLES = 16
+"""Of a batch: smaller than most configs have it, so that sample data has enough of them and recurrent models take seconds."""
+LIMIT_S = 300
+TAIL = 600
+
+
+def models(zoo: Path, kind: str) -> list[str]:
+    """``rank/dnn`` for each that has such a model."""
+    found = (zoo / "models").rglob(KINDS[kind][1])
+    return sorted(each.parent.relative_to(zoo / "models").as_posix() for each in found)
+
+
+def batch_size(config: Path) -> int | None:
+    """What a config says, if it does."""
+    found = re.search(r"^\s*train_batch_size:\s*(\d+)", config.read_text(encoding="utf-8"), re.MULTILINE)
+    return int(found[1]) if found else None
+
+
+def words(kind: str, way: str, more: list[str]) -> list[str]:
+    """Behind `umiak`."""
+    servers, trainers = WAYS[way]
+    found = ["train", "-m", "config.yaml", "--compare", KINDS[kind][0], "--steps", str(STEPS), "--json", "--quiet"]
+    found += ["-o", "runner.use_gpu=False"]
+    if servers:
+        said = {"sync_mode": "sync", "server_num": servers, "worker_num": trainers}
+        found += [word for name, text in said.items() for word in ("-o", f"runner.{name}={text}")]
+    return [*found, *[word for each in more for word in ("-o", each)]]
+
+
+def forked(work: Callable[[], int], out: str, err: str) -> int:
+    """Start work in a process of its own that has imported Paddle already. Returns its number."""
+    if number := os.fork():
+        return number
+    status = 70
+    try:
+        for stream, path in ((1, out), (2, err)):
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), stream)
+        status = work()
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else 1
+    except BaseException:  # noqa: BLE001 - whatever it is, this process must not go on as its parent
+        traceback.print_exc()
+        status = 1
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def as_fork(command: Sequence[str], environ: Mapping[str, str], log: str) -> int:
+    """In the place of `program.as_process`: the module that a side is, in a process that has imported Paddle already."""
+    place = list(command).index("-m")
+
+    def side() -> int:
+        os.environ.clear()
+        os.environ.update(environ)
+        sys.argv = ["", *command[place + 2 :]]
+        sys.modules.pop(command[place + 1], None)
+        runpy.run_module(command[place + 1], run_name="__main__", alter_sys=True)
+        return 0
+
+    _, status = os.waitpid(forked(side, log, log), 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def compare(zoo: Path, kind: str, model: str, way: str, more: list[str]) -> dict[str, Any]:
+    """One line."""
+    from umiak.cli import main as cli
+    from umiak.train.compare import program
+
+    def work() -> int:
+        os.setsid()
+        os.chdir(zoo / "models" / model)
+        program.start = as_fork
+        return cli.main(words(kind, way, more))
+
+    began = time.monotonic()
+    line: dict[str, Any] = {"kind": kind, "model": model, "way": way, "overrides": more}
+    with tempfile.TemporaryDirectory(prefix="compare-zoo-") as place:
+        out, err = f"{place}/out", f"{place}/err"
+        number = forked(work, out, err)
+        status = waited(number, began + LIMIT_S)
+        line["seconds"] = round(time.monotonic() - began, 1)
+        said = Path(err).read_text(errors="replace") if os.path.exists(err) else ""
+        if status is None:
+            return {**line, "verdict": "timeout", "said": said[-TAIL:]}
+        if status not in (0, 4):
+            code = next((each for each in ("UM-TRAIN-582", "UM-TRAIN-581") if each in said), "")
+            verdict = {"UM-TRAIN-582": "plain fails", "UM-TRAIN-581": "umiak fails"}.get(code, "refused")
+            return {**line, "verdict": verdict, "said": said[-TAIL:]}
+        told = json.loads(Path(out).read_text())
+    differing = [each for each in told["parameters"] if each["first_step"] is not None]
+    differing.sort(key=lambda each: (each["first_step"], -(each["largest"] or 1e300)))
+    kept = ("verdict", "steps", "largest", "loss", "first_step", "reasons", "remarks")
+    return {
+        **line,
+        **{name: told[name] for name in kept},
+        "parameters": len(told["parameters"]),
+        "differing": differing[:5],
+    }
+
+
+def smallest(zoo: Path, kind: str, model: str, way: str, more: list[str]) -> dict[str, Any]:
+    """With small batches, or with the config's own where the model has their size in its code."""
+    size = batch_size(zoo / "models" / model / "config.yaml")
+    if size is not None and size > MOST_SAMPLES:
+        line = compare(zoo, kind, model, way, [f"runner.train_batch_size={MOST_SAMPLES}", *more])
+        if "fails" not in line["verdict"]:
+            return line
+    return compare(zoo, kind, model, way, more)
+
+
+def waited(number: int, until: float) -> int | None:
+    """The exit status of a process of ours; None if it takes too long, and it is ended with everything that it has started."""
+    while time.monotonic() < until:
+        done, status = os.waitpid(number, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.1)
+    for signum in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(number, signum)
+        time.sleep(3)
+    os.waitpid(number, 0)
+    return None
+
+
+def load() -> dict[tuple[str, str, str], dict[str, Any]]:
+    """What is known already."""
+    lines = RESULTS.read_text(encoding="utf-8").splitlines() if RESULTS.exists() else []
+    return {(each["kind"], each["model"], each["way"]): each for each in map(json.loads, lines)}
+
+
+def save(known: dict[tuple[str, str, str], dict[str, Any]]) -> None:
+    """All lines, in an order that changes nothing that was there."""
+    partial = RESULTS.with_suffix(".partial")
+    order = sorted(known, key=lambda key: (key[0], key[1], list(WAYS).index(key[2])))
+    partial.write_text("".join(json.dumps(known[key]) + "\n" for key in order), encoding="utf-8")
+    partial.replace(RESULTS)
+
+
+def main() -> int:
+    """The exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("zoo", type=Path)
+    parser.add_argument("--kind", choices=[*KINDS], action="append")
+    parser.add_argument("--way", choices=[*WAYS], action="append")
+    parser.add_argument("--only", action="append", help="a model, as rank/dnn")
+    parser.add_argument("--again", action="store_true", help="those as well that are known")
+    parser.add_argument("-o", "--override", action="append", default=[])
+    asked = parser.parse_args()
+    # Before Paddle is imported, once for all: as PaddleRec's own trainers say it, and no threads that a fork would lose.
+    os.environ |= {
+        "FLAGS_enable_pir_api": "0",
+        "GLOG_minloglevel": "2",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    import paddle  # noqa: F401
+
+    for kind in asked.kind or KINDS:
+        for model in models(asked.zoo, kind):
+            if asked.only and model not in asked.only:
+                continue
+            for way in asked.way or WAYS:
+                if (kind, model, way) in load() and not asked.again:
+                    continue
+                line = smallest(asked.zoo, kind, model, way, asked.override)
+                save({**load(), (kind, model, way): line})
+                print(
+                    f"{kind} {model} {way}: {line['verdict']} {line.get('largest', '')} ({line['seconds']} s)",
+                    flush=True,
+                )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
