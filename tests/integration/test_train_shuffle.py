@@ -127,3 +127,12 @@ def test_lines_that_were_passed_over_are_told(work: Work) -> None:
     assert done.said.count(", 3 blank lines skipped") == EPOCHS
     rows = [json.loads(line) for line in (work.path / "run" / "alone" / "metrics.jsonl").read_text().splitlines()]
     assert [row["blank_lines"] for row in rows if row["event"] == "epoch"] == [3] * EPOCHS
+
+
+def test_hash_of_a_text_in_a_reader_is_warned_of_once(work: Work) -> None:
+    reader = work.path / "reader.py"
+    reader.write_text(reader.read_text().replace("found = {}", "found, _ = {}, hash(line)"))
+    done = run(work, "alone", "phases=[own]")
+    (told,) = [line for line in done.said.splitlines() if "UM-DATA-181" in line]
+    assert told.startswith("warning: ")
+    assert "reader.py:7: hash() of a text is another number in every process" in told

@@ -14,8 +14,9 @@ The format is described in docs/reference/slot-format.md.
 from __future__ import annotations
 
 import umiak.data.native_core  # noqa: F401 - first: it says what is missing
+from umiak.data.hashing import stable_hash
 from umiak.data.parts import Part, split
 from umiak.data.reader import Batch, ReadError, SlotReader
 from umiak.data.statistics import BadLine, SlotTimes, Statistics
 
-__all__ = ["BadLine", "Batch", "Part", "ReadError", "SlotReader", "SlotTimes", "Statistics", "split"]
+__all__ = ["BadLine", "Batch", "Part", "ReadError", "SlotReader", "SlotTimes", "Statistics", "split", "stable_hash"]

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from umiak.core.problem import Problem, UmiakError
+    from umiak.data.hashing import stable_hash
     from umiak.ps.specs import (
         Adagrad,
         AdagradScaled,
@@ -94,6 +95,7 @@ __all__ = [
     "Uniform",
     "cross_entropy",
     "make_metric",
+    "stable_hash",
 ]
 
 _MODELING = ("ClickModel", "Embedding", "Ids", "Inputs", "Model", "ModelMetric", "Padded", "Results", "Tables")
@@ -108,6 +110,7 @@ _HOMES = {
     **dict.fromkeys((*_INITIALIZERS, *_RULES), "umiak.ps.specs"),
     **dict.fromkeys(("DenseSlot", "Slots"), "umiak.train.config.values"),
     "ReaderBase": "umiak.train.reading.base",
+    "stable_hash": "umiak.data.hashing",
     **dict.fromkeys(("Problem", "UmiakError"), "umiak.core.problem"),
 }
 """Where each name is made. It is imported when it is asked for."""

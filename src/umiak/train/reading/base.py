@@ -2,6 +2,7 @@
 
     from paddlerec.core.reader import ReaderBase          # or: from umiak.models import ReaderBase
     from paddlerec.core.utils import envs
+    from umiak.models import stable_hash
 
     class Reader(ReaderBase):
         def init(self):
@@ -10,7 +11,7 @@
         def generate_sample(self, line):
             def samples():
                 label, *words = line.split()
-                yield [("click", [int(label)]), ("words", [hash_of(word) % self.buckets for word in words])]
+                yield [("click", [int(label)]), ("words", [stable_hash(word, self.buckets) for word in words])]
             return samples
 
 Where a real ``paddlerec`` is installed, its own modules are used.

@@ -29,6 +29,7 @@ from umiak.data.parts import Part
 from umiak.train.reading import exchange, lines
 from umiak.train.reading.columns import Column
 from umiak.train.reading.lines import Chunk
+from umiak.train.reading.user_code import hash_calls
 
 AHEAD = 3
 """For each process, so many results may wait for being used."""
@@ -74,10 +75,12 @@ class Pool:
         self.kind = kind
         self.known: dict[str, tuple[Column, ...]] = {}
         """What the first sample of some data said, by the digest of its files."""
+        self.warnings: list[Problem] = []
+        """What is odd about the class, as far as it is known by now."""
         self._workers: list[WorkerProcess] = []
         try:
             for number in range(processes or len(os.sched_getaffinity(0))):
-                self._workers.append(WorkerProcess(number))
+                self._workers.append(WorkerProcess(number, self.warnings))
             opening = {"do": "open", "file": kind.file, "class": kind.name, "config": kind.config}
             for worker in self._workers:
                 with suppress(OSError):  # it has died already; that is told when its answer is waited for
@@ -188,9 +191,17 @@ class Pool:
 class WorkerProcess:
     """One process and its pipes."""
 
-    def __init__(self, number: int, program: str = "umiak.train.reading.worker", *, is_alone: bool = False) -> None:
-        """``is_alone``: its code does not learn which of several trainers this is, and so does not divide what is divided already."""
+    def __init__(
+        self,
+        number: int,
+        warnings: list[Problem],
+        program: str = "umiak.train.reading.worker",
+        *,
+        is_alone: bool = False,
+    ) -> None:
+        """``warnings``: of all processes with this class, which one is enough for. ``is_alone``: its code does not learn which of several trainers this is, and so does not divide what is divided already."""
         self.number = number
+        self._warnings = warnings
         theirs_in, ours_out = os.pipe()
         ours_in, theirs_out = os.pipe()
         root = str(Path(umiak.__file__).parents[1])
@@ -223,7 +234,10 @@ class WorkerProcess:
         exchange.send(self._out, head, list(blocks))
 
     def hear(self) -> tuple[dict[str, Any], list[memoryview]]:
-        return exchange.receive(self._in)
+        head, blocks = exchange.receive(self._in)
+        if hash_calls.KEY in head and not self._warnings:
+            self._warnings.append(hash_calls.problem(head[hash_calls.KEY]))
+        return head, blocks
 
     def end(self) -> None:
         self.process.kill()

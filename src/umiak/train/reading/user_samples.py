@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -72,6 +73,9 @@ class UserSamples(Samples):
 
     def file(self) -> str | None:
         return self._own[self._place.part].path if self._own else None
+
+    def warnings(self) -> Sequence[Problem]:
+        return self._pool.warnings
 
     def close(self) -> None:
         """End its processes, unless they are somebody else's and have nothing left to do."""

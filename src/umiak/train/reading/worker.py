@@ -25,6 +25,7 @@ import numpy as np
 from umiak.core.decode import decode, encode
 from umiak.core.nearest import nearest
 from umiak.train.reading import base, columns, exchange
+from umiak.train.reading.user_code import hash_calls
 
 
 def main(argv: list[str]) -> int:
@@ -76,7 +77,7 @@ def _answer(questions: io.FileIO, answers: io.FileIO) -> None:
                     exchange.send(answers, {})
                 case "columns":
                     found = _first(reader, bytes(blocks[0]), head["offset"])
-                    exchange.send(answers, {"columns": found and encode(found)})
+                    exchange.send(answers, {"columns": found and encode(found), **hash_calls.told()})
                 case "begin":
                     known = tuple(decode(columns.Column, each) for each in head["columns"])
                     exchange.send(answers, {})
@@ -112,6 +113,7 @@ def load(file: str, name: str, config: str | None, settings: Mapping[str, Any]) 
 def user_class(file: str, name: str, hint: str = "reader_class_name names it") -> Any:
     """The class of this name in a file, which is imported."""
     sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
+    hash_calls.watch(file)
     module = _module(file)
     kind = getattr(module, name, None)
     if not isinstance(kind, type):
@@ -172,7 +174,7 @@ def _read(
     for values, lengths in arrays:
         blocks += [values] if lengths is None else [values, lengths]
     # An empty array can't be cast to bytes.
-    return {"samples": len(rows)}, [memoryview(each.tobytes()) for each in blocks]
+    return {"samples": len(rows), **hash_calls.told()}, [memoryview(each.tobytes()) for each in blocks]
 
 
 def _lines(text: bytes, offset: int) -> Iterator[tuple[int, str]]:

@@ -31,11 +31,13 @@ class DatasetProcesses:
 
     def __init__(self, kind: ReaderClass, count: int = 1) -> None:
         self.kind = kind
+        self.warnings: list[Problem] = []
+        """What is odd about the class, as far as it is known by now."""
         self._workers: list[WorkerProcess] = []
         self._opened = False
         try:
             for number in range(max(1, count)):
-                worker = WorkerProcess(number, PROGRAM, is_alone=True)
+                worker = WorkerProcess(number, self.warnings, PROGRAM, is_alone=True)
                 self._workers.append(worker)
                 with suppress(OSError):  # it has died already; that is told when its answer is waited for
                     worker.tell({"do": "open", "file": kind.file, "class": kind.name, "config": kind.settings})

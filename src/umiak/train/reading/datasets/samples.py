@@ -7,6 +7,7 @@ one process. A position says how many batches each has given; going on from it, 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from umiak.core.decode import Malformed, decode, encode
@@ -68,6 +69,9 @@ class DatasetSamples(Samples):
 
     def file(self) -> str | None:
         return self._files[0] if self._files else None
+
+    def warnings(self) -> Sequence[Problem]:
+        return self._pool.warnings
 
     def close(self) -> None:
         """End its processes, unless they are somebody else's and have nothing left to do."""

@@ -22,6 +22,7 @@ import umiak_native
 
 from umiak.train.reading import exchange
 from umiak.train.reading.datasets import light_paddle, stacking
+from umiak.train.reading.user_code import hash_calls
 from umiak.train.reading.worker import UserCodeFailed, said_by, serve, trace_of, user_class
 
 
@@ -45,8 +46,8 @@ def _answer(questions: io.FileIO, answers: io.FileIO) -> None:
                 assert run is not None
                 for batch, size in run.batches(head):
                     tree, blocks = stacking.packed(batch)
-                    exchange.send(answers, {"size": size, "tree": tree}, blocks)
-                exchange.send(answers, {"end": True})
+                    exchange.send(answers, {"size": size, "tree": tree, **hash_calls.told()}, blocks)
+                exchange.send(answers, {"end": True, **hash_calls.told()})
         except UserCodeFailed as failed:
             exchange.send(answers, {"failed": failed.told})
 
