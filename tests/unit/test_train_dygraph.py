@@ -348,7 +348,7 @@ def test_a_model_that_sets_gradients_itself_shows_its_own_loss(tmp_path: Path) -
     ("said", "is_lazy"), [(True, True), ("true", True), ("True", True), (False, False), ("0", False)]
 )
 def test_a_switch_may_come_from_the_command_line(said: object, is_lazy: bool) -> None:
-    from umiak.train.engines.dygraph import choice_of
+    from umiak.train.engines.dygraph_learning import choice_of
 
     assert choice_of({"runner.lazy_embeddings": said}).lazy is is_lazy
     assert not choice_of({}).lazy

@@ -158,11 +158,13 @@ def checked(found: Examined) -> Examined:
     if found.plan is None:
         return found
     from umiak.train.run import checks
+    from umiak.train.survey.obstacles import untold
 
     more = checks.examine(found.plan)
+    problems = (*more.problems, *untold(found.plan, more.problems))
     warnings = (*found.warnings, *more.warnings)
-    if more.problems:
-        return Examined(plan=None, problems=more.problems, warnings=warnings, exit_status=Exit.BAD_REQUEST)
+    if problems:
+        return Examined(plan=None, problems=problems, warnings=warnings, exit_status=Exit.BAD_REQUEST)
     return Examined(plan=found.plan, warnings=warnings, seen=more.seen)
 
 
@@ -225,9 +227,10 @@ def _spelled(plan: Any) -> dict[str, Any]:
 def _train(made: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Printer) -> int:
     from umiak.cli import train_start
     from umiak.train.plan.plan import RunRole, obstacles
+    from umiak.train.survey.obstacles import in_code
 
-    in_the_way = (*obstacles(made), *_missing_packages(made))
-    if in_the_way:
+    in_the_way = [*obstacles(made), *_missing_packages(made)]
+    if in_the_way := in_the_way or in_code(made):
         raise UmiakError(*in_the_way)
     if parsed.said("compare"):
         from umiak.cli import train_compare

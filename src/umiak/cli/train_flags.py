@@ -142,11 +142,12 @@ FLAGS = (
     ),
     Flag(
         name="survey",
-        help="Judge every config below this directory, one line each: runs, runs with remarks, or does not run and why. With --json "
-        "as JSON. Nothing of the user's code is run.",
+        help="Judge every config below this directory, or one config, one line each: runs, runs with remarks, or does not run and why. "
+        "Packages that are not installed are listed with the command that installs all of them. With --json as JSON. Nothing of "
+        "the user's code is run.",
         group=ASKED,
         origin=FlagOrigin.UMIAK,
-        metavar="DIRECTORY",
+        metavar="PATH",
     ),
     Flag(
         name="explain",

@@ -105,6 +105,8 @@ class ModelPlan:
     """What is otherwise than in Paddle, and is carried over all the same."""
     problems: tuple[Problem, ...] = ()
     """What can't be carried over; `carry_over` refuses a plan that has any."""
+    uncarried: tuple[Problem, ...] = ()
+    """Those of `problems` that are about optimizers alone: where nobody shares the model, Paddle's own can learn instead."""
     optimizers: tuple[Any, ...] = ()
     """The model's own optimizers, which go on saying the learning rate."""
 

@@ -100,6 +100,7 @@ def plan_of(
         rates=read.rates,
         remarks=tuple(remarks),
         problems=tuple(problems),
+        uncarried=read.problems,
         optimizers=listed,
     )
 

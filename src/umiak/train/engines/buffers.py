@@ -89,6 +89,11 @@ class Buffers:
         if self._number is not None:
             self._put(self._common(peers))
 
+    def put(self) -> None:
+        """This trainer's own into the table."""
+        if self._number is not None:
+            self._put(self._arrays())
+
     def agree(self, peers: EnginePeers) -> None:
         """Everybody takes over what all have in common. Every trainer calls it."""
         if self._number is not None and peers.world > 1:

@@ -19,20 +19,19 @@ import paddle
 
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import replace
-from umiak.ps import checkpoint as ps_checkpoint
+from umiak.ps import values
 from umiak.ps.environment import PsSeat
-from umiak.ps.manifest import BadCheckpoint
-from umiak.ps.paddle_models import TableChoice, carry_over, plan_of, used_elsewhere
+from umiak.ps.paddle_models import TableChoice, plan_of, used_elsewhere
 from umiak.ps.sessions import Session
 from umiak.ps.strategies import Sync
 from umiak.train.checkpoints import paddlerec, runs
 from umiak.train.config.paddlerec.dotted import dotted
 from umiak.train.engines import dygraph_export, paddle_steps
-from umiak.train.engines.buffers import Buffers
+from umiak.train.engines import dygraph_learning as learning
 from umiak.train.engines.dygraph_class import DygraphCode
+from umiak.train.engines.dygraph_learning import DygraphLearning
 from umiak.train.engines.engine import ModelFindings
 from umiak.train.engines.fast_metrics import quickened
-from umiak.train.engines.schedules import ScheduleState
 from umiak.train.engines.state import generators
 from umiak.train.metrics import objects
 from umiak.train.metrics.objects import ObjectMetricSet
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from umiak.ps.paddle_models import ModelPlan
     from umiak.ps.values import Opened
     from umiak.train.config.values import Slots
     from umiak.train.engines.engine import EngineOptions
@@ -52,7 +50,6 @@ if TYPE_CHECKING:
     from umiak.train.reading.batches import Batch
     from umiak.train.reading.checking import Seen
 
-BUFFERS = "dense.buffers"
 SUMMED = 1
 """A value of ``gradient_scale``."""
 PADDING = 0
@@ -91,19 +88,10 @@ class DygraphEngine:
         with self._aside():
             names, metrics = self.code.create_metrics()
         self._shapes = {name: tuple(each.shape) for name, each in self.model.state_dict().items()}
-        self.plan = self._planned(optimizers, choice or self._choice(), None if choice else sample)
-        if self.plan.problems:
-            raise UmiakError(*[replace(each, where=each.where or file) for each in self.plan.problems])
-        self.optimizer = carry_over(self.model, self.plan, session=job, prefix=options.prefix, buffers=False)
-        self.schedules = ScheduleState(optimizers)
-        self.buffers = Buffers(
-            self.model,
-            job,
-            table=f"{options.prefix}{BUFFERS}",
-            learned=self.optimizer.learned,
-            more=self.schedules.tensors(),
-        )
-        self.buffers.on_read, self.buffers.on_set = self.schedules.store, self.schedules.load
+        made = DygraphLearning(self.model, optimizers, job, self.config, options)
+        made.decide(file, choice, None if choice or sample is None else lambda: self._elsewhere(sample))
+        self.plan, self.is_own = made.plan, made.is_own
+        self.optimizer, self.buffers, self.schedules = made.optimizer, made.buffers, made.schedules
         told = [objects.remark(name, each) for name, each in zip(names, metrics, strict=False)]
         remarks = [*self.plan.remarks, *([each for each in told if each] if job.world > 1 else [])]
         self.warnings = tuple([Problem(code="UM-TRAIN-068", what=each, where=file) for each in remarks])
@@ -119,38 +107,23 @@ class DygraphEngine:
 
     def _copied(self, job: Session) -> DygraphEngine:
         """The same model again, with its tables in another job."""
-        choice = _same(self.plan)
+        choice = learning.same_tables(self.plan)
         options = replace(self._options, checkpoint="")
         return DygraphEngine(self.code.file, self.slots, job=job, options=options, where=self._where, choice=choice)
 
     # ---- what becomes a table
 
-    def _choice(self) -> TableChoice:
-        """What the config asks for; where a checkpoint is evaluated, what it has."""
-        if self._options.checkpoint and (there := _as_saved(self._options.checkpoint, self._options.prefix)):
-            embeddings = [name for name, each in self.model.named_sublayers() if isinstance(each, paddle.nn.Embedding)]
-            return TableChoice(tables=there, parameters=tuple([name for name in embeddings if name not in there]))
-        return choice_of(self.config)
-
-    def _planned(
-        self, optimizers: Sequence[Any], choice: TableChoice, sample: Callable[[], Batch | None] | None
-    ) -> ModelPlan:
-        is_shared = self.job.world > 1 or bool(self.job.seat.servers)
-        plan = plan_of(self.model, optimizers, is_shared=is_shared, choice=choice)
+    def _elsewhere(self, sample: Callable[[], Batch | None]) -> tuple[str, ...]:
+        """Embeddings whose weight is used past their layer, as where an output shares it: a batch shows it."""
         has_embeddings = any(isinstance(each, paddle.nn.Embedding) for each in self.model.sublayers())
-        batch = sample() if has_embeddings and sample is not None else None
+        batch = sample() if has_embeddings else None
         if batch is None:
-            return plan
-        # A weight that is used past its layer, as where an output shares it, must stay a parameter.
+            return ()
         with self._aside():
             _, metrics = self.code.create_metrics()
-            elsewhere = used_elsewhere(
+            return used_elsewhere(
                 self.model, lambda: self.code.train_forward(self.model, metrics, self.tensors(batch)).loss
             )
-        if not elsewhere:
-            return plan
-        choice = replace(choice, elsewhere=elsewhere)
-        return plan_of(self.model, optimizers, is_shared=is_shared, choice=choice)
 
     @property
     def table_names(self) -> tuple[str, ...]:
@@ -275,8 +248,12 @@ class DygraphEngine:
         """Whether a checkpoint is PaddleRec's, or has as a table what is a parameter here, or the other way round."""
         if paddlerec.is_there(path):
             return True
-        there = _as_saved(path, self._options.prefix)
-        return there is not None and {*there} != {*self.table_names}
+        there = learning.tables_in(path, self._options.prefix)
+        if there is None:
+            return False
+        if self.is_own or learning.is_own(path, self._options.prefix):
+            return not self.is_own or not values.fits(path, self.tables(), shards=self.job.options.shards)
+        return {*there} != {*self.table_names}
 
     def take_weights(self, path: str) -> None:
         """Begin with the weights of such a checkpoint. Every trainer calls it."""
@@ -300,7 +277,7 @@ class DygraphEngine:
 
     def write_weights(self, checkpoint: str) -> None:
         """PaddleRec's own files into a checkpoint's directory, so that its tools go on from there."""
-        if _is_said(self.config, "runner.save_pdparams", default=True):
+        if learning.is_said(self.config, "runner.save_pdparams", default=True):
             schedules = self.schedules.state()
             optimizer = {"LR_Scheduler": schedules[0]} if schedules else {}
             # Where others go on learning meanwhile, only the checkpoint has everything as it was at one time.
@@ -409,55 +386,18 @@ class DygraphFramework:
         made = code.create_model()
         optimizers = code.create_optimizers(made)
         names, metrics = code.create_metrics()
-        plan = plan_of(made, optimizers, is_shared=options.is_shared, choice=choice_of(code.config))
-        if plan.problems:
-            raise UmiakError(*[replace(each, where=each.where or model) for each in plan.problems])
+        plan = plan_of(made, optimizers, is_shared=options.is_shared, choice=learning.choice_of(code.config))
+        problems = learning.problems_of(
+            made, plan, optimizers, learning.choice_of(code.config), is_shared=options.is_shared
+        )
+        if problems:
+            raise UmiakError(*[learning.located(each, model) for each in problems])
         told = [objects.remark(name, each) for name, each in zip(names, metrics, strict=False)]
         remarks = [*plan.remarks, *([each for each in told if each] if options.is_shared else [])]
         return ModelFindings(
             warnings=tuple([Problem(code="UM-TRAIN-068", what=each, where=model) for each in remarks]),
-            tables=tuple(plan.lines()),
+            tables=tuple(learning.own_lines(made, optimizers) if plan.problems else plan.lines()),
         )
-
-
-def choice_of(config: Mapping[str, Any]) -> TableChoice:
-    """What a config says about embeddings."""
-    least = config.get("runner.table_embeddings_above")
-    return TableChoice(
-        tables=_names(config.get("runner.table_embeddings")),
-        parameters=_names(config.get("runner.dense_embeddings")),
-        least_rows=None if least is None else int(least),
-        lazy=_is_said(config, "runner.lazy_embeddings", default=False),
-    )
-
-
-def _is_said(config: Mapping[str, Any], key: str, *, default: bool) -> bool:
-    """True or False of a config; an override of a key that the config does not have is a text."""
-    return str(config.get(key, default)).lower() == str(True).lower()
-
-
-def _names(said: Any) -> tuple[str, ...]:
-    if said is None:
-        return ()
-    return tuple(said.replace(",", " ").split()) if isinstance(said, str) else tuple([str(each) for each in said])
-
-
-def _same(plan: ModelPlan) -> TableChoice:
-    """What makes the same tables again, wherever the model is."""
-    return TableChoice(
-        tables=tuple([each.name for each in plan.tables]),
-        parameters=tuple([each.name.removesuffix(".weight") for each in plan.parameters if each.why]),
-    )
-
-
-def _as_saved(path: str, prefix: str) -> tuple[str, ...] | None:
-    """The embeddings that are tables in a checkpoint of ours; None if it is none."""
-    try:
-        tables = ps_checkpoint.read(path).tables
-    except BadCheckpoint:
-        return None
-    sparse = [name for name, table in tables.items() if table.spec["kind"] == "sparse" and name.startswith(prefix)]
-    return tuple([name.removeprefix(prefix) for name in sparse])
 
 
 def _misfits(found: Mapping[str, NDArray[Any]], shapes: Mapping[str, tuple[int, ...]], path: str) -> list[Problem]:

@@ -24,6 +24,11 @@ OLD = "UM-TRAIN-060"
 """The code of a problem with a file that is written for it."""
 DYGRAPH = "DygraphModel"
 """The class of a model in the form of PaddleRec 2, which is run as it is."""
+CREATE_OPTIMIZER = "create_optimizer"
+ON_TABLES = ("SGD", "Momentum", "Adagrad", "Adam", "AdamW", "RMSProp")
+"""Paddle's optimizers that tables learn by."""
+_DYNAMIC = ("getattr", "eval", "importlib", "globals", "super")
+"""What a method may take any class with."""
 DYGRAPH_METHODS = ("create_model", "create_optimizer", "create_metrics", "train_forward")
 """Those that it can't do without."""
 OLD_BASES = ("StaticModel",)
@@ -79,6 +84,43 @@ def is_dygraph(seen: Text) -> bool:
 def lacking(seen: Text) -> list[str]:
     """Methods that training needs and a class DygraphModel does not have."""
     return [] if seen.methods is None else [each for each in DYGRAPH_METHODS if each not in seen.methods]
+
+
+def line_of_optimizer(text: str) -> int | None:
+    """Where a class DygraphModel makes its optimizer: the first line that names `paddle.optimizer`, or where the method begins."""
+    method = _create_optimizer(text)
+    if method is None:
+        return None
+    return min([node.lineno for node, _ in _named_optimizers(method)], default=method.lineno)
+
+
+def named_optimizers(text: str) -> tuple[tuple[str, int], ...]:
+    """The classes of `paddle.optimizer` that `create_optimizer` names, each with its line; none where it may take others as well."""
+    method = _create_optimizer(text)
+    if method is None or any(isinstance(node, ast.Name) and node.id in _DYNAMIC for node in ast.walk(method)):
+        return ()
+    return tuple([(name, node.lineno) for node, name in _named_optimizers(method)])
+
+
+def _create_optimizer(text: str) -> ast.FunctionDef | None:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    kinds = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == DYGRAPH]
+    methods = [node for kind in kinds for node in kind.body if isinstance(node, ast.FunctionDef)]
+    return next((node for node in methods if node.name == CREATE_OPTIMIZER), None)
+
+
+def _named_optimizers(method: ast.FunctionDef) -> list[tuple[ast.Attribute, str]]:
+    """`paddle.optimizer.Adam`, `optimizer.Adam`; not `paddle.optimizer.lr`."""
+    return [
+        (node, node.attr)
+        for node in ast.walk(method)
+        if isinstance(node, ast.Attribute)
+        and node.attr[:1].isupper()
+        and ast.unparse(node.value) in ("paddle.optimizer", "optimizer", "optim")
+    ]
 
 
 def missing(seen: Text, name: str, file: str, *, code: str, hint: str | None = None) -> Problem | None:

@@ -2,5 +2,7 @@
 
 look      every config below a directory, judged without running anything of it
 imports   what Python files import, as far as their texts say it
+packages  which of that is not installed here
+obstacles what of it keeps a plan from being carried out
 rows      what came of it, as lines and as data
 """

@@ -17,23 +17,31 @@ _CAUGHT = ("ImportError", "ModuleNotFoundError", "Exception", "BaseException")
 
 def imported(text: str) -> tuple[str, ...]:
     """The modules, with their dots, in order; nothing where the text is not Python."""
+    return tuple([name for name, _ in lines(text)])
+
+
+def lines(text: str) -> tuple[tuple[str, int], ...]:
+    """The same, each with the first line that names it."""
     import ast
 
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
         return ()
-    return tuple(dict.fromkeys(_names(tree.body)))
+    found: dict[str, int] = {}
+    for name, line in _names(tree.body):
+        found.setdefault(name, line)
+    return tuple(found.items())
 
 
-def _names(body: Iterable[ast.stmt]) -> Iterator[str]:
+def _names(body: Iterable[ast.stmt]) -> Iterator[tuple[str, int]]:
     import ast
 
     for node in body:
         if isinstance(node, ast.Import):
-            yield from (each.name for each in node.names)
+            yield from ((each.name, node.lineno) for each in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            yield node.module
+            yield node.module, node.lineno
         elif isinstance(node, ast.If):
             if ast.unparse(node.test) != "__name__ == '__main__'":
                 yield from _names([*node.body, *node.orelse])

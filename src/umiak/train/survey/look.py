@@ -9,7 +9,6 @@ Whether a model learns, or its code works with this PaddlePaddle, only a run tel
 from __future__ import annotations
 
 import glob
-import importlib.util
 import os
 
 from umiak.core.problem import Exit, Problem, UmiakError
@@ -17,7 +16,7 @@ from umiak.train.config import load
 from umiak.train.config.paddlerec.directory import DYGRAPH, is_dygraph
 from umiak.train.config.values import Dataset, Device, RunnerClass
 from umiak.train.engines import model_text
-from umiak.train.survey import imports
+from umiak.train.survey.packages import PackageLook
 from umiak.train.survey.rows import Survey, SurveyReason, SurveyRow
 
 TYPE_CHECKING = False
@@ -35,22 +34,24 @@ OWN_TRAINER = "trainer.py"
 
 
 def look(directory: str) -> Survey:
-    """Everything below a directory."""
-    if not os.path.isdir(directory):
-        what = f"--survey: not a directory: {directory}"
+    """Everything below a directory, or one config."""
+    if not os.path.isdir(directory) and not (os.path.isfile(directory) and directory.endswith(ENDINGS)):
+        what = f"--survey: not a directory, and no config: {directory}"
         raise UmiakError(Problem(code="UM-TRAIN-080", what=what), exit_status=Exit.BAD_REQUEST)
     looking = _Looking(load.installed())
     found, others = [], 0
     for path in _files(directory):
-        row = looking.row(path, os.path.relpath(path, directory))
+        row = looking.row(path, os.path.relpath(path, directory) if os.path.isdir(directory) else path)
         if row is None:
             others += 1
         else:
             found.append(row)
-    return Survey(directory=directory, rows=tuple(found), others=others)
+    return Survey(directory=directory, rows=tuple(found), others=others, packages=tuple(looking.missing))
 
 
 def _files(directory: str) -> Iterator[str]:
+    if os.path.isfile(directory):
+        yield directory
     for here, inner, names in os.walk(directory):
         inner[:] = sorted(name for name in inner if not name.startswith("."))
         yield from (os.path.join(here, name) for name in sorted(names) if name.endswith(ENDINGS))
@@ -61,9 +62,9 @@ class _Looking:
 
     def __init__(self, library: Library) -> None:
         self._library = library
-        self._installed: dict[str, bool] = {}
-        self._texts: dict[str, str | None] = {}
-        self._imports: dict[str, tuple[str, ...]] = {}
+        self._packages = PackageLook()
+        self.missing: dict[str, None] = {}
+        """Packages that any of them needs and that are not installed."""
 
     def row(self, path: str, name: str) -> SurveyRow | None:
         """One config; None if the file is something else."""
@@ -95,7 +96,7 @@ class _Looking:
             files.append((dataset.data_converter, dataset.reader_class, "the reader's file"))
         missing: list[str] = []
         for file, name, what in files:
-            text = self._text(file)
+            text = self._packages.text(file)
             if text is None:
                 yield SurveyReason.CODE, f"{what} is not there: {os.path.basename(file)}"
                 continue
@@ -109,51 +110,13 @@ class _Looking:
                 )
             elif problem_of := model_text.missing(seen, name, os.path.basename(file), code="UM-TRAIN-013"):
                 yield SurveyReason.CODE, problem_of.what
-            missing += self._missing(file)
+            missing += [each.name for each in self._packages.missing(file)]
         for name in dict.fromkeys(missing):
             if name.startswith(model_text.FLUID):
                 yield SurveyReason.FLUID, f"the model imports {name}"
             else:
+                self.missing[name] = None
                 yield SurveyReason.PACKAGE, f"package {name} is not installed"
-
-    def _missing(self, file: str) -> Iterator[str]:
-        """Packages that a file, or one beside it that it imports, needs and that are not installed here."""
-        directory = os.path.dirname(file)
-        waiting, seen = [file], {file}
-        while waiting:
-            for name in self._imported(waiting.pop()):
-                top = name.partition(".")[0]
-                beside = [os.path.join(directory, f"{name.replace('.', '/')}.py"), os.path.join(directory, f"{top}.py")]
-                local = next((each for each in beside if self._text(each) is not None), None)
-                if local is not None:
-                    if local not in seen:
-                        seen.add(local)
-                        waiting.append(local)
-                elif name == model_text.FLUID or name.startswith(f"{model_text.FLUID}."):
-                    yield model_text.FLUID
-                elif not os.path.isdir(os.path.join(directory, top)) and not self._is_installed(top):
-                    yield top
-
-    def _imported(self, file: str) -> tuple[str, ...]:
-        if file not in self._imports:
-            self._imports[file] = imports.imported(self._text(file) or "")
-        return self._imports[file]
-
-    def _is_installed(self, top: str) -> bool:
-        if top not in self._installed:
-            try:
-                self._installed[top] = top == "paddlerec" or importlib.util.find_spec(top) is not None
-            except (ImportError, ValueError):
-                self._installed[top] = False
-        return self._installed[top]
-
-    def _text(self, file: str) -> str | None:
-        if file not in self._texts:
-            self._texts[file] = None
-            if os.path.isfile(file):
-                with open(file, encoding="utf-8", errors="replace") as opened:
-                    self._texts[file] = opened.read()
-        return self._texts[file]
 
     def _data(self, dataset: Dataset) -> Iterator[tuple[SurveyReason, str]]:
         path = os.path.normpath(dataset.data_path)
@@ -165,7 +128,10 @@ class _Looking:
             yield SurveyReason.DATA, f"the directory of the data is empty: {path}"
 
     def _remarks(self, phase: Phase, config: TrainConfig) -> Iterator[str]:
-        if is_dygraph(phase.model) and self._text(os.path.join(os.path.dirname(phase.model), OWN_TRAINER)) is not None:
+        if (
+            is_dygraph(phase.model)
+            and self._packages.text(os.path.join(os.path.dirname(phase.model), OWN_TRAINER)) is not None
+        ):
             yield f"it has a {OWN_TRAINER} of its own, which is not used: {DYGRAPH} is trained"
         for name in config.mode:
             device = config.runner(name).device

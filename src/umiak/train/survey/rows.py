@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import Enum
 
 from umiak.core.value import value
+from umiak.train.survey.pip_names import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class Survey:
     rows: tuple[SurveyRow, ...] = ()
     others: int = 0
     """YAML files that are no configs."""
+    packages: tuple[str, ...] = ()
+    """All that any of them needs and that is not installed, as Python calls it."""
 
     def count(self, verdict: SurveyVerdict) -> int:
         return sum(row.verdict is verdict for row in self.rows)
@@ -88,8 +91,14 @@ def reasons(rows: Sequence[SurveyRow]) -> tuple[tuple[SurveyReason, int], ...]:
 
 
 def text(made: Survey) -> str:
-    """One line for each config, and the total."""
-    return "\n".join([*(row.line for row in made.rows), made.total])
+    """One line for each config, what installs all that is missing, and the total."""
+    return "\n".join([*(row.line for row in made.rows), *_install(made), made.total])
+
+
+def _install(made: Survey) -> list[str]:
+    if not made.packages:
+        return []
+    return [f"packages that are not installed: {', '.join(made.packages)}", f"  hint: {command(made.packages)}"]
 
 
 def data(made: Survey) -> dict[str, object]:
@@ -110,5 +119,7 @@ def data(made: Survey) -> dict[str, object]:
             **{verdict.name.lower(): made.count(verdict) for verdict in SurveyVerdict},
             "reasons": {reason.name.lower(): number for reason, number in reasons(made.rows)},
             "other_yaml_files": made.others,
+            "packages": list(made.packages),
+            "install": command(made.packages) if made.packages else None,
         },
     }

@@ -1,0 +1,194 @@
+"""How a model in the form of PaddleRec 2 learns: through tables, or alone, where tables do not have its optimizers, by Paddle's own. An adapter, for Paddle.
+
+learning = DygraphLearning(model, optimizers, job, config, options)
+learning.decide("dygraph_model.py", choice=None, elsewhere=None)       UmiakError with everything that can't be done
+learning.optimizer, learning.buffers                                   what learns, and what else a checkpoint has
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import paddle
+
+from umiak.core.problem import Problem, UmiakError
+from umiak.core.value import replace
+from umiak.ps import checkpoint as ps_checkpoint
+from umiak.ps.manifest import BadCheckpoint
+from umiak.ps.paddle_models import ModelPlan, TableChoice, carry_over, plan_of
+from umiak.train.engines import model_text
+from umiak.train.engines.buffers import Buffers
+from umiak.train.engines.state import own_optimizers
+from umiak.train.engines.state.own_optimizers import OwnOptimizers
+from umiak.train.engines.state.schedules import ScheduleState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from umiak.ps.paddle_models import CarriedOptimizer
+    from umiak.ps.sessions import Session
+    from umiak.train.engines.engine import EngineOptions
+
+BUFFERS = "dense.buffers"
+MODEL = "dense.model"
+"""All of a model's state, where its own optimizers learn."""
+
+
+class DygraphLearning:
+    """What learns a model, and what is kept of it."""
+
+    optimizer: CarriedOptimizer | OwnOptimizers
+    buffers: Buffers
+
+    def __init__(
+        self,
+        model: paddle.nn.Layer,
+        optimizers: Sequence[Any],
+        job: Session,
+        config: Mapping[str, Any],
+        options: EngineOptions,
+    ) -> None:
+        self._model = model
+        self._optimizers = optimizers
+        self._job = job
+        self._config = config
+        self._options = options
+        self._is_shared = job.world > 1 or bool(job.seat.servers)
+        self.schedules = ScheduleState(optimizers)
+        self.plan = ModelPlan()
+        self.is_own = is_own(options.checkpoint, options.prefix)
+        """Whether the model's own optimizers learn, and nothing is in tables but what checkpoints keep."""
+
+    def decide(self, file: str, choice: TableChoice | None, elsewhere: Callable[[], tuple[str, ...]] | None) -> None:
+        """``choice``: what becomes a table is known already; ``elsewhere`` finds weights that are used past their layers."""
+        if self.is_own:
+            # A checkpoint's weights are what is wanted, and not what learned them.
+            self._optimizers = ()
+        else:
+            self._plan(choice or self._choice(), elsewhere)
+            self.is_own = self._learns_on_its_own(file)
+        if self.is_own:
+            self._let_own_learn()
+        else:
+            self._let_tables_learn()
+
+    def _let_own_learn(self) -> None:
+        job, prefix = self._job, self._options.prefix
+        self.optimizer = own = OwnOptimizers(self._model, self._optimizers, job, prefix=prefix)
+        self.buffers = Buffers(self._model, job, table=f"{prefix}{MODEL}", learned=())
+        self.buffers.on_read, self.buffers.on_set = own.store, own.fetch
+
+    def _let_tables_learn(self) -> None:
+        job, prefix = self._job, self._options.prefix
+        self.optimizer = made = carry_over(self._model, self.plan, session=job, prefix=prefix, buffers=False)
+        self.buffers = Buffers(
+            self._model,
+            job,
+            table=f"{prefix}{BUFFERS}",
+            learned=made.learned,
+            more=self.schedules.tensors(),
+        )
+        self.buffers.on_read, self.buffers.on_set = self.schedules.store, self.schedules.load
+
+    def _choice(self) -> TableChoice:
+        """What the config asks for; where a checkpoint is evaluated, what it has."""
+        if self._options.checkpoint and (there := tables_in(self._options.checkpoint, self._options.prefix)):
+            embeddings = [name for name, each in self._model.named_sublayers() if isinstance(each, paddle.nn.Embedding)]
+            return TableChoice(tables=there, parameters=tuple([name for name in embeddings if name not in there]))
+        return choice_of(self._config)
+
+    def _plan(self, choice: TableChoice, elsewhere: Callable[[], tuple[str, ...]] | None) -> None:
+        self.plan = plan_of(self._model, self._optimizers, is_shared=self._is_shared, choice=choice)
+        if elsewhere is not None and (names := elsewhere()):
+            # They must stay parameters.
+            choice = replace(choice, elsewhere=names)
+            self.plan = plan_of(self._model, self._optimizers, is_shared=self._is_shared, choice=choice)
+
+    def _learns_on_its_own(self, file: str) -> bool:
+        """Whether optimizers that tables do not have learn in this process. UmiakError with everything that is in the way."""
+        if self.plan.uncarried and self._options.checkpoint:
+            # What a checkpoint has in tables can be read whatever learns from it here.
+            learner = paddle.optimizer.SGD(parameters=self._model.parameters())
+            self.plan = plan_of(self._model, learner, is_shared=self._is_shared, choice=self._choice())
+        if not self.plan.problems:
+            return False
+        choice = choice_of(self._config)
+        problems = problems_of(self._model, self.plan, self._optimizers, choice, is_shared=self._is_shared)
+        if problems:
+            raise UmiakError(*[located(each, file) for each in problems])
+        return True
+
+
+def problems_of(
+    model: paddle.nn.Layer, plan: ModelPlan, optimizers: Sequence[Any], choice: TableChoice, *, is_shared: bool
+) -> list[Problem]:
+    """What keeps a model from being trained: where it is shared, or tables are asked for, tables must be able to learn as its optimizers say; alone, Paddle's own do."""
+    wants_tables = choice.tables or choice.lazy or choice.least_rows is not None
+    if is_shared or wants_tables or not plan.uncarried:
+        return [*plan.problems]
+    others = [each for each in plan.problems if each not in plan.uncarried]
+    return [*others, *own_optimizers.problems(model, optimizers)]
+
+
+def located(problem: Problem, file: str) -> Problem:
+    """With the line where the optimizer is made, or the file."""
+    if problem.where or not problem.what.startswith("optimizer"):
+        return replace(problem, where=problem.where or file)
+    with open(file, encoding="utf-8", errors="replace") as text:
+        line = model_text.line_of_optimizer(text.read())
+    return replace(problem, where=f"{file}:{line}" if line else file)
+
+
+def own_lines(model: paddle.nn.Layer, optimizers: Sequence[Any]) -> list[str]:
+    """For ``--explain``, where nothing is in tables."""
+    kinds = ", ".join(type(each).__name__ for each in optimizers)
+    count = sum(not each.stop_gradient for each in model.parameters())
+    return [f"{count} parameters learn in this process, by Paddle's own {kinds}; nothing is in tables"]
+
+
+def choice_of(config: Mapping[str, Any]) -> TableChoice:
+    """What a config says about embeddings."""
+    least = config.get("runner.table_embeddings_above")
+    return TableChoice(
+        tables=_names(config.get("runner.table_embeddings")),
+        parameters=_names(config.get("runner.dense_embeddings")),
+        least_rows=None if least is None else int(least),
+        lazy=is_said(config, "runner.lazy_embeddings", default=False),
+    )
+
+
+def is_said(config: Mapping[str, Any], key: str, *, default: bool) -> bool:
+    """True or False of a config; an override of a key that the config does not have is a text."""
+    return str(config.get(key, default)).lower() == str(True).lower()
+
+
+def is_own(path: str, prefix: str) -> bool:
+    """Whether a checkpoint of ours was saved where the model's own optimizers learned."""
+    try:
+        return bool(path) and f"{prefix}{MODEL}" in ps_checkpoint.read(path).tables
+    except BadCheckpoint:
+        return False
+
+
+def same_tables(plan: ModelPlan) -> TableChoice:
+    """What makes the same tables again, wherever the model is."""
+    return TableChoice(
+        tables=tuple([each.name for each in plan.tables]),
+        parameters=tuple([each.name.removesuffix(".weight") for each in plan.parameters if each.why]),
+    )
+
+
+def tables_in(path: str, prefix: str) -> tuple[str, ...] | None:
+    """The embeddings that are tables in a checkpoint of ours; None if it is none."""
+    try:
+        tables = ps_checkpoint.read(path).tables
+    except BadCheckpoint:
+        return None
+    sparse = [name for name, table in tables.items() if table.spec["kind"] == "sparse" and name.startswith(prefix)]
+    return tuple([name.removeprefix(prefix) for name in sparse])
+
+
+def _names(said: Any) -> tuple[str, ...]:
+    if said is None:
+        return ()
+    return tuple(said.replace(",", " ").split()) if isinstance(said, str) else tuple([str(each) for each in said])
