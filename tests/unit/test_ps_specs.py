@@ -36,6 +36,20 @@ def test_a_dense_spec_is_taken() -> None:
     umiak_native.DenseTable(specs.to_json(specs.DenseTable(arrays=arrays)))
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        specs.paddle_ctr_table(4, seed=9),
+        specs.SparseTable(
+            dim=3, rule=specs.Momentum(0.1, nesterov=True), entry=specs.Count(count=3), decay=specs.Decay(l2=0.5)
+        ),
+        specs.DenseTable(arrays=(specs.Array("w", (3, 2)), specs.Array("b", (2,))), clip=specs.Clip(norm=2.0)),
+    ],
+)
+def test_a_spec_comes_back_from_plain_data(spec: specs.TableSpec) -> None:
+    assert specs.from_plain(json.loads(specs.to_json(spec))) == spec
+
+
 def test_rows_that_are_pulled_carry_show_and_click_with_an_accessor() -> None:
     assert specs.pull_width(specs.SparseTable(dim=4)) == 4
     assert specs.pull_width(specs.paddle_ctr_table(8)) == 11

@@ -16,7 +16,7 @@ from paddle.base.executor import Executor
 from paddle.distributed import fleet
 from paddle.distributed.fleet.base import role_maker as role_makers
 
-from umiak.fleet import calls, exporting, job, older_form, operations
+from umiak.fleet import calls, exporting, inferring, job, loaders, older_form, operations
 from umiak.fleet.datasets import calls as datasets
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ def install() -> None:
     paddle.static.save_inference_model = paddle.static.io.save_inference_model = saves
     operations.install()
     older_form.install()
+    loaders.install()
+    inferring.install()
     datasets.install()
 
 
@@ -182,6 +184,7 @@ def _executor_run(theirs: Callable[..., Any]) -> Callable[..., Any]:
         use_prune: bool = False,
     ) -> Any:
         begun = job.current()
+        feed = loaders.fed(program, feed)
         runner = None if begun is None else begun.runner_of(program)
         if runner is not None:
             learned: Any = runner.step

@@ -17,6 +17,7 @@ from umiak.ps.errors import bad
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
 _MOST = 3.4028234663852886e38
@@ -380,6 +381,33 @@ def plain(spec: TableSpec) -> dict[str, Any]:
     }
 
 
+def from_plain(plain: Mapping[str, Any]) -> TableSpec:
+    """The opposite of `plain`: of what a checkpoint's manifest has, for example."""
+    shared: dict[str, Any] = {
+        "rule": _untagged(plain["optimizer"], "rule", RULES),
+        "clip": Clip(**plain.get("clip") or {}),
+        "decay": Decay(**plain.get("decay") or {}),
+    }
+    if plain["kind"] == "dense":
+        return DenseTable(arrays=tuple(Array(each["name"], tuple(each["shape"])) for each in plain["arrays"]), **shared)
+    accessor = plain.get("accessor")
+    return SparseTable(
+        dim=plain["dim"],
+        seed=plain["seed"],
+        init=_untagged(plain["init"], "kind", _INITS),
+        entry=_untagged(plain["entry"], "by", _ENTRIES),
+        accessor=accessor
+        and Accessor(
+            **{
+                **accessor,
+                "embed_optimizer": _untagged(accessor["embed_optimizer"], "rule", RULES),
+                "embed_init": _untagged(accessor["embed_init"], "kind", _INITS),
+            }
+        ),
+        **shared,
+    )
+
+
 _KINDS: dict[str, tuple[tuple[type[Any], ...], str]] = {
     "init": (tuple(_INITS.values()), "ps.Constant(0.0), ps.Uniform(-0.01, 0.01) or ps.Normal(0.0, 0.01)"),
     "rule": (tuple(RULES.values()), "a rule such as ps.Adam(learning_rate=0.001)"),
@@ -458,6 +486,10 @@ def _rule(rule: Rule) -> dict[str, Any]:
 def _tagged(item: object, tag: str, names: dict[str, type[Any]]) -> dict[str, Any]:
     name = next(name for name, kind in names.items() if type(item) is kind)
     return {tag: name, **_fields(item)}
+
+
+def _untagged(plain: Mapping[str, Any], tag: str, names: dict[str, type[Any]]) -> Any:
+    return names[plain[tag]](**{name: number for name, number in plain.items() if name != tag})
 
 
 def _fields(item: object) -> dict[str, Any]:

@@ -136,7 +136,7 @@ def for_training(
     ids_program, computed = _ids_program(program, found.lookups)
     _take_out(program, found.lookups, tables)
     lookups = _made_flat(program, found.lookups)
-    _forget(startup, tables)
+    forget(startup, tables)
     clips = learning.clip is not None and learning.clip.global_norm is not None
     if clips:
         unclipped = [name for name, each in tables.items() if each.counting is not None]
@@ -325,7 +325,7 @@ def _made_flat(program: Any, lookups: Iterable[LookupSite]) -> tuple[LookupSite,
     return tuple(found)
 
 
-def _forget(startup: Any, tables: Iterable[str]) -> None:
+def forget(startup: Any, tables: Iterable[str]) -> None:
     """Let the startup program not fill the parameters that are tables: they may be larger than this machine."""
     names = {*tables}
     block = startup.global_block()
