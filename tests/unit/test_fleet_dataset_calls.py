@@ -41,6 +41,9 @@ class LoneJob:
     def reader_of(self, _program: Any, _scope: Any = None) -> None:
         return None
 
+    def started(self, _program: Any, _scope: Any) -> None:
+        """No program fills rows of tables."""
+
 
 @pytest.fixture(autouse=True)
 def older() -> Iterator[None]:

@@ -110,7 +110,7 @@ def init_worker(job: FleetJob, _scopes: Any = None) -> None:
     def bind(is_loaded: bool) -> None:
         for runner in job.runners:
             if is_loaded or runner.can_bind:
-                runner.bind(None)
+                runner.bind(None, is_loaded=is_loaded)
 
     if job.has_begun:
         bind(False)

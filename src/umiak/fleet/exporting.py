@@ -22,6 +22,7 @@ from umiak.fleet.job import inner, say
 from umiak.fleet.programs import sites
 from umiak.fleet.programs.counting import columns
 from umiak.fleet.programs.parameters import is_filled
+from umiak.fleet.programs.rewriting import make_dense
 from umiak.ps.errors import BadRequest, bad
 
 if TYPE_CHECKING:
@@ -181,20 +182,13 @@ def _for_inference(source: Any, feeds: Sequence[str], fetches: Sequence[str]) ->
         op = block.ops[index]
         if op.type not in sites.LOOKUPS:
             continue
-        _make_plain(block.vars[op.input("W")[0]])
+        make_dense(block.vars[op.input("W")[0]])
         for attribute in ("is_distributed", "remote_prefetch"):
             if op.has_attr(attribute):
                 op._set_attr(attribute, False)  # noqa: SLF001
         if op.type == sites.OLD and not block.vars[op.input("Ids")[0]].lod_level:
             _modernize(block, index)
     return whole
-
-
-def _make_plain(weight: Any) -> None:
-    shape, dtype = [*weight.shape], weight.dtype
-    weight.desc.set_type(paddle.base.core.VarDesc.VarType.DENSE_TENSOR)
-    weight.desc.set_shape(shape)
-    weight.desc.set_dtype(dtype)
 
 
 def _modernize(block: Any, index: int) -> None:

@@ -45,6 +45,8 @@ class FleetJob:
         self.session = sessions.use(Session(fleet_seat.seat, strategies.chosen(strategy).strategy, options))
         self.tables = ProgramTables(self.session)
         self._runners: dict[int, ProgramRunner] = {}
+        self._started: dict[int, list[ProgramRunner]] = {}
+        """What each startup program fills."""
         self._readers: dict[tuple[int, int], ProgramRunner | None] = {}
         self._outputs: dict[str, LookupSite] = {}
         self.optimizer: Any = None
@@ -119,8 +121,14 @@ class FleetJob:
         number = len(self._runners)
         runner = ProgramRunner(plan, self.session, self.tables, original=original, number=number)
         self._runners[id(program)] = runner
+        self._started.setdefault(id(startup), []).append(runner)
         self._outputs |= {site.output: site for site in plan.lookups}
         return runner
+
+    def started(self, program: Any, scope: Any) -> None:
+        """A program has run that is Paddle's business. If it has filled rows of tables, they leave the scope."""
+        for runner in self._started.get(id(inner(program)), ()):
+            runner.first_rows.take(scope or paddle.static.global_scope())
 
     def runner_of(self, program: Any) -> ProgramRunner | None:
         """What trains this program; None: nothing does."""

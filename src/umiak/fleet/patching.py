@@ -191,7 +191,7 @@ def _executor_run(theirs: Callable[..., Any]) -> Callable[..., Any]:
         else:
             reader = None if begun is None else begun.reader_of(program, scope)
             if reader is None:
-                return theirs(
+                found = theirs(
                     executor,
                     program,
                     feed,
@@ -203,6 +203,9 @@ def _executor_run(theirs: Callable[..., Any]) -> Callable[..., Any]:
                     use_program_cache,
                     use_prune,
                 )
+                if begun is not None:
+                    begun.started(program, scope)
+                return found
             learned = reader.read
         fetch = [] if fetch_list is None else fetch_list if isinstance(fetch_list, (list, tuple)) else [fetch_list]
         if isinstance(feed, (list, tuple)):

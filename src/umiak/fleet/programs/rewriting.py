@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from umiak.fleet.programs.sites import LookupSite, TableSite
 
 MOVES_ALL = "weight decay moves all rows in each step"
+MOST_FIRST_BYTES = 1 << 30
+"""Rows of a larger embedding begin by rule, on the servers: it might not fit a trainer's memory."""
 
 
 @value
@@ -62,6 +64,8 @@ class PlannedRows:
     """Whether its gradients take part where all are scaled down together."""
     counting: RowCounting | None = None
     """What its rows count; None: nothing."""
+    is_filled_here: bool = False
+    """Whether the startup program fills all of its rows, and the first trainer sends them: then they are those of plain Paddle."""
 
 
 @value
@@ -123,7 +127,7 @@ def for_training(
                 planned = _counted(planned, said.get(name, {}), block, problems, remarks, can_count=can_count)
             else:
                 remarks += accessors.unused(name, said.get(name, {}), is_counted=False)
-            tables[name] = planned
+            tables[name] = _begun_as_in_paddle(planned, startup, remarks)
         except BadRequest as error:  # noqa: PERF203 - all problems at once
             problems += error.problems
     if problems:
@@ -136,7 +140,9 @@ def for_training(
     ids_program, computed = _ids_program(program, found.lookups)
     _take_out(program, found.lookups, tables)
     lookups = _made_flat(program, found.lookups)
-    forget(startup, tables)
+    forget(startup, [name for name, each in tables.items() if not each.is_filled_here])
+    for name in (name for name, each in tables.items() if each.is_filled_here):
+        make_dense(startup.global_block().vars[name])
     clips = learning.clip is not None and learning.clip.global_norm is not None
     if clips:
         unclipped = [name for name, each in tables.items() if each.counting is not None]
@@ -148,7 +154,7 @@ def for_training(
         for site in (sites.padded(program, found.kept) if clips else ())
         if rules.own_learning(block.vars[site.table], learning, optimizer).is_clipped
     ]
-    _make_dense(block, found.kept)
+    _learn_densely(block, found.kept)
     learned = [each for each in lookups if each.learns]
     dense = _learning_parameters(program, parameters)
     targets = [*(block.vars[each.output] for each in (*learned, *padded)), *dense]
@@ -200,7 +206,8 @@ def for_reading(program: Any, known: Mapping[str, LookupSite], tables: Iterable[
         return None
     copy = program.clone()
     ids_program, computed = _ids_program(program, (*data, *lookups))
-    _take_out(copy, lookups, ())
+    # Their parameters go as well: the scope may have others' variables of these names.
+    _take_out(copy, lookups, {site.table for site in lookups if site.table in copy.global_block().vars})
     return ProgramPlan(program=copy, lookups=(*data, *lookups), ids_program=ids_program, computed=computed)
 
 
@@ -238,6 +245,30 @@ def _counted(
     if missing:
         counting = replace(counting, shows="", clicks="")
     return replace(planned, spec=found.spec, counting=counting)
+
+
+def _begun_as_in_paddle(planned: PlannedRows, startup: Any, remarks: list[str]) -> PlannedRows:
+    """Rows that the startup program fills, where that is possible and means the same; a remark where they are too many."""
+    site, name = planned.site, planned.site.name
+    is_written = any(name in op.output_arg_names for op in startup.global_block().ops)
+    if not is_written or planned.counting is not None or planned.spec.entry != specs.Always():
+        return planned  # rows that are admitted, or count, must not be there before they are used
+    size = site.rows * site.dim * 4
+    if size > MOST_FIRST_BYTES:
+        if not isinstance(planned.spec.init, specs.Constant):
+            remarks.append(
+                f"{name}: {size / 2**30:.1f} GiB are too many to send, so its rows begin with random numbers of the servers"
+            )
+        return planned
+    return replace(planned, is_filled_here=True, values=None)
+
+
+def make_dense(weight: Any) -> None:
+    """Let a variable be a tensor: `sparse_embedding` declares another kind."""
+    shape, dtype = [*weight.shape], weight.dtype
+    weight.desc.set_type(paddle.base.core.VarDesc.VarType.DENSE_TENSOR)
+    weight.desc.set_shape(shape)
+    weight.desc.set_dtype(dtype)
 
 
 def _manner(own: rules.OwnLearning) -> Manner:
@@ -336,7 +367,7 @@ def forget(startup: Any, tables: Iterable[str]) -> None:
         block._remove_var(name)  # noqa: SLF001
 
 
-def _make_dense(block: Any, kept: Iterable[str]) -> None:
+def _learn_densely(block: Any, kept: Iterable[str]) -> None:
     """An embedding that stays has a gradient like any other parameter's."""
     names = {*kept}
     for op in block.ops:

@@ -20,6 +20,7 @@ from umiak.fleet.programs import parameters
 from umiak.fleet.programs.counting import CountedLookup
 from umiak.fleet.programs.execution import RepeatedRuns
 from umiak.fleet.programs.feeding import FedArray, FloatViews, ScopeRows, array_of, fed, tensor_of
+from umiak.fleet.programs.first_rows import FirstRows
 from umiak.ps.errors import bad
 from umiak.ps.tables.lookup import Lookup, as_keys
 
@@ -106,6 +107,7 @@ class ProgramRunner:
         """The program with its lookups."""
         self.session = session
         self._tables = tables
+        self.first_rows = FirstRows(session, tables, plan.tables, f"fleet.first.{self._dense_table}")
         self.optimizer: ScopeOptimizer | None = None
         self._lock = threading.RLock()
         self._executor: Any = None
@@ -198,8 +200,10 @@ class ProgramRunner:
 
     # ---- parts of it
 
-    def bind(self, scope: Any) -> ScopeOptimizer:
-        """The optimizer; made with the parameters as the startup program left them, when it is needed first."""
+    def bind(self, scope: Any, *, is_loaded: bool = False) -> ScopeOptimizer:
+        """The optimizer; made with the parameters as the startup program left them, when it is needed first. ``is_loaded``: a checkpoint is
+        loaded behind it.
+        """
         if self.optimizer is None:
             scope = scope or paddle.static.global_scope()
             missing = [each.name for each in self.plan.parameters if not parameters.is_filled(scope, each.name)]
@@ -221,7 +225,7 @@ class ProgramRunner:
             self._gradients = [*self._row_gradients, *(gradients[name] for name in self.optimizer.names)]
             following = [name for name, each in self.plan.tables.items() if _follows_schedule(each)]
             self.optimizer.follow(self._tables.all(following))
-            self._set_listed_rows()
+            self.first_rows.send(is_loaded=is_loaded)
         return self.optimizer
 
     @property
@@ -229,18 +233,6 @@ class ProgramRunner:
         """Whether the startup program has run."""
         scope = paddle.static.global_scope()
         return all(parameters.is_filled(scope, each.name) for each in self.plan.parameters)
-
-    def _set_listed_rows(self) -> None:
-        """Rows that the program lists, once in the life of the job."""
-        listed = {name: rows for name, rows in self.plan.tables.items() if rows.values}
-        for name, rows in listed.items():
-            if self.session.is_first and self.session.take(f"fleet.first.{name}") == 0:
-                number = self._tables[name].number
-                given = np.asarray(rows.values, np.float32).reshape(-1, rows.site.dim)
-                keys = np.arange(len(given), dtype=np.uint64)
-                self.session.communicator.set(number, keys, given)
-        if listed and self.session.seat.restarts == 0:
-            self.session.meet("fleet.first")
 
     def _prepared(
         self, feed: Mapping[str, Fed], fetch: Sequence[Any], executor: Any, scope: Any, *, create: bool

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from umiak.fleet.programs.rewriting import PlannedRows
+    from umiak.ps.clients.protocol import Floats
     from umiak.ps.sessions import Session
     from umiak.ps.tables.lookup import EmbeddingTable
 
@@ -21,6 +22,10 @@ class ProgramTables:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._planned: dict[str, PlannedRows] = {}
+        self.first: dict[str, Floats] = {}
+        """Rows that startup programs have given tables which have not begun yet: the last one counts."""
+        self.begun: set[str] = set()
+        """Tables whose first rows are on the servers."""
 
     def add(self, planned: PlannedRows) -> None:
         """One more table, unless another program has it already."""
