@@ -86,3 +86,13 @@ def test_a_killed_trainer_comes_back(stage: Stage, tmp_path: Path) -> None:
     assert launcher.wait(within_s=PATIENCE_S) == 0, stage.transcript()
     assert (tmp_path / "killed").exists()
     assert all(each["after"] < 0.5 for each in results(tmp_path))
+
+
+@pytest.mark.parametrize("mode", ["static", "dynamic"])
+def test_trainers_that_wait_for_each_other_are_told_what_fleet_has(mode: str, stage: Stage) -> None:
+    launcher = stage.launch(FLAGS, WORKERS / "fleet_deadlock.py", mode, env=ENV)
+    assert launcher.wait(within_s=PATIENCE_S) == 1, stage.transcript()
+    said = stage.transcript()
+    assert "trainers wait for each other" in said
+    assert "fleet.stop_worker()" in said
+    assert "finish_steps" not in said

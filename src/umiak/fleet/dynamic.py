@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from umiak.fleet import deadlocks
 from umiak.fleet.job import say
 from umiak.ps import paddle_models
 from umiak.ps.errors import bad
@@ -37,7 +38,8 @@ class DynamicOptimizer:
 
     def step(self) -> None:
         """Push this step's gradients and fetch the parameters."""
-        self._known().step()
+        with deadlocks.told():
+            self._known().step()
 
     def clear_grad(self, set_to_zero: bool = True) -> None:
         """Forget gradients."""

@@ -16,7 +16,7 @@ from paddle.base.executor import Executor
 from paddle.distributed import fleet
 from paddle.distributed.fleet.base import role_maker as role_makers
 
-from umiak.fleet import calls, exporting, inferring, job, loaders, older_form, operations
+from umiak.fleet import calls, deadlocks, exporting, inferring, job, loaders, older_form, operations
 from umiak.fleet.datasets import calls as datasets
 
 if TYPE_CHECKING:
@@ -112,7 +112,10 @@ def _in_a_job(theirs: Callable[..., Any], ours: Callable[..., Any]) -> Callable[
 
     def call(*given: Any, **named: Any) -> Any:
         begun = job.current()
-        return theirs(*given, **named) if begun is None else ours(begun, *given, **named)
+        if begun is None:
+            return theirs(*given, **named)
+        with deadlocks.told():
+            return ours(begun, *given, **named)
 
     return _marked(theirs, call)
 
@@ -165,7 +168,8 @@ def _of_role_maker(theirs: Callable[..., Any], ours: Callable[..., Any]) -> Call
         begun = job.current()
         if begun is None or begun.role_maker is not maker:
             return theirs(maker, *given, **named)
-        return ours(begun, *given, **named)
+        with deadlocks.told():
+            return ours(begun, *given, **named)
 
     return _marked(theirs, call)
 
@@ -210,7 +214,8 @@ def _executor_run(theirs: Callable[..., Any]) -> Callable[..., Any]:
         fetch = [] if fetch_list is None else fetch_list if isinstance(fetch_list, (list, tuple)) else [fetch_list]
         if isinstance(feed, (list, tuple)):
             feed = feed[0] if feed else None
-        found = learned(feed or {}, fetch, executor=executor, scope=scope, return_numpy=return_numpy)
+        with deadlocks.told():
+            found = learned(feed or {}, fetch, executor=executor, scope=scope, return_numpy=return_numpy)
         return found if fetch else []
 
     return _marked(theirs, run)
