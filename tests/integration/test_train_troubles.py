@@ -266,6 +266,13 @@ def test_a_model_for_fluid(work: Work) -> None:
     path = work.path / "model.py"
     path.write_text("import math\nimport paddle.fluid as fluid\n" + path.read_text())
     check(work.here("alone"), "UM-TRAIN-060", "model.py:2: the model is written for paddle.fluid", "hint: ", status=2)
+    config = work.path / "config.yaml"
+    text = config.read_text()
+    assert "sparse_slots" in text
+    config.write_text(re.sub(r'(sparse_slots: *"?)', r"\1no_such_slot ", text))
+    done = work.here("alone")
+    check(done, "UM-TRAIN-060", "paddle.fluid", status=2)
+    assert "UM-DATA" not in done.said, "a slot's name is not the reason"
 
 
 # ---- looking before it is run

@@ -13,7 +13,7 @@ from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.train.engines import model_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from umiak.ps.clients.collective import Group
@@ -85,9 +85,19 @@ class _BothForms:
 
 def is_dygraph(model: str) -> bool:
     """Whether a model's file is in the form of PaddleRec 2, by the classes that it has."""
+    return model_text.is_dygraph(_seen(model))
+
+
+def refuse_old(models: Iterable[str]) -> None:
+    """UmiakError if one of these files is written for `paddle.fluid`: whatever else is wrong then, the model can't run."""
+    found = [problem for model in models for problem in _seen(model).problems if problem.code == model_text.OLD]
+    if found:
+        raise UmiakError(*found)
+
+
+def _seen(model: str) -> model_text.Text:
     try:
         with open(model, "rb") as text:
-            seen = model_text.look(text.read(), model)
+            return model_text.look(text.read(), model)
     except OSError:
-        return False
-    return model_text.is_dygraph(seen)
+        return model_text.Text()  # told where it is imported

@@ -69,6 +69,8 @@ def execute(run: Run, plan: Plan, options: RunOptions, environ: Mapping[str, str
             return Ended()
         case RunRole.SERVER:
             return Ended(status=_ps_job(run, environ, Stopwatch()).serve(linger_s=LINGER_S))
+    # Before the data is looked at: what is wrong there is no reason to change a config whose model can't run.
+    choice.refuse_old(dict.fromkeys(stage.model for stage in (*run.stages, *filter(None, [run.evaluation]))))
     if run.kind is RunnerClass.INFER:
         return _executed(run, plan, options, environ, StopSignal(), choice.framework())
     with StopSignal() as stopping:
