@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests import plain_inference
-from tests.static_programs import fleet, older_programs, paddle
+from tests.static_programs import fleet, fleet_program, losses, older_programs, paddle
 from umiak.core.problem import BadRequest
 from umiak.fleet import exporting, job
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.paddle, pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(300)]
 
@@ -121,6 +119,42 @@ def test_a_program_without_tables_is_in_both_forms(tmp_path: Path) -> None:
     own = plain_inference.predictions({prefix: feed})[prefix]
     for way in plain_inference.WAYS:
         np.testing.assert_allclose(own[way][0], expected, atol=1e-6)
+
+
+def test_a_model_that_answers_with_an_auc(tmp_path: Path) -> None:
+    """As PaddleRec's rank/dnn does."""
+    with older_programs():
+        program = fleet_program(lambda: paddle.optimizer.SGD(0.1), embedding="sparse_embedding")
+        losses(program, 2)
+        executor = paddle.static.Executor(paddle.CPUPlace())
+        feed = program.batch(5)
+        inputs = [*program.ids, program.label]
+        paddle.static.save_inference_model(
+            str(tmp_path / "model"), inputs, [program.auc], executor, program=program.main
+        )
+        scope = paddle.static.global_scope()
+        before = [np.array(scope.find_var(each.name).get_tensor()) for each in program.statistics]
+        expected = executor.run(program.test, feed=feed, fetch_list=[program.auc])[0]
+        assert before[2].any() or before[3].any(), "it goes on from what was counted"
+        job.end()
+    own = plain_inference.predictions({str(tmp_path / "model"): feed})[str(tmp_path / "model")]
+    for way in plain_inference.WAYS:
+        np.testing.assert_allclose(own[way][0], expected, atol=1e-6, err_msg=way)
+
+
+def test_a_program_that_paddle_can_not_translate_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_program: object) -> None:
+        raise SystemError("Op nothing should have corresponding OpInfo")
+
+    monkeypatch.setattr(paddle.pir, "translate_to_pir", fail)
+    with older_programs():
+        prefix, _, _ = saved(tmp_path, 0)
+    assert (
+        "model.json is not written, because Paddle can't translate the program: Op nothing" in capsys.readouterr().err
+    )
+    assert Path(f"{prefix}.pdmodel").exists()
 
 
 def test_a_table_that_is_too_large_names_what_to_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

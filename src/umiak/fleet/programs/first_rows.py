@@ -1,6 +1,6 @@
 """Rows of tables begin with what the startup program gives them, as in plain Paddle. An adapter, for Paddle.
 
-first = FirstRows(session, tables, plan.tables, "fleet.first")
+first = FirstRowSender(session, tables, plan.tables, "fleet.first")
 first.take(scope)       behind each run of the startup program: the numbers leave the scope
 first.send()            once, when the program is first trained: the first trainer's rows are everybody's
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 16
 
 
-class FirstRows:
+class FirstRowSender:
     """Of all tables of a program that its startup program fills."""
 
     def __init__(self, session: Session, tables: ProgramTables, planned: Mapping[str, PlannedRows], name: str) -> None:

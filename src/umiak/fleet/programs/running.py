@@ -20,7 +20,7 @@ from umiak.fleet.programs import parameters
 from umiak.fleet.programs.counting import CountedLookup
 from umiak.fleet.programs.execution import RepeatedRuns
 from umiak.fleet.programs.feeding import FedArray, FloatViews, ScopeRows, array_of, fed, tensor_of
-from umiak.fleet.programs.first_rows import FirstRows
+from umiak.fleet.programs.first_rows import FirstRowSender
 from umiak.ps.errors import bad
 from umiak.ps.tables.lookup import Lookup, as_keys
 
@@ -107,7 +107,7 @@ class ProgramRunner:
         """The program with its lookups."""
         self.session = session
         self._tables = tables
-        self.first_rows = FirstRows(session, tables, plan.tables, f"fleet.first.{self._dense_table}")
+        self.first_rows = FirstRowSender(session, tables, plan.tables, f"fleet.first.{self._dense_table}")
         self.optimizer: ScopeOptimizer | None = None
         self._lock = threading.RLock()
         self._executor: Any = None
