@@ -79,8 +79,13 @@ class ReadyTable:
     def read(self) -> Beginning:
         if READY not in json.loads(self._client.status())[0]["tables"]:
             return Beginning()
-        content = self._client.pull_dense(self._number()).astype(np.uint8).tobytes()
-        return Beginning.from_bytes(content)
+        try:
+            numbers = self._client.pull_dense(self._number())
+        except umiak_native.Refused as refused:
+            if refused.code != "not-set":
+                raise
+            return Beginning()
+        return Beginning.from_bytes(numbers.astype(np.uint8).tobytes())
 
     def write(self, beginning: Beginning, *, if_unset: bool = False) -> None:
         content = np.frombuffer(beginning.to_bytes(), np.uint8).astype(np.float32)

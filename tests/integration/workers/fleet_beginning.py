@@ -22,7 +22,7 @@ out = Path(out)
 
 
 def slow_mark():
-    """The first server takes its time between the table that says what to load, and the path in it."""
+    """The first server makes the table that says what to load, and writes the path into it when trainer 0 has come and looked."""
     theirs = umiak_native.Client
 
     class SlowClient:
@@ -30,6 +30,8 @@ def slow_mark():
             self._client = theirs(*given)
 
         def set_dense(self, *given, **named):
+            while not (out / "came").exists():
+                time.sleep(0.05)
             time.sleep(2)
             return self._client.set_dense(*given, **named)
 
@@ -90,6 +92,8 @@ if rank == 0 and "--kill-trainer" in words:
     kill_while_loading(os.getpid)
 if rank == 1 and "--late" in words:
     time.sleep(3)
+if rank == 0:
+    (out / "came").touch()
 fleet.init_worker()
 found = executor.run(test, feed={"ids": np.arange(IDS).reshape(-1, 1)}, fetch_list=[predict])[0]
 (out / f"trainer.{rank}").write_text(json.dumps(found.tolist()))
