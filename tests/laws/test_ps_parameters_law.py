@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,8 @@ class Case:
         )
 
 
-def made(paddle: Any, case: Case) -> Any:
+def made(paddle: Any, case: Case, seed: int | None = None) -> Any:
+    """The model of a case; with another seed, one of the same form."""
     nn = paddle.nn
 
     class Net(nn.Layer):
@@ -128,9 +130,9 @@ def made(paddle: Any, case: Case) -> Any:
                 out = out + 0.1 * self.second.weight[:5].sum()
             return out
 
-    paddle.seed(case.seed)
+    paddle.seed(case.seed if seed is None else seed)
     model = Net()
-    numbers = np.random.default_rng(case.seed)
+    numbers = np.random.default_rng(case.seed if seed is None else seed)
     for name in case.pretrained:
         weight = getattr(model, name).weight
         weight.set_value(numbers.normal(0.0, 0.3, weight.shape).astype(np.float32))
@@ -174,22 +176,33 @@ def optimizer_of(paddle: Any, case: Case, model: Any) -> Any:
             return learns.RMSProp(0.01, **common)
 
 
-def trained(paddle: Any, case: Case, model: Any, optimizer: Any) -> list[dict[str, np.ndarray]]:
-    """What the model is after every step."""
+def trained(
+    paddle: Any,
+    case: Case,
+    model: Any,
+    optimizer: Any,
+    *,
+    first: int = 0,
+    behind: Callable[[int], object] = lambda step: None,
+) -> list[dict[str, np.ndarray]]:
+    """What the model is after every step, from the ``first`` on; ``behind`` is called after each."""
     numbers = np.random.default_rng(case.seed + 1)
     found = []
     for step in range(STEPS):
         for when, name, is_frozen in case.changes:
-            if when == step:
+            if when == step or (when < first == step):
                 freeze(model, name, is_frozen=is_frozen)
         ids = paddle.to_tensor(numbers.integers(0, ROWS, (BATCH, 2)))
         labels = paddle.to_tensor(numbers.normal(size=(BATCH, 1)).astype(np.float32))
+        if step < first:
+            continue
         loss = ((model(ids, case.branch[step]) - labels) ** 2).mean() * 2.0
         if not loss.stop_gradient:
             loss.backward()
         optimizer.step()
         optimizer.clear_grad(case.sets_to_zero)
         found.append({name: each.numpy().copy() for name, each in model.state_dict().items()})
+        behind(step)
     return found
 
 
