@@ -11,8 +11,10 @@ import copy
 import datetime as dt
 import json
 import re
+import time
 import uuid
 from collections.abc import Awaitable, Callable
+from email.utils import formatdate
 from typing import Any
 
 from aiohttp import web
@@ -43,11 +45,14 @@ class KubeServer:
         self.holds_watches = False
         """While it is set no watch tells anything: their watchers have an old picture."""
         self.groups = {"batch.paddlepaddle.org", "coordination.k8s.io"}
+        self.clock_ahead_s = 0.0
+        """How wrong its clock is."""
         self._runner: web.AppRunner | None = None
         self.url = ""
 
     async def __aenter__(self) -> KubeServer:
         app = web.Application(client_max_size=1 << 24)
+        app.on_response_prepare.append(self._dated)
         app.router.add_route("*", "/{rest:.*}", self._answer)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
@@ -138,6 +143,9 @@ class KubeServer:
         self.cut_watches()
 
     # ---- answering
+
+    async def _dated(self, _request: web.Request, response: web.StreamResponse) -> None:
+        response.headers["Date"] = formatdate(time.time() + self.clock_ahead_s, usegmt=True)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         verb, path = request.method, request.path

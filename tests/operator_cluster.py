@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import random
+import re
 from typing import Any
 
 from umiak.core.value import replace
@@ -30,6 +31,7 @@ from umiak.operator.values import (
     Refusal,
     RemoveFinalizer,
     ReplaceObject,
+    StopPod,
 )
 from umiak.paddlejob.reading import read
 from umiak.paddlejob.report import report_of, status_of
@@ -67,7 +69,7 @@ class OperatorCluster:
         self.events: list[RecordEvent] = []
         self.writes: list[str] = []
         self.started_with: dict[str, dict[str, str]] = {}
-        """By UID of the pod: the variables that its first container got."""
+        """By UID of the pod: the variables that its main container got."""
         self.refusals: dict[tuple[str, str], Refusal] = {}
         self.refuses: Refusal | None = None
         """What the API server says to every creation of a pod, if it refuses them."""
@@ -127,18 +129,19 @@ class OperatorCluster:
     # ---- nodes
 
     def fail(self, name: str, code: int = 1, reason: str = "Error", message: str = "") -> None:
-        """The first container of a pod ends with an error."""
+        """The main container of a pod ends with an error."""
         pod = self.pod(name)
         policy = pod["spec"]["restartPolicy"]
-        row = {"restartCount": pod["status"].get("restarts", 0)}
+        row = {"name": _main(pod), "restartCount": pod["status"].get("restarts", 0)}
         ended = {"exitCode": code, "reason": reason, "message": message, "finishedAt": _time(self.now)}
         if policy in ("OnFailure", "Always"):
             pod["status"]["restarts"] = row["restartCount"] = row["restartCount"] + 1
             row |= {"state": {"running": {}}, "lastState": {"terminated": ended}}
         else:
-            pod["status"]["phase"] = "Failed"
             row["state"] = {"terminated": ended}
-        pod["status"]["containerStatuses"] = [row]
+            if not _sidecars(pod):
+                pod["status"]["phase"] = "Failed"
+        pod["status"]["containerStatuses"] = _with_sidecars(pod, row)
 
     def evict(self, name: str, reason: str = "Evicted", message: str = "The node was low on resource: memory.") -> None:
         """The cluster ends a pod, and leaves it there as failed."""
@@ -149,7 +152,10 @@ class OperatorCluster:
         for name in names or [name for name in self.pods("Running") if "-worker-" in name]:
             pod = self.pod(name)
             ended = {"exitCode": 0, "reason": "Completed", "finishedAt": _time(self.now)}
-            pod["status"] |= {"phase": "Succeeded", "containerStatuses": [{"state": {"terminated": ended}}]}
+            row = {"name": _main(pod), "state": {"terminated": ended}}
+            pod["status"]["containerStatuses"] = _with_sidecars(pod, row)
+            if not _sidecars(pod):
+                pod["status"]["phase"] = "Succeeded"
 
     def remove(self, name: str) -> None:
         """A pod is deleted, and gone at once."""
@@ -174,6 +180,9 @@ class OperatorCluster:
                 if node not in self.lost:
                     del self.objects[(kind, name)]
                     changed = True
+            elif pod["spec"].get("activeDeadlineSeconds") and status["phase"] in ("Pending", "Running"):
+                status |= {"phase": "Failed", "reason": "DeadlineExceeded"}
+                changed = True
             elif status["phase"] == "Pending" and not node:
                 changed |= self._schedule(pod)
             elif status["phase"] == "Pending" and node not in self.lost:
@@ -220,8 +229,8 @@ class OperatorCluster:
         return True
 
     def _environment(self, pod: dict[str, Any]) -> dict[str, str] | None:
-        """The variables of the first container; None: what it refers to is not there."""
-        container = pod["spec"]["containers"][0]
+        """The variables of the main container; None: what it refers to is not there."""
+        container = next(each for each in pod["spec"]["containers"] if each["name"] == _main(pod))
         found: dict[str, str] = {}
         for source in container.get("envFrom") or ():
             body = self.objects.get(("ConfigMap", source["configMapRef"]["name"]))
@@ -230,7 +239,7 @@ class OperatorCluster:
             found |= body["data"]
         for each in container.get("env") or ():
             if "value" in each:
-                found[each["name"]] = each["value"]
+                found[each["name"]] = _expanded(each["value"], found)
             elif "configMapKeyRef" in each["valueFrom"]:
                 ref = each["valueFrom"]["configMapKeyRef"]
                 body = self.objects.get(("ConfigMap", ref["name"]))
@@ -370,6 +379,10 @@ class OperatorCluster:
                 self.objects[key]["metadata"]["uid"] = action.uid
                 if status is not None:
                     self.objects[key]["status"] = status
+        elif isinstance(action, StopPod):
+            self.writes.append("stop Pod")
+            if key in self.objects and self.objects[key]["metadata"]["uid"] == action.uid:
+                self.objects[key]["spec"]["activeDeadlineSeconds"] = 1
         elif isinstance(action, DeleteObject):
             self.writes.append(f"delete {action.kind}")
             self._delete(action)
@@ -480,6 +493,26 @@ def _owner(body: dict[str, Any]) -> str:
     return next(
         (str(each["uid"]) for each in body["metadata"].get("ownerReferences") or () if each.get("controller")), ""
     )
+
+
+def _expanded(text: str, before: dict[str, str]) -> str:
+    """``$(NAME)`` of variables that stand before, as nodes do it."""
+    return re.sub(r"\$\((\w+)\)", lambda match: before.get(match[1], match[0]), text)
+
+
+def _main(pod: dict[str, Any]) -> str:
+    notes = pod["metadata"].get("annotations") or {}  # pods of the old operator have none of ours
+    return str(notes.get("batch.paddlepaddle.org/main-container") or pod["spec"]["containers"][0]["name"])
+
+
+def _sidecars(pod: dict[str, Any]) -> list[str]:
+    return [each["name"] for each in pod["spec"]["containers"] if each["name"] != _main(pod)]
+
+
+def _with_sidecars(pod: dict[str, Any], row: dict[str, Any]) -> list[dict[str, Any]]:
+    """In the order of names, as nodes report them."""
+    rows = [row, *({"name": name, "state": {"running": {}}} for name in _sidecars(pod))]
+    return sorted(rows, key=lambda each: str(each["name"]))
 
 
 def _host_ports(pod: dict[str, Any]) -> set[int]:

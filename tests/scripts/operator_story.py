@@ -2,7 +2,7 @@
 
 $ operator ps=2 worker=2 [heter=1] [nodes=3] [intranet=Service] [withGloo=1] [elastic=1] [cleanPodPolicy=Never]
            [suspend=true] [backoffLimit=1] [restartScope=Pod] [activeDeadlineSeconds=60] [ttlSecondsAfterFinished=60]
-           [successPolicy=AllRoles] [requests=1] [limits=4] [queue=q] [gang=volcano] [serves=volcano] [etcd=etcd:2379] [name=wide]
+           [sidecar=1] [restartPolicy=Always] [successPolicy=AllRoles] [requests=1] [limits=4] [queue=q] [gang=volcano] [serves=volcano] [etcd=etcd:2379] [name=wide]
 $ operate [kill=2]            the operator looks once, and acts; killed behind as many writes
 $ nodes                       scheduler and nodes make one step
 $ settle [60]                 both go on until nothing changes, and time passes; told are events, and phases as they come
@@ -12,6 +12,7 @@ $ finish [wide-worker-0]      without a name: all workers
 $ lose wide-worker-0          the node that it is on
 $ scale 3 | suspend | resume | delete | create | collect
 $ foreign ConfigMap wide      an object of somebody else
+$ own KIND wide               an object that a person has made for the job
 $ free ConfigMap wide         it is gone
 $ admit                       Volcano lets the PodGroup in
 $ show                        the status, and pods with their attempts
@@ -25,7 +26,15 @@ from typing import Any
 
 from tests.operator_cluster import Killed, OperatorCluster, manifest
 from umiak.operator.policies.gangs import DRIVERS
-from umiak.operator.values import ClusterFacts, CreateObject, DeleteObject, KeepLogs, OperatorAction, ReplaceObject
+from umiak.operator.values import (
+    ClusterFacts,
+    CreateObject,
+    DeleteObject,
+    KeepLogs,
+    OperatorAction,
+    ReplaceObject,
+    StopPod,
+)
 
 POLICY = (
     "suspend",
@@ -47,6 +56,8 @@ class OperatorStory:
         name = given.pop("name", "wide")
         counts = {role: int(given.pop(role)) if role in given else None for role in ROLES}
         policy = {key: _read(given.pop(key)) for key in POLICY if key in given}
+        pod = {"restartPolicy": given.pop("restartPolicy")} if "restartPolicy" in given else {}
+        sidecars = [{"name": "a-sidecar", "image": "demo:v1"}] if given.pop("sidecar", "") else []
         worker = {key: int(given.pop(key)) for key in ROLE_FIELDS if key in given}
         fields: dict[str, Any] = {key: _read(text) for key, text in given.items()}
         if "queue" in fields:
@@ -56,6 +67,9 @@ class OperatorStory:
         body = manifest(name, **counts, **fields)
         if worker:
             body["spec"]["worker"] |= worker
+        for role in set(ROLES) & set(body["spec"]):
+            own = body["spec"][role]["template"]["spec"]
+            own |= {**pod, "containers": [*sidecars, *own["containers"]]}
         kinds = frozenset([DRIVERS[serves].kind]) if serves else frozenset()
         self.name = name
         self.cluster = OperatorCluster(
@@ -150,6 +164,10 @@ class OperatorStory:
         self.cluster.foreign(kind, name)
         return []
 
+    def do_own(self, kind: str, name: str) -> list[str]:
+        self.cluster.foreign(kind, name, owner="")
+        return []
+
     def do_free(self, kind: str, name: str) -> list[str]:
         del self.cluster.objects[(kind, name)]
         return []
@@ -212,6 +230,8 @@ def _grouped(actions: tuple[OperatorAction, ...]) -> list[str]:
             case DeleteObject():
                 by_force = " by force" if action.grace_s == 0 else ""
                 found.setdefault(f"delete{by_force} {action.kind}", []).append(action.name)
+            case StopPod():
+                found.setdefault("stop Pod", []).append(action.name)
             case KeepLogs():
                 found.setdefault("keep the log of", []).append(action.pod)
     return [f"{what} {' '.join(sorted(names))}" for what, names in found.items()]

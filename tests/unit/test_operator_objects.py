@@ -61,6 +61,8 @@ def test_a_pod_with_addresses() -> None:
             "batch.paddlepaddle.org/index": "1",
             "batch.paddlepaddle.org/attempt": "0",
             "batch.paddlepaddle.org/digest": body["metadata"]["annotations"]["batch.paddlepaddle.org/digest"],
+            "batch.paddlepaddle.org/main-container": "paddle",
+            "kubectl.kubernetes.io/default-container": "paddle",
         },
         "ownerReferences": [
             {
@@ -181,7 +183,15 @@ def test_an_elastic_pod(etcd: str) -> None:
     assert found.get("PADDLE_ELASTIC_SERVER") == (etcd or None)
     assert ("ConfigMap", "wide") not in objects
     assert (("Service", "wide-worker-0") in objects) is (not etcd)
-    assert ("PADDLE_MASTER" in found) is (not etcd)
+    # What Paddle's own launcher reads: without it, each pod would train alone.
+    assert found["PADDLE_NNODES"] == ("1:4" if etcd else "2"), "without etcd it knows no range"
+    assert found["PADDLE_JOB_ID"] == "default-wide"
+    port = {} if etcd else {"port": objects[("Service", "wide-worker-0")]["spec"]["ports"][0]["port"]}
+    assert found["PADDLE_MASTER"] == ("etcd://etcd:2379" if etcd else f"wide-worker-0:{port['port']}")
+    first = variables(objects[("Pod", "wide-worker-0")])
+    if not etcd:  # it opens a master only at its own address
+        assert first["PADDLE_MASTER"] == f"$(POD_IP):{port['port']}"
+        assert list(first).index("POD_IP") < list(first).index("PADDLE_MASTER")
 
 
 def test_addresses_of_both_families() -> None:
@@ -207,7 +217,8 @@ def test_umiaks_launcher_understands_what_pods_are_told(intranet: str) -> None:
 class TestKubeflow:
     def test_collective(self) -> None:
         objects = made(OperatorCluster(kubeflow()))
-        assert sorted(objects) == [("Pod", "kf-worker-0"), ("Pod", "kf-worker-1"), ("Service", "kf-worker-0")]
+        names = ("kf-worker-0", "kf-worker-1")
+        assert sorted(objects) == [(kind, name) for kind in ("Pod", "Service") for name in names]
         pod = objects[("Pod", "kf-worker-1")]
         assert pod["metadata"]["ownerReferences"][0]["apiVersion"] == "kubeflow.org/v1"
         assert pod["metadata"]["labels"]["training.kubeflow.org/replica-index"] == "1"
@@ -218,8 +229,12 @@ class TestKubeflow:
                 "PADDLE_JOB_ID": "kf",
                 "PADDLE_NNODES": "2",
                 "PADDLE_MASTER": "kf-worker-0:36543",
-                "PADDLE_TRAINER_NUM": "1",
-            }
+            }, "a number of trainers would mean parameter servers to Paddle's launcher"
+        (port,) = pod["spec"]["containers"][0]["ports"]
+        assert port == {"name": "master", "containerPort": 36543, "protocol": "TCP"}
+        (port,) = objects[("Service", "kf-worker-1")]["spec"]["ports"]
+        assert (port["name"], port["port"]) == ("master", 36543)
+        assert "training.kubeflow.org/job-role" not in pod["metadata"]["labels"]
         first = variables(objects[("Pod", "kf-worker-0")])
         assert first["PADDLE_MASTER"] == "$(POD_IP_DUMMY):36543"
         assert list(first).index("POD_IP_DUMMY") < list(first).index("PADDLE_MASTER")
@@ -229,11 +244,23 @@ class TestKubeflow:
         cluster = OperatorCluster(kubeflow(more={"Master": master}))
         objects = made(cluster)
         assert variables(objects[("Pod", "kf-master-0")])["PADDLE_SERVER_NUM"] == "1"
+        assert variables(objects[("Pod", "kf-worker-0")])["PADDLE_TRAINER_NUM"] == "1"
+        assert objects[("Pod", "kf-master-0")]["metadata"]["labels"]["training.kubeflow.org/job-role"] == "master"
         assert variables(objects[("Pod", "kf-worker-0")])["PADDLE_MASTER"] == "kf-master-0:36543"
         assert variables(objects[("Pod", "kf-worker-0")])["PADDLE_NNODES"] == "3"
         cluster.finish("kf-master-0")
         cluster.settle()
         assert cluster.report.phase is JobPhase.COMPLETED
+
+    def test_pods_meet_at_the_port_called_master(self) -> None:
+        body = kubeflow()
+        ports = [{"name": "metrics", "containerPort": 9090}, {"name": "master", "containerPort": 5000}]
+        containers = body["spec"]["paddleReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
+        next(each for each in containers if each["name"] == "paddle")["ports"] = ports
+        objects = made(OperatorCluster(body))
+        assert variables(objects[("Pod", "kf-worker-1")])["PADDLE_MASTER"] == "kf-worker-0:5000"
+        named = objects[("Service", "kf-worker-0")]["spec"]["ports"]
+        assert [(each["name"], each["port"]) for each in named] == [("metrics", 9090), ("master", 5000)]
 
     def test_the_first_pod_of_an_ipv6_cluster_has_its_address_in_brackets(self) -> None:
         objects = made(OperatorCluster(kubeflow(), six=True, facts=ClusterFacts(is_six=True)))

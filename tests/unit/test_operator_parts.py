@@ -289,6 +289,20 @@ def test_the_client_tries_again_and_then_says_why() -> None:
     with_server(main)
 
 
+def test_the_clock_of_the_cluster_is_told_from_ours() -> None:
+    """An operator whose clock is ten minutes behind would wait that long before it makes a pod again that was refused by its node."""
+
+    async def story(server: KubeServer, api: AsyncKubeApi) -> None:
+        await api.get("/api/v1/namespaces/default/pods")
+        assert api.clock_ahead_s == 0.0
+        server.clock_ahead_s = 600.0
+        api._clock_seen_s = 0.0
+        await api.get("/api/v1/namespaces/default/pods")
+        assert 590 < api.clock_ahead_s < 610
+
+    with_server(story)
+
+
 def test_a_token_that_is_renewed_in_its_file_is_used_at_once(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("first\n")

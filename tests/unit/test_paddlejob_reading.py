@@ -204,7 +204,14 @@ BAD = [
         job(
             worker={
                 "replicas": 2,
-                "template": template(containers=[{**CONTAINER, "ports": [{"hostPort": 80}, {"hostPort": 80}]}]),
+                "template": template(
+                    containers=[
+                        {
+                            **CONTAINER,
+                            "ports": [{"containerPort": 1, "hostPort": 80}, {"containerPort": 2, "hostPort": 80}],
+                        }
+                    ]
+                ),
             }
         ),
         ("UM-PDJ-008", "spec.worker.template.spec.containers[0].ports[1]"),
@@ -213,7 +220,11 @@ BAD = [
         job(
             worker={
                 "replicas": 2,
-                "template": template(containers=[{**CONTAINER, "ports": [{"name": "a"}, {"name": "a"}]}]),
+                "template": template(
+                    containers=[
+                        {**CONTAINER, "ports": [{"name": "a", "containerPort": 1}, {"name": "a", "containerPort": 2}]}
+                    ]
+                ),
             }
         ),
         ("UM-PDJ-008", "spec.worker.template.spec.containers[0].ports[1]"),

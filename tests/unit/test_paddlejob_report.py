@@ -200,6 +200,7 @@ def test_kubeflow_sees_its_own_words() -> None:
         "Worker": {"active": 1, "succeeded": 2, "failed": 0},
     }
     assert [(each["type"], each["status"]) for each in status["conditions"]] == [
+        ("Created", "True"),  # `is_job_created` of its SDK, for ever
         ("Started", "True"),
         ("Succeeded", "True"),
     ]

@@ -32,7 +32,7 @@ FLAGS = (
         group=NODES,
         default="1",
         metavar="N|MIN:MAX",
-        env=("PADDLE_NNODES", "PADDLE_ELASTIC_NP", "PET_NNODES"),
+        env=("PADDLE_ELASTIC_NP", "PADDLE_NNODES", "PET_NNODES"),
         old=("np",),
         elsewhere=("num_nodes", "num_machines", "hosts"),
     ),

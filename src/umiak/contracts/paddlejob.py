@@ -23,9 +23,9 @@ PORTS_PER_POD = 20
 GLOO_OFFSET = 18
 """The last port but one: launchers meet at the last one, workers count up from the first."""
 ELASTIC_TIMEOUT_S = 60
-KUBEFLOW_PORT = 36543
 POD_IP = "POD_IP"
 PORT = "PADDLE_PORT"
+MASTER = "PADDLE_MASTER"
 ATTEMPT = "PADDLEJOB_ATTEMPT"
 """How often this pod was started again, which a script may want to know. It is read from a key of the ConfigMap that only the one of
 this very attempt has, so that no container starts with the endpoints of another attempt, or with somebody else's ConfigMap."""
@@ -75,36 +75,58 @@ def attempt_key(uid: str, attempt: int) -> str:
     return f"{ATTEMPT}_{uid.replace('-', '')[:8]}_{attempt}"
 
 
-def of_elastic(namespace: str, job: str, count: str, *, etcd: str = "", master: str = "") -> dict[str, str]:
-    """An elastic pod's. ``count`` is a number of workers or a range of them: ``2`` or ``1:4``."""
+def of_elastic(namespace: str, job: str, count: str, *, now: int, etcd: str = "") -> dict[str, str]:
+    """What all elastic pods have. ``count`` is a number of workers or a range of them: ``2`` or ``1:4``; ``now``: how many there are.
+
+    Paddle's launcher of today reads PADDLE_NNODES, PADDLE_JOB_ID and PADDLE_MASTER, and without them each pod would train alone. It changes the
+    number of nodes with etcd only; at a master it waits for as many as it is told.
+    """
     found = {
         "PADDLE_ELASTIC_JOB_ID": f"{namespace}-{job}",
         "PADDLE_ELASTIC_NP": count,
         "PADDLE_ELASTIC_TIMEOUT": str(ELASTIC_TIMEOUT_S),
+        "PADDLE_JOB_ID": f"{namespace}-{job}",
+        "PADDLE_NNODES": count if etcd else str(now),
     }
     if etcd:
         found["PADDLE_ELASTIC_SERVER"] = etcd
-    elif master:
-        found["PADDLE_MASTER"] = master
+        found["PADDLE_MASTER"] = f"etcd://{etcd.removeprefix('etcd://')}"
     return found
 
 
+def elastic_master(first: str, port: int, *, is_first: bool, is_six: bool = False) -> str:
+    """Where elastic pods meet without etcd: at the first worker. Paddle's launcher opens a master only at its own address, so the first
+    worker is told that instead of its name."""
+    own = f"[$({POD_IP})]" if is_six else f"$({POD_IP})"
+    return f"{own if is_first else first}:{port}"
+
+
 def of_kubeflow(
-    job: str, count: int, first: str, *, is_first: bool, is_server: bool, is_six: bool = False
+    job: str,
+    count: int,
+    first: str,
+    *,
+    port: int,
+    is_first: bool,
+    is_server: bool | None,
+    is_six: bool = False,
 ) -> dict[str, str]:
     """A pod's of kubeflow.org's PaddleJob. The first pod is its own master, so that it needs no name of its own.
 
+    ``is_server``: None in a job without servers. Paddle's launcher takes a number of trainers for parameter-server mode.
     ``is_six``: pods of this cluster have addresses of IPv6, which stand in brackets before a port.
     """
     own = f"[$({KUBEFLOW_OWN_ADDRESS})]" if is_six else f"$({KUBEFLOW_OWN_ADDRESS})"
     master = own if is_first else first
-    return {
+    found = {
         "PYTHONUNBUFFERED": "1",
         "PADDLE_JOB_ID": job,
         "PADDLE_NNODES": str(count),
-        "PADDLE_MASTER": f"{master}:{KUBEFLOW_PORT}",
-        ("PADDLE_SERVER_NUM" if is_server else "PADDLE_TRAINER_NUM"): "1",
+        "PADDLE_MASTER": f"{master}:{port}",
     }
+    if is_server is not None:
+        found["PADDLE_SERVER_NUM" if is_server else "PADDLE_TRAINER_NUM"] = "1"
+    return found
 
 
 def _listed(places: Sequence[PodPlace]) -> str:

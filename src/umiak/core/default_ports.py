@@ -13,3 +13,5 @@ STORE = 6769
 OLD_FIRST = 6170
 """The first port that Paddle's old launcher gives to workers that are listed without one."""
 ETCD = 2379
+KUBEFLOW = 36543
+"""Where the pods of kubeflow.org's PaddleJob meet, at its first one."""

@@ -15,6 +15,7 @@ import asyncio
 import json
 import random
 import time
+from email.utils import parsedate_to_datetime
 from urllib.parse import urlencode, urlsplit
 
 import aiohttp
@@ -39,6 +40,9 @@ JSON, MERGE, JSON_PATCH = "application/json", "application/merge-patch+json", "a
 PAGE = 500
 """Objects in one answer to a list: a larger one would hold up everything else while it is read."""
 LONGEST_LOG_BYTES = 1 << 20
+CLOCK_EVERY_S = 30.0
+CLOCKS_S = 5.0
+"""Clocks that differ by less are taken for equal: answers take a while, and name whole seconds."""
 
 
 class AsyncKubeApi:
@@ -62,6 +66,9 @@ class AsyncKubeApi:
         self._sleep = sleep
         self._answered = answered
         """Called with verb, status (0: none) and seconds of every request, for metrics."""
+        self.clock_ahead_s = 0.0
+        """How far the server's clock is ahead of ours."""
+        self._clock_seen_s = 0.0
         self._session: aiohttp.ClientSession | None = None
         self._tls: ssl.SSLContext | None = None
         self._base = urlsplit(access.server).path.rstrip("/")
@@ -227,9 +234,22 @@ class AsyncKubeApi:
                 allow_redirects=False,
             )
             status = response.status
+            self._look_at_clock(response.headers.get("Date", ""))
         finally:
             self._answered("WATCH" if "watch" in query else verb, status, time.monotonic() - began)
         return response
+
+    def _look_at_clock(self, said: str) -> None:
+        """How far the server's clock is ahead of ours. What it writes into objects is compared with the time of now."""
+        now_s = time.time()
+        if not said or abs(now_s - self._clock_seen_s) < CLOCK_EVERY_S:
+            return
+        try:
+            ahead_s = parsedate_to_datetime(said).timestamp() - now_s
+        except (TypeError, ValueError):
+            return
+        self._clock_seen_s = now_s
+        self.clock_ahead_s = ahead_s if abs(ahead_s) > CLOCKS_S else 0.0
 
     async def _headers(self) -> dict[str, str]:
         """Credentials of this moment: a pod's token is renewed in its file; plug-ins are processes, and not waited for here."""

@@ -22,7 +22,7 @@ from umiak.operator.policies.failures import Fault, trouble_of
 from umiak.operator.policies.gangs import GROUP_KINDS, driver_of, gang_wait, unused_policy
 from umiak.operator.policies.ports import host_ports
 from umiak.operator.policies.restarts import scope_of, start_delays
-from umiak.operator.policies.waiting import Wait, name_conflict, pods_wait, refused
+from umiak.operator.policies.waiting import Wait, is_own_group, name_conflict, pods_wait, refused
 from umiak.operator.values import (
     CreateObject,
     DeleteObject,
@@ -30,6 +30,7 @@ from umiak.operator.values import (
     PodPhase,
     RecordEvent,
     ReplaceObject,
+    StopPod,
 )
 from umiak.paddlejob.resource import KIND, CleanPods, RestartScope
 
@@ -82,6 +83,8 @@ def upkeep(view: JobView, refusals: tuple[Refusal, ...], replaced: tuple[str, ..
         made, held, again = _pods(view, driver)
         actions += made
     wait = refused(refusals) or held or pods_wait(view)
+    if any(is_own_group(each) for each in view.objects.values()) and held is not None:
+        again = POLL_S  # no watch tells of it
     if refusals:
         again = min(POLL_S, again) if again is not None else POLL_S
     if any(isinstance(each, KeepLogs) for each in actions):
@@ -123,6 +126,7 @@ def clean_up(view: JobView) -> tuple[tuple[OperatorAction, ...], float | None]:
     goes = cleaning.to_delete(policy, phase, pods)
     actions += [_delete_pod(view, pod) for pod in goes if pod.name not in waiting]
     actions += [_delete_pod(view, pod) for pod in pods if pod.is_deleting and view.is_lost(pod)]
+    actions += [StopPod(name=pod.name, uid=pod.uid) for pod in cleaning.to_stop(policy, phase, pods)]
     actions += [_delete(each) for each in _ours(view, GROUP_KINDS)]
     if cleaning.cleans_all(policy, phase) and not pods:
         actions += [_delete(each) for each in _ours(view, {SERVICE})]
@@ -147,6 +151,9 @@ def _group(view: JobView, driver: GangDriver | None) -> tuple[list[OperatorActio
     """The PodGroup, as large as the job is now; pods wait for it."""
     if driver is None:
         return [], None
+    group = view.objects.get((driver.kind, view.job.name))
+    if group is not None and is_own_group(group):
+        return [], gang_wait(driver, view, group)
     group = _own(view, driver.kind, view.job.name)
     actions: list[OperatorAction] = []
     if driver.kind in view.facts.kinds:
@@ -266,11 +273,11 @@ def _logs(view: JobView, pods: Iterable[SeenPod]) -> list[KeepLogs]:
     room = MOST_LOGS - len(kept)
     failed = [pod for pod in pods if pod.phase is PodPhase.FAILED and pod.name not in kept and _has_log(view, pod)]
     failed.sort(key=lambda pod: (pod.ended_s or 0.0, pod.name))
-    return [KeepLogs(pod=pod.name, uid=pod.uid) for pod in failed[: max(0, room)]]
+    return [KeepLogs(pod=pod.name, uid=pod.uid, container=pod.log_of) for pod in failed[: max(0, room)]]
 
 
 def _has_log(view: JobView, pod: SeenPod) -> bool:
-    if pod.exit_code is None or view.is_lost(pod) or pod.is_deleting:
+    if pod.exit_code is None or pod.is_told_to_end or view.is_lost(pod) or pod.is_deleting:
         return False
     found = trouble_of(pod, view)
     is_own = found is not None and found.fault is not Fault.CLUSTER

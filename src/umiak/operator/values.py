@@ -29,6 +29,14 @@ class PodPhase(str, Enum):
     FAILED = "Failed"
     UNKNOWN = "Unknown"
 
+    @property
+    def is_ended(self) -> bool:
+        return self in (PodPhase.SUCCEEDED, PodPhase.FAILED)
+
+
+STOP_S = 1
+"""``activeDeadlineSeconds`` of a pod that is to end and to stay: its node ends it, and its log remains."""
+
 
 @value
 class SeenPod:
@@ -43,6 +51,11 @@ class SeenPod:
     """Of its controller."""
     attempt: int = 0
     phase: PodPhase = PodPhase.PENDING
+    """Of its training (`objects.seen_containers`)."""
+    lingers: bool = False
+    """Its training has ended, and other containers of the pod go on."""
+    is_told_to_end: bool = False
+    """`StopPod` was done to it."""
     is_ready: bool = False
     is_deleting: bool = False
     node: str = ""
@@ -53,8 +66,11 @@ class SeenPod:
     """Evicted, Preempting, NodeLost, OOMKilled, ImagePullBackOff, Unschedulable: of the pod, its containers or its conditions."""
     message: str = ""
     exit_code: int | None = None
-    """Of the first container, the last time it ended."""
+    """Of the main container, the last time it ended, or of an init container that failed before it."""
     container_restarts: int = 0
+    """Of the main container and of init containers."""
+    log_of: str = ""
+    """The container whose log says why it ended."""
     digest: str = ""
     """Of the template that it was made from: the annotation `objects.names.DIGEST`."""
     is_disrupted: bool = False
@@ -170,6 +186,17 @@ class KeepLogs:
 
     pod: str
     uid: str
+    container: str = ""
+    """Empty: the main one."""
+
+
+@value
+class StopPod:
+    """End a pod, and leave it there with its log. What is told to a node is that its time is up."""
+
+    name: str
+    uid: str
+    kind: str = "Pod"
 
 
 @value
@@ -188,7 +215,7 @@ class RecordEvent:
     is_warning: bool = False
 
 
-OperatorAction = CreateObject | ReplaceObject | DeleteObject | KeepLogs | RemoveFinalizer | RecordEvent
+OperatorAction = CreateObject | ReplaceObject | DeleteObject | StopPod | KeepLogs | RemoveFinalizer | RecordEvent
 
 
 @value

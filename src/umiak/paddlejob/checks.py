@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from umiak.core.problem import Problem
     from umiak.paddlejob.resource import PaddleJob, RoleWish
 
+_NAMED = ("env", "volumeMounts")
+"""Lists in a container whose entries have names."""
 RESTART_WORDS = ("Always", "OnFailure", "Never")
 
 
@@ -174,9 +176,19 @@ def _lists(container: dict[str, Any], path: str, notes: FieldNotes) -> None:
         found = container.get(key)
         if found is not None and (not isinstance(found, list) or not all(isinstance(each, dict) for each in found)):
             notes.problem("UM-PDJ-001", f"{path}.{key}", f"must be a list of objects: {shown(found)}")
+            continue
+        for number, each in enumerate(found or ()):
+            if key in _NAMED and not isinstance(each.get("name"), str):
+                what = f"must be a text: {shown(each['name'])}" if "name" in each else "is required"
+                notes.problem("UM-PDJ-001", f"{path}.{key}[{number}].name", what)
     resources = container.get("resources")
     if resources is not None and not isinstance(resources, dict):
         notes.problem("UM-PDJ-001", f"{path}.resources", f"must be an object: {shown(resources)}")
+        return
+    for key in ("requests", "limits"):
+        amounts = (resources or {}).get(key)
+        if amounts is not None and not isinstance(amounts, dict):
+            notes.problem("UM-PDJ-001", f"{path}.resources.{key}", f"must be an object: {shown(amounts)}")
 
 
 def _ports(containers: list[dict[str, Any]], path: str, notes: FieldNotes) -> None:
@@ -190,6 +202,7 @@ def _ports(containers: list[dict[str, Any]], path: str, notes: FieldNotes) -> No
             if not isinstance(port, dict):
                 continue
             where = f"{path}[{number}].ports[{position}]"
+            _port_numbers(port, where, notes)
             protocol = shown(port.get("protocol") or "TCP")
             name = port.get("name")
             if isinstance(name, str) and name in names:
@@ -203,6 +216,19 @@ def _ports(containers: list[dict[str, Any]], path: str, notes: FieldNotes) -> No
             if first := _first(hosts, port.get("hostPort"), protocol, where):
                 what = f"the host port {port['hostPort']} is in this pod twice"
                 notes.problem("UM-PDJ-008", where, what, why=f"it is also in {first}")
+
+
+def _port_numbers(port: dict[str, Any], where: str, notes: FieldNotes) -> None:
+    for key in ("containerPort", "hostPort"):
+        number = port.get(key)
+        least = 0 if key == "hostPort" else 1  # 0: none
+        is_port = isinstance(number, int) and not isinstance(number, bool) and least <= number < 65536
+        if not is_port and (number is not None or key == "containerPort"):
+            what = "is required" if number is None else f"must be a number from 1 to 65535: {shown(number)}"
+            notes.problem("UM-PDJ-001", f"{where}.{key}", what)
+    name = port.get("name")
+    if name is not None and not isinstance(name, str):
+        notes.problem("UM-PDJ-001", f"{where}.name", f"must be a text: {shown(name)}")
 
 
 def _first(taken: dict[tuple[object, object], str], number: object, protocol: str, where: str) -> str:

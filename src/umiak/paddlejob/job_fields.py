@@ -54,7 +54,7 @@ def _role(name: str, meaning: str) -> ResourceField:
                 name="template",
                 kind=FieldKind.TEMPLATE,
                 meaning="Pod template: metadata and spec as in any workload. Fields that this operator does not know reach the pods "
-                "unchanged. The first container gets the variables of the job.",
+                "unchanged. The container called `paddle`, else the first one, is the training: it gets the variables of the job and decides how its pod ends.",
                 is_old=True,
             ),
         ),

@@ -10,8 +10,10 @@
 
 from __future__ import annotations
 
+from umiak.core.default_ports import KUBEFLOW as KUBEFLOW_PORT
 from umiak.paddlejob.field_reader import FieldNotes, object_of
 from umiak.paddlejob.kubeflow_fields import EXIT_CODE, FIELDS
+from umiak.paddlejob.main_container import main_index
 from umiak.paddlejob.resource import (
     CleanPods,
     GangWish,
@@ -29,9 +31,9 @@ if TYPE_CHECKING:
 
 ROLES = {PodRole.PS: "Master", PodRole.WORKER: "Worker"}
 CLEAN = {"None": CleanPods.NEVER, "Running": CleanPods.RUNNING, "All": CleanPods.ALWAYS}
+MEETING_PORT = "master"
+"""The name of the container port where pods meet."""
 DEFAULT_RESTART = "OnFailure"
-CONTAINER = "paddle"
-"""Kubeflow insists on a container of this name, and gives variables to all. Here the first one will do."""
 
 
 def spec_of(item: Any, notes: FieldNotes) -> JobSpec:
@@ -68,6 +70,29 @@ def _role(role: PodRole, found: dict[str, Any]) -> RoleWish:
         template=template,
         restarts_by_exit_code=restart == EXIT_CODE,
     )
+
+
+def leader_of(spec: JobSpec) -> PodRole:
+    """Whose first pod is the meeting point."""
+    return PodRole.PS if spec.role(PodRole.PS) else PodRole.WORKER
+
+
+def ports_of(wish: RoleWish) -> list[dict[str, Any]]:
+    """The ports of a role's main container, with the one where pods meet, which Kubeflow adds."""
+    containers = (wish.template.get("spec") or {}).get("containers") or ()
+    number = main_index(containers)
+    ports = [each for each in (containers[number].get("ports") or ()) if isinstance(each, dict)] if containers else []
+    if any(each.get("name") == MEETING_PORT for each in ports):
+        return ports
+    return [*ports, {"name": MEETING_PORT, "containerPort": KUBEFLOW_PORT, "protocol": "TCP"}]
+
+
+def meeting_port(spec: JobSpec) -> int:
+    """Where the pods of a job meet at its first pod."""
+    wish = spec.role(leader_of(spec))
+    ports = ports_of(wish) if wish else []
+    number = next((each.get("containerPort") for each in ports if each.get("name") == MEETING_PORT), None)
+    return number if isinstance(number, int) else KUBEFLOW_PORT
 
 
 def _gang(found: dict[str, Any]) -> GangWish:

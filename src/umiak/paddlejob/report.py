@@ -206,9 +206,17 @@ def _as_kubeflow(report: JobReport, job: PaddleJob, status: dict[str, Any]) -> N
         message=str(status.get("message") or f"PaddleJob {job.name} is {state.lower()}"),
         since_s=job.created_s if at_s is None else at_s,
     )
+    created = Condition(
+        type="Created",
+        is_true=True,
+        reason=f"{KUBEFLOW_REASON}Created",
+        message=f"PaddleJob {job.name} is created",
+        since_s=job.created_s,
+    )
+    first = [] if state == "Created" else [_condition(created, job)]  # it stays true, and Kubeflow's SDK looks for it
     others = [each for each in status.get("conditions", ()) if each["type"] != state]
     own = [each for each in status.get("conditions", ()) if each["type"] == state]
-    status["conditions"] = [*others, *(own or [_condition(said, job)])]
+    status["conditions"] = [*first, *others, *(own or [_condition(said, job)])]
 
 
 # ---- reading

@@ -10,7 +10,8 @@ from umiak.core.value import replace, value
 from umiak.operator.controller.kinds import JOB, POD
 from umiak.operator.controller.seen_objects import SeenNode, node_of, object_of, owner_of, pod_of, version_of
 from umiak.operator.objects.names import JOB_NAME
-from umiak.operator.values import ClusterFacts, Observed
+from umiak.operator.policies.waiting import is_own_group
+from umiak.operator.values import ClusterFacts, Observed, SeenObject
 from umiak.paddlejob.names import RES_NAME
 from umiak.paddlejob.resource import Intranet
 
@@ -178,7 +179,14 @@ class ClusterCache:
     def unblock_unwatched(self, job: JobKey) -> None:
         """Forget objects of others that nobody will tell us about: they are asked for again."""
         for key in [key for key in self._blocked_by.get(job, {}) if self._unlabelled.get(key) is False]:
-            self.remove(*key)
+            if not self._is_admitted(key):
+                self.remove(*key)
+
+    def _is_admitted(self, key: ObjectKey) -> bool:
+        """A PodGroup of a person's own after which nobody has to ask again."""
+        found = self._objects.get(key)
+        seen = found[1] if found else None
+        return isinstance(seen, SeenObject) and is_own_group(seen) and seen.phase not in ("", "Pending")
 
     def tell_all(self) -> None:
         """All jobs are to be looked at: something has changed that concerns each of them."""

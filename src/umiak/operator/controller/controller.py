@@ -203,7 +203,7 @@ class Controller:
         return max(SHORTEST_PAUSE_S, min(LONGEST_PAUSE_S, PAUSE_PER_DECISION * took_s))
 
     def _decision(self, key: JobKey) -> tuple[Decision, float]:
-        now = time.time()
+        now = time.time() + self._api.clock_ahead_s  # in the cluster's time, which its objects are written in
         began = time.perf_counter()
         refusals = tuple(self._refusals.get(key, {}).values())
         observed = self.cache.observe(key, self._facts(), now, refusals)

@@ -26,7 +26,17 @@ from umiak.operator.controller.kinds import (
     ServedKind,
 )
 from umiak.operator.objects.names import JOB_NAME
-from umiak.operator.values import CreateObject, DeleteObject, KeepLogs, Refusal, RemoveFinalizer, ReplaceObject
+from umiak.operator.values import (
+    STOP_S,
+    CreateObject,
+    DeleteObject,
+    KeepLogs,
+    Refusal,
+    RemoveFinalizer,
+    ReplaceObject,
+    StopPod,
+)
+from umiak.paddlejob.main_container import main_name
 from umiak.paddlejob.resource import JobApi
 
 TYPE_CHECKING = False
@@ -44,6 +54,14 @@ LOG = logging.getLogger("umiak.operator")
 LOG_LINES = 20
 LONGEST_LOG = 2000
 LOG_S = 10.0
+VERBS: dict[type, str] = {
+    CreateObject: "create",
+    ReplaceObject: "replace",
+    DeleteObject: "delete",
+    StopPod: "stop",
+    RemoveFinalizer: "finalizer",
+}
+"""As the metric calls them."""
 BASIC = {each.kind: each for each in (PODS, SERVICES, CONFIG_MAPS)}
 
 
@@ -78,10 +96,13 @@ class Performer:
         self._metrics = metrics
 
     async def perform(
-        self, key: JobKey, job: PaddleJob, action: CreateObject | ReplaceObject | DeleteObject | RemoveFinalizer
+        self,
+        key: JobKey,
+        job: PaddleJob,
+        action: CreateObject | ReplaceObject | DeleteObject | StopPod | RemoveFinalizer,
     ) -> None:
         """Do it. ActionRefused or KubeSilent if it was not done."""
-        verb = {CreateObject: "create", ReplaceObject: "replace", DeleteObject: "delete"}.get(type(action), "finalizer")
+        verb = VERBS[type(action)]
         kind = action.kind if not isinstance(action, RemoveFinalizer) else JOB
         try:
             if isinstance(action, CreateObject):
@@ -90,6 +111,8 @@ class Performer:
                 await self._replace(job, action)
             elif isinstance(action, DeleteObject):
                 await self._delete(job, action)
+            elif isinstance(action, StopPod):
+                await self._stop(job, action)
             else:
                 await self._remove_finalizer(job, action)
         except KubeRefused as refused:
@@ -147,7 +170,7 @@ class Performer:
     async def last_lines(self, job: PaddleJob, wanted: KeepLogs) -> str:
         """The end of a pod's log; where it can't be read, a line that says why."""
         try:
-            text = await self._log(job, wanted.pod, LOG_LINES)
+            text = await self._log(job, wanted.pod, LOG_LINES, wanted.container)
         except KubeRefused as refused:
             return f"(the log can't be read: {refused.status} {refused.reason})"
         except (KubeSilent, OSError, asyncio.TimeoutError) as error:
@@ -164,9 +187,9 @@ class Performer:
             LOG.debug("%s/%s: its log can't be read: %s", job.namespace, pod, error)
             return None
 
-    async def _log(self, job: PaddleJob, pod: str, lines: int) -> str:
+    async def _log(self, job: PaddleJob, pod: str, lines: int, container: str = "") -> str:
         query = {"tailLines": str(lines), "limitBytes": str(16 * LONGEST_LOG)}
-        container = self._first_container(job, pod)
+        container = container or self._main_container(job, pod)
         if container:
             query["container"] = container
         return await asyncio.wait_for(self._api.text(PODS.path(job.namespace, pod, "log"), **query), timeout=LOG_S)
@@ -235,6 +258,17 @@ class Performer:
         else:
             self._cache.remove(action.kind, job.namespace, action.name, uid=action.uid)
 
+    async def _stop(self, job: PaddleJob, action: StopPod) -> None:
+        patch = [
+            {"op": "test", "path": "/metadata/uid", "value": action.uid},
+            {"op": "add", "path": "/spec/activeDeadlineSeconds", "value": STOP_S},
+        ]
+        try:
+            self._cache.put(POD, await self._api.patch(PODS.path(job.namespace, action.name), patch, JSON_PATCH))
+        except KubeRefused as refused:
+            if refused.status not in (404, 422):
+                raise  # otherwise it is gone, or there is another one of this name
+
     async def _remove_finalizer(self, job: PaddleJob, action: RemoveFinalizer) -> None:
         kind = jobs_kind(job.api)
         left = [each for each in job.finalizers if each != action.name]
@@ -275,12 +309,12 @@ class Performer:
             raise KubeRefused(404, "NotServed", f"this cluster does not serve {kind}", kind)
         return found
 
-    def _first_container(self, job: PaddleJob, pod: str) -> str:
+    def _main_container(self, job: PaddleJob, pod: str) -> str:
         seen = self._cache.get(POD, job.namespace, pod)
         role = getattr(seen, "role", None)
         wish = job.spec.role(role) if role else None
         containers = ((wish.template.get("spec") or {}).get("containers") or ()) if wish else ()
-        return str(containers[0].get("name") or "") if containers and isinstance(containers[0], dict) else ""
+        return main_name(containers)
 
 
 def _labelled(body: Mapping[str, Any], job: PaddleJob) -> dict[str, Any]:

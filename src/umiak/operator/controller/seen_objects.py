@@ -8,7 +8,8 @@ from umiak.core.shown import one_line
 from umiak.core.value import value
 from umiak.kube.times import maybe
 from umiak.operator.objects.names import ATTEMPT, DIGEST, INDEX, KUBEFLOW_INDEX, KUBEFLOW_TYPE
-from umiak.operator.values import PodPhase, SeenObject, SeenPod
+from umiak.operator.objects.seen_containers import seen_containers
+from umiak.operator.values import STOP_S, PodPhase, SeenObject, SeenPod
 from umiak.paddlejob.names import RES_TYPE
 from umiak.paddlejob.resource import PodRole
 
@@ -55,8 +56,9 @@ def pod_of(body: Mapping[str, Any]) -> SeenPod:
     name = str(metadata["name"])
     role = ROLES.get(str(labels.get(RES_TYPE) or labels.get(KUBEFLOW_TYPE) or ""))
     conditions = {str(each.get("type")): each for each in status.get("conditions") or ()}
-    exit_code, restarts, container_reason, container_message, ended_s = _containers(status)
-    reason, message = _reason(status, conditions, container_reason, container_message)
+    pod_phase = PHASES.get(str(status.get("phase") or "Pending"), PodPhase.UNKNOWN)
+    training = seen_containers(body, pod_phase)
+    reason, message = _reason(status, conditions, training.reason, training.message)
     addresses = tuple([str(each.get("ip")) for each in status.get("podIPs") or () if each.get("ip")])
     if not addresses and status.get("podIP"):
         addresses = (str(status["podIP"]),)
@@ -67,7 +69,9 @@ def pod_of(body: Mapping[str, Any]) -> SeenPod:
         index=_index(name, str(notes.get(INDEX) or labels.get(KUBEFLOW_INDEX) or "")) if role else -1,
         owner_uid=owner_of(metadata),
         attempt=_whole(notes.get(ATTEMPT)),
-        phase=PHASES.get(str(status.get("phase") or "Pending"), PodPhase.UNKNOWN),
+        phase=training.phase,
+        lingers=training.phase.is_ended and not pod_phase.is_ended,
+        is_told_to_end=spec.get("activeDeadlineSeconds") == STOP_S,
         is_ready=_is_true(conditions.get("Ready")),
         is_deleting=bool(metadata.get("deletionTimestamp")),
         node=sys.intern(str(spec.get("nodeName") or "")),
@@ -75,13 +79,14 @@ def pod_of(body: Mapping[str, Any]) -> SeenPod:
         host_address=sys.intern(str(status.get("hostIP") or "")),
         reason=sys.intern(reason),
         message=one_line(message, LONGEST_MESSAGE) if message else "",
-        exit_code=exit_code,
-        container_restarts=restarts,
+        exit_code=training.exit_code,
+        container_restarts=training.restarts,
+        log_of=sys.intern(training.log_of),
         digest=sys.intern(str(notes.get(DIGEST) or "")),
         is_disrupted=_is_true(conditions.get("DisruptionTarget")),
         created_s=maybe(metadata.get("creationTimestamp")) or 0.0,
         started_s=maybe(status.get("startTime")),
-        ended_s=ended_s,
+        ended_s=training.ended_s,
     )
 
 
@@ -109,32 +114,6 @@ def node_of(body: Mapping[str, Any]) -> SeenNode:
             since_s = maybe(each.get("lastTransitionTime")) or 0.0
             return SeenNode(name=name, uid=uid, is_silent=each.get("status") == "Unknown", since_s=since_s)
     return SeenNode(name=name, uid=uid)
-
-
-def _containers(status: Mapping[str, Any]) -> tuple[int | None, int, str, str, float | None]:
-    """Of the first container its last exit code, and of all: restarts, the first reason to worry about, and when they ended."""
-    exit_code: int | None = None
-    restarts, reason, message = 0, "", ""
-    ended_s: float | None = None
-    rows = status.get("containerStatuses") or ()
-    for number, row in enumerate(rows):
-        restarts += int(row.get("restartCount") or 0)
-        state = row.get("state") or {}
-        ended = state.get("terminated") or (row.get("lastState") or {}).get("terminated") or {}
-        if number == 0 and "exitCode" in ended:
-            exit_code = int(ended["exitCode"])
-        if state.get("terminated"):
-            ended_s = max(ended_s or 0.0, maybe(ended.get("finishedAt")) or 0.0) or None
-        waiting = state.get("waiting") or {}
-        if not reason:
-            bad = waiting if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing") else {}
-            bad = bad or (ended if ended.get("reason") not in (None, "Completed") else {})
-            reason, message = str(bad.get("reason") or ""), str(bad.get("message") or "")
-    for row in status.get("initContainerStatuses") or ():
-        waiting = (row.get("state") or {}).get("waiting") or {}
-        if not reason and waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
-            reason, message = str(waiting["reason"]), str(waiting.get("message") or "")
-    return exit_code, restarts, reason, message, ended_s
 
 
 def _reason(

@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from umiak.operator.policies.view import JobView
+    from umiak.operator.policies.view import JobView, PodSlot
     from umiak.operator.values import SeenPod
 
 _NOWHERE = "0.0.0.0"
@@ -58,16 +58,20 @@ def told(view: JobView) -> dict[str, str] | None:
 
 
 def elastic_environment(view: JobView) -> dict[str, str]:
-    """What pods of an elastic job are told. Without etcd they meet at the first worker, which has a Service for that."""
-    job = view.job
-    first = pod_name(job.name, PodRole.WORKER, 0, job.api)
-    return contract.of_elastic(
-        job.namespace,
-        job.name,
-        shape_of(view),
-        etcd=view.facts.etcd,
-        master=f"{first}:{host_ports(view).get(first, job_port(job))}",
-    )
+    """What all pods of an elastic job are told."""
+    job, worker = view.job, view.spec.role(PodRole.WORKER)
+    now = worker.replicas if worker else 0
+    return contract.of_elastic(job.namespace, job.name, shape_of(view), now=now, etcd=view.facts.etcd)
+
+
+def elastic_master(view: JobView, slot: PodSlot, ports: Mapping[str, int]) -> dict[str, str]:
+    """Where a pod of an elastic job meets the others; with etcd all are told the same. The first worker has a Service for that."""
+    if not view.spec.is_elastic or view.facts.etcd:
+        return {}
+    first = pod_name(view.job.name, PodRole.WORKER, 0, view.job.api)
+    port = ports.get(first, job_port(view.job))
+    is_six = view.facts.is_six and view.spec.intranet is not Intranet.SERVICE
+    return {contract.MASTER: contract.elastic_master(first, port, is_first=slot.name == first, is_six=is_six)}
 
 
 def _addresses(view: JobView) -> dict[str, str] | None:

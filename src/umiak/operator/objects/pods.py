@@ -13,6 +13,7 @@ from umiak.contracts import paddlejob as contract
 from umiak.core.value import value
 from umiak.operator.objects.names import (
     ATTEMPT,
+    DEFAULT_CONTAINER,
     DIGEST,
     INDEX,
     JOB_NAME,
@@ -20,14 +21,18 @@ from umiak.operator.objects.names import (
     KUBEFLOW_JOB,
     KUBEFLOW_OPERATOR,
     KUBEFLOW_OURS,
+    KUBEFLOW_ROLE,
     KUBEFLOW_TYPE,
+    MAIN_CONTAINER,
     digest,
     owners,
 )
-from umiak.operator.objects.places import elastic_environment
+from umiak.operator.objects.places import elastic_environment, elastic_master
 from umiak.operator.policies.ports import SERVICE_PORT
 from umiak.operator.policies.scale import shape_of
 from umiak.operator.policies.view import PodSlot
+from umiak.paddlejob import kubeflow
+from umiak.paddlejob.main_container import main_index, main_name
 from umiak.paddlejob.names import RES_NAME, RES_TYPE, RESOURCE, pod_name, role_word
 from umiak.paddlejob.resource import Intranet, JobApi, PodRole
 
@@ -53,8 +58,10 @@ class RolePods:
     metadata: dict[str, Any]
     spec: dict[str, Any]
     containers: tuple[dict[str, Any], ...]
-    """The first ``told`` of them get variables."""
-    told: int
+    main: int
+    """The number of the one that trains."""
+    told: tuple[int, ...]
+    """The numbers of those that get variables."""
     users: tuple[tuple[dict[str, Any], ...], ...]
     """The users' own variables of these, without those that we set."""
     variables: tuple[dict[str, Any], ...]
@@ -76,6 +83,7 @@ def prepared(view: JobView, wish: RoleWish, driver: GangDriver | None) -> RolePo
     annotations = {**(metadata.get("annotations") or {}), DIGEST: f"{template_digest(wish)}-{shape_of(view)}"}
     if is_kubeflow:
         labels |= {KUBEFLOW_JOB: job.name, KUBEFLOW_TYPE: word, KUBEFLOW_OPERATOR: KUBEFLOW_OURS}
+        labels |= {KUBEFLOW_ROLE: word} if wish.role is PodRole.PS else {}
     else:
         labels[RES_TYPE] = word
         annotations[RESOURCE] = word
@@ -86,15 +94,22 @@ def prepared(view: JobView, wish: RoleWish, driver: GangDriver | None) -> RolePo
     if driver is not None:
         _join_gang(driver, job.name, spec, labels, annotations)
     containers = [dict(each) for each in spec.get("containers") or ()]
+    main = main_index(containers)
+    annotations[MAIN_CONTAINER] = main_name(containers)
+    annotations.setdefault(DEFAULT_CONTAINER, main_name(containers))
     if not is_kubeflow and not view.spec.is_elastic and containers:
         source = {"configMapRef": {"name": job.name}}
-        containers[0]["envFrom"] = [*(containers[0].get("envFrom") or ()), source]
+        containers[main]["envFrom"] = [*(containers[main].get("envFrom") or ()), source]
     if view.spec.intranet is Intranet.SERVICE and not is_kubeflow and containers:
-        containers[0]["ports"] = _with_port(containers[0].get("ports") or [], SERVICE_PORT)
+        containers[main]["ports"] = _with_port(containers[main].get("ports") or [], SERVICE_PORT)
+    if is_kubeflow and containers:
+        containers[main]["ports"] = kubeflow.ports_of(wish)
     variables = elastic_environment(view) if view.spec.is_elastic and not is_kubeflow else {}
-    told = len(containers) if is_kubeflow else 1
+    told = range(len(containers)) if is_kubeflow else [main] if containers else []
     ours = {*variables, *_names(view, wish.role)}
-    users = [tuple([one for one in each.get("env") or () if one.get("name") not in ours]) for each in containers[:told]]
+    users = [
+        tuple([one for one in containers[number].get("env") or () if one.get("name") not in ours]) for number in told
+    ]
     return RolePods(
         labels=labels,
         annotations=annotations,
@@ -105,7 +120,8 @@ def prepared(view: JobView, wish: RoleWish, driver: GangDriver | None) -> RolePo
         },
         spec=spec,
         containers=tuple(containers),
-        told=told,
+        main=main,
+        told=tuple(told),
         users=tuple(users),
         variables=tuple(_listed(variables)),
     )
@@ -117,19 +133,19 @@ def body(role: RolePods, slot: PodSlot, view: JobView, ports: Mapping[str, int])
     is_kubeflow = job.api is JobApi.KUBEFLOW
     own = {KUBEFLOW_INDEX: str(slot.index)} if is_kubeflow else {RES_NAME: slot.name}
     variables = _kubeflow_variables(view, slot) if is_kubeflow else _variables(view, slot, ports)
-    containers = [
-        {**role.containers[number], "env": [*own_env, *variables, *role.variables]}
-        for number, own_env in enumerate(role.users)
-    ]
+    containers = [*role.containers]
+    for number, own_env in zip(role.told, role.users, strict=True):
+        containers[number] = {**role.containers[number], "env": [*own_env, *variables, *role.variables]}
     port = ports.get(slot.name)
     if port is not None and containers:
-        containers[0]["ports"] = _with_port(containers[0].get("ports") or [], port, is_host=True)
+        main = containers[role.main]
+        containers[role.main] = {**main, "ports": _with_port(main.get("ports") or [], port, is_host=True)}
     annotations = {**role.annotations, INDEX: str(slot.index), ATTEMPT: str(slot.attempt)}
     spec = {
         **role.spec,
         "hostname": slot.name,
         "subdomain": slot.name,
-        "containers": [*containers, *role.containers[role.told :]],
+        "containers": containers,
     }
     return {
         "apiVersion": "v1",
@@ -154,6 +170,7 @@ def _variables(view: JobView, slot: PodSlot, ports: Mapping[str, int]) -> list[d
     made = [address, *_listed(contract.of_pod(slot.role.value, slot.index))]
     if slot.name in ports:
         made.append({"name": contract.PORT, "value": str(ports[slot.name])})
+    made += _listed(elastic_master(view, slot, ports))
     if not view.spec.is_elastic:
         key = {"name": view.job.name, "key": contract.attempt_key(view.job.uid, slot.attempt)}
         made.append({"name": contract.ATTEMPT, "valueFrom": {"configMapKeyRef": key}})
@@ -161,14 +178,15 @@ def _variables(view: JobView, slot: PodSlot, ports: Mapping[str, int]) -> list[d
 
 
 def _kubeflow_variables(view: JobView, slot: PodSlot) -> list[dict[str, Any]]:
-    leader = PodRole.PS if view.spec.role(PodRole.PS) else PodRole.WORKER
+    leader = kubeflow.leader_of(view.spec)
     is_first = slot.role is leader and slot.index == 0
     found = contract.of_kubeflow(
         view.job.name,
         len(view.slots),
         pod_name(view.job.name, leader, 0, view.job.api),
+        port=kubeflow.meeting_port(view.spec),
         is_first=is_first,
-        is_server=slot.role is PodRole.PS,
+        is_server=slot.role is PodRole.PS if view.spec.role(PodRole.PS) else None,
         is_six=view.facts.is_six,
     )
     own = [_own_address(contract.KUBEFLOW_OWN_ADDRESS)] if is_first else []
@@ -184,8 +202,11 @@ def _listed(variables: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def _restart_policy(view: JobView, wish: RoleWish, asked: str) -> str:
-    """As asked. Where the template is silent, containers are restarted in their pods if nobody else has to know."""
-    if view.spec.is_elastic:
+    """As asked. Where the template is silent, containers are restarted in their pods if nobody else has to know.
+
+    Always becomes OnFailure: a training that has ended well is done, and must not begin again before its pod can be deleted.
+    """
+    if view.spec.is_elastic or asked == "Always":
         return "OnFailure"
     if asked:
         return asked

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from umiak.contracts.paddlejob import KUBEFLOW_PORT, PORTS_PER_POD
+from umiak.contracts.paddlejob import PORTS_PER_POD
 from umiak.operator.objects.names import (
     ATTEMPT,
     DIGEST,
@@ -14,6 +14,7 @@ from umiak.operator.objects.names import (
     owners,
 )
 from umiak.operator.policies.ports import job_port
+from umiak.paddlejob import kubeflow
 from umiak.paddlejob.names import RES_NAME, pod_name, role_word
 from umiak.paddlejob.resource import Intranet, JobApi, PodRole
 
@@ -26,11 +27,8 @@ if TYPE_CHECKING:
 
 
 def slots_with_service(view: JobView) -> list[PodSlot]:
-    """Pods that are reached by name: all in Service mode; the one where pods meet, if they meet at one."""
-    if view.job.api is JobApi.KUBEFLOW:
-        leader = PodRole.PS if view.spec.role(PodRole.PS) else PodRole.WORKER
-        return view.slots_of(leader)[:1]
-    if view.spec.intranet is Intranet.SERVICE:
+    """Pods that are reached by name: all in Service mode and of Kubeflow's jobs; the one where pods meet, if they meet at one."""
+    if view.spec.intranet is Intranet.SERVICE or view.job.api is JobApi.KUBEFLOW:
         return list(view.slots)
     if view.spec.is_elastic and not view.facts.etcd:
         return view.slots_of(PodRole.WORKER)[:1]
@@ -45,7 +43,11 @@ def service(job: PaddleJob, slot: PodSlot) -> dict[str, Any]:
             KUBEFLOW_TYPE: role_word(slot.role, job.api),
             KUBEFLOW_INDEX: str(slot.index),
         }
-        ports = [{"name": "master", "port": KUBEFLOW_PORT, "targetPort": KUBEFLOW_PORT}]
+        wish = job.spec.role(slot.role)
+        named = [each for each in (kubeflow.ports_of(wish) if wish else ()) if each.get("name")]
+        ports = [
+            {"name": each["name"], "port": each["containerPort"], "targetPort": each["containerPort"]} for each in named
+        ]
     else:
         labels = {RES_NAME: slot.name}
         first = job_port(job)

@@ -8,12 +8,12 @@
     Running      those that have not ended        those that have not ended
     Never        none                             none
 
-A pod that has not ended holds memory and accelerators; one that has ended holds its log, and nothing else.
+A pod that has not ended holds memory and accelerators; one that has ended holds its log, and nothing else. So what still runs in pods
+that stay (servers, sidecars of trainings that have ended) is stopped: the pods remain, with their logs.
 """
 
 from __future__ import annotations
 
-from umiak.operator.values import PodPhase
 from umiak.paddlejob.resource import CleanPods, JobPhase
 
 TYPE_CHECKING = False
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from umiak.operator.values import SeenPod
-
-_ENDED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 
 def cleans_all(policy: CleanPods | None, phase: JobPhase) -> bool:
@@ -37,4 +35,15 @@ def to_delete(policy: CleanPods | None, phase: JobPhase, pods: Iterable[SeenPod]
     if policy is CleanPods.NEVER:
         return []
     everything = cleans_all(policy, phase)
-    return [pod for pod in pods if not pod.is_deleting and (everything or pod.phase not in _ENDED)]
+    return [pod for pod in pods if not pod.is_deleting and (everything or not pod.phase.is_ended)]
+
+
+def to_stop(policy: CleanPods | None, phase: JobPhase, pods: Iterable[SeenPod]) -> list[SeenPod]:
+    """Pods of a finished job that stay, and must not go on."""
+    listed = list(pods)
+    gone = {pod.name for pod in to_delete(policy, phase, listed)}
+    return [
+        pod
+        for pod in listed
+        if (pod.lingers or not pod.phase.is_ended) and not (pod.is_deleting or pod.is_told_to_end or pod.name in gone)
+    ]

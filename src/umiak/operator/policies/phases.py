@@ -160,7 +160,7 @@ def _word(pod: SeenPod, view: JobView) -> str:
         case PodPhase.SUCCEEDED:
             return "succeeded"
         case PodPhase.FAILED:
-            return "failed"
+            return "stopped" if pod.is_told_to_end and pod.reason == "DeadlineExceeded" else "failed"
         case PodPhase.UNKNOWN:
             return "unknown"
     if view.is_lost(pod):

@@ -178,7 +178,7 @@ def _vanished(view: JobView, *, of_any_role: bool) -> list[PodSlot]:
 
 
 def _has_started(pod: SeenPod) -> bool:
-    return pod.phase in (PodPhase.RUNNING, PodPhase.SUCCEEDED) or pod.exit_code is not None
+    return pod.phase in (PodPhase.RUNNING, PodPhase.SUCCEEDED) or (pod.phase.is_ended and pod.exit_code is not None)
 
 
 def _gone(slot: PodSlot) -> Trouble:

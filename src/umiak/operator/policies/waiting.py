@@ -39,7 +39,11 @@ class Wait:
 def name_conflict(view: JobView) -> Wait | None:
     """Objects under our names that are not ours: of somebody else, or of an earlier job of this name that is not gone yet."""
     others = [("Pod", pod.name, pod.is_deleting) for pod in view.foreign]
-    others += [(kind, name, each.is_deleting) for (kind, name), each in view.objects.items() if _is_foreign(each, view)]
+    others += [
+        (kind, name, each.is_deleting)
+        for (kind, name), each in view.objects.items()
+        if each.owner_uid != view.job.uid and not is_own_group(each)
+    ]
     if not others:
         return None
     kind, name, _is_deleting = min(others)
@@ -82,8 +86,9 @@ def pods_wait(view: JobView) -> Wait | None:
     )
 
 
-def _is_foreign(each: SeenObject, view: JobView) -> bool:
-    return each.owner_uid != view.job.uid
+def is_own_group(each: SeenObject) -> bool:
+    """A PodGroup that a person has made for the job, under its name: it is used, and never changed or deleted."""
+    return each.kind.endswith("/PodGroup") and not each.owner_uid
 
 
 def _rank(pod: SeenPod) -> int:

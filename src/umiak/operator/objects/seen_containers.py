@@ -1,0 +1,101 @@
+"""What the containers of a pod say about its training: how it ended, why it waits, how often it was restarted. A decider.
+
+The main container (`paddlejob.main_container`) decides. Init containers count until it starts; a sidecar counts for nothing but to keep a
+pod from starting. Kubernetes says of a pod that it runs as long as one of its containers does: with an ordinary sidecar, also when the
+training has ended.
+"""
+
+from __future__ import annotations
+
+from umiak.core.value import value
+from umiak.kube.times import maybe
+from umiak.operator.objects.names import MAIN_CONTAINER
+from umiak.operator.values import PodPhase
+from umiak.paddlejob.main_container import main_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
+
+_STARTING = (None, "ContainerCreating", "PodInitializing")
+
+
+@value
+class SeenContainers:
+    """The training of one pod."""
+
+    phase: PodPhase
+    """Of the training, not of the pod: it may have ended while a sidecar goes on, or well although a sidecar failed."""
+    exit_code: int | None = None
+    """Of the main container, or of an init container that failed, the last time it ended."""
+    restarts: int = 0
+    """Of the main container and of init containers, in their pod."""
+    reason: str = ""
+    message: str = ""
+    ended_s: float | None = None
+    log_of: str = ""
+    """The container whose log says why: the main one, or an init container that failed before it could start."""
+
+
+def seen_containers(body: Mapping[str, Any], pod_phase: PodPhase) -> SeenContainers:
+    """Of the JSON of a pod."""
+    spec, status = body.get("spec") or {}, body.get("status") or {}
+    notes = body["metadata"].get("annotations") or {}
+    name = str(notes.get(MAIN_CONTAINER) or main_name(spec.get("containers") or ()))
+    rows: Sequence[Mapping[str, Any]] = status.get("containerStatuses") or []
+    main = next((row for row in rows if row.get("name") == name), rows[0] if len(rows) == 1 else {})
+    init = _ordinary(spec, status.get("initContainerStatuses") or ())
+    # A pod-level reason, such as Evicted, says that the cluster ended it: a container that was told to end may say 0.
+    is_own_end = not status.get("reason")
+    state, ended = main.get("state") or {}, _last_end(main)
+    broken = next((row for row in init if _last_end(row).get("exitCode")), None)
+    is_before = not ended and not state.get("running")
+    blamed: Sequence[Mapping[str, Any]] = [main, *init]
+    if pod_phase is PodPhase.PENDING:
+        blamed = [main, *(status.get("initContainerStatuses") or ()), *rows]
+    reason, message = _worry(blamed)
+    if broken is not None and is_before:
+        message = f"init container {broken.get('name')}{': ' if message else ''}{message}"
+    exit_code = ended.get("exitCode") if ended or broken is None or not is_before else _last_end(broken)["exitCode"]
+    return SeenContainers(
+        phase=_phase(pod_phase, state, ended, str(spec.get("restartPolicy") or "")) if is_own_end else pod_phase,
+        exit_code=None if exit_code is None else int(exit_code),
+        restarts=sum(int(row.get("restartCount") or 0) for row in (main, *init)),
+        reason=reason,
+        message=message,
+        ended_s=maybe(ended.get("finishedAt")) if state.get("terminated") else None,
+        log_of=str(broken.get("name") or "") if broken is not None and is_before else name,
+    )
+
+
+def _phase(pod_phase: PodPhase, state: Mapping[str, Any], ended: Mapping[str, Any], policy: str) -> PodPhase:
+    if not ended:
+        return pod_phase
+    if ended.get("exitCode") == 0 and (state.get("terminated") or policy == "Always"):
+        return PodPhase.SUCCEEDED
+    # Otherwise the node starts it again, in its pod.
+    return PodPhase.FAILED if state.get("terminated") and policy == "Never" else pod_phase
+
+
+def _ordinary(spec: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Init containers that end; those that are always restarted are sidecars."""
+    sidecars = {each.get("name") for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"}
+    return [row for row in rows if row.get("name") not in sidecars]
+
+
+def _last_end(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = (row.get("state") or {}).get("terminated") or {}
+    return found or (row.get("lastState") or {}).get("terminated") or {}
+
+
+def _worry(rows: Iterable[Mapping[str, Any]]) -> tuple[str, str]:
+    """The first reason to worry about, and what is said about it."""
+    for row in rows:
+        waiting = (row.get("state") or {}).get("waiting") or {}
+        bad = waiting if waiting.get("reason") not in _STARTING else {}
+        ended = _last_end(row)
+        bad = bad or (ended if ended.get("reason") not in (None, "Completed") else {})
+        if bad:
+            return str(bad.get("reason") or ""), str(bad.get("message") or "")
+    return "", ""
