@@ -3,6 +3,7 @@
     git -C PaddleRec archive HEAD models tools | tar x -C /tmp/zoo
     python -m tools.zoo_compare /tmp/zoo                        goes on where it was interrupted
     python -m tools.zoo_compare /tmp/zoo --only rank/dnn --again
+    python -m tools.zoo_compare /tmp/zoo --part 1/2 --results first.jsonl     beside another one with --part 2/2; then `cat` both into docs/zoo.jsonl
 
 A line of JSON for each model and way to train goes to `docs/zoo.jsonl`; `make docs` makes the page `docs/reference/zoo.md` of it. Each comparison has a time limit,
 and runs in the directory of its model, with the sample data that lies there.
@@ -17,6 +18,7 @@ import os
 import re
 import runpy
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -29,11 +31,15 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "zoo.jsonl"
 WAYS = {"alone": (0, 1), "1 + 1": (1, 1), "2 + 2": (2, 2)}
 """Servers and trainers."""
+Known = dict[tuple[str, str, str], dict[str, Any]]
+SEATS = "ZOO_COMPARE_SEATS"
 KINDS = {"dygraph": ("plain", "dygraph_model.py"), "static": ("static", "static_model.py")}
 STEPS = 5
 MOST_SAMPLES = 16
 """Of a batch: smaller than most configs have it, so that sample data has enough of them and recurrent models take seconds."""
 LIMIT_S = 300
+HOPELESS = ("UM-DATA-006", "ModuleNotFoundError", "UM-TRAIN-582")
+"""No such data; a package that is not there; it fails in plain Paddle."""
 TAIL = 600
 
 
@@ -53,7 +59,7 @@ def words(kind: str, way: str, more: list[str]) -> list[str]:
     """Behind `umiak`."""
     servers, trainers = WAYS[way]
     found = ["train", "-m", "config.yaml", "--compare", KINDS[kind][0], "--steps", str(STEPS), "--json", "--quiet"]
-    found += ["-o", "runner.use_gpu=False"]
+    found += ["-o", "runner.use_gpu=False", *(["-o", "runner.sync_mode="] if kind == "static" and not servers else [])]
     if servers:
         said = {"sync_mode": "sync", "server_num": servers, "worker_num": trainers}
         found += [word for name, text in said.items() for word in ("-o", f"runner.{name}={text}")]
@@ -80,20 +86,67 @@ def forked(work: Callable[[], int], out: str, err: str) -> int:
         os._exit(status)
 
 
-def as_fork(command: Sequence[str], environ: Mapping[str, str], log: str) -> int:
-    """In the place of `program.as_process`: the module that a side is, in a process that has imported Paddle already."""
-    place = list(command).index("-m")
+def started(module: str, arguments: Sequence[str], environ: Mapping[str, str], log: str) -> int:
+    """A module of ours as a program, in a process that has imported Paddle already."""
 
     def side() -> int:
         os.environ.clear()
         os.environ.update(environ)
-        sys.argv = ["", *command[place + 2 :]]
-        sys.modules.pop(command[place + 1], None)
-        runpy.run_module(command[place + 1], run_name="__main__", alter_sys=True)
+        sys.argv = ["", *arguments]
+        sys.modules.pop(module, None)
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
         return 0
 
-    _, status = os.waitpid(forked(side, log, log), 0)
-    return os.waitstatus_to_exitcode(status)
+    return forked(side, log, log)
+
+
+def ended(number: int) -> int:
+    """The exit status of a process of ours."""
+    return os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
+
+
+def as_fork(command: Sequence[str], environ: Mapping[str, str], log: str) -> int:
+    """In the place of `program.as_process`: sides as processes that have imported Paddle already; servers and trainers are told by variables who they are, as platforms do."""
+    place = list(command).index("-m")
+    module, arguments = command[place + 1], command[place + 2 :]
+    if arguments[0] == "launch":
+        place = list(arguments).index("-m")
+        module, arguments = arguments[place + 1], arguments[place + 2 :]
+    elif "--record" not in arguments:
+        return ended(started(module, arguments, environ, log))
+    servers, trainers = map(int, environ[SEATS].split())
+    if not servers:
+        return ended(started(module, arguments, environ, log))
+    ports = free_ports(servers)
+    common = {
+        **environ,
+        "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(f"127.0.0.1:{port}" for port in ports),
+        "PADDLE_TRAINERS_NUM": str(trainers),
+        "POD_IP": "127.0.0.1",
+    }
+    serving = [
+        started(module, arguments, {**common, "TRAINING_ROLE": "PSERVER", "PADDLE_PORT": str(port)}, log)
+        for port in ports
+    ]
+    training = [
+        started(module, arguments, {**common, "TRAINING_ROLE": "TRAINER", "PADDLE_TRAINER_ID": str(rank)}, log)
+        for rank in range(trainers)
+    ]
+    status = max(map(ended, training))
+    if status:
+        for number in serving:
+            os.kill(number, signal.SIGKILL)
+    return max(status, *map(ended, serving))
+
+
+def free_ports(count: int) -> list[int]:
+    """So many that nobody listens on."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
 
 
 def compare(zoo: Path, kind: str, model: str, way: str, more: list[str]) -> dict[str, Any]:
@@ -104,6 +157,7 @@ def compare(zoo: Path, kind: str, model: str, way: str, more: list[str]) -> dict
     def work() -> int:
         os.setsid()
         os.chdir(zoo / "models" / model)
+        os.environ[SEATS] = " ".join(map(str, WAYS[way]))
         program.start = as_fork
         return cli.main(words(kind, way, more))
 
@@ -133,6 +187,14 @@ def compare(zoo: Path, kind: str, model: str, way: str, more: list[str]) -> dict
     }
 
 
+def found(zoo: Path, kind: str, model: str, way: str, more: list[str], known: Known) -> dict[str, Any]:
+    """A line; what has no data, or lacks a package, alone is not tried again with servers."""
+    alone = known.get((kind, model, "alone"))
+    if way != "alone" and alone is not None and any(code in alone.get("said", "") for code in HOPELESS):
+        return {**alone, "way": way, "seconds": 0.0}
+    return smallest(zoo, kind, model, way, more)
+
+
 def smallest(zoo: Path, kind: str, model: str, way: str, more: list[str]) -> dict[str, Any]:
     """With small batches, or with the config's own where the model has their size in its code."""
     size = batch_size(zoo / "models" / model / "config.yaml")
@@ -158,18 +220,18 @@ def waited(number: int, until: float) -> int | None:
     return None
 
 
-def load() -> dict[tuple[str, str, str], dict[str, Any]]:
+def load(results: Path) -> Known:
     """What is known already."""
-    lines = RESULTS.read_text(encoding="utf-8").splitlines() if RESULTS.exists() else []
+    lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
     return {(each["kind"], each["model"], each["way"]): each for each in map(json.loads, lines)}
 
 
-def save(known: dict[tuple[str, str, str], dict[str, Any]]) -> None:
+def save(known: Known, results: Path) -> None:
     """All lines, in an order that changes nothing that was there."""
-    partial = RESULTS.with_suffix(".partial")
+    partial = results.with_suffix(".partial")
     order = sorted(known, key=lambda key: (key[0], key[1], list(WAYS).index(key[2])))
     partial.write_text("".join(json.dumps(known[key]) + "\n" for key in order), encoding="utf-8")
-    partial.replace(RESULTS)
+    partial.replace(results)
 
 
 def main() -> int:
@@ -179,7 +241,10 @@ def main() -> int:
     parser.add_argument("--kind", choices=[*KINDS], action="append")
     parser.add_argument("--way", choices=[*WAYS], action="append")
     parser.add_argument("--only", action="append", help="a model, as rank/dnn")
+    parser.add_argument("--skip", action="append", default=[], help="a model that is left out this time")
     parser.add_argument("--again", action="store_true", help="those as well that are known")
+    parser.add_argument("--part", default="1/1", help="which models: 1/2 for every second one, from the first")
+    parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("-o", "--override", action="append", default=[])
     asked = parser.parse_args()
     # Before Paddle is imported, once for all: as PaddleRec's own trainers say it, and no threads that a fork would lose.
@@ -191,15 +256,17 @@ def main() -> int:
     }
     import paddle  # noqa: F401
 
+    part, parts = map(int, asked.part.split("/"))
     for kind in asked.kind or KINDS:
-        for model in models(asked.zoo, kind):
-            if asked.only and model not in asked.only:
+        for model in models(asked.zoo, kind)[part - 1 :: parts]:
+            if (asked.only and model not in asked.only) or model in asked.skip:
                 continue
             for way in asked.way or WAYS:
-                if (kind, model, way) in load() and not asked.again:
+                known = load(asked.results)
+                if (kind, model, way) in known and not asked.again:
                     continue
-                line = smallest(asked.zoo, kind, model, way, asked.override)
-                save({**load(), (kind, model, way): line})
+                line = found(asked.zoo, kind, model, way, asked.override, known)
+                save({**load(asked.results), (kind, model, way): line}, asked.results)
                 print(
                     f"{kind} {model} {way}: {line['verdict']} {line.get('largest', '')} ({line['seconds']} s)",
                     flush=True,

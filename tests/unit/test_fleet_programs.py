@@ -21,6 +21,7 @@ from tests.static_programs import (
 )
 from umiak import ps
 from umiak.core.problem import BadRequest
+from umiak.core.value import replace
 from umiak.fleet import job
 from umiak.fleet.programs import execution, initializers, parameters, rewriting, rules, running, sites
 
@@ -119,7 +120,10 @@ def test_listed_rows_and_what_servers_cannot_compute() -> None:
     ],
 )
 def test_an_optimizer_is_a_rule(make: Callable[[], Any], expected: Any) -> None:
-    assert rules.learning(make()) == rules.ProgramLearning(rule=expected)
+    found = rules.learning(make())
+    assert replace(found, remarks=()) == rules.ProgramLearning(rule=expected)
+    rests = isinstance(expected, (ps.Momentum, ps.RmsProp))
+    assert ["a row of a table moves when it is used" in each for each in found.remarks] == ([True] if rests else [])
 
 
 def test_decay_limits_and_schedules_of_an_optimizer() -> None:

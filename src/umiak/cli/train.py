@@ -53,6 +53,10 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
 
         return train_submit.main(parsed, environ, printer)
     _check_installed(parsed)
+    if parsed.text("compare") == "static":
+        from umiak.cli import train_compare
+
+        return train_compare.static(parsed, environ, printer)
     found = examined(parsed, environ)
     return _answer(parsed, checked(found) if parsed.truth("check") else found, environ, printer)
 

@@ -2,6 +2,7 @@
 
     problems(parsed)                          flags that do not go together
     main(plan, parsed, environ, printer)      the exit status: 0 equal, 4 different
+    static(parsed, environ, printer)          the same for a static program
 
 What trains, on either side, is another process (`umiak.train.compare`).
 """
@@ -9,23 +10,30 @@ What trains, on either side, is another process (`umiak.train.compare`).
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 from umiak.adapters import own_modules
 from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.schema.findings import Place
 from umiak.train.config.values import RunnerClass
 from umiak.train.plan.plan import RunRole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
     from umiak.cli.output import Printer
     from umiak.schema.flags import Parsed
+    from umiak.train.compare.program import CompareRequest
     from umiak.train.plan.plan import Plan, Run
 
 STEPS = 8
 TOLERANCE = 1e-5
+SEED = 12345
+"""That of PaddleRec's trainers, where a config says none."""
+STATIC = "umiak.train.compare.fleet_static"
 NOT_WITH = ("resume", "on", "backend", "explain", "check", "survey", "record")
 
 
@@ -52,25 +60,91 @@ def problems(parsed: Parsed) -> list[Problem]:
 
 def main(plan: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Printer) -> int:
     """Train both ways, and tell what differs."""
-    from umiak.train.compare import program, report
-    from umiak.train.compare.values import CompareVerdict, ModelKind
+    from umiak.train.compare import program
+    from umiak.train.compare.values import ModelKind
 
     run = _chosen(plan)
-    outcome = program.compare(
-        program.CompareRequest(
-            ours=_command(run, parsed),
-            kind=ModelKind.DYGRAPH,
-            mode=run.group.mode if run.group.role is not RunRole.ALONE else "alone",
-            tolerance=_number(parsed.text("tolerance")) or TOLERANCE,
-            environ=dict(environ),
-        ),
-        (lambda _: None) if parsed.truth("quiet") else printer.talk,
+    request = program.CompareRequest(
+        ours=_command(run, parsed),
+        kind=ModelKind.DYGRAPH,
+        mode=run.group.mode if run.group.role is not RunRole.ALONE else "alone",
+        tolerance=_number(parsed.text("tolerance")) or TOLERANCE,
+        environ=dict(environ),
     )
+    return _told(request, plan.config, parsed, printer)
+
+
+def static(parsed: Parsed, environ: Mapping[str, str], printer: Printer) -> int:
+    """The same for the static program beside a config, which `umiak train` itself does not train."""
+    from umiak.train.compare import program
+    from umiak.train.compare.values import ModelKind
+
+    facts = _static_facts(parsed, environ)
+    servers, trainers = facts["servers"], facts["trainers"]
+    start = [sys.executable, *own_modules.start_words("umiak.cli.main"), "launch", "--log_dir", "{directory}/logs"]
+    start += ["--server_num", str(servers), "--trainer_num", str(trainers), "-m"]
+    words = [*start, STATIC] if servers else [sys.executable, *own_modules.start_words(STATIC)]
+    request = program.CompareRequest(
+        ours=(*words, "{directory}"),
+        kind=ModelKind.STATIC,
+        mode="sync" if servers else "alone",
+        tolerance=_number(parsed.text("tolerance")) or TOLERANCE,
+        environ={**environ, "FLAGS_enable_pir_api": "0"},
+        facts=facts,
+    )
+    return _told(request, parsed.text("model"), parsed, printer)
+
+
+def _told(request: CompareRequest, config: str, parsed: Parsed, printer: Printer) -> int:
+    from umiak.train.compare import program, report
+    from umiak.train.compare.values import CompareVerdict
+
+    outcome = program.compare(request, (lambda _: None) if parsed.truth("quiet") else printer.talk)
     if parsed.truth("json"):
-        printer.data(json.dumps({"config": plan.config, **report.data(outcome)}, indent=2))
+        printer.data(json.dumps({"config": config, **report.data(outcome)}, indent=2))
     else:
         printer.data(report.text(outcome))
     return Exit.DONE if outcome.verdict is CompareVerdict.EQUAL else Exit.DIFFERS
+
+
+def _static_facts(parsed: Parsed, environ: Mapping[str, str]) -> dict[str, Any]:
+    """What both sides have to know. UmiakError if the config can't be read, or has no static program beside it."""
+    from umiak.adapters import trusted_files
+    from umiak.schema import yaml_tree
+    from umiak.schema.findings import Findings
+    from umiak.train.config import load, overrides
+    from umiak.train.config.paddlerec.directory import STATIC as FILE
+    from umiak.train.config.paddlerec.dotted import dotted, retyped
+
+    source = load.read(load.find(parsed.text("model"), load.installed()))
+    said, findings = parsed.texts.get("override", ()), Findings()
+    root = yaml_tree.parse(source.text, source.path, findings)
+    if not isinstance(root, yaml_tree.Section):
+        findings.problem("UM-CONFIG-003", Place(source=source.path), "not a mapping")
+        raise UmiakError(*findings.problems)
+    tree = overrides.apply(root, said, findings)
+    if findings.problems:
+        raise UmiakError(*findings.problems)
+    config = dotted(retyped(yaml_tree.free(root), yaml_tree.free(tree), said), os.path.abspath(source.path))
+    model = os.path.join(os.path.abspath(source.directory), FILE)
+    reader = os.path.join(os.path.dirname(model), f"{config.get('runner.train_reader_path', 'reader')}.py")
+    missing = [path for path in (model, reader) if not os.path.isfile(path)]
+    if missing:
+        what = f"no static program can be compared: {missing[0]} is not there"
+        raise UmiakError(Problem(code="UM-TRAIN-586", what=what, hint="name a config with a static_model.py beside it"))
+    trusted_files.check_chosen(source.path, (model, reader), environ)
+    strategy = str(config.get("runner.sync_mode") or "").lower()
+    trainers = int(config.get("runner.worker_num") or 1) if strategy else 1
+    if strategy not in ("", "sync") and trainers > 1:
+        raise _not_in_step(trainers, strategy)
+    return {
+        "model": model,
+        "config": config,
+        "seed": int(config.get("runner.seed") or SEED),
+        "steps": parsed.number("steps") or STEPS,
+        "trainers": trainers,
+        "servers": int(config.get("runner.server_num") or 1) if strategy else 0,
+    }
 
 
 def _command(run: Run, parsed: Parsed) -> tuple[str, ...]:
@@ -115,14 +189,18 @@ def _check_order(run: Run) -> None:
     group = run.group
     is_in_step = group.strategy is None or group.strategy.value == "sync"
     if (group.trainers or 1) > 1 and not is_in_step:
-        raise UmiakError(
-            Problem(
-                code="UM-TRAIN-585",
-                what=f"{group.trainers} trainers in {group.mode} differ from plain Paddle, and from run to run",
-                why="a gradient counts when it arrives, and is computed from values that others have changed meanwhile",
-                hint="compare them in sync, `-o runner.sync_mode=sync`, or one trainer: `-o runner.worker_num=1`",
-            )
+        raise _not_in_step(group.trainers or 1, group.mode)
+
+
+def _not_in_step(trainers: int, mode: str) -> UmiakError:
+    return UmiakError(
+        Problem(
+            code="UM-TRAIN-585",
+            what=f"{trainers} trainers in {mode} differ from plain Paddle, and from run to run",
+            why="a gradient counts when it arrives, and is computed from values that others have changed meanwhile",
+            hint="compare them in sync, `-o runner.sync_mode=sync`, or one trainer: `-o runner.worker_num=1`",
         )
+    )
 
 
 def _number(text: str) -> float | None:

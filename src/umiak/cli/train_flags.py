@@ -170,11 +170,12 @@ FLAGS = (
     Flag(
         name="compare",
         help="Train some steps with umiak and with plain Paddle on the same batches, each in processes of its own, and print every "
-        "parameter that differs, with its first step. Exit status 4 if they differ. Checkpoints are neither read nor written.",
+        "parameter that differs, with its first step. static: the static_model.py beside the config, on tables and with Paddle's "
+        "executor. Exit status 4 if they differ. Checkpoints are neither read nor written.",
         group=ASKED,
         origin=FlagOrigin.UMIAK,
         kind=FlagKind.CHOICE,
-        choices=("plain",),
+        choices=("plain", "static"),
     ),
     Flag(
         name="steps",

@@ -89,6 +89,12 @@ Where something differs, plain Paddle runs twice more. The last line says which 
 | `differs` | none of these: the table has each parameter, the first step behind which it differs, the largest absolute and relative difference, and how far plain Paddle's has moved. Remarks say what umiak does otherwise on purpose | 4 |
 
 Several trainers that do not wait for one another (async, half_async, geo, hybrid) differ from run to run: that is an error. A single trainer can be compared in every strategy. `--json` prints everything as one object.
+
+`--compare static` does the same with the `static_model.py` beside a config, which `umiak train` itself does not train. umiak's side is a script in the manner of PaddleRec's `static_ps_trainer.py`, with fleet's calls:
+its embeddings are [tables](../how-to/move-from-fleet.md), alone in its own process, with `runner.sync_mode: sync` on `server_num` servers. The plain side is Paddle's executor with the program as the model builds it. A
+`sparse_embedding`, which Paddle looks up on servers only, is a plain embedding there; functions that Paddle 3 has lost for older programs are umiak's on both sides, which a note says. Both read with the config's
+`RecDataset`, and plain Paddle begins with umiak's first values.
+
 What it says about [PaddleRec's own models](../how-to/move-from-paddlerec.md#what-of-paddlerecs-own-models-trains).
 
 ## Online learning

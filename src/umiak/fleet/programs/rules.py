@@ -130,7 +130,7 @@ def _rule(name: str, optimizer: Any, rate: float) -> tuple[specs.Rule | None, li
             return specs.Sgd(rate), []
         case "Momentum":
             nesterov = bool(getattr(optimizer, "_use_nesterov", False))
-            return specs.Momentum(rate, said("_momentum", 0.9), nesterov=nesterov), []
+            return specs.Momentum(rate, said("_momentum", 0.9), nesterov=nesterov), [_rests(name)]
         case "Adam" | "AdamW":
             remarks = []
             if not getattr(optimizer, "_lazy_mode", False):
@@ -143,8 +143,12 @@ def _rule(name: str, optimizer: Any, rate: float) -> tuple[specs.Rule | None, li
             rule = specs.RmsProp(
                 rate, said("_rho", 0.95), said("_epsilon", 1e-6), said("_momentum", 0.0), centered=centered
             )
-            return rule, []
+            return rule, [_rests(name)]
     return None, []
+
+
+def _rests(name: str) -> str:
+    return f"{name}: a row of a table moves when it is used, where Paddle's moves all rows in each step"
 
 
 def _decay(name: str, optimizer: Any) -> specs.Decay | None:

@@ -88,7 +88,7 @@ def _compared(request: CompareRequest, directory: str, say: Callable[[str], None
             exit_status=Exit.JOB_FAILED,
         )
     facts = records.facts(directory)
-    verdict, reasons = CompareVerdict.EQUAL, [*_drawn(directory)]
+    verdict, reasons = CompareVerdict.EQUAL, [*_known(directory)]
     if not found.is_equal:
         say("they differ: plain Paddle trains once more, to see whether it differs from itself ...")
         verdict, why = _why(request, directory, found)
@@ -102,7 +102,7 @@ def _compared(request: CompareRequest, directory: str, say: Callable[[str], None
         mode=request.mode,
         tolerance=request.tolerance,
         reasons=tuple(reasons),
-        remarks=tuple(facts.get("remarks", ())),
+        remarks=(*facts.get("remarks", ()), *records.facts(os.path.join(directory, OURS)).get("remarks", ())),
     )
 
 
@@ -140,14 +140,20 @@ def _difference(directory: str, one: str, other: str, tolerance: float) -> Compa
     return compared(ours, plain, tolerance)
 
 
-def _drawn(directory: str) -> list[str]:
-    """First values that the same seed does not lead to."""
-    names = records.facts(os.path.join(directory, PLAIN)).get("drawn_otherwise", [])
+def _known(directory: str) -> list[str]:
+    """What is to be known about the plain side: first values that its seed does not lead to, functions that it lacks."""
+    facts = records.facts(os.path.join(directory, PLAIN))
+    names, found = facts.get("drawn_otherwise", []), []
+    if facts.get("repaired"):
+        found.append(
+            "this Paddle can't build the program: functions that it lacks for static programs of the older form are umiak's on both sides"
+        )
     if not names:
-        return []
+        return found
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     return [
-        f"first values of {shown} are drawn otherwise than by plain Paddle from this seed; plain Paddle started from umiak's"
+        *found,
+        f"first values of {shown} are drawn otherwise than by plain Paddle from this seed; plain Paddle started from umiak's",
     ]
 
 

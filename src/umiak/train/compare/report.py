@@ -32,7 +32,8 @@ def text(outcome: CompareOutcome) -> str:
         lines += [""]
     ours, plain = comparison.last_losses
     lines.append(f"loss of step {comparison.steps}: umiak {_number(ours)}, plain Paddle {_number(plain)}")
-    lines += [f"reason: {each}" for each in outcome.reasons]
+    word = "note" if outcome.verdict is CompareVerdict.EQUAL else "reason"
+    lines += [f"{word}: {each}" for each in outcome.reasons]
     lines += [f"remark: {each}" for each in outcome.remarks]
     lines.append(sentence(outcome))
     return "\n".join(lines)

@@ -1,0 +1,238 @@
+"""Plain Paddle's side of a static comparison: Paddle's own executor, in the manner of PaddleRec's `static_trainer.py`. A program.
+
+    python -m umiak.train.compare.plain_static DIRECTORY SIDE [nudged]
+
+It gets recorded batches and first values, as `plain_dygraph` does. With several trainers forward and backward operations run for each one's batch; the gradients are
+added up, each by its share, and then the optimizer's operations run once. An embedding that only servers can look up (`sparse_embedding`) is a plain one here. Where Paddle
+can't build a program of the older form any more, the functions that it has lost are those of `umiak.fleet.operations`: what is run and learned is Paddle's own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+os.environ.setdefault("FLAGS_enable_pir_api", "0")  # before Paddle is imported, as PaddleRec's trainers say it
+
+import numpy as np
+import paddle
+
+from umiak.train.compare import records, static_code
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from umiak.train.compare.values import RecordedBatch
+
+OURS, BATCHES = "umiak", "batches"
+OPTIMIZE, SCHEDULE = 2, 16
+"""Bits in the role of an operation."""
+
+
+class PlainProgram:
+    """The user's program, with Paddle's own optimizer operations."""
+
+    def __init__(self, directory: str, side: str, *, is_nudged: bool) -> None:
+        self._directory = directory
+        self._place = os.path.join(directory, side)
+        self._writer = records.StepWriter(self._place)
+        self._nudges = np.random.default_rng(1) if is_nudged else None
+        self._facts = records.facts(directory)
+        self._trainers = int(self._facts["trainers"])
+        paddle.enable_static()
+        paddle.static.nn.sparse_embedding = _plain_embedding
+        self._is_repaired = False
+        self._main, startup = paddle.static.Program(), paddle.static.Program()
+        try:
+            self._built = self._build(self._main, startup)
+        except Exception:  # noqa: BLE001 - whatever Paddle says that it can't append
+            # Since 3.3 about fifty of its functions take no variable of an older program: those are repaired, and nothing else.
+            from umiak.fleet import operations
+
+            operations.install()
+            self._is_repaired = True
+            self._main, startup = paddle.static.Program(), paddle.static.Program()
+            self._built = self._build(self._main, startup)
+        self._executor = paddle.static.Executor(paddle.CPUPlace())
+        self._scope = paddle.static.global_scope()
+        paddle.seed(self._facts["seed"])
+        self._executor.run(startup)
+        paddle.seed(self._facts["seed"] + 1)
+        self._parameters = {each.name: each for each in self._main.all_parameters()}
+        self._generators = {rank: _cpu().get_state() for rank in range(self._trainers)}
+        self._statistics: dict[int, dict[str, Any]] = {}
+
+    def _build(self, main: Any, startup: Any) -> static_code.BuiltProgram:
+        with paddle.static.program_guard(main, startup), paddle.utils.unique_name.guard():
+            built = static_code.build(self._facts)
+            built.model.create_optimizer()
+        return built
+
+    def run(self) -> None:
+        """All steps that are recorded."""
+        drawn = self._start()
+        self._writer.write(0, self._values())
+        halves = self._halves() if self._trainers > 1 else None
+        place = os.path.join(self._directory, BATCHES)
+        for number, step in enumerate(
+            zip(*[records.batches(place, rank) for rank in range(self._trainers)], strict=False), start=1
+        ):
+            self._nudge()
+            loss = self._alone(step[0]) if halves is None else self._together(step, *halves)
+            self._writer.write(number, self._values(), loss=loss)
+        records.write_facts(self._place, {"drawn_otherwise": drawn, "repaired": self._is_repaired})
+
+    def _start(self) -> list[str]:
+        """Take over umiak's first values. Returns the names of parameters that the startup program has drawn otherwise."""
+        first = next(records.states(os.path.join(self._directory, OURS)))
+        drawn = []
+        for name in self._parameters:
+            there = first.values.get(name)
+            if there is not None and not np.array_equal(self._array(name), there):
+                drawn.append(name)
+                self._set(name, np.array(there))
+        return drawn
+
+    def _alone(self, batch: RecordedBatch) -> float:
+        (loss,) = self._executor.run(self._main, feed=self._feed(batch), fetch_list=[self._built.loss])
+        return float(np.mean(loss))
+
+    # ---- several trainers
+
+    def _halves(self) -> tuple[Any, Any, list[str]]:
+        """The program up to its gradients, what the optimizer does with them, and their names."""
+        gradients = []
+        for op in self._main.global_block().ops:
+            if _role(op) & OPTIMIZE:
+                gradients += [
+                    name
+                    for name in op.input_arg_names
+                    if name.endswith("@GRAD") and name not in gradients and _is_made_before(self._main, name)
+                ]
+        learning, updating = self._main.clone(), self._main.clone()
+        for program, keeps in ((learning, False), (updating, True)):
+            block = program.global_block()
+            for place in reversed(range(len(block.ops))):
+                if bool(_role(block.ops[place]) & (OPTIMIZE | SCHEDULE)) is not keeps:
+                    block._remove_op(place, sync=False)  # noqa: SLF001
+            block._sync_with_cpp()  # noqa: SLF001
+            for name in gradients:
+                block.var(name).persistable = True  # so that they are in the scope between two runs
+        return learning, updating, gradients
+
+    def _together(self, step: Sequence[RecordedBatch], learning: Any, updating: Any, gradients: list[str]) -> float:
+        totals: dict[str, list[Any]] = {name: [] for name in gradients}
+        first = 0.0
+        for rank, batch in enumerate(step):
+            self._turn_to(rank)
+            (loss,) = self._executor.run(learning, feed=self._feed(batch), fetch_list=[self._built.loss])
+            first = float(np.mean(loss)) if rank == 0 else first
+            for name in gradients:
+                totals[name].append(_gradient(self._scope.find_var(name), float(batch.facts["share"])))
+            self._leave(rank)
+        for name, parts in totals.items():
+            _set_gradient(self._scope.find_var(name), parts)
+        self._executor.run(updating)
+        self._turn_to(0)
+        return first
+
+    def _turn_to(self, rank: int) -> None:
+        _cpu().set_state(self._generators[rank])
+        for name, array in self._statistics.get(rank, {}).items():
+            self._set(name, array)
+
+    def _leave(self, rank: int) -> None:
+        self._generators[rank] = _cpu().get_state()
+        if not self._statistics:
+            self._statistics = {each: {} for each in range(self._trainers)}
+        self._statistics[rank] = {
+            name: self._array(name) for name, each in self._parameters.items() if not each.trainable
+        }
+
+    # ---- values
+
+    def _feed(self, batch: RecordedBatch) -> dict[str, Any]:
+        return dict(zip(self._built.feeds, batch.fields, strict=False))
+
+    def _nudge(self) -> None:
+        if self._nudges is not None:
+            for name, each in self._parameters.items():
+                array = self._array(name)
+                if each.trainable and array.dtype == np.float32:
+                    away = np.where(self._nudges.random(array.shape) < 0.5, np.float32(-np.inf), np.float32(np.inf))
+                    self._set(name, np.nextafter(array, away, dtype=np.float32))
+
+    def _values(self) -> dict[str, NDArray[Any]]:
+        return {name: self._array(name) for name in self._parameters}
+
+    def _array(self, name: str) -> NDArray[Any]:
+        return np.array(self._scope.find_var(name).get_tensor())
+
+    def _set(self, name: str, array: NDArray[Any]) -> None:
+        self._scope.find_var(name).get_tensor().set(array, paddle.CPUPlace())
+
+
+def _role(op: Any) -> int:
+    return int(op.attr("op_role")) if op.has_attr("op_role") else 0
+
+
+def _is_made_before(program: Any, name: str) -> bool:
+    """Whether it is a result of the backward pass, and not of the optimizer's own operations, such as clipping."""
+    for op in program.global_block().ops:
+        if name in op.output_arg_names:
+            return not _role(op) & OPTIMIZE
+    return False
+
+
+def _gradient(variable: Any, share: float) -> tuple[list[int] | None, NDArray[Any]]:
+    """Rows, if it has only some, and numbers."""
+    try:
+        sparse = variable.get_selected_rows()
+    except (RuntimeError, ValueError):
+        return None, np.array(variable.get_tensor()) * np.float32(share)
+    return list(sparse.rows()), np.array(sparse.get_tensor()) * np.float32(share)
+
+
+def _set_gradient(variable: Any, parts: list[tuple[list[int] | None, NDArray[Any]]]) -> None:
+    if parts[0][0] is None:
+        variable.get_tensor().set(np.add.reduce([part for _, part in parts]), paddle.CPUPlace())
+        return
+    sparse = variable.get_selected_rows()
+    sparse.set_rows([row for rows, _ in parts for row in rows or ()])
+    sparse.get_tensor().set(np.concatenate([part for _, part in parts]), paddle.CPUPlace())
+
+
+def _plain_embedding(
+    input: Any,  # noqa: A002 - Paddle's word
+    size: Sequence[int],
+    padding_idx: int | None = None,
+    is_test: bool = False,  # noqa: ARG001
+    entry: Any = None,  # noqa: ARG001
+    table_class: str = "",  # noqa: ARG001
+    param_attr: Any = None,
+    dtype: str = "float32",
+    slot: Any = None,  # noqa: ARG001
+) -> Any:
+    """`sparse_embedding` without servers: ids of a column of one give rows without that column."""
+    flat = paddle.reshape(input, [-1]) if len(input.shape) == 2 and input.shape[-1] == 1 else paddle.squeeze(input, -1)
+    return paddle.static.nn.embedding(
+        flat, size, is_sparse=True, padding_idx=padding_idx, param_attr=param_attr, dtype=dtype
+    )
+
+
+def _cpu() -> Any:
+    return paddle.base.core.default_cpu_generator()
+
+
+def main(argv: list[str]) -> int:
+    """The exit status."""
+    directory, side, *more = argv
+    PlainProgram(directory, side, is_nudged="nudged" in more).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
