@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import os
 import pickle
 from pathlib import Path
@@ -24,6 +25,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),
 ]
 
+ROOT = Path(__file__).resolve().parents[2]
 STEPPING = "self.schedule.step()"
 OWN_PASS = "(0.1 * dy_model.embedding(self.create_feeds(batch_data, config)[1][0]).square().mean()).backward()"
 OPTIMIZERS = {
@@ -243,6 +245,31 @@ def test_a_model_that_can_not_be_traced(tmp_path: Path) -> None:
     runs.save(made.job, saved, Progress(runner="train", mode="alone", trainers_in_all=1, seed=11, epoch=1, stage=0))
     with pytest.raises(UmiakError, match="can't be traced"):
         made.export(str(tmp_path / "inference"), saved, sample=lambda: stacked(batches[0]))
+
+
+def test_a_loss_of_the_shape_1_learns(tmp_path: Path) -> None:
+    """Whatever numpy says about arrays of one number."""
+    batches = models.story(tmp_path, samples=64, optimizer=models.SGD, stepping="loss = loss.reshape([1])")
+    losses, _ = models.plain_losses(tmp_path / "dygraph_model.py", batches, epochs=1)
+    found, _ = learned(engine(tmp_path, sample=lambda: stacked(batches[0])), batches)
+    assert found == pytest.approx(losses, abs=1e-6)
+
+
+def test_a_failure_of_a_newer_numpy_is_told_as_one(tmp_path: Path) -> None:
+    said = "only 0-dimensional arrays can be converted to Python scalars"
+    batches = models.story(tmp_path, samples=64, stepping=f"raise TypeError({said!r})")
+    made = engine(tmp_path)
+    with pytest.raises(UmiakError) as failed:
+        learned(made, batches)
+    assert "numpy<2.4" in (failed.value.problems[0].hint or "")
+
+
+def test_the_pinned_numpy_takes_an_array_of_one_number_as_a_scalar() -> None:
+    """As helpers of PaddleRec do, and PaddlePaddle 3.3.1 in `float(tensor)`."""
+    pins = dict(each.split("==") for each in (ROOT / "constraints.txt").read_text().splitlines() if "==" in each)
+    assert tuple(map(int, pins["numpy"].split(".")[:2])) < (2, 4)
+    if np.__version__ == pins["numpy"]:
+        assert math.sqrt(np.array([4.0])) == 2.0
 
 
 def test_failures_have_their_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

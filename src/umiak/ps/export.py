@@ -167,6 +167,23 @@ def rows(path: str | os.PathLike[str], table: str) -> tuple[NDArray[np.uint64], 
     return np.concatenate(keys), np.column_stack([np.concatenate(first), np.concatenate(values)])
 
 
+def specs_of(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
+    """The tables of a checkpoint, as they are described."""
+    return {name: dict(table.spec) for name, table in checkpoint.read(path).tables.items()}
+
+
+def arrays(path: str | os.PathLike[str], table: str) -> dict[str, Floats]:
+    """The arrays of a dense table, by name, each as its numbers end to end."""
+    source = _Source(path, table)
+    whole = np.zeros(sum(_sizes(source.spec)), np.float32)
+    for shard in source.shards():
+        for _, offset, values, _ in source.pieces(shard):
+            whole[offset : offset + len(values)] = values
+    ends = np.cumsum([0, *_sizes(source.spec)]).tolist()
+    names = [each["name"] for each in source.spec["arrays"]]
+    return {name: whole[first:end] for name, first, end in zip(names, ends[:-1], ends[1:], strict=True)}
+
+
 def contents(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     """All of a checkpoint in memory, for tests and small tables: by table name, as `umiak_native.ShardFile` hands it out.
 

@@ -18,13 +18,9 @@ import numpy as np
 import paddle
 
 from umiak.core.problem import Problem, UmiakError
-from umiak.core.value import replace
 from umiak.ps import values
-from umiak.ps.environment import PsSeat
-from umiak.ps.paddle_models import TableChoice, plan_of, used_elsewhere
-from umiak.ps.sessions import Session
-from umiak.ps.strategies import Sync
-from umiak.train.checkpoints import paddlerec, runs
+from umiak.ps.paddle_models import plan_of, used_elsewhere
+from umiak.train.checkpoints import paddlerec, weights
 from umiak.train.config.paddlerec.dotted import dotted
 from umiak.train.engines import dygraph_export, paddle_steps
 from umiak.train.engines import dygraph_learning as learning
@@ -43,7 +39,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from umiak.ps.sessions import Session
     from umiak.ps.values import Opened
+    from umiak.train.checkpoints.weights import StateEntry
     from umiak.train.config.values import Slots
     from umiak.train.engines.engine import EngineOptions
     from umiak.train.metrics.metric_set import MetricSet
@@ -68,9 +66,8 @@ class DygraphEngine:
         options: EngineOptions,
         where: str | None = None,
         sample: Callable[[], Batch | None] | None = None,
-        choice: TableChoice | None = None,
     ) -> None:
-        """``sample`` gives a batch to try the model with; ``choice``: what becomes a table is known already."""
+        """``sample`` gives a batch to try the model with."""
         self.job = job
         self.slots = slots
         self._options = options
@@ -87,9 +84,9 @@ class DygraphEngine:
         """What the model's code works with, besides its own objects."""
         with self._aside():
             names, metrics = self.code.create_metrics()
-        self._shapes = {name: tuple(each.shape) for name, each in self.model.state_dict().items()}
+        self._state = dygraph_export.state_entries(self.model)
         made = DygraphLearning(self.model, optimizers, job, self.config, options)
-        made.decide(file, choice, None if choice or sample is None else lambda: self._elsewhere(sample))
+        made.decide(file, None if sample is None else lambda: self._elsewhere(sample))
         self.plan, self.is_own = made.plan, made.is_own
         self.optimizer, self.buffers, self.schedules = made.optimizer, made.buffers, made.schedules
         told = [objects.remark(name, each) for name, each in zip(names, metrics, strict=False)]
@@ -104,12 +101,6 @@ class DygraphEngine:
         if job.rank:
             # The first draws as PaddleRec's trainer does, and the others something else.
             generators.seed_all(self.first_seed)
-
-    def _copied(self, job: Session) -> DygraphEngine:
-        """The same model again, with its tables in another job."""
-        choice = learning.same_tables(self.plan)
-        options = replace(self._options, checkpoint="")
-        return DygraphEngine(self.code.file, self.slots, job=job, options=options, where=self._where, choice=choice)
 
     # ---- what becomes a table
 
@@ -242,29 +233,26 @@ class DygraphEngine:
     def weights(self) -> dict[str, NDArray[Any]]:
         """Everything that the model's `state_dict` would have without tables."""
         there = {name: dygraph_export.array(each) for name, each in self.model.state_dict().items()}
-        return {name: there[name] for name in self._shapes if name in there}
+        return {name: there[name] for name in self._state if name in there}
 
     def takes_weights(self, path: str) -> bool:
         """Whether a checkpoint is PaddleRec's, or has as a table what is a parameter here, or the other way round."""
         if paddlerec.is_there(path):
             return True
         there = learning.tables_in(path, self._options.prefix)
-        if there is None:
-            return False
+        if there is None or self._options.checkpoint:
+            return there is not None
         if self.is_own or learning.is_own(path, self._options.prefix):
             return not self.is_own or not values.fits(path, self.tables(), shards=self.job.options.shards)
         return {*there} != {*self.table_names}
 
     def take_weights(self, path: str) -> None:
         """Begin with the weights of such a checkpoint. Every trainer calls it."""
-        if paddlerec.is_there(path):
-            found = paddlerec.weights(path)
-        else:
-            found = self._weights_of(path, replace(self._options, checkpoint=path))
+        found = paddlerec.weights(path) if paddlerec.is_there(path) else self._saved(path)
         self.set_weights(found, path)
 
     def set_weights(self, found: Mapping[str, NDArray[Any]], path: str) -> None:
-        problems = _misfits(found, self._shapes, path)
+        problems = _misfits(found, self._state, path)
         if problems:
             raise UmiakError(*problems)
         tabled = [f"{layer}.weight" for table in self.plan.tables for layer in table.layers]
@@ -282,23 +270,12 @@ class DygraphEngine:
             optimizer = {"LR_Scheduler": schedules[0]} if schedules else {}
             # Where others go on learning meanwhile, only the checkpoint has everything as it was at one time.
             is_alone = self.job.world == 1 and not self.job.seat.servers
-            weights = self.weights() if is_alone else self._weights_of(checkpoint, None)
-            dygraph_export.write_paddlerec(weights, optimizer, checkpoint)
+            found = self.weights() if is_alone else self._saved(checkpoint)
+            dygraph_export.write_paddlerec(found, optimizer, checkpoint)
 
-    def _weights_of(self, checkpoint: str, options: EngineOptions | None) -> dict[str, NDArray[Any]]:
-        """What a checkpoint of ours has, in full size. It is loaded into this process alone."""
-        alone = Session(PsSeat(), Sync(), self.job.options)
-        try:
-            with self._aside():
-                if options is None:
-                    engine = self._copied(alone)
-                else:
-                    engine = DygraphEngine(self.code.file, self.slots, job=alone, options=options, where=self._where)
-                runs.start_from(alone, checkpoint, engine.tables())
-                engine.restore()
-                return engine.weights()
-        finally:
-            alone.abandon()
+    def _saved(self, checkpoint: str) -> dict[str, NDArray[Any]]:
+        """What a checkpoint of ours has, in full size."""
+        return weights.read(checkpoint, self._options.prefix, self._state)
 
     def export(
         self,
@@ -316,7 +293,7 @@ class DygraphEngine:
             raise UmiakError(Problem(code="UM-TRAIN-066", what=what, why="there is no sample to trace the model with"))
         with self._aside():
             plain = self.code.create_model()
-            dygraph_export.set_state(plain, self._weights_of(checkpoint, None))
+            dygraph_export.set_state(plain, self._saved(checkpoint))
             plain.eval()
             dygraph_export.export(plain, self._recorded(plain, batch), path, batch.size, self.code)
 
@@ -400,10 +377,10 @@ class DygraphFramework:
         )
 
 
-def _misfits(found: Mapping[str, NDArray[Any]], shapes: Mapping[str, tuple[int, ...]], path: str) -> list[Problem]:
+def _misfits(found: Mapping[str, NDArray[Any]], state: Mapping[str, StateEntry], path: str) -> list[Problem]:
     """Weights that are not there, or of another shape."""
     problems = []
-    for name, shape in shapes.items():
+    for name, shape in ((name, entry.shape) for name, entry in state.items()):
         if name not in found:
             problems.append(f"{name} is not in it")
         elif tuple(found[name].shape) != shape:

@@ -150,7 +150,7 @@ def _shown(loss: paddle.Tensor, told: dict[str, float]) -> float:
     """The loss as a number. A model that has set the gradients itself may return a tensor that means nothing, and show its loss only."""
     if loss.stop_gradient and objects.LOSS in told:
         return told[objects.LOSS]
-    return float(loss if loss.size == 1 else loss.astype("float32").mean())
+    return float(loss.astype("float32").mean().item())
 
 
 def _numbers(told: Any) -> dict[str, float]:

@@ -23,6 +23,7 @@ import paddle
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import replace, value
 from umiak.train.checkpoints import paddlerec
+from umiak.train.checkpoints.weights import StateEntry
 from umiak.train.engines import paddle_export
 from umiak.train.engines.paddle_export import Exported, Input, Output
 
@@ -98,6 +99,17 @@ def array(tensor: paddle.Tensor) -> NDArray[Any]:
     own = tensor.astype("float32") if tensor.dtype in HALVES else tensor.detach().clone()
     # Parameters are views of one array, all of which `numpy` of each one would copy.
     found: NDArray[Any] = own.numpy()
+    return found
+
+
+def state_entries(model: paddle.nn.Layer) -> dict[str, StateEntry]:
+    """What the state of a model has, before anything of it is in tables."""
+    first: dict[int, str] = {}
+    found = {}
+    for name, tensor in model.state_dict().items():
+        dtype = array(paddle.zeros([1], tensor.dtype)).dtype
+        same_as = first.setdefault(id(tensor), name)
+        found[name] = StateEntry(shape=tuple(tensor.shape), same_as=same_as, dtype=str(dtype))
     return found
 
 

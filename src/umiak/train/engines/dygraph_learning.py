@@ -1,7 +1,7 @@
 """How a model in the form of PaddleRec 2 learns: through tables, or alone, where tables do not have its optimizers, by Paddle's own. An adapter, for Paddle.
 
 learning = DygraphLearning(model, optimizers, job, config, options)
-learning.decide("dygraph_model.py", choice=None, elsewhere=None)       UmiakError with everything that can't be done
+learning.decide("dygraph_model.py", elsewhere=None)                    UmiakError with everything that can't be done
 learning.optimizer, learning.buffers                                   what learns, and what else a checkpoint has
 """
 
@@ -16,6 +16,7 @@ from umiak.core.value import replace
 from umiak.ps import checkpoint as ps_checkpoint
 from umiak.ps.manifest import BadCheckpoint
 from umiak.ps.paddle_models import ModelPlan, TableChoice, carry_over, plan_of
+from umiak.train.checkpoints.weights import BUFFERS, MODEL
 from umiak.train.engines import model_text
 from umiak.train.engines.buffers import Buffers
 from umiak.train.engines.state import own_optimizers
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
     from umiak.ps.paddle_models import CarriedOptimizer
     from umiak.ps.sessions import Session
     from umiak.train.engines.engine import EngineOptions
-
-BUFFERS = "dense.buffers"
-MODEL = "dense.model"
-"""All of a model's state, where its own optimizers learn."""
 
 
 class DygraphLearning:
@@ -56,17 +53,19 @@ class DygraphLearning:
         self._is_shared = job.world > 1 or bool(job.seat.servers)
         self.schedules = ScheduleState(optimizers)
         self.plan = ModelPlan()
-        self.is_own = is_own(options.checkpoint, options.prefix)
+        self.is_own = False
         """Whether the model's own optimizers learn, and nothing is in tables but what checkpoints keep."""
 
-    def decide(self, file: str, choice: TableChoice | None, elsewhere: Callable[[], tuple[str, ...]] | None) -> None:
-        """``choice``: what becomes a table is known already; ``elsewhere`` finds weights that are used past their layers."""
-        if self.is_own:
-            # A checkpoint's weights are what is wanted, and not what learned them.
-            self._optimizers = ()
-        else:
-            self._plan(choice or self._choice(), elsewhere)
-            self.is_own = self._learns_on_its_own(file)
+    def decide(self, file: str, elsewhere: Callable[[], tuple[str, ...]] | None) -> None:
+        """``elsewhere`` finds weights that are used past their layers."""
+        if self._options.checkpoint:
+            # Nothing learns where a checkpoint is evaluated. So whatever the code does with a weight, it has all of it.
+            self.is_own = True
+            self.optimizer = OwnOptimizers(self._model, (), self._job, prefix=self._options.prefix)
+            self.buffers = Buffers(paddle.nn.Layer(), self._job, table=MODEL, learned=())
+            return
+        self._plan(choice_of(self._config), elsewhere)
+        self.is_own = self._learns_on_its_own(file)
         if self.is_own:
             self._let_own_learn()
         else:
@@ -90,13 +89,6 @@ class DygraphLearning:
         )
         self.buffers.on_read, self.buffers.on_set = self.schedules.store, self.schedules.load
 
-    def _choice(self) -> TableChoice:
-        """What the config asks for; where a checkpoint is evaluated, what it has."""
-        if self._options.checkpoint and (there := tables_in(self._options.checkpoint, self._options.prefix)):
-            embeddings = [name for name, each in self._model.named_sublayers() if isinstance(each, paddle.nn.Embedding)]
-            return TableChoice(tables=there, parameters=tuple([name for name in embeddings if name not in there]))
-        return choice_of(self._config)
-
     def _plan(self, choice: TableChoice, elsewhere: Callable[[], tuple[str, ...]] | None) -> None:
         self.plan = plan_of(self._model, self._optimizers, is_shared=self._is_shared, choice=choice)
         if elsewhere is not None and (names := elsewhere()):
@@ -106,10 +98,6 @@ class DygraphLearning:
 
     def _learns_on_its_own(self, file: str) -> bool:
         """Whether optimizers that tables do not have learn in this process. UmiakError with everything that is in the way."""
-        if self.plan.uncarried and self._options.checkpoint:
-            # What a checkpoint has in tables can be read whatever learns from it here.
-            learner = paddle.optimizer.SGD(parameters=self._model.parameters())
-            self.plan = plan_of(self._model, learner, is_shared=self._is_shared, choice=self._choice())
         if not self.plan.problems:
             return False
         choice = choice_of(self._config)
@@ -168,14 +156,6 @@ def is_own(path: str, prefix: str) -> bool:
         return bool(path) and f"{prefix}{MODEL}" in ps_checkpoint.read(path).tables
     except BadCheckpoint:
         return False
-
-
-def same_tables(plan: ModelPlan) -> TableChoice:
-    """What makes the same tables again, wherever the model is."""
-    return TableChoice(
-        tables=tuple([each.name for each in plan.tables]),
-        parameters=tuple([each.name.removesuffix(".weight") for each in plan.parameters if each.why]),
-    )
 
 
 def tables_in(path: str, prefix: str) -> tuple[str, ...] | None:

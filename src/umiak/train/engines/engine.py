@@ -59,7 +59,7 @@ class EngineOptions:
     is_shared: bool = False
     """Whether several trainers, or servers, hold what is learned; engines see it from their job, `Framework.examine` has none."""
     checkpoint: str = ""
-    """One that will be loaded, and whose form tables shall have; none: as the model and the config say."""
+    """One that will be loaded to be evaluated: nothing learns then. None: the model is trained."""
 
 
 @value

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import ModuleType, TracebackType
 
+NO_SCALAR = "only 0-dimensional arrays can be converted"
+NEWER_NUMPY = (
+    "since numpy 2.4 an array of one number is no scalar, which PaddlePaddle 3.3.1 and PaddleRec's code rely on: "
+    "`python -m pip install 'numpy<2.4'`"
+)
 _beside: dict[str, dict[str, ModuleType]] = {}
 """The modules beside each model, by directory; those of the current one are in `sys.modules`."""
 _current: list[str] = []
@@ -84,8 +89,10 @@ def failure(error: BaseException, file: str) -> UmiakError:
     if isinstance(error, SystemExit):
         told = f"{error.code}: a model that ends its process ends the training"
     what = f"the model's code failed: {type(error).__name__}: {told if len(told) <= 300 else told[:297] + '...'}"
-    where = _place(error, own, file)
-    return UmiakError(Problem(code="UM-TRAIN-021", what=what, where=where), exit_status=Exit.JOB_FAILED)
+    hint = NEWER_NUMPY if isinstance(error, TypeError) and NO_SCALAR in told else None
+    return UmiakError(
+        Problem(code="UM-TRAIN-021", what=what, hint=hint, where=_place(error, own, file)), exit_status=Exit.JOB_FAILED
+    )
 
 
 def _place(error: BaseException, own: list[TracebackType], file: str) -> str:

@@ -175,7 +175,7 @@ class PaddleEngine:
         ):
             results = self.model(inputs)
             loss = self.model.loss(results, inputs)
-            number = float(loss)
+            number = float(loss.astype("float32").item())
         if not math.isfinite(number):
             raise paddle_steps.diverged(number, step)
         if self._options.gradient_scale == SUMMED:
