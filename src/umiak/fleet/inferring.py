@@ -12,13 +12,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import paddle
 from paddle.distributed import fleet
 from paddle.distributed.fleet.utils import ps_util
 
 from umiak.fleet import calls, job, saving
-from umiak.fleet.programs import rewriting, rules, sites
+from umiak.fleet.programs import parameters, rewriting, rules, sites
 from umiak.fleet.programs.accessors import STATISTICS, RowCounting
 from umiak.fleet.programs.initializers import first_rows
 from umiak.fleet.programs.rewriting import PlannedRows
@@ -100,9 +99,7 @@ class DistributedInfer:
         if not file.exists():
             what = f"DistributedInfer: no dense parameters beneath {dirname}: there is no {saving.DENSE}"
             raise bad("UM-FLEET-064", what, "give the path that fleet.save_persistables was given")
-        scope = paddle.static.global_scope()
-        for name, numbers in paddle.load(str(file), return_numpy=True).items():
-            scope.var(name).get_tensor().set(np.asarray(numbers), paddle.CPUPlace())
+        parameters.write(paddle.static.global_scope(), paddle.load(str(file), return_numpy=True))
 
 
 def _counting(site: TableSite, spec: specs.SparseTable) -> RowCounting | None:

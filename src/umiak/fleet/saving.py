@@ -22,6 +22,7 @@ import paddle
 from umiak.core.value import replace
 from umiak.fleet import beginning, exporting
 from umiak.fleet.job import say
+from umiak.fleet.programs import parameters
 from umiak.ps import checkpoint, manifest
 from umiak.ps.errors import bad
 
@@ -144,8 +145,8 @@ def load_one_table(job: FleetJob, number: int, path: str) -> None:
 
 
 def _dense(runner: ProgramRunner) -> dict[str, Any]:
-    scope = paddle.static.global_scope()
-    return {each.name: np.array(scope.find_var(each.name).get_tensor()) for each in runner.plan.parameters}
+    names = [*(each.name for each in runner.plan.parameters), *runner.buffers]
+    return parameters.read(paddle.static.global_scope(), names)
 
 
 def _bind(job: FleetJob) -> None:

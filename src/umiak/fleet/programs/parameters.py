@@ -13,8 +13,10 @@ from paddle.base import core
 from umiak.ps.layers import common
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
+
+    from numpy.typing import NDArray
 
     from umiak.ps.clients.protocol import Floats
     from umiak.ps.layers.dense import Gradient
@@ -41,6 +43,17 @@ def is_filled(scope: Any, name: str) -> bool:
         return found is not None and found.get_tensor()._is_initialized()  # noqa: SLF001
     except ValueError:  # it is no tensor: Paddle declares embeddings of older programs otherwise
         return False
+
+
+def read(scope: Any, names: Iterable[str]) -> dict[str, NDArray[Any]]:
+    """Those of these variables that a scope has numbers of."""
+    return {name: np.array(scope.find_var(name).get_tensor()) for name in names if is_filled(scope, name)}
+
+
+def write(scope: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """The opposite."""
+    for name, array in arrays.items():
+        scope.var(name).get_tensor().set(np.ascontiguousarray(array), core.CPUPlace())
 
 
 class ScopeOptimizer(common.Optimizer):

@@ -115,6 +115,9 @@ class ProgramRunner:
         self._views = FloatViews()
         self._joined: dict[int, ScopeRows] = {}
         """Of each group, in the scope of the last step."""
+        learned = {each.name for each in plan.parameters}
+        self.buffers = [each.name for each in plan.program.all_parameters() if each.name not in learned]
+        """Parameters that nobody learns, such as the means of batch_norm: each trainer has its own, and saves have the first one's."""
         self._groups = _groups(plan)
         self._replaced = {site.replaced for site in plan.lookups if site.replaced}
         self._operations = 0
@@ -220,6 +223,9 @@ class ProgramRunner:
                 table=self._dense_table,
                 session=self.session,
                 manners={each.name: each.manner for each in self.plan.parameters if each.manner != type(each.manner)()},
+            )
+            self.optimizer.keep_buffers(
+                lambda: parameters.read(scope, self.buffers), lambda arrays: parameters.write(scope, arrays)
             )
             gradients = {each.name: each.gradient for each in self.plan.parameters}
             self._gradients = [*self._row_gradients, *(gradients[name] for name in self.optimizer.names)]
