@@ -69,6 +69,9 @@ def test_a_load_that_fails_ends_the_job_and_everybody_says_why(saved: Path, stag
     said = stage.transcript()
     assert "UM-FLEET-060" in said
     assert shard.name in said
+    for name in (f"{role}log.{rank}" for role in ("worker", "server") for rank in range(2)):
+        log = (stage.directory / "launcher0" / "log" / name).read_text()
+        assert shard.name in log, f"{name} does not say why"
     assert not (tmp_path / "trainer.0").exists()
     assert not (tmp_path / "trainer.1").exists()
 

@@ -118,7 +118,7 @@ def watch(session: Session) -> None:
     client = _observer(session)
     ready = ReadyTable(client)
     while (found := ready.read()).stage in (0, _SAID):
-        time.sleep(10 * LOOK_S)
+        time.sleep(LOOK_S)
     if found.stage == _FAILED:
         say(f"the job can't begin: {found.text}")
     client.close()
@@ -181,6 +181,7 @@ def _loaded(session: Session, path: str, own: str) -> dict[str, Any]:
         problem = error.problems[0] if isinstance(error, UmiakError) else None
         text = _words(problem) if problem else str(error)
         ready.write(Beginning(stage=_FAILED, text=f"{path}: {text}", id=own))
+        time.sleep(20 * LOOK_S)  # servers look for it, and say it before the launcher ends them
         return {"tables": [], "error": text, "hint": problem.hint if problem else None}
     return {"tables": [*manifest.tables], "error": "", "hint": None}
 
