@@ -24,6 +24,8 @@ import umiak_native
 
 from benchmarks import measure
 from umiak import data
+from umiak.train import reading
+from umiak.train.config.values import Dataset, DenseSlot
 
 SPARSE = ["click", *map(str, range(1, 27))]
 DENSE = {"dense_feature": 13}
@@ -81,6 +83,19 @@ def read_all(path: Path, **settings: object) -> int:
     return count
 
 
+def read_as_trainers_do(path: Path, shuffle: int) -> int:
+    """The same file through `umiak.train.reading`, with the key `shuffle` of a runner."""
+    dense = tuple([DenseSlot(name=name, shape=(width,)) for name, width in DENSE.items()])
+    dataset = Dataset(
+        name="train", data_path=str(path), batch_size=BATCH, sparse_slots=tuple(SPARSE), dense_slots=dense
+    )
+    count = 0
+    with reading.read(dataset, reading.find(dataset), shuffle=shuffle) as samples:
+        for batch in samples:
+            count += batch.size if batch.sparse and batch.dense else 0
+    return count
+
+
 def in_python(path: Path, lines: int) -> int:
     """A reader as recommendation libraries in Python have it: a dictionary per line, an array per slot, then batches."""
 
@@ -134,6 +149,9 @@ def main(argv: list[str]) -> int:
             Subject("text, 1 thread", lambda: read_all(path)),
             Subject("text, 2 threads", lambda: read_all(path, threads=2)),
             Subject("text, 1 thread, shuffled in windows of 50,000", lambda: read_all(path, **windows)),
+            Subject("trainer, in the order of the file", lambda: read_as_trainers_do(path, 0)),
+            Subject("trainer, `shuffle: 50000`", lambda: read_as_trainers_do(path, 50_000)),
+            Subject("trainer, `shuffle: 1000`", lambda: read_as_trainers_do(path, 1_000)),
             Subject("cache", lambda: read_all(path, cache=cache)),
             Subject("cache, shuffled in blocks and windows", lambda: read_all(path, cache=cache, **windows)),
             Subject("Python, a dictionary per line, arrays per slot", lambda: in_python(path, few), few / asked.lines),

@@ -121,12 +121,13 @@ def test_another_shuffle_within_an_epoch_is_refused(work: Work, runner: str, win
 
 def test_lines_that_were_passed_over_are_told(work: Work) -> None:
     path = work.path / "data" / "train" / "part-0"
-    path.write_text("\n" + path.read_text().replace("\n", "\n\n", 2))
-    done = run(work, "alone")
+    path.write_text("\n" + path.read_text().replace("\n", "\n\n", 2) + "no sample\n")
+    done = work.here("alone", "-o", "dataset.train.bad_lines=1")
+    assert done.status == 0, done.said
     assert f"epoch 1/{EPOCHS} done  {SAMPLES:,} samples in" in done.said
-    assert done.said.count(", 3 blank lines skipped") == EPOCHS
+    assert done.said.count(", 3 blank lines skipped, 1 bad line skipped") == EPOCHS
     rows = [json.loads(line) for line in (work.path / "run" / "alone" / "metrics.jsonl").read_text().splitlines()]
-    assert [row["blank_lines"] for row in rows if row["event"] == "epoch"] == [3] * EPOCHS
+    assert [(row["blank_lines"], row["bad_lines"]) for row in rows if row["event"] == "epoch"] == [(3, 1)] * EPOCHS
 
 
 def test_hash_of_a_text_in_a_reader_is_warned_of_once(work: Work) -> None:
