@@ -190,8 +190,8 @@ def test_an_elastic_pod(etcd: str) -> None:
     assert found["PADDLE_MASTER"] == ("etcd://etcd:2379" if etcd else f"wide-worker-0:{port['port']}")
     first = variables(objects[("Pod", "wide-worker-0")])
     if not etcd:  # it opens a master only at its own address
-        assert first["PADDLE_MASTER"] == f"$(POD_IP):{port['port']}"
-        assert list(first).index("POD_IP") < list(first).index("PADDLE_MASTER")
+        assert first["PADDLE_MASTER"] == f"$(POD_IP_DUMMY):{port['port']}"
+        assert list(first).index("POD_IP_DUMMY") < list(first).index("PADDLE_MASTER")
 
 
 def test_addresses_of_both_families() -> None:

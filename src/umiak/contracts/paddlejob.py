@@ -29,7 +29,8 @@ MASTER = "PADDLE_MASTER"
 ATTEMPT = "PADDLEJOB_ATTEMPT"
 """How often this pod was started again, which a script may want to know. It is read from a key of the ConfigMap that only the one of
 this very attempt has, so that no container starts with the endpoints of another attempt, or with somebody else's ConfigMap."""
-KUBEFLOW_OWN_ADDRESS = "POD_IP_DUMMY"
+OWN_ADDRESS = "POD_IP_DUMMY"
+"""The first pod's, where pods meet at it; called as Kubeflow does. POD_IP may be a name."""
 
 ROLE_WORDS = {"ps": "PSERVER", "worker": "TRAINER", "heter": "HETER"}
 """By the words of the manifest."""
@@ -97,8 +98,7 @@ def of_elastic(namespace: str, job: str, count: str, *, now: int, etcd: str = ""
 def elastic_master(first: str, port: int, *, is_first: bool, is_six: bool = False) -> str:
     """Where elastic pods meet without etcd: at the first worker. Paddle's launcher opens a master only at its own address, so the first
     worker is told that instead of its name."""
-    own = f"[$({POD_IP})]" if is_six else f"$({POD_IP})"
-    return f"{own if is_first else first}:{port}"
+    return f"{_own(is_six=is_six) if is_first else first}:{port}"
 
 
 def of_kubeflow(
@@ -116,8 +116,7 @@ def of_kubeflow(
     ``is_server``: None in a job without servers. Paddle's launcher takes a number of trainers for parameter-server mode.
     ``is_six``: pods of this cluster have addresses of IPv6, which stand in brackets before a port.
     """
-    own = f"[$({KUBEFLOW_OWN_ADDRESS})]" if is_six else f"$({KUBEFLOW_OWN_ADDRESS})"
-    master = own if is_first else first
+    master = _own(is_six=is_six) if is_first else first
     found = {
         "PYTHONUNBUFFERED": "1",
         "PADDLE_JOB_ID": job,
@@ -127,6 +126,10 @@ def of_kubeflow(
     if is_server is not None:
         found["PADDLE_SERVER_NUM" if is_server else "PADDLE_TRAINER_NUM"] = "1"
     return found
+
+
+def _own(*, is_six: bool) -> str:
+    return f"[$({OWN_ADDRESS})]" if is_six else f"$({OWN_ADDRESS})"
 
 
 def _listed(places: Sequence[PodPlace]) -> str:

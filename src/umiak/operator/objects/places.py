@@ -70,8 +70,8 @@ def elastic_master(view: JobView, slot: PodSlot, ports: Mapping[str, int]) -> di
         return {}
     first = pod_name(view.job.name, PodRole.WORKER, 0, view.job.api)
     port = ports.get(first, job_port(view.job))
-    is_six = view.facts.is_six and view.spec.intranet is not Intranet.SERVICE
-    return {contract.MASTER: contract.elastic_master(first, port, is_first=slot.name == first, is_six=is_six)}
+    is_first = slot.name == first
+    return {contract.MASTER: contract.elastic_master(first, port, is_first=is_first, is_six=view.facts.is_six)}
 
 
 def _addresses(view: JobView) -> dict[str, str] | None:

@@ -170,7 +170,9 @@ def _variables(view: JobView, slot: PodSlot, ports: Mapping[str, int]) -> list[d
     made = [address, *_listed(contract.of_pod(slot.role.value, slot.index))]
     if slot.name in ports:
         made.append({"name": contract.PORT, "value": str(ports[slot.name])})
-    made += _listed(elastic_master(view, slot, ports))
+    if master := elastic_master(view, slot, ports):
+        own = f"$({contract.OWN_ADDRESS})" in master[contract.MASTER]
+        made += [*([_own_address(contract.OWN_ADDRESS)] if own else ()), *_listed(master)]
     if not view.spec.is_elastic:
         key = {"name": view.job.name, "key": contract.attempt_key(view.job.uid, slot.attempt)}
         made.append({"name": contract.ATTEMPT, "valueFrom": {"configMapKeyRef": key}})
@@ -189,7 +191,7 @@ def _kubeflow_variables(view: JobView, slot: PodSlot) -> list[dict[str, Any]]:
         is_server=slot.role is PodRole.PS if view.spec.role(PodRole.PS) else None,
         is_six=view.facts.is_six,
     )
-    own = [_own_address(contract.KUBEFLOW_OWN_ADDRESS)] if is_first else []
+    own = [_own_address(contract.OWN_ADDRESS)] if is_first else []
     return [*own, *_listed(found)]
 
 
