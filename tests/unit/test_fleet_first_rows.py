@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.static_programs import fleet, older_programs, paddle
+from umiak.core.value import replace
 from umiak.fleet import job
 from umiak.fleet.programs import rewriting
 
@@ -152,3 +153,24 @@ def test_rows_that_are_admitted_late_are_not_sent() -> None:
         fleet.init_worker()
         found = executor.run(main, feed={"ids": np.arange(5).reshape(-1, 1)}, fetch_list=[rows])[0]
     assert not found.any()
+
+
+def test_a_first_trainer_that_is_started_again_sends_only_what_is_missing() -> None:
+    fleet.init(fleet.PaddleCloudRoleMaker())
+    with paddle.static.scope_guard(paddle.static.Scope()):
+        made = SeededProgram(3, INITIALIZERS["constant"], "sparse_embedding")
+        with paddle.static.program_guard(made.main, made.startup):
+            fleet.distributed_optimizer(sgd(), fleet.DistributedStrategy()).minimize(made.loss)
+        begun = job.current()
+        assert begun is not None
+        table = begun.tables["rows0"]
+        table.open()
+        learned = np.full((3, DIM), 7.0, np.float32)
+        begun.session.client.set(table.number, np.arange(3, dtype=np.uint64), learned)
+        begun.session.seat = replace(begun.session.seat, restarts=1)
+        executor = paddle.static.Executor(paddle.CPUPlace())
+        executor.run(made.startup)
+        fleet.init_worker()
+        rows = table.rows(np.arange(IDS, dtype=np.uint64), create=False)
+    assert (rows[:3] == 7.0).all()
+    assert (rows[3:] == 0.25).all()
