@@ -27,7 +27,7 @@ from umiak.ps.absent import Missing
 from umiak.ps.errors import bad
 from umiak.ps.layers import arguments
 from umiak.ps.layers import common as layers
-from umiak.ps.layers.dense import FROZEN, TABLE, Manner, chosen_rule
+from umiak.ps.layers.dense import FROZEN, TABLE, Manner
 from umiak.ps.layers.memory import floats_at
 
 if TYPE_CHECKING:
@@ -229,26 +229,18 @@ def optimizer(
     arguments.refuse("optimizer", unknown, arguments.OF_OPTIMIZERS)
     if not isinstance(model, paddle.nn.Layer):
         raise bad("UM-PS-171", f"model: not a paddle.nn.Layer: {type(model).__name__}", "optimizer(model, ...)")
-    clip, decay = arguments.clip(clip, grad_clip), arguments.decay(rule, decay, weight_decay)
-    chosen = chosen_rule(arguments.rule(rule), schedule.base_lr if schedule else arguments.learning_rate(learning_rate))
+    rate = schedule.base_lr if schedule else learning_rate
+    said = {"clip": clip, "grad_clip": grad_clip, "decay": decay, "weight_decay": weight_decay}
+    how = layers.how_learned(rule, rate, table=table, **said)
     # Those that are frozen now may learn later.
     statistics = running_statistics(model)
     named = ((name, each) for name, each in model.named_parameters() if id(each) not in statistics)
     parameters = {name: each for name, each in named if can_learn(each)}
     inner = model.sublayers(include_self=True)
-    clips = clip is not None and any(each is not None for each in (clip.value, clip.norm, clip.global_norm))
+    limits = how.clip
+    clips = limits is not None and any(each is not None for each in (limits.value, limits.norm, limits.global_norm))
     manners = {name: manner for name, each in parameters.items() if (manner := _manner(each, clips=clips)) != Manner()}
-    made = Optimizer.of(
-        parameters,
-        chosen,
-        schedule,
-        clip=clip,
-        decay=decay,
-        table=table,
-        session=session,
-        embeddings=inner,
-        manners=manners,
-    )
+    made = Optimizer.of(parameters, how, schedule, session=session, embeddings=inner, manners=manners)
     if buffers:
         keep_buffers(made, model)
     return made

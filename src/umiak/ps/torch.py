@@ -21,7 +21,7 @@ from umiak.ps.clients.gradients import STATISTICS
 from umiak.ps.errors import bad
 from umiak.ps.layers import arguments
 from umiak.ps.layers import common as layers
-from umiak.ps.layers.dense import FROZEN, TABLE, Manner, chosen_rule
+from umiak.ps.layers.dense import FROZEN, TABLE, Manner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -253,25 +253,14 @@ def optimizer(
     arguments.refuse("optimizer", unknown, arguments.OF_OPTIMIZERS)
     if not isinstance(model, torch.nn.Module):
         raise bad("UM-PS-171", f"model: not a torch.nn.Module: {type(model).__name__}", "optimizer(model, ...)")
-    clip, decay = arguments.clip(clip, grad_clip), arguments.decay(rule, decay, weight_decay)
+    said: dict[str, Any] = {"clip": clip, "grad_clip": grad_clip, "decay": decay, "weight_decay": weight_decay}
+    how = layers.how_learned(rule, learning_rate, table=table, **said)
     # Those that are frozen now may learn later.
     parameters = {
         name: each for name, each in model.named_parameters() if each.requires_grad or each.dtype == torch.float32
     }
     manners = {name: Manner(label=FROZEN) for name, each in parameters.items() if not each.requires_grad}
-    chosen = chosen_rule(arguments.rule(rule), arguments.learning_rate(learning_rate))
-    embeddings = model.modules()
-    made = Optimizer.of(
-        parameters,
-        chosen,
-        schedule,
-        clip=clip,
-        decay=decay,
-        table=table,
-        session=session,
-        embeddings=embeddings,
-        manners=manners,
-    )
+    made = Optimizer.of(parameters, how, schedule, session=session, embeddings=model.modules(), manners=manners)
     learned = {id(each) for each in parameters.values()}
     kept = {name: each for name, each in model.state_dict(keep_vars=True).items() if id(each) not in learned}
     kept = {name: each for name, each in kept.items() if isinstance(each, torch.Tensor) and each.numel()}

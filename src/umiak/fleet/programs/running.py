@@ -22,6 +22,7 @@ from umiak.fleet.programs.execution import RepeatedRuns
 from umiak.fleet.programs.feeding import FedArray, FloatViews, ScopeRows, array_of, fed, tensor_of
 from umiak.fleet.programs.first_rows import FirstRowSender
 from umiak.ps.errors import bad
+from umiak.ps.layers.dense import HowLearned
 from umiak.ps.tables.lookup import Lookup, as_keys
 
 if TYPE_CHECKING:
@@ -216,11 +217,8 @@ class ProgramRunner:
             learning = self.plan.learning
             self.optimizer = parameters.ScopeOptimizer.of(
                 {each.name: parameters.ScopeParameter(scope, each.name, each.shape) for each in self.plan.parameters},
-                learning.rule,
+                HowLearned(rule=learning.rule, clip=learning.clip, decay=learning.decay, table=self._dense_table),
                 learning.schedule,
-                clip=learning.clip,
-                decay=learning.decay,
-                table=self._dense_table,
                 session=self.session,
                 manners={each.name: each.manner for each in self.plan.parameters if each.manner != type(each.manner)()},
             )

@@ -19,7 +19,7 @@ from umiak.ps.absent import Missing
 from umiak.ps.errors import bad
 from umiak.ps.layers import arguments
 from umiak.ps.layers.buffers import KeptBuffers
-from umiak.ps.layers.dense import FROZEN, Learner, Manner, chosen_rule, room_for
+from umiak.ps.layers.dense import FROZEN, HowLearned, Learner, Manner, chosen_rule, room_for
 from umiak.ps.tables import lookup
 from umiak.ps.values import Opened
 
@@ -137,6 +137,25 @@ class Embedding:
         raise NotImplementedError
 
 
+def how_learned(
+    rule: specs.Rule | str,
+    learning_rate: Any,
+    *,
+    clip: specs.Clip | None,
+    grad_clip: Any,
+    decay: specs.Decay | None,
+    weight_decay: Any,
+    table: str,
+) -> HowLearned:
+    """What was said in our words, or in those of a framework: ``grad_clip``, ``weight_decay``, ``"AdamW"``. `BadRequest` for what has no meaning."""
+    return HowLearned(
+        clip=arguments.clip(clip, grad_clip),
+        decay=arguments.decay(rule, decay, weight_decay),
+        rule=chosen_rule(arguments.rule(rule), arguments.learning_rate(learning_rate)),
+        table=table,
+    )
+
+
 class Optimizer:
     """Learns everything that the servers hold."""
 
@@ -156,12 +175,9 @@ class Optimizer:
     def of(
         cls,
         parameters: dict[str, Tensor],
-        rule: specs.Rule,
+        how: HowLearned,
         schedule: Any,
         *,
-        clip: specs.Clip | None,
-        decay: specs.Decay | None = None,
-        table: str,
         session: Session | None,
         embeddings: Iterable[object] = (),
         manners: Mapping[str, Manner] | None = None,
@@ -186,10 +202,10 @@ class Optimizer:
             own,
             arrays,
             values,
-            rule=rule,
-            clip=clip,
-            decay=decay,
-            table=table,
+            rule=how.rule,
+            clip=how.clip,
+            decay=how.decay,
+            table=how.table,
             tables=tables.values(),
             manners=[manners.get(name, Manner()) for name in parameters],
         )

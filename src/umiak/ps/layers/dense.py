@@ -41,6 +41,16 @@ _LINE = 16
 
 
 @value
+class HowLearned:
+    """How the parameters of an optimizer learn, and in which table."""
+
+    rule: Rule
+    clip: Clip | None = None
+    decay: Decay | None = None
+    table: str = TABLE
+
+
+@value
 class Manner:
     """How a parameter learns: as the optimizer's rule says, but for this."""
 

@@ -23,4 +23,7 @@ class _Memory:
 
 def floats_at(address: int, shape: Iterable[int], owner: Any) -> Floats:
     """The contiguous float32 numbers there. The array keeps their ``owner`` alive. Made in less than half the time that dlpack takes."""
+    if not address:
+        # A tensor without numbers has no memory, which numpy before 2.4 does not take.
+        return np.zeros(tuple(shape), np.float32)
     return np.asarray(_Memory(address, tuple(shape), owner))
