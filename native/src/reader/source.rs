@@ -154,7 +154,8 @@ impl Source {
             }
             let limit = input.range().1.unwrap_or(u64::MAX);
             if self.place.offset < limit {
-                self.fill(&mut memory, limit - self.place.offset).map_err(|error| input.fault("it can't be read", error))?;
+                self.fill(&mut memory, limit - self.place.offset)
+                    .map_err(|error| input.fault("it can't be read", error))?;
                 if let Some(block) = self.cut(memory, limit).map_err(|error| input.fault("it can't be read", error))? {
                     return Ok(Some(block));
                 }

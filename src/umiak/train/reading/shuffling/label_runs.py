@@ -158,7 +158,7 @@ def problem(run: LongRun, dataset: str, *, window: int) -> Problem:
         what=f"dataset {dataset}: {seen.length:,} samples in a row have label {seen.label}: {who}{where}",
         why=f"{run.others:,} of the {run.total:,} labels of the epoch are {1 - seen.label}, so this data seems to be sorted; a model "
         "that is trained on it forgets one class while it learns the other, whatever the metrics of the training say",
-        hint=f"a larger window: {wider}; compressed files are not cut, so shuffle these beforehand"
+        hint=f"a larger window: {wider}; files that are compressed, or opened by a RecDataset, are not cut: shuffle these beforehand"
         if window
         else f"shuffle it: {wider}",
     )
