@@ -42,6 +42,7 @@ sys.path.insert(
     0, str(Path(__file__).resolve().parents[1])
 )  # for pages that have a module of their own beside this one
 from docs.worker_environment import environment_page
+from docs.zoo_page import zoo_page
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
 SOURCE = Path(platforms.__file__).resolve().parents[1]
@@ -360,6 +361,7 @@ PAGES = {
     "protocol.md": protocol_page,
     "train.md": train_reference,
     "worker-environment.md": environment_page,
+    "zoo.md": zoo_page,
 }
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
     git -C PaddleRec archive HEAD models tools | tar x -C /tmp/zoo
     python -m tools.zoo_compare /tmp/zoo                        goes on where it was interrupted
     python -m tools.zoo_compare /tmp/zoo --only rank/dnn --again
-    python -m tools.zoo_compare /tmp/zoo --part 1/2 --results first.jsonl     beside another one with --part 2/2; then `cat` both into docs/zoo.jsonl
+    python -m tools.zoo_compare /tmp/zoo --part 1/2 --results first.jsonl     beside another one with --part 2/2, then
+    python -m tools.zoo_compare /tmp/zoo --gather first.jsonl --gather second.jsonl
 
 A line of JSON for each model and way to train goes to `docs/zoo.jsonl`; `make docs` makes the page `docs/reference/zoo.md` of it. Each comparison has a time limit,
 and runs in the directory of its model, with the sample data that lies there.
@@ -37,8 +38,9 @@ KINDS = {"dygraph": ("plain", "dygraph_model.py"), "static": ("static", "static_
 STEPS = 5
 MOST_SAMPLES = 16
 """Of a batch: smaller than most configs have it, so that sample data has enough of them and recurrent models take seconds."""
+UNKNOWN = "not measured"
 LIMIT_S = 300
-HOPELESS = ("UM-DATA-006", "ModuleNotFoundError", "UM-TRAIN-582")
+HOPELESS = ("UM-DATA-006", "ModuleNotFoundError", "UM-TRAIN-540", "UM-TRAIN-582")
 """No such data; a package that is not there; it fails in plain Paddle."""
 TAIL = 600
 
@@ -223,7 +225,21 @@ def waited(number: int, until: float) -> int | None:
 def load(results: Path) -> Known:
     """What is known already."""
     lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
-    return {(each["kind"], each["model"], each["way"]): each for each in map(json.loads, lines)}
+    found = {(each["kind"], each["model"], each["way"]): each for each in map(json.loads, lines)}
+    return {key: each for key, each in found.items() if each["verdict"] != UNKNOWN}
+
+
+def gathered(zoo: Path, files: Sequence[Path]) -> Known:
+    """What several files know, and a line for each model and way that none of them does."""
+    empty = {
+        (kind, model, way): {"kind": kind, "model": model, "way": way, "verdict": UNKNOWN}
+        for kind in KINDS
+        for model in models(zoo, kind)
+        for way in WAYS
+    }
+    for file in files:
+        empty |= load(file)
+    return empty
 
 
 def save(known: Known, results: Path) -> None:
@@ -244,9 +260,13 @@ def main() -> int:
     parser.add_argument("--skip", action="append", default=[], help="a model that is left out this time")
     parser.add_argument("--again", action="store_true", help="those as well that are known")
     parser.add_argument("--part", default="1/1", help="which models: 1/2 for every second one, from the first")
+    parser.add_argument("--gather", type=Path, action="append", help="compare nothing, and join these results")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("-o", "--override", action="append", default=[])
     asked = parser.parse_args()
+    if asked.gather:
+        save(gathered(asked.zoo, asked.gather), asked.results)
+        return 0
     # Before Paddle is imported, once for all: as PaddleRec's own trainers say it, and no threads that a fork would lose.
     os.environ |= {
         "FLAGS_enable_pir_api": "0",

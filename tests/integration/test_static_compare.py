@@ -64,7 +64,7 @@ MODEL = """
                 optimizer = fleet.distributed_optimizer(optimizer, strategy)
             optimizer.minimize(self._cost)
 """
-LAYER = "layer = paddle.nn.Embedding(50, 4, sparse=True, weight_attr=attribute)\n            rows = [paddle.reshape(layer(each), [-1, 4]) for each in ids]"
+LAYER = "layer = paddle.nn.Embedding(50, 4, sparse=True, padding_idx=7, weight_attr=attribute)\n            rows = [paddle.reshape(layer(each), [-1, 4]) for each in ids]"
 SERVED = "rows = [paddle.static.nn.sparse_embedding(each, [50, 4], param_attr=attribute) for each in ids]"
 CONFIG = """
     runner:
@@ -131,6 +131,7 @@ def test_an_equal_program(embedding: str, optimizer: str, words: tuple[str, ...]
     assert status == 0, (said, told)
     assert (told["verdict"], told["model"], told["steps"]) == ("equal", "static", 6)
     assert (told["trainers"], told["servers"]) == ((2, 2) if words else (1, 0))
+    assert any("row 7 of rows, its padding index" in each for each in told["reasons"]) == (embedding == LAYER)
     moved = {each["name"]: each["moved"] for each in told["parameters"]}
     assert moved["rows"] > 1e-3
     assert len([name for name, way in moved.items() if way > 1e-4]) >= 6, (

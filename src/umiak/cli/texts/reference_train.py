@@ -93,9 +93,9 @@ Several trainers that do not wait for one another (async, half_async, geo, hybri
 `--compare static` does the same with the `static_model.py` beside a config, which `umiak train` itself does not train. umiak's side is a script in the manner of PaddleRec's `static_ps_trainer.py`, with fleet's calls:
 its embeddings are [tables](../how-to/move-from-fleet.md), alone in its own process, with `runner.sync_mode: sync` on `server_num` servers. The plain side is Paddle's executor with the program as the model builds it. A
 `sparse_embedding`, which Paddle looks up on servers only, is a plain embedding there; functions that Paddle 3 has lost for older programs are umiak's on both sides, which a note says. Both read with the config's
-`RecDataset`, and plain Paddle begins with umiak's first values.
+`RecDataset`, and plain Paddle begins with umiak's first values. The padding row of a sparse embedding is not compared: Paddle's executor moves it, though it always reads as zeros.
 
-What it says about [PaddleRec's own models](../how-to/move-from-paddlerec.md#what-of-paddlerecs-own-models-trains).
+What it says about [PaddleRec's own models](zoo.md).
 
 ## Online learning
 

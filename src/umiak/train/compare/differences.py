@@ -18,7 +18,7 @@ import numpy as np
 from umiak.train.compare.values import Comparison, ParameterDifference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from numpy.typing import NDArray
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-5
 MOST_OF_THE_WAY = 0.01
 """So much of what a parameter has moved may be another number."""
-TIMES_NUDGED = 10
-"""A difference is rounding if it is at most so many times what a change of last digits comes to."""
+TIMES_OTHER = 10
+"""A difference is explained by another one that is at least a tenth of it."""
+STEPS_EARLIER = 2
+"""It may be there so many steps before the other one."""
 ROUNDING = 1e-6
 """What of a parameter's largest number rounding may come to in some steps: eight times the last digit of float32."""
 
@@ -77,8 +79,14 @@ class _Parameter:
         )
 
 
-def compared(ours: Iterable[RecordedState], plain: Iterable[RecordedState], tolerance: float = TOLERANCE) -> Comparison:
-    """Step by step, as far as both sides have come."""
+def compared(
+    ours: Iterable[RecordedState],
+    plain: Iterable[RecordedState],
+    tolerance: float = TOLERANCE,
+    *,
+    unread: Mapping[str, int] | None = None,
+) -> Comparison:
+    """Step by step, as far as both sides have come. ``unread``: rows of parameters that do not count."""
     parameters: dict[str, _Parameter] = {}
     steps, first_loss, largest_loss = 0, None, 0.0
     last: tuple[float | None, float | None] = (None, None)
@@ -88,6 +96,10 @@ def compared(ours: Iterable[RecordedState], plain: Iterable[RecordedState], tole
         steps = one.step
         for name in dict.fromkeys((*other.values, *one.values)):
             mine, theirs = one.values.get(name), other.values.get(name)
+            if unread and name in unread:
+                mine, theirs = (
+                    None if each is None else np.delete(each, unread[name], axis=0) for each in (mine, theirs)
+                )
             if name not in parameters:
                 parameters[name] = _Parameter(theirs if theirs is not None else _given(mine))
             parameters[name].look(one.step, mine, theirs, tolerance)
@@ -106,17 +118,24 @@ def compared(ours: Iterable[RecordedState], plain: Iterable[RecordedState], tole
     )
 
 
-def unexplained(found: Comparison, nudged: Comparison) -> tuple[str, ...]:
-    """What of a difference rounding does not explain: ``nudged`` is that of two plain sides, one of them with other last digits."""
-    by_name = {each.name: each for each in nudged.parameters}
+def unexplained(found: Comparison, other: Comparison) -> tuple[str, ...]:
+    """What of a difference is not explained by ``other``: that of two plain sides, with the same digits, or one of them with other last digits."""
+    by_name = {each.name: each for each in other.parameters}
     left = [
         each.name
         for each in found.differing
-        if each.name not in by_name or each.largest > TIMES_NUDGED * by_name[each.name].largest
+        if each.name not in by_name
+        or each.largest > TIMES_OTHER * by_name[each.name].largest
+        or _is_early(each.first_step, by_name[each.name].first_step)
     ]
-    if found.first_loss_step is not None and found.largest_loss > TIMES_NUDGED * nudged.largest_loss:
+    if found.first_loss_step is not None and found.largest_loss > TIMES_OTHER * other.largest_loss:
         left.append("the loss")
     return tuple(left)
+
+
+def _is_early(step: int | None, other: int | None) -> bool:
+    """Whether a difference is there steps before the one that should explain it."""
+    return step is not None and other is not None and step < other - STEPS_EARLIER
 
 
 def allowed(tolerance: float, top: float, moved: float) -> float:

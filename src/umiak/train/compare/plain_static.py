@@ -83,7 +83,9 @@ class PlainProgram:
             self._nudge()
             loss = self._alone(step[0]) if halves is None else self._together(step, *halves)
             self._writer.write(number, self._values(), loss=loss)
-        records.write_facts(self._place, {"drawn_otherwise": drawn, "repaired": self._is_repaired})
+        records.write_facts(
+            self._place, {"drawn_otherwise": drawn, "repaired": self._is_repaired, "padding": self._padding()}
+        )
 
     def _start(self) -> list[str]:
         """Take over umiak's first values. Returns the names of parameters that the startup program has drawn otherwise."""
@@ -156,6 +158,14 @@ class PlainProgram:
 
     def _feed(self, batch: RecordedBatch) -> dict[str, Any]:
         return dict(zip(self._built.feeds, batch.fields, strict=False))
+
+    def _padding(self) -> dict[str, int]:
+        """Rows that read as zeros. With sparse gradients Paddle's executor lets them learn nevertheless."""
+        found = {}
+        for op in self._main.global_block().ops:
+            if op.type in ("lookup_table", "lookup_table_v2") and op.attr("is_sparse") and op.attr("padding_idx") >= 0:
+                found[op.input("W")[0]] = int(op.attr("padding_idx"))
+        return found
 
     def _nudge(self) -> None:
         if self._nudges is not None:
