@@ -1,7 +1,7 @@
 """Stories of the operator and one job in the simulated cluster of `tests.operator_cluster`.
 
 $ operator ps=2 worker=2 [heter=1] [nodes=3] [intranet=Service] [withGloo=1] [elastic=1] [cleanPodPolicy=Never]
-           [suspend=true] [backoffLimit=1] [restartScope=Pod] [activeDeadlineSeconds=60] [ttlSecondsAfterFinished=60]
+           [suspend=true] [backoffLimit=1] [backoffResetSeconds=600] [restartScope=Pod] [activeDeadlineSeconds=60] [ttlSecondsAfterFinished=60]
            [sidecar=1] [restartPolicy=Always] [successPolicy=AllRoles] [requests=1] [limits=4] [queue=q] [gang=volcano] [serves=volcano] [etcd=etcd:2379] [name=wide]
 $ operate [kill=2]            the operator looks once, and acts; killed behind as many writes
 $ nodes                       scheduler and nodes make one step
@@ -39,6 +39,7 @@ from umiak.operator.values import (
 POLICY = (
     "suspend",
     "backoffLimit",
+    "backoffResetSeconds",
     "restartScope",
     "activeDeadlineSeconds",
     "ttlSecondsAfterFinished",
@@ -206,7 +207,7 @@ class OperatorStory:
                 if (count := getattr(each, word))
             ]
             words.append(f"{each.role.value} {' '.join(parts) or 'none'}")
-        numbers = (("attempt", report.attempt), ("restarts", report.restarts))
+        numbers = (("attempt", report.attempt), ("restarts", report.restarts), ("forgiven", report.forgiven))
         words += [f"{word} {number}" for word, number in numbers if number]
         words += [f"{name} again {times}x" for name, times in report.pod_restarts]
         words += [f"log of {name}" for name, _ in report.last_logs]

@@ -17,7 +17,7 @@ from umiak.core.value import replace
 from umiak.operator.objects.names import selector
 from umiak.operator.policies import phases, time_limits
 from umiak.operator.policies.ports import host_ports, job_port
-from umiak.operator.policies.restarts import Reaction, reaction
+from umiak.operator.policies.restarts import Reaction, forgiven, reaction
 from umiak.operator.policies.scale import is_told_otherwise
 from umiak.operator.policies.success import is_done
 from umiak.operator.policies.view import completed_ranges, view_of
@@ -127,13 +127,15 @@ def _reported(view: JobView, made: Upkeep, found: Reaction | None) -> Decision:
         reason, why = (found.reason, found.message) if found is not None else ("PodDeleted", "a pod was deleted")
         conditions = phases.condition(conditions, "Restarting", True, view.now_s, reason, why)
     conditions = _with_drift(view, made, conditions)
-    report = replace(report, phase=phase, conditions=conditions, completed=completed_ranges(view))
-    return Decision(
+    count, left_s = forgiven(view)
+    report = replace(report, phase=phase, conditions=conditions, completed=completed_ranges(view), forgiven=count)
+    decision = Decision(
         actions=made.actions,
         report=report,
         again_in_s=made.again_in_s,
         waits_for="" if made.wait is None else f"{made.wait.reason}: {made.wait.message}",
     )
+    return _soonest(decision, left_s)
 
 
 def _with_drift(view: JobView, made: Upkeep, conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:

@@ -69,6 +69,8 @@ class SeenPod:
     """Of the main container, the last time it ended, or of an init container that failed before it."""
     container_restarts: int = 0
     """Of the main container and of init containers."""
+    last_end_s: float | None = None
+    """When the main container last ended, if it was started again since."""
     log_of: str = ""
     """The container whose log says why it ended."""
     digest: str = ""

@@ -114,6 +114,14 @@ RUN_POLICY = ResourceField(
             most=1_000_000,
         ),
         ResourceField(
+            name="backoffResetSeconds",
+            kind=FieldKind.INTEGER,
+            meaning="After the job has run well for so long, restarts before that no longer count against backoffLimit. 0: they always do.",
+            default="3600",
+            least=0,
+            most=1_000_000_000,
+        ),
+        ResourceField(
             name="restartScope",
             meaning="What is restarted when a pod fails: the pod, all pods of its role, or the whole job.",
             default="Pod with parameter servers and for elastic jobs, else Job",

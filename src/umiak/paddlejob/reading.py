@@ -124,6 +124,7 @@ def _run_policy(found: dict[str, Any]) -> RunPolicy:
     return RunPolicy(
         suspend=found.get("suspend", False),
         backoff_limit=found.get("backoffLimit"),
+        backoff_reset_s=found.get("backoffResetSeconds"),
         restart_scope=RestartScope(scope) if scope else None,
         ttl_s=found.get("ttlSecondsAfterFinished"),
         active_deadline_s=found.get("activeDeadlineSeconds"),

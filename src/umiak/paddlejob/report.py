@@ -85,6 +85,7 @@ def report_of(status: Any, api: JobApi = JobApi.BATCH) -> JobReport:
         observed_generation=_number(found.get("observedGeneration")),
         attempt=_number(found.get("attempt")),
         restarts=_number(found.get("restarts")),
+        forgiven=_number(found.get("forgivenRestarts")),
         port=_number(found.get("port")),
         start_s=_time(found.get("startTime")),
         completion_s=_time(found.get("completionTime")),
@@ -148,6 +149,7 @@ def _numbers(report: JobReport) -> dict[str, int]:
         "observedGeneration": report.observed_generation,
         "attempt": report.attempt,
         "restarts": report.restarts,
+        "forgivenRestarts": report.forgiven,
         "port": report.port,
     }
     return {name: number for name, number in numbers.items() if number}

@@ -130,6 +130,7 @@ class RunPolicy:
 
     suspend: bool = False
     backoff_limit: int | None = None
+    backoff_reset_s: int | None = None
     restart_scope: RestartScope | None = None
     ttl_s: int | None = None
     active_deadline_s: int | None = None
@@ -203,7 +204,9 @@ class JobReport:
     attempt: int = 0
     """How often the whole job, or a role of it, was started again. Pods and ConfigMap carry the attempt that they belong to."""
     restarts: int = 0
-    """What counts against ``backoffLimit``."""
+    """Restarts after failures of the program."""
+    forgiven: int = 0
+    """Of these, and of restarts in their pods, how many no longer count against ``backoffLimit``."""
     pod_restarts: tuple[tuple[str, int], ...] = ()
     """Restarts of single pods, by name."""
     completed: tuple[tuple[str, str], ...] = ()

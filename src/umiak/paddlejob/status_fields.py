@@ -96,6 +96,11 @@ FIELDS = (
     ResourceField(
         name="restarts", kind=FieldKind.INTEGER, meaning="Restarts that count against runPolicy.backoffLimit."
     ),
+    ResourceField(
+        name="forgivenRestarts",
+        kind=FieldKind.INTEGER,
+        meaning="Those that no longer count, since the job ran well for runPolicy.backoffResetSeconds after them.",
+    ),
     ResourceField(name="podRestarts", kind=FieldKind.NUMBERS, meaning="Restarts of single pods, by name."),
     ResourceField(
         name="completed", kind=FieldKind.TEXTS, meaning="Numbers of the pods that ended well, by role: 0-2,5."

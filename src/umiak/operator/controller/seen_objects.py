@@ -81,6 +81,7 @@ def pod_of(body: Mapping[str, Any]) -> SeenPod:
         message=one_line(message, LONGEST_MESSAGE) if message else "",
         exit_code=training.exit_code,
         container_restarts=training.restarts,
+        last_end_s=training.last_end_s,
         log_of=sys.intern(training.log_of),
         digest=sys.intern(str(notes.get(DIGEST) or "")),
         is_disrupted=_is_true(conditions.get("DisruptionTarget")),

@@ -34,6 +34,8 @@ class SeenContainers:
     reason: str = ""
     message: str = ""
     ended_s: float | None = None
+    last_end_s: float | None = None
+    """When the main container last ended, if it was started again since."""
     log_of: str = ""
     """The container whose log says why: the main one, or an init container that failed before it could start."""
 
@@ -65,6 +67,7 @@ def seen_containers(body: Mapping[str, Any], pod_phase: PodPhase) -> SeenContain
         reason=reason,
         message=message,
         ended_s=maybe(ended.get("finishedAt")) if state.get("terminated") else None,
+        last_end_s=None if state.get("terminated") else maybe(ended.get("finishedAt")),
         log_of=str(broken.get("name") or "") if broken is not None and is_before else name,
     )
 

@@ -129,7 +129,7 @@ def is_urgent(old: JobReport, new: JobReport) -> bool:
     """Whether the change of a status should be seen at once; counts, refs and what is waited for can wait for more of their kind."""
     if new.phase is not old.phase and new.phase is not JobPhase.STARTING:
         return True
-    remembered = ("attempt", "restarts", "pod_restarts", "port", "node_ports", "start_s", "completion_s")
+    remembered = ("attempt", "restarts", "forgiven", "pod_restarts", "port", "node_ports", "start_s", "completion_s")
     if any(getattr(old, name) != getattr(new, name) for name in remembered):
         return True
     return _shown(old) != _shown(new)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from umiak.paddlejob.resource import JobReport, JobSpec
 
 DEFAULT_LIMIT = 3
+DEFAULT_RESET_S = 3600
+"""After so long without a failure the budget is whole again: a job of a month is not ended by its fourth failure."""
 FIRST_DELAY_S, LONGEST_DELAY_S = 10.0, 360.0
 LEAST_APART_S = 10.0
 """Between restarts that cost nothing: a node that refuses a pod at once must not be asked a hundred times a second. The pause doubles with
@@ -62,11 +64,11 @@ def reaction(view: JobView) -> Reaction | None:
     vanished = _vanished(view, of_any_role=any(each.is_consequence for each in troubles))
     in_place = sum([pod.container_restarts for pod in view.current.values()])
     limit = limit_of(view.spec)
-    if view.report.restarts + in_place > limit:
+    if spent(view) > limit:
         worst = max(view.current.values(), key=lambda pod: pod.container_restarts)
         why = f"containers were restarted {in_place} times by their nodes, most often that of {worst.name}"
-        spent = Trouble(pod=worst, fault=Fault.PROGRAM, reason="BackoffLimitExceeded", message=why)
-        return Reaction(troubles=(spent,), failed=f"{why}; backoffLimit is {limit}")
+        worn_out = Trouble(pod=worst, fault=Fault.PROGRAM, reason="BackoffLimitExceeded", message=why)
+        return Reaction(troubles=(worn_out,), failed=f"{why}; backoffLimit is {limit}")
     if not troubles and not vanished:
         return None
     if final := next((each for each in troubles if each.fault is Fault.FINAL), None):
@@ -106,6 +108,25 @@ def reaction(view: JobView) -> Reaction | None:
     )
 
 
+def spent(view: JobView) -> int:
+    """What of the budget is used up: restarts by us and in their pods, but for those that are forgiven."""
+    in_place = sum([pod.container_restarts for pod in view.current.values()])
+    return max(0, view.report.restarts + in_place - view.report.forgiven)
+
+
+def forgiven(view: JobView) -> tuple[int, float | None]:
+    """How many restarts no longer count, and how long it is until all don't; None: nothing is to be forgiven."""
+    reset_s = view.spec.run_policy.backoff_reset_s
+    reset_s = DEFAULT_RESET_S if reset_s is None else reset_s
+    ran = next((each.since_s for each in view.report.conditions if each.type == "Running" and each.is_true), None)
+    if reset_s == 0 or ran is None or not spent(view):
+        return view.report.forgiven, None
+    well_since = max([ran, *[pod.last_end_s for pod in view.current.values() if pod.last_end_s is not None]])
+    if (left_s := well_since + reset_s - view.now_s) > 0:
+        return view.report.forgiven, left_s
+    return view.report.forgiven + spent(view), None
+
+
 def limit_of(spec: JobSpec) -> int:
     """The budget."""
     limit = spec.run_policy.backoff_limit
@@ -121,7 +142,7 @@ def start_delays(view: JobView, slots: list[PodSlot]) -> dict[str, float]:
     alone = {role for role in PodRole if scope_of(view.spec, role) is not RestartScope.JOB}
     found = {}
     for slot in slots:
-        times = single.get(slot.name, 0) if slot.role in alone else view.report.restarts
+        times = single.get(slot.name, 0) if slot.role in alone else max(0, view.report.restarts - view.report.forgiven)
         if (left := since + delay_s(times) - view.now_s) > 0:
             found[slot.name] = left
     return found
@@ -213,10 +234,11 @@ def _apart_s(view: JobView) -> float:
 
 def _within(view: JobView, found: Reaction, limit: int) -> Reaction:
     """The reaction, or the end of the job if it costs more than is left."""
-    if not found.cost or view.report.restarts + found.cost <= limit:
+    before = max(0, view.report.restarts - view.report.forgiven)
+    if not found.cost or max(0, view.report.restarts + found.cost - view.report.forgiven) <= limit:
         return found
-    spent = "no restarts are allowed" if limit == 0 else f"{view.report.restarts} of {limit} restarts are used up"
-    return Reaction(troubles=found.troubles, failed=f"{found.message}; {spent} (backoffLimit)")
+    used = "no restarts are allowed" if limit == 0 else f"{before} of {limit} restarts are used up"
+    return Reaction(troubles=found.troubles, failed=f"{found.message}; {used} (backoffLimit)")
 
 
 def _importance(trouble: Trouble) -> tuple[bool, float, str]:
