@@ -195,6 +195,7 @@ def test_a_number_and_no_number_are_infinitely_far() -> None:
 def test_the_limit() -> None:
     assert allowed(1e-5, 0.5, 10.0) == 1e-5
     assert allowed(1e-5, 100.0, 10.0) == pytest.approx(1e-3)
+    assert allowed(1e-5, 1e-11, 1e-11) == pytest.approx(1e-9), "what is nothing but rounding"
     assert allowed(1e-5, 1.0, 0.0) == pytest.approx(1e-6), "what does not move may differ by rounding"
 
 

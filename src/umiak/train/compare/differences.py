@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-5
 MOST_OF_THE_WAY = 0.01
 """So much of what a parameter has moved may be another number."""
+NOTHING = 1e-4
+"""So much of the tolerance is never a difference: a gradient of some 1e-12 is rounding itself."""
 TIMES_OTHER = 10
 """A difference is explained by another one that is at least a tenth of it."""
 STEPS_EARLIER = 2
@@ -140,7 +142,7 @@ def _is_early(step: int | None, other: int | None) -> bool:
 
 def allowed(tolerance: float, top: float, moved: float) -> float:
     """How far apart both sides of a parameter may be whose largest number is ``top``, and which has moved so far."""
-    return min(tolerance * max(1.0, top), max(MOST_OF_THE_WAY * moved, ROUNDING * top))
+    return min(tolerance * max(1.0, top), max(MOST_OF_THE_WAY * moved, ROUNDING * top, NOTHING * tolerance))
 
 
 def distance(one: NDArray[Any], other: NDArray[Any]) -> float:
