@@ -145,7 +145,7 @@ def load_one_table(job: FleetJob, number: int, path: str) -> None:
 
 
 def _dense(runner: ProgramRunner) -> dict[str, Any]:
-    names = [*(each.name for each in runner.plan.parameters), *runner.buffers]
+    names = [*(each.name for each in runner.plan.parameters), *runner.buffers, *runner.plan.fused]
     return parameters.read(paddle.static.global_scope(), names)
 
 

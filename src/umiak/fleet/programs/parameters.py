@@ -56,10 +56,30 @@ def write(scope: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
         scope.var(name).get_tensor().set(np.ascontiguousarray(array), core.CPUPlace())
 
 
+class FusedParameter:
+    """A variable in which Paddle keeps the weights of a recurrent layer once more, one behind the other: ``gru_0.w_0``.
+
+    In plain Paddle they share its memory, so that it moves with them, and is saved and loaded as they are. A file in which it is old would,
+    when plain Paddle loads it, overwrite what was learned.
+    """
+
+    def __init__(self, scope: Any, name: str, parts: Sequence[str]) -> None:
+        self._scope = scope
+        self.name = name
+        self._parts = parts
+
+    def copy_parts(self) -> None:
+        if is_filled(self._scope, self.name):
+            parts = [np.array(self._scope.find_var(each).get_tensor()).reshape(-1) for each in self._parts]
+            write(self._scope, {self.name: np.concatenate(parts)})
+
+
 class ScopeOptimizer(common.Optimizer):
     """Learns everything that the servers hold of a static program."""
 
     _given: Sequence[Floats] = ()
+    fused: tuple[FusedParameter, ...] = ()
+    """Kept equal to the parameters that they consist of."""
 
     def learn(self, gradients: Sequence[Floats], *, share: float | None, squares_beside: float = 0.0) -> None:
         """One step with these gradients, in the order of `names`. ``squares_beside``: of others, which count in the norm of all."""
@@ -114,9 +134,12 @@ class ScopeOptimizer(common.Optimizer):
             view = flat._slice(place.start, place.stop)  # noqa: SLF001
             view._set_dims([*each.shape])  # noqa: SLF001
             each.tensor._share_data_with(view)  # noqa: SLF001
+        self._show()
 
     def _show(self) -> None:
-        """Nothing: the scope has the memory that is fetched into."""
+        """The scope has the memory that is fetched into; only what consists of several parameters is a copy."""
+        for each in self.fused:
+            each.copy_parts()
 
     def _take_changes(self) -> None:
         values = self._learner.values

@@ -81,6 +81,8 @@ class ProgramPlan:
     gradients: Mapping[str, str] = {}
     """The gradient of each lookup's output that has one."""
     parameters: tuple[DenseParameter, ...] = ()
+    fused: Mapping[str, tuple[str, ...]] = {}
+    """Variables that consist of several parameters, and of which."""
     tables: Mapping[str, PlannedRows] = {}
     learning: ProgramLearning = rules.ProgramLearning()
     kept: Mapping[str, str] = {}
@@ -178,6 +180,7 @@ def for_training(
             for each, name in zip(dense, others, strict=True)
             if name is not None
         ),
+        fused=_fused(startup),
         tables=tables,
         learning=learning,
         kept=found.kept,
@@ -209,6 +212,15 @@ def for_reading(program: Any, known: Mapping[str, LookupSite], tables: Iterable[
     # Their parameters go as well: the scope may have others' variables of these names.
     _take_out(copy, lookups, {site.table for site in lookups if site.table in copy.global_block().vars})
     return ProgramPlan(program=copy, lookups=(*data, *lookups), ids_program=ids_program, computed=computed)
+
+
+def _fused(startup: Any) -> dict[str, tuple[str, ...]]:
+    """Variables in which the startup program lays several parameters one behind the other, and these."""
+    return {
+        op.output("FusedOutput")[0]: tuple(op.input("Input"))
+        for op in startup.global_block().ops
+        if op.type == "coalesce_tensor" and not op.attr("use_align")
+    }
 
 
 def _counted(

@@ -117,7 +117,8 @@ class ProgramRunner:
         self._joined: dict[int, ScopeRows] = {}
         """Of each group, in the scope of the last step."""
         learned = {each.name for each in plan.parameters}
-        self.buffers = [each.name for each in plan.program.all_parameters() if each.name not in learned]
+        beside = [each.name for each in plan.program.all_parameters() if each.name not in learned]
+        self.buffers = [name for name in beside if name not in plan.fused]
         """Parameters that nobody learns, such as the means of batch_norm: each trainer has its own, and saves have the first one's."""
         self._groups = _groups(plan)
         self._replaced = {site.replaced for site in plan.lookups if site.replaced}
@@ -224,6 +225,9 @@ class ProgramRunner:
             )
             self.optimizer.keep_buffers(
                 lambda: parameters.read(scope, self.buffers), lambda arrays: parameters.write(scope, arrays)
+            )
+            self.optimizer.fused = tuple(
+                parameters.FusedParameter(scope, name, parts) for name, parts in self.plan.fused.items()
             )
             gradients = {each.name: each.gradient for each in self.plan.parameters}
             self._gradients = [*self._row_gradients, *(gradients[name] for name in self.optimizer.names)]
