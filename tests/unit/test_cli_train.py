@@ -250,6 +250,7 @@ def test_what_is_wrong_with_a_model(text: str | None, said: str, capsys: pytest.
 )
 def test_what_the_text_of_a_model_leaves_open(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("model.py").write_text(text)
+    Path("net.py").write_text(MODEL)
     assert check(capsys) == (0, [])
 
 
