@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 from pathlib import Path
@@ -97,6 +98,16 @@ def test_nothing_is_missing_that_is_caught_or_near(tmp_path: Path) -> None:
         "import helpers_here\nimport paddlerec.core\ntry:\n    import not_there\nexcept ImportError:\n    pass\n"
     )
     assert PackageLook().missing(str(file)) == ()
+
+
+def test_code_that_changes_where_it_imports_from_is_not_refused(tmp_path: Path) -> None:
+    file = tmp_path / "dygraph_model.py"
+    old = "import sys\nif sys.version_info[0] == 2:\n    import cPickle as pickle\n"
+    file.write_text(old + "sys.path.append('/opt/shared')\nimport helpers_of_ours, nltk\n")
+    missing = [each.name for each in PackageLook().missing(str(file))]
+    assert missing == (["nltk"] if importlib.util.find_spec("nltk") is None else [])
+    file.write_text("import helpers_of_ours\n")
+    assert [each.name for each in PackageLook().missing(str(file))] == ["helpers_of_ours"]
 
 
 @pytest.mark.parametrize(

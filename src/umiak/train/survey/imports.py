@@ -2,7 +2,7 @@
 
     imported("import numpy as np\\nfrom net import DNNLayer")  ->  ("numpy", "net")
 
-What stands in a function, or where its absence is caught, is left out.
+What stands in a function, under a condition, or where its absence is caught, is left out.
 """
 
 from __future__ import annotations
@@ -42,9 +42,6 @@ def _names(body: Iterable[ast.stmt]) -> Iterator[tuple[str, int]]:
             yield from ((each.name, node.lineno) for each in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             yield node.module, node.lineno
-        elif isinstance(node, ast.If):
-            if ast.unparse(node.test) != "__name__ == '__main__'":
-                yield from _names([*node.body, *node.orelse])
         elif isinstance(node, (ast.With, ast.ClassDef)):
             yield from _names(node.body)
         elif isinstance(node, ast.Try) and not any(_catches(handler.type) for handler in node.handlers):

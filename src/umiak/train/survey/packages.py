@@ -3,7 +3,8 @@
     looking = PackageLook()
     looking.missing("models/rank/dsin/dygraph_model.py")   ->  (MissingPackage(name="pandas", where="models/rank/dsin/net.py:17"),)
 
-Files beside the model that it imports are looked at as well. A name that a directory above has may be found there by code that changes `sys.path`.
+Files beside the model that it imports are looked at as well. Code that changes `sys.path` may import from anywhere: then only well-known packages count, and of
+other code no name that a directory above has. Imports under a condition don't count.
 """
 
 from __future__ import annotations
@@ -14,13 +15,37 @@ import os
 from umiak.core.value import value
 from umiak.train.engines import model_text
 from umiak.train.survey import imports
+from umiak.train.survey.pip_names import PIP_NAMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 PROVIDED = ("paddlerec", "paddle_fluid")
 """What the trainer brings, if nobody has installed it."""
+WELL_KNOWN = {
+    *PIP_NAMES,
+    *[
+        "faiss",
+        "gensim",
+        "h5py",
+        "jieba",
+        "joblib",
+        "lightgbm",
+        "matplotlib",
+        "networkx",
+        "nltk",
+        "numba",
+        "pandas",
+        "pgl",
+        "requests",
+        "scipy",
+        "six",
+        "tensorflow",
+    ],
+    *["tensorboardX", "torch", "tqdm", "transformers", "ujson", "visualdl", "xgboost"],
+}
+"""Nobody has a module of their own with such a name."""
 ABOVE = 4
 """So many directories above a model may be where its code imports from."""
 
@@ -72,8 +97,14 @@ class PackageLook:
                         waiting.append(local)
                 elif name == model_text.FLUID or name.startswith(f"{model_text.FLUID}."):
                     yield MissingPackage(name=model_text.FLUID, where=f"{at}:{line}")
-                elif not self._is_installed(top) and not _is_near(top, directory):
+                elif not self._is_installed(top) and not self._may_be_elsewhere(top, directory, seen):
                     yield MissingPackage(name=top, where=f"{at}:{line}")
+
+    def _may_be_elsewhere(self, top: str, directory: str, files: Iterable[str]) -> bool:
+        """``files``: those that were read on the way."""
+        if _is_near(top, directory):
+            return True
+        return top not in WELL_KNOWN and any("sys.path" in (self.text(each) or "") for each in files)
 
     def _imported(self, file: str) -> tuple[tuple[str, int], ...]:
         if file not in self._imports:
