@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTHON = sys.executable
 PIP = (PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--constraint", "constraints.txt")
 UV = (str(Path(PYTHON).parent / "uv"), "pip", "install", "--python", PYTHON, "--constraint", "constraints.txt")
-TRAIN = ("numpy>=1.26", "pyyaml>=6")
+TRAIN = ("numpy>=1.26,<2.4", "pyyaml>=6")
 """What the extra `train` needs of others: installed before our own, whose compilation is a step by itself."""
 PACKAGES = {
     "demo": ("Python packages, 0.9 GB, most of it PaddlePaddle", ("--group", "paddle")),

@@ -206,7 +206,12 @@ def test_a_slot_that_never_occurs_and_one_that_always_does(work: Work) -> None:
             "UM-TRAIN-021",
             ("ValueError: of mine",),
         ),
-        ("import paddle\n", "import paddle\nimport nothing_like_it\n", "UM-TRAIN-021", ("nothing_like_it",)),
+        (
+            "import paddle\n",
+            "import paddle\nimport nothing_like_it\n",
+            "UM-TRAIN-540",
+            ("nothing_like_it in ./model.py:", "pip install"),
+        ),
         ("class Model(", "class Modell(", "UM-TRAIN-013", ("has no class Model", "Modell")),
         ("class Model(ClickModel)", "class Model", "UM-TRAIN-013", ("is not one that is understood",)),
     ],

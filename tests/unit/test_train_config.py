@@ -172,6 +172,7 @@ def test_every_key_that_is_obeyed_can_be_written_again() -> None:
         save_minutes_interval=5,
         keep_checkpoints=2,
         amp="true",
+        shuffle=1000,
     )
     found = config(text)
     plain = writing.plain(found)
@@ -182,4 +183,4 @@ def test_every_key_that_is_obeyed_can_be_written_again() -> None:
     assert {*plain["dataset"][0]} == {key.name for key in keys.DATASET}
     assert {*plain} == {key.name for key in keys.GLOBAL}
     assert config(yaml.safe_dump(plain)) == found
-    assert len(fields(found.runners[0])) == 26
+    assert len(fields(found.runners[0])) == 27
