@@ -104,5 +104,5 @@ class ImageStore:
         """What it prints."""
         done = subprocess.run(["buildah", *words], env=dict(self.environ), capture_output=True, text=True, check=False)
         if done.returncode:
-            raise RuntimeError(f"buildah {' '.join(words)}: {done.stderr}")
+            raise RuntimeError(f"buildah {' '.join(words)}: {done.stdout}{done.stderr}")
         return done.stdout.strip()

@@ -30,6 +30,10 @@ _KERNEL = {
 """Settings that a kubelet wants and would make for the whole real machine; it reads that they are made."""
 
 
+_KUBELETS = 4
+"""How often it is started at most: it ends where containerd answers late, and its supervisor is expected to try again."""
+
+
 class Node:
     """One node, called as its host; see `cluster.Cluster`."""
 
@@ -42,6 +46,7 @@ class Node:
         self._groups = groups
         self._token = token
         self._processes: dict[str, subprocess.Popen[str]] = {}
+        self._kubelets_left = _KUBELETS
 
     def prepare(self) -> None:
         """Write the configurations, once."""
@@ -63,6 +68,7 @@ class Node:
     def begin_start(self, nodes: list[Node]) -> None:
         """Set up the host, also after it was started again, and start containerd."""
         self._processes.clear()
+        self._kubelets_left = _KUBELETS
         self._set_up_host(nodes)
         group = f"{self._groups}/{self.name}"
         control_groups.remove(group)  # as a reboot does; a kubelet looks for seconds at each one that is left
@@ -78,16 +84,7 @@ class Node:
             return socket.exists()
 
         self._plane.until(look, f"containerd of {self.name} takes requests")
-        self._spawn(
-            "kubelet",
-            programs.program("kubelet"),
-            f"--config={self.directory / 'kubelet.json'}",
-            f"--kubeconfig={self._kubeconfig}",
-            f"--root-dir={self.directory / 'kubelet'}",
-            f"--cert-dir={self.directory / 'certificates'}",
-            f"--node-ip={self.host.address}",
-            f"--hostname-override={self.name}",
-        )
+        self._start_kubelet()
         self._spawn(
             "kube-proxy",
             programs.program("kube-proxy"),
@@ -100,12 +97,30 @@ class Node:
             "--conntrack-tcp-timeout-close-wait=0",
         )
 
+    def _start_kubelet(self) -> None:
+        self._kubelets_left -= 1
+        self._spawn(
+            "kubelet",
+            programs.program("kubelet"),
+            f"--config={self.directory / 'kubelet.json'}",
+            f"--kubeconfig={self._kubeconfig}",
+            f"--root-dir={self.directory / 'kubelet'}",
+            f"--cert-dir={self.directory / 'certificates'}",
+            f"--node-ip={self.host.address}",
+            f"--hostname-override={self.name}",
+        )
+
     def check(self) -> None:
-        """`KubernetesError` if a daemon has ended."""
-        for name, process in self._processes.items():
-            if process.poll() is not None:
-                log = (self._plane.directory / f"{name}-{self.name}.log").read_text(errors="replace")
-                raise KubernetesError(f"{name} of {self.name} ended with {process.returncode}:\n{log[-3000:]}")
+        """Start a kubelet that has ended again, as a machine's init does; `KubernetesError` if it can't stay, or if another daemon has ended."""
+        for name, process in list(self._processes.items()):
+            if process.poll() is None:
+                continue
+            if name == "kubelet" and self._kubelets_left:
+                self._start_kubelet()
+                continue
+            log = (self._plane.directory / f"{name}-{self.name}.log").read_text(errors="replace")
+            last = "\n".join(line[:300] for line in log.splitlines()[-12:])
+            raise KubernetesError(f"{name} of {self.name} ended with {process.returncode}:\n{last}")
 
     def memory(self) -> dict[str, int]:
         """How many MB each daemon uses."""

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pty
+import secrets
 import select
 import signal
 import subprocess
@@ -60,13 +61,19 @@ def passes_bytes_on(person: Person, handle: str) -> None:
     assert came.read_bytes() == given.read_bytes()
 
 
-def ends_with_its_client(person: Person, handle: str, alive: Callable[[str], list[int]], mark: str) -> None:
-    """A client that is killed leaves nothing on the node: not the command, not what it has started. ``mark``: a word that no other process has."""
+def unique_mark() -> str:
+    """A number that no other process of this machine has among its arguments. Not drawn with a test's seed: two tests at once would have the same."""
+    return str(secrets.randbelow(10**12) + 10**12)
+
+
+def ends_with_its_client(person: Person, handle: str, alive: Callable[[str], list[int]], mark: str = "") -> None:
+    """A client that is killed leaves nothing on the node: not the command, not what it has started. ``mark``: see `unique_mark`."""
+    mark = mark or unique_mark()
     script = f"sleep 1000.{mark} & sleep 1001.{mark} & echo begun; wait"
     with person.start("exec", handle, "--", "sh", "-c", script, stdin=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
-        assert len(alive(mark)) >= 2
+        eventually(lambda: len(alive(mark)) >= 2)  # a shell's child is still the shell for a moment
         process.send_signal(signal.SIGKILL)
         process.wait(30)
     eventually(lambda: not alive(mark), within_s=60)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.support import eventually
+from tests.support import Program, eventually
 from umiak.adapters import identity
 
 UMIAK = (sys.executable, "-m", "umiak")
@@ -74,9 +74,9 @@ class Desk:
         self.environ = {**kept, "HOME": str(directory), "XDG_STATE_HOME": str(self.state)}
         self.used: set[int] = set()
 
-    def start(self, *words: str, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.Popen[str]:
+    def start(self, *words: str, env: Mapping[str, str] | None = None, **more: Any) -> Program:
         """A command of umiak, in a shell of its own."""
-        return subprocess.Popen(
+        return Program(
             [*UMIAK, *words],
             cwd=self.directory,
             env={**self.environ, **(env or {})},

@@ -16,7 +16,7 @@ from testbed.pytest_support import SshFactory
 from tests.integration import reaching
 from tests.integration.submitting import Desk, opened
 from tests.integration.test_submit_ssh import Lab
-from tests.support import chance, eventually
+from tests.support import eventually
 
 MIB = 1 << 20
 LARGE = 512 * MIB
@@ -69,11 +69,6 @@ def same(one: Path, other: Path) -> bool:
     return filecmp.cmp(one, other, shallow=False)
 
 
-def unique() -> str:
-    """A word that no other process of this machine has among its arguments."""
-    return str(chance().randrange(10**12, 10**13))
-
-
 # ---- commands
 
 
@@ -87,7 +82,7 @@ def test_a_command_sees_what_a_worker_sees(desk: Desk) -> None:
 
 def test_a_command_ends_with_its_client(desk: Desk) -> None:
     handle = running(desk)
-    mark = unique()
+    mark = reaching.unique_mark()
     reaching.ends_with_its_client(desk, handle, reaching.processes_with, mark)
     reaching.passes_signals_on(desk, handle)
     left, err, status = reaching.output(desk, "exec", handle, "--", "sh", "-c", f"sleep 1002.{mark} & echo left")
@@ -151,7 +146,7 @@ def test_hosts_are_told_apart(lab: Lab) -> None:
 def test_over_ssh_a_command_ends_with_its_client(lab: Lab) -> None:
     handle = lab.submit("--", "train.py", f"until={lab.shared}/go")
     lab.until_started(1)
-    reaching.ends_with_its_client(lab, handle, reaching.processes_with, unique())
+    reaching.ends_with_its_client(lab, handle, reaching.processes_with)
     reaching.passes_signals_on(lab, handle)
     reaching.passes_bytes_on(lab, handle)
     reaching.has_a_shell(lab, handle)

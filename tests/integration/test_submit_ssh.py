@@ -20,7 +20,7 @@ import pytest
 from testbed import hosts, sshd
 from testbed.pytest_support import NetworkFactory, SshFactory
 from tests.integration import submitting
-from tests.support import chance, command_lines, eventually
+from tests.support import Program, chance, command_lines, eventually
 
 pytestmark = [pytest.mark.ssh, pytest.mark.netns]
 WORKERS = Path(__file__).parent / "workers"
@@ -59,7 +59,7 @@ class Lab:
         environ = {**self.environ, **(env or {})}
         if self._own is not None:
             return self._own.popen(argv, env=environ, cwd=self.directory, **streams)
-        return subprocess.Popen(argv, env=environ, cwd=self.directory, text=True, **streams)
+        return Program(argv, env=environ, cwd=self.directory, text=True, **streams)
 
     def umiak(self, *words: str, status: int | None = 0, env: Mapping[str, str] | None = None) -> str:
         with self.start(*words, env=env) as process:
