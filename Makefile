@@ -40,7 +40,7 @@ COMPILE_PYTHON = $(BIN)/python -m compileall -qq -j 2 $(VENV)/lib .venv-ray/lib 
 OPEN_CLUSTER = $(BIN)/python -m testbed.prepare && $(BIN)/python -m testbed $(@:cluster-%=%) $(COUNT)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-rust test-torch cluster-ssh cluster-slurm cluster-mpi cluster-ray cluster-kubernetes campaign campaign-ps wheels check $(CHECKS) audit format bench bench-ps bench-peers bench-fabric docs site clean
+.PHONY: help setup demo test test-rust test-torch cluster-ssh cluster-slurm cluster-mpi cluster-ray cluster-kubernetes matrix campaign campaign-ps wheels check $(CHECKS) audit format bench bench-ps bench-peers bench-fabric docs site clean
 
 help: ## Show what there is to do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -94,6 +94,10 @@ cluster-ray: setup ## A shell beside a real Ray cluster, COUNT=3 (makes .venv-ra
 
 cluster-kubernetes: setup ## A shell beside a real Kubernetes cluster, COUNT=2 (builds Kubernetes the first time: Go, 13 minutes)
 	@$(OPEN_CLUSTER)
+
+matrix: setup ## Start trainings in pods of a real Kubernetes in all 96 ways: kinds of jobs, launchers, modes, containers beside them
+	$(BIN)/python -m testbed.prepare
+	UMIAK_MATRIX=all $(BIN)/python -m pytest -n 0 -q tests/integration/test_launcher_matrix.py
 
 campaign: setup ## Play random outages, losses and joins against the launcher's decisions, for MINUTES=60
 	$(BIN)/python -m tests.laws.campaign --minutes $(MINUTES)

@@ -19,6 +19,7 @@ from typing import Any
 from umiak.core.value import replace
 from umiak.kube.times import text_of
 from umiak.operator.controller.seen_objects import object_of, pod_of
+from umiak.operator.objects.names import WOKEN
 from umiak.operator.reconcile import reconcile
 from umiak.operator.values import (
     ClusterFacts,
@@ -32,6 +33,7 @@ from umiak.operator.values import (
     RemoveFinalizer,
     ReplaceObject,
     StopPod,
+    WakePod,
 )
 from umiak.paddlejob.reading import read
 from umiak.paddlejob.report import report_of, status_of
@@ -383,6 +385,10 @@ class OperatorCluster:
             self.writes.append("stop Pod")
             if key in self.objects and self.objects[key]["metadata"]["uid"] == action.uid:
                 self.objects[key]["spec"]["activeDeadlineSeconds"] = 1
+        elif isinstance(action, WakePod):
+            self.writes.append("wake Pod")
+            if key in self.objects and self.objects[key]["metadata"]["uid"] == action.uid:
+                self.objects[key]["metadata"].setdefault("annotations", {})[WOKEN] = action.note
         elif isinstance(action, DeleteObject):
             self.writes.append(f"delete {action.kind}")
             self._delete(action)

@@ -34,6 +34,7 @@ from umiak.operator.values import (
     OperatorAction,
     ReplaceObject,
     StopPod,
+    WakePod,
 )
 
 POLICY = (
@@ -233,6 +234,8 @@ def _grouped(actions: tuple[OperatorAction, ...]) -> list[str]:
                 found.setdefault(f"delete{by_force} {action.kind}", []).append(action.name)
             case StopPod():
                 found.setdefault("stop Pod", []).append(action.name)
+            case WakePod():
+                found.setdefault("wake Pod", []).append(action.name)
             case KeepLogs():
                 found.setdefault("keep the log of", []).append(action.pod)
     return [f"{what} {' '.join(sorted(names))}" for what, names in found.items()]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.integration import launcher_matrix
 from tests.operator_cluster import OperatorCluster, manifest
+from umiak.contracts import paddlejob as contract
 from umiak.operator.objects import quantities
 from umiak.operator.objects.pod_groups import least_resources, pod_resources
 from umiak.operator.values import ClusterFacts, CreateObject
@@ -124,6 +128,9 @@ def test_a_pod_with_a_name() -> None:
         "PADDLE_TRAINERS": "wide-worker-0",
         "PADDLE_TRAINERS_NUM": "1",
         "PADDLE_HETER_ENDPOINTS": "wide-heter-0:36000",
+        # For Paddle's own launcher, which starts nothing by names and says so, instead of a training for each pod.
+        "PADDLE_SERVERS_ENDPOINTS": "wide-ps-0:36000",
+        "PADDLE_TRAINERS_ENDPOINTS": "wide-worker-0:36000",
     }
 
 
@@ -186,6 +193,7 @@ def test_an_elastic_pod(etcd: str) -> None:
     # What Paddle's own launcher reads: without it, each pod would train alone.
     assert found["PADDLE_NNODES"] == ("1:4" if etcd else "2"), "without etcd it knows no range"
     assert found["PADDLE_JOB_ID"] == "default-wide"
+    assert found["PADDLE_TRAINERS_NUM"] == "2", "Paddle refuses a script without a launcher, instead of training alone"
     port = {} if etcd else {"port": objects[("Service", "wide-worker-0")]["spec"]["ports"][0]["port"]}
     assert found["PADDLE_MASTER"] == ("etcd://etcd:2379" if etcd else f"wide-worker-0:{port['port']}")
     first = variables(objects[("Pod", "wide-worker-0")])
@@ -214,6 +222,66 @@ def test_umiaks_launcher_understands_what_pods_are_told(intranet: str) -> None:
     assert {each.nodes for each in found.values() if each} == {5}
 
 
+@pytest.mark.parametrize(
+    ("servers", "workers", "is_told"),
+    [
+        (["10.0.0.2"], ["10.0.0.3", "10.0.0.4"], True),
+        (["10.0.0.1"], ["10.0.0.12", "10.0.0.3"], False),
+        (["10.0.0.2"], ["10.0.0.2", "10.0.0.3"], False),
+        (["10.0.0.2"], ["0.0.0.0", "0.0.0.0"], True),
+    ],
+)
+def test_paddles_launcher_takes_no_pod_for_another(servers: list[str], workers: list[str], is_told: bool) -> None:
+    """It compares beginnings of addresses; where that would be wrong, it finds none, and ends with an error."""
+    places = [[(host, 7000) for host in hosts] for hosts in (servers, workers)]
+    found = contract.of_job(places[0], places[1], None, port=7000)
+    told = f"{found['PADDLE_SERVERS_ENDPOINTS']},{found['PADDLE_TRAINERS_ENDPOINTS']}".split(",")
+    begun = {host: [each for each in told if each.startswith(host)] for host in (*servers, *workers) if host[0] == "1"}
+    assert all(len(each) == (1 if is_told else 0) for each in begun.values())
+
+
+class TestPodsThatWaitForAddresses:
+    """A kubelet would try again after 10 seconds, but looks at once at a pod that is changed."""
+
+    @staticmethod
+    def waiting() -> OperatorCluster:
+        cluster = OperatorCluster(manifest(worker=2))
+        cluster.operate()
+        for _ in range(2):
+            cluster.kubelets()
+        state = {"waiting": {"reason": "CreateContainerConfigError", "message": 'configmap "wide" not found'}}
+        for name in ("wide-worker-0", "wide-worker-1"):
+            status = cluster.pod(name)["status"]
+            status |= {"phase": "Pending", "containerStatuses": [{"name": "paddle", "state": state}]}
+        return cluster
+
+    def test_they_are_woken_when_the_config_map_is_there(self) -> None:
+        cluster = self.waiting()
+        cluster.operate()
+        assert cluster.objects[("ConfigMap", "wide")]
+        assert "wake Pod" not in cluster.writes
+        cluster.operate()
+        assert cluster.writes.count("wake Pod") == 2
+        cluster.operate()
+        assert cluster.writes.count("wake Pod") == 2, "not twice in a moment"
+        assert cluster.decision
+        assert cluster.decision.again_in_s == 1.0
+
+    def test_a_few_times_only(self) -> None:
+        cluster = self.waiting()
+        for _ in range(20):
+            cluster.operate()
+            cluster.now += 1.5
+        assert cluster.writes.count("wake Pod") == 2 * 4
+        assert cluster.decision
+        assert cluster.decision.again_in_s is None
+
+    def test_pods_that_run_are_left_alone(self) -> None:
+        cluster = OperatorCluster(manifest(worker=2))
+        cluster.settle(30)
+        assert "wake Pod" not in cluster.writes
+
+
 class TestKubeflow:
     def test_collective(self) -> None:
         objects = made(OperatorCluster(kubeflow()))
@@ -229,6 +297,7 @@ class TestKubeflow:
                 "PADDLE_JOB_ID": "kf",
                 "PADDLE_NNODES": "2",
                 "PADDLE_MASTER": "kf-worker-0:36543",
+                "PADDLE_TRAINERS_NUM": "2",
             }, "a number of trainers would mean parameter servers to Paddle's launcher"
         (port,) = pod["spec"]["containers"][0]["ports"]
         assert port == {"name": "master", "containerPort": 36543, "protocol": "TCP"}
@@ -366,3 +435,15 @@ def test_what_a_pod_asks_for() -> None:
     assert pod_resources({"containers": [container("1")], "overhead": {"cpu": "250m"}}) == {"cpu": Fraction(5, 4)}
     job = read(manifest(worker=3, schedulingPolicy={"minResources": {"cpu": "7"}})).job
     assert least_resources(job.spec) == {"cpu": "7"}
+
+
+def test_the_guide_has_the_outcomes_that_are_tested() -> None:
+    guide = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "operator.md"
+    assert launcher_matrix.table() in guide.read_text()
+
+
+def test_every_pair_of_the_matrix_is_tried() -> None:
+    chosen = launcher_matrix.covering()
+    for first, second in itertools.combinations(range(4), 2):
+        pairs = itertools.product(launcher_matrix.FACTORS[first], launcher_matrix.FACTORS[second])
+        assert set(pairs) <= {(cell[first], cell[second]) for cell in chosen}

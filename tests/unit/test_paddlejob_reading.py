@@ -326,6 +326,56 @@ def test_kubeflow_keeps_pods_by_default() -> None:
     assert reading.read(kubeflow_job(runPolicy={"cleanPodPolicy": "Some"})).job.spec.clean_pods is CleanPods.NEVER
 
 
+STOCK = ["python", "-m", "paddle.distributed.launch", "train.py"]
+
+
+@pytest.mark.parametrize(
+    ("command", "spec", "codes"),
+    [
+        (["python", "train.py"], {"elastic": 1}, ["UM-PDJ-071"]),
+        (["/usr/bin/python3.11", "-u", "train.py"], {"elastic": 1}, ["UM-PDJ-071"]),
+        (["python", "train.py"], {}, []),
+        (["umiak", "launch", "train.py"], {"elastic": 1}, []),
+        (["python", "-m", "umiak", "launch", "train.py"], {"elastic": 1}, []),
+        (["sh", "-c", "python train.py"], {"elastic": 1}, []),
+        (None, {"elastic": 1}, []),
+        (STOCK, {"elastic": 1}, []),
+        (STOCK, {"intranet": "Service"}, ["UM-PDJ-072"]),
+        (STOCK, {}, []),
+        (STOCK, {"intranet": "Service", "elastic": 1}, []),
+        (STOCK, {"ps": 1}, []),
+        (STOCK, {"ps": 1, "intranet": "Service"}, ["UM-PDJ-072"] * 2),
+        (["fleetrun", "train.py"], {"ps": 1, "intranet": "Service"}, ["UM-PDJ-072"] * 2),
+    ],
+)
+def test_a_launcher_that_does_not_go_with_the_job(command: Any, spec: dict[str, Any], codes: list[str]) -> None:
+    container = {"name": "paddle", "image": "demo", **({"command": command} if command else {})}
+    role = {"replicas": 2, "template": {"spec": {"containers": [container]}}}
+    fields = {name: role if name == "ps" else text for name, text in spec.items()}
+    body = {"apiVersion": "batch.paddlepaddle.org/v1", "kind": "PaddleJob", "metadata": {"name": "wide"}}
+    found = reading.read({**body, "spec": {**fields, "worker": role}})
+    assert [each.code for each in found.warnings] == codes
+    assert not found.problems
+
+
+@pytest.mark.parametrize(
+    ("command", "roles", "codes"),
+    [
+        (["python", "train.py"], {"Worker": 2}, ["UM-PDJ-071"]),
+        (["python", "train.py"], {"Worker": 1}, []),
+        (STOCK, {"Worker": 2}, []),
+        (STOCK, {"Worker": 1, "Master": 1}, ["UM-PDJ-072"] * 2),
+    ],
+)
+def test_a_launcher_that_does_not_go_with_kubeflows_job(
+    command: list[str], roles: dict[str, int], codes: list[str]
+) -> None:
+    template = {"spec": {"containers": [{"name": "paddle", "image": "demo", "command": command}]}}
+    specs = {name: {"replicas": count, "template": template} for name, count in roles.items()}
+    body = {"apiVersion": "kubeflow.org/v1", "kind": "PaddleJob", "metadata": {"name": "kf"}}
+    assert [each.code for each in reading.read({**body, "spec": {"paddleReplicaSpecs": specs}}).warnings] == codes
+
+
 def test_problems_of_kubeflow_jobs_name_its_fields() -> None:
     roles = {"Master": {"template": {"spec": {}}}}
     assert codes(kubeflow_job(paddleReplicaSpecs=roles)) == [

@@ -34,6 +34,9 @@ WORKER_MARKS = ("UMIAK_RANK", "PADDLE_CURRENT_ENDPOINT", "PADDLE_LOCAL_RANK")
 WORKER_WORDS = ("PADDLE_MASTER", "PADDLE_NNODES", "PADDLE_TRAINER_ID", "PADDLE_DISTRI_BACKEND")
 PLATFORM_MARKS = ("PADDLE_TRAINER_ENDPOINTS", "DISTRIBUTED_TRAINER_ENDPOINTS", "PADDLE_TRAINERS", "TRAINING_ROLE")
 
+OPERATOR_LISTS = ("PADDLE_SERVERS_ENDPOINTS", "PADDLE_TRAINERS_ENDPOINTS")
+"""What a PaddleJob's pods have for Paddle's own launcher."""
+
 
 def options(parsed: Parsed, findings: FlagFindings) -> LaunchOptions:
     """The job that Paddle's flags ask for."""
@@ -86,7 +89,7 @@ def inherited(environ: Mapping[str, str]) -> tuple[Mapping[str, str], tuple[str,
 
     A launch inside a worker of another launch finds that worker's PADDLE_MASTER, PADDLE_NNODES and PADDLE_TRAINER_ID;
     they describe the outer job, and obeying them would make the inner one wait for nodes that never come. Beside a
-    platform's endpoint lists PADDLE_TRAINER_ID is the platform's word, which umiak.platforms reads. torchrun's PET_ variables are
+    platform's endpoint lists PADDLE_TRAINER_ID is the platform's word, which umiak.platforms reads, and so are the lists of a PaddleJob. torchrun's PET_ variables are
     the outer launch's, too, inside a worker of whichever launcher.
     """
     mark = next((name for name in WORKER_MARKS if environ.get(name)), None)
@@ -95,6 +98,7 @@ def inherited(environ: Mapping[str, str]) -> tuple[Mapping[str, str], tuple[str,
     else:
         platform = any(environ.get(name) for name in PLATFORM_MARKS)
         dropped = ["PADDLE_TRAINER_ID"] if platform else []
+        dropped += OPERATOR_LISTS if environ.get("TRAINER_PORTS_NUM") and environ.get("TRAINING_ROLE") else ()
     dropped += torchrun.outer_variables(environ, is_worker=mark is not None)
     if not dropped:
         return environ, ()

@@ -10,6 +10,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from umiak.core.cluster import join_host_port
 
 TYPE_CHECKING = False
@@ -26,6 +28,11 @@ ELASTIC_TIMEOUT_S = 60
 POD_IP = "POD_IP"
 PORT = "PADDLE_PORT"
 MASTER = "PADDLE_MASTER"
+NODES = "PADDLE_NNODES"
+NOWHERE = "0.0.0.0"
+"""The address of a pod that is gone after its work was done."""
+SIZE = "PADDLE_TRAINERS_NUM"
+"""Where pods are told no ranks, it stands alone: launchers set it again, and Paddle refuses a script without one instead of training alone."""
 ATTEMPT = "PADDLEJOB_ATTEMPT"
 """How often this pod was started again, which a script may want to know. It is read from a key of the ConfigMap that only the one of
 this very attempt has, so that no container starts with the endpoints of another attempt, or with somebody else's ConfigMap."""
@@ -54,13 +61,13 @@ def of_job(
     with_gloo: int = 0,
 ) -> dict[str, str]:
     """The ConfigMap. None: the job has no such role."""
-    found = {"TRAINER_PORTS_NUM": str(PORTS_PER_POD), PORT: str(port)}
+    found = {"TRAINER_PORTS_NUM": str(PORTS_PER_POD), PORT: str(port), **_for_launcher(servers, workers, heters)}
     if servers is not None:
         found["PADDLE_PSERVERS_IP_PORT_LIST"] = _listed(servers)
     if workers is not None:
         found["PADDLE_TRAINER_ENDPOINTS"] = _listed(workers)
         found["PADDLE_TRAINERS"] = ",".join([host for host, _ in workers])
-        found["PADDLE_TRAINERS_NUM"] = str(len(workers))
+        found[SIZE] = str(len(workers))
     if heters is not None:
         found["PADDLE_HETER_ENDPOINTS"] = _listed(heters)
     if servers and with_gloo > 0:
@@ -69,6 +76,27 @@ def of_job(
         found["PADDLE_GLOO_RENDEZVOUS"] = "3"
         found["PADDLE_GLOO_HTTP_ENDPOINT"] = join_host_port(host, first + GLOO_OFFSET)
     return found
+
+
+def _for_launcher(
+    servers: Sequence[PodPlace] | None, workers: Sequence[PodPlace] | None, heters: Sequence[PodPlace] | None
+) -> dict[str, str]:
+    """What Paddle's own launcher, 2.3 and newer, reads in jobs with servers. In a collective job PADDLE_TRAINER_ENDPOINTS is enough for it;
+    with servers that would make servers and trainers meet as if all were trainers, and the first of them would train without the others.
+
+    It starts a pod's servers and trainers by the lists where it finds the pod's address, and else nothing, with an error. It takes an
+    address for its own that merely begins like it (10.0.0.1 and 10.0.0.12), or that two pods have, as on the network of one node: then it
+    gets names, for the error instead of wrong ranks.
+    """
+    if servers is None and heters is None:
+        return {}
+    hosts = sorted([host for host, _ in (*(servers or ()), *(workers or ()), *(heters or ())) if host != NOWHERE])
+    unclear = any(after.startswith(before) for before, after in pairwise(hosts))
+    shown = {"PADDLE_SERVERS_ENDPOINTS": servers or (), "PADDLE_TRAINERS_ENDPOINTS": workers or ()}
+    return {
+        name: _listed([(f"pod-{host}", port) for host, port in places] if unclear else places)
+        for name, places in shown.items()
+    }
 
 
 def attempt_key(uid: str, attempt: int) -> str:
@@ -87,11 +115,12 @@ def of_elastic(namespace: str, job: str, count: str, *, now: int, etcd: str = ""
         "PADDLE_ELASTIC_NP": count,
         "PADDLE_ELASTIC_TIMEOUT": str(ELASTIC_TIMEOUT_S),
         "PADDLE_JOB_ID": f"{namespace}-{job}",
-        "PADDLE_NNODES": count if etcd else str(now),
+        NODES: count if etcd else str(now),
+        SIZE: str(now),
     }
     if etcd:
         found["PADDLE_ELASTIC_SERVER"] = etcd
-        found["PADDLE_MASTER"] = f"etcd://{etcd.removeprefix('etcd://')}"
+        found[MASTER] = f"etcd://{etcd.removeprefix('etcd://')}"
     return found
 
 
@@ -120,9 +149,11 @@ def of_kubeflow(
     found = {
         "PYTHONUNBUFFERED": "1",
         "PADDLE_JOB_ID": job,
-        "PADDLE_NNODES": str(count),
-        "PADDLE_MASTER": f"{master}:{port}",
+        NODES: str(count),
+        MASTER: f"{master}:{port}",
     }
+    if is_server is None:
+        found[SIZE] = str(count)
     if is_server is not None:
         found["PADDLE_SERVER_NUM" if is_server else "PADDLE_TRAINER_NUM"] = "1"
     return found

@@ -23,6 +23,7 @@ from umiak.operator.policies.gangs import GROUP_KINDS, driver_of, gang_wait, unu
 from umiak.operator.policies.ports import host_ports
 from umiak.operator.policies.restarts import scope_of, start_delays
 from umiak.operator.policies.waiting import Wait, is_own_group, name_conflict, pods_wait, refused
+from umiak.operator.policies.wake import waking
 from umiak.operator.values import (
     CreateObject,
     DeleteObject,
@@ -223,6 +224,9 @@ def _pods(view: JobView, driver: GangDriver | None) -> tuple[list[OperatorAction
     ):
         made = config_map(view.job, data)
         actions.append(ReplaceObject(kind=CONFIG_MAP, name=seen.name, uid=seen.uid, body=made))
+    elif seen is not None and not seen.is_deleting:
+        woken, again = waking(view.current.values(), seen.digest, view.now_s)
+        return [*actions, *woken], None, again
     return actions, None, None
 
 

@@ -75,6 +75,8 @@ class SeenPod:
     """The container whose log says why it ended."""
     digest: str = ""
     """Of the template that it was made from: the annotation `objects.names.DIGEST`."""
+    woken: str = ""
+    """The annotation `objects.names.WOKEN`: when it was last told that its ConfigMap is there."""
     is_disrupted: bool = False
     """The cluster took it away: condition DisruptionTarget, or its node is lost."""
     created_s: float = 0.0
@@ -202,6 +204,16 @@ class StopPod:
 
 
 @value
+class WakePod:
+    """Let a kubelet look at a pod at once that waits for its ConfigMap: an annotation is changed."""
+
+    name: str
+    uid: str
+    note: str
+    kind: str = "Pod"
+
+
+@value
 class RemoveFinalizer:
     """Take the old operator's finalizer from the job."""
 
@@ -217,7 +229,9 @@ class RecordEvent:
     is_warning: bool = False
 
 
-OperatorAction = CreateObject | ReplaceObject | DeleteObject | StopPod | KeepLogs | RemoveFinalizer | RecordEvent
+OperatorAction = (
+    CreateObject | ReplaceObject | DeleteObject | StopPod | WakePod | KeepLogs | RemoveFinalizer | RecordEvent
+)
 
 
 @value

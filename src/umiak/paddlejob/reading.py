@@ -15,6 +15,7 @@ from umiak.paddlejob import checks, kubeflow
 from umiak.paddlejob.defaults import with_defaults
 from umiak.paddlejob.field_reader import FieldNotes, object_of, shown
 from umiak.paddlejob.job_fields import FIELDS, MISSPELLED
+from umiak.paddlejob.launchers import check_launchers
 from umiak.paddlejob.report import report_of
 from umiak.paddlejob.resource import (
     KIND,
@@ -82,6 +83,7 @@ def read(body: Any) -> PaddleJobReading:
     )
     if name and isinstance(spec, dict):
         checks.check(job, notes)
+        check_launchers(job, notes)
     return PaddleJobReading(job=job, problems=tuple(notes.problems), warnings=tuple(notes.warnings))
 
 

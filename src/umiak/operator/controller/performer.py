@@ -25,7 +25,7 @@ from umiak.operator.controller.kinds import (
     SERVICES,
     ServedKind,
 )
-from umiak.operator.objects.names import JOB_NAME
+from umiak.operator.objects.names import JOB_NAME, WOKEN
 from umiak.operator.values import (
     STOP_S,
     CreateObject,
@@ -35,6 +35,7 @@ from umiak.operator.values import (
     RemoveFinalizer,
     ReplaceObject,
     StopPod,
+    WakePod,
 )
 from umiak.paddlejob.main_container import main_name
 from umiak.paddlejob.resource import JobApi
@@ -59,6 +60,7 @@ VERBS: dict[type, str] = {
     ReplaceObject: "replace",
     DeleteObject: "delete",
     StopPod: "stop",
+    WakePod: "wake",
     RemoveFinalizer: "finalizer",
 }
 """As the metric calls them."""
@@ -99,7 +101,7 @@ class Performer:
         self,
         key: JobKey,
         job: PaddleJob,
-        action: CreateObject | ReplaceObject | DeleteObject | StopPod | RemoveFinalizer,
+        action: CreateObject | ReplaceObject | DeleteObject | StopPod | WakePod | RemoveFinalizer,
     ) -> None:
         """Do it. ActionRefused or KubeSilent if it was not done."""
         verb = VERBS[type(action)]
@@ -113,6 +115,8 @@ class Performer:
                 await self._delete(job, action)
             elif isinstance(action, StopPod):
                 await self._stop(job, action)
+            elif isinstance(action, WakePod):
+                await self._wake(job, action)
             else:
                 await self._remove_finalizer(job, action)
         except KubeRefused as refused:
@@ -267,6 +271,14 @@ class Performer:
             self._cache.put(POD, await self._api.patch(PODS.path(job.namespace, action.name), patch, JSON_PATCH))
         except KubeRefused as refused:
             if refused.status not in (404, 422):
+                raise  # otherwise it is gone, or there is another one of this name
+
+    async def _wake(self, job: PaddleJob, action: WakePod) -> None:
+        body = {"metadata": {"uid": action.uid, "annotations": {WOKEN: action.note}}}
+        try:
+            self._cache.put(POD, await self._api.patch(PODS.path(job.namespace, action.name), body))
+        except KubeRefused as refused:
+            if refused.status not in (404, 409):
                 raise  # otherwise it is gone, or there is another one of this name
 
     async def _remove_finalizer(self, job: PaddleJob, action: RemoveFinalizer) -> None:

@@ -7,7 +7,7 @@ import sys
 from umiak.core.shown import one_line
 from umiak.core.value import value
 from umiak.kube.times import maybe
-from umiak.operator.objects.names import ATTEMPT, DIGEST, INDEX, KUBEFLOW_INDEX, KUBEFLOW_TYPE
+from umiak.operator.objects.names import ATTEMPT, DIGEST, INDEX, KUBEFLOW_INDEX, KUBEFLOW_TYPE, WOKEN
 from umiak.operator.objects.seen_containers import seen_containers
 from umiak.operator.values import STOP_S, PodPhase, SeenObject, SeenPod
 from umiak.paddlejob.names import RES_TYPE
@@ -84,6 +84,7 @@ def pod_of(body: Mapping[str, Any]) -> SeenPod:
         last_end_s=training.last_end_s,
         log_of=sys.intern(training.log_of),
         digest=sys.intern(str(notes.get(DIGEST) or "")),
+        woken=str(notes.get(WOKEN) or ""),
         is_disrupted=_is_true(conditions.get("DisruptionTarget")),
         created_s=maybe(metadata.get("creationTimestamp")) or 0.0,
         started_s=maybe(status.get("startTime")),

@@ -24,6 +24,8 @@ DIGEST = f"{GROUP}/digest"
 """An annotation: of the template that a pod was made from, of the contents of another object."""
 MAIN_CONTAINER = f"{GROUP}/main-container"
 """An annotation of pods: the container that decides how the pod ends (`paddlejob.main_container`)."""
+WOKEN = f"{GROUP}/woken"
+"""An annotation of pods, changed when the ConfigMap is there that they wait for (`policies.wake`)."""
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 """An annotation of pods: whose log ``kubectl logs`` prints."""
 

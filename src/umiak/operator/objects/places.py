@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from umiak.operator.policies.view import JobView, PodSlot
     from umiak.operator.values import SeenPod
 
-_NOWHERE = "0.0.0.0"
-
 
 def has_config_map(view: JobView) -> bool:
     """Whether pods read a ConfigMap."""
@@ -82,7 +80,7 @@ def _addresses(view: JobView) -> dict[str, str] | None:
         if pod is not None and (addresses := _addresses_of(pod, view.spec.intranet)):
             found[slot.name] = addresses
         elif pod is None and slot.name in view.done:
-            found[slot.name] = (_NOWHERE,)
+            found[slot.name] = (contract.NOWHERE,)
         else:
             return None
     return _one_family(found)
@@ -97,11 +95,11 @@ def _addresses_of(pod: SeenPod, intranet: Intranet) -> tuple[str, ...]:
 def _one_family(found: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
     """Each pod's first address; where these are of both families, the first of one that all pods have."""
     first = {name: addresses[0] for name, addresses in found.items()}
-    if len({":" in address for address in first.values() if address != _NOWHERE}) < 2:
+    if len({":" in address for address in first.values() if address != contract.NOWHERE}) < 2:
         return first
     for is_six in (False, True):
         chosen = {
-            name: next((each for each in addresses if (":" in each) is is_six or each == _NOWHERE), "")
+            name: next((each for each in addresses if (":" in each) is is_six or each == contract.NOWHERE), "")
             for name, addresses in found.items()
         }
         if all(chosen.values()):
