@@ -6,8 +6,9 @@ python -m benchmarks.operator --only many      1,000 jobs of 4 pods, and whether
 python -m benchmarks.operator --only large     a job of 1,000 pods, and a small one that comes in the middle
 python -m benchmarks.operator --only failover  a leader is killed
 python -m benchmarks.operator --only memory    10,000 pods
+python -m benchmarks.operator --only modes     a job of 2 pods on real nodes, by address and by name: until both trainings have begun
 
-API server, etcd, scheduler, kwok, the operator and this program share one machine. Pods without an operator are created by one Python
+`modes` has a cluster with two real nodes. Elsewhere API server, etcd, scheduler, kwok, the operator and this program share one machine. Pods without an operator are created by one Python
 process with 32 requests in flight, in the same control plane and just before.
 """
 
@@ -30,6 +31,7 @@ from typing import Any
 
 from benchmarks import sections
 from benchmarks.measure import Figure
+from testbed.kubernetes import cluster as real_cluster
 from testbed.kubernetes import control_plane, fake_nodes
 from testbed.kubernetes.control_plane import ControlPlane
 from umiak.kube import access
@@ -424,12 +426,54 @@ def memory(is_quick: bool) -> Iterator[Figure]:
     yield from (figure, again)
 
 
+def modes(is_quick: bool) -> Iterator[Figure]:
+    """How soon containers start with real kubelets, by how pods are told where the others are."""
+    figure = Figure(
+        "modes", "a job of 2 pods: from its creation until both trainings run", "real nodes, one job at a time"
+    )
+    with real_cluster.opened(2) as kube, _serving(kube):
+        template = {
+            "spec": {
+                "terminationGracePeriodSeconds": 0,
+                "containers": [{**CONTAINERS[0], "command": ["sleep", "3600"]}],
+            }
+        }
+        for number in range(3 if is_quick else 7):
+            for mode in ("PodIP", "Service"):
+                body = a_job(f"{mode.lower()}-{number}", 2, 0)
+                body["spec"] |= {"intranet": mode}
+                body["spec"]["worker"]["template"] = template
+                began = time.monotonic()
+                kube.request("POST", JOBS.format("default"), body)
+                wait(partial(_both_run, kube), "both run")
+                if number:  # the first time the nodes pull the image
+                    figure.add(mode, time.monotonic() - began)
+                kube.request("DELETE", f"{JOBS.format('default')}/{body['metadata']['name']}")
+                wait(lambda: not kube.request("GET", PODS.format("default"))["items"], "its pods are gone")
+    yield figure
+
+
+@contextlib.contextmanager
+def _serving(kube: ControlPlane) -> Iterator[None]:
+    kube.apply(crd.resource())
+    kube.until(lambda: _is_served(kube), "PaddleJobs are served")
+    with operating(kube):
+        yield
+
+
+def _both_run(plane: ControlPlane) -> bool:
+    pods = plane.request("GET", PODS.format("default"))["items"]
+    states = [row["state"] for pod in pods for row in pod["status"].get("containerStatuses", ())]
+    return len(states) == 2 and all("running" in state for state in states)
+
+
 SECTIONS: Mapping[str, Callable[[bool], Iterator[Figure]]] = {
     "jobs": jobs,
     "many": many,
     "large": large,
     "failover": failover,
     "memory": memory,
+    "modes": modes,
 }
 
 
